@@ -1,0 +1,54 @@
+# Two commands matter: `make demo` and `make test`. Both set up what they need, from nothing but Python >= 3.11.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+export PYTHONDONTWRITEBYTECODE :=
+
+.PHONY: demo test check format lock clean setup setup-dev help
+help:  ## Show this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+demo: setup  ## Set up, then audit the demonstration fleet
+	@$(BIN)/trimtab audit --demo
+
+test: setup-dev  ## Set up, then run every test
+	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+check: setup-dev  ## Format, lint, types, import contracts
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: setup-dev  ## Reformat and fix what can be fixed
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+setup: $(VENV)/.base  ## The environment that users need
+setup-dev: $(VENV)/.dev  ## The environment that tests need
+
+$(VENV)/.venv:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+	  { echo "trimtab needs Python >= 3.11 as '$(PYTHON)'; set PYTHON=/path/to/python3.11 (found: $$($(PYTHON) --version 2>&1))" >&2; exit 1; }
+	@$(PYTHON) -m venv --clear $(VENV) || \
+	  { echo "cannot make a virtual environment: install your system's python3-venv package" >&2; rm -rf $(VENV); exit 1; }
+	@touch $@
+
+$(VENV)/.base: $(VENV)/.venv requirements/base.txt pyproject.toml
+	@echo "setting up $(VENV) (once) ..." >&2
+	@$(PIP) install -q --only-binary :all: -r requirements/base.txt
+	@$(PIP) install -q --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.base requirements/dev.txt
+	@echo "installing the test tools (once) ..." >&2
+	@$(PIP) install -q --only-binary :all: -r requirements/dev.txt
+	@touch $@
+
+lock:  ## Renew the pinned requirement files (needs uv; no index address is written)
+	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --no-annotate requirements/base.in pyproject.toml -o requirements/base.txt
+	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --no-annotate -c requirements/base.txt requirements/dev.in -o requirements/dev.txt
+
+clean:  ## Remove the environment and build leftovers
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,25 @@
+"""trimtab: read what a GPU fleet did and cost, find the cheapest way to have met the same targets, prove it, emit it.
+
+Names load on first use, so that `import trimtab` and `import trimtab.runtime` stay cheap inside other people's jobs.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from trimtab._version import __version__
+
+if TYPE_CHECKING:
+    from trimtab.pipeline import audit as audit
+    from trimtab.pipeline import open_fleet as open_fleet
+
+_LAZY = {"audit": "trimtab.pipeline", "open_fleet": "trimtab.pipeline"}
+
+__all__ = ["__version__", *_LAZY]
+
+
+def __getattr__(name: str) -> object:
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
+    raise AttributeError(f"module 'trimtab' has no attribute {name!r}")

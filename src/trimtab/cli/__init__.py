@@ -1,0 +1,64 @@
+"""The command line: arguments, exit codes, tables on screen.
+
+`trimtab --help` must stay fast, so a command's module is imported when the command runs, not before; its one-line help stands
+in `COMMANDS`, which a test holds against the command's own.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+import click
+
+from trimtab._version import __version__
+from trimtab.errors import TrimtabError
+
+COMMANDS: dict[str, tuple[str, str]] = {}
+"""Command name -> (module that defines `command`, one-line help), in the order in which help shows them."""
+
+
+class LazyGroup(click.Group):
+    """A click group that imports a command's module when the command is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = import_module(COMMANDS[cmd_name][0]).command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, help_line) for name, (_, help_line) in COMMANDS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="trimtab")
+def root() -> None:
+    """Find the cheapest way to have met a GPU fleet's targets, prove it by replay, and write what enacts it.
+
+    \b
+    Start here:
+      trimtab audit --demo                 a demonstration fleet, no cluster needed
+      trimtab prices --gpus                the GPU matrix
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit: 0 done, 1 error, 2 usage, 3 credentials, 10 savings above --fail-over."""
+    try:
+        code = root.main(args=arguments, prog_name="trimtab", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except click.Abort:
+        click.echo("interrupted", err=True)
+        sys.exit(1)
+    except TrimtabError as error:
+        click.echo(f"{click.style('error:', fg='red', bold=True)} {error}", err=True)
+        sys.exit(error.exit_code)
+    sys.exit(code if isinstance(code, int) else 0)

@@ -1,0 +1,1 @@
+"""Waste that sums to the bill."""

@@ -1,0 +1,104 @@
+"""The error tree: every failure that trimtab reports on purpose.
+
+    TrimtabError
+    ├── InputError            something a person or a file gave us is wrong (exit 1)
+    │   ├── UnknownName       a name that no table knows; carries the near matches
+    │   ├── MissingPrice      no rate for that offering, region, date or buying option
+    │   ├── BundleError       all the faults of a fleet bundle at once
+    │   └── BillError         a bill that cannot be read or does not reconcile
+    ├── UsageError            options that contradict one another (exit 2)
+    ├── SourceError           a server or file system that did not answer as it should (exit 1)
+    │   └── CredentialsError  it answered: not allowed (exit 3)
+    └── PlanError             no plan satisfies the rules; names the rules in conflict (exit 1)
+
+A message says what was wrong, where, the value seen and what to do next; `Fault` holds these four apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One thing wrong in the input: what, where (file and row, query, workload), the value seen, and the cure."""
+
+    what: str
+    where: str
+    value: str = ""
+    cure: str = ""
+
+    def __str__(self) -> str:
+        seen = f" (saw {self.value!r})" if self.value else ""
+        cure = f"; {self.cure}" if self.cure else ""
+        return f"{self.where}: {self.what}{seen}{cure}"
+
+
+class TrimtabError(Exception):
+    """Root of every error that trimtab raises on purpose."""
+
+    exit_code = 1
+
+
+class InputError(TrimtabError):
+    """What a person or a file gave us is wrong."""
+
+
+class UnknownName(InputError):
+    """A name that no table knows, with the near matches."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str], *, where: str = "") -> None:
+        self.kind = kind
+        self.name = name
+        self.near = tuple(near_matches(name, known))
+        place = f"{where}: " if where else ""
+        hint = f"; did you mean {', '.join(self.near)}?" if self.near else ""
+        super().__init__(f"{place}unknown {kind} {name!r}{hint}")
+
+
+class MissingPrice(InputError):
+    """No rate for an offering, region, date or buying option; prices are never guessed."""
+
+
+class BundleError(InputError):
+    """All the faults of a fleet bundle, reported at once."""
+
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        self.faults = tuple(faults)
+        shown = "\n".join(f"  - {fault}" for fault in self.faults[:50])
+        more = f"\n  ... and {len(self.faults) - 50} more" if len(self.faults) > 50 else ""
+        super().__init__(f"{len(self.faults)} fault(s) in the fleet bundle:\n{shown}{more}")
+
+
+class BillError(InputError):
+    """A bill that cannot be read or does not reconcile."""
+
+
+class UsageError(TrimtabError):
+    """Options that contradict one another."""
+
+    exit_code = 2
+
+
+class SourceError(TrimtabError):
+    """A server or a file system that did not answer as it should."""
+
+
+class CredentialsError(SourceError):
+    """The source answered: not allowed."""
+
+    exit_code = 3
+
+
+class PlanError(TrimtabError):
+    """No plan satisfies the rules; the message names those in conflict."""
+
+
+def near_matches(name: str, known: Iterable[str], *, most: int = 3) -> list[str]:
+    """Return the known names most like `name`, whatever its case, best first."""
+    by_fold = {item.casefold(): item for item in known}
+    close = get_close_matches(name.casefold(), by_fold, n=most, cutoff=0.5)
+    starts = [fold for fold in by_fold if name and fold.startswith(name.casefold()) and fold not in close]
+    return [by_fold[fold] for fold in (close + sorted(starts))[:most]]

@@ -1,0 +1,1 @@
+"""What runs: workloads, targets, demand, and the closed set of effects on them."""

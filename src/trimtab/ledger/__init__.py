@@ -1,0 +1,1 @@
+"""Money: one bill for history, objective and replay; commitments and allocation."""

@@ -1,0 +1,1 @@
+"""Memory, speed and cost of a workload on a GPU."""

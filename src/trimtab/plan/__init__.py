@@ -1,0 +1,1 @@
+"""Options, the joint problem, bounds, attribution, roadmap."""

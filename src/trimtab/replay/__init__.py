@@ -1,0 +1,1 @@
+"""History under other rules."""

@@ -1,0 +1,1 @@
+"""What users embed: the dynamic batcher and spot-safe checkpointing. Standard library only."""

@@ -1,0 +1,1 @@
+"""The column schemas of every observation and the fleet bundle on disk."""

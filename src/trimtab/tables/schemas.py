@@ -1,0 +1,269 @@
+"""The tables of a fleet bundle, as data: code, validation and docs all read this one list.
+
+A table is a tuple of `Column`s; `TABLES` names them all. Timestamps are UTC; intervals are `[start, end)`. A missing reading
+is null, never 0. Histograms have 101 bins over 0..1 (bin i counts samples with round(100 * value) == i) and add up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+HISTOGRAM_BINS = 101
+
+
+class Dtype(Enum):
+    """Column types, each one Arrow type (see `tables.arrow`)."""
+
+    STRING = "string"
+    FLOAT = "float64"
+    INT = "int64"
+    BOOL = "bool"
+    TIME = "timestamp[us, UTC]"
+    FLOATS = "list<float64>"
+    INTS = "list<int64>"
+    LABELS = "map<string, string>"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One column: its type, unit, meaning, origin; `low`/`high` bound its values (inclusive) where they are bounded."""
+
+    name: str
+    dtype: Dtype
+    meaning: str
+    unit: str = ""
+    origin: str = ""
+    nullable: bool = False
+    low: float | None = None
+    high: float | None = None
+
+
+def _text(name: str, meaning: str, *, nullable: bool = False, origin: str = "") -> Column:
+    return Column(name=name, dtype=Dtype.STRING, meaning=meaning, nullable=nullable, origin=origin)
+
+
+def _time(name: str, meaning: str, *, nullable: bool = False) -> Column:
+    return Column(name=name, dtype=Dtype.TIME, meaning=meaning, unit="UTC", nullable=nullable)
+
+
+def _frac(name: str, meaning: str, origin: str) -> Column:
+    return Column(
+        name=name,
+        dtype=Dtype.FLOAT,
+        meaning=meaning,
+        unit="0..1",
+        origin=origin,
+        nullable=True,
+        low=0.0,
+        high=1.0,
+    )
+
+
+def _amount(name: str, meaning: str, unit: str, *, nullable: bool = True, origin: str = "") -> Column:
+    return Column(name=name, dtype=Dtype.FLOAT, meaning=meaning, unit=unit, nullable=nullable, low=0.0, origin=origin)
+
+
+def _count(name: str, meaning: str, *, nullable: bool = False) -> Column:
+    return Column(name=name, dtype=Dtype.INT, meaning=meaning, unit="count", nullable=nullable, low=0.0)
+
+
+def _activity(name: str, meaning: str, origin: str) -> tuple[Column, ...]:
+    statistics = (("mean", "mean"), ("p50", "median"), ("p95", "95th percentile"), ("max", "maximum"))
+    return tuple(_frac(f"{name}_{suffix}", f"{meaning}: {word} of the hour", origin) for suffix, word in statistics)
+
+
+DEVICES = (
+    _text("device", "UUID of a GPU or MIG instance", origin="DCGM UUID, NVML"),
+    _text("node", "node that holds it"),
+    _text("gpu", "GPU name of the catalog, or the raw product name where the catalog knows none"),
+    _text("mig_profile", "MIG profile such as 1g.10gb", nullable=True),
+    _amount("memory_gib", "visible memory", "GiB"),
+)
+
+NODES = (
+    _text("node", "node name"),
+    _text("provider", "aws, gcp, azure, ...; `owned` for own hardware"),
+    _text("instance_type", "instance type, as the provider spells it"),
+    _text("region", "region"),
+    _text("zone", "availability zone", nullable=True),
+    _text("capacity_type", "on-demand, spot, reserved, capacity-block, owned"),
+    _time("start", "first moment the node was billed"),
+    _time("end", "moment it was given back; null while it lives", nullable=True),
+    _text("gpu", "GPU name", nullable=True),
+    _count("gpu_count", "GPUs on the node"),
+    Column(name="labels", dtype=Dtype.LABELS, meaning="Kubernetes node labels", nullable=True),
+    Column(name="taints", dtype=Dtype.LABELS, meaning="taint key -> `value:effect`", nullable=True),
+)
+
+ALLOCATIONS = (
+    _text("workload", "workload that held the GPU: namespace/name of the owner"),
+    _text("namespace", "Kubernetes namespace, Slurm partition", nullable=True),
+    _text("owner_kind", "Deployment, StatefulSet, Job, Notebook, slurm, ...", nullable=True),
+    _text("team", "who pays", nullable=True),
+    _text("pod", "pod or Slurm job step"),
+    _text("node", "node it ran on"),
+    _text("device", "device it held; null where only a count is known", nullable=True),
+    Column(
+        name="gpus",
+        dtype=Dtype.FLOAT,
+        meaning="GPUs held; 0 for a non-GPU pod on a GPU node",
+        unit="GPU",
+        low=0.0,
+    ),
+    _time("start", "when it began to hold it"),
+    _time("end", "when it let go; null while it holds", nullable=True),
+)
+
+GPU_USAGE = (
+    _text("device", "device"),
+    _text("workload", "workload that held it in that hour; null = unallocated", nullable=True),
+    _time("hour", "start of the hour"),
+    _count("samples", "samples seen in the hour"),
+    _count("samples_expected", "samples that a complete hour has"),
+    *_activity("gpu_util", "share of time that any kernel ran", "DCGM_FI_DEV_GPU_UTIL, NVML"),
+    *_activity("sm_active", "share of SM-cycles with a warp resident", "DCGM_FI_PROF_SM_ACTIVE, NVML GPM"),
+    *_activity("tensor_active", "share of cycles the tensor pipe was busy", "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE"),
+    *_activity("dram_active", "share of cycles DRAM moved data", "DCGM_FI_PROF_DRAM_ACTIVE"),
+    _amount("memory_used_gib_mean", "memory in use, mean", "GiB", origin="DCGM_FI_DEV_FB_USED"),
+    _amount("memory_used_gib_max", "memory in use, maximum", "GiB", origin="DCGM_FI_DEV_FB_USED"),
+    _amount("power_w_mean", "board power, mean", "W", origin="DCGM_FI_DEV_POWER_USAGE"),
+    _amount("energy_kwh", "energy drawn in the hour", "kWh", origin="DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"),
+    Column(
+        name="activity_histogram",
+        dtype=Dtype.INTS,
+        meaning="101-bin histogram of the best activity signal present (sm_active, else gpu_util)",
+        unit="samples",
+        nullable=True,
+    ),
+    _text("basis", "raw samples | recording rules | pushed down | hourly average"),
+)
+
+DEMAND = (
+    _text("workload", "service"),
+    _time("start", "start of the interval"),
+    Column(name="interval_s", dtype=Dtype.FLOAT, meaning="length of the interval", unit="s", low=0.0),
+    _amount("arrivals", "requests that arrived", "requests"),
+    _amount("completed", "requests answered", "requests"),
+    _amount("failed", "requests refused or failed", "requests"),
+    _amount("input_tokens_mean", "mean prompt length", "tokens"),
+    _amount("output_tokens_mean", "mean answer length", "tokens"),
+    _amount("running_mean", "requests in service, mean", "requests"),
+    _amount("waiting_mean", "requests queued, mean", "requests"),
+    _frac("kv_cache_frac_max", "KV cache in use, maximum", "vllm:kv_cache_usage_perc"),
+    _amount("replicas_ready", "ready replicas, mean", "replicas"),
+    Column(
+        name="latency_le_s",
+        dtype=Dtype.FLOATS,
+        meaning="upper bounds of the end-to-end latency buckets; the last is inf",
+        unit="s",
+        nullable=True,
+    ),
+    Column(
+        name="latency_count",
+        dtype=Dtype.FLOATS,
+        meaning="requests per bucket (not cumulative)",
+        unit="requests",
+        nullable=True,
+    ),
+    Column(
+        name="ttft_le_s",
+        dtype=Dtype.FLOATS,
+        meaning="upper bounds of the time-to-first-token buckets",
+        unit="s",
+        nullable=True,
+    ),
+    Column(
+        name="ttft_count",
+        dtype=Dtype.FLOATS,
+        meaning="requests per bucket (not cumulative)",
+        unit="requests",
+        nullable=True,
+    ),
+)
+
+JOBS = (
+    _text("job", "run identifier"),
+    _text("workload", "workload it belongs to"),
+    _time("submit", "when it was submitted"),
+    _time("start", "when it started; null while it queues", nullable=True),
+    _time("end", "when it ended; null while it runs", nullable=True),
+    Column(name="gpus", dtype=Dtype.FLOAT, meaning="GPUs it held", unit="GPU", low=0.0),
+    _text("state", "queued, running, completed, failed, cancelled, preempted, timeout"),
+    _text("node", "node(s), comma separated", nullable=True),
+    _amount("steps_done", "training steps or items done", "steps"),
+    _amount("tokens_done", "tokens processed", "tokens"),
+    _amount("checkpoint_interval_s", "time between checkpoints; null = none taken", "s"),
+    _amount("checkpoint_save_s", "time one save stalls the run", "s"),
+    _amount("checkpoint_restore_s", "time to load and rejoin after a restart", "s"),
+)
+
+SPOT_EVENTS = (
+    _text("provider", "provider"),
+    _text("instance_type", "instance type"),
+    _text("region", "region"),
+    _text("zone", "zone", nullable=True),
+    _time("at", "moment of the event"),
+    _text("event", "launched, interrupted, unavailable, available"),
+    Column(name="notice_s", dtype=Dtype.FLOAT, meaning="notice given", unit="s", nullable=True, low=0.0),
+)
+
+_COST_TEXT = (
+    "BillingAccountId",
+    "BillingCurrency",
+    "ChargeCategory",
+    "ChargeClass",
+    "ChargeDescription",
+    "CommitmentDiscountId",
+    "CommitmentDiscountStatus",
+    "CommitmentDiscountType",
+    "PricingCategory",
+    "PricingUnit",
+    "ProviderName",
+    "RegionId",
+    "ResourceId",
+    "ResourceType",
+    "ServiceName",
+    "SkuId",
+    "SkuMeter",
+)
+_COST_MONEY = ("BilledCost", "EffectiveCost", "ListCost", "ContractedCost")
+
+COSTS = (
+    _time("ChargePeriodStart", "start of the charge period"),
+    _time("ChargePeriodEnd", "its end, exclusive"),
+    *(_text(name, f"FOCUS {name}", nullable=True, origin="FOCUS 1.0-1.4") for name in _COST_TEXT),
+    *(
+        Column(
+            name=name,
+            dtype=Dtype.FLOAT,
+            meaning=f"FOCUS {name}",
+            unit="BillingCurrency",
+            nullable=name != "BilledCost",
+        )
+        for name in _COST_MONEY
+    ),
+    Column(
+        name="PricingQuantity",
+        dtype=Dtype.FLOAT,
+        meaning="FOCUS PricingQuantity",
+        unit="PricingUnit",
+        nullable=True,
+    ),
+    _text("instance_type", "instance type, from SkuPriceDetails or the SKU meter", nullable=True),
+    Column(name="Tags", dtype=Dtype.LABELS, meaning="FOCUS Tags", nullable=True),
+)
+
+TABLES: dict[str, tuple[Column, ...]] = {
+    "devices": DEVICES,
+    "nodes": NODES,
+    "allocations": ALLOCATIONS,
+    "gpu_usage": GPU_USAGE,
+    "demand": DEMAND,
+    "jobs": JOBS,
+    "costs": COSTS,
+    "spot_events": SPOT_EVENTS,
+}
+"""Every table of a bundle; `nodes`, `devices`, `allocations` and `gpu_usage` must be there, the others may be absent."""
+
+REQUIRED_TABLES = ("devices", "nodes", "allocations", "gpu_usage")
