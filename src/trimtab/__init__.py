@@ -6,15 +6,10 @@ Names load on first use, so that `import trimtab` and `import trimtab.runtime` s
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
 
 from trimtab._version import __version__
 
-if TYPE_CHECKING:
-    from trimtab.pipeline import audit as audit
-    from trimtab.pipeline import open_fleet as open_fleet
-
-_LAZY = {"audit": "trimtab.pipeline", "open_fleet": "trimtab.pipeline"}
+_LAZY: dict[str, str] = {}
 
 __all__ = ["__version__", *_LAZY]
 
