@@ -1,0 +1,139 @@
+"""`workloads.yaml`: what only people know about a workload, as a checked model.
+
+A key of `workloads` is a workload (`namespace/name`) or a pattern (`namespace/*`); patterns apply in file order, an exact key
+last, and a later value replaces an earlier one field by field. What nobody declared stays None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Annotated, Self, cast
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from trimtab.errors import BundleError
+from trimtab.tables.yaml_faults import load_mapping, validation_faults
+
+WORKLOADS_FILE = "workloads.yaml"
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class WorkloadKind(Enum):
+    """What a workload is for."""
+
+    EXPERIMENT = "experiment"
+    TRAINING = "training"
+    SERVING = "serving"
+    BATCH = "batch"
+    NOTEBOOK = "notebook"
+    EVALUATION = "evaluation"
+
+
+class TargetMetric(Enum):
+    """What a declared target bounds."""
+
+    LATENCY = "latency"
+    TTFT = "ttft"
+    TPOT = "tpot"
+    THROUGHPUT = "throughput"
+    QUEUE_WAIT = "queue_wait"
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class DeclaredTarget(_Model):
+    """A target: a time metric's `quantile` stays within `limit_s`; throughput stays at `limit_frac` of what was observed."""
+
+    metric: TargetMetric
+    quantile: Annotated[float, Field(gt=0, lt=1)] = 0.95
+    limit_s: Positive | None = None
+    limit_frac: Positive | None = None
+
+    @model_validator(mode="after")
+    def _has_the_limit_of_its_metric(self) -> Self:
+        if self.metric is TargetMetric.THROUGHPUT:
+            if self.limit_frac is None or self.limit_s is not None:
+                raise ValueError(
+                    "a throughput target takes limit_frac (share of the observed throughput) and no limit_s"
+                )
+        elif (self.limit_s is None) == (self.limit_frac is None):
+            raise ValueError("give limit_s (seconds), or limit_frac (multiple of what was observed), not both")
+        return self
+
+
+class DeclaredCheckpoint(_Model):
+    """How a job saves and resumes."""
+
+    interval_s: Positive
+    save_s: NotNegative = 0.0
+    restore_s: NotNegative = 0.0
+
+
+class WorkloadSpec(_Model):
+    """What a person declared about a workload; None = not declared."""
+
+    kind: WorkloadKind | None = None
+    team: str | None = None
+    owner: str | None = None
+    model: str | None = None
+    targets: tuple[DeclaredTarget, ...] | None = None
+    interruptible: bool | None = None
+    regions: tuple[str, ...] | None = None
+    min_replicas: Annotated[int, Field(ge=0)] | None = None
+    max_replicas: Annotated[int, Field(ge=1)] | None = None
+    cold_start_s: NotNegative | None = None
+    checkpoint: DeclaredCheckpoint | None = None
+    need_gib: Positive | None = None
+    notes: str | None = None
+
+    @model_validator(mode="after")
+    def _replicas_are_ordered(self) -> Self:
+        if self.min_replicas is not None and self.max_replicas is not None and self.min_replicas > self.max_replicas:
+            raise ValueError(f"min_replicas {self.min_replicas} is above max_replicas {self.max_replicas}")
+        return self
+
+
+class Workloads(_Model):
+    """The whole file: specs by workload or pattern, in file order."""
+
+    version: int = 1
+    workloads: Mapping[str, WorkloadSpec] = Field(default_factory=dict)
+
+    def spec(self, workload: str) -> WorkloadSpec:
+        """Return what is declared about a workload, patterns and the exact key merged; all None where nothing is."""
+        matching = [spec for key, spec in self.workloads.items() if key != workload and fnmatchcase(workload, key)]
+        exact = self.workloads.get(workload)
+        merged: dict[str, object] = {}
+        for spec in [*matching, *([exact] if exact is not None else [])]:
+            merged.update({name: getattr(spec, name) for name in spec.model_fields_set})
+        return WorkloadSpec.model_validate(merged)
+
+
+def parse_workloads(text: str, *, where: str = WORKLOADS_FILE) -> Workloads:
+    """Read the text of a workloads.yaml; raises BundleError with every fault and near matches for misspelt keys."""
+    raw = load_mapping(text, where)
+    try:
+        return Workloads.model_validate(raw)
+    except ValidationError as error:
+        raise BundleError(validation_faults(error, Workloads, where)) from error
+
+
+def read_workloads(path: Path) -> Workloads:
+    """Read a workloads.yaml; an absent file declares nothing."""
+    if not path.is_file():
+        return Workloads()
+    return parse_workloads(path.read_text(encoding="utf-8"), where=str(path))
+
+
+def workloads_text(workloads: Workloads) -> str:
+    """Return the YAML text; `parse_workloads` gives the same value back."""
+    plain = cast("dict[str, object]", workloads.model_dump(mode="json", exclude_unset=True))
+    plain = {"version": workloads.version, **plain}
+    return yaml.safe_dump(plain, sort_keys=False)
