@@ -1,1 +1,7 @@
 """Money: one bill for history, objective and replay; commitments and allocation."""
+
+from trimtab.ledger.allocation import IDLE, Allocation, Holdings, allocate
+from trimtab.ledger.bill import Bill, Commitment, Usage, bill
+from trimtab.ledger.commitments import best_count
+
+__all__ = ["IDLE", "Allocation", "Bill", "Commitment", "Holdings", "Usage", "allocate", "best_count", "bill"]
