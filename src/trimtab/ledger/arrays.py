@@ -18,7 +18,7 @@ def charge(rate_micro_usd_hr: int, node_seconds: IntArray) -> IntArray:
     """
     whole, rest = np.divmod(node_seconds * np.int64(rate_micro_usd_hr), S_PER_HR)
     up = (2 * rest > S_PER_HR) | ((2 * rest == S_PER_HR) & (whole % 2 == 1))
-    return (whole + up).astype(np.int64)
+    return np.asarray(whole + up, dtype=np.int64)
 
 
 def apportion_groups(totals: IntArray, group: IntArray, weights: FloatArray) -> IntArray:

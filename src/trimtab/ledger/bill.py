@@ -71,7 +71,7 @@ class Bill:
     @property
     def hourly(self) -> IntArray:
         """Return the bill per hour (n_hours,)."""
-        return self.metered.sum(axis=0) + self.committed.sum(axis=0)
+        return np.asarray(self.metered.sum(axis=0) + self.committed.sum(axis=0), dtype=np.int64)
 
     @property
     def total(self) -> MicroUsd:
