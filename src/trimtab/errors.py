@@ -4,6 +4,7 @@
     ├── InputError            something a person or a file gave us is wrong (exit 1)
     │   ├── UnknownName       a name that no table knows; carries the near matches
     │   ├── MissingPrice      no rate for that offering, region, date or buying option
+    │   ├── PriceFileError    all the faults of a file of own prices at once
     │   ├── BundleError       all the faults of a fleet bundle at once
     │   └── BillError         a bill that cannot be read or does not reconcile
     ├── UsageError            options that contradict one another (exit 2)
@@ -60,6 +61,16 @@ class UnknownName(InputError):
 
 class MissingPrice(InputError):
     """No rate for an offering, region, date or buying option; prices are never guessed."""
+
+
+class PriceFileError(InputError):
+    """All the faults of a file of own prices, reported at once."""
+
+    def __init__(self, name: str, faults: Sequence[Fault]) -> None:
+        self.faults = tuple(faults)
+        super().__init__(
+            f"{len(self.faults)} fault(s) in {name}:\n" + "\n".join(f"  - {fault}" for fault in self.faults)
+        )
 
 
 class BundleError(InputError):

@@ -1,1 +1,35 @@
 """Facts: GPUs, MIG profiles, instance types, offerings and the price book; rows of data with source and as_of."""
+
+from trimtab.catalog.gpus import Gpu
+from trimtab.catalog.instances import InstanceType
+from trimtab.catalog.kinds import (
+    BuyingOption,
+    CapacityType,
+    InterruptionBucket,
+    Lifecycle,
+    Precision,
+    PriceBasis,
+)
+from trimtab.catalog.mig import MigProfile
+from trimtab.catalog.owned import OwnedHardware, owned_price
+from trimtab.catalog.prices import ANY_REGION, Price, PriceBook
+from trimtab.catalog.registry import Catalog, load_catalog
+
+__all__ = [
+    "ANY_REGION",
+    "BuyingOption",
+    "CapacityType",
+    "Catalog",
+    "Gpu",
+    "InstanceType",
+    "InterruptionBucket",
+    "Lifecycle",
+    "MigProfile",
+    "OwnedHardware",
+    "Precision",
+    "Price",
+    "PriceBasis",
+    "PriceBook",
+    "load_catalog",
+    "owned_price",
+]

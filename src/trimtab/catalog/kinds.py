@@ -50,3 +50,46 @@ class Precision(Enum):
     FP8 = "fp8"
     INT8 = "int8"
     FP4 = "fp4"
+
+
+class PriceBasis(Enum):
+    """How a price was had."""
+
+    LISTED = "listed"
+    """Read from the provider's price list, or from a public copy of it."""
+    DERIVED = "derived"
+    """Computed from a listed price and a published average; never observed as such (AWS spot from the Spot Advisor)."""
+    NEGOTIATED = "negotiated"
+    """The user's own rate, from a file."""
+    OWNED = "owned"
+    """Computed from what owned hardware costs: capital, power, operations, years."""
+
+
+class InterruptionBucket(Enum):
+    """The share of spot instances interrupted within a month, in the bands in which AWS publishes it."""
+
+    UNDER_5 = "<5%"
+    FROM_5_TO_10 = "5-10%"
+    FROM_10_TO_15 = "10-15%"
+    FROM_15_TO_20 = "15-20%"
+    OVER_20 = ">20%"
+
+    @property
+    def low_frac(self) -> float:
+        """Return the lower edge of the band, as a share per month."""
+        return list(InterruptionBucket).index(self) * 0.05
+
+    @property
+    def high_frac(self) -> float | None:
+        """Return the upper edge of the band, as a share per month; None where it is open."""
+        return None if self is InterruptionBucket.OVER_20 else self.low_frac + 0.05
+
+
+class Lifecycle(Enum):
+    """Where an instance type stands with its provider."""
+
+    CURRENT = "current"
+    PREVIOUS = "previous"
+    """A previous generation: still sold, but a plan should not move onto it."""
+    RETIRED = "retired"
+    """No longer sold; kept to price a fleet's past."""

@@ -1,0 +1,154 @@
+"""GPU specifications: dense rates, the memory a program really sees, and the many names one board goes by."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from functools import cached_property
+
+from trimtab.catalog.kinds import Precision
+from trimtab.catalog.rows import Row, items, number, packaged_rows, whole
+from trimtab.errors import UnknownName
+from trimtab.units import BYTES_PER_GB, FLOPS_PER_TFLOPS, MIB_PER_GIB
+
+_RATE_COLUMNS: Mapping[Precision, str] = {
+    Precision.FP32: "fp32_tflops",
+    Precision.TF32: "tf32_tflops",
+    Precision.FP16: "fp16_tflops",
+    Precision.BF16: "bf16_tflops",
+    Precision.FP8: "fp8_tflops",
+    Precision.INT8: "int8_tops",
+    Precision.FP4: "fp4_tflops",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """One board. Rates are dense: never the figure for 2:4 sparsity, which vendors print beside it."""
+
+    name: str
+    vendor: str
+    architecture: str
+    compute_capability: float | None
+    """CUDA's; None for boards of other vendors."""
+    memory_gb: float
+    """What is on the box; size models with `memory_gib`."""
+    memory_gib: float
+    """What the driver reports (nvidia-smi's MiB / 1024)."""
+    memory_type: str
+    mem_bw_gb_s: float
+    rates_tflops: Mapping[Precision, float]
+    tdp_w: float
+    nvlink_gb_s: float
+    """Both directions, one GPU to its peers; AMD's link is counted here too. 0 where there is none."""
+    pcie_gen: int
+    mig_capable: bool
+    mig_board: str
+    """The family of MIG profiles; empty where the board has none."""
+    l2_mb: float | None
+    sm_count: int | None
+    release_year: int
+    nvidia_smi_name: str
+    aliases: tuple[str, ...]
+    sources: tuple[str, ...]
+    as_of: date
+    unverified_fields: frozenset[str]
+    """Columns that hold a datasheet figure which no second source confirmed."""
+    notes: str = field(default="", repr=False)
+
+    def tflops(self, precision: Precision) -> float | None:
+        """Return the dense rate at a precision (tera-operations for integers); None where the board has no such path."""
+        return self.rates_tflops.get(precision)
+
+    @property
+    def fp32_tflops(self) -> float:
+        """Return the rate of the ordinary FP32 units, which is not the tensor rate."""
+        return self.rates_tflops[Precision.FP32]
+
+    def flop_per_byte(self, precision: Precision = Precision.FP16) -> float | None:
+        """Return the arithmetic intensity above which the board is bound by compute (the roofline's ridge)."""
+        rate_tflops = self.tflops(precision)
+        if rate_tflops is None:
+            return None
+        return rate_tflops * FLOPS_PER_TFLOPS / (self.mem_bw_gb_s * BYTES_PER_GB)
+
+    def is_verified(self, column: str) -> bool:
+        """Tell whether a column's value was seen in a source beside the datasheet."""
+        return column not in self.unverified_fields
+
+
+@dataclass(frozen=True)
+class GpuTable:
+    """All boards, found under any of their names."""
+
+    gpus: tuple[Gpu, ...]
+
+    @cached_property
+    def _by_alias(self) -> dict[str, Gpu]:
+        """Names as they are written: cluster labels such as nvidia-tesla-a100 mean one board though their words do not."""
+        return {alias.casefold(): gpu for gpu in self.gpus for alias in (gpu.name, gpu.nvidia_smi_name, *gpu.aliases)}
+
+    @cached_property
+    def _by_key(self) -> dict[str, Gpu]:
+        return {_key(alias): gpu for alias, gpu in self._by_alias.items()}
+
+    def find(self, name: str) -> Gpu:
+        """Return the board that a catalog name, product name, cluster label or price-list name means.
+
+        Raises UnknownName with near matches; a name that leaves the memory size open (A100) is unknown too.
+        """
+        plain = _without_sharing(name.strip())
+        found = self._by_alias.get(plain.casefold()) or self._by_key.get(_key(plain))
+        if found is None:
+            raise UnknownName("GPU", name, (gpu.name for gpu in self.gpus))
+        return found
+
+
+def load_gpus(rows: Iterable[Row] | None = None) -> GpuTable:
+    """Read the packaged GPU table."""
+    return GpuTable(tuple(_gpu(row) for row in (packaged_rows("gpus.csv") if rows is None else rows)))
+
+
+def _key(name: str) -> str:
+    """Reduce a name to what tells boards apart: the vendor's words, punctuation and case go."""
+    words = re.split(r"[^a-z0-9+]+", name.casefold())
+    return "".join(
+        word for word in words if word not in {"nvidia", "tesla", "geforce", "amd", "instinct", "generation"}
+    )
+
+
+def _without_sharing(name: str) -> str:
+    """Cut what Kubernetes' feature discovery appends to a product: -SHARED, -MIG-1g.5gb."""
+    return re.sub(r"(-SHARED|-MIG-.*)$", "", name)
+
+
+def _gpu(row: Row) -> Gpu:
+    rates = {precision: number(row[column]) for precision, column in _RATE_COLUMNS.items()}
+    capability = row["compute_capability"]
+    return Gpu(
+        name=row["name"],
+        vendor=row["vendor"],
+        architecture=row["architecture"],
+        compute_capability=float(capability) if row["vendor"] == "NVIDIA" else None,
+        memory_gb=float(row["memory_gb"]),
+        memory_gib=float(row["memory_mib"]) / MIB_PER_GIB,
+        memory_type=row["memory_type"],
+        mem_bw_gb_s=float(row["mem_bw_gb_s"]),
+        rates_tflops={precision: rate for precision, rate in rates.items() if rate is not None},
+        tdp_w=float(row["tdp_w"]),
+        nvlink_gb_s=float(row["nvlink_gb_s"]),
+        pcie_gen=int(row["pcie_gen"]),
+        mig_capable=row["mig_capable"] == "yes",
+        mig_board=row["mig_board"],
+        l2_mb=number(row["l2_mb"]),
+        sm_count=whole(row["sm_count"]),
+        release_year=int(row["release_year"]),
+        nvidia_smi_name=row["nvidia_smi_name"],
+        aliases=items(row["aliases"]),
+        sources=items(row["sources"]),
+        as_of=date.fromisoformat(row["as_of"]),
+        unverified_fields=frozenset(items(row["unverified_fields"])),
+        notes=row["notes"],
+    )

@@ -1,0 +1,178 @@
+"""The user's own rates: a CSV or YAML file of negotiated prices and owned hardware, laid over the price list.
+
+CSV: one rate a row. YAML: the same fields under `prices:`, and nodes under `owned:`. Every fault of the file is reported
+at once, with its row. A discount is never taken from a percentage: the file states rates.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+
+import yaml
+
+from trimtab.catalog.gpus import GpuTable
+from trimtab.catalog.instances import InstanceType
+from trimtab.catalog.kinds import BuyingOption, PriceBasis
+from trimtab.catalog.owned import OwnedHardware, owned_price
+from trimtab.catalog.prices import ANY_REGION, Price
+from trimtab.errors import Fault, InputError, PriceFileError, UnknownName
+
+Entry = Mapping[str, str]
+
+ALWAYS = date(1970, 1, 1)
+"""The date of a rate whose row states none: it held from the start."""
+
+_INSTANCE_FIELDS = frozenset({"gpu", "gpu_count", "vcpus", "memory_gib"})
+_PRICE_FIELDS = (
+    frozenset({"provider", "instance_type", "region", "option", "usd_hr", "as_of", "note"}) | _INSTANCE_FIELDS
+)
+_OWNED_FIELDS = frozenset(
+    {
+        "provider", "instance_type", "region", "capital_usd", "years", "power_w", "pue",
+        "electricity_usd_kwh", "operations_usd_year", "capital_rate_frac", "as_of",
+    }
+) | _INSTANCE_FIELDS  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Overrides:
+    """What a file adds: rates, and the types that the catalog did not know."""
+
+    prices: tuple[Price, ...]
+    instance_types: tuple[InstanceType, ...]
+
+
+@dataclass(slots=True)
+class _Reading:
+    """The rows read so far, and the faults found on the way."""
+
+    gpus: GpuTable
+    known: Mapping[tuple[str, str], InstanceType]
+    prices: list[Price] = field(default_factory=list)
+    added: dict[tuple[str, str], InstanceType] = field(default_factory=dict)
+    faults: list[Fault] = field(default_factory=list)
+
+    def take(self, entry: Entry, where: str, fields: frozenset[str], price_of: Callable[[Entry], Price]) -> None:
+        """Read one row, or note what is wrong with it."""
+        try:
+            _check_fields(entry, fields)
+            price = price_of(entry)
+            self._need_type(price, entry)
+        except (KeyError, ValueError, InputError) as error:
+            what = f"the field {error} is missing" if isinstance(error, KeyError) else str(error)
+            self.faults.append(Fault(what=what, where=where))
+        else:
+            self.prices.append(price)
+
+    def _need_type(self, price: Price, entry: Entry) -> None:
+        """Make sure that the rate's instance type is known, or that the row describes it."""
+        pair = (price.provider, price.instance_type)
+        if pair in self.known or pair in self.added:
+            return
+        if not entry.get("gpu"):
+            known = [name for provider, name in self.known if provider == price.provider]
+            unknown = UnknownName("instance type", price.instance_type, known, where=price.provider)
+            raise InputError(f"{unknown}; for a type of your own, state gpu and gpu_count")
+        self.added[pair] = InstanceType(
+            provider=price.provider,
+            name=price.instance_type,
+            gpu=self.gpus.find(entry["gpu"]).name,
+            gpu_count=int(entry["gpu_count"]),
+            vcpus=int(entry["vcpus"]) if entry.get("vcpus") else None,
+            memory_gib=float(entry["memory_gib"]) if entry.get("memory_gib") else None,
+            source="own",
+        )
+
+
+def read_overrides(path: Path, gpus: GpuTable, known: Mapping[tuple[str, str], InstanceType]) -> Overrides:
+    """Read a file of own rates.
+
+    Fields of a rate: provider, instance_type, option, usd_hr; optional region (any), as_of (always), note; for a type that
+    the catalog does not know gpu and gpu_count, optionally vcpus and memory_gib. Raises PriceFileError with every fault.
+    """
+    prices, owned = _entries(path)
+    reading = _Reading(gpus, known)
+    for where, entry in prices:
+        reading.take(entry, where, _PRICE_FIELDS, lambda row: _negotiated(row, path))
+    for where, entry in owned:
+        reading.take(entry, where, _OWNED_FIELDS, _owned)
+    if reading.faults:
+        raise PriceFileError(path.name, reading.faults)
+    return Overrides(tuple(reading.prices), tuple(reading.added.values()))
+
+
+def _entries(path: Path) -> tuple[list[tuple[str, Entry]], list[tuple[str, Entry]]]:
+    """Return the rates and the owned nodes of a file, each with where it stands."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot read the price file {path}: {error}") from error
+    if path.suffix in {".yaml", ".yml"}:
+        return _yaml_entries(path, text)
+    rows = csv.DictReader(text.splitlines())
+    return [(f"{path.name} row {number}", _texts(row)) for number, row in enumerate(rows, start=2)], []
+
+
+def _yaml_entries(path: Path, text: str) -> tuple[list[tuple[str, Entry]], list[tuple[str, Entry]]]:
+    try:
+        parsed = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise InputError(f"the price file {path} is not YAML: {error}") from error
+    sections: list[list[tuple[str, Entry]]] = []
+    for name in ("prices", "owned"):
+        entries = (parsed.get(name) or []) if isinstance(parsed, dict) else None
+        if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+            raise InputError(f"the price file {path} must hold lists of mappings under 'prices' and 'owned'")
+        sections.append([(f"{path.name} {name}[{i}]", _texts(entry)) for i, entry in enumerate(entries)])
+    return sections[0], sections[1]
+
+
+def _texts(entry: Mapping[str | None, object]) -> Entry:
+    return {str(key): str(value).strip() for key, value in entry.items() if value not in (None, "")}
+
+
+def _check_fields(entry: Entry, fields: frozenset[str]) -> None:
+    strange = sorted(set(entry) - fields)
+    if strange:
+        raise UnknownName("field", strange[0], sorted(fields))
+
+
+def _negotiated(entry: Entry, path: Path) -> Price:
+    return Price(
+        provider=entry["provider"],
+        instance_type=entry["instance_type"],
+        region=entry.get("region", ANY_REGION),
+        option=_option(entry["option"]),
+        usd_hr=float(entry["usd_hr"]),
+        as_of=date.fromisoformat(entry["as_of"]) if "as_of" in entry else ALWAYS,
+        source=path.name,
+        basis=PriceBasis.NEGOTIATED,
+        note=entry.get("note", ""),
+    )
+
+
+def _option(text: str) -> BuyingOption:
+    names = [option.value for option in BuyingOption]
+    if text not in names:
+        raise UnknownName("buying option", text, names)
+    return BuyingOption(text)
+
+
+def _owned(entry: Entry) -> Price:
+    node = OwnedHardware(
+        instance_type=entry["instance_type"],
+        capital_usd=float(entry["capital_usd"]),
+        years=float(entry["years"]),
+        power_w=float(entry["power_w"]),
+        pue=float(entry["pue"]),
+        electricity_usd_kwh=float(entry["electricity_usd_kwh"]),
+        operations_usd_year=float(entry.get("operations_usd_year", "0")),
+        capital_rate_frac=float(entry.get("capital_rate_frac", "0")),
+        provider=entry.get("provider", "owned"),
+        region=entry.get("region", ANY_REGION),
+    )
+    return owned_price(node, date.fromisoformat(entry["as_of"]) if "as_of" in entry else ALWAYS)

@@ -1,0 +1,94 @@
+"""The catalog as one value: GPUs, MIG profiles, instance types and the price book."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+
+from trimtab.catalog.gpus import Gpu, GpuTable, load_gpus
+from trimtab.catalog.instances import InstanceType, load_instance_types
+from trimtab.catalog.mig import MigProfile, MigTable, load_mig, place
+from trimtab.catalog.overrides import read_overrides
+from trimtab.catalog.prices import PriceBook, load_prices
+from trimtab.errors import UnknownName
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """All facts. Tables are plain values; the methods find a row by any of its names."""
+
+    gpu_table: GpuTable
+    mig_table: MigTable
+    instance_table: Mapping[tuple[str, str], InstanceType]
+    prices: PriceBook
+
+    @property
+    def gpus(self) -> tuple[Gpu, ...]:
+        """Return every board."""
+        return self.gpu_table.gpus
+
+    @property
+    def instance_types(self) -> tuple[InstanceType, ...]:
+        """Return every instance type."""
+        return tuple(self.instance_table.values())
+
+    @cached_property
+    def providers(self) -> tuple[str, ...]:
+        """Return the names of the providers, in order."""
+        return tuple(sorted({provider for provider, _ in self.instance_table}))
+
+    def gpu(self, name: str) -> Gpu:
+        """Return the board that any of its names means; raises UnknownName with near matches."""
+        return self.gpu_table.find(name)
+
+    def gpu_of(self, instance_type: InstanceType) -> Gpu:
+        """Return the board that an instance type carries."""
+        return self.gpu_table.find(instance_type.gpu)
+
+    def instance_type(self, provider: str, name: str) -> InstanceType:
+        """Return an instance type; raises UnknownName with near matches."""
+        found = self.instance_table.get((provider, name))
+        if found is not None:
+            return found
+        if provider not in self.providers:
+            raise UnknownName("provider", provider, self.providers)
+        known = [other for owner, other in self.instance_table if owner == provider]
+        raise UnknownName("instance type", name, known, where=provider)
+
+    def instance_types_with(self, gpu: Gpu) -> tuple[InstanceType, ...]:
+        """Return the instance types that carry a board."""
+        return tuple(instance for instance in self.instance_types if instance.gpu == gpu.name)
+
+    def mig_profiles(self, gpu: Gpu) -> tuple[MigProfile, ...]:
+        """Return a board's MIG profiles; none where it cannot be partitioned."""
+        return self.mig_table.of_board(gpu.mig_board)
+
+    def mig_placement(self, gpu: Gpu, profiles: Sequence[str]) -> tuple[int, ...] | None:
+        """Return the start slice of each instance of a layout on one board, or None where the board cannot hold it.
+
+        Raises UnknownName for a profile that the board does not have.
+        """
+        return place([self.mig_table.find(gpu.mig_board or gpu.name, profile) for profile in profiles])
+
+    def layout_is_legal(self, gpu: Gpu, profiles: Sequence[str]) -> bool:
+        """Tell whether one board can hold these MIG instances at once."""
+        return self.mig_placement(gpu, profiles) is not None
+
+
+def load_catalog(overrides: Path | None = None) -> Catalog:
+    """Read the packaged facts (once), with the user's own rates from a CSV or YAML file laid over them."""
+    packaged = _packaged()
+    if overrides is None:
+        return packaged
+    own = read_overrides(overrides, packaged.gpu_table, packaged.instance_table)
+    instances = {**packaged.instance_table, **{(one.provider, one.name): one for one in own.instance_types}}
+    book = PriceBook(packaged.prices.prices, instances).overridden(own.prices)
+    return Catalog(packaged.gpu_table, packaged.mig_table, instances, book)
+
+
+@cache
+def _packaged() -> Catalog:
+    instances = {(one.provider, one.name): one for one in load_instance_types()}
+    return Catalog(load_gpus(), load_mig(), instances, PriceBook(load_prices(), instances))
