@@ -40,7 +40,7 @@ class MigProfile:
 
     @property
     def mem_bw_frac(self) -> float:
-        """Return the share of the board's bandwidth: it follows memory slices (H200 3g.71gb measured at 2,407 of 4,800 GB/s)."""
+        """Return the share of the board's bandwidth: it follows memory slices (H200 3g.71gb: 2,407 of 4,800 GB/s)."""
         return self.memory_slices / self.total_memory_slices
 
     @property
