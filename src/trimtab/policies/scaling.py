@@ -1,0 +1,291 @@
+"""How many replicas a service should have: the Kubernetes HPA rule, a fixed number, a timetable.
+
+A rule is a step `(parameters, memory, observation) -> replicas`. Parameters and observations are `NamedTuple`s of scalars; the
+memory is one flat row of floats, a list where a clock drives the rule and an array where history does. Nothing else
+persists, so the same parameters, memory and observation give the same decision.
+
+The HPA rule is that of Kubernetes 1.34 (kubernetes/kubernetes pkg/controller/podautoscaler: replica_calculator.go and
+horizontal.go; kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale): a decision every 15 s, tolerance 0.1,
+scale-down to the highest recommendation of the last 300 s, scale-up by at most max(100 %, 4 pods) per 15 s.
+"""
+
+from __future__ import annotations
+
+import math
+from enum import IntEnum
+from typing import NamedTuple, Protocol
+
+from trimtab.units import S_PER_HR
+
+SYNC_S = 15
+"""Seconds between two decisions of the HPA controller (--horizontal-pod-autoscaler-sync-period)."""
+ROUNDING = 1e-9
+"""Slack under a ceiling, so that 0.7 / 0.7 asks for 1 replica and not 2."""
+NO_LIMIT = 1_000_000
+"""Stands for "no limit" where a number of replicas is asked for."""
+
+
+class Memory(Protocol):
+    """What a rule remembers: a row of floats, changed in place."""
+
+    def __getitem__(self, at: int, /) -> float: ...
+    def __setitem__(self, at: int, value: float, /) -> None: ...
+
+
+class Timetable(Protocol):
+    """Whole numbers by hour."""
+
+    def __getitem__(self, at: int, /) -> int: ...
+    def __len__(self) -> int: ...
+
+
+class Metric(IntEnum):
+    """What the HPA compares with its target."""
+
+    DUTY_CYCLE = 0
+    """Busy share of each ready replica (a resource metric); it saturates at 1."""
+    DEMAND = 1
+    """Work in hand for each ready replica, in replicas: arrivals and queue (a pods metric); it does not saturate."""
+    SIGNAL = 2
+    """A recorded number of replicas wanted (an external metric with an average value of `target_frac`)."""
+
+
+class Observation(NamedTuple):
+    """What a rule sees at the end of a step; load, backlog and signal are in units of what one replica serves."""
+
+    step: int
+    """Number of the decision since the start, one every SYNC_S."""
+    ready: int
+    starting: int
+    load: float
+    """Replicas that the arrivals of this step would keep busy."""
+    duty_cycle_frac: float
+    backlog_replica_s: float
+    """Replica-seconds of work in the queue."""
+    signal: float
+    """What the recording rules say: replicas wanted; NaN where the rule has none."""
+
+
+class RuleKind(IntEnum):
+    """Which of the rules decides."""
+
+    STATIC = 0
+    HPA = 1
+    CRON = 2
+
+
+class StaticReplicas(NamedTuple):
+    """The same number of replicas all the time."""
+
+    replicas: int
+
+
+class HpaPolicy(NamedTuple):
+    """One HorizontalPodAutoscaler (autoscaling/v2) with one metric.
+
+    `up_*` and `down_*` are its behaviours: at most the larger of a share of the replicas and a number of pods per `period_s`;
+    a share of 0 and no pods disables that direction.
+    """
+
+    target_frac: float
+    min_replicas: int
+    max_replicas: int
+    metric: Metric = Metric.DEMAND
+    tolerance_up_frac: float = 0.1
+    tolerance_down_frac: float = 0.1
+    up_stabilization_s: int = 0
+    down_stabilization_s: int = 300
+    up_frac: float = 1.0
+    up_pods: int = 4
+    down_frac: float = 1.0
+    down_pods: int = 0
+    period_s: int = SYNC_S
+
+
+class CronPolicy(NamedTuple):
+    """Replicas by hour of the day (24 numbers) or of the week (168, from Monday 00:00 UTC).
+
+    A rise comes `lead_s` early, so that replicas are ready when the hour begins; a fall comes on time.
+    """
+
+    replicas_by_hour: tuple[int, ...]
+    lead_s: int = 0
+
+
+ScalingPolicy = StaticReplicas | HpaPolicy | CronPolicy
+
+
+class Rule(NamedTuple):
+    """Any scaling policy in one shape, so that one compiled loop drives them all; only the part that `kind` names counts."""
+
+    kind: RuleKind
+    hpa: HpaPolicy
+    replicas: int
+    lead_s: int
+    start_s: int
+    """Second of the week, from Monday 00:00 UTC, at which step 0 begins."""
+
+
+def window_steps(window_s: int) -> int:
+    """Return how many decisions, the present one included, lie within a window: at least one."""
+    return max(1, -(-window_s // SYNC_S))
+
+
+RING_HEAD = 3
+"""Floats before the slots of a ring: its length, the place of the newest slot, and its highest value or its sum."""
+
+
+def hpa_memory(policy: HpaPolicy) -> list[float]:
+    """Return the memory of an HPA that has decided nothing yet.
+
+    Four rings of one slot a decision: recommendations in the down and up windows, replicas added and removed in the periods.
+    The up window keeps negated values, so that both windows ask for their highest.
+    """
+    memory: list[float] = []
+    for window_s, empty in (
+        (policy.down_stabilization_s, 0.0),
+        (policy.up_stabilization_s, -float(NO_LIMIT)),
+        (policy.period_s, 0.0),
+        (policy.period_s, 0.0),
+    ):
+        slots = window_steps(window_s)
+        memory += [float(slots), 0.0, empty] + [empty] * slots
+    return memory
+
+
+def ring_end(memory: Memory, ring: int) -> int:
+    """Return the place after a ring, where the next one begins."""
+    return ring + RING_HEAD + int(memory[ring])
+
+
+def push(memory: Memory, ring: int, value: float) -> float:
+    """Put a value over the oldest one of a ring and return that oldest one."""
+    slots = int(memory[ring])
+    newest = int(memory[ring + 1]) + 1
+    if newest >= slots:
+        newest = 0
+    memory[ring + 1] = newest
+    at = ring + RING_HEAD + newest
+    oldest = memory[at]
+    memory[at] = value
+    return oldest
+
+
+def push_for_highest(memory: Memory, ring: int, value: float) -> float:
+    """Put a value in and return the ring's highest; the ring is searched only when the highest has just left it."""
+    oldest = push(memory, ring, value)
+    highest = memory[ring + 2]
+    if value >= highest:
+        highest = value
+    elif oldest >= highest:
+        highest = value
+        for i in range(ring + RING_HEAD, ring_end(memory, ring)):
+            highest = max(highest, memory[i])
+    memory[ring + 2] = highest
+    return highest
+
+
+def push_for_sum(memory: Memory, ring: int, value: float) -> float:
+    """Put a whole number in and return the ring's sum."""
+    oldest = push(memory, ring, value)
+    memory[ring + 2] += value - oldest
+    return memory[ring + 2]
+
+
+def duty_cycle_recommendation(policy: HpaPolicy, metric: float, ready: int, current: int) -> int:
+    """Apply the ratio rule of a resource or pods metric, averaged over ready pods.
+
+    Pods that are not ready count as idle on the way up, and cancel a move whose direction they reverse.
+    """
+    ratio = metric / policy.target_frac
+    if ratio <= 1.0:
+        if ratio >= 1.0 - policy.tolerance_down_frac:
+            return current
+        return math.ceil(ratio * ready - ROUNDING)
+    damped = ratio * ready / max(current, 1)
+    if damped <= 1.0 + policy.tolerance_up_frac:
+        return current
+    return max(current, math.ceil(damped * current - ROUNDING))
+
+
+def signal_recommendation(policy: HpaPolicy, signal: float, current: int) -> int:
+    """Apply the ratio rule of an external metric with an average value: readiness plays no part."""
+    wanted = signal / policy.target_frac
+    if current > 0:
+        ratio = wanted / current
+        if 1.0 - policy.tolerance_down_frac <= ratio <= 1.0 + policy.tolerance_up_frac:
+            return current
+    return math.ceil(wanted - ROUNDING)
+
+
+def hpa_recommendation(policy: HpaPolicy, seen: Observation) -> int:
+    """Return the replicas that the metric asks for, before behaviours; the present number where the metric is missing."""
+    current = seen.ready + seen.starting
+    if policy.metric == Metric.SIGNAL:
+        if math.isnan(seen.signal):
+            return current
+        return signal_recommendation(policy, seen.signal, current)
+    if math.isnan(seen.load) or seen.ready == 0:
+        return current
+    if policy.metric == Metric.DUTY_CYCLE:
+        return duty_cycle_recommendation(policy, seen.duty_cycle_frac, seen.ready, current)
+    demand = (seen.load + seen.backlog_replica_s / SYNC_S) / seen.ready
+    return duty_cycle_recommendation(policy, demand, seen.ready, current)
+
+
+def stabilized(memory: Memory, wanted: int, current: int) -> int:
+    """Move no further than every recommendation in the up window, and the highest in the down window, allow."""
+    highest = push_for_highest(memory, 0, float(wanted))
+    lowest = -push_for_highest(memory, ring_end(memory, 0), -float(wanted))
+    return min(max(current, int(lowest)), int(highest))
+
+
+def rate_limited(policy: HpaPolicy, memory: Memory, wanted: int, current: int) -> int:
+    """Keep a move within what the behaviours allow per period, and remember it."""
+    added_ring = ring_end(memory, ring_end(memory, 0))
+    removed_ring = ring_end(memory, added_ring)
+    added = int(push_for_sum(memory, added_ring, 0.0))
+    removed = int(push_for_sum(memory, removed_ring, 0.0))
+    start = current - added + removed
+    if wanted > current:
+        limit = max(start + policy.up_pods, math.ceil(start * (1.0 + policy.up_frac) - ROUNDING))
+        decided = max(current, min(wanted, limit))
+        amend(memory, added_ring, decided - current)
+        return decided
+    if wanted < current:
+        limit = min(start - policy.down_pods, int(start * (1.0 - policy.down_frac) + ROUNDING))
+        decided = min(current, max(wanted, limit))
+        amend(memory, removed_ring, current - decided)
+        return decided
+    return current
+
+
+def amend(memory: Memory, ring: int, value: float) -> None:
+    """Change the newest value of a ring, a zero, into another and keep its sum right."""
+    memory[ring + RING_HEAD + int(memory[ring + 1])] = value
+    memory[ring + 2] += value
+
+
+def hpa_step(policy: HpaPolicy, memory: Memory, seen: Observation) -> int:
+    """Return the replicas, ready and starting together, that the HPA wants after this step."""
+    current = seen.ready + seen.starting
+    wanted = hpa_recommendation(policy, seen)
+    wanted = stabilized(memory, wanted, current)
+    wanted = min(max(wanted, policy.min_replicas), policy.max_replicas)
+    return rate_limited(policy, memory, wanted, current)
+
+
+def cron_step(by_hour: Timetable, lead_s: int, now_s: int) -> int:
+    """Return what the timetable says for now or, where that is more, for `lead_s` later."""
+    now = by_hour[(now_s // S_PER_HR) % len(by_hour)]
+    ahead = by_hour[((now_s + lead_s) // S_PER_HR) % len(by_hour)]
+    return max(now, ahead)
+
+
+def decide(rule: Rule, by_hour: Timetable, memory: Memory, seen: Observation) -> int:
+    """Return the replicas, ready and starting together, that a rule wants after a step."""
+    if rule.kind == RuleKind.HPA:
+        return hpa_step(rule.hpa, memory, seen)
+    if rule.kind == RuleKind.CRON:
+        return cron_step(by_hour, rule.lead_s, rule.start_s + (seen.step + 1) * SYNC_S)
+    return rule.replicas

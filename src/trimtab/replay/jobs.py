@@ -1,0 +1,257 @@
+"""Replay training and batch jobs: queue, start, run, lose a node, restore, fall back.
+
+Jobs start first come, first served, within a quota of nodes. On spot a job lives through node losses: what was not saved since
+the last checkpoint is done again and paid again, and so is every start. Where `on_demand_after` losses have passed, the rest
+runs on demand.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from trimtab.replay.series import FloatArray, IntArray, add_interval
+from trimtab.units import S_PER_HR
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class JobHistory:
+    """What was run: `submit_s`, `work_s` (run time on the hardware observed) and whole `nodes`, each `(n_jobs,)`.
+
+    Seconds count from the start of the window, on an hour boundary; jobs are in order of submission.
+    """
+
+    submit_s: FloatArray
+    work_s: FloatArray
+    nodes: IntArray
+
+    def __post_init__(self) -> None:
+        if not len(self.submit_s) == len(self.work_s) == len(self.nodes):
+            raise ValueError("submit_s, work_s and nodes must be equally long")
+        if np.any(np.diff(self.submit_s) < 0):
+            raise ValueError("jobs must be in order of submission")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnDemand:
+    """Nodes that stay."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Spot:
+    """Nodes that may go: lost at `loss_per_hr` a node, or after lives drawn from `lifetimes_s` where those were measured.
+
+    A new node is there `restart_s` after a loss (nobody pays for the wait). `notice_s` is how long before a loss one hears of
+    it. After `on_demand_after` losses the job finishes on demand; None means never.
+    """
+
+    loss_per_hr: float = 0.0
+    lifetimes_s: FloatArray | None = None
+    restart_s: float = 0.0
+    notice_s: float = 0.0
+    on_demand_after: int | None = None
+
+
+Capacity = OnDemand | Spot
+
+MOST_LOSSES = 10_000
+"""A job that has lost its nodes so often never ends on these rules; its finish is infinite."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoints:
+    """Save every `interval_s` of work, which takes `save_s`; going on from a save takes `restore_s`.
+
+    An interval of None saves at notice only.
+    """
+
+    interval_s: float | None
+    save_s: float
+    restore_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRules:
+    """The rules to replay jobs under: where they run, how fast, how they save, how many nodes there are.
+
+    `speed` divides the observed run time; `startup_s` is paid at every start; without `checkpoints` a loss loses all.
+    """
+
+    capacity: Capacity = OnDemand()
+    startup_s: float = 0.0
+    speed: float = 1.0
+    checkpoints: Checkpoints | None = None
+    max_nodes: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.speed > 0:
+            raise ValueError(f"speed must be positive, got {self.speed}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class JobsReplay:
+    """What the jobs would have used and when they would have finished.
+
+    Node-seconds are by clock hour; what lies beyond the last hour is not in them. A job that needs more nodes than the quota
+    never starts: its times are NaN and it counts in `impossible`. `lost_s` is work done again.
+    """
+
+    on_demand_node_seconds: IntArray
+    spot_node_seconds: IntArray
+    start_s: FloatArray
+    finish_s: FloatArray
+    wait_s: FloatArray
+    interruptions: int
+    lost_s: float
+    impossible: int
+
+
+@dataclass(slots=True)
+class _Run:
+    """One job under way: its clock, what is left, what was lost."""
+
+    now_s: float
+    left_s: float
+    interruptions: int = 0
+    lost_s: float = 0.0
+
+
+def replay_jobs(history: JobHistory, rules: JobRules, *, hours: int, seed: int) -> JobsReplay:
+    """Replay jobs over `hours` clock hours; the seed fixes when spot nodes are lost, job by job."""
+    on_demand = np.zeros(hours, dtype=np.int64)
+    spot = np.zeros(hours, dtype=np.int64)
+    jobs = len(history.submit_s)
+    start_s, finish_s = np.full(jobs, np.nan), np.full(jobs, np.nan)
+    queue = _Quota(rules.max_nodes)
+    interruptions, lost_s = 0, 0.0
+    for job in range(jobs):
+        nodes = int(history.nodes[job])
+        begins_s = queue.wait_for(nodes, float(history.submit_s[job]))
+        if begins_s is None:
+            continue
+        run = _Run(now_s=begins_s, left_s=float(history.work_s[job]) / rules.speed)
+        rng = np.random.default_rng((seed, job))
+        _run_job(run, rules, nodes, rng, on_demand, spot)
+        queue.release_at(run.now_s, nodes)
+        start_s[job], finish_s[job] = begins_s, run.now_s
+        interruptions += run.interruptions
+        lost_s += run.lost_s
+    return JobsReplay(
+        on_demand_node_seconds=on_demand,
+        spot_node_seconds=spot,
+        start_s=start_s,
+        finish_s=finish_s,
+        wait_s=start_s - history.submit_s,
+        interruptions=interruptions,
+        lost_s=lost_s,
+        impossible=int(np.isnan(start_s).sum()),
+    )
+
+
+class _Quota:
+    """Nodes in use, first come, first served: a job waits for those before it even where it would fit."""
+
+    def __init__(self, max_nodes: int | None) -> None:
+        self._free = math.inf if max_nodes is None else float(max_nodes)
+        self._most = self._free
+        self._ends: list[tuple[float, int]] = []
+        self._now_s = -math.inf
+
+    def wait_for(self, nodes: int, submit_s: float) -> float | None:
+        """Return when that many nodes are free for a job submitted then, and take them; None if they never are."""
+        if nodes > self._most:
+            return None
+        self._now_s = max(self._now_s, submit_s)
+        while self._ends and (self._ends[0][0] <= self._now_s or self._free < nodes):
+            end_s, released = heapq.heappop(self._ends)
+            self._now_s = max(self._now_s, end_s)
+            self._free += released
+        self._free -= nodes
+        return self._now_s
+
+    def release_at(self, end_s: float, nodes: int) -> None:
+        """Give nodes back at a time to come."""
+        heapq.heappush(self._ends, (end_s, nodes))
+
+
+def _run_job(
+    run: _Run, rules: JobRules, nodes: int, rng: np.random.Generator, on_demand: IntArray, spot: IntArray
+) -> None:
+    """Run one job to its end, on spot while the rules let it."""
+    match rules.capacity:
+        case Spot() as market:
+            while run.left_s > 0 and not _falls_back(market, run):
+                _run_life(run, rules, market, nodes, rng, spot)
+                if run.interruptions > MOST_LOSSES:
+                    run.now_s, run.left_s = math.inf, 0.0
+        case OnDemand():
+            pass
+    if run.left_s > 0:
+        begins_s = run.now_s
+        run.now_s += rules.startup_s + _restore_s(rules, run) + run.left_s
+        run.left_s = 0.0
+        add_interval(on_demand, round(begins_s), round(run.now_s), nodes)
+
+
+def _falls_back(market: Spot, run: _Run) -> bool:
+    return market.on_demand_after is not None and run.interruptions >= market.on_demand_after
+
+
+def _restore_s(rules: JobRules, run: _Run) -> float:
+    return rules.checkpoints.restore_s if rules.checkpoints and run.interruptions else 0.0
+
+
+def _run_life(run: _Run, rules: JobRules, market: Spot, nodes: int, rng: np.random.Generator, spot: IntArray) -> None:
+    """Run a job on a set of spot nodes until it ends or the first of them is lost."""
+    life_s = draw_life_s(market, nodes, rng)
+    ready_s = rules.startup_s + _restore_s(rules, run)
+    needed_s = ready_s + _with_saves(run.left_s, rules.checkpoints)
+    begins_s = run.now_s
+    if needed_s <= life_s:
+        run.now_s += needed_s
+        run.left_s = 0.0
+        add_interval(spot, round(begins_s), round(run.now_s), nodes)
+        return
+    worked_s = max(0.0, life_s - ready_s)
+    kept_s = min(run.left_s, saved_work_s(worked_s, rules.checkpoints, market.notice_s))
+    run.lost_s += worked_s - kept_s
+    run.left_s -= kept_s
+    run.interruptions += 1
+    run.now_s += life_s + market.restart_s
+    add_interval(spot, round(begins_s), round(begins_s + life_s), nodes)
+
+
+def draw_life_s(market: Spot, nodes: int, rng: np.random.Generator) -> float:
+    """Draw how long a set of nodes lives: until the first of them goes."""
+    if market.lifetimes_s is not None:
+        return float(rng.choice(market.lifetimes_s, size=nodes).min())
+    if market.loss_per_hr <= 0:
+        return math.inf
+    return float(rng.exponential(S_PER_HR / (market.loss_per_hr * nodes)))
+
+
+def _with_saves(work_s: float, checkpoints: Checkpoints | None) -> float:
+    """Return work with the saves in between; none is needed at its very end."""
+    if checkpoints is None or checkpoints.interval_s is None:
+        return work_s
+    return work_s + checkpoints.save_s * max(0, math.ceil(work_s / checkpoints.interval_s) - 1)
+
+
+def saved_work_s(worked_s: float, checkpoints: Checkpoints | None, notice_s: float) -> float:
+    """Return how much of a broken run's work and saving time was work that is saved.
+
+    A notice at least as long as a save keeps all but that last save.
+    """
+    if checkpoints is None:
+        return 0.0
+    interval_s = math.inf if checkpoints.interval_s is None else checkpoints.interval_s
+    cycle_s = interval_s + checkpoints.save_s
+    cycles = math.floor(worked_s / cycle_s)
+    saved_s = cycles * interval_s if cycles else 0.0
+    if notice_s >= checkpoints.save_s:
+        since_s = worked_s - cycles * cycle_s if cycles else worked_s
+        saved_s += min(interval_s, max(0.0, since_s - checkpoints.save_s))
+    return saved_s

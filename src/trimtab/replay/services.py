@@ -1,0 +1,204 @@
+"""Replay a service: its own arrivals, served by replicas under another scaling policy.
+
+A service is a first-in-first-out fluid queue in front of identical replicas, in steps of 15 s (one HPA decision each). A
+starting replica is billed and serves nothing for the cold start. A request meets a target if its wait in the queue is within
+the target's limit, and then with the share that a replica reaches at that load. Gaps in the history stay gaps: nothing arrives
+that counts, rules without a metric stand still, and what is running is billed.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import assert_never
+
+import numpy as np
+
+from trimtab.policies import scaling
+from trimtab.policies.scaling import (
+    NO_LIMIT,
+    SYNC_S,
+    CronPolicy,
+    HpaPolicy,
+    Rule,
+    RuleKind,
+    ScalingPolicy,
+    StaticReplicas,
+    hpa_memory,
+)
+from trimtab.replay.compiled import admit
+from trimtab.replay.fluid import QueueTotals, ServerShape, empty_totals, serve_history, wait_quantile
+from trimtab.replay.series import CountArray, FloatArray, IntArray
+from trimtab.units import HR_PER_DAY, HR_PER_WEEK, S_PER_HR
+
+admit(scaling)
+
+NO_HPA = HpaPolicy(target_frac=1.0, min_replicas=0, max_replicas=NO_LIMIT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ServiceHistory:
+    """What arrived at a service, step by step.
+
+    `arrivals` `(n_steps,)` counts the requests of each step, NaN where nobody knows; `step_s` is a multiple of 15. Step 0
+    starts on an hour boundary, `start_hour` hours after Monday 00:00 UTC. `signal` `(n_steps,)`, where given, is the number of
+    replicas that recording rules ask for at the end of each step.
+    """
+
+    arrivals: FloatArray
+    step_s: float
+    start_hour: int = 0
+    signal: FloatArray | None = None
+
+    def __post_init__(self) -> None:
+        if self.step_s <= 0 or self.step_s % SYNC_S:
+            raise ValueError(f"a step must be a multiple of {SYNC_S} s, got {self.step_s}")
+        if self.signal is not None and len(self.signal) != len(self.arrivals):
+            raise ValueError(f"{len(self.signal)} signals for {len(self.arrivals)} steps")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ServiceModel:
+    """How fast a replica is, how long it takes to start, and what it occupies.
+
+    `load_grid` `(n_loads,)` ascends from 0; `ok_frac` `(n_targets, n_loads)` is the share of requests within each target on a
+    replica at that load, the last value beyond the grid; `wait_limit_s` `(n_targets,)` is the longest wait in the queue that
+    each target bears. Requests that would wait longer than `queue_limit_s` give up. `quota_replicas` is the most that may run.
+    """
+
+    capacity_req_s: float
+    load_grid: FloatArray
+    ok_frac: FloatArray
+    wait_limit_s: FloatArray
+    cold_start_s: float
+    gpus_per_replica: float = 1.0
+    gpus_per_node: int = 1
+    queue_limit_s: float = 300.0
+    quota_replicas: int = NO_LIMIT
+
+    def __post_init__(self) -> None:
+        if not self.capacity_req_s > 0:
+            raise ValueError(f"a replica must serve something, got {self.capacity_req_s} requests/s")
+        if np.shape(self.ok_frac) != (len(self.wait_limit_s), len(self.load_grid)):
+            raise ValueError("ok_frac must have a row for each target and a column for each load")
+
+    @property
+    def replicas_per_node(self) -> float:
+        """Return how many replicas a node holds; below 1 where a replica spans nodes."""
+        if self.gpus_per_replica <= self.gpus_per_node:
+            return float(math.floor(self.gpus_per_node / self.gpus_per_replica + scaling.ROUNDING))
+        return 1.0 / math.ceil(self.gpus_per_replica / self.gpus_per_node - scaling.ROUNDING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ServiceReplay:
+    """What a policy would have cost, and how many requests it would have served in time.
+
+    `node_seconds` and `gpu_seconds` are by clock hour, `replicas` (ready and starting) by step. `unmet` counts requests that
+    gave up; `quota_short_replica_s` what the policy wanted beyond the quota; `reversals` the changes from growing to shrinking
+    or back; `cold_starts` equals the replicas started, `scale_ups` the decisions that started any.
+    """
+
+    node_seconds: IntArray
+    gpu_seconds: IntArray
+    replicas: CountArray
+    requests: float
+    ok: FloatArray
+    wait_p95_s: float
+    wait_p99_s: float
+    gap_steps: int
+    scale_ups: int
+    cold_starts: int
+    unmet: float
+    quota_short_replica_s: int
+    reversals: int
+
+    @property
+    def attained_frac(self) -> FloatArray:
+        """Return the share of requests within each target; 1 where none came."""
+        if self.requests <= 0:
+            return np.ones_like(self.ok)
+        return np.asarray(self.ok / self.requests)
+
+    @property
+    def replica_hr(self) -> float:
+        """Return replica-hours, starting ones included, at the history's step."""
+        return float(self.gpu_seconds.sum()) / S_PER_HR
+
+
+def rule_of(policy: ScalingPolicy, *, start_hour: int = 0) -> tuple[Rule, IntArray, FloatArray]:
+    """Return a policy in the shape that the loop takes: rule, timetable, fresh memory."""
+    hpa, replicas, lead_s = NO_HPA, 0, 0
+    by_hour = np.zeros(1, dtype=np.int64)
+    match policy:
+        case StaticReplicas():
+            kind, replicas = RuleKind.STATIC, policy.replicas
+        case HpaPolicy():
+            kind, hpa = RuleKind.HPA, policy
+        case CronPolicy():
+            if len(policy.replicas_by_hour) not in (HR_PER_DAY, HR_PER_WEEK):
+                raise ValueError(f"a timetable has 24 or 168 hours, got {len(policy.replicas_by_hour)}")
+            kind, lead_s = RuleKind.CRON, policy.lead_s
+            by_hour = np.asarray(policy.replicas_by_hour, dtype=np.int64)
+        case _:
+            assert_never(policy)
+    memory = np.asarray(hpa_memory(hpa))
+    return Rule(kind, hpa, replicas, lead_s, start_hour * S_PER_HR), by_hour, memory
+
+
+def replay_service(
+    history: ServiceHistory, model: ServiceModel, policy: ScalingPolicy, *, initial_replicas: int
+) -> ServiceReplay:
+    """Replay a service's history under a policy, from `initial_replicas` ready ones; the same input gives the same bytes."""
+    substeps = int(history.step_s) // SYNC_S
+    steps = len(history.arrivals) * substeps
+    rule, by_hour, memory = rule_of(policy, start_hour=history.start_hour)
+    totals = empty_totals(
+        steps=len(history.arrivals),
+        hours=math.ceil(steps * SYNC_S / S_PER_HR),
+        targets=len(model.wait_limit_s),
+    )
+    signal = np.full(1, np.nan) if history.signal is None else np.ascontiguousarray(history.signal, dtype=np.float64)
+    serve_history(
+        np.ascontiguousarray(history.arrivals, dtype=np.float64),
+        signal,
+        substeps,
+        _shape(model),
+        np.ascontiguousarray(model.load_grid, dtype=np.float64),
+        np.ascontiguousarray(model.ok_frac, dtype=np.float64),
+        np.ascontiguousarray(model.wait_limit_s, dtype=np.float64),
+        rule,
+        by_hour,
+        memory,
+        initial_replicas,
+        totals,
+    )
+    return _replay(history, model, totals)
+
+
+def _shape(model: ServiceModel) -> ServerShape:
+    return ServerShape(
+        capacity_req_s=model.capacity_req_s,
+        cold_steps=math.ceil(model.cold_start_s / SYNC_S - scaling.ROUNDING),
+        replicas_per_node=model.replicas_per_node,
+        queue_limit_s=model.queue_limit_s,
+        quota_replicas=model.quota_replicas,
+    )
+
+
+def _replay(history: ServiceHistory, model: ServiceModel, totals: QueueTotals) -> ServiceReplay:
+    return ServiceReplay(
+        node_seconds=totals.node_seconds,
+        gpu_seconds=np.rint(totals.replica_seconds * model.gpus_per_replica).astype(np.int64),
+        replicas=totals.replicas,
+        requests=float(totals.requests[0]),
+        ok=totals.ok,
+        wait_p95_s=wait_quantile(totals.waits, 0.95),
+        wait_p99_s=wait_quantile(totals.waits, 0.99),
+        gap_steps=int(np.isnan(history.arrivals).sum()),
+        scale_ups=int(totals.counts[0]),
+        cold_starts=int(totals.counts[1]),
+        unmet=float(totals.requests[1]),
+        quota_short_replica_s=int(totals.counts[2]),
+        reversals=int(totals.counts[3]),
+    )

@@ -1,0 +1,156 @@
+"""A service replayed: the referee's game, gaps, nodes, the future unseen, compiled and interpreted alike."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trimtab.policies.scaling import CronPolicy, HpaPolicy, Metric, StaticReplicas
+from trimtab.replay import fluid
+from trimtab.replay.services import ServiceHistory, ServiceModel, replay_service
+
+POLICIES = [
+    StaticReplicas(3),
+    HpaPolicy(0.7, 1, 50),
+    HpaPolicy(0.6, 1, 50, metric=Metric.DUTY_CYCLE, up_pods=1, up_frac=0.0, period_s=60),
+    CronPolicy(tuple([2] * 8 + [5] * 12 + [2] * 4), lead_s=120),
+]
+
+
+def model(**changes):
+    facts = {
+        "capacity_req_s": 2.0,
+        "load_grid": np.array([0.0, 0.5, 1.0]),
+        "ok_frac": np.array([[1.0, 1.0, 1.0], [1.0, 1.0, 0.9]]),
+        "wait_limit_s": np.array([1.0, 0.5]),
+        "cold_start_s": 120.0,
+    }
+    return ServiceModel(**{**facts, **changes})
+
+
+def history(arrivals, step_s=15):
+    return ServiceHistory(arrivals=np.asarray(arrivals, dtype=float), step_s=step_s)
+
+
+def noisy(steps, seed=0, mean=60.0):
+    rng = np.random.default_rng(seed)
+    shape = 1 + 0.8 * np.sin(np.arange(steps) / 300)
+    return rng.poisson(mean * shape).astype(float)
+
+
+def test_enough_static_replicas_meet_every_target_and_bill_every_second():
+    result = replay_service(history([30.0] * 480), model(), StaticReplicas(2), initial_replicas=2)
+
+    assert result.attained_frac.tolist() == [1.0, 1.0]
+    assert result.node_seconds.tolist() == [7200, 7200]
+    assert result.wait_p99_s == 0
+
+
+def test_a_replica_at_full_load_meets_a_target_as_often_as_its_curve_says():
+    result = replay_service(history([30.0] * 10), model(), StaticReplicas(1), initial_replicas=1)
+
+    assert result.attained_frac == pytest.approx([1.0, 0.9])
+
+
+def test_a_starting_replica_is_billed_and_serves_nothing():
+    flat = history([60.0] * 20)
+
+    result = replay_service(flat, model(), StaticReplicas(2), initial_replicas=1)
+
+    assert result.replicas.tolist() == [1] + [2] * 19
+    # the first step's queue grows to 15 s of waiting, so 1/15 of its 60 requests wait at most 1 s, and none after it
+    assert result.attained_frac[0] == pytest.approx(4 / 1200)
+    assert result.cold_starts == 1
+
+
+def test_a_gap_is_no_demand_and_no_lull():
+    known = noisy(2000)
+    holed = known.copy()
+    holed[800:1000] = np.nan
+
+    result = replay_service(history(holed), model(), HpaPolicy(0.7, 1, 50), initial_replicas=5)
+
+    assert result.gap_steps == 200
+    assert result.requests == pytest.approx(np.nansum(holed))
+    assert len(set(result.replicas[801:1000].tolist())) == 1
+
+
+def test_nodes_are_whole():
+    flat = history([15.0] * 240)
+    three_of_eight = model(gpus_per_replica=3, gpus_per_node=8)
+
+    result = replay_service(flat, three_of_eight, StaticReplicas(3), initial_replicas=3)
+
+    assert result.node_seconds.tolist() == [2 * 3600]
+    assert result.gpu_seconds.tolist() == [9 * 3600]
+
+
+def test_a_replica_may_span_nodes():
+    result = replay_service(
+        history([15.0] * 240), model(gpus_per_replica=16, gpus_per_node=8), StaticReplicas(2), initial_replicas=2
+    )
+    assert result.node_seconds.tolist() == [4 * 3600]
+
+
+def test_demand_beyond_the_quota_is_reported():
+    result = replay_service(history([300.0] * 240), model(quota_replicas=4), HpaPolicy(0.7, 1, 50), initial_replicas=4)
+
+    assert result.replicas.max() == 4
+    assert result.quota_short_replica_s > 0
+    assert result.unmet > 0
+
+
+def test_a_timetable_switches_ahead_of_the_hour():
+    by_hour = tuple([1] * 6 + [4] * 12 + [1] * 6)
+
+    result = replay_service(
+        history([15.0] * 24 * 60, step_s=60), model(), CronPolicy(by_hour, lead_s=180), initial_replicas=1
+    )
+
+    assert result.replicas[6 * 60 - 5] == 1
+    assert result.replicas[6 * 60 - 1] == 4
+
+
+def test_minute_steps_and_quarter_minutes_agree_on_steady_demand():
+    coarse = replay_service(history([240.0] * 60, step_s=60), model(), HpaPolicy(0.7, 1, 50), initial_replicas=1)
+    fine = replay_service(history([60.0] * 240), model(), HpaPolicy(0.7, 1, 50), initial_replicas=1)
+
+    assert coarse.node_seconds.tolist() == fine.node_seconds.tolist()
+    assert coarse.attained_frac == pytest.approx(fine.attained_frac)
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: type(policy).__name__)
+def test_shuffling_the_future_does_not_change_past_decisions(policy):
+    arrivals = noisy(3000)
+    shuffled = arrivals.copy()
+    np.random.default_rng(1).shuffle(shuffled[1500:])
+
+    first = replay_service(history(arrivals), model(), policy, initial_replicas=3)
+    second = replay_service(history(shuffled), model(), policy, initial_replicas=3)
+
+    assert first.replicas[:1501].tolist() == second.replicas[:1501].tolist()
+
+
+@settings(max_examples=30)
+@given(seed=st.integers(0, 1000), replicas=st.integers(1, 8), mean=st.floats(5, 200))
+def test_more_capacity_never_serves_fewer_in_time(seed, replicas, mean):
+    demand = history(noisy(400, seed, mean))
+
+    few = replay_service(demand, model(), StaticReplicas(replicas), initial_replicas=replicas)
+    more = replay_service(demand, model(), StaticReplicas(replicas + 1), initial_replicas=replicas + 1)
+
+    assert np.all(more.ok >= few.ok - 1e-9 * few.requests)
+
+
+def test_the_compiled_loop_gives_the_bytes_of_the_interpreted_one(monkeypatch):
+    demand = history(noisy(100_000))
+    policy = HpaPolicy(0.7, 1, 50, up_pods=2, up_frac=0.5, period_s=30)
+    compiled = replay_service(demand, model(), policy, initial_replicas=3)
+
+    monkeypatch.setattr("trimtab.replay.services.serve_history", fluid.serve_history.py_func)
+    interpreted = replay_service(demand, model(), policy, initial_replicas=3)
+
+    assert compiled.replicas.tobytes() == interpreted.replicas.tobytes()
+    assert compiled.ok.tobytes() == interpreted.ok.tobytes()
+    assert compiled.node_seconds.tobytes() == interpreted.node_seconds.tobytes()
+    assert (compiled.wait_p99_s, compiled.unmet) == (interpreted.wait_p99_s, interpreted.unmet)
