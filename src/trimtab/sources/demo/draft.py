@@ -1,0 +1,209 @@
+"""A fleet under construction: rows are added node by node and pod by pod, and come out as tables of the bundle."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from datetime import datetime
+from zlib import crc32
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from trimtab.sources.demo.jobs import Run
+from trimtab.sources.demo.machines import Machine
+from trimtab.sources.demo.services import LATENCY_LE_S, Served, Service
+from trimtab.sources.demo.shapes import MIN_PER_HR, Span
+from trimtab.sources.demo.usage import UsageBlock, UsageRows, hourly
+from trimtab.tables.arrow import arrow_type, conform, table_from_rows
+from trimtab.tables.schemas import HISTOGRAM_BINS, Dtype
+from trimtab.units import S_PER_MIN
+
+Row = dict[str, object]
+_NAMESPACE = uuid.UUID("6f0d9a52-3c5e-5d0b-9a53-7d0c0e6f4b11")
+
+
+class FleetDraft:
+    """Collects the rows of one fleet. Nodes and pods are named from the fleet's name, so that a seed gives the same names."""
+
+    def __init__(self, name: str, span: Span, seed: int) -> None:
+        self.name = name
+        self.span = span
+        self.seed = seed
+        self._rows: dict[str, list[Row]] = {table: [] for table in ("devices", "nodes", "allocations", "jobs")}
+        self._usage: list[pa.Table] = []
+        self._demand: list[pa.Table] = []
+
+    def stream(self, key: str) -> np.random.Generator:
+        """Return the random stream of one part of the fleet, so that a change in one part leaves the others as they are."""
+        return np.random.default_rng([self.seed, crc32(f"{self.name}/{key}".encode())])
+
+    def node(
+        self,
+        machine: Machine,
+        pool: str,
+        *,
+        start: datetime | None = None,
+        end: datetime | None = None,
+        taints: dict[str, str] | None = None,
+    ) -> tuple[str, tuple[str, ...]]:
+        """Rent a node and return its name and its devices."""
+        serial = len(self._rows["nodes"])
+        node = f"{pool}-{self._hex(f'node-{serial}')[:8]}"
+        zone = f"{machine.region}{'abcd'[serial % 4]}"
+        devices = tuple(f"GPU-{uuid.uuid5(_NAMESPACE, f'{self.name}/{node}/{i}')}" for i in range(machine.gpu_count))
+        self._rows["nodes"].append(
+            {
+                "node": node,
+                "provider": machine.provider,
+                "instance_type": machine.instance_type,
+                "region": machine.region,
+                "zone": zone,
+                "capacity_type": "on-demand",
+                "start": start or self.span.start,
+                "end": end,
+                "gpu": machine.gpu,
+                "gpu_count": machine.gpu_count,
+                "labels": _labels(machine, pool, zone),
+                "taints": taints or {},
+            }
+        )
+        self._rows["devices"] += [
+            {"device": device, "node": node, "gpu": machine.gpu, "memory_gib": machine.memory_gib} for device in devices
+        ]
+        return node, devices
+
+    def pod(
+        self,
+        workload: str,
+        team: str,
+        owner_kind: str,
+        node: str,
+        devices: Sequence[str],
+        *,
+        start: datetime,
+        end: datetime | None = None,
+        name: str | None = None,
+    ) -> str:
+        """Let a pod hold devices of a node (none: a pod without a GPU) and return the pod's name."""
+        namespace, owner = workload.split("/")
+        serial = len(self._rows["allocations"])
+        pod = name or f"{owner}-{self._hex(f'pod-{serial}')[:5]}"
+        common: Row = {
+            "workload": workload,
+            "namespace": namespace,
+            "owner_kind": owner_kind,
+            "team": team,
+            "pod": pod,
+            "node": node,
+            "start": start,
+            "end": end,
+        }
+        held: list[Row] = [{**common, "device": device, "gpus": 1.0} for device in devices]
+        self._rows["allocations"] += held or [{**common, "device": None, "gpus": 0.0}]
+        return pod
+
+    def usage(self, block: UsageBlock) -> None:
+        """Roll up a block of readings."""
+        self._usage.append(_usage_table(hourly(block, self.stream(f"samples/{block.devices[0]}"))))
+
+    def demand(self, service: Service, served: Served, first_minute: int = 0) -> None:
+        """Add a service's minutes, the first of which is `first_minute` of the window."""
+        n_rows = len(served.rho)
+        starts = self.span.at(first_minute * S_PER_MIN)
+        columns: dict[str, pa.Array] = {
+            "workload": pa.array([service.workload] * n_rows),
+            "start": _times(starts, np.arange(n_rows) * S_PER_MIN),
+            "interval_s": pa.array(np.full(n_rows, float(S_PER_MIN))),
+            **{name: pa.array(values) for name, values in served.columns.items()},
+            "latency_le_s": _lists(np.tile(LATENCY_LE_S, (n_rows, 1))),
+            "latency_count": _lists(served.latency_count),
+        }
+        if served.ttft_count is not None:
+            columns["ttft_le_s"] = columns["latency_le_s"]
+            columns["ttft_count"] = _lists(served.ttft_count)
+        self._demand.append(conform("demand", pa.table(columns)))
+
+    def run(self, run: Run, node: str | None) -> None:
+        """Add a run to the `jobs` table; progress counts the time it did not spend saving."""
+        saves = run.job_class.checkpoints
+        end_s = run.end_s if run.end_s is not None else self.span.minutes * S_PER_MIN
+        active_s = 0 if run.start_s is None else end_s - run.start_s
+        if saves is not None:
+            active_s -= int(active_s // saves.interval_s * saves.save_s)
+        self._rows["jobs"].append(
+            {
+                "job": run.name,
+                "workload": run.job_class.workload,
+                "submit": self.span.at(run.submit_s),
+                "start": None if run.start_s is None else self.span.at(run.start_s),
+                "end": None if run.end_s is None else self.span.at(run.end_s),
+                "gpus": float(run.job_class.gpus_requested),
+                "state": _state(run),
+                "node": node,
+                "steps_done": float(int(active_s * run.job_class.steps_per_s)),
+                "checkpoint_interval_s": None if saves is None else saves.interval_s,
+                "checkpoint_save_s": None if saves is None else saves.save_s,
+                "checkpoint_restore_s": None if saves is None else saves.restore_s,
+            }
+        )
+
+    def job(self, row: Row) -> None:
+        """Add a row of the `jobs` table as it stands."""
+        self._rows["jobs"].append(row)
+
+    def tables(self) -> dict[str, pa.Table]:
+        """Return the tables in the column order and types of the bundle's schemas."""
+        tables = {name: table_from_rows(name, rows) for name, rows in self._rows.items()}
+        tables["gpu_usage"] = pa.concat_tables(self._usage)
+        if self._demand:
+            tables["demand"] = pa.concat_tables(self._demand)
+        return {name: table for name, table in tables.items() if table.num_rows or name != "jobs"}
+
+    def _hex(self, key: str) -> str:
+        return uuid.uuid5(_NAMESPACE, f"{self.name}/{key}").hex
+
+
+def _labels(machine: Machine, pool: str, zone: str) -> dict[str, str]:
+    return {
+        "karpenter.sh/capacity-type": "on-demand",
+        "node-pool": pool,
+        "node.kubernetes.io/instance-type": machine.instance_type,
+        "nvidia.com/gpu.count": str(machine.gpu_count),
+        "nvidia.com/gpu.product": machine.gpu_product,
+        "topology.kubernetes.io/region": machine.region,
+        "topology.kubernetes.io/zone": zone,
+    }
+
+
+def _state(run: Run) -> str:
+    if run.start_s is None:
+        return "queued"
+    if run.end_s is None:
+        return "running"
+    return "failed" if run.failed else "completed"
+
+
+def _times(start: datetime, offset_s: npt.NDArray[np.int64]) -> pa.Array:
+    first = np.datetime64(start.replace(tzinfo=None), "us")
+    return pa.array(first + offset_s.astype("timedelta64[s]")).cast(arrow_type(Dtype.TIME))
+
+
+def _lists(rows: npt.NDArray[np.generic]) -> pa.Array:
+    offsets = np.arange(0, rows.size + 1, rows.shape[1], dtype=np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(rows.ravel()))
+
+
+def _usage_table(rows: UsageRows) -> pa.Table:
+    n_rows = len(rows.device)
+    columns = {
+        "device": pa.array(rows.device),
+        "workload": pa.array(rows.workload, type=pa.string()),
+        "hour": _times(rows.start, rows.hour_s),
+        "samples_expected": pa.array(np.full(n_rows, MIN_PER_HR)),
+        "activity_histogram": _lists(rows.histogram.reshape(n_rows, HISTOGRAM_BINS)),
+        "basis": pa.array(["raw samples"] * n_rows),
+        **{name: pa.array(values, from_pandas=True) for name, values in rows.columns.items()},
+    }
+    return conform("gpu_usage", pa.table(columns))

@@ -1,0 +1,176 @@
+"""Ground truth of an online service: what it can serve, how long an answer takes, what its GPUs then show.
+
+The capacity of a replica and the law of its latency stay here. A bundle holds what a metrics server would have seen: counts per
+minute and per latency bucket.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import erf, inf, sqrt
+
+import numpy as np
+import numpy.typing as npt
+
+from trimtab.sources.demo.shapes import DayCurve, Floats, Noise, Span, bursts, day_curve, growth, slow_noise
+from trimtab.units import S_PER_DAY, S_PER_MIN
+
+LATENCY_LE_S = (0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.25, 0.4, 0.6, 1.0, 1.5, 2.5, 4.0, 6.0, 10.0, inf)
+"""Bucket bounds of the services' latency histograms, in the style of Prometheus client libraries."""
+
+_TAIL_FROM = 0.7
+_ERF = np.vectorize(erf, otypes=[np.float64])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatencyLaw:
+    """Latency under load rho of a replica: lognormal, median `base_s * (1 + load_gain * rho^2)`, spread `sigma`.
+
+    Beyond a load of 0.7 the spread and the median grow as 1 / (1 - rho), as queues do near saturation.
+    """
+
+    base_s: float
+    load_gain: float = 0.5
+    sigma: float = 0.35
+
+    def median_s(self, rho: Floats) -> Floats:
+        """Return the median at each load."""
+        return np.asarray(self.base_s * (1 + self.load_gain * rho**2) * _stretch(rho))
+
+    def sigma_at(self, rho: Floats) -> Floats:
+        """Return the spread of the logarithm at each load."""
+        return np.asarray(self.sigma * np.sqrt(_stretch(rho)))
+
+    def mean_s(self, rho: Floats) -> Floats:
+        """Return the mean at each load."""
+        return np.asarray(self.median_s(rho) * np.exp(self.sigma_at(rho) ** 2 / 2))
+
+    def bucket_fracs(self, rho: Floats, bounds_s: tuple[float, ...]) -> Floats:
+        """Return the share of requests in each bucket, shape `(n, n_bounds)`."""
+        finite = np.log(np.asarray(bounds_s[:-1]))
+        z = (finite[None, :] - np.log(self.median_s(rho))[:, None]) / self.sigma_at(rho)[:, None]
+        below = _normal_cdf(z)
+        edges = np.concatenate([np.zeros((len(rho), 1)), below, np.ones((len(rho), 1))], axis=1)
+        return np.asarray(np.maximum(np.diff(edges, axis=1), 0.0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """A service of static replicas, one GPU each, and the demand it meets. `mean_util_frac` fixes a replica's capacity."""
+
+    workload: str
+    team: str
+    replicas: int
+    requests_per_day: float
+    mean_util_frac: float
+    curve: DayCurve
+    noise: Noise
+    latency: LatencyLaw
+    ttft: LatencyLaw | None = None
+    input_tokens: float | None = None
+    output_tokens: float | None = None
+    memory_gib: float = 8.0
+    tensor_of_sm: float = 0.4
+    dram_of_sm: float = 0.75
+    kv_cache: bool = False
+
+    @property
+    def capacity_req_s(self) -> float:
+        """Requests a second that one replica can answer at most."""
+        return self.requests_per_day / S_PER_DAY / self.replicas / self.mean_util_frac
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """What happened to a service, minute by minute: columns of the `demand` table but its keys, and the true load."""
+
+    columns: dict[str, Floats]
+    latency_count: Floats
+    ttft_count: Floats | None
+    rho: Floats
+
+
+def demand_rate(service: Service, span: Span, growth_frac: float, rng: np.random.Generator) -> Floats:
+    """Draw the expected arrivals of each minute: curve x noise x bursts x growth, its fit window as stated."""
+    shape = (
+        day_curve(service.curve, span)
+        * slow_noise(service.noise, span.minutes, rng)
+        * bursts(service.noise, span.minutes, rng)
+        * growth(growth_frac, span)
+    )
+    return np.asarray(shape / shape[: span.fit_minutes].mean() * service.requests_per_day * S_PER_MIN / S_PER_DAY)
+
+
+def serve(service: Service, expected: Floats, rng: np.random.Generator) -> Served:
+    """Draw arrivals around their expectation and answer them, first come first served, within the replicas' capacity."""
+    arrivals = rng.poisson(expected).astype(np.float64)
+    capacity = np.floor(service.capacity_req_s * service.replicas * S_PER_MIN)
+    backlog = _backlog(arrivals, capacity)
+    completed = arrivals - np.diff(backlog, prepend=0.0)
+    rho = np.minimum(completed / capacity, 0.98)
+    waiting_s = backlog / capacity * S_PER_MIN
+    latency = service.latency.mean_s(rho)
+    columns = {
+        "arrivals": arrivals,
+        "completed": completed,
+        "failed": np.zeros_like(arrivals),
+        "running_mean": np.round(completed / S_PER_MIN * latency, 3),
+        "waiting_mean": np.round(backlog + completed / S_PER_MIN * _queue_s(service.latency, rho), 3),
+        "replicas_ready": np.full_like(arrivals, float(service.replicas)),
+    }
+    columns |= _token_columns(service, rho, rng)
+    return Served(
+        columns=columns,
+        latency_count=_bucket_counts(service.latency, rho, completed, waiting_s, rng),
+        ttft_count=None if service.ttft is None else _bucket_counts(service.ttft, rho, completed, waiting_s, rng),
+        rho=rho,
+    )
+
+
+def _token_columns(service: Service, rho: Floats, rng: np.random.Generator) -> dict[str, Floats]:
+    """Draw mean token counts and the fullest KV cache, for the services that have them."""
+    columns: dict[str, Floats] = {}
+    if service.input_tokens is not None:
+        columns["input_tokens_mean"] = np.round(service.input_tokens * rng.normal(1.0, 0.02, len(rho)), 1)
+    if service.output_tokens is not None:
+        columns["output_tokens_mean"] = np.round(service.output_tokens * rng.normal(1.0, 0.02, len(rho)), 1)
+    if service.kv_cache:
+        fullest = np.clip(0.85 * rho * rng.lognormal(0.1, 0.1, len(rho)), 0.0, 1.0)
+        columns["kv_cache_frac_max"] = np.asarray(np.round(fullest, 4), dtype=np.float64)
+    return columns
+
+
+def _backlog(arrivals: Floats, capacity: float) -> Floats:
+    """Return the requests left unanswered at the end of each minute (Lindley's recursion, closed form)."""
+    surplus = np.cumsum(arrivals - capacity)
+    return np.asarray(surplus - np.minimum(np.minimum.accumulate(surplus), 0.0))
+
+
+def _bucket_counts(
+    law: LatencyLaw, rho: Floats, completed: Floats, waiting_s: Floats, rng: np.random.Generator
+) -> Floats:
+    """Draw the requests per latency bucket; a minute with a backlog waits it out on top of the law's latency."""
+    fracs = law.bucket_fracs(rho, LATENCY_LE_S)
+    for minute in np.flatnonzero(waiting_s > 0):
+        late = np.searchsorted(LATENCY_LE_S, law.base_s + waiting_s[minute])
+        carried = fracs[minute, :late].sum()
+        fracs[minute, :late] = 0.0
+        fracs[minute, late] += carried
+    fracs /= fracs.sum(axis=1, keepdims=True)
+    return rng.multinomial(completed.astype(np.int64), fracs).astype(np.float64)
+
+
+def _queue_s(law: LatencyLaw, rho: Floats) -> Floats:
+    """Return the part of the mean latency that is waiting: what the stretch beyond a load of 0.7 adds."""
+    return np.asarray(law.mean_s(rho) * (1 - 1 / _stretch(rho)))
+
+
+def _stretch(rho: Floats) -> Floats:
+    """Return 1 up to a load of 0.7, then growth as 1 / (1 - rho), continuous at 0.7."""
+    return np.asarray(np.maximum(1.0, (1 - _TAIL_FROM) / (1 - np.minimum(rho, 0.98))))
+
+
+def _normal_cdf(z: npt.NDArray[np.float64]) -> Floats:
+    """Evaluate the standard normal distribution by interpolation in a fine table (error below 1e-6)."""
+    grid = np.linspace(-8.0, 8.0, 16001)
+    return np.asarray(np.interp(z, grid, 0.5 * (1 + _ERF(grid / sqrt(2)))))

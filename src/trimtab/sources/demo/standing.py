@@ -1,0 +1,222 @@
+"""Places work that keeps a calendar: production training, nightly batches, weekly evaluations, notebooks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import numpy as np
+
+from trimtab.sources.demo.draft import FleetDraft
+from trimtab.sources.demo.machines import Machine
+from trimtab.sources.demo.online import Node
+from trimtab.sources.demo.shapes import MIN_PER_DAY, MIN_PER_HR
+from trimtab.sources.demo.usage import NOBODY, Activity, UsageBlock, idle, steady
+from trimtab.units import HR_PER_DAY, S_PER_MIN
+
+_SATURDAY = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intensity:
+    """How hard a job works its GPUs while it runs."""
+
+    sm_frac: float
+    busy_frac: float
+    memory_gib: float
+    tensor_of_sm: float
+    dram_of_sm: float
+    noise_frac: float = 0.06
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calendar:
+    """Runs of fixed length at a fixed hour (UTC), every so many days from the first one on."""
+
+    workload: str
+    team: str
+    first_day: int
+    every_days: int
+    start_hr: float
+    run_hr: float
+    items_per_run: float
+    intensity: Intensity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notebook:
+    """One person's notebook: a GPU held all the time, used in sessions on weekdays."""
+
+    workload: str
+    team: str
+    sessions_per_day: float
+    session_min: tuple[float, float]
+    office_hours_utc: tuple[int, int]
+    intensity: Intensity
+
+
+def add_training(
+    draft: FleetDraft, workload: str, team: str, machine: Machine, home: Node, intensity: Intensity
+) -> None:
+    """Run one training job on a whole node throughout the window."""
+    node, devices = home
+    name = draft.pod(workload, team, "PyTorchJob", node, devices, start=draft.span.start)
+    on = np.ones((len(devices), draft.span.minutes), dtype=np.bool_)
+    draft.job(
+        {
+            "job": name,
+            "workload": workload,
+            "submit": draft.span.start,
+            "start": draft.span.start,
+            "gpus": float(len(devices)),
+            "state": "running",
+            "node": node,
+            "steps_done": float(draft.span.minutes * 95),
+        }
+    )
+    draft.usage(
+        UsageBlock(
+            machine=machine,
+            devices=devices,
+            start=draft.span.start,
+            workloads=(workload,),
+            owner=np.zeros(on.shape, dtype=np.int64),
+            activity=_working(draft, workload, on, intensity, on),
+        )
+    )
+
+
+def add_nightly(draft: FleetDraft, calendar: Calendar, machine: Machine, home: Node) -> None:
+    """Run a batch by calendar on a node that is kept between runs, when nobody holds its GPUs."""
+    node, devices = home
+    on = np.zeros((len(devices), draft.span.minutes), dtype=np.bool_)
+    for number, start in enumerate(_starts(draft, calendar)):
+        end = start + timedelta(hours=calendar.run_hr)
+        name = f"{calendar.workload.split('/')[1]}-{number:03d}"
+        draft.pod(calendar.workload, calendar.team, "CronJob", node, devices, start=start, end=end, name=name)
+        draft.job(_run_row(calendar, name, start, start, end, len(devices), node))
+        on[:, draft.span.minute_of(start) : draft.span.minute_of(end)] = True
+    draft.usage(
+        UsageBlock(
+            machine=machine,
+            devices=devices,
+            start=draft.span.start,
+            workloads=(calendar.workload,),
+            owner=np.where(on, 0, NOBODY),
+            activity=_working(draft, calendar.workload, on, calendar.intensity, on),
+        )
+    )
+
+
+def add_weekly(draft: FleetDraft, calendar: Calendar, machine: Machine, n_nodes: int, pool: str, held_hr: int) -> None:
+    """Run an evaluation by calendar on nodes rented for it: the pods hold them for `held_hr`, the run itself is shorter."""
+    for number, start in enumerate(_starts(draft, calendar)):
+        held_from = start.replace(hour=0, minute=0)
+        held_to = held_from + timedelta(hours=held_hr)
+        taints = {"dedicated": f"{pool}:NoSchedule"}
+        homes = [draft.node(machine, pool, start=held_from, end=held_to, taints=taints) for _ in range(n_nodes)]
+        name = f"{calendar.workload.split('/')[1]}-{number:03d}"
+        end = start + timedelta(hours=calendar.run_hr)
+        names = ",".join(node for node, _ in homes)
+        n_gpus = n_nodes * machine.gpu_count
+        draft.job(_run_row(calendar, name, held_from, start, end, n_gpus, names))
+        for rank, (node, devices) in enumerate(homes):
+            pod = f"{name}-worker-{rank}"
+            draft.pod(calendar.workload, calendar.team, "Job", node, devices, start=held_from, end=held_to, name=pod)
+        on = np.zeros((n_gpus, held_hr * MIN_PER_HR), dtype=np.bool_)
+        first = int((start - held_from).total_seconds()) // S_PER_MIN
+        on[:, first : first + int(calendar.run_hr * MIN_PER_HR)] = True
+        draft.usage(
+            UsageBlock(
+                machine=machine,
+                devices=tuple(device for _, devices in homes for device in devices),
+                start=held_from,
+                workloads=(calendar.workload,),
+                owner=np.zeros(on.shape, dtype=np.int64),
+                activity=_working(draft, name, on, calendar.intensity, on),
+            )
+        )
+
+
+def add_notebook(
+    draft: FleetDraft, notebook: Notebook, machine: Machine, home: Node, *, end: datetime | None = None
+) -> None:
+    """Keep a notebook on its own node until `end`, its kernel's memory held day and night."""
+    node, devices = home
+    draft.pod(notebook.workload, notebook.team, "Notebook", node, devices, start=draft.span.start, end=end)
+    n_minutes = draft.span.minutes if end is None else draft.span.minute_of(end)
+    on = _sessions(draft, notebook, n_minutes)[None, :].repeat(len(devices), axis=0)
+    draft.usage(
+        UsageBlock(
+            machine=machine,
+            devices=devices,
+            start=draft.span.start,
+            workloads=(notebook.workload,),
+            owner=np.zeros(on.shape, dtype=np.int64),
+            activity=_working(draft, notebook.workload, on, notebook.intensity, np.ones_like(on)),
+        )
+    )
+
+
+def add_empty(draft: FleetDraft, machine: Machine, home: Node) -> None:
+    """Let the sensors of a node that nobody holds read nothing throughout the window."""
+    shape = (machine.gpu_count, draft.span.minutes)
+    draft.usage(
+        UsageBlock(
+            machine=machine,
+            devices=home[1],
+            start=draft.span.start,
+            workloads=(),
+            owner=np.full(shape, NOBODY, dtype=np.int64),
+            activity=idle(*shape),
+        )
+    )
+
+
+def _starts(draft: FleetDraft, calendar: Calendar) -> list[datetime]:
+    days = draft.span.minutes // MIN_PER_DAY
+    numbers = range(calendar.first_day, days, calendar.every_days)
+    return [draft.span.start + timedelta(days=day, hours=calendar.start_hr) for day in numbers]
+
+
+def _run_row(
+    calendar: Calendar, name: str, submit: datetime, start: datetime, end: datetime, n_gpus: int, node: str
+) -> dict[str, object]:
+    return {
+        "job": name,
+        "workload": calendar.workload,
+        "submit": submit,
+        "start": start,
+        "end": end,
+        "gpus": float(n_gpus),
+        "state": "completed",
+        "node": node,
+        "steps_done": calendar.items_per_run,
+    }
+
+
+def _working(draft: FleetDraft, key: str, on: np.ndarray, intensity: Intensity, memory_on: np.ndarray) -> Activity:
+    return steady(
+        on,
+        sm_frac=intensity.sm_frac,
+        busy_frac=intensity.busy_frac,
+        memory_gib=memory_on * intensity.memory_gib,
+        tensor_of_sm=intensity.tensor_of_sm,
+        dram_of_sm=intensity.dram_of_sm,
+        noise_frac=intensity.noise_frac,
+        rng=draft.stream(f"activity/{key}"),
+    )
+
+
+def _sessions(draft: FleetDraft, notebook: Notebook, n_minutes: int) -> np.ndarray:
+    """Draw the minutes in which a person runs something."""
+    rng = draft.stream(f"sessions/{notebook.workload}")
+    on = np.zeros(n_minutes, dtype=np.bool_)
+    first_hr, last_hr = notebook.office_hours_utc
+    for day in range(n_minutes // MIN_PER_DAY):
+        if (draft.span.start.weekday() + day) % 7 >= _SATURDAY:
+            continue
+        for _ in range(rng.poisson(notebook.sessions_per_day)):
+            start = int((day * HR_PER_DAY + rng.uniform(first_hr, last_hr)) * MIN_PER_HR)
+            on[start : start + int(rng.uniform(*notebook.session_min))] = True
+    return on
