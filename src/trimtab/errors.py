@@ -10,6 +10,7 @@
     ├── UsageError            options that contradict one another (exit 2)
     ├── SourceError           a server or file system that did not answer as it should (exit 1)
     │   └── CredentialsError  it answered: not allowed (exit 3)
+    ├── Unpredictable         physics abstains: the question lies outside what was measured; says why (exit 1)
     └── PlanError             no plan satisfies the rules; names the rules in conflict (exit 1)
 
 A message says what was wrong, where, the value seen and what to do next; `Fault` holds these four apart.
@@ -101,6 +102,10 @@ class CredentialsError(SourceError):
     """The source answered: not allowed."""
 
     exit_code = 3
+
+
+class Unpredictable(TrimtabError):
+    """Physics abstains: the question lies outside what was measured or stated; the message says why."""
 
 
 class PlanError(TrimtabError):

@@ -1,0 +1,170 @@
+"""Memory of inference: an itemised footprint per GPU, what fits, and the longest context or largest batch that does.
+
+Budget rule of vLLM (vllm/v1/worker/gpu_worker.py): KV cache = total x gpu_memory_utilization - weights - activations - what
+lies outside torch. Activations of a chunk of t tokens: the widest layer's working set t (18 h + 4 f / tp) bytes, plus
+fp32 logits of the sampled rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from trimtab.catalog import Gpu
+from trimtab.errors import InputError
+from trimtab.physics.formats import FORMATS, WeightFormat
+from trimtab.physics.kv import kv_bytes, kv_copies, requests_that_fit
+from trimtab.physics.models import Architecture
+from trimtab.units import BYTES_PER_GIB
+
+CONTEXT_GIB = 0.55
+"""CUDA context, libraries and driver (0.5-0.9 GiB on A100 and H100; stas00/ml-engineering)."""
+GRAPHS_GIB = 0.6
+"""CUDA-graph pools of a serving engine (vLLM counts them into its budget since v0.21)."""
+NCCL_GIB = 0.37
+"""Communication buffers per GPU in a group (ai-dynamo/aiconfigurator systems/h100_sxm.yaml: 0.34-0.39)."""
+MEMORY_UTILIZATION_FRAC = 0.90
+"""vLLM's default --gpu-memory-utilization."""
+
+
+class Item(Enum):
+    """What memory is spent on."""
+
+    WEIGHTS = "weights"
+    KV_CACHE = "kv cache"
+    GRADIENTS = "gradients"
+    OPTIMIZER = "optimizer states"
+    ACTIVATIONS = "activations"
+    LOGITS = "logits and loss"
+    RUNTIME = "context, graphs, communication"
+    FRAGMENTATION = "allocator"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Footprint:
+    """Bytes on the fullest GPU, item by item."""
+
+    bytes_by_item: dict[Item, float]
+    note: str = ""
+
+    @property
+    def total_bytes(self) -> float:
+        """Return the sum of the items."""
+        return sum(self.bytes_by_item.values())
+
+    @property
+    def total_gib(self) -> float:
+        """Return the sum of the items in GiB."""
+        return self.total_bytes / BYTES_PER_GIB
+
+    def gib(self, item: Item) -> float:
+        """Return one item in GiB; 0 when the footprint has none of it."""
+        return self.bytes_by_item.get(item, 0.0) / BYTES_PER_GIB
+
+    def fits(self, gpu: Gpu, *, reserve_frac: float = 0.0) -> bool:
+        """Say whether it fits the GPU's visible memory, keeping a share of it free."""
+        return self.total_gib <= gpu.memory_gib * (1 - reserve_frac)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parallel:
+    """How a model is spread: tensor, pipeline and expert parallel degrees and data-parallel replicas."""
+
+    tensor: int = 1
+    pipeline: int = 1
+    expert: int = 1
+    data: int = 1
+
+    def __post_init__(self) -> None:
+        if min(self.tensor, self.pipeline, self.expert, self.data) < 1:
+            raise InputError(f"parallel degrees start at 1, got {self}")
+
+    @property
+    def gpus(self) -> int:
+        """Return the GPUs that one deployment takes."""
+        return self.tensor * self.pipeline * self.data
+
+
+SINGLE = Parallel()
+"""One GPU."""
+
+
+def weight_bytes(model: Architecture, stored: WeightFormat) -> float:
+    """Return the bytes of all weights; embeddings and head stay in 16 bits where the format leaves them so."""
+    facts = FORMATS[stored]
+    head = min(model.head_params, model.params) if facts.head_16_bit else 0
+    return (model.params - head) * facts.weight_bytes + head * 2
+
+
+def activation_bytes(model: Architecture, tokens: int, rows: int, tensor_parallel: int = 1) -> float:
+    """Return the working set of a forward pass over `tokens`, with fp32 logits of `rows` sampled positions."""
+    width = max(
+        model.ffn if not model.is_moe or model.dense_layers else 0, model.expert_ffn * max(1, model.experts_per_token)
+    )
+    return tokens * (18 * model.hidden + 4 * width / tensor_parallel) + rows * model.vocab * 4 / tensor_parallel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Serving:
+    """A way of serving: stored weights, cache values, parallelism, requests at once, their context, prefill chunk."""
+
+    model: Architecture
+    stored: WeightFormat = WeightFormat.BF16
+    kv_value_bytes: float = 2
+    parallel: Parallel = SINGLE
+    requests: int = 1
+    context: int = 2048
+    chunk_tokens: int = 2048
+
+    def __post_init__(self) -> None:
+        if self.requests < 1 or self.context < 1 or self.chunk_tokens < 1:
+            raise InputError("requests, context and chunk must be at least 1")
+
+
+def _fixed_items(serving: Serving) -> dict[Item, float]:
+    parallel = serving.parallel
+    shards = parallel.tensor * parallel.pipeline
+    tokens = min(serving.chunk_tokens, serving.context)
+    runtime = CONTEXT_GIB + GRAPHS_GIB + (NCCL_GIB if parallel.gpus > 1 else 0)
+    return {
+        Item.WEIGHTS: weight_bytes(serving.model, serving.stored) / shards,
+        Item.ACTIVATIONS: activation_bytes(serving.model, tokens, serving.requests, parallel.tensor),
+        Item.RUNTIME: runtime * BYTES_PER_GIB,
+    }
+
+
+def _cache_bytes_per_gpu(serving: Serving, requests: float) -> float:
+    parallel = serving.parallel
+    one = kv_bytes(serving.model, serving.context, serving.kv_value_bytes)
+    copies = kv_copies(serving.model, parallel.tensor)
+    return requests / parallel.data * one * copies / (parallel.tensor * parallel.pipeline)
+
+
+def inference_footprint(serving: Serving) -> Footprint:
+    """Return what each GPU holds while `requests` of the given context are resident."""
+    items = _fixed_items(serving)
+    items[Item.KV_CACHE] = _cache_bytes_per_gpu(serving, serving.requests)
+    return Footprint(bytes_by_item=items)
+
+
+def resident_requests(serving: Serving, gpu: Gpu, *, utilization_frac: float = MEMORY_UTILIZATION_FRAC) -> int:
+    """Return how many requests of the context fit at once under the engine's budget; 0 when the weights do not fit."""
+    budget = gpu.memory_gib * BYTES_PER_GIB * utilization_frac - sum(_fixed_items(serving).values())
+    return requests_that_fit(budget, _cache_bytes_per_gpu(serving, 1)) if budget > 0 else 0
+
+
+def longest_context(
+    serving: Serving, gpu: Gpu, *, utilization_frac: float = MEMORY_UTILIZATION_FRAC, most: int = 1 << 20
+) -> int:
+    """Return the longest context at which all `requests` are resident (0 when none), by bisection up to `most`."""
+    if resident_requests(replace(serving, context=1), gpu, utilization_frac=utilization_frac) < serving.requests:
+        return 0
+    low, high = 1, most
+    while low < high:
+        middle = (low + high + 1) // 2
+        fits = (
+            resident_requests(replace(serving, context=middle), gpu, utilization_frac=utilization_frac)
+            >= serving.requests
+        )
+        low, high = (middle, high) if fits else (low, middle - 1)
+    return low
