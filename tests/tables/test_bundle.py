@@ -1,7 +1,7 @@
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.tables.bundles import META, allocation, tables
+from tests.tables.bundles import META, allocation, tables, usage
 
 from trimtab.errors import BundleError, InputError, UnknownName
 from trimtab.tables.arrow import table_from_rows
@@ -147,3 +147,8 @@ def test_a_nullable_column_that_an_older_bundle_lacks_reads_as_null(tmp_path):
     pq.write_table(pq.read_table(file).drop_columns(["mig_profile"]), file)
 
     assert bundle.table("devices")["mig_profile"].null_count == 1
+
+
+def test_a_histogram_with_the_wrong_number_of_bins_is_refused():
+    with pytest.raises(BundleError, match="101 bins"):
+        tables(gpu_usage=[usage(activity_histogram=[1, 2, 3])])

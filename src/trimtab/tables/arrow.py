@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import assert_never
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from trimtab.errors import BundleError, Fault, UnknownName, near_matches
-from trimtab.tables.schemas import TABLES, Column, Dtype
+from trimtab.tables.schemas import HISTOGRAM_BINS, TABLES, Column, Dtype
 
 
 def arrow_type(dtype: Dtype) -> pa.DataType:
@@ -123,6 +124,11 @@ def _conformed(table: pa.Table, field: pa.Field, place: str) -> tuple[pa.Chunked
                 cure=f"write it as {field.type}",
             )
             return blank, fault
+    if pa.types.is_list(field.type) and pa.types.is_integer(field.type.value_type):
+        lengths = pc.not_equal(pc.list_value_length(column), HISTOGRAM_BINS)
+        if pc.any(lengths).as_py():
+            what = f"column {field.name} has a histogram without {HISTOGRAM_BINS} bins"
+            return column, Fault(what=what, where=f"{place} row {lengths.index(True).as_py()}")
     if not field.nullable and column.null_count:
         row = column.is_null().index(True).as_py()
         return column, Fault(what=f"column {field.name} is null", where=f"{place} row {row}", cure="give it a value")

@@ -1,0 +1,180 @@
+"""Raw samples -> hourly `gpu_usage` rows with mergeable 101-bin histograms, as Ibis expressions.
+
+Bin i counts the readings with floor(100 * value + 1/2) == i; readings that are null, NaN or outside 0..1 count nowhere. A
+quantile is the smallest bin whose cumulative count reaches q of the readings, so that it lies within half a bin of the exact
+discrete quantile, and histograms of parts add up to the histogram of the whole. The expressions use counts, sums and one
+window only, which every SQL dialect of Ibis has (exact quantiles are missing from several).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from trimtab.tables.arrow import conform
+from trimtab.tables.schemas import HISTOGRAM_BINS
+from trimtab.units import S_PER_HR
+
+if TYPE_CHECKING:
+    import ibis.expr.types as ir
+
+SIGNALS = ("gpu_util", "sm_active", "tensor_active", "dram_active")
+KEYS = ("device", "workload", "hour")
+_TOP_BIN = HISTOGRAM_BINS - 1
+_QUANTILES = {"p50": 0.50, "p95": 0.95}
+SAMPLE_SCHEMA = pa.schema(
+    [
+        ("device", pa.string()),
+        ("workload", pa.string()),
+        ("time", pa.timestamp("us")),
+        *((signal, pa.float64()) for signal in SIGNALS),
+        ("memory_used_gib", pa.float64()),
+        ("power_w", pa.float64()),
+    ]
+)
+"""Raw samples: one row a device and scrape; time in UTC; shares in 0..1; a missing reading is null.
+
+The time carries no zone because engines truncate zoned times in the session's zone (DuckDB needs an extension for that).
+"""
+
+
+def histogram_of(values: Iterable[float]) -> npt.NDArray[np.int64]:
+    """Return the 101-bin histogram of readings; those outside 0..1 and NaN count nowhere."""
+    numbers = np.asarray(list(values), dtype=np.float64)
+    numbers = numbers[(numbers >= 0.0) & (numbers <= 1.0)]
+    bins = np.floor(numbers * _TOP_BIN + 0.5).astype(np.int64)
+    return np.asarray(np.bincount(bins, minlength=HISTOGRAM_BINS), dtype=np.int64)
+
+
+def merge_histograms(histograms: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return the histogram of the union of parts; `histograms` is (n_parts, 101)."""
+    return np.asarray(np.reshape(histograms, (-1, HISTOGRAM_BINS)).sum(axis=0), dtype=np.int64)
+
+
+def histogram_quantile(histogram: npt.NDArray[np.int64], quantile: float) -> float | None:
+    """Return the value in 0..1 of the smallest bin that reaches the quantile; None where nothing was counted."""
+    total = int(histogram.sum())
+    if total == 0:
+        return None
+    rank = max(1, int(np.ceil(quantile * total)))
+    return float(np.searchsorted(np.cumsum(histogram), rank)) / _TOP_BIN
+
+
+def histogram_expr(samples: ir.Table, keys: Sequence[str], signal: str) -> ir.Table:
+    """Return the long histogram of a signal: keys, `bin`, `count`, and the running count up to the bin and in all."""
+    import ibis
+
+    value = samples[signal]
+    binned = samples.filter(value.between(0.0, 1.0)).mutate(bin=(value * _TOP_BIN + 0.5).floor().cast("int64"))
+    counted = binned.group_by([*keys, "bin"]).aggregate(count=binned.count())
+    upto = ibis.window(group_by=list(keys), order_by="bin", preceding=None, following=0)
+    whole = ibis.window(group_by=list(keys))
+    return counted.mutate(upto=counted["count"].sum().over(upto), total=counted["count"].sum().over(whole))
+
+
+def quantiles_expr(histogram: ir.Table, keys: Sequence[str], signal: str) -> ir.Table:
+    """Return one row a key with `{signal}_p50` and `{signal}_p95`, from a long histogram."""
+    aggregates = {
+        f"{signal}_{name}": histogram["bin"].min(where=histogram["upto"] >= histogram["total"] * quantile)
+        / float(_TOP_BIN)
+        for name, quantile in _QUANTILES.items()
+    }
+    return histogram.group_by(list(keys)).aggregate(**aggregates)
+
+
+def usage_expr(samples: ir.Table) -> ir.Table:
+    """Return the hourly statistics of raw samples (no histograms yet), one row a device, workload and hour."""
+    hourly = hourly_samples(samples)
+    result = _plain_statistics(hourly)
+    for signal in SIGNALS:
+        quantiles = quantiles_expr(histogram_expr(hourly, KEYS, signal), KEYS, signal)
+        result = result.left_join(quantiles, _same_keys(result, quantiles)).select(
+            result, *_quantile_columns(quantiles, signal)
+        )
+    return result
+
+
+def hourly_samples(samples: ir.Table) -> ir.Table:
+    """Return the samples with their `hour`, and `activity`: the best activity signal present (sm_active, else gpu_util)."""
+    return samples.mutate(
+        hour=samples["time"].truncate("h"), activity=samples["sm_active"].coalesce(samples["gpu_util"])
+    )
+
+
+def _plain_statistics(hourly: ir.Table) -> ir.Table:
+    aggregates = {"samples": hourly["time"].nunique()}
+    for signal in SIGNALS:
+        inside = hourly[signal].between(0.0, 1.0)
+        aggregates[f"{signal}_mean"] = hourly[signal].mean(where=inside)
+        aggregates[f"{signal}_max"] = hourly[signal].max(where=inside)
+    for column, unit in (("memory_used", "gib"), ("power", "w")):
+        value = hourly[f"{column}_{unit}"]
+        aggregates[f"{column}_{unit}_mean"] = value.mean(where=value >= 0.0)
+    aggregates["memory_used_gib_max"] = hourly["memory_used_gib"].max(where=hourly["memory_used_gib"] >= 0.0)
+    return hourly.group_by(list(KEYS)).aggregate(**aggregates)
+
+
+def _same_keys(left: ir.Table, right: ir.Table) -> list[ir.BooleanValue]:
+    """Join on the keys, where an unallocated device's null workload equals itself."""
+    return [
+        left["device"] == right["device"],
+        left["hour"] == right["hour"],
+        left["workload"].identical_to(right["workload"]),
+    ]
+
+
+def _quantile_columns(quantiles: ir.Table, signal: str) -> list[ir.Value]:
+    return [quantiles[f"{signal}_{name}"] for name in _QUANTILES]
+
+
+def rollup(
+    samples: ir.Table, execute: Callable[[ir.Table], pa.Table], *, step_s: float, basis: str = "raw samples"
+) -> pa.Table:
+    """Run the rollup where the samples live and return `gpu_usage` rows.
+
+    `samples` has the columns of `SAMPLE_SCHEMA`; `execute` runs an expression on the engine that holds them; `step_s` is the
+    scrape interval, which says how many samples a full hour has.
+    """
+    statistics = execute(usage_expr(samples).order_by(list(KEYS)))
+    long = execute(histogram_expr(hourly_samples(samples), KEYS, "activity").select(*KEYS, "bin", "count"))
+    rows = statistics.num_rows
+    utc = statistics.column("hour").cast(pa.timestamp("us")).cast(pa.timestamp("us", tz="UTC"))
+    table = statistics.set_column(statistics.column_names.index("hour"), "hour", utc)
+    table = table.append_column("samples_expected", pa.array([round(S_PER_HR / step_s)] * rows, type=pa.int64()))
+    table = table.append_column("activity_histogram", dense_histograms(statistics, long))
+    return conform("gpu_usage", table.append_column("basis", pa.array([basis] * rows, type=pa.string())))
+
+
+def dense_histograms(rows: pa.Table, long: pa.Table) -> pa.Array:
+    """Return for each row of `rows` its 101 counts from a long histogram (keys, bin, count); null where there are none."""
+    index = {key: at for at, key in enumerate(_keys_of(rows))}
+    dense = np.zeros((rows.num_rows, HISTOGRAM_BINS), dtype=np.int64)
+    at = np.fromiter((index[key] for key in _keys_of(long)), dtype=np.int64, count=long.num_rows)
+    dense[at, long.column("bin").to_numpy()] = long.column("count").to_numpy()
+    offsets = np.arange(rows.num_rows + 1, dtype=np.int32) * HISTOGRAM_BINS
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(dense.ravel()), mask=pa.array(dense.sum(axis=1) == 0))
+
+
+def _keys_of(table: pa.Table) -> Iterable[tuple[object, ...]]:
+    columns = (table.column("device").to_pylist(), table.column("workload").to_pylist())
+    hours = table.column("hour").cast(pa.timestamp("us")).to_numpy()
+    return zip(*columns, hours.tolist(), strict=True)
+
+
+def rollup_samples(samples: pa.Table, *, step_s: float, basis: str = "raw samples") -> pa.Table:
+    """Roll up samples held in memory on an embedded DuckDB; see `rollup`."""
+    import duckdb
+    import ibis
+
+    named = ibis.table(ibis.Schema.from_pyarrow(SAMPLE_SCHEMA), name="samples")
+    with duckdb.connect(config={"autoinstall_known_extensions": False}) as connection:
+        connection.register("samples", samples.cast(SAMPLE_SCHEMA))
+
+        def execute(expression: ir.Table) -> pa.Table:
+            return connection.sql(ibis.to_sql(expression, dialect="duckdb")).to_arrow_table()
+
+        return rollup(named, execute, step_s=step_s, basis=basis)
