@@ -55,14 +55,14 @@ def compiled(function: Function) -> Function:
     before = settings["CACHE_DIR"]
     settings["CACHE_DIR"] = str(folder)
     try:
-        return cast(Function, numba.njit(cache=True)(function))
+        return cast(Function, numba.njit(cache=True, error_model="numpy")(function))
     finally:
         settings["CACHE_DIR"] = before
 
 
 def inlined(function: Function) -> Function:
     """Let compiled loops call a plain function; called from Python it stays what it is."""
-    register_jitable(function)
+    register_jitable(forceinline=True)(function)
     return function
 
 

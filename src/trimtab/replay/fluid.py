@@ -35,7 +35,7 @@ class ServerShape(NamedTuple):
 class QueueTotals(NamedTuple):
     """What the loop adds up; every member is an array that it writes.
 
-    `requests` is (arrived, given up); `counts` is (scale-ups, replicas started, replica-seconds beyond the quota, reversals).
+    `requests` is (arrived, given up); the places of `counts` are named below.
     """
 
     node_seconds: IntArray
@@ -45,6 +45,25 @@ class QueueTotals(NamedTuple):
     waits: FloatArray
     requests: FloatArray
     counts: IntArray
+
+
+SCALE_UPS, COLD_STARTS, QUOTA_SHORT_S, REVERSALS = 0, 1, 2, 3
+
+
+class Curves(NamedTuple):
+    """How a replica serves: loads `(n_loads,)`, share in time `(n_targets, n_loads)`, longest waits `(n_targets,)`."""
+
+    load_grid: FloatArray
+    ok_frac: FloatArray
+    wait_limit_s: FloatArray
+
+
+class Pool(NamedTuple):
+    """The replicas of a service, and whether they last grew (1) or shrank (-1)."""
+
+    ready: int
+    starting: int
+    direction: int
 
 
 def empty_totals(*, steps: int, hours: int, targets: int) -> QueueTotals:
@@ -91,25 +110,49 @@ def wait_quantile(waits: FloatArray, share: float) -> float:
 
 
 @inlined
-def count_served_in_time(
+def count_waits(waits: FloatArray, before_s: float, after_s: float, arrived: float) -> None:
+    """Add a step's arrivals, whose waits run from one value to the other: half of them a quarter along, half three quarters."""
+    if before_s <= WAIT_MIN_S and after_s <= WAIT_MIN_S:
+        waits[0] += arrived
+    else:
+        count_wait(waits, 0.75 * before_s + 0.25 * after_s, 0.5 * arrived)
+        count_wait(waits, 0.25 * before_s + 0.75 * after_s, 0.5 * arrived)
+
+
+@inlined
+def bracket(grid: FloatArray, value: float, near: int) -> int:
+    """Return the first place, from 1, whose grid value is at least `value`, or the last; looked for from `near` on."""
+    at = near
+    while at > 1 and grid[at - 1] >= value:
+        at -= 1
+    while at < len(grid) - 1 and grid[at] < value:
+        at += 1
+    return at
+
+
+@inlined
+def count_in_time(
     ok: FloatArray,
-    load_grid: FloatArray,
-    ok_frac: FloatArray,
+    served_ok: FloatArray,
     wait_limit_s: FloatArray,
-    load: float,
-    wait_before_s: float,
-    wait_after_s: float,
+    before_s: float,
+    after_s: float,
     arrived: float,
 ) -> None:
-    """Add, for each target, the arrivals that wait within its limit and are then served within it at this load."""
-    last = len(load_grid) - 1
-    at = min(int(np.searchsorted(load_grid, load)), last)
-    below = max(at - 1, 0)
-    span = load_grid[at] - load_grid[below]
-    along = 1.0 if span <= 0 else min(1.0, (load - load_grid[below]) / span)
+    """Add, for each target, the arrivals that wait within its limit and are then served within it."""
     for k in range(len(wait_limit_s)):
-        served = ok_frac[k, below] + along * (ok_frac[k, at] - ok_frac[k, below])
-        ok[k] += arrived * served * share_within(wait_before_s, wait_after_s, wait_limit_s[k])
+        ok[k] += arrived * served_ok[k] * share_within(before_s, after_s, wait_limit_s[k])
+
+
+@inlined
+def interpolate_ok(served_ok: FloatArray, load_grid: FloatArray, ok_frac: FloatArray, load: float, near: int) -> int:
+    """Write, for each target, the share that a replica serves within it at this load; return the place in the grid."""
+    at = bracket(load_grid, load, near)
+    low, high = load_grid[at - 1], load_grid[at]
+    along = min(1.0, (load - low) / (high - low))
+    for k in range(len(served_ok)):
+        served_ok[k] = ok_frac[k, at - 1] + along * (ok_frac[k, at] - ok_frac[k, at - 1])
+    return at
 
 
 @inlined
@@ -134,91 +177,105 @@ def stop_starting(due: CountArray, step: int, cold_steps: int, surplus: int) -> 
     return surplus - left
 
 
+@inlined
+def rescale(due: CountArray, counts: IntArray, step: int, cold_steps: int, pool: Pool, wanted: int) -> Pool:
+    """Start or stop replicas: new ones are ready after the cold start, and starting ones are the first to go."""
+    change = wanted - pool.ready - pool.starting
+    if change == 0:
+        return pool
+    if change > 0:
+        due[step + 1 + cold_steps] += change
+        counts[SCALE_UPS] += 1
+        counts[COLD_STARTS] += change
+        if pool.direction < 0:
+            counts[REVERSALS] += 1
+        return Pool(pool.ready, pool.starting + change, 1)
+    cancelled = stop_starting(due, step, cold_steps, min(-change, pool.starting))
+    if pool.direction > 0:
+        counts[REVERSALS] += 1
+    return Pool(pool.ready + change + cancelled, pool.starting - cancelled, -1)
+
+
+@inlined
+def bill_step(
+    node_seconds: IntArray, replica_seconds: IntArray, step: int, replicas: int, replicas_per_node: float
+) -> None:
+    """Add a step of what is running, in whole nodes, to its hour."""
+    hour = step // STEPS_PER_HR
+    replica_seconds[hour] += replicas * SYNC_S
+    node_seconds[hour] += math.ceil(replicas / replicas_per_node) * SYNC_S
+
+
 @compiled
 def serve_history(
     arrivals: FloatArray,
     signal: FloatArray,
     substeps: int,
     shape: ServerShape,
-    load_grid: FloatArray,
-    ok_frac: FloatArray,
-    wait_limit_s: FloatArray,
+    curves: Curves,
     rule: Rule,
     by_hour: IntArray,
     memory: FloatArray,
     initial_replicas: int,
     totals: QueueTotals,
 ) -> None:
-    """Serve every step's arrivals, decide after each, and add up into `totals`."""
-    node_seconds, replica_seconds, replicas, ok, waits, requests, counts = totals
-    steps = len(arrivals) * substeps
-    due = np.zeros(steps + shape.cold_steps + 2, dtype=np.int32)
-    ready = initial_replicas
-    starting = 0
-    queue = 0.0
-    direction = 0
-    i = -1
-    for t in range(len(arrivals)):
-        for _ in range(substeps):
-            i += 1
-            ready += due[i]
-            starting -= due[i]
-            current = ready + starting
-            replicas[t] = current
-            replica_seconds[i // STEPS_PER_HR] += current * SYNC_S
-            nodes = math.ceil(current / shape.replicas_per_node)
-            node_seconds[i // STEPS_PER_HR] += nodes * SYNC_S
+    """Serve every step's arrivals, decide after each, and add up into `totals`.
 
-            arrived = arrivals[t] / substeps
-            known = not math.isnan(arrived)
-            rate_req_s = ready * shape.capacity_req_s
-            full = rate_req_s * SYNC_S
+    One function, for speed: arrays that cross a call are counted, which costs more than the arithmetic between.
+    """
+    node_seconds, replica_seconds, replicas, ok, waits, requests, counts = totals
+    load_grid, ok_frac, wait_limit_s = curves
+    served_ok = np.zeros(len(wait_limit_s))
+    due = np.zeros(len(arrivals) * substeps + shape.cold_steps + 2, dtype=np.int32)
+    pool = Pool(initial_replicas, 0, 0)
+    queue = 0.0
+    near = 1
+    step = -1
+    for t in range(len(arrivals)):
+        arrived = arrivals[t] / substeps
+        known = not math.isnan(arrived)
+        wanted_signal = signal[t] if len(signal) > 1 else math.nan
+        for _ in range(substeps):
+            step += 1
+            pool = Pool(pool.ready + due[step], pool.starting - due[step], pool.direction)
+            replicas[t] = pool.ready + pool.starting
+            bill_step(node_seconds, replica_seconds, step, pool.ready + pool.starting, shape.replicas_per_node)
+
+            rate_req_s = pool.ready * shape.capacity_req_s
             work = queue + arrived if known else queue
-            served = min(work, full)
-            duty_cycle = served / full if ready > 0 else 1.0
+            served = min(work, rate_req_s * SYNC_S)
             left = work - served
+            if pool.ready > 0:
+                before_s = queue / rate_req_s
+                after_s = left / rate_req_s
+                duty_cycle_frac = served / (rate_req_s * SYNC_S)
+            else:
+                before_s = wait_for_first(due, step, shape.cold_steps)
+                after_s = before_s + left / shape.capacity_req_s
+                duty_cycle_frac = 1.0
             if known:
-                if ready > 0:
-                    before_s = queue / rate_req_s
-                    after_s = left / rate_req_s
-                else:
-                    before_s = wait_for_first(due, i, shape.cold_steps)
-                    after_s = before_s + left / shape.capacity_req_s
                 requests[0] += arrived
-                count_wait(waits, 0.75 * before_s + 0.25 * after_s, 0.5 * arrived)
-                count_wait(waits, 0.25 * before_s + 0.75 * after_s, 0.5 * arrived)
-                count_served_in_time(ok, load_grid, ok_frac, wait_limit_s, duty_cycle, before_s, after_s, arrived)
-            room = shape.queue_limit_s * max(ready, 1) * shape.capacity_req_s
+                count_waits(waits, before_s, after_s, arrived)
+                near = interpolate_ok(served_ok, load_grid, ok_frac, duty_cycle_frac, near)
+                count_in_time(ok, served_ok, wait_limit_s, before_s, after_s, arrived)
+
+            room = shape.queue_limit_s * max(pool.ready, 1) * shape.capacity_req_s
             if left > room:
                 requests[1] += left - room
                 left = room
             queue = left
 
             seen = Observation(
-                i,
-                ready,
-                starting,
+                step,
+                pool.ready,
+                pool.starting,
                 arrived / (shape.capacity_req_s * SYNC_S),
-                duty_cycle,
+                duty_cycle_frac,
                 queue / shape.capacity_req_s,
-                signal[t] if len(signal) > 1 else math.nan,
+                wanted_signal,
             )
             wanted = decide(rule, by_hour, memory, seen)
             if wanted > shape.quota_replicas:
-                counts[2] += (wanted - shape.quota_replicas) * SYNC_S
+                counts[QUOTA_SHORT_S] += (wanted - shape.quota_replicas) * SYNC_S
                 wanted = shape.quota_replicas
-            if wanted > current:
-                due[i + 1 + shape.cold_steps] += wanted - current
-                starting += wanted - current
-                counts[0] += 1
-                counts[1] += wanted - current
-                if direction < 0:
-                    counts[3] += 1
-                direction = 1
-            elif wanted < current:
-                cancelled = stop_starting(due, i, shape.cold_steps, min(current - wanted, starting))
-                starting -= cancelled
-                ready -= current - wanted - cancelled
-                if direction > 0:
-                    counts[3] += 1
-                direction = -1
+            pool = rescale(due, counts, step, shape.cold_steps, pool, wanted)

@@ -27,7 +27,18 @@ from trimtab.policies.scaling import (
     hpa_memory,
 )
 from trimtab.replay.compiled import admit
-from trimtab.replay.fluid import QueueTotals, ServerShape, empty_totals, serve_history, wait_quantile
+from trimtab.replay.fluid import (
+    COLD_STARTS,
+    QUOTA_SHORT_S,
+    REVERSALS,
+    SCALE_UPS,
+    Curves,
+    QueueTotals,
+    ServerShape,
+    empty_totals,
+    serve_history,
+    wait_quantile,
+)
 from trimtab.replay.series import CountArray, FloatArray, IntArray
 from trimtab.units import HR_PER_DAY, HR_PER_WEEK, S_PER_HR
 
@@ -79,6 +90,8 @@ class ServiceModel:
     def __post_init__(self) -> None:
         if not self.capacity_req_s > 0:
             raise ValueError(f"a replica must serve something, got {self.capacity_req_s} requests/s")
+        if len(self.load_grid) < 2 or np.any(np.diff(self.load_grid) <= 0):
+            raise ValueError("load_grid must ascend and hold at least two loads")
         if np.shape(self.ok_frac) != (len(self.wait_limit_s), len(self.load_grid)):
             raise ValueError("ok_frac must have a row for each target and a column for each load")
 
@@ -164,9 +177,7 @@ def replay_service(
         signal,
         substeps,
         _shape(model),
-        np.ascontiguousarray(model.load_grid, dtype=np.float64),
-        np.ascontiguousarray(model.ok_frac, dtype=np.float64),
-        np.ascontiguousarray(model.wait_limit_s, dtype=np.float64),
+        _curves(model),
         rule,
         by_hour,
         memory,
@@ -186,6 +197,14 @@ def _shape(model: ServiceModel) -> ServerShape:
     )
 
 
+def _curves(model: ServiceModel) -> Curves:
+    return Curves(
+        load_grid=np.ascontiguousarray(model.load_grid, dtype=np.float64),
+        ok_frac=np.ascontiguousarray(model.ok_frac, dtype=np.float64),
+        wait_limit_s=np.ascontiguousarray(model.wait_limit_s, dtype=np.float64),
+    )
+
+
 def _replay(history: ServiceHistory, model: ServiceModel, totals: QueueTotals) -> ServiceReplay:
     return ServiceReplay(
         node_seconds=totals.node_seconds,
@@ -196,9 +215,9 @@ def _replay(history: ServiceHistory, model: ServiceModel, totals: QueueTotals) -
         wait_p95_s=wait_quantile(totals.waits, 0.95),
         wait_p99_s=wait_quantile(totals.waits, 0.99),
         gap_steps=int(np.isnan(history.arrivals).sum()),
-        scale_ups=int(totals.counts[0]),
-        cold_starts=int(totals.counts[1]),
+        scale_ups=int(totals.counts[SCALE_UPS]),
+        cold_starts=int(totals.counts[COLD_STARTS]),
         unmet=float(totals.requests[1]),
-        quota_short_replica_s=int(totals.counts[2]),
-        reversals=int(totals.counts[3]),
+        quota_short_replica_s=int(totals.counts[QUOTA_SHORT_S]),
+        reversals=int(totals.counts[REVERSALS]),
     )
