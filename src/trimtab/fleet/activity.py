@@ -1,0 +1,118 @@
+"""What each workload's GPUs did: device-hours of `gpu_usage` summed up per workload."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from trimtab.fleet.columns import numbers, seconds_from, text
+from trimtab.fleet.model import Activity, FloatArray, IntArray, Window
+from trimtab.units import S_PER_HR
+
+METRICS = ("sm_active", "tensor_active", "dram_active", "gpu_util")
+USAGE_COLUMNS = (
+    "device",
+    "workload",
+    "hour",
+    *(f"{metric}_mean" for metric in METRICS),
+    "sm_active_max",
+    "gpu_util_max",
+    "memory_used_gib_max",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class DeviceHours:
+    """The usage table as arrays (n_rows,): workload index (-1 = unallocated), hour, readings with NaN where absent."""
+
+    owner: IntArray
+    hour: IntArray
+    means: Mapping[str, FloatArray]
+    peak: FloatArray
+    """Maximum of the best signal present."""
+    memory_gib: FloatArray
+    memory_total_gib: FloatArray
+
+    @property
+    def best(self) -> FloatArray:
+        """Return the hourly mean of the best signal present in each row."""
+        return np.where(np.isnan(self.means["sm_active"]), self.means["gpu_util"], self.means["sm_active"])
+
+
+def device_hours(usage: pa.Table, devices: pa.Table, workloads: Mapping[str, int], window: Window) -> DeviceHours:
+    """Read the usage rows that fall into the window."""
+    hour = np.floor(seconds_from(usage["hour"], window) / S_PER_HR).astype(np.int64)
+    inside = (hour >= 0) & (hour < window.hours)
+    total = dict(zip(text(devices["device"]), numbers(devices["memory_gib"]), strict=True))
+    sm_max, util_max = numbers(usage["sm_active_max"]), numbers(usage["gpu_util_max"])
+    return DeviceHours(
+        owner=np.array([workloads.get(name, -1) for name in text(usage["workload"])], dtype=np.int64)[inside],
+        hour=hour[inside],
+        means={metric: numbers(usage[f"{metric}_mean"])[inside] for metric in METRICS},
+        peak=np.where(np.isnan(sm_max), util_max, sm_max)[inside],
+        memory_gib=numbers(usage["memory_used_gib_max"])[inside],
+        memory_total_gib=np.array([total.get(name, np.nan) for name in text(usage["device"])])[inside],
+    )
+
+
+def activity_of(rows: DeviceHours, owner: int, gpu_seconds: FloatArray, active_frac: float) -> Activity:
+    """Sum up one workload's device-hours; `gpu_seconds` (n_hours,) is what it held."""
+    mine = rows.owner == owner
+    hours = len(gpu_seconds)
+    best = rows.best[mine]
+    seen = ~np.isnan(best)
+    hour = rows.hour[mine]
+    devices = np.bincount(hour[seen], minlength=hours)
+    busy_share = np.divide(
+        np.bincount(hour[seen], weights=best[seen], minlength=hours),
+        devices,
+        out=np.full(hours, np.nan),
+        where=devices > 0,
+    )
+    held_gpus = gpu_seconds / S_PER_HR
+    held_hours = held_gpus.sum()
+    memory, total = rows.memory_gib[mine], rows.memory_total_gib[mine]
+    top = int(np.nanargmax(memory)) if np.any(~np.isnan(memory)) else None
+    measured = busy_share[~np.isnan(busy_share)]
+    return Activity(
+        signal=_signal(rows, mine),
+        mean_frac=_mean(best),
+        p95_frac=float(np.quantile(measured, 0.95)) if len(measured) else None,
+        sm_frac=_mean(rows.means["sm_active"][mine]),
+        tensor_frac=_mean(rows.means["tensor_active"][mine]),
+        dram_frac=_mean(rows.means["dram_active"][mine]),
+        gpu_util_frac=_mean(rows.means["gpu_util"][mine]),
+        memory_peak_gib=None if top is None else float(memory[top]),
+        memory_total_gib=None if top is None or np.isnan(total[top]) else float(total[top]),
+        busy_gpus=np.where(held_gpus > 0, busy_share * held_gpus, np.where(devices > 0, np.nan, 0.0)),
+        active_devices_frac=_active_devices(rows.peak[mine], hour, active_frac),
+        measured_frac=float(min(seen.sum() / held_hours, 1.0)) if held_hours > 0 else 0.0,
+    )
+
+
+def _signal(rows: DeviceHours, mine: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> str:
+    for metric in ("sm_active", "gpu_util"):
+        if np.any(~np.isnan(rows.means[metric][mine])):
+            return metric
+    return "none"
+
+
+def _mean(values: FloatArray) -> float | None:
+    seen = values[~np.isnan(values)]
+    return float(seen.mean()) if len(seen) else None
+
+
+def _active_devices(peak: FloatArray, hour: IntArray, active_frac: float) -> float | None:
+    """Return the share of devices that did anything, over the hours in which any did; the 95th percentile of hours."""
+    seen = ~np.isnan(peak)
+    if not seen.any():
+        return None
+    held = np.bincount(hour[seen])
+    active = np.bincount(hour[seen & (peak >= active_frac)], minlength=len(held))
+    busy_hours = active > 0
+    if not busy_hours.any():
+        return 0.0
+    return float(np.quantile(active[busy_hours] / held[busy_hours], 0.95))

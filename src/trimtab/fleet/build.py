@@ -1,0 +1,189 @@
+"""A fleet from the tables of a bundle, over one window."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from trimtab.catalog.pools import Pool
+from trimtab.fleet.activity import USAGE_COLUMNS, DeviceHours, activity_of, device_hours
+from trimtab.fleet.columns import text
+from trimtab.fleet.jobs import job_observations, pods_as_jobs
+from trimtab.fleet.kinds import workload_kind
+from trimtab.fleet.model import (
+    Coverage,
+    Fleet,
+    FloatArray,
+    JobsObservation,
+    ServiceObservation,
+    Window,
+    Workload,
+)
+from trimtab.fleet.occupancy import Occupancy, occupancy
+from trimtab.fleet.services import DEMAND_COLUMNS, service_observations
+from trimtab.fleet.settings import Settings
+from trimtab.fleet.targets import targets_of
+from trimtab.ledger import IDLE, Holdings
+from trimtab.tables.bundle import Bundle
+from trimtab.tables.workloads import WorkloadKind
+from trimtab.units import HR_PER_DAY, S_PER_HR, floor_hour, hours_between
+
+
+def bundle_window(bundle: Bundle) -> Window:
+    """Return the whole hours of a bundle's window."""
+    start = floor_hour(bundle.start)
+    return Window(start=start, hours=int(hours_between(start, bundle.end)))
+
+
+def build_fleet(bundle: Bundle, settings: Settings, window: Window | None = None) -> Fleet:
+    """Build the fleet that a bundle describes, over a window within the bundle's (default: all of it)."""
+    window = window or bundle_window(bundle)
+    allocations = bundle.table("allocations")
+    demand = bundle.table("demand", DEMAND_COLUMNS)
+    jobs = bundle.table("jobs")
+    index = {
+        name: number
+        for number, name in enumerate(
+            sorted({*text(allocations["workload"]), *text(demand["workload"]), *text(jobs["workload"])} - {""})
+        )
+    }
+    held = occupancy(bundle.table("nodes"), allocations, index, window)
+    rows = device_hours(bundle.table("gpu_usage", USAGE_COLUMNS), bundle.table("devices"), index, window)
+    gpu_seconds = _gpu_seconds(held, len(index), window.hours)
+    present = [name for name in index if gpu_seconds[index[name]].any()]
+    facts = _Facts(
+        bundle=bundle,
+        settings=settings,
+        window=window,
+        allocations=allocations,
+        meta=_meta(allocations),
+        held=held,
+        rows=rows,
+        services=service_observations(demand, window),
+        jobs=job_observations(jobs, window),
+    )
+    workloads = tuple(facts.workload(name, index[name], gpu_seconds[index[name]]) for name in present)
+    return Fleet(
+        window=window,
+        nodes=held.nodes,
+        usage=held.usage,
+        node_seconds=held.node_seconds,
+        holdings=_renumbered(held, [index[name] for name in present], len(index)),
+        workloads=workloads,
+        coverage=_coverage(bundle, held, rows, window),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Facts:
+    """Everything that the workloads of one fleet are built from."""
+
+    bundle: Bundle
+    settings: Settings
+    window: Window
+    allocations: pa.Table
+    meta: dict[str, dict[str, str]]
+    held: Occupancy
+    rows: DeviceHours
+    services: dict[str, ServiceObservation]
+    jobs: dict[str, JobsObservation]
+
+    def workload(self, name: str, index: int, gpu_seconds: FloatArray) -> Workload:
+        """Build one workload."""
+        spec = self.bundle.workloads.spec(name)
+        meta = self.meta.get(name, {})
+        service = self.services.get(name)
+        jobs = self.jobs.get(name) or (None if service else pods_as_jobs(self.allocations, name, self.window))
+        kind, because = workload_kind(name, meta.get("owner_kind", ""), spec, service, jobs, self.window)
+        if kind in {WorkloadKind.SERVING, WorkloadKind.NOTEBOOK}:
+            jobs = None
+        pool, gpu, gpus_per_node = self._home(index)
+        return Workload(
+            name=name,
+            namespace=meta.get("namespace") or name.partition("/")[0],
+            team=spec.team or meta.get("team") or "unassigned",
+            kind=kind,
+            kind_because=because,
+            pool=pool,
+            gpu=gpu,
+            gpus_per_node=gpus_per_node,
+            gpus_per_pod=float(meta.get("gpus_per_pod", "1")),
+            gpu_seconds=gpu_seconds,
+            activity=activity_of(self.rows, index, gpu_seconds, self.settings.bands.active_frac),
+            service=service,
+            jobs=jobs,
+            spec=spec,
+            targets=targets_of(spec, service, jobs, self.settings.assumptions),
+        )
+
+    def _home(self, index: int) -> tuple[Pool, str | None, int]:
+        """Return the pool, GPU and GPUs per node that carried most of a workload's time."""
+        mine = self.held.holdings.owner == index
+        weight = np.bincount(
+            self.held.holdings.node[mine], weights=self.held.holdings.node_seconds[mine], minlength=len(self.held.nodes)
+        )
+        by_pool: dict[Pool, float] = defaultdict(float)
+        for node, seconds in zip(self.held.nodes, weight, strict=True):
+            by_pool[node.pool] += float(seconds)
+        pool = max(sorted(by_pool), key=lambda candidate: by_pool[candidate])
+        node = next(node for node in self.held.nodes if node.pool == pool)
+        return pool, node.gpu, node.gpu_count
+
+
+def _gpu_seconds(held: Occupancy, owners: int, hours: int) -> FloatArray:
+    """Return GPU-seconds held per workload and hour (owners, hours)."""
+    cells = held.holdings
+    mine = cells.owner != IDLE
+    gpus = np.array([node.gpu_count for node in held.nodes], dtype=np.float64)
+    seconds = np.zeros((owners, hours))
+    np.add.at(seconds, (cells.owner[mine], cells.hour[mine]), cells.node_seconds[mine] * gpus[cells.node[mine]])
+    return seconds
+
+
+def _meta(allocations: pa.Table) -> dict[str, dict[str, str]]:
+    """Return namespace, owner kind, team and GPUs per pod by workload, as its first allocation that says so has them."""
+    found: dict[str, dict[str, str]] = defaultdict(dict)
+    devices: dict[str, dict[tuple[str, str | None], float]] = defaultdict(dict)
+    columns = ["workload", "namespace", "owner_kind", "team", "pod", "device", "gpus"]
+    for row in allocations.select(columns).to_pylist():
+        mine = found[row["workload"]]
+        for key in ("namespace", "owner_kind", "team"):
+            if row[key]:
+                mine.setdefault(key, row[key])
+        place = (row["pod"], row["device"])
+        devices[row["workload"]][place] = max(row["gpus"], devices[row["workload"]].get(place, 0.0))
+    for name, places in devices.items():
+        of_pod: dict[str, float] = defaultdict(float)
+        for (pod, _), gpus in places.items():
+            of_pod[pod] += gpus
+        held = [gpus for gpus in of_pod.values() if gpus > 0]
+        if held:
+            found[name]["gpus_per_pod"] = str(float(np.median(held)))
+    return dict(found)
+
+
+def _renumbered(held: Occupancy, present: list[int], owners: int) -> Holdings:
+    new = np.full(owners + 1, IDLE, dtype=np.int64)
+    new[present] = np.arange(len(present))
+    return replace(held.holdings, owner=new[held.holdings.owner])
+
+
+def _coverage(bundle: Bundle, held: Occupancy, rows: DeviceHours, window: Window) -> Coverage:
+    gpus = np.array([node.gpu_count for node in held.nodes], dtype=np.float64)
+    expected = float((held.node_seconds.sum(axis=1) * gpus).sum()) / S_PER_HR
+    best = rows.best
+    seen = int((~np.isnan(best)).sum())
+    with_sm = int((~np.isnan(rows.means["sm_active"])).sum())
+    return Coverage(
+        window=window,
+        asked_days=hours_between(bundle.start, bundle.end) / HR_PER_DAY,
+        device_hours_seen_frac=min(seen / expected, 1.0) if expected else 0.0,
+        sm_active_frac=with_sm / seen if seen else 0.0,
+        gpus=int(gpus.sum()),
+        nodes=len({node.name for node in held.nodes}),
+        notes=bundle.meta.notes,
+        counts={**dict(bundle.meta.counts), **held.counts},
+    )

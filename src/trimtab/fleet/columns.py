@@ -1,0 +1,30 @@
+"""Arrow columns as numpy arrays, with missing values kept missing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from trimtab.fleet.model import FloatArray, Window
+
+_US_PER_S = 1_000_000
+
+
+def seconds_from(column: pa.ChunkedArray, window: Window, *, absent: float = np.nan) -> FloatArray:
+    """Return timestamps as seconds from the window's start (n,); a null becomes `absent`."""
+    micros = pc.cast(pc.cast(column, pa.timestamp("us", tz="UTC")), pa.int64())
+    start_us = int(window.start.timestamp()) * _US_PER_S
+    filled = np.asarray(pc.fill_null(micros, start_us).to_numpy(zero_copy_only=False), dtype=np.int64)
+    seconds = (filled - start_us) / _US_PER_S
+    return np.where(np.asarray(pc.is_null(column).to_numpy(zero_copy_only=False)), absent, seconds)
+
+
+def numbers(column: pa.ChunkedArray) -> FloatArray:
+    """Return a numeric column as floats (n,); a null becomes NaN."""
+    return np.asarray(pc.cast(column, pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
+
+
+def text(column: pa.ChunkedArray) -> list[str]:
+    """Return a string column as a list; a null becomes the empty string."""
+    return ["" if value is None else value for value in column.to_pylist()]

@@ -1,0 +1,204 @@
+"""What runs: the fleet, its workloads, what was observed of each, and the targets each must keep.
+
+Times are whole seconds from the start of the window; arrays over hours are (n_hours,). NaN means not measured, never 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+import numpy as np
+import numpy.typing as npt
+
+from trimtab.catalog.pools import Pool
+from trimtab.ledger import Holdings, Usage
+from trimtab.tables.workloads import TargetMetric, WorkloadKind, WorkloadSpec
+from trimtab.units import HR_PER_DAY, S_PER_HR
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """Whole hours `[start, start + hours)`, UTC."""
+
+    start: datetime
+    hours: int
+
+    @property
+    def end(self) -> datetime:
+        """Return the first moment after the window."""
+        return self.start + timedelta(hours=self.hours)
+
+    @property
+    def days(self) -> float:
+        """Return the length in days."""
+        return self.hours / HR_PER_DAY
+
+    @property
+    def seconds(self) -> int:
+        """Return the length in seconds."""
+        return self.hours * S_PER_HR
+
+    def part(self, first_hour: int, hours: int) -> Window:
+        """Return `hours` hours from `first_hour` on."""
+        return Window(start=self.start + timedelta(hours=first_hour), hours=hours)
+
+    def __str__(self) -> str:
+        return f"{self.start:%Y-%m-%d %H:%M}..{self.end:%Y-%m-%d %H:%M} UTC"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A node that was billed in the window."""
+
+    name: str
+    pool: Pool
+    gpu: str | None
+    gpu_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Activity:
+    """What a workload's GPUs did. Means are over its device-hours with samples; None where the metric was absent."""
+
+    signal: str
+    """The best activity signal present: sm_active, else gpu_util, else none."""
+    mean_frac: float | None
+    p95_frac: float | None
+    """95th percentile of the hourly means."""
+    sm_frac: float | None
+    tensor_frac: float | None
+    dram_frac: float | None
+    gpu_util_frac: float | None
+    memory_peak_gib: float | None
+    memory_total_gib: float | None
+    """Visible memory of the device that showed the peak."""
+    busy_gpus: FloatArray
+    """(n_hours,) GPUs' worth of activity; NaN where nothing was measured."""
+    active_devices_frac: float | None
+    """Share of the devices it held that showed any activity in the hours in which it was active at all."""
+    measured_frac: float
+    """Share of its held device-hours that have samples."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ServiceObservation:
+    """Requests as they came: steps of `step_s` from the window's start (n_steps,); NaN = gap."""
+
+    step_s: float
+    arrivals: FloatArray
+    replicas: FloatArray
+    latency_le_s: FloatArray
+    """(n_buckets,) upper bounds, the last inf; empty where no latency was measured."""
+    latency_count: FloatArray
+    """(n_steps, n_buckets) requests per bucket."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class JobsObservation:
+    """Runs as they came (n_jobs,): submitted, started, ended, GPUs held. Still running or cut by the window: `cut`."""
+
+    submit_s: FloatArray
+    start_s: FloatArray
+    end_s: FloatArray
+    gpus: FloatArray
+    cut: npt.NDArray[np.bool_]
+    checkpoint_interval_s: float | None = None
+    checkpoint_save_s: float | None = None
+    checkpoint_restore_s: float | None = None
+
+    @property
+    def count(self) -> int:
+        """Return the number of runs."""
+        return len(self.submit_s)
+
+    @property
+    def wait_s(self) -> FloatArray:
+        """Return how long each run queued."""
+        return self.start_s - self.submit_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What a workload must keep: `required_frac` of its requests or runs within `limit_s`, or that share of throughput."""
+
+    metric: TargetMetric
+    required_frac: float
+    limit_s: float | None
+    declared: bool
+    because: str
+
+    def describe(self) -> str:
+        """Say it in words."""
+        if self.limit_s is None:
+            return f"{self.metric.value} >= {self.required_frac:.0%} of observed"
+        return f"{self.metric.value} p{self.required_frac * 100:g} <= {self.limit_s:.3g} s"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Workload:
+    """One workload and everything observed or declared about it."""
+
+    name: str
+    namespace: str
+    team: str
+    kind: WorkloadKind
+    kind_because: str
+    pool: Pool
+    """The pool that carried most of its GPU time."""
+    gpu: str | None
+    gpus_per_node: int
+    gpus_per_pod: float
+    gpu_seconds: FloatArray
+    """(n_hours,) GPU-seconds held."""
+    activity: Activity
+    service: ServiceObservation | None
+    jobs: JobsObservation | None
+    spec: WorkloadSpec
+    targets: tuple[Target, ...]
+
+    @property
+    def gpu_hours(self) -> float:
+        """Return the GPU-hours held in the window."""
+        return float(self.gpu_seconds.sum()) / S_PER_HR
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coverage:
+    """What was seen of what there was, and what was dropped."""
+
+    window: Window
+    asked_days: float
+    device_hours_seen_frac: float
+    sm_active_frac: float
+    """Share of seen device-hours that carry SM_ACTIVE and not only GPU_UTIL."""
+    gpus: int
+    nodes: int
+    notes: tuple[str, ...] = ()
+    counts: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Fleet:
+    """A fleet over one window."""
+
+    window: Window
+    nodes: tuple[Node, ...]
+    usage: Usage
+    """Node-seconds per pool and hour, as history had them."""
+    node_seconds: IntArray
+    """(n_nodes, n_hours)."""
+    holdings: Holdings
+    """Who held which share of each node; owner indices follow `workloads`."""
+    workloads: tuple[Workload, ...]
+    coverage: Coverage
+
+    def workload(self, name: str) -> Workload:
+        """Return a workload by name; raises KeyError."""
+        for workload in self.workloads:
+            if workload.name == name:
+                return workload
+        raise KeyError(name)

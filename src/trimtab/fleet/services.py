@@ -1,0 +1,87 @@
+"""Requests as they came: the `demand` table as arrays on a regular grid."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from trimtab.fleet.columns import numbers, seconds_from
+from trimtab.fleet.model import FloatArray, ServiceObservation, Window
+
+DEMAND_COLUMNS = (
+    "workload",
+    "start",
+    "interval_s",
+    "arrivals",
+    "completed",
+    "replicas_ready",
+    "latency_le_s",
+    "latency_count",
+)
+
+
+def service_observations(demand: pa.Table, window: Window) -> dict[str, ServiceObservation]:
+    """Return what each service saw, by workload name; steps that have no row are NaN."""
+    names = [name for name in pc.unique(demand["workload"]).to_pylist() if name is not None]
+    found = {name: _observation(demand.filter(pc.equal(demand["workload"], name)), window) for name in names}
+    return {name: seen for name, seen in found.items() if seen is not None}
+
+
+def _observation(rows: pa.Table, window: Window) -> ServiceObservation | None:
+    step_s = float(np.median(numbers(rows["interval_s"])))
+    start = seconds_from(rows["start"], window)
+    inside = (start >= 0) & (start < window.seconds)
+    if not inside.any() or step_s <= 0:
+        return None
+    rows, start = rows.filter(pa.array(inside)), start[inside]
+    steps = int(window.seconds // step_s)
+    slot = np.minimum((start // step_s).astype(np.int64), steps - 1)
+    arrivals = numbers(rows["arrivals"])
+    arrivals = np.where(np.isnan(arrivals), numbers(rows["completed"]), arrivals)
+    bounds, counts = _latency(rows)
+    grid = np.zeros((steps, len(bounds)))
+    np.add.at(grid, slot, counts)
+    return ServiceObservation(
+        step_s=step_s,
+        arrivals=_on_grid(arrivals, slot, steps, add=True),
+        replicas=_on_grid(numbers(rows["replicas_ready"]), slot, steps, add=False),
+        latency_le_s=bounds,
+        latency_count=grid,
+    )
+
+
+def _on_grid(
+    values: FloatArray, slot: np.ndarray[tuple[int], np.dtype[np.int64]], steps: int, *, add: bool
+) -> FloatArray:
+    """Put values into their steps: rows that share one add up (requests) or average (gauges); NaN where there is none."""
+    seen = ~np.isnan(values)
+    number = np.bincount(slot[seen], minlength=steps)
+    total = np.bincount(slot[seen], weights=values[seen], minlength=steps)
+    divisor = np.where(number > 0, 1 if add else number, 1)
+    return np.where(number > 0, total / divisor, np.nan)
+
+
+def _latency(rows: pa.Table) -> tuple[FloatArray, FloatArray]:
+    """Return the bounds that most rows have and counts (n_rows, n_buckets); rows with other bounds are unmeasured."""
+    bounds_column = rows["latency_le_s"].combine_chunks()
+    counts_column = rows["latency_count"].combine_chunks()
+    lengths = pc.fill_null(pc.list_value_length(bounds_column), 0).to_numpy(zero_copy_only=False)
+    if not lengths.any():
+        return np.zeros(0), np.zeros((rows.num_rows, 0))
+    common = Counter(lengths[lengths > 0].tolist()).most_common(1)[0][0]
+    usual = np.flatnonzero(lengths == common)
+    bounds = _matrix(bounds_column, usual, common)
+    reference = bounds[0]
+    counts = np.zeros((rows.num_rows, common))
+    same = np.all((bounds == reference) | (np.isinf(bounds) & np.isinf(reference)), axis=1)
+    counts[usual[same]] = np.nan_to_num(_matrix(counts_column, usual, common)[same])
+    return reference, counts
+
+
+def _matrix(column: pa.Array, rows: np.ndarray[tuple[int], np.dtype[np.int64]], width: int) -> FloatArray:
+    taken = column.take(pa.array(rows))
+    flat = np.asarray(pc.list_flatten(taken).to_numpy(zero_copy_only=False), dtype=np.float64)
+    return flat.reshape(len(rows), width)

@@ -1,0 +1,108 @@
+"""The one settings table: bands, efforts, assumptions. Every figure can be overridden (`trimtab.toml`, `--set`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+
+class Lever(Enum):
+    """What a saving is owed to."""
+
+    AUTOSCALING = "autoscaling"
+    IDLE_RELEASE = "idle-release"
+    GPU_COUNT = "gpu-count"
+    RIGHT_SIZE = "right-size"
+    SCHEDULE = "schedule"
+    SPOT = "spot"
+    COMMITMENT = "commitment"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bands:
+    """Where a reading becomes a verdict (shares 0..1).
+
+    The activity bands are those that GPU FinOps practice uses: below 25 % over-provisioned, 25-60 % look for the cause, 60-80 %
+    healthy for serving, above 85 % sustained at risk. The memory bands: peak below 40 % a candidate to share, above 80 % offer
+    recompute or quantization, above 95 % at risk of running out.
+    """
+
+    over_provisioned_frac: float = 0.25
+    find_cause_frac: float = 0.60
+    healthy_frac: float = 0.80
+    at_risk_frac: float = 0.85
+    memory_share_frac: float = 0.40
+    memory_recompute_frac: float = 0.80
+    memory_risk_frac: float = 0.95
+    active_frac: float = 0.02
+    """A GPU whose hourly maximum of the best activity signal stays below this did nothing in that hour."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    """Engineer-weeks a lever costs, and what that is paid once for: the whole fleet, a class of workloads, or an action."""
+
+    weeks: float
+    per: str
+
+
+def default_efforts() -> dict[Lever, Effort]:
+    """Return the default effort table: planning assumptions of this project, to be overridden by the team's own."""
+    return {
+        Lever.AUTOSCALING: Effort(weeks=12.0, per="fleet"),
+        Lever.IDLE_RELEASE: Effort(weeks=1.0, per="class"),
+        Lever.GPU_COUNT: Effort(weeks=1.0, per="class"),
+        Lever.RIGHT_SIZE: Effort(weeks=2.0, per="class"),
+        Lever.SCHEDULE: Effort(weeks=0.5, per="class"),
+        Lever.SPOT: Effort(weeks=3.0, per="fleet"),
+        Lever.COMMITMENT: Effort(weeks=0.1, per="action"),
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assumptions:
+    """What the data cannot tell; each is an assumption of ours and shown as one."""
+
+    node_startup_s: float = 300.0
+    """From asking a cloud for a GPU node to a ready pod (boot, driver, image): a planning assumption; measure your own."""
+    service_cold_start_s: float = 180.0
+    """The same for a serving replica that must also load its model, where workloads.yaml does not say."""
+    checkpoint_interval_s: float = 1800.0
+    checkpoint_save_s: float = 60.0
+    checkpoint_restore_s: float = 180.0
+    """Used for jobs declared interruptible without saying how they checkpoint."""
+    memory_headroom_frac: float = 0.10
+    """A GPU fits a workload if its visible memory holds the observed peak plus this."""
+    throughput_frac: float = 0.90
+    """"No worse than observed" for throughput: within 10 %."""
+    price_stale_days: int = 120
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planning:
+    """How the plan is made and laid out."""
+
+    proof_frac: float = 1 / 3
+    """The last part of the window, which the planner never sees."""
+    min_history_days: float = 14.0
+    """Below this the answer is marked degraded: a fit window must hold at least one whole week."""
+    max_term_years: int = 1
+    """Longest commitment offered; 3-year terms cannot be judged on weeks of history."""
+    mip_gap_frac: float = 0.002
+    mip_max_nodes: int = 2_000
+    engineers: float = 1.0
+    weeks_per_quarter: float = 13.0
+    min_saving_usd_mo: float = 50.0
+    """An action that saves less a month is listed as not worth doing."""
+    target_margin_frac: float = 0.25
+    """Share of a target's allowed misses that the plan leaves unused on the fit window: headroom for an unseen proof."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """All of them."""
+
+    bands: Bands = field(default_factory=Bands)
+    efforts: dict[Lever, Effort] = field(default_factory=default_efforts)
+    assumptions: Assumptions = field(default_factory=Assumptions)
+    planning: Planning = field(default_factory=Planning)
