@@ -1,0 +1,163 @@
+"""How a service answers under load, as its own history showed it: requests a replica can serve, and the latency at each load.
+
+Load is the requests a replica gets over those it could serve at full activity. Latency at a load that was seen is the measured
+histogram, made monotone (more load is never faster). Beyond the highest load seen, up to the top of the healthy band, times
+stretch as under processor sharing, (1 - seen) / (1 - load); beyond that nothing is promised.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from trimtab.fleet.model import FloatArray, ServiceObservation, Target, Workload
+from trimtab.fleet.targets import share_within
+from trimtab.provenance import Basis
+from trimtab.tables.workloads import TargetMetric
+from trimtab.units import S_PER_HR
+
+_BIN_WIDTH = 0.025
+_MIN_STEPS = 5
+"""A load bin is believed if at least this many steps of history fell into it."""
+_GRID_POINTS = 101
+_MIN_LOAD_STEPS = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ServiceLaw:
+    """A replica's capacity and its latency by load.
+
+    `load` (n_bins,) ascends; `share` (n_bins, n_buckets) is the share of requests per latency bucket at that load, monotone.
+    """
+
+    capacity_req_s: float
+    load: FloatArray
+    share: FloatArray
+    le_s: FloatArray
+    top_load: float
+    """Loads above this are not promised."""
+    basis: Basis
+    because: str
+
+    @property
+    def seen_load(self) -> float:
+        """Return the highest load that history covers."""
+        return float(self.load[-1])
+
+    def grid(self) -> FloatArray:
+        """Return the loads at which `ok_frac` is tabulated."""
+        return np.linspace(0.0, 1.0, _GRID_POINTS)
+
+    def ok_frac(self, limit_s: float | None, speed: float = 1.0) -> FloatArray:
+        """Return the share of requests within a limit at each load of the grid, on a GPU `speed` times as fast.
+
+        Without a limit (throughput targets) every load up to the top is fine.
+        """
+        grid = self.grid()
+        if limit_s is None or not len(self.le_s):
+            return np.where(grid <= self.top_load, 1.0, 0.0)
+        limit = limit_s * speed
+        seen = np.interp(grid, self.load, share_within(self.le_s, self.share, limit))
+        top = self.share[-1]
+        stretch = np.clip((1 - grid) / (1 - min(self.seen_load, 0.99)), 0.0, 1.0)
+        beyond = np.array([float(share_within(self.le_s, top, limit * factor)) for factor in stretch])
+        ok = np.where(grid <= self.seen_load, seen, np.minimum(beyond, seen))
+        return np.where(grid <= max(self.top_load, self.seen_load), ok, 0.0)
+
+
+def service_law(workload: Workload, healthy_frac: float) -> ServiceLaw | str:
+    """Fit a service's law, or say why it cannot be judged.
+
+    Capacity comes from activity: GPU-seconds of activity per request, so that a replica at full activity serves that many. The
+    activity signal is SM_ACTIVE where present; GPU_UTIL overstates activity, so that capacity from it is on the safe side.
+    """
+    service = workload.service
+    if service is None:
+        return "no request metrics"
+    if workload.activity.signal == "none":
+        return "no GPU activity was measured, so that capacity per replica is unknown"
+    per_request = _gpu_seconds_per_request(service, workload.activity.busy_gpus)
+    if per_request is None:
+        return "requests and GPU activity were never seen in the same hour"
+    capacity = workload.gpus_per_pod / per_request
+    load, arrivals, counts = _by_load(service, capacity)
+    if not len(load):
+        return "too few steps with requests to learn how latency depends on load"
+    measured = len(service.latency_le_s) > 0 and counts.sum() > 0
+    share = _monotone(counts) if measured else np.zeros((len(load), 0))
+    return ServiceLaw(
+        capacity_req_s=capacity,
+        load=load,
+        share=share,
+        le_s=service.latency_le_s if measured else np.zeros(0),
+        top_load=max(healthy_frac, float(load[-1])) if measured else healthy_frac,
+        basis=Basis.CALIBRATED,
+        because=(
+            f"{per_request:.4g} GPU-s of {workload.activity.signal} per request; "
+            + (f"latency seen up to a load of {load[-1]:.0%}" if measured else "no latency was measured")
+        ),
+    )
+
+
+def step_load(service: ServiceObservation, capacity_req_s: float) -> FloatArray:
+    """Return the load per ready replica in each step (n_steps,); NaN in gaps."""
+    serving = np.where(service.replicas > 0, service.replicas, np.nan)
+    return np.asarray(service.arrivals / (service.step_s * serving * capacity_req_s), dtype=np.float64)
+
+
+def _gpu_seconds_per_request(service: ServiceObservation, busy_gpus: FloatArray) -> float | None:
+    steps_per_hour = round(S_PER_HR / service.step_s)
+    hourly = service.arrivals[: len(busy_gpus) * steps_per_hour].reshape(-1, steps_per_hour)
+    requests = hourly.sum(axis=1)
+    both = ~np.isnan(requests) & ~np.isnan(busy_gpus[: len(requests)]) & (requests > 0)
+    if not both.any() or busy_gpus[: len(requests)][both].sum() <= 0:
+        return None
+    return float(busy_gpus[: len(requests)][both].sum() * S_PER_HR / requests[both].sum())
+
+
+def _by_load(service: ServiceObservation, capacity: float) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Gather steps by load: mean load (n_bins,), requests (n_bins,), latency counts (n_bins, n_buckets)."""
+    load = step_load(service, capacity)
+    useful = ~np.isnan(load) & (service.arrivals > 0)
+    if useful.sum() < _MIN_LOAD_STEPS:
+        return np.zeros(0), np.zeros(0), np.zeros((0, 0))
+    bins = (load[useful] / _BIN_WIDTH).astype(np.int64)
+    number = np.bincount(bins)
+    kept = np.flatnonzero(number >= _MIN_STEPS)
+    requests = np.bincount(bins, weights=service.arrivals[useful])
+    loads = np.bincount(bins, weights=load[useful] * service.arrivals[useful]) / np.maximum(requests, 1e-12)
+    counts = np.zeros((len(number), service.latency_count.shape[1]))
+    np.add.at(counts, bins, service.latency_count[useful])
+    if counts.shape[1]:
+        kept = kept[counts[kept].sum(axis=1) > 0] if counts.sum() > 0 else kept
+    return loads[kept], requests[kept], counts[kept]
+
+
+def _monotone(counts: FloatArray) -> FloatArray:
+    """Return shares per bucket whose distribution never gets faster with load (pooled adjacent violators, bound by bound)."""
+    weight = counts.sum(axis=1)
+    below = np.cumsum(counts, axis=1) / weight[:, None]
+    pooled = np.stack([_falling(below[:, bound], weight) for bound in range(below.shape[1])], axis=1)
+    pooled = np.maximum.accumulate(pooled, axis=1)
+    return np.diff(pooled, axis=1, prepend=0.0)
+
+
+def _falling(values: FloatArray, weight: FloatArray) -> FloatArray:
+    """Return the weighted least-squares fit that never rises (pool adjacent violators)."""
+    blocks: list[list[float]] = []
+    for value, mass in zip(values.tolist(), weight.tolist(), strict=True):
+        blocks.append([value, mass, 1])
+        while len(blocks) > 1 and blocks[-2][0] < blocks[-1][0]:
+            last = blocks.pop()
+            before = blocks[-1]
+            mass_sum = before[1] + last[1]
+            before[0] = (before[0] * before[1] + last[0] * last[1]) / mass_sum
+            before[1] = mass_sum
+            before[2] += last[2]
+    return np.concatenate([np.full(int(count), value) for value, _, count in blocks])
+
+
+def limits_of(targets: tuple[Target, ...]) -> tuple[Target, ...]:
+    """Return the targets that a replay of requests judges: latency (and time to first token, judged alike)."""
+    return tuple(target for target in targets if target.metric in {TargetMetric.LATENCY, TargetMetric.TTFT})
