@@ -1,0 +1,123 @@
+"""What is on offer: rates of the pools that a fleet uses, and the nodes it could run on instead."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import date
+
+from trimtab.catalog import BuyingOption, CapacityType, Catalog, Gpu, InterruptionBucket, Lifecycle, Price
+from trimtab.catalog.pools import Pool
+from trimtab.errors import MissingPrice, UnknownName
+from trimtab.fleet.settings import Assumptions
+from trimtab.units import HR_PER_MO, micro_usd
+
+_OPTION = {
+    CapacityType.ON_DEMAND: BuyingOption.ON_DEMAND,
+    CapacityType.SPOT: BuyingOption.SPOT,
+    CapacityType.RESERVED: BuyingOption.RESERVED_1Y,
+    CapacityType.CAPACITY_BLOCK: BuyingOption.CAPACITY_BLOCK,
+    CapacityType.OWNED: BuyingOption.OWNED,
+}
+_MONTHLY_LOSS = {
+    InterruptionBucket.UNDER_5: 0.05,
+    InterruptionBucket.FROM_5_TO_10: 0.10,
+    InterruptionBucket.FROM_10_TO_15: 0.15,
+    InterruptionBucket.FROM_15_TO_20: 0.20,
+}
+"""The upper edge of each Spot Advisor bucket: the share of instances interrupted in a month."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offering:
+    """A node that can be had on demand in a region: its GPU, its rates, and what else it can be bought under."""
+
+    pool: Pool
+    gpu: Gpu
+    gpus_per_node: int
+    rate_micro_usd_hr: int
+    spot: Price | None
+    committed: Price | None
+    """The cheapest commitment of an allowed term."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Market:
+    """The catalog at one date, with the longest commitment term allowed."""
+
+    catalog: Catalog
+    at: date | None
+    max_term_years: int
+    assumptions: Assumptions
+
+    def rate(self, pool: Pool) -> int:
+        """Return a pool's hourly rate in micro-dollars; raises MissingPrice or UnknownName."""
+        option = _OPTION[pool.capacity_type]
+        price = self.catalog.prices.price(pool.provider, pool.instance_type, pool.region, option, at=self.at)
+        return micro_usd(price.usd_hr)
+
+    def rates(self, pools: Iterable[Pool]) -> dict[Pool, int]:
+        """Return the rates of several pools."""
+        return {pool: self.rate(pool) for pool in pools}
+
+    def unpriced(self, pools: Iterable[Pool]) -> dict[Pool, str]:
+        """Return why a pool has no rate, for those that have none."""
+        reasons = {}
+        for pool in pools:
+            try:
+                self.rate(pool)
+            except (MissingPrice, UnknownName) as error:
+                reasons[pool] = str(error)
+        return reasons
+
+    def gpu(self, name: str | None) -> Gpu | None:
+        """Return the GPU that a name means, or None where the catalog knows none."""
+        try:
+            return None if name is None else self.catalog.gpu(name)
+        except UnknownName:
+            return None
+
+    def commitment(self, pool: Pool) -> Price | None:
+        """Return the cheapest commitment that covers a pool, of an allowed term; None where none is sold."""
+        allowed = [
+            price
+            for price in self.catalog.prices.options(pool.provider, pool.instance_type, pool.region, at=self.at)
+            if 0 < price.option.term_years <= self.max_term_years
+        ]
+        return min(allowed, key=lambda price: price.usd_hr, default=None)
+
+    def offerings(self, provider: str, region: str) -> tuple[Offering, ...]:
+        """Return the whole-GPU nodes that can be bought on demand in a region, cheapest first."""
+        found = []
+        for price in self.catalog.prices.offerings(
+            provider=provider, region=region, option=BuyingOption.ON_DEMAND, at=self.at
+        ):
+            instance = self.catalog.instance_type(price.provider, price.instance_type)
+            if instance.gpu_frac < 1 or instance.lifecycle is Lifecycle.RETIRED:
+                continue
+            pool = Pool(price.provider, price.instance_type, region)
+            spot = [
+                other
+                for other in self.catalog.prices.options(price.provider, price.instance_type, region, at=self.at)
+                if other.option is BuyingOption.SPOT
+            ]
+            found.append(
+                Offering(
+                    pool=pool,
+                    gpu=self.catalog.gpu_of(instance),
+                    gpus_per_node=instance.gpu_count,
+                    rate_micro_usd_hr=micro_usd(price.usd_hr),
+                    spot=spot[0] if spot else None,
+                    committed=self.commitment(pool),
+                )
+            )
+        return tuple(sorted(found, key=lambda offering: (offering.rate_micro_usd_hr, offering.pool)))
+
+    def loss_per_hr(self, spot: Price) -> float:
+        """Return how often a spot node is lost, per hour of life.
+
+        From the Spot Advisor's monthly share where it has an upper edge; beyond (">20 %") or unknown, the stated assumption.
+        """
+        share = _MONTHLY_LOSS.get(spot.interruption) if spot.interruption else None
+        return self.assumptions.spot_loss_per_hr if share is None else -math.log1p(-share) / HR_PER_MO
