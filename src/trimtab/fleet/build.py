@@ -112,12 +112,23 @@ class _Facts:
             gpus_per_node=gpus_per_node,
             gpus_per_pod=float(meta.get("gpus_per_pod", "1")),
             gpu_seconds=gpu_seconds,
+            held_node_seconds=self._held_node_seconds(index),
             activity=activity_of(self.rows, index, gpu_seconds, self.settings.bands.active_frac),
             service=service,
             jobs=jobs,
             spec=spec,
             targets=targets_of(spec, service, jobs, self.settings.assumptions),
         )
+
+    def _held_node_seconds(self, index: int) -> FloatArray:
+        cells = self.held.holdings
+        total = np.bincount(
+            cells.node, weights=np.where(cells.owner == IDLE, 0.0, cells.node_seconds), minlength=len(self.held.nodes)
+        )
+        mine = cells.owner == index
+        held = np.bincount(cells.node[mine], weights=cells.node_seconds[mine], minlength=len(self.held.nodes))
+        share = np.divide(held, total, out=np.zeros_like(held), where=total > 0)
+        return np.asarray(share @ self.held.node_seconds, dtype=np.float64)
 
     def _home(self, index: int) -> tuple[Pool, str | None, int]:
         """Return the pool, GPU and GPUs per node that carried most of a workload's time."""

@@ -49,7 +49,9 @@ class SetReplicaPolicy:
     def describe(self) -> str:
         """Say it in words."""
         top = "" if self.policy.max_replicas >= 10**6 else f"..{self.policy.max_replicas}"
-        return f"scale {self.policy.min_replicas}{top} replicas at {self.policy.target_frac:.0%} load each ({self.metric})"
+        return (
+            f"scale {self.policy.min_replicas}{top} replicas at {self.policy.target_frac:.0%} load each ({self.metric})"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date
 
-from trimtab.catalog import BuyingOption, CapacityType, Catalog, Gpu, InterruptionBucket, Lifecycle, Price
+from trimtab.catalog import BuyingOption, CapacityType, Catalog, Gpu, Lifecycle, Price
 from trimtab.catalog.pools import Pool
 from trimtab.errors import MissingPrice, UnknownName
 from trimtab.fleet.settings import Assumptions
@@ -20,13 +20,6 @@ _OPTION = {
     CapacityType.CAPACITY_BLOCK: BuyingOption.CAPACITY_BLOCK,
     CapacityType.OWNED: BuyingOption.OWNED,
 }
-_MONTHLY_LOSS = {
-    InterruptionBucket.UNDER_5: 0.05,
-    InterruptionBucket.FROM_5_TO_10: 0.10,
-    InterruptionBucket.FROM_10_TO_15: 0.15,
-    InterruptionBucket.FROM_15_TO_20: 0.20,
-}
-"""The upper edge of each Spot Advisor bucket: the share of instances interrupted in a month."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +29,7 @@ class Offering:
     pool: Pool
     gpu: Gpu
     gpus_per_node: int
+    lifecycle: Lifecycle
     rate_micro_usd_hr: int
     spot: Price | None
     committed: Price | None
@@ -107,6 +101,7 @@ class Market:
                     pool=pool,
                     gpu=self.catalog.gpu_of(instance),
                     gpus_per_node=instance.gpu_count,
+                    lifecycle=instance.lifecycle,
                     rate_micro_usd_hr=micro_usd(price.usd_hr),
                     spot=spot[0] if spot else None,
                     committed=self.commitment(pool),
@@ -119,5 +114,5 @@ class Market:
 
         From the Spot Advisor's monthly share where it has an upper edge; beyond (">20 %") or unknown, the stated assumption.
         """
-        share = _MONTHLY_LOSS.get(spot.interruption) if spot.interruption else None
+        share = spot.interruption.high_frac if spot.interruption else None
         return self.assumptions.spot_loss_per_hr if share is None else -math.log1p(-share) / HR_PER_MO

@@ -154,6 +154,8 @@ class Workload:
     gpus_per_pod: float
     gpu_seconds: FloatArray
     """(n_hours,) GPU-seconds held."""
+    held_node_seconds: FloatArray
+    """(n_hours,) node-seconds of the nodes it ran on, by its share of the GPU time held on each over the window."""
     activity: Activity
     service: ServiceObservation | None
     jobs: JobsObservation | None

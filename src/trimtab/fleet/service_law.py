@@ -81,7 +81,7 @@ def service_law(workload: Workload, healthy_frac: float) -> ServiceLaw | str:
     if per_request is None:
         return "requests and GPU activity were never seen in the same hour"
     capacity = workload.gpus_per_pod / per_request
-    load, arrivals, counts = _by_load(service, capacity)
+    load, counts = _by_load(service, capacity)
     if not len(load):
         return "too few steps with requests to learn how latency depends on load"
     measured = len(service.latency_le_s) > 0 and counts.sum() > 0
@@ -116,12 +116,12 @@ def _gpu_seconds_per_request(service: ServiceObservation, busy_gpus: FloatArray)
     return float(busy_gpus[: len(requests)][both].sum() * S_PER_HR / requests[both].sum())
 
 
-def _by_load(service: ServiceObservation, capacity: float) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Gather steps by load: mean load (n_bins,), requests (n_bins,), latency counts (n_bins, n_buckets)."""
+def _by_load(service: ServiceObservation, capacity: float) -> tuple[FloatArray, FloatArray]:
+    """Gather steps by load: mean load (n_bins,) and latency counts (n_bins, n_buckets)."""
     load = step_load(service, capacity)
     useful = ~np.isnan(load) & (service.arrivals > 0)
     if useful.sum() < _MIN_LOAD_STEPS:
-        return np.zeros(0), np.zeros(0), np.zeros((0, 0))
+        return np.zeros(0), np.zeros((0, 0))
     bins = (load[useful] / _BIN_WIDTH).astype(np.int64)
     number = np.bincount(bins)
     kept = np.flatnonzero(number >= _MIN_STEPS)
@@ -131,7 +131,7 @@ def _by_load(service: ServiceObservation, capacity: float) -> tuple[FloatArray, 
     np.add.at(counts, bins, service.latency_count[useful])
     if counts.shape[1]:
         kept = kept[counts[kept].sum(axis=1) > 0] if counts.sum() > 0 else kept
-    return loads[kept], requests[kept], counts[kept]
+    return loads[kept], counts[kept]
 
 
 def _monotone(counts: FloatArray) -> FloatArray:

@@ -72,8 +72,8 @@ class Assumptions:
     checkpoint_restore_s: float = 180.0
     """Used for jobs declared interruptible without saying how they checkpoint."""
     spot_loss_per_hr: float = 1 / 6
-    """Losses per hour of a spot node whose interruption rate has no upper edge (">20 % a month") or is unknown: one in six hours,
-    the longest mean life measured in four V100 zones in 2023 (their medians were 0.3 to 1.0 h)."""
+    """Losses per hour of a spot node whose interruption rate has no upper edge (">20 % a month") or is unknown: one in
+    six hours, the longest mean life measured in four V100 zones in 2023 (their medians were 0.3 to 1.0 h)."""
     spot_losses_before_on_demand: int = 6
     """A run that lost its spot node this often finishes on demand."""
     spot_notice_s: float = 120.0

@@ -1,0 +1,192 @@
+"""What a plan says: actions with savings that sum to the joint one, the bound, the proof, the whole audit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from trimtab.diagnose.findings import ProductForm, Unjudged, Verdict, Waste
+from trimtab.fleet.effects import Effect
+from trimtab.fleet.model import Coverage, FloatArray, Target, Window
+from trimtab.fleet.settings import Lever
+from trimtab.provenance import Estimate, Evidence
+from trimtab.units import per_month, usd
+
+
+class Risk(Enum):
+    """How much can go wrong, and whether it can be undone."""
+
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One effect on one workload (`subject`), pool or set of nodes."""
+
+    subject: str
+    effect: Effect
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Action:
+    """One lever on one class of workloads. `saving_micro_usd` is its share of the joint saving over the fit window, exact."""
+
+    id: str
+    lever: Lever
+    subject: str
+    changes: tuple[Change, ...]
+    saving_micro_usd: int
+    saving_usd_mo: Estimate
+    standalone_usd_mo: float
+    """What it would save alone."""
+    last_in_usd_mo: float
+    """What is lost if it alone is left out."""
+    effort_weeks: float
+    risk: Risk
+    quarter: int
+    """1..4; 0 = later than a year."""
+    evidence: tuple[Evidence, ...]
+    rollback: str
+
+    @property
+    def saving_per_week_usd_mo(self) -> float:
+        """Return the monthly saving per engineer-week."""
+        return self.saving_usd_mo.value / max(self.effort_weeks, 0.01)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotWorthDoing:
+    """A lever judged and refused, with the sum that decided it (None where no option passed its targets)."""
+
+    lever: Lever
+    subject: str
+    saving_usd_mo: float | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Plan:
+    """The chosen actions over the fit window. Micro-dollars are exact hourly re-bills; `bound` is certified."""
+
+    window: Window
+    before_micro_usd: int
+    after_micro_usd: int
+    bound_micro_usd: int
+    """No combination of the options considered costs less."""
+    actions: tuple[Action, ...]
+    not_worth_doing: tuple[NotWorthDoing, ...]
+    options: int
+    """Options considered over all workloads."""
+    pruned: dict[str, int] = field(default_factory=dict)
+    """Options dropped, by the proof that nothing is lost."""
+    attribution: str = "exact Shapley"
+
+    @property
+    def gap_frac(self) -> float:
+        """Return how far the plan may be from the best, as a share of its cost."""
+        return (self.after_micro_usd - self.bound_micro_usd) / self.after_micro_usd if self.after_micro_usd else 0.0
+
+    @property
+    def joint_saving_micro_usd(self) -> int:
+        """Return the joint saving over the fit window."""
+        return self.before_micro_usd - self.after_micro_usd
+
+    def usd_mo(self, micro_usd: int) -> float:
+        """Scale an amount of the fit window to a month."""
+        return per_month(usd(micro_usd), self.window.hours)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetResult:
+    """One target over the proof window: what was required, what history attained, what the plan attains."""
+
+    workload: str
+    target: Target
+    before_frac: float | None
+    attained_frac: float
+
+    @property
+    def kept(self) -> bool:
+        """Tell whether the plan keeps it."""
+        return self.attained_frac >= self.target.required_frac - 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Proof:
+    """The plan replayed over the proof window, which the planner never saw."""
+
+    window: Window
+    before_micro_usd: int
+    after_micro_usd: int
+    clairvoyant_micro_usd: int
+    """A bound on what any plan could have cost with the future known."""
+    hourly_before_usd: FloatArray
+    hourly_after_usd: FloatArray
+    targets: tuple[TargetResult, ...]
+    interruptions: int
+    lost_gpu_hr: float
+    notes: tuple[str, ...] = ()
+
+    @property
+    def saving_frac(self) -> float:
+        """Return the share of the bill saved."""
+        return 1 - self.after_micro_usd / self.before_micro_usd if self.before_micro_usd else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spend:
+    """A share of the bill, for a table."""
+
+    name: str
+    micro_usd: int
+    gpu_hours: float
+    activity_frac: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CapacityPicture:
+    """Demand against capacity of one service over the proof window, per hour, in GPUs (n_hours,)."""
+
+    workload: str
+    demand_gpus: FloatArray
+    before_gpus: FloatArray
+    after_gpus: FloatArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class HeatMap:
+    """Mean activity by row and hour of the week: `activity_frac` (n_rows, 168), NaN where nothing was held."""
+
+    rows: tuple[str, ...]
+    activity_frac: FloatArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Audit:
+    """Everything one audit found; each face shows a part of it."""
+
+    fleet: str
+    """Where the history came from: a bundle's path or a demo's name."""
+    coverage: Coverage
+    degraded: tuple[str, ...]
+    """Why the answer is weaker than asked; empty when it is not."""
+    bill_micro_usd: int
+    """The bill of the fit window."""
+    spend_by_kind: tuple[Spend, ...]
+    spend_by_team: tuple[Spend, ...]
+    spend_by_workload: tuple[Spend, ...]
+    product_form: ProductForm
+    waste: tuple[Waste, ...]
+    verdicts: tuple[Verdict, ...]
+    unjudged: tuple[Unjudged, ...]
+    plan: Plan
+    proof: Proof
+    heat_map: HeatMap
+    capacity: tuple[CapacityPicture, ...]
+
+    @property
+    def bill_usd_mo(self) -> float:
+        """Return the bill as dollars a month."""
+        return self.plan.usd_mo(self.bill_micro_usd)
