@@ -13,7 +13,7 @@ from trimtab.catalog.rows import Row, items, number, packaged_rows, whole
 from trimtab.errors import UnknownName
 from trimtab.units import BYTES_PER_GB, FLOPS_PER_TFLOPS, MIB_PER_GIB
 
-_RATE_COLUMNS: Mapping[Precision, str] = {
+RATE_COLUMNS: Mapping[Precision, str] = {
     Precision.FP32: "fp32_tflops",
     Precision.TF32: "tf32_tflops",
     Precision.FP16: "fp16_tflops",
@@ -125,7 +125,7 @@ def _without_sharing(name: str) -> str:
 
 
 def _gpu(row: Row) -> Gpu:
-    rates = {precision: number(row[column]) for precision, column in _RATE_COLUMNS.items()}
+    rates = {precision: number(row[column]) for precision, column in RATE_COLUMNS.items()}
     capability = row["compute_capability"]
     return Gpu(
         name=row["name"],

@@ -84,6 +84,11 @@ class PriceBook:
             keys.setdefault(key[:2], []).append(key)
         return {pair: tuple(found) for pair, found in keys.items()}
 
+    @property
+    def keys(self) -> tuple[PriceKey, ...]:
+        """Return every offering that has a rate at some date."""
+        return tuple(self._history)
+
     def history(self, provider: str, instance_type: str, region: str, option: BuyingOption) -> tuple[Price, ...]:
         """Return all rows of one offering, oldest first; a rate that holds in any region counts where the region has none."""
         own = self._history.get((provider, instance_type, region, option), ())

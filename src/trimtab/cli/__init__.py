@@ -15,7 +15,9 @@ import click
 from trimtab._version import __version__
 from trimtab.errors import TrimtabError
 
-COMMANDS: dict[str, tuple[str, str]] = {}
+COMMANDS: dict[str, tuple[str, str]] = {
+    "prices": ("trimtab.cli.prices_command", "List what GPUs cost, at a date, in a region, under a buying option."),
+}
 """Command name -> (module that defines `command`, one-line help), in the order in which help shows them."""
 
 
