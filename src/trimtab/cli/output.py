@@ -191,12 +191,13 @@ def _csv(sheet: Sheet) -> str:
 
 
 def _markdown(sheet: Sheet) -> str:
+    columns = [*([Column(key=sheet.section, title=sheet.section)] if sheet.section else []), *sheet.columns]
     lines = [
-        "| " + " | ".join(column.title for column in sheet.columns) + " |",
-        "|" + "|".join("---:" if column.right else "---" for column in sheet.columns) + "|",
+        "| " + " | ".join(column.title for column in columns) + " |",
+        "|" + "|".join("---:" if column.right else "---" for column in columns) + "|",
     ]
     for row in sheet.rows:
-        cells = (column.text(row.get(column.key)).replace("|", "\\|") for column in sheet.columns)
+        cells = (column.text(row.get(column.key)).replace("|", "\\|") for column in columns)
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join([*lines, *(f"\n{note}" for note in sheet.notes)])
 

@@ -107,8 +107,8 @@ def matrix_sheet(catalog: Catalog, chosen: Selection) -> Sheet:
         *(Column(key=key, title=precision.name, right=True, show=_figure) for precision, key in RATE_COLUMNS.items()),
         Column(key="mem_bw_gb_s", title="GB/s", right=True, show=_figure),
         Column(key="memory_gib", title="GiB", right=True, show=fixed(1)),
-        Column(key="nvlink_gb_s", title="NVLink", right=True, show=_figure),
-        Column(key="mig", title="MIG", right=True),
+        Column(key="nvlink_gb_s", title="NVLink", right=True, show=_figure_or_none),
+        Column(key="mig_instances", title="MIG", right=True, show=_figure_or_none),
         Column(key="flop_per_byte", title="FLOP/B", right=True, show=fixed(0)),
         Column(key="on_demand_usd_mo", title="on demand", right=True, show=fixed(0)),
         Column(key="spot_usd_mo", title="spot", right=True, show=fixed(0)),
@@ -206,8 +206,8 @@ def _matrix_row(catalog: Catalog, chosen: Selection, gpu: Gpu) -> dict[str, Cell
         **{key: gpu.tflops(precision) for precision, key in RATE_COLUMNS.items()},
         "mem_bw_gb_s": gpu.mem_bw_gb_s,
         "memory_gib": round(gpu.memory_gib, 2),
-        "nvlink_gb_s": gpu.nvlink_gb_s or None,
-        "mig": max((profile.max_instances for profile in catalog.mig_profiles(gpu)), default=None),
+        "nvlink_gb_s": gpu.nvlink_gb_s,
+        "mig_instances": max((profile.max_instances for profile in catalog.mig_profiles(gpu)), default=0),
         "flop_per_byte": None if balance is None else round(balance, 1),
         "on_demand_usd_mo": _cheapest_usd_mo(catalog, chosen, gpu, (BuyingOption.ON_DEMAND,)),
         "spot_usd_mo": _cheapest_usd_mo(catalog, chosen, gpu, (BuyingOption.SPOT,)),
@@ -241,3 +241,8 @@ def _figure(cell: Cell) -> str:
         if isinstance(cell, float)
         else str(cell)
     )
+
+
+def _figure_or_none(cell: Cell) -> str:
+    """Show a figure, and a dash where the board has no such thing."""
+    return _figure(cell) if cell else "–"
