@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from zlib import crc32
 
 import numpy as np
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from trimtab.sources.demo.jobs import Run
 from trimtab.sources.demo.machines import Machine
-from trimtab.sources.demo.services import LATENCY_LE_S, Served, Service
+from trimtab.sources.demo.services import LATENCY_LE_S, Served
 from trimtab.sources.demo.shapes import MIN_PER_HR, Span
 from trimtab.sources.demo.usage import UsageBlock, UsageRows, hourly
 from trimtab.tables.arrow import arrow_type, conform, table_from_rows
@@ -51,7 +51,7 @@ class FleetDraft:
         """Rent a node and return its name and its devices."""
         serial = len(self._rows["nodes"])
         node = f"{pool}-{self._hex(f'node-{serial}')[:8]}"
-        zone = f"{machine.region}{'abcd'[serial % 4]}"
+        zone = machine.zones[serial % len(machine.zones)]
         devices = tuple(f"GPU-{uuid.uuid5(_NAMESPACE, f'{self.name}/{node}/{i}')}" for i in range(machine.gpu_count))
         self._rows["nodes"].append(
             {
@@ -108,26 +108,35 @@ class FleetDraft:
         """Roll up a block of readings."""
         self._usage.append(_usage_table(hourly(block, self.stream(f"samples/{block.devices[0]}"))))
 
-    def demand(self, service: Service, served: Served, first_minute: int = 0) -> None:
-        """Add a service's minutes, the first of which is `first_minute` of the window."""
+    def demand(
+        self,
+        workload: str,
+        served: Served,
+        *,
+        first_minute: int = 0,
+        interval_s: int = S_PER_MIN,
+        present: npt.NDArray[np.bool_] | None = None,
+    ) -> None:
+        """Add a service's intervals, the first of which starts at `first_minute`; those not `present` were never recorded."""
         n_rows = len(served.rho)
         starts = self.span.at(first_minute * S_PER_MIN)
         columns: dict[str, pa.Array] = {
-            "workload": pa.array([service.workload] * n_rows),
-            "start": _times(starts, np.arange(n_rows) * S_PER_MIN),
-            "interval_s": pa.array(np.full(n_rows, float(S_PER_MIN))),
-            **{name: pa.array(values) for name, values in served.columns.items()},
+            "workload": pa.array([workload] * n_rows),
+            "start": _times(starts, np.arange(n_rows) * interval_s),
+            "interval_s": pa.array(np.full(n_rows, float(interval_s))),
+            **{name: pa.array(values, from_pandas=True) for name, values in served.columns.items()},
             "latency_le_s": _lists(np.tile(LATENCY_LE_S, (n_rows, 1))),
             "latency_count": _lists(served.latency_count),
         }
         if served.ttft_count is not None:
             columns["ttft_le_s"] = columns["latency_le_s"]
             columns["ttft_count"] = _lists(served.ttft_count)
-        self._demand.append(conform("demand", pa.table(columns)))
+        table = conform("demand", pa.table(columns))
+        self._demand.append(table if present is None else table.filter(pa.array(present)))
 
     def run(self, run: Run, node: str | None) -> None:
         """Add a run to the `jobs` table; progress counts the time it did not spend saving."""
-        saves = run.job_class.checkpoints
+        saves, tokens_s = run.job_class.checkpoints, run.job_class.tokens_per_s
         end_s = run.end_s if run.end_s is not None else self.span.minutes * S_PER_MIN
         active_s = 0 if run.start_s is None else end_s - run.start_s
         if saves is not None:
@@ -143,6 +152,7 @@ class FleetDraft:
                 "state": _state(run),
                 "node": node,
                 "steps_done": float(int(active_s * run.job_class.steps_per_s)),
+                "tokens_done": None if tokens_s is None else float(int(active_s * tokens_s)),
                 "checkpoint_interval_s": None if saves is None else saves.interval_s,
                 "checkpoint_save_s": None if saves is None else saves.save_s,
                 "checkpoint_restore_s": None if saves is None else saves.restore_s,
@@ -166,8 +176,7 @@ class FleetDraft:
 
 
 def _labels(machine: Machine, pool: str, zone: str) -> dict[str, str]:
-    return {
-        "karpenter.sh/capacity-type": "on-demand",
+    labels = {
         "node-pool": pool,
         "node.kubernetes.io/instance-type": machine.instance_type,
         "nvidia.com/gpu.count": str(machine.gpu_count),
@@ -175,6 +184,8 @@ def _labels(machine: Machine, pool: str, zone: str) -> dict[str, str]:
         "topology.kubernetes.io/region": machine.region,
         "topology.kubernetes.io/zone": zone,
     }
+    own = {"cloud.google.com/gke-nodepool": pool} if machine.provider == "gcp" else {}
+    return labels | (own or {"karpenter.sh/capacity-type": "on-demand"})
 
 
 def _state(run: Run) -> str:
@@ -207,3 +218,16 @@ def _usage_table(rows: UsageRows) -> pa.Table:
         **{name: pa.array(values, from_pandas=True) for name, values in rows.columns.items()},
     }
     return conform("gpu_usage", pa.table(columns))
+
+
+def meta(name: str, span: Span) -> dict[str, object]:
+    """Return the content of a generated fleet's bundle.yaml."""
+    proof_days = (span.end - span.proof) // timedelta(days=1)
+    note = f"the last {proof_days} days differ from the rest: take them as the proof window"
+    return {
+        "start": span.start,
+        "end": span.end,
+        "created_by": "trimtab demo",
+        "sources": (f"demo fleet {name}, generated",),
+        "notes": (note,) if proof_days else (),
+    }

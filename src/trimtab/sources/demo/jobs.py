@@ -41,6 +41,9 @@ class JobClass:
     memory_gib: tuple[float, float]
     steps_per_s: float
     checkpoints: Checkpoints | None
+    tensor_of_sm: float = 0.25
+    dram_of_sm: float = 0.65
+    tokens_per_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """The machines that demonstration fleets rent: what one node holds, and its list price.
 
-Facts as of 2026-07-20: prices are AWS us-east-1 on-demand list prices; memory is what nvidia-smi shows; board power is the
-data sheet's limit; idle power is what DCGM typically reads on a GPU that runs nothing.
+Prices are on-demand list prices, AWS us-east-1 as of 2026-07-20 and GCP us-central1 as of 2026-08-03; memory is what
+nvidia-smi shows; board power is the data sheet's limit; idle power is what DCGM typically reads on a GPU that runs nothing.
 """
 
 from __future__ import annotations
@@ -23,6 +23,12 @@ class Machine:
     idle_w: float
     board_w: float
     on_demand_usd_hr: float
+
+    @property
+    def zones(self) -> tuple[str, ...]:
+        """Zones of the region that nodes are spread over, as the provider spells them."""
+        dash = "-" if self.provider == "gcp" else ""
+        return tuple(f"{self.region}{dash}{letter}" for letter in "abcf")
 
 
 P4D = Machine(
@@ -72,4 +78,40 @@ G5_XLARGE = Machine(
     idle_w=20.0,
     board_w=300.0,
     on_demand_usd_hr=1.006,
+)
+A2_HIGHGPU_1G = Machine(
+    provider="gcp",
+    instance_type="a2-highgpu-1g",
+    region="us-central1",
+    gpu="A100-SXM4-40GB",
+    gpu_product="NVIDIA-A100-SXM4-40GB",
+    gpu_count=1,
+    memory_gib=40.0,
+    idle_w=55.0,
+    board_w=400.0,
+    on_demand_usd_hr=3.673385,
+)
+A2_HIGHGPU_4G = Machine(
+    provider="gcp",
+    instance_type="a2-highgpu-4g",
+    region="us-central1",
+    gpu="A100-SXM4-40GB",
+    gpu_product="NVIDIA-A100-SXM4-40GB",
+    gpu_count=4,
+    memory_gib=40.0,
+    idle_w=55.0,
+    board_w=400.0,
+    on_demand_usd_hr=14.69354,
+)
+G2_STANDARD_8 = Machine(
+    provider="gcp",
+    instance_type="g2-standard-8",
+    region="us-central1",
+    gpu="L4",
+    gpu_product="NVIDIA-L4",
+    gpu_count=1,
+    memory_gib=22.49,
+    idle_w=16.0,
+    board_w=72.0,
+    on_demand_usd_hr=0.853624,
 )

@@ -44,7 +44,7 @@ def add_service(
     for start, end in zip(moments, [*rollouts, None], strict=True):
         for node, device in placed:
             draft.pod(service.workload, service.team, "Deployment", node, (device,), start=start, end=end)
-    draft.demand(service, served, first_minute)
+    draft.demand(service.workload, served, first_minute=first_minute)
     shape = (len(placed), len(served.rho))
     draft.usage(
         UsageBlock(

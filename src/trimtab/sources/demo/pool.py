@@ -75,6 +75,7 @@ def _readings(
         used = slice(device, device + run.job_class.gpus_used)
         readings.sm_active[used, first + _LOADING_MIN : last] = run.sm_frac
         readings.memory_gib[used, first:last] = run.memory_gib
+    first_class = classes[0]
     sm_active = np.minimum(readings.sm_active * jitter(readings.sm_active.shape, 0.12, rng), np.float32(1.0))
     gpu_util = np.minimum(sm_active * np.float32(1.5), np.float32(0.99))
     return UsageBlock(
@@ -83,6 +84,13 @@ def _readings(
         start=draft.span.start,
         workloads=tuple(codes),
         owner=owner,
-        activity=from_sm(sm_active, gpu_util, readings.memory_gib, tensor_of_sm=0.25, dram_of_sm=0.65, rng=rng),
+        activity=from_sm(
+            sm_active,
+            gpu_util,
+            readings.memory_gib,
+            tensor_of_sm=first_class.tensor_of_sm,
+            dram_of_sm=first_class.dram_of_sm,
+            rng=rng,
+        ),
         unseen=gaps(n_devices, n_minutes, count=sensor_gaps, hours=(2, 7), rng=rng),
     )

@@ -54,6 +54,12 @@ class LatencyLaw:
         return np.asarray(np.maximum(np.diff(edges, axis=1), 0.0))
 
 
+FLAT = DayCurve(peak_hr=0.0, floor_frac=1.0, sharpness=1.0, weekend_frac=1.0)
+"""The same demand at every hour."""
+QUIET = Noise(sd_frac=0.0, memory_min=1.0, bursts_per_day=0.0, burst_gain=(1.0, 1.0), burst_min=(0.0, 0.0))
+"""No departure from the curve."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
     """A service of static replicas, one GPU each, and the demand it meets. `mean_util_frac` fixes a replica's capacity."""
@@ -63,9 +69,9 @@ class Service:
     replicas: int
     requests_per_day: float
     mean_util_frac: float
-    curve: DayCurve
-    noise: Noise
     latency: LatencyLaw
+    curve: DayCurve = FLAT
+    noise: Noise = QUIET
     ttft: LatencyLaw | None = None
     input_tokens: float | None = None
     output_tokens: float | None = None
@@ -102,20 +108,24 @@ def demand_rate(service: Service, span: Span, growth_frac: float, rng: np.random
 
 
 def serve(service: Service, expected: Floats, rng: np.random.Generator) -> Served:
-    """Draw arrivals around their expectation and answer them, first come first served, within the replicas' capacity."""
-    arrivals = rng.poisson(expected).astype(np.float64)
-    capacity = np.floor(service.capacity_req_s * service.replicas * S_PER_MIN)
+    """Draw arrivals around their expectation and answer them."""
+    return answer(service, rng.poisson(expected).astype(np.float64), rng)
+
+
+def answer(service: Service, arrivals: Floats, rng: np.random.Generator, interval_s: int = S_PER_MIN) -> Served:
+    """Answer the arrivals of each interval, first come first served, within the replicas' capacity."""
+    capacity = max(np.floor(service.capacity_req_s * service.replicas * interval_s), 1.0)
     backlog = _backlog(arrivals, capacity)
     completed = arrivals - np.diff(backlog, prepend=0.0)
     rho = np.minimum(completed / capacity, 0.98)
-    waiting_s = backlog / capacity * S_PER_MIN
+    waiting_s = backlog / capacity * interval_s
     latency = service.latency.mean_s(rho)
     columns = {
         "arrivals": arrivals,
         "completed": completed,
         "failed": np.zeros_like(arrivals),
-        "running_mean": np.round(completed / S_PER_MIN * latency, 3),
-        "waiting_mean": np.round(backlog + completed / S_PER_MIN * _queue_s(service.latency, rho), 3),
+        "running_mean": np.round(completed / interval_s * latency, 3),
+        "waiting_mean": np.round(backlog + completed / interval_s * _queue_s(service.latency, rho), 3),
         "replicas_ready": np.full_like(arrivals, float(service.replicas)),
     }
     columns |= _token_columns(service, rho, rng)

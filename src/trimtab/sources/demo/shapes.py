@@ -6,7 +6,7 @@ All series are sampled once a minute from the start of a `Span`, as arrays of sh
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import numpy.typing as npt
@@ -45,6 +45,14 @@ class Span:
     def at(self, second: float) -> datetime:
         """Return the moment so many seconds after the start."""
         return self.start + timedelta(seconds=second)
+
+
+SIX_WEEKS = Span(
+    start=datetime(2026, 9, 21, tzinfo=UTC),
+    proof=datetime(2026, 10, 19, tzinfo=UTC),
+    end=datetime(2026, 11, 2, tzinfo=UTC),
+)
+"""42 days from a Monday; the last 14 are the proof window."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

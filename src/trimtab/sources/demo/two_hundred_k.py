@@ -21,17 +21,17 @@ The parameters were set before any planning code read this fleet, and stay as th
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pyarrow as pa
 
-from trimtab.sources.demo.draft import FleetDraft
+from trimtab.sources.demo.draft import FleetDraft, meta
 from trimtab.sources.demo.jobs import Checkpoints, JobClass
 from trimtab.sources.demo.machines import G5_12XLARGE, G5_XLARGE, P3_8XLARGE, P4D
 from trimtab.sources.demo.online import add_service, nodes
 from trimtab.sources.demo.pool import add_pool
 from trimtab.sources.demo.services import LatencyLaw, Service, demand_rate
-from trimtab.sources.demo.shapes import MIN_PER_HR, DayCurve, Noise, Span
+from trimtab.sources.demo.shapes import MIN_PER_HR, SIX_WEEKS, DayCurve, Noise
 from trimtab.sources.demo.standing import (
     Calendar,
     Intensity,
@@ -44,11 +44,7 @@ from trimtab.sources.demo.standing import (
 )
 
 NAME = "two-hundred-k"
-SPAN = Span(
-    start=datetime(2026, 9, 21, tzinfo=UTC),
-    proof=datetime(2026, 10, 19, tzinfo=UTC),
-    end=datetime(2026, 11, 2, tzinfo=UTC),
-)
+SPAN = SIX_WEEKS
 
 CHAT = Service(
     workload="prod/chat-api",
@@ -216,7 +212,7 @@ def build(seed: int) -> tuple[dict[str, pa.Table], dict[str, object], dict[str, 
     draft.pod("monitoring/log-shipper", "platform", "StatefulSet", batch[0], (), start=SPAN.start)
     add_weekly(draft, FLEET.evaluation, P4D, FLEET.evaluation_nodes, "evaluation", FLEET.evaluation_held_hr)
     _add_notebooks(draft)
-    return draft.tables(), workloads(), meta()
+    return draft.tables(), workloads(), meta(NAME, SPAN)
 
 
 def _add_services(draft: FleetDraft) -> None:
@@ -301,15 +297,3 @@ def workloads() -> dict[str, object]:
         "ml/ranker-train": {"interruptible": False, "notes": "retrains the ranker without a break"},
     }
     return {"version": 1, "workloads": declared}
-
-
-def meta() -> dict[str, object]:
-    """Return the bundle's meta data."""
-    proof_days = (SPAN.end - SPAN.proof) // timedelta(days=1)
-    return {
-        "start": SPAN.start,
-        "end": SPAN.end,
-        "created_by": "trimtab demo",
-        "sources": (f"demo fleet {NAME}, generated",),
-        "notes": (f"the last {proof_days} days differ from the rest: take them as the proof window",),
-    }
