@@ -16,6 +16,9 @@ PRICES_USD_HR = {
     "p3.8xlarge": 12.24,
     "g5.12xlarge": 5.672,
     "g5.xlarge": 1.006,
+    "a2-highgpu-1g": 3.673385,
+    "a2-highgpu-4g": 14.69354,
+    "g2-standard-8": 0.853624,
 }
 
 

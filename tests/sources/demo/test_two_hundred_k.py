@@ -11,7 +11,8 @@ from tests.sources.demo.bundles import assert_consistent, bill_usd_mo
 import trimtab.sources.demo as demo
 from trimtab.errors import UnknownName
 from trimtab.sources.demo.two_hundred_k import SPAN
-from trimtab.tables.bundle import BundleMeta
+from trimtab.tables.bundle import BundleMeta, memory_bundle
+from trimtab.tables.checks import check_bundle
 from trimtab.tables.workloads import Workloads
 
 SERVICES = ("prod/chat-api", "prod/search-rank", "prod/embed-api")
@@ -48,6 +49,13 @@ def test_its_declarations_are_a_valid_bundle(fleet):
 
     assert Workloads.model_validate(workloads).spec("prod/chat-api").targets[0].limit_s == 4.0
     assert BundleMeta.model_validate(meta).end == SPAN.end
+
+
+def test_the_bundle_passes_its_checks_without_a_repair(fleet):
+    tables, workloads, meta = fleet
+    bundle = memory_bundle(tables, BundleMeta.model_validate(meta), Workloads.model_validate(workloads))
+
+    assert check_bundle(bundle).meta.counts == {}
 
 
 def test_the_bill_of_the_fit_window_is_the_stated_one(tables):

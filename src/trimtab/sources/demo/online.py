@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 import numpy as np
 
 from trimtab.sources.demo.draft import FleetDraft
 from trimtab.sources.demo.machines import Machine
-from trimtab.sources.demo.services import Served, Service, serve
+from trimtab.sources.demo.services import Served, Service, demand_rate, serve
 from trimtab.sources.demo.shapes import Floats
 from trimtab.sources.demo.usage import UsageBlock, gaps, serving
 from trimtab.units import S_PER_MIN
 
 Node = tuple[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surge:
+    """A stretch of the proof window in which a service meets a multiple of its usual demand."""
+
+    start: datetime
+    minutes: int
+    gain: float
 
 
 def nodes(
@@ -66,3 +76,22 @@ def add_service(
         )
     )
     return served
+
+
+def add_static(
+    draft: FleetDraft,
+    service: Service,
+    machine: Machine,
+    pool: str,
+    *,
+    growth_frac: float,
+    sensor_gaps: int = 0,
+    surge: Surge | None = None,
+) -> Served:
+    """Rent the nodes that a service's replicas need, draw its demand, and run it throughout the window."""
+    expected = demand_rate(service, draft.span, growth_frac, draft.stream(f"demand/{service.workload}"))
+    if surge is not None:
+        first = draft.span.minute_of(surge.start)
+        expected[first : first + surge.minutes] *= surge.gain
+    homes = nodes(draft, machine, pool, -(-service.replicas // machine.gpu_count))
+    return add_service(draft, service, machine, homes, expected, sensor_gaps=sensor_gaps)

@@ -119,13 +119,14 @@ def answer(service: Service, arrivals: Floats, rng: np.random.Generator, interva
     completed = arrivals - np.diff(backlog, prepend=0.0)
     rho = np.minimum(completed / capacity, 0.98)
     waiting_s = backlog / capacity * interval_s
-    latency = service.latency.mean_s(rho)
+    queue_s = _queue_s(service.latency, rho)
+    rate = completed / interval_s
     columns = {
         "arrivals": arrivals,
         "completed": completed,
         "failed": np.zeros_like(arrivals),
-        "running_mean": np.round(completed / interval_s * latency, 3),
-        "waiting_mean": np.round(backlog + completed / interval_s * _queue_s(service.latency, rho), 3),
+        "running_mean": np.round(rate * (service.latency.mean_s(rho) - queue_s), 3),
+        "waiting_mean": np.round(backlog + rate * queue_s, 3),
         "replicas_ready": np.full_like(arrivals, float(service.replicas)),
     }
     columns |= _token_columns(service, rho, rng)

@@ -1,0 +1,69 @@
+"""`finetune-7b`: one node of eight A100s for fine-tuning a 7B model, idle at night. 16,029.08 USD a month on demand.
+
+One p4d.24xlarge in AWS us-east-1 (21.957642 USD/h), kept day and night. Runs take all eight GPUs, are submitted in office
+hours, take about four hours, and save checkpoints; they could be interrupted. Nights and weekends are mostly idle.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from trimtab.sources.demo.draft import FleetDraft, meta
+from trimtab.sources.demo.jobs import Checkpoints, JobClass
+from trimtab.sources.demo.machines import P4D
+from trimtab.sources.demo.pool import add_pool
+from trimtab.sources.demo.shapes import SIX_WEEKS
+
+NAME = "finetune-7b"
+SPAN = SIX_WEEKS
+SAVES = Checkpoints(interval_s=1800, save_s=75, restore_s=240)
+TUNING = JobClass(
+    workload="ml/finetune-7b",
+    team="assistant",
+    jobs_per_weekday=1.7,
+    weekend_frac=0.1,
+    office_hours_utc=(13, 20),
+    office_share=0.97,
+    median_hr=4.0,
+    sigma=0.4,
+    failed_frac=0.05,
+    gpus_requested=8,
+    gpus_used=8,
+    sm_frac=(0.78, 0.88),
+    memory_gib=(33.0, 36.5),
+    steps_per_s=0.36,
+    checkpoints=SAVES,
+    tensor_of_sm=0.5,
+    dram_of_sm=0.7,
+    tokens_per_s=23_500.0,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finetune7b:
+    """Everything that is set about the fleet beside its job class."""
+
+    jobs: JobClass = TUNING
+    growth_frac: float = 0.1
+    sensor_gaps: int = 2
+    model: str = "meta-llama/Llama-2-7b-hf"
+
+
+FLEET = Finetune7b()
+
+
+def build(seed: int) -> tuple[dict[str, pa.Table], dict[str, object], dict[str, object]]:
+    """Return the fleet's tables, the content of its workloads.yaml, and its bundle's meta data."""
+    draft = FleetDraft(NAME, SPAN, seed)
+    home = draft.node(P4D, "tuning")
+    add_pool(draft, (FLEET.jobs,), P4D, [home], growth_frac=FLEET.growth_frac, sensor_gaps=FLEET.sensor_gaps)
+    return draft.tables(), workloads(), meta(NAME, SPAN)
+
+
+def workloads() -> dict[str, object]:
+    """Return what the team declared, as the content of workloads.yaml."""
+    checkpoint = {"interval_s": SAVES.interval_s, "save_s": SAVES.save_s, "restore_s": SAVES.restore_s}
+    tuning = {"model": FLEET.model, "interruptible": True, "checkpoint": checkpoint}
+    return {"version": 1, "workloads": {FLEET.jobs.workload: tuning}}

@@ -1,0 +1,195 @@
+"""A fleet whose demand is a recorded request trace, served by a fixed number of replicas sized for the trace's own peak.
+
+A trace is a Parquet file with `t_s` and either one row a request (`input_tokens` and `output_tokens` where they are known) or
+one row an interval with `requests_per_s`; a `model` column makes one service of each model. An interval that the file lacks is
+a gap: it has no demand row, and no reading either.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from trimtab.errors import InputError
+from trimtab.sources.demo.draft import FleetDraft, meta
+from trimtab.sources.demo.machines import P4D, Machine
+from trimtab.sources.demo.online import nodes
+from trimtab.sources.demo.services import LatencyLaw, Served, Service, answer
+from trimtab.sources.demo.shapes import SIX_WEEKS, Floats, Span
+from trimtab.sources.demo.usage import UsageBlock, serving
+from trimtab.units import S_PER_DAY, S_PER_HR, S_PER_MIN
+
+ANSWER = LatencyLaw(base_s=2.0)
+FIRST_TOKEN = LatencyLaw(base_s=0.2, load_gain=0.8, sigma=0.4)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceFleet:
+    """Everything that is set about the fleet; the trace sets the rest."""
+
+    start: datetime = SIX_WEEKS.start
+    machine: Machine = P4D
+    replicas: int = 16
+    peak_util_frac: float = 0.8
+    latency: LatencyLaw = ANSWER
+    ttft: LatencyLaw = FIRST_TOKEN
+    memory_gib: float = 36.0
+    cold_start_s: float = 120.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """A trace as counts per interval; `present` is False in a gap. Token means are null where none are known."""
+
+    name: str
+    interval_s: int
+    arrivals: Floats
+    present: npt.NDArray[np.bool_]
+    input_tokens: Floats | None = None
+    output_tokens: Floats | None = None
+
+
+FLEET = TraceFleet()
+
+
+def build(path: Path, seed: int) -> tuple[dict[str, pa.Table], dict[str, object], dict[str, object]]:
+    """Return the tables, the content of workloads.yaml and the meta data of a trace's fleet; raises InputError."""
+    series = read_series(path)
+    hours = max(-(-len(one.arrivals) * one.interval_s // S_PER_HR) for one in series)
+    end = Span(start=FLEET.start, proof=FLEET.start, end=FLEET.start).at(hours * S_PER_HR)
+    span = Span(start=FLEET.start, proof=end, end=end)
+    draft = FleetDraft(f"trace-{path.stem}", span, seed)
+    for one in series:
+        _add_series(draft, one)
+    declared = {f"trace/{one.name}": {"cold_start_s": FLEET.cold_start_s} for one in series}
+    return draft.tables(), {"version": 1, "workloads": declared}, meta(draft.name, span)
+
+
+def read_series(path: Path) -> list[Series]:
+    """Read a trace as one series for each model; raises InputError where the file is no trace."""
+    table = _read(path)
+    if "model" not in table.column_names:
+        return [_series(path, path.stem, table)]
+    models = sorted(pc.unique(table["model"]).to_pylist())
+    return [_series(path, model, table.filter(pc.equal(table["model"], model))) for model in models]
+
+
+def _read(path: Path) -> pa.Table:
+    try:
+        table = pq.read_table(path)
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: no such file; give a Parquet file with a column t_s") from error
+    except (pa.ArrowInvalid, OSError) as error:
+        raise InputError(f"{path}: not a readable Parquet file ({error})") from error
+    if "t_s" not in table.column_names:
+        found = ", ".join(table.column_names)
+        raise InputError(f"{path}: a trace has a column t_s (seconds from its start); found {found}")
+    if "client" in table.column_names:
+        raise InputError(f"{path}: rows by client; add them up to one row for each t_s first")
+    if table.num_rows < 2:
+        raise InputError(f"{path}: {table.num_rows} rows are no trace")
+    return table
+
+
+def _series(path: Path, name: str, table: pa.Table) -> Series:
+    t_s = np.asarray(table["t_s"].to_numpy(), dtype=np.float64)
+    if not np.isfinite(t_s).all() or t_s.min() < 0:
+        raise InputError(f"{path}: t_s must be finite and not negative; its least value is {t_s.min()}")
+    if "requests_per_s" in table.column_names:
+        return _rate_series(path, name, t_s, np.asarray(table["requests_per_s"].to_numpy(), dtype=np.float64))
+    return _request_series(name, t_s, table)
+
+
+def _rate_series(path: Path, name: str, t_s: Floats, rate: Floats) -> Series:
+    """Lay rates on the grid of their most common step; rates that are not numbers are gaps."""
+    order = np.argsort(t_s, kind="stable")
+    interval_s = int(np.median(np.diff(t_s[order])))
+    if interval_s < 1 or interval_s % S_PER_MIN:
+        raise InputError(f"{path}: rates every {interval_s} s; give whole minutes")
+    known = np.isfinite(rate)
+    slot = (t_s // interval_s).astype(np.int64)
+    arrivals = np.zeros(int(slot.max()) + 1)
+    present = np.zeros(len(arrivals), dtype=np.bool_)
+    arrivals[slot[known]] = np.round(rate[known] * interval_s)
+    present[slot[known]] = True
+    return Series(name=name, interval_s=interval_s, arrivals=arrivals, present=present)
+
+
+def _request_series(name: str, t_s: Floats, table: pa.Table) -> Series:
+    """Count requests by minute; the last, unfinished minute is left out."""
+    n_minutes = max(int(t_s.max()) // S_PER_MIN, 1)
+    minute = (t_s // S_PER_MIN).astype(np.int64)
+    inside = minute < n_minutes
+    arrivals = np.bincount(minute[inside], minlength=n_minutes).astype(np.float64)
+
+    def mean_of(column: str) -> Floats | None:
+        if column not in table.column_names:
+            return None
+        tokens = np.asarray(table[column].to_numpy(), dtype=np.float64)[inside]
+        total = np.bincount(minute[inside], weights=tokens, minlength=n_minutes)
+        return np.where(arrivals > 0, total / np.maximum(arrivals, 1.0), np.nan)
+
+    return Series(
+        name=name,
+        interval_s=S_PER_MIN,
+        arrivals=arrivals,
+        present=np.ones(n_minutes, dtype=np.bool_),
+        input_tokens=mean_of("input_tokens"),
+        output_tokens=mean_of("output_tokens"),
+    )
+
+
+def _add_series(draft: FleetDraft, series: Series) -> None:
+    """Serve a series by a fixed fleet, and read its GPUs minute by minute."""
+    service = _service(series)
+    rng = draft.stream(service.workload)
+    served = _with_tokens(answer(service, series.arrivals, rng, series.interval_s), series)
+    draft.demand(service.workload, served, interval_s=series.interval_s, present=series.present)
+    machine = FLEET.machine
+    homes = nodes(draft, machine, "serving", -(-service.replicas // machine.gpu_count))
+    placed = [(node, device) for node, devices in homes for device in devices][: service.replicas]
+    for node, device in placed:
+        draft.pod(service.workload, service.team, "Deployment", node, (device,), start=draft.span.start)
+    minutes = draft.span.minutes
+    rho = np.repeat(served.rho, series.interval_s // S_PER_MIN)
+    silent = ~np.repeat(series.present, series.interval_s // S_PER_MIN)
+    rho, silent = np.pad(rho, (0, minutes - len(rho))), np.pad(silent, (0, minutes - len(silent)), constant_values=True)
+    draft.usage(
+        UsageBlock(
+            machine=machine,
+            devices=tuple(device for _, device in placed),
+            start=draft.span.start,
+            workloads=(service.workload,),
+            owner=np.zeros((len(placed), minutes), dtype=np.int64),
+            activity=serving(rho, len(placed), memory_gib=FLEET.memory_gib, tensor_of_sm=0.3, dram_of_sm=0.85, rng=rng),
+            unseen=np.broadcast_to(silent, (len(placed), minutes)),
+        )
+    )
+
+
+def _service(series: Series) -> Service:
+    """Return the service whose replicas reach the set utilization in the trace's busiest interval."""
+    known = series.arrivals[series.present]
+    mean, most = float(known.mean()), float(known.max())
+    return Service(
+        workload=f"trace/{series.name}",
+        team="trace",
+        replicas=FLEET.replicas,
+        requests_per_day=mean * S_PER_DAY / series.interval_s,
+        mean_util_frac=FLEET.peak_util_frac * mean / most,
+        latency=FLEET.latency,
+        ttft=FLEET.ttft,
+    )
+
+
+def _with_tokens(served: Served, series: Series) -> Served:
+    known = {"input_tokens_mean": series.input_tokens, "output_tokens_mean": series.output_tokens}
+    columns = served.columns | {name: tokens for name, tokens in known.items() if tokens is not None}
+    return Served(columns=columns, latency_count=served.latency_count, ttft_count=served.ttft_count, rho=served.rho)
