@@ -5,6 +5,7 @@ Where one is absent the test skips and says so; where CI=true that is a failure,
 
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -59,3 +60,27 @@ def promtool_bin() -> str:
 def chromium_bin() -> str:
     """A headless-capable Chromium."""
     return _binary("chromium", "chromium-browser", "google-chrome")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden", action="store_true", help="write the golden files instead of comparing with them"
+    )
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """Compare text with the golden file of that name beside the test, or write it under --update-golden."""
+    folder = request.path.parent / "golden"
+
+    def check(name: str, text: str) -> None:
+        file = folder / name
+        if request.config.getoption("--update-golden"):
+            folder.mkdir(exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+        assert file.is_file(), f"{file} is missing: run pytest --update-golden and read what it wrote"
+        assert text == file.read_text(encoding="utf-8"), (
+            f"{file.name} differs: run pytest --update-golden and read the diff"
+        )
+
+    return check

@@ -1,0 +1,328 @@
+"""Turn an audit into its document. Money is rounded here, once: parts sum to their totals to the cent in every face."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import fields, is_dataclass
+from datetime import datetime
+from enum import Enum
+
+from pydantic import JsonValue
+
+from trimtab._version import __version__
+from trimtab.diagnose.findings import ProductForm, Unjudged, Verdict, Waste
+from trimtab.emit.document import (
+    SCHEMA_VERSION,
+    ActionPart,
+    AuditDocument,
+    BillByHour,
+    CapacityPart,
+    ChangePart,
+    CoveragePart,
+    EvidencePart,
+    HeatMapPart,
+    NotWorthPart,
+    Pictures,
+    PlanPart,
+    ProductFormPart,
+    ProofPart,
+    SpendPart,
+    SpendTables,
+    TargetPart,
+    UnjudgedPart,
+    VerdictPart,
+    WastePart,
+    WindowPart,
+)
+from trimtab.emit.money import month_cents, month_usd, month_usd_parts, percent
+from trimtab.emit.rollout import canary_steps
+from trimtab.emit.words import WASTE_MEANING
+from trimtab.fleet.model import Coverage, FloatArray, Window
+from trimtab.plan.model import (
+    Action,
+    Audit,
+    CapacityPicture,
+    Change,
+    HeatMap,
+    NotWorthDoing,
+    Plan,
+    Proof,
+    Spend,
+    TargetResult,
+)
+from trimtab.provenance import Evidence
+from trimtab.units import usd_cents
+
+_SERIES_DIGITS = 4
+_GPU_HOUR_DIGITS = 2
+
+
+def audit_document(audit: Audit) -> AuditDocument:
+    """Build the document of an audit. Parts of the bill and of the joint saving sum to them to the cent."""
+    spend_usd_mo = {row.name: month_usd(row.micro_usd, audit.plan.window.hours) for row in audit.spend_by_workload}
+    targets = tuple(_target(result) for result in audit.proof.targets)
+    return AuditDocument(
+        schema_version=SCHEMA_VERSION,
+        trimtab_version=__version__,
+        fleet=audit.fleet,
+        coverage=_coverage(audit.coverage),
+        degraded=audit.degraded,
+        bill_usd_mo=month_usd(audit.bill_micro_usd, audit.plan.window.hours),
+        spend=SpendTables(
+            by_kind=_spend(audit.spend_by_kind, audit),
+            by_team=_spend(audit.spend_by_team, audit),
+            by_workload=_spend(audit.spend_by_workload, audit),
+        ),
+        product_form=_product_form(audit.product_form),
+        waste=_waste(audit.waste, audit),
+        verdicts=tuple(_verdict(verdict) for verdict in audit.verdicts),
+        plan=_plan(audit.plan, spend_usd_mo, targets),
+        proof=_proof(audit.proof, targets),
+        unjudged=tuple(_unjudged(row, audit.plan.window.hours) for row in audit.unjudged),
+        pictures=_pictures(audit),
+    )
+
+
+def _window(window: Window) -> WindowPart:
+    return WindowPart(start=window.start, end=window.end, hours=window.hours)
+
+
+def _coverage(coverage: Coverage) -> CoveragePart:
+    return CoveragePart(
+        summary=(
+            f"{coverage.window.days:.1f} of {coverage.asked_days:g} days, {coverage.gpus} GPUs on {coverage.nodes} nodes, "
+            f"{percent(coverage.device_hours_seen_frac)} of GPU-hours measured ({percent(coverage.sm_active_frac)} of them "
+            "with SM activity)"
+        ),
+        window=_window(coverage.window),
+        asked_days=coverage.asked_days,
+        device_hours_seen_frac=coverage.device_hours_seen_frac,
+        sm_active_frac=coverage.sm_active_frac,
+        gpus=coverage.gpus,
+        nodes=coverage.nodes,
+        notes=coverage.notes,
+        counts=dict(coverage.counts),
+    )
+
+
+def _spend(rows: Sequence[Spend], audit: Audit) -> tuple[SpendPart, ...]:
+    amounts = month_usd_parts([row.micro_usd for row in rows], audit.bill_micro_usd, audit.plan.window.hours)
+    return tuple(
+        SpendPart(
+            name=row.name,
+            usd_mo=amount,
+            share_frac=_share(row.micro_usd, audit.bill_micro_usd),
+            gpu_hours=round(row.gpu_hours, _GPU_HOUR_DIGITS),
+            activity_frac=row.activity_frac,
+        )
+        for row, amount in zip(rows, amounts, strict=True)
+    )
+
+
+def _share(part: int, whole: int) -> float:
+    return part / whole if whole else 0.0
+
+
+def _product_form(form: ProductForm) -> ProductFormPart:
+    return ProductFormPart(
+        allocation_frac=form.allocation_frac,
+        busy_frac=form.busy_frac,
+        efficiency_frac=form.efficiency_frac,
+        product_frac=form.product_frac,
+    )
+
+
+def _waste(rows: Sequence[Waste], audit: Audit) -> tuple[WastePart, ...]:
+    amounts = month_usd_parts([row.micro_usd for row in rows], audit.bill_micro_usd, audit.plan.window.hours)
+    return tuple(
+        WastePart(
+            kind=row.kind.value,
+            usd_mo=amount,
+            share_frac=_share(row.micro_usd, audit.bill_micro_usd),
+            meaning=WASTE_MEANING[row.kind],
+            where=row.where,
+        )
+        for row, amount in zip(rows, amounts, strict=True)
+    )
+
+
+def _evidence(evidence: Iterable[Evidence]) -> tuple[EvidencePart, ...]:
+    return tuple(
+        EvidencePart(what=one.what, query=one.query, window=one.window, value=one.value, threshold=one.threshold)
+        for one in evidence
+    )
+
+
+def _verdict(verdict: Verdict) -> VerdictPart:
+    return VerdictPart(workload=verdict.workload, headline=verdict.headline, evidence=_evidence(verdict.evidence))
+
+
+def _unjudged(row: Unjudged, window_hr: int) -> UnjudgedPart:
+    return UnjudgedPart(workload=row.workload, usd_mo=month_usd(row.micro_usd, window_hr), reason=row.reason)
+
+
+def _plan(plan: Plan, spend_usd_mo: dict[str, float], targets: tuple[TargetPart, ...]) -> PlanPart:
+    hours = plan.window.hours
+    before_cents = month_cents(plan.before_micro_usd, hours)
+    saved_cents = month_cents(plan.joint_saving_micro_usd, hours)
+    savings = month_usd_parts([action.saving_micro_usd for action in plan.actions], plan.joint_saving_micro_usd, hours)
+    return PlanPart(
+        window=_window(plan.window),
+        before_usd_mo=before_cents / 100,
+        objective_usd_mo=(before_cents - saved_cents) / 100,
+        bound_usd_mo=min(month_cents(plan.bound_micro_usd, hours), before_cents - saved_cents) / 100,
+        gap_frac=plan.gap_frac,
+        joint_saving_usd_mo=saved_cents / 100,
+        saving_frac=_share(plan.joint_saving_micro_usd, plan.before_micro_usd),
+        attribution=plan.attribution,
+        options=plan.options,
+        pruned=dict(plan.pruned),
+        actions=tuple(
+            _action(action, saving, spend_usd_mo, targets) for action, saving in zip(plan.actions, savings, strict=True)
+        ),
+        not_worth_doing=tuple(_not_worth(row) for row in plan.not_worth_doing),
+    )
+
+
+def _action(
+    action: Action, saving_usd_mo: float, spend_usd_mo: dict[str, float], targets: tuple[TargetPart, ...]
+) -> ActionPart:
+    subjects = {change.subject for change in action.changes}
+    touched = [spend_usd_mo[name] for name in sorted(subjects) if name in spend_usd_mo]
+    return ActionPart(
+        id=action.id,
+        lever=action.lever.value,
+        subject=action.subject,
+        effect=_effect_words(action),
+        saving_usd_mo=saving_usd_mo,
+        saving_low_usd_mo=min(saving_usd_mo, round(action.saving_usd_mo.low, 2)),
+        saving_high_usd_mo=max(saving_usd_mo, round(action.saving_usd_mo.high, 2)),
+        saving_basis=action.saving_usd_mo.basis.value,
+        saving_because=action.saving_usd_mo.because,
+        standalone_usd_mo=round(action.standalone_usd_mo, 2),
+        last_in_usd_mo=round(action.last_in_usd_mo, 2),
+        spend_usd_mo=round(sum(touched), 2) if touched else None,
+        effort_weeks=action.effort_weeks,
+        saving_per_week_usd_mo=round(action.saving_per_week_usd_mo, 2),
+        risk=action.risk.value,
+        quarter=action.quarter,
+        evidence=_evidence(action.evidence),
+        changes=tuple(_change(change) for change in action.changes),
+        targets=tuple(target for target in targets if target.workload in subjects),
+        canary=canary_steps(action),
+        rollback=action.rollback,
+    )
+
+
+def _effect_words(action: Action) -> str:
+    """Say what an action does: its change in words, or, where they differ, the first and how many more."""
+    words = list(dict.fromkeys(change.effect.describe() for change in action.changes))
+    if not words:
+        return action.subject
+    return words[0] if len(words) == 1 else f"{words[0]}, and {len(words) - 1} more"
+
+
+def _change(change: Change) -> ChangePart:
+    settings = _plain(change.effect)
+    assert isinstance(settings, dict)
+    return ChangePart(
+        subject=change.subject,
+        kind=type(change.effect).__name__,
+        summary=change.effect.describe(),
+        settings=settings,
+    )
+
+
+def _plain(value: object) -> JsonValue:
+    """Return a value of an effect as JSON: dataclasses and NamedTuples as objects, enums by their value."""
+    if isinstance(value, Enum):
+        return _plain(value.value)
+    if isinstance(value, bool | int | float | str) or value is None:
+        return value
+    if is_dataclass(value):
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, tuple):
+        names = getattr(value, "_fields", None)
+        items = [_plain(item) for item in value]
+        return dict(zip(names, items, strict=True)) if names else items
+    raise TypeError(f"an effect holds a {type(value).__name__}, which has no form in JSON")
+
+
+def _not_worth(row: NotWorthDoing) -> NotWorthPart:
+    return NotWorthPart(
+        lever=row.lever.value,
+        subject=row.subject,
+        saving_usd_mo=None if row.saving_usd_mo is None else round(row.saving_usd_mo, 2),
+        reason=row.reason,
+    )
+
+
+def _target(result: TargetResult) -> TargetPart:
+    return TargetPart(
+        workload=result.workload,
+        metric=result.target.metric.value,
+        target=result.target.describe(),
+        required_frac=result.target.required_frac,
+        before_frac=_known(result.before_frac),
+        attained_frac=result.attained_frac,
+        kept=result.kept,
+        declared=result.target.declared,
+        because=result.target.because,
+    )
+
+
+def _proof(proof: Proof, targets: tuple[TargetPart, ...]) -> ProofPart:
+    return ProofPart(
+        window=_window(proof.window),
+        before_usd=usd_cents(proof.before_micro_usd),
+        after_usd=usd_cents(proof.after_micro_usd),
+        clairvoyant_usd=usd_cents(proof.clairvoyant_micro_usd),
+        before_usd_mo=month_usd(proof.before_micro_usd, proof.window.hours),
+        after_usd_mo=month_usd(proof.after_micro_usd, proof.window.hours),
+        saving_frac=proof.saving_frac,
+        targets=targets,
+        targets_kept=sum(target.kept for target in targets),
+        interruptions=proof.interruptions,
+        lost_gpu_hr=proof.lost_gpu_hr,
+        notes=proof.notes,
+    )
+
+
+def _pictures(audit: Audit) -> Pictures:
+    start = audit.proof.window.start
+    return Pictures(
+        bill_by_hour=BillByHour(
+            start=start,
+            before_usd=_known_series(audit.proof.hourly_before_usd),
+            after_usd=_known_series(audit.proof.hourly_after_usd),
+        ),
+        heat_map=_heat_map(audit.heat_map),
+        capacity=tuple(_capacity(picture, start) for picture in audit.capacity),
+    )
+
+
+def _heat_map(heat_map: HeatMap) -> HeatMapPart:
+    return HeatMapPart(rows=heat_map.rows, activity_frac=tuple(_series(row) for row in heat_map.activity_frac))
+
+
+def _capacity(picture: CapacityPicture, start: datetime) -> CapacityPart:
+    return CapacityPart(
+        workload=picture.workload,
+        start=start,
+        demand_gpus=_series(picture.demand_gpus),
+        before_gpus=_series(picture.before_gpus),
+        after_gpus=_series(picture.after_gpus),
+    )
+
+
+def _known(value: float | None) -> float | None:
+    return None if value is None or math.isnan(value) else value
+
+
+def _series(values: FloatArray) -> tuple[float | None, ...]:
+    return tuple(None if math.isnan(value) else round(value, _SERIES_DIGITS) for value in values.tolist())
+
+
+def _known_series(values: FloatArray) -> tuple[float, ...]:
+    return tuple(round(value, _SERIES_DIGITS) for value in values.tolist())

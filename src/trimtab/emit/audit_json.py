@@ -1,0 +1,41 @@
+"""The audit's document as JSON text, its published schema, and the way back."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+
+from pydantic import ValidationError
+
+from trimtab.emit.document import SCHEMA_VERSION, AuditDocument
+from trimtab.errors import InputError
+
+
+def render_json(document: AuditDocument) -> str:
+    """Return the document as JSON text."""
+    return json.dumps(document.model_dump(mode="json"), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def parse_document(text: str, *, where: str) -> AuditDocument:
+    """Read a document back; raises InputError where it is not one of this version."""
+    try:
+        return AuditDocument.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"]) or "the text"
+        raise InputError(
+            f"{where} is not an audit of this version of trimtab ({error.error_count()} faults, the first at {place}: "
+            f"{first['msg']}); run `trimtab audit` again"
+        ) from error
+
+
+def published_schema() -> str:
+    """Return the JSON Schema of the document, as published."""
+    return (files("trimtab.emit") / "schemas" / f"audit-{SCHEMA_VERSION}.json").read_text(encoding="utf-8")
+
+
+def schema_text() -> str:
+    """Generate the JSON Schema from the document's types: what `published_schema` must equal."""
+    schema = AuditDocument.model_json_schema(mode="serialization")
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"

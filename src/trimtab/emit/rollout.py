@@ -1,0 +1,68 @@
+"""How to try an action on a small part first: the canary steps of each effect."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from trimtab.fleet.effects import (
+    BuyCommitment,
+    Effect,
+    ReleaseIdle,
+    ReleaseNodes,
+    SetCapacityType,
+    SetGpuCount,
+    SetReplicaPolicy,
+    SetSchedule,
+    StartBeforeRuns,
+    UseOffering,
+)
+from trimtab.plan.model import Action
+
+
+def canary_steps(action: Action) -> tuple[str, ...]:
+    """Return the steps that try an action on a small part first, each once, in the order of its changes."""
+    steps = [step for change in action.changes for step in effect_canary(change.effect)]
+    return tuple(dict.fromkeys(steps))
+
+
+def effect_canary(effect: Effect) -> tuple[str, ...]:
+    """Return the steps for one effect."""
+    match effect:
+        case UseOffering():
+            return (
+                f"Run one replica or one run on {effect.pool.instance_type} beside the present ones for a day.",
+                "Compare its speed and peak memory with the prediction; go on if it is within the interval.",
+            )
+        case SetGpuCount():
+            return (
+                f"Start the next run with {effect.gpus} GPU{'s' if effect.gpus != 1 else ''}; leave the rest as they are.",
+                "Compare steps per second with the last run; go on if it is within 10 %.",
+            )
+        case SetReplicaPolicy():
+            return (
+                "Apply the autoscaler with scale-down switched off for one day: it may only add.",
+                "Then allow scale-down for the least busy service, and watch its p95 through one peak.",
+            )
+        case SetCapacityType():
+            return (
+                "Send one run in ten to spot nodes, with its checkpoints on.",
+                "Kill one of them by hand: the run must resume and lose no more than one checkpoint interval.",
+            )
+        case SetSchedule() | StartBeforeRuns():
+            return (
+                "Start the nodes by timetable for one run, and keep the present nodes until it has finished.",
+                "Check that the run began on time; then give the present nodes back.",
+            )
+        case ReleaseIdle():
+            return (
+                "Set the scale-down delay to one hour on one node first.",
+                "Check for a day that nothing that was queued waited longer than its target.",
+            )
+        case ReleaseNodes():
+            return ("Cordon the nodes for a day; if nothing asks for them, delete them.",)
+        case BuyCommitment():
+            return (
+                "Put the other actions in place first, and let one billing week pass.",
+                "Buy half the count, check that it is fully used for a week, then buy the rest.",
+            )
+    assert_never(effect)

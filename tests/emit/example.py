@@ -1,0 +1,470 @@
+"""An audit written by hand, with the numbers of a $200k-a-month fleet, for the golden files of every face."""
+
+import math
+from datetime import UTC, datetime
+
+import numpy as np
+
+from trimtab.catalog.kinds import BuyingOption, CapacityType
+from trimtab.catalog.pools import Pool
+from trimtab.diagnose.findings import ProductForm, Unjudged, Verdict, Waste, WasteKind
+from trimtab.fleet.effects import (
+    BuyCommitment,
+    Effect,
+    ReleaseIdle,
+    ReleaseNodes,
+    SetCapacityType,
+    SetGpuCount,
+    SetReplicaPolicy,
+    SetSchedule,
+    StartBeforeRuns,
+    UseOffering,
+)
+from trimtab.fleet.model import Coverage, Target, Window
+from trimtab.fleet.settings import Lever
+from trimtab.plan.model import (
+    Action,
+    Audit,
+    CapacityPicture,
+    Change,
+    HeatMap,
+    NotWorthDoing,
+    Plan,
+    Proof,
+    Risk,
+    Spend,
+    TargetResult,
+)
+from trimtab.policies.scaling import HpaPolicy
+from trimtab.provenance import Basis, Estimate, Evidence
+from trimtab.tables.workloads import TargetMetric
+from trimtab.units import HR_PER_MO, HR_PER_WEEK, micro_usd
+
+WHOLE = Window(start=datetime(2026, 9, 21, tzinfo=UTC), hours=42 * 24)
+FIT = WHOLE.part(0, 28 * 24)
+PROOF = WHOLE.part(28 * 24, 14 * 24)
+P4D = Pool("aws", "p4d.24xlarge", "us-east-1")
+P3 = Pool("aws", "p3.8xlarge", "us-east-1")
+P3_SMALL = Pool("aws", "p3.2xlarge", "us-east-1")
+G5 = Pool("aws", "g5.xlarge", "us-east-1")
+
+
+def fit_micro(usd_mo: float) -> int:
+    """Micro-dollars over the fit window that are so many dollars a month."""
+    return round(micro_usd(usd_mo) * FIT.hours / HR_PER_MO)
+
+
+def saving(usd_mo: float, spread: float, basis: Basis, because: str) -> Estimate:
+    return Estimate(value=usd_mo, low=usd_mo * (1 - spread), high=usd_mo * (1 + spread), basis=basis, because=because)
+
+
+def evidence(what: str, value: str, threshold: str = "", query: str = "gpu_usage.sm_active_mean") -> Evidence:
+    return Evidence(what=what, query=query, window=str(FIT), value=value, threshold=threshold)
+
+
+def action(
+    name: str,
+    lever: Lever,
+    subject: str,
+    usd_mo: float,
+    changes: dict[str, Effect],
+    *,
+    weeks: float,
+    risk: Risk,
+    quarter: int,
+    seen: tuple[Evidence, ...],
+    rollback: str,
+    spread: float = 0.12,
+    basis: Basis = Basis.CALIBRATED,
+    because: str = "replay of the fit window; interval from its weeks",
+) -> Action:
+    return Action(
+        id=name,
+        lever=lever,
+        subject=subject,
+        changes=tuple(Change(subject=on, effect=effect) for on, effect in changes.items()),
+        saving_micro_usd=fit_micro(usd_mo),
+        saving_usd_mo=saving(usd_mo, spread, basis, because),
+        standalone_usd_mo=usd_mo * 1.21,
+        last_in_usd_mo=usd_mo * 0.83,
+        effort_weeks=weeks,
+        risk=risk,
+        quarter=quarter,
+        evidence=seen,
+        rollback=rollback,
+    )
+
+
+def hpa(low: int, high: int) -> SetReplicaPolicy:
+    return SetReplicaPolicy(
+        policy=HpaPolicy(target_frac=0.7, min_replicas=low, max_replicas=high), metric="vllm:num_requests_running"
+    )
+
+
+ACTIONS = (
+    action(
+        "a1",
+        Lever.IDLE_RELEASE,
+        "nodes that nobody holds",
+        8_935.20,
+        {"research-old": ReleaseNodes(nodes=("ip-10-0-7-3",))},
+        weeks=0.1,
+        risk=Risk.LOW,
+        quarter=1,
+        seen=(evidence("GPU-hours held on the node", "0 of 2,688", "> 0", "allocations"),),
+        rollback="add the node back to its group: 5 minutes",
+        spread=0.0,
+        basis=Basis.MEASURED,
+        because="the node's own bill",
+    ),
+    action(
+        "a2",
+        Lever.COMMITMENT,
+        "p4d.24xlarge in us-east-1",
+        11_842.37,
+        {
+            str(P4D): BuyCommitment(
+                pool=P4D,
+                option=BuyingOption.RESERVED_1Y,
+                count=2,
+                rate_micro_usd_hr=13_846_000,
+                on_demand_micro_usd_hr=21_957_642,
+            )
+        },
+        weeks=0.1,
+        risk=Risk.HIGH,
+        quarter=2,
+        seen=(evidence("fewest nodes held in any hour under the plan", "2", ">= 2", "replay"),),
+        rollback="none: bound for one year; sell on where the provider allows it",
+        spread=0.05,
+        because="hours held in every week of the fit window",
+    ),
+    action(
+        "a3",
+        Lever.GPU_COUNT,
+        "experiments",
+        41_218.66,
+        {
+            "research/vision-exp": SetGpuCount(gpus=1, before=4),
+            "research/nlp-exp": SetGpuCount(gpus=1, before=4),
+        },
+        weeks=1.0,
+        risk=Risk.LOW,
+        quarter=1,
+        seen=(
+            evidence("GPUs that showed any activity, of those a run holds", "1 of 4", "4 of 4"),
+            evidence("SM activity of the busy GPU, mean", "58 %", "60-85 % is healthy"),
+        ),
+        rollback="ask for 4 GPUs again in the job template",
+    ),
+    action(
+        "a4",
+        Lever.SCHEDULE,
+        "weekly evaluation",
+        2_988.11,
+        {"eval/weekly-eval": StartBeforeRuns(lead_s=600.0)},
+        weeks=0.5,
+        risk=Risk.LOW,
+        quarter=1,
+        seen=(evidence("hours held against hours run", "24 h against 8 h a week", "", "allocations, jobs"),),
+        rollback="keep the nodes up: remove the timetable",
+    ),
+    action(
+        "a5",
+        Lever.IDLE_RELEASE,
+        "experiments",
+        9_107.43,
+        {
+            "research/vision-exp": ReleaseIdle(startup_s=300.0),
+            "research/nlp-exp": ReleaseIdle(startup_s=300.0),
+        },
+        weeks=1.0,
+        risk=Risk.LOW,
+        quarter=1,
+        seen=(evidence("share of node-hours with no run on the node", "46 %", "< 5 %", "allocations"),),
+        rollback="raise the node group's minimum to 9",
+    ),
+    action(
+        "a6",
+        Lever.SPOT,
+        "interruptible training",
+        6_377.02,
+        {
+            "research/vision-exp": SetCapacityType(
+                pool=P3_SMALL.held_as(CapacityType.SPOT), loss_per_hr=0.05, on_demand_after=6
+            )
+        },
+        weeks=3.0,
+        risk=Risk.MEDIUM,
+        quarter=1,
+        seen=(evidence("checkpoint interval, declared", "30 min", "<= 60 min", "workloads.yaml"),),
+        rollback="set the node pool back to on-demand",
+        spread=0.35,
+        basis=Basis.MODELLED,
+        because="public interruption rates; your own are not in the history",
+    ),
+    action(
+        "a7",
+        Lever.SCHEDULE,
+        "notebooks",
+        3_204.55,
+        {f"notebooks/{user}": SetSchedule(hours_of_week=tuple(range(8, 20))) for user in ("ana", "bo", "chen")},
+        weeks=0.5,
+        risk=Risk.MEDIUM,
+        quarter=1,
+        seen=(evidence("hours with any activity", "31 of 168 a week", ""),),
+        rollback="remove the timetable",
+    ),
+    action(
+        "a8",
+        Lever.AUTOSCALING,
+        "serving",
+        32_480.91,
+        {"prod/chat-api": hpa(4, 30), "prod/search-rank": hpa(2, 12), "prod/embed-api": hpa(2, 10)},
+        weeks=12.0,
+        risk=Risk.MEDIUM,
+        quarter=2,
+        seen=(
+            evidence("mean SM activity", "20 %", "< 25 % is over-provisioned"),
+            evidence("busiest hour over mean", "3.4 x", "", "demand.arrivals"),
+        ),
+        rollback="delete the autoscaler and set replicas to 24, 8 and 8",
+    ),
+    action(
+        "a9",
+        Lever.RIGHT_SIZE,
+        "batch",
+        1_270.18,
+        {
+            "data/nightly-embed": UseOffering(
+                pool=G5,
+                gpu="A10G",
+                gpus_per_node=1,
+                speed=Estimate(value=1.0, low=0.95, high=1.05, basis=Basis.CALIBRATED),
+            )
+        },
+        weeks=2.0,
+        risk=Risk.LOW,
+        quarter=3,
+        seen=(evidence("GPUs that showed any activity", "1 of 4", "4 of 4"),),
+        rollback="set the node selector back to g5.12xlarge",
+    ),
+)
+
+SPEND = {
+    "research/vision-exp": ("experiment", "vision", 45_870.40, 16_400.0, 0.15),
+    "research/nlp-exp": ("experiment", "nlp", 34_546.40, 12_210.0, 0.13),
+    "prod/chat-api": ("serving", "assistant", 48_087.23, 16_128.0, 0.205),
+    "prod/search-rank": ("serving", "search", 16_029.08, 5_376.0, 0.19),
+    "prod/embed-api": ("serving", "search", 16_029.08, 5_376.0, 0.195),
+    "ml/ranker-train": ("training", "search", 16_029.08, 5_376.0, 0.82),
+    "eval/weekly-eval": ("evaluation", "assistant", 4_579.74, 1_536.0, 0.19),
+    "data/nightly-embed": ("batch", "data-platform", 4_140.56, 672.0, 0.04),
+    "notebooks/ana": ("notebook", "vision", 1_958.34, 672.0, 0.04),
+    "notebooks/bo": ("notebook", "vision", 1_958.35, 672.0, 0.05),
+    "notebooks/chen": ("notebook", "vision", 1_958.35, 672.0, None),
+    "held by nobody": ("held by nobody", "held by nobody", 8_935.20, 0.0, None),
+}
+
+
+def spend(by: int | None) -> tuple[Spend, ...]:
+    """Spend by workload (None), by kind (0) or by team (1), dearest first."""
+    groups: dict[str, list[tuple[float, float, float | None]]] = {}
+    for name, row in SPEND.items():
+        key = name if by is None else str(row[by])
+        groups.setdefault(key, []).append((row[2], row[3], row[4]))
+    rows = []
+    for name, parts in groups.items():
+        known = [(hours, activity) for _, hours, activity in parts if activity is not None]
+        hours = sum(part for part, _ in known)
+        rows.append(
+            Spend(
+                name=name,
+                micro_usd=sum(fit_micro(usd) for usd, _, _ in parts),
+                gpu_hours=sum(hours for _, hours, _ in parts),
+                activity_frac=sum(h * a for h, a in known) / hours if hours else None,
+            )
+        )
+    return tuple(sorted(rows, key=lambda row: -row.micro_usd))
+
+
+def waste(bill: int) -> tuple[Waste, ...]:
+    parts = {
+        WasteKind.OVER_PARALLEL: (fit_micro(43_310.07), ("research/vision-exp", "research/nlp-exp")),
+        WasteKind.OVER_PROVISIONED: (fit_micro(38_102.4), ("prod/chat-api", "prod/search-rank")),
+        WasteKind.BUYING_OPTION: (fit_micro(18_240.0), ("ml/ranker-train",)),
+        WasteKind.HOURS_NOT_USED: (fit_micro(17_400.0), ("research/vision-exp", "eval/weekly-eval")),
+        WasteKind.UNALLOCATED_NODES: (fit_micro(8_935.20), ("research-old",)),
+        WasteKind.IDLE: (fit_micro(6_120.0), ("notebooks/ana", "notebooks/bo")),
+        WasteKind.OVER_SIZED: (fit_micro(5_230.0), ("data/nightly-embed",)),
+        WasteKind.NON_GPU_PODS: (fit_micro(1_410.0), ("data/feature-etl",)),
+        WasteKind.UNMEASURED: (fit_micro(2_010.0), ("notebooks/chen",)),
+        WasteKind.UNUSED_COMMITMENT: (0, ()),
+    }
+    rows = [Waste(kind=kind, micro_usd=micro, where=where) for kind, (micro, where) in parts.items()]
+    left = bill - sum(row.micro_usd for row in rows)
+    return (*rows, Waste(kind=WasteKind.USEFUL, micro_usd=left, where=()))
+
+
+NOT_WORTH = (
+    NotWorthDoing(
+        lever=Lever.SPOT,
+        subject="ml/ranker-train",
+        saving_usd_mo=None,
+        reason="declared not interruptible; a lost day would miss its throughput target",
+    ),
+    NotWorthDoing(
+        lever=Lever.RIGHT_SIZE,
+        subject="prod/chat-api",
+        saving_usd_mo=-2_140.0,
+        reason="an L40S fits, but twice as many are needed to keep p95 within 4 s",
+    ),
+    NotWorthDoing(
+        lever=Lever.AUTOSCALING,
+        subject="prod/moderate-text",
+        saving_usd_mo=31.0,
+        reason="saves less than $50 a month",
+    ),
+)
+
+
+def target(metric: TargetMetric, frac: float, limit_s: float | None, declared: bool = False) -> Target:
+    because = "declared in workloads.yaml" if declared else "no worse than observed in the fit window"
+    return Target(metric=metric, required_frac=frac, limit_s=limit_s, declared=declared, because=because)
+
+
+TARGETS = (
+    TargetResult(
+        workload="prod/chat-api",
+        target=target(TargetMetric.LATENCY, 0.95, 4.0, declared=True),
+        before_frac=0.991,
+        attained_frac=0.9713,
+    ),
+    TargetResult(
+        workload="prod/search-rank",
+        target=target(TargetMetric.LATENCY, 0.95, 0.13),
+        before_frac=0.95,
+        attained_frac=0.9574,
+    ),
+    TargetResult(
+        workload="prod/embed-api",
+        target=target(TargetMetric.LATENCY, 0.99, 0.11),
+        before_frac=0.99,
+        attained_frac=0.9921,
+    ),
+    TargetResult(
+        workload="research/vision-exp",
+        target=target(TargetMetric.QUEUE_WAIT, 0.95, 2_710.0),
+        before_frac=0.95,
+        attained_frac=0.998,
+    ),
+    TargetResult(
+        workload="research/nlp-exp",
+        target=target(TargetMetric.QUEUE_WAIT, 0.95, 1_930.0),
+        before_frac=None,
+        attained_frac=0.9462,
+    ),
+    TargetResult(
+        workload="ml/ranker-train",
+        target=target(TargetMetric.THROUGHPUT, 0.9, None),
+        before_frac=1.0,
+        attained_frac=1.0,
+    ),
+)
+
+
+def day_curve(hours: int, low: float, high: float, shift: int = 0) -> np.ndarray:
+    at = np.arange(hours)
+    weekend = np.where((at // 24) % 7 >= 5, 0.6, 1.0)
+    return (low + (high - low) * (0.5 - 0.5 * np.cos((at - shift) * 2 * math.pi / 24)) ** 2) * weekend
+
+
+def proof(*, before: int, after: int) -> Proof:
+    after_shape = day_curve(PROOF.hours, 0.7, 1.6, 5)
+    before_shape = np.where(np.arange(PROOF.hours) % 168 > 140, 1.0, 0.97)
+    return Proof(
+        window=PROOF,
+        before_micro_usd=before,
+        after_micro_usd=after,
+        clairvoyant_micro_usd=round(after * 0.86),
+        hourly_before_usd=before_shape / before_shape.sum() * before / 1e6,
+        hourly_after_usd=after_shape / after_shape.sum() * after / 1e6,
+        targets=TARGETS,
+        interruptions=7,
+        lost_gpu_hr=2.31,
+        notes=("prod/moderate-text is new in the proof window: kept as it was",),
+    )
+
+
+def heat_map() -> HeatMap:
+    rows = tuple(name for name in SPEND if name != "held by nobody")
+    grid = np.vstack([day_curve(HR_PER_WEEK, 0.02, min(0.9, (SPEND[name][4] or 0.1) * 2.2), i * 2) for i, name in
+                      enumerate(rows)])  # fmt: skip
+    grid[6, 24:144] = np.nan
+    return HeatMap(rows=rows, activity_frac=grid)
+
+
+def capacity() -> tuple[CapacityPicture, ...]:
+    pictures = []
+    for name, held, shift in (("prod/chat-api", 24.0, 7), ("prod/search-rank", 8.0, 13)):
+        demand = day_curve(PROOF.hours, held * 0.08, held * 0.5, shift)
+        demand[100:104] = np.nan
+        pictures.append(
+            CapacityPicture(
+                workload=name,
+                demand_gpus=demand,
+                before_gpus=np.full(PROOF.hours, held),
+                after_gpus=np.ceil(day_curve(PROOF.hours, held * 0.12, held * 0.75, shift)),
+            )
+        )
+    return tuple(pictures)
+
+
+def example_audit() -> Audit:
+    """The audit: 9 actions, one target missed, one workload unjudged, one input missing."""
+    by_workload = spend(None)
+    bill = sum(row.micro_usd for row in by_workload)
+    joint = sum(action.saving_micro_usd for action in ACTIONS)
+    before = round(bill * PROOF.hours / FIT.hours * 1.031)
+    plan = Plan(
+        window=FIT,
+        before_micro_usd=bill,
+        after_micro_usd=bill - joint,
+        bound_micro_usd=round((bill - joint) * 0.988),
+        actions=ACTIONS,
+        not_worth_doing=NOT_WORTH,
+        options=4_812,
+        pruned={"dominated": 3_971, "memory does not fit": 512, "breaks its target": 96},
+    )
+    return Audit(
+        fleet="demo two-hundred-k",
+        coverage=Coverage(
+            window=WHOLE,
+            asked_days=42,
+            device_hours_seen_frac=0.9712,
+            sm_active_frac=0.98,
+            gpus=112,
+            nodes=27,
+            notes=("no TTFT metric for prod/embed-api: request latency stands in for it",),
+            counts={"negative power readings dropped": 14},
+        ),
+        degraded=("one service has only 9 days of request metrics: its interval is wider",),
+        bill_micro_usd=bill,
+        spend_by_kind=spend(0),
+        spend_by_team=spend(1),
+        spend_by_workload=by_workload,
+        product_form=ProductForm(allocation_frac=0.912, busy_frac=0.634, efficiency_frac=0.331),
+        waste=waste(bill),
+        verdicts=(
+            Verdict(
+                workload="prod/chat-api",
+                headline="over-provisioned: 20 % mean SM activity",
+                evidence=(evidence("SM activity, mean", "20 %", "< 25 %"),),
+            ),
+        ),
+        unjudged=(Unjudged(workload="notebooks/chen", micro_usd=fit_micro(1_958.35), reason="no GPU readings"),),
+        plan=plan,
+        proof=proof(before=before, after=round(before * 0.4021)),
+        heat_map=heat_map(),
+        capacity=capacity(),
+    )
