@@ -11,7 +11,12 @@
     ├── SourceError           a server or file system that did not answer as it should (exit 1)
     │   └── CredentialsError  it answered: not allowed (exit 3)
     ├── Unpredictable         physics abstains: the question lies outside what was measured; says why (exit 1)
-    └── PlanError             no plan satisfies the rules; names the rules in conflict (exit 1)
+    ├── PlanError             no plan satisfies the rules; names the rules in conflict (exit 1)
+    └── CheckpointError       a training checkpoint could not be saved, found or read (exit 1)
+        ├── CheckpointDamaged    bytes differ from what was written, or are missing
+        ├── CheckpointMismatch   intact, but of another program, format version, model or world size
+        ├── CheckpointLocked     another job writes to the same folder
+        └── CheckpointNotSaved   a save failed; the last good checkpoint is untouched
 
 A message says what was wrong, where, the value seen and what to do next; `Fault` holds these four apart.
 """
@@ -110,6 +115,26 @@ class Unpredictable(TrimtabError):
 
 class PlanError(TrimtabError):
     """No plan satisfies the rules; the message names those in conflict."""
+
+
+class CheckpointError(TrimtabError):
+    """A training checkpoint could not be saved, found or read."""
+
+
+class CheckpointDamaged(CheckpointError):
+    """Bytes of a checkpoint differ from what was written, or are missing."""
+
+
+class CheckpointMismatch(CheckpointError):
+    """An intact checkpoint of another program, format version, model or world size."""
+
+
+class CheckpointLocked(CheckpointError):
+    """Another job writes to the same checkpoint folder."""
+
+
+class CheckpointNotSaved(CheckpointError):
+    """A save failed; the last good checkpoint is untouched."""
 
 
 def near_matches(name: str, known: Iterable[str], *, most: int = 3) -> list[str]:

@@ -1,1 +1,25 @@
-"""What users embed: the dynamic batcher and spot-safe checkpointing. Standard library only."""
+"""What users embed: the dynamic batcher and spot-safe checkpointing. Standard library only.
+
+Names load on first use, so that importing the package costs next to nothing inside other people's jobs.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+_LAZY: dict[str, str] = {
+    "CheckpointSettings": "trimtab.runtime.checkpoint.settings",
+    "Checkpointer": "trimtab.runtime.checkpoint.checkpointer",
+    "NoticeBoard": "trimtab.runtime.notice.notice",
+    "PendingSave": "trimtab.runtime.checkpoint.saver",
+    "Resumed": "trimtab.runtime.checkpoint.finding",
+}
+"""Public name -> module that defines it."""
+
+__all__ = [*_LAZY]
+
+
+def __getattr__(name: str) -> object:
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
+    raise AttributeError(f"module 'trimtab.runtime' has no attribute {name!r}")

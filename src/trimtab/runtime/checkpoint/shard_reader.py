@@ -1,0 +1,113 @@
+"""Read one rank's bytes and compare every chunk with its checksum before anyone uses a byte of it.
+
+Chunks are read by a few threads straight into the memory of the tensors they belong to, and checked while they are
+warm.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from trimtab.errors import CheckpointDamaged
+from trimtab.runtime.checkpoint.files import FileOperations
+from trimtab.runtime.checkpoint.records import Manifest
+
+READER_THREADS = 2
+_MOST_BUFFERS = 512
+"""Buffers in one read call; Linux allows 1,024 (IOV_MAX)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Memory that the bytes of a file from `offset_bytes` on belong to."""
+
+    offset_bytes: int
+    memory: memoryview
+
+
+def read_shard(files: FileOperations, path: Path, manifest: Manifest, into: Sequence[Destination]) -> None:
+    """Fill the destinations (sorted, disjoint) from a data file; raise `CheckpointDamaged` unless every chunk verifies."""
+    try:
+        descriptor = files.open_for_reading(path)
+    except FileNotFoundError as error:
+        raise CheckpointDamaged(f"{path}: the data file is missing") from error
+    try:
+        found = files.size_bytes(descriptor)
+        if found != manifest.size_bytes:
+            raise CheckpointDamaged(f"{path}: {manifest.size_bytes} bytes were written, {found} are there")
+        _read_chunks(files, descriptor, path, manifest, into)
+    finally:
+        files.close(descriptor)
+
+
+def _read_chunks(
+    files: FileOperations, descriptor: int, path: Path, manifest: Manifest, into: Sequence[Destination]
+) -> None:
+    plans = split_into_chunks(into, manifest.size_bytes, manifest.chunk_bytes)
+
+    def check(index: int) -> None:
+        start = index * manifest.chunk_bytes
+        checksum = _fill(files, descriptor, plans[index], start, path)
+        if checksum != manifest.chunk_crc32[index]:
+            raise CheckpointDamaged(
+                f"{path}: the checksum of bytes {start} to {start + sum(map(len, plans[index]))} does not match"
+            )
+
+    with ThreadPoolExecutor(max_workers=READER_THREADS, thread_name_prefix="trimtab-read") as executor:
+        for _ in executor.map(check, range(len(plans))):
+            continue
+
+
+def split_into_chunks(into: Sequence[Destination], size_bytes: int, chunk_bytes: int) -> list[list[memoryview]]:
+    """Return for each chunk the buffers that take its bytes in order; gaps between destinations get scratch memory."""
+    chunks: list[list[memoryview]] = [[] for _ in range(-(-size_bytes // chunk_bytes))]
+    position = 0
+    for destination in [*into, Destination(size_bytes, memoryview(b""))]:
+        _place(chunks, memoryview(bytearray(destination.offset_bytes - position)), position, chunk_bytes)
+        _place(chunks, destination.memory, destination.offset_bytes, chunk_bytes)
+        position = destination.offset_bytes + len(destination.memory)
+    return chunks
+
+
+def _place(chunks: list[list[memoryview]], memory: memoryview, offset: int, chunk_bytes: int) -> None:
+    done = 0
+    while done < len(memory):
+        index, within = divmod(offset + done, chunk_bytes)
+        part = memory[done : done + chunk_bytes - within]
+        chunks[index].append(part)
+        done += len(part)
+
+
+def _fill(files: FileOperations, descriptor: int, buffers: list[memoryview], offset: int, path: Path) -> int:
+    """Read into the buffers in order, however short the single reads are, and return the CRC-32 of what came."""
+    checksum = 0
+    for first in range(0, len(buffers), _MOST_BUFFERS):
+        group = buffers[first : first + _MOST_BUFFERS]
+        _fill_group(files, descriptor, group, offset, path)
+        for buffer in group:
+            checksum = zlib.crc32(buffer, checksum)
+            offset += len(buffer)
+    return checksum
+
+
+def _fill_group(files: FileOperations, descriptor: int, group: list[memoryview], offset: int, path: Path) -> None:
+    pending = group
+    while pending:
+        came = files.read_at(descriptor, pending, offset)
+        if came <= 0:
+            raise CheckpointDamaged(f"{path}: ends at byte {offset}, before its recorded size")
+        offset += came
+        pending = _after(pending, came)
+
+
+def _after(buffers: list[memoryview], count: int) -> list[memoryview]:
+    """Return what is left to fill of the buffers once `count` bytes have come."""
+    for index, buffer in enumerate(buffers):
+        if count < len(buffer):
+            return [buffer[count:], *buffers[index + 1 :]]
+        count -= len(buffer)
+    return []

@@ -1,0 +1,1 @@
+"""Interruption notices of clouds and schedulers, seen in a thread that never holds the training up."""

@@ -1,0 +1,73 @@
+"""An interruption that has been announced, and the board on which any source posts it and the training loop looks.
+
+Looking is one attribute read, so that it costs nothing at every step, in warm-up and in evaluation alike.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+from enum import Enum
+
+
+class NoticeKind(Enum):
+    """How certain the end is."""
+
+    INTERRUPTION = "interruption"
+    """The machine will be taken at the deadline."""
+    REBALANCE = "rebalance"
+    """The machine is at elevated risk; no deadline. A reason to save now, not to stop."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """One announcement. `deadline_s` is on the monotonic clock, so that a jump of the wall clock cannot move it."""
+
+    source: str
+    kind: NoticeKind
+    seen_s: float
+    deadline_s: float
+    detail: str = ""
+
+
+class NoticeBoard:
+    """Holds the earliest deadline announced so far. Posting is safe from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._seen = threading.Event()
+        self._interruption: Notice | None = None
+        self._rebalance: Notice | None = None
+
+    @property
+    def interruption(self) -> Notice | None:
+        """The interruption with the earliest deadline."""
+        return self._interruption
+
+    @property
+    def rebalance(self) -> Notice | None:
+        """The newest warning of elevated risk."""
+        return self._rebalance
+
+    def post(self, notice: Notice) -> None:
+        """Put a notice up; a later deadline never replaces an earlier one."""
+        with self._lock:
+            match notice.kind:
+                case NoticeKind.INTERRUPTION:
+                    if self._interruption is None or notice.deadline_s < self._interruption.deadline_s:
+                        self._interruption = notice
+                    self._seen.set()
+                case NoticeKind.REBALANCE:
+                    self._rebalance = notice
+
+    def interrupt(self, lead_s: float, source: str = "callback") -> None:
+        """Post an interruption that is `lead_s` away: the callback for sources of your own."""
+        now_s = time.monotonic()
+        self.post(
+            Notice(source=source, kind=NoticeKind.INTERRUPTION, seen_s=now_s, deadline_s=now_s + max(0.0, lead_s))
+        )
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait for an interruption to be posted; return False if the time ran out first."""
+        return self._seen.wait(timeout_s)
