@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import numpy as np
 import pyarrow.compute as pc
 import pytest
@@ -34,6 +36,13 @@ def _requests_per_day(demand, workload):
 
 def test_every_fleet_but_the_first_is_checked_here():
     assert set(DEMO_FLEETS) == {*BILLS_USD_MO, "two-hundred-k"}
+
+
+def test_every_fleet_and_its_bill_stand_in_the_documentation():
+    page = (Path(__file__).parents[3] / "docs" / "explanation" / "demo-fleets.md").read_text(encoding="utf-8")
+
+    for name, bill in {**BILLS_USD_MO, "two-hundred-k": 200_121.81}.items():
+        assert f"## `{name}`: {bill:,.2f} USD a month" in page
 
 
 def test_tables_agree_with_one_another(fleet):
