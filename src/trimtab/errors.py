@@ -138,8 +138,9 @@ class CheckpointNotSaved(CheckpointError):
 
 
 def near_matches(name: str, known: Iterable[str], *, most: int = 3) -> list[str]:
-    """Return the known names most like `name`, whatever its case, best first."""
+    """Return the known names most like `name`, whatever its case: first those that it begins, then those it resembles."""
     by_fold = {item.casefold(): item for item in known}
-    close = get_close_matches(name.casefold(), by_fold, n=most, cutoff=0.5)
-    starts = [fold for fold in by_fold if name and fold.startswith(name.casefold()) and fold not in close]
-    return [by_fold[fold] for fold in (close + sorted(starts))[:most]]
+    fold = name.casefold()
+    begun = sorted(item for item in by_fold if fold and item.startswith(fold))
+    close = [item for item in get_close_matches(fold, by_fold, n=most, cutoff=0.5) if item not in begun]
+    return [by_fold[item] for item in (begun + close)[:most]]

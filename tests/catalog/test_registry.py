@@ -2,13 +2,8 @@
 
 import pytest
 
-from trimtab.catalog import BuyingOption, load_catalog
+from trimtab.catalog import BuyingOption
 from trimtab.errors import UnknownName
-
-
-@pytest.fixture(scope="module")
-def catalog():
-    return load_catalog()
 
 
 def test_catalog_holds_the_boards_and_offerings(catalog):

@@ -23,6 +23,9 @@ RATE_COLUMNS: Mapping[Precision, str] = {
     Precision.FP4: "fp4_tflops",
 }
 
+_LABEL_PREFIX = "nvidia-"
+"""How GKE's accelerator labels begin; no other alias does."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
@@ -87,12 +90,12 @@ class GpuTable:
 
     @cached_property
     def _by_alias(self) -> dict[str, Gpu]:
-        """Names as they are written: cluster labels such as nvidia-tesla-a100 mean one board though their words do not."""
         return {alias.casefold(): gpu for gpu in self.gpus for alias in (gpu.name, gpu.nvidia_smi_name, *gpu.aliases)}
 
     @cached_property
     def _by_key(self) -> dict[str, Gpu]:
-        return {_key(alias): gpu for alias, gpu in self._by_alias.items()}
+        """Boards by reduced name, without cluster labels: nvidia-tesla-a100 means the 40 GB board, A100 alone does not."""
+        return {_key(alias): gpu for alias, gpu in self._by_alias.items() if not alias.startswith(_LABEL_PREFIX)}
 
     def find(self, name: str) -> Gpu:
         """Return the board that a catalog name, product name, cluster label or price-list name means.

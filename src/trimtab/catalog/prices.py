@@ -130,13 +130,13 @@ class PriceBook:
     ) -> tuple[Price, ...]:
         """Return the rates that hold at a date, filtered; `gpu` is a catalog name. Ordered as the table is.
 
-        A filter by region keeps the rates that hold in any region.
+        A filter by region keeps the rates that hold in any region, where the region has none of its own.
         """
         kept = []
         for key, rows in self._history.items():
             wanted = (
                 provider in (None, key[0])
-                and (region is None or key[2] in (region, ANY_REGION))
+                and (region is None or self._counts_in(key, region))
                 and option in (None, key[3])
                 and (gpu is None or self.instance_types[key[:2]].gpu == gpu)
             )
@@ -161,6 +161,10 @@ class PriceBook:
         """Return the rates in force at a date that were last confirmed more than `days` days before it."""
         oldest = at - timedelta(days=days)
         return tuple(price for price in self.offerings(at=at, purchasable_only=False) if price.as_of < oldest)
+
+    def _counts_in(self, key: PriceKey, region: str) -> bool:
+        """Tell whether an offering's rate is the one of a region: its own, or the one for any region where it has none."""
+        return key[2] == region or (key[2] == ANY_REGION and (key[0], key[1], region, key[3]) not in self._history)
 
     def _copies(self, row: Price) -> list[Price]:
         if row.region != ANY_REGION:
