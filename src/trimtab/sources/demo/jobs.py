@@ -7,10 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trimtab.sources.demo.shapes import MIN_PER_DAY, Floats, Span, growth
+from trimtab.sources.demo.shapes import MIN_PER_DAY, Floats, Span, growth, weekend
 from trimtab.units import S_PER_HR, S_PER_MIN
-
-_SATURDAY = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,8 +76,7 @@ def submissions_per_min(job_class: JobClass, span: Span, growth_frac: float) -> 
     office = (hour >= first) & (hour < last)
     share = np.where(office, job_class.office_share / office[:MIN_PER_DAY].sum(), 0.0)
     share += np.where(office, 0.0, (1 - job_class.office_share) / (~office[:MIN_PER_DAY]).sum())
-    weekend = (span.start.weekday() + minute // MIN_PER_DAY) % 7 >= _SATURDAY
-    day = np.where(weekend, job_class.weekend_frac, 1.0) * job_class.jobs_per_weekday
+    day = np.where(weekend(span), job_class.weekend_frac, 1.0) * job_class.jobs_per_weekday
     return np.asarray(share * day * growth(growth_frac, span))
 
 

@@ -31,25 +31,20 @@ def add_pool(
     runs = queue(classes, len(homes), draft.span, growth_frac, rng)
     for run in runs:
         draft.run(run, None if run.node is None else homes[run.node][0])
-        if run.node is not None:
-            _add_pod(draft, run, homes[run.node])
+        if run.node is not None and run.start_s is not None:
+            node, devices = homes[run.node]
+            draft.pod(
+                run.job_class.workload,
+                run.job_class.team,
+                "Job",
+                node,
+                devices[: run.job_class.gpus_requested],
+                start=draft.span.at(run.start_s),
+                end=None if run.end_s is None else draft.span.at(run.end_s),
+                name=run.name,
+            )
     draft.usage(_readings(draft, classes, machine, homes, runs, sensor_gaps, rng))
     return runs
-
-
-def _add_pod(draft: FleetDraft, run: Run, home: Node) -> None:
-    node, devices = home
-    assert run.start_s is not None
-    draft.pod(
-        run.job_class.workload,
-        run.job_class.team,
-        "Job",
-        node,
-        devices[: run.job_class.gpus_requested],
-        start=draft.span.at(run.start_s),
-        end=None if run.end_s is None else draft.span.at(run.end_s),
-        name=run.name,
-    )
 
 
 def _readings(

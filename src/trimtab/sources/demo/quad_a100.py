@@ -16,7 +16,7 @@ import pyarrow as pa
 from trimtab.sources.demo.draft import FleetDraft, meta
 from trimtab.sources.demo.machines import A2_HIGHGPU_4G
 from trimtab.sources.demo.services import LatencyLaw, Service, demand_rate
-from trimtab.sources.demo.shapes import SIX_WEEKS, DayCurve, Noise
+from trimtab.sources.demo.shapes import SIX_WEEKS, DayCurve, Floats, Noise
 from trimtab.sources.demo.singly import busy_frac, observe, play
 from trimtab.sources.demo.usage import UsageBlock, from_sm, jitter
 from trimtab.units import S_PER_DAY
@@ -91,7 +91,7 @@ def build(seed: int) -> tuple[dict[str, pa.Table], dict[str, object], dict[str, 
     return draft.tables(), workloads(), meta(NAME, SPAN)
 
 
-def _readings(draft: FleetDraft, devices: tuple[str, ...], busy: np.ndarray) -> UsageBlock:
+def _readings(draft: FleetDraft, devices: tuple[str, ...], busy: Floats) -> UsageBlock:
     """Return what the sensors read: a kernel runs while a request is in work, on under half of the SMs."""
     rng = draft.stream("activity")
     gpu_util = np.asarray(busy, dtype=np.float32)

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import numpy.typing as npt
 
-from trimtab.units import HR_PER_DAY, S_PER_DAY, S_PER_HR, S_PER_MIN
+from trimtab.units import DAYS_PER_WEEK, HR_PER_DAY, S_PER_DAY, S_PER_HR, S_PER_MIN
 
 Floats = npt.NDArray[np.float64]
 
@@ -76,6 +76,12 @@ class Noise:
     burst_min: tuple[float, float]
 
 
+def weekend(span: Span) -> npt.NDArray[np.bool_]:
+    """Tell the minutes of Saturdays and Sundays (UTC) of a span that starts at midnight."""
+    day = span.start.weekday() + np.arange(span.minutes) // MIN_PER_DAY
+    return np.asarray(day % DAYS_PER_WEEK >= _SATURDAY)
+
+
 def day_curve(curve: DayCurve, span: Span) -> Floats:
     """Evaluate a day's curve over a span, weekends lowered, with a mean of 1 over the fit window."""
     minute = np.arange(span.minutes)
@@ -83,8 +89,7 @@ def day_curve(curve: DayCurve, span: Span) -> Floats:
     hour = start_hr + minute / MIN_PER_HR
     wave = 0.5 * (1 + np.cos(2 * np.pi * (hour - curve.peak_hr) / HR_PER_DAY))
     level = curve.floor_frac + (1 - curve.floor_frac) * wave**curve.sharpness
-    weekday = (span.start.weekday() + (hour // HR_PER_DAY).astype(np.int64)) % 7
-    level = np.where(weekday >= _SATURDAY, level * curve.weekend_frac, level)
+    level = np.where(weekend(span), level * curve.weekend_frac, level)
     return np.asarray(level / level[: span.fit_minutes].mean())
 
 

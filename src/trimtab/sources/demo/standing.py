@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import numpy as np
+import numpy.typing as npt
 
 from trimtab.sources.demo.draft import FleetDraft
 from trimtab.sources.demo.machines import Machine
 from trimtab.sources.demo.online import Node
-from trimtab.sources.demo.shapes import MIN_PER_DAY, MIN_PER_HR
+from trimtab.sources.demo.shapes import MIN_PER_DAY, MIN_PER_HR, weekend
 from trimtab.sources.demo.usage import NOBODY, Activity, UsageBlock, idle, steady
 from trimtab.units import HR_PER_DAY, S_PER_MIN
 
-_SATURDAY = 5
+Minutes = npt.NDArray[np.bool_]
+"""Whether something is on: `(n_minutes,)`, or `(n_devices, n_minutes)`."""
+STEPS_PER_MIN = 95
+"""Optimizer steps that production training makes in a minute."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +76,7 @@ def add_training(
             "gpus": float(len(devices)),
             "state": "running",
             "node": node,
-            "steps_done": float(draft.span.minutes * 95),
+            "steps_done": float(draft.span.minutes * STEPS_PER_MIN),
         }
     )
     draft.usage(
@@ -109,33 +114,46 @@ def add_nightly(draft: FleetDraft, calendar: Calendar, machine: Machine, home: N
 
 
 def add_weekly(draft: FleetDraft, calendar: Calendar, machine: Machine, n_nodes: int, pool: str, held_hr: int) -> None:
-    """Run an evaluation by calendar on nodes rented for it: the pods hold them for `held_hr`, the run itself is shorter."""
+    """Run an evaluation by calendar on nodes rented for it: its pods hold them for `held_hr`, the run itself is shorter."""
     for number, start in enumerate(_starts(draft, calendar)):
         held_from = start.replace(hour=0, minute=0)
         held_to = held_from + timedelta(hours=held_hr)
         taints = {"dedicated": f"{pool}:NoSchedule"}
         homes = [draft.node(machine, pool, start=held_from, end=held_to, taints=taints) for _ in range(n_nodes)]
         name = f"{calendar.workload.split('/')[1]}-{number:03d}"
-        end = start + timedelta(hours=calendar.run_hr)
-        names = ",".join(node for node, _ in homes)
-        n_gpus = n_nodes * machine.gpu_count
-        draft.job(_run_row(calendar, name, held_from, start, end, n_gpus, names))
         for rank, (node, devices) in enumerate(homes):
             pod = f"{name}-worker-{rank}"
             draft.pod(calendar.workload, calendar.team, "Job", node, devices, start=held_from, end=held_to, name=pod)
-        on = np.zeros((n_gpus, held_hr * MIN_PER_HR), dtype=np.bool_)
-        first = int((start - held_from).total_seconds()) // S_PER_MIN
-        on[:, first : first + int(calendar.run_hr * MIN_PER_HR)] = True
-        draft.usage(
-            UsageBlock(
-                machine=machine,
-                devices=tuple(device for _, devices in homes for device in devices),
-                start=held_from,
-                workloads=(calendar.workload,),
-                owner=np.zeros(on.shape, dtype=np.int64),
-                activity=_working(draft, name, on, calendar.intensity, on),
-            )
+        end = start + timedelta(hours=calendar.run_hr)
+        names = ",".join(node for node, _ in homes)
+        draft.job(_run_row(calendar, name, held_from, start, end, n_nodes * machine.gpu_count, names))
+        _use_held(draft, calendar, machine, homes, name, held_from, start, held_hr)
+
+
+def _use_held(
+    draft: FleetDraft,
+    calendar: Calendar,
+    machine: Machine,
+    homes: Sequence[Node],
+    name: str,
+    held_from: datetime,
+    start: datetime,
+    held_hr: int,
+) -> None:
+    """Let the GPUs of held nodes work while the run lasts."""
+    on = np.zeros((len(homes) * machine.gpu_count, held_hr * MIN_PER_HR), dtype=np.bool_)
+    first = int((start - held_from).total_seconds()) // S_PER_MIN
+    on[:, first : first + int(calendar.run_hr * MIN_PER_HR)] = True
+    draft.usage(
+        UsageBlock(
+            machine=machine,
+            devices=tuple(device for _, devices in homes for device in devices),
+            start=held_from,
+            workloads=(calendar.workload,),
+            owner=np.zeros(on.shape, dtype=np.int64),
+            activity=_working(draft, name, on, calendar.intensity, on),
         )
+    )
 
 
 def add_notebook(
@@ -208,15 +226,15 @@ def _working(draft: FleetDraft, key: str, on: np.ndarray, intensity: Intensity, 
     )
 
 
-def _sessions(draft: FleetDraft, notebook: Notebook, n_minutes: int) -> np.ndarray:
-    """Draw the minutes in which a person runs something."""
+def _sessions(draft: FleetDraft, notebook: Notebook, n_minutes: int) -> Minutes:
+    """Draw the minutes in which a person runs something; sessions start in office hours of weekdays."""
     rng = draft.stream(f"sessions/{notebook.workload}")
     on = np.zeros(n_minutes, dtype=np.bool_)
-    first_hr, last_hr = notebook.office_hours_utc
+    rests = weekend(draft.span)
     for day in range(n_minutes // MIN_PER_DAY):
-        if (draft.span.start.weekday() + day) % 7 >= _SATURDAY:
+        if rests[day * MIN_PER_DAY]:
             continue
         for _ in range(rng.poisson(notebook.sessions_per_day)):
-            start = int((day * HR_PER_DAY + rng.uniform(first_hr, last_hr)) * MIN_PER_HR)
+            start = int((day * HR_PER_DAY + rng.uniform(*notebook.office_hours_utc)) * MIN_PER_HR)
             on[start : start + int(rng.uniform(*notebook.session_min))] = True
     return on

@@ -105,6 +105,7 @@ NEWCOMER = Service(
     tensor_of_sm=0.5,
     dram_of_sm=0.7,
 )
+VISION_SAVES = Checkpoints(interval_s=1800, save_s=60, restore_s=180)
 VISION = JobClass(
     workload="research/vision-exp",
     team="vision",
@@ -120,7 +121,7 @@ VISION = JobClass(
     sm_frac=(0.4, 0.75),
     memory_gib=(6.0, 11.0),
     steps_per_s=6.5,
-    checkpoints=Checkpoints(interval_s=1800, save_s=60, restore_s=180),
+    checkpoints=VISION_SAVES,
 )
 NLP = JobClass(
     workload="research/nlp-exp",
@@ -280,8 +281,7 @@ def workloads() -> dict[str, object]:
     """Return what the teams declared, as the content of workloads.yaml."""
     cold = dict(FLEET.cold_start_s)
     limit = {"metric": "latency", "quantile": 0.95, "limit_s": FLEET.chat_latency_p95_s}
-    saves = VISION.checkpoints
-    assert saves is not None
+    saves = VISION_SAVES
     checkpoint = {"interval_s": saves.interval_s, "save_s": saves.save_s, "restore_s": saves.restore_s}
     declared: dict[str, object] = {
         CHAT.workload: {

@@ -5,7 +5,7 @@ Readings are arrays of shape `(n_devices, n_minutes)`: one sample a minute, as a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 
 import numpy as np
@@ -172,11 +172,6 @@ def gaps(
         first = int(rng.integers(n_minutes // MIN_PER_HR)) * MIN_PER_HR
         unseen[rng.integers(n_devices), first : first + int(rng.integers(*hours)) * MIN_PER_HR] = True
     return unseen
-
-
-def without_sm(block: UsageBlock, device: int) -> UsageBlock:
-    """Return the block with the profiling counters of one device off."""
-    return replace(block, unprofiled=(*block.unprofiled, device))
 
 
 def _device_hours(owner: Codes) -> tuple[Codes, Codes]:
