@@ -37,7 +37,7 @@ from trimtab.emit.document import (
 )
 from trimtab.emit.money import month_cents, month_usd, month_usd_parts, percent
 from trimtab.emit.rollout import canary_steps
-from trimtab.emit.words import WASTE_MEANING
+from trimtab.emit.words import WASTE_MEANING, target_words
 from trimtab.fleet.model import Coverage, FloatArray, Window
 from trimtab.plan.model import (
     Action,
@@ -216,11 +216,14 @@ def _action(
 
 
 def _effect_words(action: Action) -> str:
-    """Say what an action does: its change in words, or, where they differ, the first and how many more."""
-    words = list(dict.fromkeys(change.effect.describe() for change in action.changes))
-    if not words:
-        return action.subject
-    return words[0] if len(words) == 1 else f"{words[0]}, and {len(words) - 1} more"
+    """Say what an action does: the first change of each kind, and how many more there are like it."""
+    by_kind: dict[type, list[str]] = {}
+    for change in action.changes:
+        words = by_kind.setdefault(type(change.effect), [])
+        if change.effect.describe() not in words:
+            words.append(change.effect.describe())
+    said = [words[0] if len(words) == 1 else f"{words[0]}, {len(words) - 1} more alike" for words in by_kind.values()]
+    return "; ".join(said) or action.subject
 
 
 def _change(change: Change) -> ChangePart:
@@ -262,7 +265,7 @@ def _target(result: TargetResult) -> TargetPart:
     return TargetPart(
         workload=result.workload,
         metric=result.target.metric.value,
-        target=result.target.describe(),
+        target=target_words(result.target),
         required_frac=result.target.required_frac,
         before_frac=_known(result.before_frac),
         attained_frac=result.attained_frac,

@@ -4,26 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import assert_never
 
 from trimtab.diagnose.findings import WasteKind
+from trimtab.fleet.model import Target
 from trimtab.fleet.settings import Lever
 from trimtab.plan.model import Risk
+from trimtab.tables.workloads import TargetMetric
+from trimtab.units import MS_PER_S, S_PER_HR, S_PER_MIN
 
 WASTE_MEANING: Mapping[WasteKind, str] = MappingProxyType(
     {
-        WasteKind.UNUSED_COMMITMENT: "paid for in advance, used by nothing",
-        WasteKind.UNALLOCATED_NODES: "nodes that no workload held",
-        WasteKind.HOURS_NOT_USED: "nodes kept through hours in which nothing ran",
-        WasteKind.NON_GPU_PODS: "GPU nodes kept alive by pods that need no GPU",
-        WasteKind.IDLE: "a workload held the GPU and did nothing",
-        WasteKind.OVER_PARALLEL: "runs that ask for more GPUs than they use",
-        WasteKind.OVER_PROVISIONED: "more serving copies than demand needed",
-        WasteKind.OVER_SIZED: "a cheaper GPU would do the same work",
-        WasteKind.BUYING_OPTION: "the same hours, bought the dearer way",
+        WasteKind.UNUSED_COMMITMENT: "paid ahead, used by nothing",
+        WasteKind.UNALLOCATED_NODES: "no workload held them",
+        WasteKind.HOURS_NOT_USED: "nodes up, nothing running",
+        WasteKind.NON_GPU_PODS: "they need no GPU",
+        WasteKind.IDLE: "held, but did nothing",
+        WasteKind.OVER_PARALLEL: "each run needs fewer",
+        WasteKind.OVER_PROVISIONED: "more copies than demand",
+        WasteKind.OVER_SIZED: "a cheaper GPU would do",
+        WasteKind.BUYING_OPTION: "a cheaper way to pay exists",
         WasteKind.UNMEASURED: "no readings, so not judged",
         WasteKind.USEFUL: "what the work itself needed",
     }
 )
+
+USEFUL = WasteKind.USEFUL.value
+"""The one kind that is not waste."""
 
 LEVER_TITLE: Mapping[Lever, str] = MappingProxyType(
     {
@@ -56,3 +63,32 @@ GLOSSARY: Mapping[str, str] = MappingProxyType(
         "spot": "spare capacity at a discount, which the cloud may take back at two minutes' notice",
     }
 )
+
+
+def target_words(target: Target) -> str:
+    """Say a target as a person would: `95 % of requests answered within 4 s`."""
+    share = f"{target.required_frac * 100:g} %"
+    limit = "" if target.limit_s is None else f" within {span(target.limit_s)}"
+    match target.metric:
+        case TargetMetric.LATENCY:
+            return f"{share} of requests answered{limit}"
+        case TargetMetric.TTFT:
+            return f"{share} of requests get their first token{limit}"
+        case TargetMetric.TPOT:
+            return f"{share} of requests get each further token{limit}"
+        case TargetMetric.QUEUE_WAIT:
+            return f"{share} of runs start{limit} of being asked for"
+        case TargetMetric.THROUGHPUT:
+            return f"at least {share} of the observed throughput"
+    assert_never(target.metric)
+
+
+def span(seconds: float) -> str:
+    """Show a length of time with three figures, in the unit that reads best."""
+    if seconds < 1:
+        return f"{seconds * MS_PER_S:.3g} ms"
+    if seconds < 2 * S_PER_MIN:
+        return f"{seconds:.3g} s"
+    if seconds < 2 * S_PER_HR:
+        return f"{seconds / S_PER_MIN:.3g} min"
+    return f"{seconds / S_PER_HR:.3g} h"

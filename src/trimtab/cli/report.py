@@ -1,0 +1,272 @@
+"""The audit on a terminal: read from top to bottom in a minute, safe from 80 columns on."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from trimtab.emit.document import ActionPart, AuditDocument, NotWorthPart, ProofPart, SpendPart, TargetPart
+from trimtab.emit.money import dollars, percent
+from trimtab.emit.words import USEFUL
+
+MAX_WIDTH = 120
+"""A wider screen does not make lines easier to read."""
+_SHOWN_ROWS = 8
+_BAR_CELLS = 16
+_INDENT = 2
+_RISK_STYLE = {"low": "green", "medium": "yellow", "high": "red"}
+
+
+def render_report(
+    document: AuditDocument, *, width: int, colour: bool, next_steps: Sequence[tuple[str, str]] = ()
+) -> str:
+    """Return the report as text no wider than `width` columns, with colour codes where asked for.
+
+    `next_steps` are pairs of a command and what it gives, shown last.
+    """
+    stream = io.StringIO()
+    console = Console(
+        file=stream,
+        width=min(width, MAX_WIDTH),
+        force_terminal=colour,
+        no_color=not colour,
+        color_system="standard" if colour else None,
+        highlight=False,
+        emoji=False,
+        markup=False,
+    )
+    for part in _parts(document, next_steps):
+        console.print(part)
+    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()).strip("\n") + "\n"
+
+
+def _parts(document: AuditDocument, next_steps: Sequence[tuple[str, str]]) -> Iterator[RenderableType]:
+    yield _coverage(document)
+    yield _headline(document)
+    yield _spend(document)
+    yield _waste(document)
+    yield _plan(document)
+    if document.plan.not_worth_doing:
+        yield _not_worth_doing(document.plan.not_worth_doing)
+    if document.unjudged:
+        yield _unjudged(document)
+    yield _proof(document.proof)
+    if next_steps:
+        yield _next_steps(next_steps)
+
+
+def _section(title: str, gloss: str, *body: RenderableType) -> RenderableType:
+    head = Text.assemble((title, "bold cyan"), (f"  {gloss}" if gloss else "", "dim"))
+    return Group(Text(""), head, *(Padding(part, (0, 0, 0, _INDENT)) for part in body))
+
+
+def _coverage(document: AuditDocument) -> RenderableType:
+    lines = [
+        Text.assemble(("trimtab audit", "bold"), f"  {document.fleet}"),
+        Text(f"Seen: {document.coverage.summary}.", style="dim"),
+    ]
+    lines += [Text(f"! {reason}", style="yellow") for reason in document.degraded]
+    lines += [Text(f"· {note}", style="dim") for note in document.coverage.notes]
+    return Group(*lines)
+
+
+def _headline(document: AuditDocument) -> RenderableType:
+    plan = document.plan
+    return Group(
+        Text(""),
+        Text.assemble(
+            "The bill is ",
+            (f"{dollars(document.bill_usd_mo)} a month", "bold"),
+            ". The plan below brings it to ",
+            (dollars(plan.objective_usd_mo), "bold green"),
+            ": it saves ",
+            (f"{dollars(plan.joint_saving_usd_mo)} a month ({percent(plan.saving_frac, 1)})", "bold green"),
+            ".",
+        ),
+    )
+
+
+def _spend(document: AuditDocument) -> RenderableType:
+    table = _table()
+    for title, right in (("", False), ("$/month", True), ("share", True), ("GPU active", True), ("", False)):
+        table.add_column(title, justify="right" if right else "left", no_wrap=right, overflow="fold")
+    for name, rows in (("by workload type", document.spend.by_kind), ("by team", document.spend.by_team)):
+        table.add_row(Text(name, style="italic"))
+        for row in _shown(rows):
+            table.add_row(
+                f"  {row.name}",
+                f"{row.usd_mo:,.0f}",
+                percent(row.share_frac),
+                percent(row.activity_frac),
+                _bar(row.share_frac, "cyan"),
+            )
+    return _section("Where the money goes", "GPU active: mean share of the GPU at work while held", table)
+
+
+def _shown(rows: Sequence[SpendPart]) -> list[SpendPart]:
+    """Return the dearest rows, the rest summed in one."""
+    if len(rows) <= _SHOWN_ROWS:
+        return list(rows)
+    kept, rest = rows[: _SHOWN_ROWS - 1], rows[_SHOWN_ROWS - 1 :]
+    other = SpendPart(
+        name=f"{len(rest)} more",
+        usd_mo=sum(row.usd_mo for row in rest),
+        share_frac=sum(row.share_frac for row in rest),
+        gpu_hours=sum(row.gpu_hours for row in rest),
+        activity_frac=None,
+    )
+    return [*kept, other]
+
+
+def _waste(document: AuditDocument) -> RenderableType:
+    table = _table(head=False)
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for row in document.waste:
+        if row.usd_mo == 0:
+            continue
+        useful = row.kind == USEFUL
+        table.add_row(
+            f"{row.usd_mo:,.0f}",
+            percent(row.share_frac),
+            _bar(row.share_frac, "green" if useful else "red"),
+            Text.assemble((row.kind, "bold"), f": {row.meaning}"),
+        )
+    gloss = f"$/month; together they are the bill, {dollars(document.bill_usd_mo)}"
+    return _section("What it buys", gloss, table, _product_form(document))
+
+
+def _product_form(document: AuditDocument) -> Text:
+    form = document.product_form
+    text = f"Of 100 GPU-hours paid, {form.allocation_frac * 100:.0f} were held by a workload"
+    if form.busy_frac is None:
+        return Text(f"{text}; how busy they were was not measured.", style="dim")
+    busy = form.allocation_frac * form.busy_frac
+    text += f", {busy * 100:.0f} were busy"
+    if form.product_frac is None:
+        return Text(f"{text}; how hard they worked was not measured.", style="dim")
+    factors = " x ".join(percent(part) for part in (form.allocation_frac, form.busy_frac, form.efficiency_frac))
+    return Text(f"{text}, {form.product_frac * 100:.0f} did full work ({factors}).", style="dim")
+
+
+def _plan(document: AuditDocument) -> RenderableType:
+    plan = document.plan
+    if not plan.actions:
+        return _section("The plan", "", Text("Nothing that is worth doing was found: the fleet is well kept."))
+    table = _table()
+    table.add_column("id", no_wrap=True, style="bold")
+    table.add_column("what to do", overflow="fold", ratio=1)
+    table.add_column("saves\n$/month", justify="right", no_wrap=True, style="green")
+    table.add_column("low–high", justify="right", no_wrap=True)
+    table.add_column("weeks", justify="right", no_wrap=True)
+    table.add_column("risk", no_wrap=True)
+    table.add_column("qtr", no_wrap=True)
+    for action in plan.actions:
+        table.add_row(*_action_cells(action))
+    table.add_row("", Text("together", style="bold"), Text(f"{plan.joint_saving_usd_mo:,.0f}", style="bold green"))
+    notes = Text(
+        "Savings overlap; each figure is a fair share, so they add up. low–high: 80 % interval. weeks: engineer-weeks. "
+        f"The plan is at most {percent(max(plan.gap_frac, 0.0), 1)} dearer than the cheapest possible mix of the "
+        f"{plan.options:,} options considered.",
+        style="dim",
+    )
+    return _section("The plan", "what to do first stands first", table, notes)
+
+
+def _action_cells(action: ActionPart) -> list[RenderableType]:
+    quarter = f"Q{action.quarter}" if action.quarter else "later"
+    return [
+        action.id,
+        Text.assemble((action.subject, "bold"), f": {action.effect}"),
+        f"{action.saving_usd_mo:,.0f}",
+        f"{action.saving_low_usd_mo:,.0f}–{action.saving_high_usd_mo:,.0f}",
+        f"{action.effort_weeks:g}",
+        Text(action.risk, style=_RISK_STYLE[action.risk]),
+        quarter,
+    ]
+
+
+def _not_worth_doing(rows: Sequence[NotWorthPart]) -> RenderableType:
+    lines = []
+    for row in rows[:_SHOWN_ROWS]:
+        money = "" if row.saving_usd_mo is None else f" ({_saves(row.saving_usd_mo)})"
+        lines.append(Text.assemble("· ", (f"{row.lever} on {row.subject}", "bold"), f"{money}: {row.reason}"))
+    if len(rows) > _SHOWN_ROWS:
+        lines.append(Text(f"· {len(rows) - _SHOWN_ROWS} more in `-o json`", style="dim"))
+    return _section("Not worth doing", "judged and refused", *lines)
+
+
+def _saves(usd_mo: float) -> str:
+    return f"saves {dollars(usd_mo)} a month" if usd_mo >= 0 else f"costs {dollars(-usd_mo)} a month more"
+
+
+def _unjudged(document: AuditDocument) -> RenderableType:
+    total = sum(row.usd_mo for row in document.unjudged)
+    share = total / document.bill_usd_mo if document.bill_usd_mo else 0.0
+    lines = [
+        Text.assemble("· ", (row.workload, "bold"), f" ({dollars(row.usd_mo)} a month): {row.reason}")
+        for row in document.unjudged[:_SHOWN_ROWS]
+    ]
+    if len(document.unjudged) > _SHOWN_ROWS:
+        lines.append(Text(f"· {len(document.unjudged) - _SHOWN_ROWS} more in `-o json`", style="dim"))
+    return _section("Not judged", f"{percent(share, 1)} of the bill; left as it is", *lines)
+
+
+def _proof(proof: ProofPart) -> RenderableType:
+    lines = [
+        Text.assemble(
+            f"{proof.window.start:%d %b}–{proof.window.end:%d %b %Y} cost {dollars(proof.before_usd)}; under the plan "
+            f"it would have cost {dollars(proof.after_usd)}: ",
+            (f"{percent(proof.saving_frac, 1)} less", "bold green"),
+            f" (with the future known, no plan could go below {dollars(proof.clairvoyant_usd)}).",
+        ),
+        _targets_line(proof),
+        *(_missed(target) for target in proof.targets if not target.kept),
+        Text(f"{proof.interruptions} spot interruptions, {proof.lost_gpu_hr:.1f} GPU-hours of work done twice."),
+        *(Text(f"· {note}", style="dim") for note in proof.notes),
+    ]
+    return _section("The proof", "replayed on history that the planner never saw", *lines)
+
+
+def _targets_line(proof: ProofPart) -> Text:
+    if not proof.targets:
+        return Text("No workload has a target that could be checked.", style="yellow")
+    style = "bold green" if proof.targets_kept == len(proof.targets) else "bold red"
+    return Text.assemble((f"{proof.targets_kept} of {len(proof.targets)} targets kept", style), ".")
+
+
+def _missed(target: TargetPart) -> Text:
+    return Text(
+        f"✗ {target.workload}: {target.target}, attained {percent(target.attained_frac, 1)} of "
+        f"{percent(target.required_frac, 1)} required",
+        style="red",
+    )
+
+
+def _next_steps(steps: Sequence[tuple[str, str]]) -> RenderableType:
+    table = _table(head=False)
+    table.add_column(overflow="fold", style="bold")
+    table.add_column(overflow="fold")
+    for what, why in steps:
+        table.add_row(what, why)
+    return _section("Next", "", table)
+
+
+def _table(*, head: bool = True) -> Table:
+    return Table(
+        box=None, pad_edge=False, padding=(0, _INDENT, 0, 0), header_style="dim", show_header=head, expand=False
+    )
+
+
+def _bar(frac: float, style: str) -> Text:
+    """Draw a share of the bill, at least a sliver where it is not 0."""
+    eighths = max(round(frac * _BAR_CELLS * 8), 1 if frac > 0 else 0)
+    whole, rest = divmod(eighths, 8)
+    return Text("█" * whole + ("", *"▏▎▍▌▋▊▉")[rest], style=style)

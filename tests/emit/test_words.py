@@ -1,0 +1,27 @@
+import pytest
+
+from trimtab.diagnose.findings import WasteKind
+from trimtab.emit.words import LEVER_TITLE, RISK_MEANING, WASTE_MEANING, span, target_words
+from trimtab.fleet.model import Target
+from trimtab.fleet.settings import Lever
+from trimtab.plan.model import Risk
+from trimtab.tables.workloads import TargetMetric
+
+
+@pytest.mark.parametrize(("kinds", "words"), [(WasteKind, WASTE_MEANING), (Lever, LEVER_TITLE), (Risk, RISK_MEANING)])
+def test_every_member_of_a_closed_set_has_its_words(kinds, words):
+    assert set(words) == set(kinds)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"), [(0.13, "130 ms"), (4, "4 s"), (1930, "32.2 min"), (7200, "2 h"), (100_000, "27.8 h")]
+)
+def test_a_length_of_time_is_shown_in_the_unit_that_reads_best(seconds, shown):
+    assert span(seconds) == shown
+
+
+def test_every_target_is_said_in_words():
+    for metric in TargetMetric:
+        target = Target(metric=metric, required_frac=0.95, limit_s=4.0, declared=True, because="declared")
+
+        assert "95 %" in target_words(target)
