@@ -39,5 +39,5 @@ def test_amounts_are_shown_as_people_write_them():
     assert dollars(-0.3) == "$0"
     assert dollars_and_cents(1234.5) == "$1,234.50"
     assert dollars_and_cents(-0.001) == "$0.00"
-    assert percent(0.4018) == "40 %"
+    assert percent(0.4018) == "40%"
     assert percent(None) == "–"

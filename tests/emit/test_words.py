@@ -24,4 +24,4 @@ def test_every_target_is_said_in_words():
     for metric in TargetMetric:
         target = Target(metric=metric, required_frac=0.95, limit_s=4.0, declared=True, because="declared")
 
-        assert "95 %" in target_words(target)
+        assert "95%" in target_words(target)

@@ -172,7 +172,7 @@ def _plan(document: AuditDocument) -> RenderableType:
         table.add_row(*_action_cells(action))
     table.add_row("", Text("together", style="bold"), Text(f"{plan.joint_saving_usd_mo:,.0f}", style="bold green"))
     notes = Text(
-        "Savings overlap; each figure is a fair share, so they add up. low–high: 80 % interval. weeks: engineer-weeks. "
+        "Savings overlap; each figure is a fair share, so they add up. low–high: 80% interval. weeks: engineer-weeks. "
         f"The plan is at most {percent(max(plan.gap_frac, 0.0), 1)} dearer than the cheapest possible mix of the "
         f"{plan.options:,} options considered.",
         style="dim",

@@ -182,9 +182,9 @@ class ActionPart(_Part):
     saving_usd_mo: float
     """Its share of the joint saving, dollars a month; the shares sum to the joint saving to the cent."""
     saving_low_usd_mo: float
-    """Lower end of the 80 % interval."""
+    """Lower end of the 80% interval."""
     saving_high_usd_mo: float
-    """Upper end of the 80 % interval."""
+    """Upper end of the 80% interval."""
     saving_basis: str
     """measured, calibrated, modelled or assumed."""
     saving_because: str

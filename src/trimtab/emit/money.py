@@ -46,4 +46,4 @@ def dollars_and_cents(usd: float) -> str:
 
 def percent(frac: float | None, digits: int = 0) -> str:
     """Show a share as a percentage; a dash where it is not known."""
-    return "–" if frac is None else f"{frac * 100:.{digits}f} %"
+    return "–" if frac is None else f"{frac * 100:.{digits}f}%"

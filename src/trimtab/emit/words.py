@@ -56,7 +56,7 @@ GLOSSARY: Mapping[str, str] = MappingProxyType(
     {
         "commitment": "a promise to pay for a node for a year or more, whether used or not, at a lower rate",
         "fit window": "the part of the history from which the plan was made",
-        "low–high": "the 80 % interval: in 8 of 10 cases the saving lies between the two",
+        "low–high": "the 80% interval: in 8 of 10 cases the saving lies between the two",
         "no worse than observed": "the target of a workload that declared none: as quick as it has been so far",
         "proof window": "the last part of the history, kept from the planner and used only to test the plan",
         "p95": "19 of 20 requests are at least this quick",
@@ -66,8 +66,8 @@ GLOSSARY: Mapping[str, str] = MappingProxyType(
 
 
 def target_words(target: Target) -> str:
-    """Say a target as a person would: `95 % of requests answered within 4 s`."""
-    share = f"{target.required_frac * 100:g} %"
+    """Say a target as a person would: `95% of requests answered within 4 s`."""
+    share = f"{target.required_frac * 100:g}%"
     limit = "" if target.limit_s is None else f" within {span(target.limit_s)}"
     match target.metric:
         case TargetMetric.LATENCY:

@@ -1,0 +1,178 @@
+"""The audit as GitHub-flavoured Markdown: a page for a wiki or a ticket, and a shorter body for a pull request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from trimtab.emit.document import ActionPart, AuditDocument, SpendPart
+from trimtab.emit.money import dollars, percent
+
+COMMENT_MARKER = "<!-- trimtab audit -->"
+"""First line of a comment, by which a later run finds the one to update."""
+_SHOWN_IN_COMMENT = 10
+
+
+def render_markdown(document: AuditDocument) -> str:
+    """Return the whole audit as a page."""
+    parts = [
+        f"# GPU cost audit: {_text(document.fleet)}",
+        _headline(document),
+        _coverage(document),
+        "## Where the money goes",
+        _spend_table("Workload type", document.spend.by_kind),
+        _spend_table("Team", document.spend.by_team),
+        "## What it buys",
+        _waste_table(document),
+        "## The plan",
+        _plan_table(document.plan.actions, document),
+        _not_worth_doing(document),
+        _unjudged(document),
+        "## The proof",
+        _proof(document),
+    ]
+    return _join(parts)
+
+
+def render_github_comment(document: AuditDocument) -> str:
+    """Return a comment for a pull request: headline and plan, the rest folded away."""
+    actions = document.plan.actions
+    parts = [
+        COMMENT_MARKER,
+        f"### GPU cost audit: {_text(document.fleet)}",
+        _headline(document),
+        _plan_table(actions[:_SHOWN_IN_COMMENT], document),
+        f"{len(actions) - _SHOWN_IN_COMMENT} more actions are in the full report." if _more(actions) else "",
+        _details("What the bill buys", _waste_table(document)),
+        _details("The proof", _proof(document)),
+        _details("Not worth doing, not judged", _join([_not_worth_doing(document), _unjudged(document)])),
+        f"<sub>{_text(document.coverage.summary)}. trimtab {document.trimtab_version}</sub>",
+    ]
+    return _join(parts)
+
+
+def _more(actions: Sequence[ActionPart]) -> bool:
+    return len(actions) > _SHOWN_IN_COMMENT
+
+
+def _headline(document: AuditDocument) -> str:
+    plan, proof = document.plan, document.proof
+    kept = f"{proof.targets_kept} of {len(proof.targets)} targets kept"
+    return (
+        f"The bill is **{dollars(document.bill_usd_mo)} a month**. The plan brings it to "
+        f"{dollars(plan.objective_usd_mo)} and saves **{dollars(plan.joint_saving_usd_mo)} a month "
+        f"({percent(plan.saving_frac, 1)})**. Replayed on {proof.window.start:%d %b}–{proof.window.end:%d %b %Y}, which the "
+        f"planner never saw, it saves {percent(proof.saving_frac, 1)}, with {kept}."
+    )
+
+
+def _coverage(document: AuditDocument) -> str:
+    notes = [*document.degraded, *document.coverage.notes]
+    return _join([f"Seen: {_text(document.coverage.summary)}.", _bullets(_text(note) for note in notes)])
+
+
+def _spend_table(title: str, rows: Sequence[SpendPart]) -> str:
+    return _table(
+        (f"{title}", "$/month", "share", "GPU active"),
+        "lrrr",
+        ((_text(row.name), f"{row.usd_mo:,.2f}", percent(row.share_frac), percent(row.activity_frac)) for row in rows),
+    )
+
+
+def _waste_table(document: AuditDocument) -> str:
+    rows = [
+        (row.kind, row.meaning, f"{row.usd_mo:,.2f}", percent(row.share_frac), _text(", ".join(row.where)))
+        for row in document.waste
+        if row.usd_mo
+    ]
+    rows.append(("**the bill**", "", f"**{document.bill_usd_mo:,.2f}**", "", ""))
+    return _table(("what", "in words", "$/month", "share", "mostly"), "llrrl", rows)
+
+
+def _plan_table(actions: Sequence[ActionPart], document: AuditDocument) -> str:
+    if not actions:
+        return "Nothing that is worth doing was found."
+    rows = [_action_row(action) for action in actions]
+    if len(actions) == len(document.plan.actions):
+        rows.append(("", "**together**", f"**{document.plan.joint_saving_usd_mo:,.2f}**", "", "", "", ""))
+    return _table(("id", "what to do", "saves $/month", "80% interval", "weeks", "risk", "quarter"), "llrrrll", rows)
+
+
+def _action_row(action: ActionPart) -> tuple[str, ...]:
+    return (
+        f"`{action.id}`",
+        f"**{_text(action.subject)}**: {_text(action.effect)}",
+        f"{action.saving_usd_mo:,.2f}",
+        f"{action.saving_low_usd_mo:,.0f}–{action.saving_high_usd_mo:,.0f}",
+        f"{action.effort_weeks:g}",
+        action.risk,
+        f"Q{action.quarter}" if action.quarter else "later",
+    )
+
+
+def _not_worth_doing(document: AuditDocument) -> str:
+    rows = document.plan.not_worth_doing
+    if not rows:
+        return ""
+    lines = (
+        f"{row.lever} on {_text(row.subject)}"
+        f"{'' if row.saving_usd_mo is None else f' ({dollars(row.saving_usd_mo)} a month)'}: {_text(row.reason)}"
+        for row in rows
+    )
+    return _join(["**Not worth doing**", _bullets(lines)])
+
+
+def _unjudged(document: AuditDocument) -> str:
+    if not document.unjudged:
+        return ""
+    lines = (f"{_text(row.workload)} ({dollars(row.usd_mo)} a month): {_text(row.reason)}" for row in document.unjudged)
+    return _join(["**Not judged**, left as it is", _bullets(lines)])
+
+
+def _proof(document: AuditDocument) -> str:
+    proof = document.proof
+    rows = (
+        (
+            _text(target.workload),
+            _text(target.target),
+            percent(target.before_frac, 1),
+            percent(target.attained_frac, 1),
+            "yes" if target.kept else "**no**",
+        )
+        for target in proof.targets
+    )
+    return _join(
+        [
+            f"The window cost {dollars(proof.before_usd)}; under the plan {dollars(proof.after_usd)} "
+            f"({percent(proof.saving_frac, 1)} less). With the future known, no plan could go below "
+            f"{dollars(proof.clairvoyant_usd)}. {proof.interruptions} spot interruptions, "
+            f"{proof.lost_gpu_hr:.1f} GPU-hours of work done twice.",
+            _table(("workload", "target", "before", "under the plan", "kept"), "llrrl", rows) if proof.targets else "",
+            _bullets(_text(note) for note in proof.notes),
+        ]
+    )
+
+
+def _table(heads: Sequence[str], sides: str, rows: Iterable[Sequence[str]]) -> str:
+    rule = "|".join("---:" if side == "r" else "---" for side in sides)
+    lines = (f"| {' | '.join(row)} |" for row in (heads, *rows))
+    first, *rest = lines
+    return "\n".join([first, f"|{rule}|", *rest])
+
+
+def _details(title: str, body: str) -> str:
+    return f"<details><summary>{title}</summary>\n\n{body.strip()}\n\n</details>" if body.strip() else ""
+
+
+def _bullets(lines: Iterable[str]) -> str:
+    return "\n".join(f"- {line}" for line in lines)
+
+
+def _text(raw: str) -> str:
+    """Return text that Markdown shows as it is: names may hold pipes, stars, underscores and angle brackets."""
+    for mark in "\\`*_|<>[]":
+        raw = raw.replace(mark, f"\\{mark}")
+    return " ".join(raw.split())
+
+
+def _join(parts: Iterable[str]) -> str:
+    return "\n\n".join(part.strip("\n") for part in parts if part) + "\n"
