@@ -92,7 +92,7 @@ def test_old_rates_warn_on_standard_error_and_fresh_ones_do_not(run):
         (("--provider", "aws", "--region", "us-east"), "did you mean us-east-1"),
         (("--gpu", "T4", "-o", "csv", "--fields", "usd"), "did you mean usd_gpu_hr, usd_hr"),
         (("--at", "2019-01-01"), "the first known row is of 2022-06-23"),
-        (("--type", "p5.48xlarge", "--option", "reserved-1y"), "not sold that way"),
+        (("--type", "p5.48xlarge", "--option", "reserved-1y"), "nobody is known to sell it that way"),
     ],
 )
 def test_a_question_without_an_answer_says_why(run, arguments, hint):
@@ -128,6 +128,19 @@ def test_matrix_has_every_board_with_dense_rates_and_months(run):
     assert boards["H100-SXM5-80GB"]["committed_usd_mo"] is None
     assert boards["A100-SXM4-80GB"]["committed_usd_mo"] == pytest.approx(1587.87, abs=0.01)
     assert boards["L40S"]["mig_instances"] == 0
+
+
+def test_matrix_names_the_offering_behind_a_price(run):
+    _, out, _ = run("--gpus", "--gpu", "H100", "-o", "json", "--at", "2026-08-03", "--provider", "gcp")
+
+    assert rows(out)[0]["spot_offering"] == "gcp a3-megagpu-8g in us-west4, spot, as of 2026-08-03"
+
+
+def test_matrix_shows_a_board_that_nobody_sells(run):
+    code, out, _ = run("--gpus", "--gpu", "MI250X")
+
+    assert code == 0
+    assert "MI250X" in out
 
 
 def test_matrix_fits_80_columns_and_marks_doubt(run):

@@ -42,7 +42,7 @@ class Gpu:
     """What the driver reports (nvidia-smi's MiB / 1024)."""
     memory_type: str
     mem_bw_gb_s: float
-    rates_tflops: Mapping[Precision, float]
+    rates_tflops: Mapping[Precision, float] = field(hash=False)
     tdp_w: float
     nvlink_gb_s: float
     """Both directions, one GPU to its peers; AMD's link is counted here too. 0 where there is none."""
@@ -82,7 +82,7 @@ class Gpu:
         return column not in self.unverified_fields
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class GpuTable:
     """All boards, found under any of their names."""
 

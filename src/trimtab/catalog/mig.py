@@ -59,7 +59,7 @@ class MigProfile:
         return frozenset(range(start, start + self.memory_slices))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class MigTable:
     """The profiles of every board."""
 

@@ -62,7 +62,7 @@ class Price:
         return self.usd_hr * HR_PER_MO
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PriceBook:
     """All known rates over time."""
 

@@ -15,7 +15,7 @@ from trimtab.catalog.prices import PriceBook, load_prices
 from trimtab.errors import UnknownName
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Catalog:
     """All facts. Tables are plain values; the methods find a row by any of its names."""
 

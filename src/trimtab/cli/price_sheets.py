@@ -9,8 +9,14 @@ from datetime import date, timedelta
 from trimtab.catalog import BuyingOption, Catalog, Gpu, Precision, Price, PriceBasis
 from trimtab.catalog.gpus import RATE_COLUMNS
 from trimtab.cli.output import Cell, Column, Sheet, fixed
+from trimtab.units import HR_PER_MO
 
-_COMMITTED = (BuyingOption.RESERVED_1Y, BuyingOption.RESERVED_3Y)
+_WAYS = {
+    "on_demand": (BuyingOption.ON_DEMAND,),
+    "spot": (BuyingOption.SPOT,),
+    "committed": (BuyingOption.RESERVED_1Y, BuyingOption.RESERVED_3Y),
+}
+"""The ways of buying that the GPU matrix prices."""
 _TITLES = {
     BuyingOption.ON_DEMAND: "on demand",
     BuyingOption.SPOT: "spot",
@@ -118,9 +124,10 @@ def matrix_sheet(catalog: Catalog, chosen: Selection) -> Sheet:
     return Sheet(columns=columns, rows=[_matrix_row(catalog, chosen, gpu) for gpu in gpus], notes=_MATRIX_NOTES)
 
 
-def with_unverified(sheet: Sheet) -> Sheet:
-    """Return the matrix for programs: with a column that lists which figures no second source confirmed."""
-    return replace(sheet, columns=[*sheet.columns, Column(key="unverified_fields", title="unverified")])
+def with_provenance(sheet: Sheet) -> Sheet:
+    """Return the matrix for programs: with the offering behind each price, and the figures that no second source confirmed."""
+    keys = (*(f"{name}_offering" for name in _WAYS), "unverified_fields")
+    return replace(sheet, columns=[*sheet.columns, *(Column(key=key, title=key) for key in keys)])
 
 
 def with_doubt_shown(sheet: Sheet) -> Sheet:
@@ -200,7 +207,8 @@ def _wide_notes(rows: Sequence[dict[str, Cell]], total: int) -> list[str]:
 
 def _matrix_row(catalog: Catalog, chosen: Selection, gpu: Gpu) -> dict[str, Cell]:
     balance = gpu.flop_per_byte(Precision.FP16)
-    return {
+    doubts = ("memory_gib" if name == "memory_mib" else name for name in gpu.unverified_fields)
+    row: dict[str, Cell] = {
         "gpu": gpu.name,
         "architecture": gpu.architecture,
         **{key: gpu.tflops(precision) for precision, key in RATE_COLUMNS.items()},
@@ -209,24 +217,26 @@ def _matrix_row(catalog: Catalog, chosen: Selection, gpu: Gpu) -> dict[str, Cell
         "nvlink_gb_s": gpu.nvlink_gb_s,
         "mig_instances": max((profile.max_instances for profile in catalog.mig_profiles(gpu)), default=0),
         "flop_per_byte": None if balance is None else round(balance, 1),
-        "on_demand_usd_mo": _cheapest_usd_mo(catalog, chosen, gpu, (BuyingOption.ON_DEMAND,)),
-        "spot_usd_mo": _cheapest_usd_mo(catalog, chosen, gpu, (BuyingOption.SPOT,)),
-        "committed_usd_mo": _cheapest_usd_mo(catalog, chosen, gpu, _COMMITTED),
-        "unverified_fields": sorted("memory_gib" if name == "memory_mib" else name for name in gpu.unverified_fields),
+        "unverified_fields": sorted(doubts),
     }
+    for name, options in _WAYS.items():
+        cheapest = _cheapest(catalog, chosen, gpu, options)
+        row[f"{name}_usd_mo"] = None if cheapest is None else round(_usd_gpu_hr(catalog, cheapest) * HR_PER_MO, 2)
+        row[f"{name}_offering"] = None if cheapest is None else f"{cheapest.offering}, as of {cheapest.as_of}"
+    return row
 
 
-def _cheapest_usd_mo(catalog: Catalog, chosen: Selection, gpu: Gpu, options: Sequence[BuyingOption]) -> float | None:
-    """Return the cheapest month of one whole GPU under any of the options; None where none is sold."""
-    found = [
-        price.usd_mo / catalog.instance_type(price.provider, price.instance_type).gpu_count
+def _cheapest(catalog: Catalog, chosen: Selection, gpu: Gpu, options: Sequence[BuyingOption]) -> Price | None:
+    """Return the cheapest rate of one whole GPU under any of the options; None where none is sold."""
+    found = (
+        price
         for option in options
         for price in catalog.prices.offerings(
             gpu=gpu.name, provider=chosen.provider, region=chosen.region, option=option, at=chosen.at
         )
         if catalog.instance_type(price.provider, price.instance_type).gpu_frac == 1
-    ]
-    return round(min(found), 2) if found else None
+    )
+    return min(found, key=lambda price: (_usd_gpu_hr(catalog, price), price.key[:3]), default=None)
 
 
 def _usd_gpu_hr(catalog: Catalog, price: Price) -> float:

@@ -19,7 +19,7 @@ from trimtab.cli.price_sheets import (
     selected,
     wide_sheet,
     with_doubt_shown,
-    with_unverified,
+    with_provenance,
 )
 from trimtab.errors import MissingPrice, UnknownName
 
@@ -93,7 +93,7 @@ def command(
     )
     _check_names(catalog, chosen)
     prices = selected(catalog, chosen)
-    if not prices:
+    if not prices and not matrix:
         raise MissingPrice(_nothing(catalog, chosen))
     write_sheet(
         _sheet(catalog, chosen, prices, matrix=matrix, limit=limit, for_people=output_format in _FOR_PEOPLE),
@@ -109,7 +109,7 @@ def _sheet(
 ) -> Sheet:
     if matrix:
         sheet = matrix_sheet(catalog, chosen)
-        return with_doubt_shown(sheet) if for_people else with_unverified(sheet)
+        return with_doubt_shown(sheet) if for_people else with_provenance(sheet)
     return wide_sheet(catalog, prices, limit) if for_people else long_sheet(catalog, chosen, prices)
 
 
@@ -131,7 +131,7 @@ def _nothing(catalog: Catalog, chosen: Selection) -> str:
     what = f"no price for {', '.join(word for word in asked if word) or 'anything'} at {chosen.at}"
     first = first_day(catalog, chosen)
     if first is None:
-        return f"{what}: it is not sold that way; drop a filter, or add your own rate with --prices FILE"
+        return f"{what}: nobody is known to sell it that way; drop a filter, or add your own rate with --prices FILE"
     return f"{what}: the first known row is of {first}; ask for a later date, or add your own rate with --prices FILE"
 
 
