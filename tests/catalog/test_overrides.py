@@ -96,6 +96,23 @@ def test_a_discount_instead_of_a_rate_is_refused(tmp_path):
         load_catalog(path)
 
 
+def test_an_empty_file_says_what_it_should_hold(tmp_path):
+    with pytest.raises(InputError, match="holds no rates"):
+        load_catalog(written(tmp_path, HEAD))
+
+
+def test_a_row_with_a_cell_too_many_is_a_fault(tmp_path):
+    with pytest.raises(PriceFileError, match="more cells than columns"):
+        load_catalog(written(tmp_path, HEAD + "aws,p5.48xlarge,us-east-1,on-demand,40.0,2026-01-01,note,extra\n"))
+
+
+def test_a_file_saved_by_a_spreadsheet_is_read(tmp_path):
+    path = tmp_path / "own.csv"
+    path.write_bytes(("\ufeff" + HEAD + "aws,p5.48xlarge,us-east-1,on-demand,40.0,,\n").replace("\n", "\r\n").encode())
+
+    assert load_catalog(path).prices.price("aws", "p5.48xlarge", "us-east-1", ON_DEMAND).usd_hr == 40.0
+
+
 def test_a_file_that_cannot_be_read_says_so(tmp_path):
     with pytest.raises(InputError, match="cannot read the price file"):
         load_catalog(tmp_path / "absent.csv")

@@ -27,9 +27,8 @@ ALWAYS = date(1970, 1, 1)
 """The date of a rate whose row states none: it held from the start."""
 
 _INSTANCE_FIELDS = frozenset({"gpu", "gpu_count", "vcpus", "memory_gib"})
-_PRICE_FIELDS = (
-    frozenset({"provider", "instance_type", "region", "option", "usd_hr", "as_of", "note"}) | _INSTANCE_FIELDS
-)
+_COLUMNS = ("provider", "instance_type", "region", "option", "usd_hr", "as_of", "note")
+_PRICE_FIELDS = frozenset(_COLUMNS) | _INSTANCE_FIELDS
 _OWNED_FIELDS = frozenset(
     {
         "provider", "instance_type", "region", "capital_usd", "years", "power_w", "pue",
@@ -95,6 +94,8 @@ def read_overrides(path: Path, gpus: GpuTable, known: Mapping[tuple[str, str], I
     the catalog does not know gpu and gpu_count, optionally vcpus and memory_gib. Raises PriceFileError with every fault.
     """
     prices, owned = _entries(path)
+    if not prices and not owned:
+        raise InputError(f"the price file {path} holds no rates; its columns are {', '.join(_COLUMNS)}")
     reading = _Reading(gpus, known)
     for where, entry in prices:
         reading.take(entry, where, _PRICE_FIELDS, lambda row: _negotiated(row, path))
@@ -108,12 +109,12 @@ def read_overrides(path: Path, gpus: GpuTable, known: Mapping[tuple[str, str], I
 def _entries(path: Path) -> tuple[list[tuple[str, Entry]], list[tuple[str, Entry]]]:
     """Return the rates and the owned nodes of a file, each with where it stands."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"cannot read the price file {path}: {error}") from error
     if path.suffix in {".yaml", ".yml"}:
         return _yaml_entries(path, text)
-    rows = csv.DictReader(text.splitlines())
+    rows = csv.DictReader(text.splitlines(), restkey="(more cells than columns)")
     return [(f"{path.name} row {number}", _texts(row)) for number, row in enumerate(rows, start=2)], []
 
 

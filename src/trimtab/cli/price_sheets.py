@@ -1,4 +1,4 @@
-"""The price list and the GPU matrix as sheets, for people and for machines."""
+"""The price list as sheets: a row a rate for programs, a row a shape for people."""
 
 from __future__ import annotations
 
@@ -6,17 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 
-from trimtab.catalog import BuyingOption, Catalog, Gpu, Precision, Price, PriceBasis
-from trimtab.catalog.gpus import RATE_COLUMNS
+from trimtab.catalog import BuyingOption, Catalog, Price, PriceBasis
 from trimtab.cli.output import Cell, Column, Sheet, fixed
-from trimtab.units import HR_PER_MO
 
-_WAYS = {
-    "on_demand": (BuyingOption.ON_DEMAND,),
-    "spot": (BuyingOption.SPOT,),
-    "committed": (BuyingOption.RESERVED_1Y, BuyingOption.RESERVED_3Y),
-}
-"""The ways of buying that the GPU matrix prices."""
 _TITLES = {
     BuyingOption.ON_DEMAND: "on demand",
     BuyingOption.SPOT: "spot",
@@ -60,7 +52,7 @@ def selected(catalog: Catalog, chosen: Selection) -> tuple[Price, ...]:
         )
         if chosen.instance_type in (None, price.instance_type)
     )
-    return tuple(sorted(found, key=lambda price: (_usd_gpu_hr(catalog, price), price.key[:3], price.option.value)))
+    return tuple(sorted(found, key=lambda price: (usd_gpu_hr(catalog, price), price.key[:3], price.option.value)))
 
 
 def first_day(catalog: Catalog, chosen: Selection) -> date | None:
@@ -105,50 +97,6 @@ def wide_sheet(catalog: Catalog, prices: Sequence[Price], limit: int) -> Sheet:
     return Sheet(columns=columns, rows=rows, section="gpu", notes=_wide_notes(rows, len(shapes)))
 
 
-def matrix_sheet(catalog: Catalog, chosen: Selection) -> Sheet:
-    """Return the GPU matrix: one row a board, dense rates only, with the cheapest month under each way of buying."""
-    columns = [
-        Column(key="gpu", title="GPU", style="bold", repeat=True, whole=True),
-        Column(key="architecture", title="architecture", whole=True),
-        *(Column(key=key, title=precision.name, right=True, show=_figure) for precision, key in RATE_COLUMNS.items()),
-        Column(key="mem_bw_gb_s", title="GB/s", right=True, show=_figure),
-        Column(key="memory_gib", title="GiB", right=True, show=fixed(1)),
-        Column(key="nvlink_gb_s", title="NVLink", right=True, show=_figure_or_none),
-        Column(key="mig_instances", title="MIG", right=True, show=_figure_or_none),
-        Column(key="flop_per_byte", title="FLOP/B", right=True, show=fixed(0)),
-        Column(key="on_demand_usd_mo", title="on demand", right=True, show=fixed(0)),
-        Column(key="spot_usd_mo", title="spot", right=True, show=fixed(0)),
-        Column(key="committed_usd_mo", title="committed", right=True, show=fixed(0)),
-    ]
-    gpus = [gpu for gpu in catalog.gpus if chosen.gpu in (None, gpu.name)]
-    return Sheet(columns=columns, rows=[_matrix_row(catalog, chosen, gpu) for gpu in gpus], notes=_MATRIX_NOTES)
-
-
-def with_provenance(sheet: Sheet) -> Sheet:
-    """Return the matrix for programs: with the offering behind each price, and the figures that no second source confirmed."""
-    keys = (*(f"{name}_offering" for name in _WAYS), "unverified_fields")
-    return replace(sheet, columns=[*sheet.columns, *(Column(key=key, title=key) for key in keys)])
-
-
-def with_doubt_shown(sheet: Sheet) -> Sheet:
-    """Return the matrix for people: a figure that no second source confirmed ends in a question mark."""
-    rows = []
-    for row in sheet.rows:
-        doubts = row["unverified_fields"]
-        assert isinstance(doubts, Sequence)
-        shown = {column.key: f"{column.text(row[column.key])}?" for column in sheet.columns if column.key in doubts}
-        rows.append({**row, **{key: text for key, text in shown.items() if row[key] is not None}})
-    return replace(sheet, rows=rows)
-
-
-_MATRIX_NOTES = (
-    "FP32 ... FP4: dense TFLOPS (INT8: TOPS), never the figure for 2:4 sparsity; FP32 is the rate outside tensor cores.",
-    "GiB: what the driver reports. NVLink: GB/s of one GPU, both directions. MIG: most instances of one GPU.",
-    "FLOP/B: FP16 rate over bandwidth. ?: a datasheet figure that no second source confirmed.",
-    "Prices: USD a month (730 h) of one GPU, at the cheapest whole-GPU offering known that way of buying.",
-)
-
-
 def _long_row(catalog: Catalog, chosen: Selection, price: Price) -> dict[str, Cell]:
     instance = catalog.instance_type(price.provider, price.instance_type)
     return {
@@ -160,7 +108,7 @@ def _long_row(catalog: Catalog, chosen: Selection, price: Price) -> dict[str, Ce
         "gpu_count": instance.gpu_count,
         "gpu_frac": instance.gpu_frac,
         "usd_hr": price.usd_hr,
-        "usd_gpu_hr": round(_usd_gpu_hr(catalog, price), 6),
+        "usd_gpu_hr": round(usd_gpu_hr(catalog, price), 6),
         "usd_mo": round(price.usd_mo, 2),
         "as_of": price.as_of.isoformat(),
         "stale": chosen.is_stale(price),
@@ -180,7 +128,7 @@ def _wide_row(catalog: Catalog, shape: dict[BuyingOption, Price]) -> dict[str, C
         "offering": f"{some.provider} {some.instance_type}",
         "gpu_count": f"{instance.board_count:.3g}",
         "region": some.region,
-        "usd_gpu_hr": min(_usd_gpu_hr(catalog, price) for price in shape.values()),
+        "usd_gpu_hr": min(usd_gpu_hr(catalog, price) for price in shape.values()),
         "as_of": min(price.as_of for price in shape.values()).strftime("%Y-%m"),
         **{option.value: _marked(price) for option, price in shape.items()},
     }
@@ -205,54 +153,6 @@ def _wide_notes(rows: Sequence[dict[str, Cell]], total: int) -> list[str]:
     return notes
 
 
-def _matrix_row(catalog: Catalog, chosen: Selection, gpu: Gpu) -> dict[str, Cell]:
-    balance = gpu.flop_per_byte(Precision.FP16)
-    doubts = ("memory_gib" if name == "memory_mib" else name for name in gpu.unverified_fields)
-    row: dict[str, Cell] = {
-        "gpu": gpu.name,
-        "architecture": gpu.architecture,
-        **{key: gpu.tflops(precision) for precision, key in RATE_COLUMNS.items()},
-        "mem_bw_gb_s": gpu.mem_bw_gb_s,
-        "memory_gib": round(gpu.memory_gib, 2),
-        "nvlink_gb_s": gpu.nvlink_gb_s,
-        "mig_instances": max((profile.max_instances for profile in catalog.mig_profiles(gpu)), default=0),
-        "flop_per_byte": None if balance is None else round(balance, 1),
-        "unverified_fields": sorted(doubts),
-    }
-    for name, options in _WAYS.items():
-        cheapest = _cheapest(catalog, chosen, gpu, options)
-        row[f"{name}_usd_mo"] = None if cheapest is None else round(_usd_gpu_hr(catalog, cheapest) * HR_PER_MO, 2)
-        row[f"{name}_offering"] = None if cheapest is None else f"{cheapest.offering}, as of {cheapest.as_of}"
-    return row
-
-
-def _cheapest(catalog: Catalog, chosen: Selection, gpu: Gpu, options: Sequence[BuyingOption]) -> Price | None:
-    """Return the cheapest rate of one whole GPU under any of the options; None where none is sold."""
-    found = (
-        price
-        for option in options
-        for price in catalog.prices.offerings(
-            gpu=gpu.name, provider=chosen.provider, region=chosen.region, option=option, at=chosen.at
-        )
-        if catalog.instance_type(price.provider, price.instance_type).gpu_frac == 1
-    )
-    return min(found, key=lambda price: (_usd_gpu_hr(catalog, price), price.key[:3]), default=None)
-
-
-def _usd_gpu_hr(catalog: Catalog, price: Price) -> float:
+def usd_gpu_hr(catalog: Catalog, price: Price) -> float:
+    """Return the rate of one whole board; a slice counts as its share."""
     return price.usd_hr / catalog.instance_type(price.provider, price.instance_type).board_count
-
-
-def _figure(cell: Cell) -> str:
-    return (
-        f"{cell:,.0f}"
-        if isinstance(cell, float) and cell >= 100
-        else f"{cell:g}"
-        if isinstance(cell, float)
-        else str(cell)
-    )
-
-
-def _figure_or_none(cell: Cell) -> str:
-    """Show a figure, and a dash where the board has no such thing."""
-    return _figure(cell) if cell else "–"

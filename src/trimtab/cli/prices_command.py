@@ -10,17 +10,9 @@ import click
 
 from trimtab.catalog import BuyingOption, Catalog, load_catalog
 from trimtab.catalog.prices import Price
+from trimtab.cli.gpu_matrix import matrix_sheet, with_doubt_shown, with_provenance
 from trimtab.cli.output import Format, Sheet, output_options, write_sheet
-from trimtab.cli.price_sheets import (
-    Selection,
-    first_day,
-    long_sheet,
-    matrix_sheet,
-    selected,
-    wide_sheet,
-    with_doubt_shown,
-    with_provenance,
-)
+from trimtab.cli.price_sheets import Selection, first_day, long_sheet, selected, wide_sheet
 from trimtab.errors import MissingPrice, UnknownName
 
 STALE_DAYS = 120
