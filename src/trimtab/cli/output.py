@@ -12,9 +12,7 @@ import json
 import os
 import shutil
 import sys
-import textwrap
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import assert_never
@@ -22,17 +20,26 @@ from typing import assert_never
 import click
 import yaml
 
-from trimtab.errors import UnknownName, UsageError
+from trimtab.cli.sheet import Cell, Column, Sheet, fixed
+from trimtab.cli.text_table import text_table
+from trimtab.errors import UsageError
 
-Cell = str | int | float | bool | Sequence[str] | None
-"""A raw value. None means unknown or not sold: never shown as 0."""
+__all__ = [
+    "Cell",
+    "Column",
+    "Format",
+    "Sheet",
+    "fixed",
+    "output_options",
+    "render",
+    "screen_width",
+    "write",
+    "write_sheet",
+]
 
 SCHEMA_VERSION = 1
 PLAIN_WIDTH = 80
 """Columns of a table that goes to a file or a pipe."""
-_GAP = 2
-_NARROWEST = 8
-"""No column is squeezed below this."""
 
 
 class Format(Enum):
@@ -48,50 +55,6 @@ class Format(Enum):
 
 
 ROW_FORMATS = (Format.TABLE, Format.JSON, Format.YAML, Format.CSV, Format.MARKDOWN)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
-    """One column: its key in machine formats, its title and its way of showing a value to people."""
-
-    key: str
-    title: str
-    show: Callable[[Cell], str] = str
-    right: bool = False
-    style: str = ""
-    whole: bool = False
-    """Never broken over two lines; numbers never are."""
-    repeat: bool = False
-    """Stands again in every part of a table that is too wide for the screen."""
-
-    def text(self, cell: Cell) -> str:
-        """Return what a person reads; an unknown value is a dash."""
-        return "–" if cell is None or cell == "" else self.show(cell)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sheet:
-    """Rows of raw values under declared columns."""
-
-    columns: Sequence[Column]
-    rows: Sequence[Mapping[str, Cell]]
-    section: str = ""
-    """A key whose value heads each run of rows that share it, in tables for people."""
-    notes: Sequence[str] = ()
-    """Lines for people, under the table."""
-
-    def only(self, fields: Sequence[str]) -> Sheet:
-        """Return the sheet with the named columns only, in that order; raises UnknownName for a column it lacks."""
-        by_key = {column.key: column for column in self.columns}
-        for name in fields:
-            if name not in by_key:
-                raise UnknownName("field", name, by_key)
-        return replace(self, columns=[by_key[name] for name in fields])
-
-
-def fixed(digits: int) -> Callable[[Cell], str]:
-    """Return a way to show numbers with so many digits after the point, thousands apart."""
-    return lambda cell: f"{cell:,.{digits}f}" if isinstance(cell, int | float) else str(cell)
 
 
 def output_options(*formats: Format) -> Callable[[Callable[..., object]], Callable[..., object]]:
@@ -144,7 +107,7 @@ def render(sheet: Sheet, form: Format, *, width: int = PLAIN_WIDTH, colour: bool
     """Return a sheet as text in one of the row formats."""
     match form:
         case Format.TABLE:
-            return _table(sheet, width, colour)
+            return text_table(sheet, width, colour)
         case Format.JSON:
             return json.dumps(_document(sheet), indent=2, allow_nan=False, ensure_ascii=False)
         case Format.YAML:
@@ -200,94 +163,3 @@ def _markdown(sheet: Sheet) -> str:
         cells = (column.text(row.get(column.key)).replace("|", "\\|") for column in columns)
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join([*lines, *(f"\n{note}" for note in sheet.notes)])
-
-
-def _table(sheet: Sheet, width: int, colour: bool) -> str:
-    parts = ["\n".join(_part_lines(columns, sheet, width, colour)) for columns in _parts(sheet, width)]
-    notes = [line for note in sheet.notes for line in textwrap.wrap(note, width, subsequent_indent="  ")]
-    foot = "\n".join(_styled(line, "dim", colour) for line in notes)
-    return "\n\n".join([*parts, *([foot] if foot else [])])
-
-
-def _part_lines(columns: Sequence[Column], sheet: Sheet, width: int, colour: bool) -> list[str]:
-    """Lay out one table: a head, then the rows, each group under its name."""
-    widths, gap = _widths(columns, sheet, width)
-    lines = _row_lines(columns, [column.title for column in columns], widths, gap, "dim" if colour else None)
-    group = ""
-    for row in sheet.rows:
-        if sheet.section and row[sheet.section] != group:
-            group = str(row[sheet.section])
-            lines += ["", _styled(group, "bold cyan", colour)]
-        texts = [column.text(row.get(column.key)) for column in columns]
-        lines += _row_lines(columns, texts, widths, gap, "" if colour else None)
-    return lines
-
-
-def _row_lines(
-    columns: Sequence[Column], texts: Sequence[str], widths: Sequence[int], gap: int, style: str | None
-) -> list[str]:
-    """Return a row as one line, or as several where a text has to be broken. A style of None means no colours at all."""
-    broken = [_broken(text, wide) for text, wide in zip(texts, widths, strict=True)]
-    lines = []
-    for i in range(max(len(cell) for cell in broken)):
-        cells = []
-        for column, cell, wide in zip(columns, broken, widths, strict=True):
-            text = cell[i] if i < len(cell) else ""
-            placed = text.rjust(wide) if column.right else text.ljust(wide)
-            cells.append(placed if style is None else _styled(placed, style or column.style, True))
-        lines.append((" " * gap).join(cells).rstrip())
-    return lines
-
-
-def _broken(text: str, wide: int) -> list[str]:
-    """Break a text into lines of a width, between words where it can be."""
-    if len(text) <= wide:
-        return [text]
-    too_long = any(len(word) >= wide for word in text.split())
-    return textwrap.wrap(text, wide, break_on_hyphens=too_long, subsequent_indent=" ")
-
-
-def _widths(columns: Sequence[Column], sheet: Sheet, width: int) -> tuple[list[int], int]:
-    """Return the width of each column and the gap between them; what may be broken gives way, the longest first."""
-    widths = [_natural_width(sheet, column) for column in columns]
-    gap = _GAP if sum(widths) + _GAP * (len(columns) - 1) <= width else 1
-    soft = [i for i, column in enumerate(columns) if not (column.right or column.whole)]
-    over = sum(widths) + gap * (len(columns) - 1) - width
-    while over > 0 and soft:
-        longest = max(soft, key=lambda i: widths[i])
-        if widths[longest] <= _NARROWEST:
-            break
-        widths[longest] -= 1
-        over -= 1
-    return widths, gap
-
-
-def _parts(sheet: Sheet, width: int) -> list[list[Column]]:
-    """Split the columns into tables that each fit the width, with the repeated columns in front of every one."""
-    kept = [column for column in sheet.columns if column.repeat]
-    if not kept:
-        return [list(sheet.columns)]
-    base = sum(_natural_width(sheet, column) + _GAP for column in kept)
-    parts: list[list[Column]] = [[]]
-    used = base
-    for column in (column for column in sheet.columns if not column.repeat):
-        wide = _natural_width(sheet, column) + _GAP
-        if parts[-1] and used + wide > width + _GAP:
-            parts.append([])
-            used = base
-        parts[-1].append(column)
-        used += wide
-    return [[*kept, *part] for part in parts]
-
-
-def _natural_width(sheet: Sheet, column: Column) -> int:
-    return max(len(column.title), *(len(column.text(row.get(column.key))) for row in sheet.rows), 0)
-
-
-def _styled(text: str, style: str, colour: bool) -> str:
-    """Return text in a style of the words bold, dim and a colour's name."""
-    if not (colour and style and text.strip()):
-        return text
-    words = style.split()
-    hue = next((word for word in words if word not in {"bold", "dim"}), None)
-    return click.style(text, fg=hue, bold="bold" in words or None, dim="dim" in words or None)
