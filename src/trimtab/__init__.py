@@ -9,7 +9,7 @@ from importlib import import_module
 
 from trimtab._version import __version__
 
-_LAZY: dict[str, str] = {}
+_LAZY: dict[str, str] = {"batch": "trimtab.runtime.batcher"}
 
 __all__ = ["__version__", *_LAZY]
 

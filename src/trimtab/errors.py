@@ -12,6 +12,13 @@
     │   └── CredentialsError  it answered: not allowed (exit 3)
     ├── Unpredictable         physics abstains: the question lies outside what was measured; says why (exit 1)
     ├── PlanError             no plan satisfies the rules; names the rules in conflict (exit 1)
+    ├── BatchError            the dynamic batcher did not answer a request (exit 1)
+    │   ├── QueueFull         the bounded queue is full and the batcher refuses rather than waits
+    │   ├── DeadlineExceeded  the answer would have come too late; also a TimeoutError
+    │   ├── BatcherClosed     it is draining, closed, or its object is gone
+    │   ├── ItemTooLarge      the item alone exceeds the largest total size of a batch
+    │   ├── WrongResults      the batch function did not return one result per item
+    │   └── WorkerLost        the worker process or the batch function's thread ended instead of answering
     └── CheckpointError       a training checkpoint could not be saved, found or read (exit 1)
         ├── CheckpointDamaged    bytes differ from what was written, or are missing
         ├── CheckpointMismatch   intact, but of another program, format version, model or world size
@@ -115,6 +122,34 @@ class Unpredictable(TrimtabError):
 
 class PlanError(TrimtabError):
     """No plan satisfies the rules; the message names those in conflict."""
+
+
+class BatchError(TrimtabError):
+    """The dynamic batcher did not answer a request."""
+
+
+class QueueFull(BatchError):
+    """The bounded queue is full and the batcher refuses rather than waits."""
+
+
+class DeadlineExceeded(BatchError, TimeoutError):
+    """The answer would have come after the request's deadline, so the request was not run."""
+
+
+class BatcherClosed(BatchError):
+    """The batcher is draining or closed, or the object whose method it batches is gone."""
+
+
+class ItemTooLarge(BatchError):
+    """The item alone exceeds the largest total size of a batch."""
+
+
+class WrongResults(BatchError):
+    """The batch function did not return one result per item."""
+
+
+class WorkerLost(BatchError):
+    """The worker process died, or the batch function ended its thread, instead of answering."""
 
 
 class CheckpointError(TrimtabError):

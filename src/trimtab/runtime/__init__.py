@@ -8,11 +8,16 @@ from __future__ import annotations
 from importlib import import_module
 
 _LAZY: dict[str, str] = {
+    "BatchMethod": "trimtab.runtime.batcher",
+    "BatchReport": "trimtab.runtime.batcher",
+    "Batcher": "trimtab.runtime.batcher",
     "CheckpointSettings": "trimtab.runtime.checkpoint.settings",
     "Checkpointer": "trimtab.runtime.checkpoint.checkpointer",
     "NoticeBoard": "trimtab.runtime.notice.notice",
     "PendingSave": "trimtab.runtime.checkpoint.saver",
     "Resumed": "trimtab.runtime.checkpoint.finding",
+    "batch": "trimtab.runtime.batcher",
+    "metrics_text": "trimtab.runtime.batcher",
 }
 """Public name -> module that defines it."""
 

@@ -1,0 +1,273 @@
+"""Decide when a batch leaves and how large it is: greedy first, waiting only where waiting has been seen to pay.
+
+Symbols: a batch of `x` (items, or their total size) takes `s(x) = base + slope * x` seconds, learned from the runs seen. With
+such an `s` a fixed window is never better than greedy on latency for independent arrivals (Inoue, "Queueing analysis of
+GPU-based inference servers with dynamic batching", arXiv 1912.06322). Waiting pays where arrivals come in clumps: clients
+that return just after their answers (a closed loop splits into two cohorts under greedy), or a caller that fans out. Both are
+told apart from independent arrivals by how far arrivals concentrate after an event; see `excess_frac`.
+
+Everything here is scalars and NamedTuples, so that a replay can compile the very functions that the runtime calls.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import NamedTuple
+
+MEMORY = 1 / 32
+"""Weight of the newest run or cycle in the moving averages: about the last 32 count."""
+SEEN_ENOUGH = 8
+"""Runs or cycles to see before anything is believed."""
+SPREAD_ENOUGH = 0.01
+"""Smallest squared coefficient of variation of batch sizes at which a slope is read off them (10 % apart)."""
+OUTLIER = 4.0
+"""A run longer than this many times its prediction (a first compilation, a paused host) counts as this many."""
+HORIZON_FRAC = 0.6
+"""Arrivals within this share of `base` after an event count as its echo."""
+EXCESS_FRAC = 0.5
+"""Least share of echoed arrivals at which waiting is considered; independent arrivals stay near 0."""
+SHORTEST_BASE_S = 50e-6
+"""Below this the fixed time of a batch is too small to save anything by waiting."""
+FIRST_PATIENCE = 64
+"""Full batches to run at a reduced cap before a larger one is tried again; doubles with each relapse."""
+LONGEST_PATIENCE = 1 << 20
+
+
+class BatchRule(NamedTuple):
+    """What a person sets; the defaults are greedy with learned waits."""
+
+    max_batch: int = 64
+    min_batch: int = 1
+    """Below this many items the batch waits, but no longer than `window_s`."""
+    window_s: float = 0.0
+    target_s: float = inf
+    """Latency target of a request: no wait is begun that would break it."""
+    learn: bool = True
+
+
+class RunTime(NamedTuple):
+    """Moving averages of batch size and run time, and the last slope that could be read off them."""
+
+    runs: int = 0
+    mean_size: float = 0.0
+    mean_s: float = 0.0
+    size_variance: float = 0.0
+    covariance: float = 0.0
+    slope_s: float = -1.0
+    """Seconds per unit of size; negative while unknown."""
+
+
+class Echo(NamedTuple):
+    """How arrivals follow an event: an answered batch (per item answered) or a first arrival (per event)."""
+
+    cycles: int = 0
+    share: float = 0.0
+    """Arrivals within the horizon, per unit of the event."""
+    early: float = 0.0
+    later: float = 0.0
+    horizon_frac: float = 0.0
+    """Share of the cycle that lies within the horizon: what independent arrivals would put there."""
+    span_s: float = 0.0
+    span_deviation_s: float = 0.0
+
+
+class Learned(NamedTuple):
+    """What a batcher has learned about its traffic."""
+
+    returns: Echo = Echo()
+    bursts: Echo = Echo()
+
+
+class Cycle(NamedTuple):
+    """One event and what followed it until the next batch was answered."""
+
+    units: float
+    early: int
+    later: int
+    span_s: float
+    """Time from the event to its last early arrival."""
+    length_s: float
+    horizon_s: float
+
+
+class Moment(NamedTuple):
+    """What is seen at the instant of a decision: at least one item waits and a worker is idle."""
+
+    waiting: int
+    oldest_age_s: float
+    answered: int
+    """Items of the last answered batch; 0 when there was none."""
+    since_answer_s: float
+    returned: int
+    """Arrivals since that answer."""
+    first_age_s: float
+    """Age of the arrival that ended idleness; infinite where the queue was not empty at the last answer."""
+    followed: int
+    """Arrivals after that one."""
+
+
+class Decision(NamedTuple):
+    """Dispatch now (`wait_s` 0), or wait until `wake_at` items wait or `wait_s` has passed."""
+
+    wait_s: float
+    wake_at: int
+
+
+class Cap(NamedTuple):
+    """The largest batch of one key that memory has allowed."""
+
+    limit: int
+    patience: int = FIRST_PATIENCE
+    """Full batches to run before a larger one is tried."""
+    successes: int = 0
+    reduced: bool = False
+
+
+GO = Decision(0.0, 1)
+
+
+def observe_run(time: RunTime, size: float, run_s: float) -> RunTime:
+    """Add one run of a batch of `size` to the learned run time."""
+    if time.runs == 0:
+        return RunTime(1, size, run_s)
+    if time.runs >= SEEN_ENOUGH:
+        run_s = min(run_s, OUTLIER * run_time_s(time, size))
+    weight = max(MEMORY, 1 / (time.runs + 1))
+    size_step, time_step = size - time.mean_size, run_s - time.mean_s
+    mean_size, mean_s = time.mean_size + weight * size_step, time.mean_s + weight * time_step
+    variance = (1 - weight) * (time.size_variance + weight * size_step * size_step)
+    covariance = (1 - weight) * (time.covariance + weight * size_step * time_step)
+    slope_s = time.slope_s
+    if variance > SPREAD_ENOUGH * mean_size * mean_size:
+        slope_s = max(0.0, min(covariance / variance, mean_s / mean_size))
+    return RunTime(time.runs + 1, mean_size, mean_s, variance, covariance, slope_s)
+
+
+def base_s(time: RunTime) -> float:
+    """Return the fixed time of a batch; 0 while it cannot be told from the time per item."""
+    if time.slope_s < 0 or time.runs < SEEN_ENOUGH:
+        return 0.0
+    return max(0.0, time.mean_s - time.slope_s * time.mean_size)
+
+
+def run_time_s(time: RunTime, size: float) -> float:
+    """Predict the run time of a batch of `size`; 0 before the first run."""
+    if time.slope_s < 0:
+        return time.mean_s
+    return max(0.0, time.mean_s + time.slope_s * (size - time.mean_size))
+
+
+def horizon_s(time: RunTime) -> float:
+    """Return how long after an event arrivals count as its echo; 0 while waiting could not pay."""
+    base = base_s(time)
+    return HORIZON_FRAC * base if base > SHORTEST_BASE_S else 0.0
+
+
+def observe_cycle(echo: Echo, cycle: Cycle) -> Echo:
+    """Add one event and its arrivals to an echo."""
+    weight = max(MEMORY * 2, 1 / (echo.cycles + 1))
+    inside = min(1.0, cycle.horizon_s / cycle.length_s) if cycle.length_s > 0 else 1.0
+    span_s, deviation_s = echo.span_s, echo.span_deviation_s
+    if cycle.early:
+        deviation_s += weight * (abs(cycle.span_s - span_s) - deviation_s)
+        span_s += weight * (cycle.span_s - span_s)
+    return Echo(
+        echo.cycles + 1,
+        echo.share + weight * (cycle.early / cycle.units - echo.share),
+        echo.early + weight * (cycle.early - echo.early),
+        echo.later + weight * (cycle.later - echo.later),
+        echo.horizon_frac + weight * (inside - echo.horizon_frac),
+        span_s,
+        deviation_s,
+    )
+
+
+def excess_frac(echo: Echo) -> float:
+    """Return the share of arrivals that the event explains: 1 in a closed loop, about 0 for independent arrivals.
+
+    Independent arrivals put a share `horizon_frac` of themselves within the horizon; what is above that, scaled to 1.
+    """
+    arrivals = echo.early + echo.later
+    if echo.cycles < SEEN_ENOUGH or arrivals <= 0 or echo.horizon_frac >= 1:
+        return 0.0
+    return max(0.0, (echo.early / arrivals - echo.horizon_frac) / (1 - echo.horizon_frac))
+
+
+def expected(echo: Echo, units: float, since_s: float, arrived: int) -> tuple[float, float]:
+    """Return how many more arrivals of an echo to expect, and within what time."""
+    left_s = echo.span_s + 3 * echo.span_deviation_s - since_s
+    return (echo.share * units - arrived, left_s) if left_s > 0 else (0.0, 0.0)
+
+
+def returns_wait(rule: BatchRule, time: RunTime, echo: Echo, moment: Moment) -> Decision:
+    """Decide whether to wait for clients that have just been answered.
+
+    Two cohorts take `s(n) + s(k)` a round, one takes `s(n + k)` plus the wait: waiting pays while it is shorter than the fixed
+    time, weighed by the share of traffic that does return.
+    """
+    excess = excess_frac(echo)
+    if excess < EXCESS_FRAC or moment.answered == 0:
+        return GO
+    more, left_s = expected(echo, moment.answered, moment.since_answer_s, moment.returned)
+    room = rule.max_batch - moment.waiting
+    if more < 0.5 or left_s >= excess * base_s(time):
+        return GO
+    return Decision(left_s, moment.waiting + min(room, int(more + 0.5)))
+
+
+def burst_wait(rule: BatchRule, time: RunTime, echo: Echo, moment: Moment) -> Decision:
+    """Decide whether to wait for the rest of a burst whose first item has just come.
+
+    `k` more within `w` gain `base - w` each; the `n` already waiting lose `w + slope * k` each.
+    """
+    if excess_frac(echo) < EXCESS_FRAC or moment.first_age_s == inf:
+        return GO
+    more, left_s = expected(echo, 1.0, moment.first_age_s, moment.followed)
+    room = min(rule.max_batch - moment.waiting, int(more + 0.5))
+    gain_s = room * (base_s(time) - left_s) - moment.waiting * (left_s + max(0.0, time.slope_s) * room)
+    if room < 1 or gain_s <= 0:
+        return GO
+    return Decision(left_s, moment.waiting + room)
+
+
+def within_target(rule: BatchRule, time: RunTime, moment: Moment, decision: Decision) -> Decision:
+    """Shorten a wait so that the oldest item still meets the latency target."""
+    spare_s = rule.target_s - moment.oldest_age_s - run_time_s(time, decision.wake_at)
+    if spare_s <= 0:
+        return GO
+    return Decision(min(decision.wait_s, spare_s), decision.wake_at)
+
+
+def decide(rule: BatchRule, time: RunTime, learned: Learned, moment: Moment) -> Decision:
+    """Decide whether the waiting items leave now or wait, and until when."""
+    if moment.waiting >= rule.max_batch:
+        return GO
+    decision = GO
+    if moment.waiting < rule.min_batch and moment.oldest_age_s < rule.window_s:
+        decision = Decision(rule.window_s - moment.oldest_age_s, min(rule.min_batch, rule.max_batch))
+    elif rule.learn:
+        decision = returns_wait(rule, time, learned.returns, moment)
+        if decision.wait_s <= 0:
+            decision = burst_wait(rule, time, learned.bursts, moment)
+    return within_target(rule, time, moment, decision) if decision.wait_s > 0 else GO
+
+
+def observe_oom(cap: Cap, batch: int) -> Cap:
+    """Halve the cap after a batch that did not fit into memory; each relapse doubles the patience."""
+    patience = min(LONGEST_PATIENCE, cap.patience * 2) if cap.reduced else cap.patience
+    return Cap(max(1, min(cap.limit, batch) // 2), patience, 0, True)
+
+
+def observe_fit(cap: Cap, batch: int, max_batch: int) -> Cap:
+    """Count a batch that fitted; after enough full ones try twice the cap, since what ran out may have been passing."""
+    if not cap.reduced or batch < cap.limit:
+        return cap
+    if cap.successes + 1 < cap.patience:
+        return Cap(cap.limit, cap.patience, cap.successes + 1, True)
+    limit = min(max_batch, cap.limit * 2)
+    return Cap(limit, cap.patience, 0, True)
+
+
+def in_time(now_s: float, deadline_s: float, time: RunTime, size: float) -> bool:
+    """Say whether a batch of `size` that starts now is expected to end by the deadline."""
+    return now_s + run_time_s(time, size) <= deadline_s

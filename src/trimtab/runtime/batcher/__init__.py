@@ -1,0 +1,8 @@
+"""The dynamic batcher: many callers of one item each, few calls of a function of many."""
+
+from trimtab.runtime.batcher.batcher import Batcher, metrics_text
+from trimtab.runtime.batcher.decorator import BatchMethod, batch
+from trimtab.runtime.batcher.metrics import Stats
+from trimtab.runtime.batcher.options import BatchReport, Options, is_out_of_memory
+
+__all__ = ["BatchMethod", "BatchReport", "Batcher", "Options", "Stats", "batch", "is_out_of_memory", "metrics_text"]

@@ -1,0 +1,391 @@
+"""The heart of a batcher: the queue under one lock, the decision when a batch leaves, and what is learned from each.
+
+Callers put requests in from any thread or event loop. A runner (threads, or an event loop for asynchronous batch functions)
+asks `next_step` for a batch or a wait, runs it and reports back. Nothing here runs user code but the callbacks of the settings.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from asyncio import AbstractEventLoop
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import Future as ThreadFuture
+from enum import Enum
+from math import inf
+from time import monotonic
+from typing import NamedTuple
+
+from trimtab.errors import BatcherClosed, DeadlineExceeded, ItemTooLarge, QueueFull
+from trimtab.policies.batching import (
+    Cycle,
+    Decision,
+    Learned,
+    Moment,
+    decide,
+    horizon_s,
+    observe_cycle,
+    observe_fit,
+    observe_oom,
+    observe_run,
+)
+from trimtab.runtime.batcher.delivery import refuse
+from trimtab.runtime.batcher.lanes import Lane, Lanes, Taken
+from trimtab.runtime.batcher.metrics import Metrics, Stats
+from trimtab.runtime.batcher.options import BatchReport, Options
+from trimtab.runtime.batcher.recovery import Attempt
+from trimtab.runtime.batcher.request import Reply, Request
+
+logger = logging.getLogger(__name__)
+
+NEVER = 1 << 60
+"""More requests than will ever wait: no arrival wakes anyone."""
+FOREVER_S = -1.0
+SWEEP_SHARE = 4
+"""A full queue is swept of cancelled requests once per this share of its size in refusals, so that the cost stays constant."""
+
+
+class State(Enum):
+    """Whether a batcher takes requests."""
+
+    OPEN = "open"
+    DRAINING = "draining"
+    CLOSED = "closed"
+
+
+class Step(NamedTuple):
+    """What a runner does next: run `taken`, else wait `wait_s` (`FOREVER_S`: until woken); `ended` means go home."""
+
+    taken: Taken | None
+    wait_s: float = FOREVER_S
+    ended: bool = False
+
+
+ENDED = Step(None, 0.0, True)
+
+
+class Waker(NamedTuple):
+    """How the engine reaches its runner; `here` is the caller's event loop, None in a thread."""
+
+    wake: Callable[[AbstractEventLoop | None], None]
+    wake_all: Callable[[], None]
+
+
+class Engine:
+    """The shared state of one batcher."""
+
+    def __init__(self, options: Options, name: str) -> None:
+        self.options = options
+        self.name = name
+        self.metrics = Metrics()
+        self.waker: Waker | None = None
+        self.warned = False
+        self._rule = options.rule()
+        self._key = options.key
+        self._size = options.size
+        self._max_size = options.max_size
+        self._within_s = options.within_s
+        self._max_queue = options.max_queue
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget requests, waits and locks: the first state, and that of a forked child, whose parent keeps the requests."""
+        options = self.options
+        self.lock = threading.Lock()
+        self.metrics.lock = threading.Lock()
+        self.state = State.OPEN
+        self.lanes = Lanes(
+            max_batch=options.max_batch, max_size=options.max_size, padded=options.padded, ordered=options.ordered
+        )
+        self.running = 0
+        self.in_flight = 0
+        self._learned = Learned()
+        self._wake_at = 1
+        self._last_loop: AbstractEventLoop | None = None
+        self._held: deque[tuple[Request, ThreadFuture[None] | None]] = deque()
+        self._refused_since_sweep = NEVER
+        self._drained: list[ThreadFuture[None]] = []
+        self._arrivals: list[float] = []
+        self._answered = 0
+        self._answered_s = 0.0
+        self._empty_then = False
+
+    # ------------------------------------------------------------ requests come in
+
+    def put(
+        self,
+        item: object,
+        reply: Reply,
+        loop: AbstractEventLoop | None,
+        priority: int,
+        within_s: float | None,
+        admitted: ThreadFuture[None] | None = None,
+    ) -> None:
+        """Queue one item, or hold it until the queue has room, which ends `admitted`.
+
+        Raises `QueueFull`, `BatcherClosed`, `ItemTooLarge`, or what the key and size functions raise.
+        """
+        key: Hashable = None if self._key is None else self._key(item)
+        size = 1 if self._size is None else self._measure(item)
+        now_s = monotonic()
+        if within_s is None:
+            within_s = self._within_s
+        deadline_s = inf if within_s is None else now_s + within_s
+        fields: tuple[object, ...] = (item, reply, loop, key, priority, size, now_s, deadline_s)
+        request = tuple.__new__(Request, fields)
+        lanes = self.lanes
+        with self.lock:
+            if self.state is not State.OPEN:
+                self._refuse_closed()
+            if lanes.count >= self._max_queue and self._hold(request, admitted):
+                return
+            lane = lanes.add(request)
+            self._arrivals.append(now_s)
+            if admitted is not None:
+                admitted.set_result(None)
+            if (
+                lanes.count < self._wake_at
+                and loop is self._last_loop
+                and (self._max_size is None or self._wake_at == NEVER or lane.total < self._max_size)
+            ):
+                return
+            self._last_loop = loop
+            self._wake_at = NEVER
+        if self.waker is not None:
+            self.waker.wake(loop)
+
+    def _measure(self, item: object) -> int:
+        assert self._size is not None
+        size = self._size(item)
+        if self._max_size is not None and size > self._max_size:
+            self.metrics.count_refused("too_large")
+            raise ItemTooLarge(
+                f"{self.name}: an item of size {size} exceeds max_size {self._max_size}, the largest total of a batch; "
+                "split the item or raise max_size"
+            )
+        return size
+
+    def _refuse_closed(self) -> None:
+        self.metrics.count_refused("closed")
+        raise BatcherClosed(f"{self.name}: the batcher is {self.state.value} and takes no more requests")
+
+    def _hold(self, request: Request, admitted: ThreadFuture[None] | None) -> bool:
+        """Say whether the request has to wait for room; where waiting is not wanted, raise unless a sweep makes room."""
+        if self.options.when_full == "wait":
+            self._held.append((request, admitted))
+            return True
+        self._refused_since_sweep += 1
+        if self._refused_since_sweep * SWEEP_SHARE >= self._max_queue:
+            self._refused_since_sweep = 0
+            if self.lanes.sweep():
+                return False
+        self.metrics.count_refused("full")
+        raise QueueFull(
+            f"{self.name}: {self.lanes.count} requests wait, the most that max_queue allows; "
+            "answer 503, add a replica, or set when_full='wait'"
+        )
+
+    def _admit(self) -> list[ThreadFuture[None]]:
+        """Move held requests into the room that has become free; return whom to tell."""
+        admitted = []
+        while self._held and self.lanes.count < self._max_queue:
+            request, waiter = self._held.popleft()
+            if not request.reply.done():
+                self.lanes.add(request)
+            if waiter is not None:
+                admitted.append(waiter)
+        return admitted
+
+    # ------------------------------------------------------------ batches go out
+
+    def next_step(self) -> Step:
+        """Decide under the lock: a batch to run now, a wait, or the end."""
+        late: list[Request] = []
+        with self.lock:
+            step = self._decide(monotonic(), late)
+            if step.taken is not None:
+                self.running += 1
+                self.in_flight += len(step.taken.batch)
+                step.taken.lane.running += 1
+            admitted = self._admit() if self._held else ()
+        for waiter in admitted:
+            waiter.set_result(None)
+        if late:
+            refuse(late, self._too_late(), self.metrics, "deadline")
+        return step
+
+    def _decide(self, now_s: float, late: list[Request]) -> Step:
+        self._wake_at = NEVER
+        while True:
+            lane = self.lanes.next_lane()
+            if lane is None:
+                return self._idle()
+            decision = self._wait_for(lane, now_s)
+            if decision is not None:
+                self._wake_at = decision.wake_at
+                return Step(None, decision.wait_s)
+            taken = self.lanes.take(lane, now_s)
+            late += taken.late
+            if taken.batch:
+                return Step(taken)
+
+    def _idle(self) -> Step:
+        """Nothing waits: sleep until the first arrival, or until as many as are expected to come together."""
+        if self.lanes.count == 0 and self.state is not State.OPEN:
+            self._end_if_drained()
+            return ENDED
+        self._wake_at = 1
+        return Step(None)
+
+    def _wait_for(self, lane: Lane, now_s: float) -> Decision | None:
+        """Return the wait that pays for the lane's requests, or None to dispatch them now."""
+        if self.lanes.is_full(lane) or self.state is not State.OPEN or not self.lanes.only_one():
+            return None
+        rule = self._rule if lane.cap.limit >= self._rule.max_batch else self._rule._replace(max_batch=lane.cap.limit)
+        decision = decide(rule, lane.time, self._learned, self._moment(lane, now_s))
+        return decision if decision.wait_s > 0 else None
+
+    def _moment(self, lane: Lane, now_s: float) -> Moment:
+        arrivals = self._arrivals
+        oldest_s = min(line[0].arrived_s for line in lane.lines.values() if line)
+        alone = self._empty_then and bool(arrivals)
+        return Moment(
+            lane.count,
+            now_s - oldest_s,
+            self._answered,
+            now_s - self._answered_s,
+            len(arrivals),
+            now_s - arrivals[0] if alone else inf,
+            len(arrivals) - 1 if alone else 0,
+        )
+
+    def _too_late(self) -> DeadlineExceeded:
+        return DeadlineExceeded(f"{self.name}: the answer would have come after the request's deadline; it was not run")
+
+    # ------------------------------------------------------------ runs come back
+
+    def observe(
+        self,
+        lane: Lane,
+        requests: Sequence[Request],
+        began_s: float,
+        ended_s: float,
+        error: Exception | None,
+        *,
+        extra: bool,
+    ) -> None:
+        """Learn from one run of the batch function and report it."""
+        run_s = ended_s - began_s
+        items = len(requests)
+        total = sum(request.size for request in requests) if self._size is not None else items
+        if error is None:
+            lane.time = observe_run(lane.time, total, run_s)
+            if lane.cap.reduced:
+                lane.cap = observe_fit(lane.cap, items, self._rule.max_batch)
+        self.metrics.count_run(items, run_s, extra=extra)
+        if self.options.on_batch is not None:
+            oldest_s = min(request.arrived_s for request in requests)
+            self._report(BatchReport(self.name, lane.key, items, total, began_s - oldest_s, run_s, error))
+
+    def _report(self, report: BatchReport) -> None:
+        assert self.options.on_batch is not None
+        with Attempt() as attempt:
+            self.options.on_batch(report)
+        if attempt.error is not None:
+            logger.warning("%s: on_batch raised %r; batching goes on", self.name, attempt.error)
+
+    def out_of_memory(self, lane: Lane, items: int) -> None:
+        """Remember that a batch of `items` did not fit, and call the user's hook."""
+        lane.cap = observe_oom(lane.cap, items)
+        with self.metrics.lock:
+            self.metrics.out_of_memory += 1
+        logger.warning(
+            "%s: a batch of %d ran out of memory; key %r is now held to %d", self.name, items, lane.key, lane.cap.limit
+        )
+        if self.options.on_oom is not None:
+            with Attempt() as attempt:
+                self.options.on_oom()
+            if attempt.error is not None:
+                logger.warning("%s: on_oom raised %r; batching goes on", self.name, attempt.error)
+
+    def finished(self, taken: Taken) -> None:
+        """Close the books of a batch whose requests are all settled."""
+        now_s = monotonic()
+        with self.lock:
+            self.running -= 1
+            taken.lane.running -= 1
+            self.in_flight -= len(taken.batch)
+            self._close_cycle(taken, now_s)
+            self._end_if_drained()
+
+    def _close_cycle(self, taken: Taken, now_s: float) -> None:
+        """Learn how arrivals followed the last answer, and begin the next cycle with this one."""
+        arrivals = self._arrivals
+        horizon = horizon_s(taken.lane.time) if self._rule.learn else 0.0
+        if horizon > 0 and self._answered and arrivals:
+            returns = _cycle(arrivals, self._answered_s, self._answered, horizon, now_s)
+            learned = self._learned
+            bursts = learned.bursts
+            if self._empty_then:
+                bursts = observe_cycle(bursts, _cycle(arrivals[1:], arrivals[0], 1, horizon, now_s))
+            self._learned = Learned(observe_cycle(learned.returns, returns), bursts)
+        self._arrivals = []
+        self._answered = len(taken.batch)
+        self._answered_s = now_s
+        self._empty_then = self.lanes.count == 0
+
+    # ------------------------------------------------------------ the end
+
+    def drain(self) -> ThreadFuture[None]:
+        """Take no more requests; return a future that ends when all accepted ones are settled."""
+        done: ThreadFuture[None] = ThreadFuture()
+        with self.lock:
+            if self.state is State.OPEN:
+                self.state = State.DRAINING
+            self._drained.append(done)
+            self._end_if_drained()
+        if self.waker is not None:
+            self.waker.wake_all()
+        return done
+
+    def _end_if_drained(self) -> None:
+        if self.state is State.OPEN or self.lanes.count or self.running:
+            return
+        self.state = State.CLOSED
+        drained, self._drained = self._drained, []
+        for done in drained:
+            done.set_result(None)
+
+    def close(self) -> None:
+        """Take no more requests and refuse those that wait; what runs is answered."""
+        with self.lock:
+            self.state = State.DRAINING
+            waiting = self.lanes.clear() + [request for request, _ in self._held]
+            admitted = [waiter for _, waiter in self._held if waiter is not None]
+            self._held.clear()
+            self._end_if_drained()
+        refuse(waiting, BatcherClosed(f"{self.name}: closed before the request was run"), self.metrics, "closed")
+        for waiter in admitted:
+            waiter.set_result(None)
+        self.drain()
+
+    def stats(self) -> Stats:
+        """Return a snapshot of counters and gauges."""
+        metrics = self.metrics
+        with self.lock:
+            waiting, held, running = self.lanes.count, len(self._held), self.in_flight
+            caps: dict[object, int] = {lane.key: lane.cap.limit for lane in self.lanes.every() if lane.cap.reduced}
+        with metrics.lock:
+            return Stats(
+                waiting, held, running, metrics.answered, metrics.failed, metrics.abandoned, dict(metrics.refused),
+                metrics.runs, metrics.extra_runs, metrics.items, metrics.poisoned, metrics.out_of_memory,
+                metrics.busy_s, caps,
+            )  # fmt: skip
+
+
+def _cycle(arrivals: Sequence[float], event_s: float, units: float, horizon: float, now_s: float) -> Cycle:
+    early = bisect_right(arrivals, event_s + horizon)
+    span_s = arrivals[early - 1] - event_s if early else 0.0
+    return Cycle(units, early, len(arrivals) - early, span_s, now_s - event_s, horizon)

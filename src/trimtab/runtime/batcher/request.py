@@ -1,0 +1,30 @@
+"""A request on its way through the batcher, and what answers it."""
+
+from __future__ import annotations
+
+from asyncio import AbstractEventLoop
+from collections.abc import Hashable
+from typing import NamedTuple, Protocol
+
+
+class Reply(Protocol):
+    """Where an answer goes: an asyncio future, a concurrent future or a stream."""
+
+    def done(self) -> bool: ...
+    def set_result(self, result: object, /) -> None: ...
+    def set_exception(self, exception: BaseException, /) -> None: ...
+
+
+class Request(NamedTuple):
+    """One item, who waits for it, and what was asked of it."""
+
+    item: object
+    reply: Reply
+    loop: AbstractEventLoop | None
+    """The event loop that owns the reply; None for a caller in a thread."""
+    key: Hashable
+    priority: int
+    size: int
+    arrived_s: float
+    deadline_s: float
+    """On the monotonic clock; infinite where there is none."""

@@ -1,0 +1,117 @@
+"""Run the batch function on a taken batch: pad, call, check, and settle each request, also when the run fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Sequence
+from time import monotonic
+
+from trimtab.errors import WrongResults
+from trimtab.runtime.batcher.delivery import deliver
+from trimtab.runtime.batcher.engine import Engine
+from trimtab.runtime.batcher.lanes import Taken
+from trimtab.runtime.batcher.recovery import Attempt, Outcome, Recovery, recover
+from trimtab.runtime.batcher.request import Request
+
+TEXT = (str, bytes, bytearray, dict)
+"""Types that have a length and are never one result per item."""
+
+
+def checked(name: str, results: object, items: int) -> Sequence[object]:
+    """Return the results as a sequence of one per item, or raise `WrongResults`."""
+    if type(results) is list and len(results) == items:
+        return results
+    if isinstance(results, TEXT) or not isinstance(results, Iterable):
+        raise WrongResults(
+            f"{name}: the batch function returned {type(results).__name__} for {items} items; "
+            "return a sequence with one result per item, in their order"
+        )
+    listed = list(results)
+    if len(listed) != items:
+        raise WrongResults(
+            f"{name}: the batch function returned {len(listed)} results for {items} items; "
+            "return one result per item, in their order (an exception object fails its item alone)"
+        )
+    return listed
+
+
+class Run:
+    """One taken batch on its way through the batch function."""
+
+    def __init__(self, engine: Engine, taken: Taken, here: object = None) -> None:
+        self.engine = engine
+        self.taken = taken
+        self.here = here
+        self.began_s = 0.0
+
+    def items(self, requests: Sequence[Request]) -> list[object]:
+        """Return the items as the batch function gets them."""
+        self.began_s = monotonic()
+        pad = self.engine.options.pad
+        if pad is None:
+            return [request.item for request in requests]
+        return [pad(request.item, request.key) for request in requests]
+
+    def results(self, requests: Sequence[Request], returned: object) -> Sequence[object]:
+        """Check what the batch function returned and undo the padding."""
+        results = checked(self.engine.name, returned, len(requests))
+        unpad = self.engine.options.unpad
+        if unpad is None:
+            return results
+        return [unpad(result, request.item) for request, result in zip(requests, results, strict=True)]
+
+    def observe(self, requests: Sequence[Request], outcome: Outcome, *, extra: bool) -> None:
+        """Report one run to the engine."""
+        self.engine.observe(self.taken.lane, requests, self.began_s, monotonic(), outcome.error, extra=extra)
+
+    def settle(self, requests: Sequence[Request], outcome: Outcome) -> None:
+        """Answer a group: its results, or its error to each."""
+        results = outcome.results if outcome.error is None else [outcome.error] * len(requests)
+        deliver(requests, results, self.engine.metrics, self.here)
+
+    def recovery(self, error: Exception) -> Generator[Sequence[Request], Outcome]:
+        """Return the groups to run after the whole batch has failed with `error`."""
+        engine = self.engine
+
+        def settle(requests: Sequence[Request], outcome: Outcome) -> None:
+            if outcome.error is not None and len(requests) == 1 < len(self.taken.batch):
+                with engine.metrics.lock:
+                    engine.metrics.poisoned += 1
+            self.settle(requests, outcome)
+
+        def isolates(error: BaseException) -> bool:
+            return not isinstance(error, WrongResults) and engine.options.isolates(error)
+
+        def on_oom(items: int) -> int:
+            engine.out_of_memory(self.taken.lane, items)
+            return self.taken.lane.cap.limit
+
+        return recover(self.taken.batch, error, Recovery(settle, isolates, engine.options.is_oom, on_oom))
+
+
+def attempt(run: Run, requests: Sequence[Request], call: Callable[[list[object]], object]) -> Outcome:
+    """Run a group once and return its outcome."""
+    results: Sequence[object] = ()
+    with Attempt() as tried:
+        results = run.results(requests, call(run.items(requests)))
+    return Outcome(results, tried.error)
+
+
+def run_batch(engine: Engine, taken: Taken, call: Callable[[list[object]], object]) -> None:
+    """Run a taken batch in this thread and settle all of its requests."""
+    run = Run(engine, taken)
+    outcome = attempt(run, taken.batch, call)
+    if outcome.error is None:
+        run.settle(taken.batch, outcome)
+        run.observe(taken.batch, outcome, extra=False)
+    else:
+        run.observe(taken.batch, outcome, extra=False)
+        steps = run.recovery(outcome.error)
+        group = next(steps, None)
+        while group is not None:
+            outcome = attempt(run, group, call)
+            run.observe(group, outcome, extra=True)
+            try:
+                group = steps.send(outcome)
+            except StopIteration:
+                group = None
+    engine.finished(taken)
