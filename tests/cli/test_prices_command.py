@@ -133,7 +133,7 @@ def test_matrix_has_every_board_with_dense_rates_and_months(run):
 def test_matrix_names_the_offering_behind_a_price(run):
     _, out, _ = run("--gpus", "--gpu", "H100", "-o", "json", "--at", "2026-08-03", "--provider", "gcp")
 
-    assert rows(out)[0]["spot_offering"] == "gcp a3-megagpu-8g in us-west4, spot, as of 2026-08-03"
+    assert rows(out)[0]["spot_offering"] == "gcp a3-highgpu-2g in europe-north1, spot, as of 2026-08-03"
 
 
 def test_matrix_shows_a_board_that_nobody_sells(run):

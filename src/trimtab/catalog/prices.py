@@ -14,7 +14,7 @@ from functools import cached_property
 
 from trimtab.catalog.instances import InstanceType
 from trimtab.catalog.kinds import BuyingOption, InterruptionBucket, PriceBasis
-from trimtab.catalog.rows import Row, packaged_rows
+from trimtab.catalog.rows import Row, day, packaged_rows
 from trimtab.errors import MissingPrice, UnknownName
 from trimtab.units import HR_PER_MO
 
@@ -213,18 +213,25 @@ def load_prices(rows: Iterable[Row] | None = None) -> tuple[Price, ...]:
     return tuple(_price(row) for row in (packaged_rows("prices.csv") if rows is None else rows))
 
 
+_OPTIONS = {option.value: option for option in BuyingOption}
+_BASES = {basis.value: basis for basis in PriceBasis}
+_BUCKETS: Mapping[str, InterruptionBucket | None] = {
+    "": None,
+    **{bucket.value: bucket for bucket in InterruptionBucket},
+}
+
+
 def _price(row: Row) -> Price:
-    bucket = row["interruption"]
     return Price(
         provider=row["provider"],
         instance_type=row["instance_type"],
         region=row["region"],
-        option=BuyingOption(row["option"]),
+        option=_OPTIONS[row["option"]],
         usd_hr=float(row["usd_hr"]),
-        as_of=date.fromisoformat(row["as_of"]),
+        as_of=day(row["as_of"]),
         source=row["source"],
-        basis=PriceBasis(row["basis"]),
+        basis=_BASES[row["basis"]],
         purchasable=row["purchasable"] == "yes",
-        interruption=InterruptionBucket(bucket) if bucket else None,
+        interruption=_BUCKETS[row["interruption"]],
         note=row["note"],
     )
