@@ -29,14 +29,16 @@ class UseOffering:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetGpuCount:
-    """Ask for as many GPUs as a run uses."""
+    """Ask for as many GPUs as a run uses, on nodes of the same GPU that hold `gpus_per_node` of them."""
 
     gpus: int
     before: int
+    pool: Pool
+    gpus_per_node: int
 
     def describe(self) -> str:
         """Say it in words."""
-        return f"ask for {self.gpus} GPU{'s' if self.gpus != 1 else ''} a run instead of {self.before}"
+        return f"ask for {self.gpus} GPU{'s' if self.gpus != 1 else ''} a run, not {self.before}, on {self.pool.instance_type}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

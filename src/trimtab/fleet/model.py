@@ -14,7 +14,7 @@ import numpy.typing as npt
 from trimtab.catalog.pools import Pool
 from trimtab.ledger import Holdings, Usage
 from trimtab.tables.workloads import TargetMetric, WorkloadKind, WorkloadSpec
-from trimtab.units import HR_PER_DAY, S_PER_HR
+from trimtab.units import HR_PER_DAY, HR_PER_WEEK, S_PER_HR
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -41,6 +41,15 @@ class Window:
     def seconds(self) -> int:
         """Return the length in seconds."""
         return self.hours * S_PER_HR
+
+    @property
+    def first_week_hour(self) -> int:
+        """Return the hour of the week of the first hour (Monday 00:00 UTC is 0)."""
+        return self.start.weekday() * HR_PER_DAY + self.start.hour
+
+    def week_hours(self) -> IntArray:
+        """Return the hour of the week of each hour (n_hours,)."""
+        return np.asarray((self.first_week_hour + np.arange(self.hours)) % HR_PER_WEEK, dtype=np.int64)
 
     def part(self, first_hour: int, hours: int) -> Window:
         """Return `hours` hours from `first_hour` on."""

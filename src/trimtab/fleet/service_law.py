@@ -11,10 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trimtab.fleet.model import FloatArray, ServiceObservation, Target, Workload
+from trimtab.fleet.model import FloatArray, ServiceObservation, Workload
 from trimtab.fleet.targets import share_within
 from trimtab.provenance import Basis
-from trimtab.tables.workloads import TargetMetric
 from trimtab.units import S_PER_HR
 
 _BIN_WIDTH = 0.025
@@ -100,6 +99,30 @@ def service_law(workload: Workload, healthy_frac: float) -> ServiceLaw | str:
     )
 
 
+def activity_as_demand(workload: Workload) -> ServiceObservation:
+    """Let activity stand in for demand where a service exposes no requests: GPU-seconds of activity per hour."""
+    return ServiceObservation(
+        step_s=float(S_PER_HR),
+        arrivals=workload.activity.busy_gpus * S_PER_HR,
+        replicas=workload.gpu_seconds / S_PER_HR / workload.gpus_per_pod,
+        latency_le_s=np.zeros(0),
+        latency_count=np.zeros((len(workload.gpu_seconds), 0)),
+    )
+
+
+def activity_law(workload: Workload, healthy_frac: float) -> ServiceLaw:
+    """Return the law of such a service: a replica offers its GPUs' seconds, and is healthy up to the band's top."""
+    return ServiceLaw(
+        capacity_req_s=workload.gpus_per_pod,
+        load=np.array([healthy_frac]),
+        share=np.zeros((1, 0)),
+        le_s=np.zeros(0),
+        top_load=healthy_frac,
+        basis=Basis.MODELLED,
+        because=f"no request metrics: hourly {workload.activity.signal} stands in for demand",
+    )
+
+
 def step_load(service: ServiceObservation, capacity_req_s: float) -> FloatArray:
     """Return the load per ready replica in each step (n_steps,); NaN in gaps."""
     serving = np.where(service.replicas > 0, service.replicas, np.nan)
@@ -156,8 +179,3 @@ def _falling(values: FloatArray, weight: FloatArray) -> FloatArray:
             before[1] = mass_sum
             before[2] += last[2]
     return np.concatenate([np.full(int(count), value) for value, _, count in blocks])
-
-
-def limits_of(targets: tuple[Target, ...]) -> tuple[Target, ...]:
-    """Return the targets that a replay of requests judges: latency (and time to first token, judged alike)."""
-    return tuple(target for target in targets if target.metric in {TargetMetric.LATENCY, TargetMetric.TTFT})

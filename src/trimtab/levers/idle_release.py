@@ -1,0 +1,30 @@
+"""Hold nodes only while something runs on them, and give back those that nobody holds."""
+
+from __future__ import annotations
+
+from trimtab.fleet.effects import ReleaseIdle, ReleaseNodes
+from trimtab.fleet.model import Fleet, Workload
+from trimtab.fleet.settings import Assumptions, Lever
+from trimtab.ledger import IDLE
+from trimtab.tables.workloads import WorkloadKind
+
+LEVER = Lever.IDLE_RELEASE
+_RUNS = {WorkloadKind.EXPERIMENT, WorkloadKind.TRAINING, WorkloadKind.BATCH, WorkloadKind.EVALUATION}
+
+
+def propose(workload: Workload, assumptions: Assumptions) -> tuple[ReleaseIdle, ...]:
+    """Offer nodes that come with a run and go with it, to workloads that consist of runs."""
+    if workload.kind not in _RUNS or workload.jobs is None:
+        return ()
+    return (ReleaseIdle(startup_s=assumptions.node_startup_s),)
+
+
+def unheld_nodes(fleet: Fleet) -> tuple[int, ...]:
+    """Return the indices of nodes that no workload held a GPU of in the whole window."""
+    held = {int(node) for node in fleet.holdings.node[fleet.holdings.owner != IDLE]}
+    return tuple(index for index in range(len(fleet.nodes)) if index not in held)
+
+
+def release(fleet: Fleet, nodes: tuple[int, ...]) -> ReleaseNodes:
+    """Return the effect that gives these nodes back."""
+    return ReleaseNodes(nodes=tuple(fleet.nodes[index].name for index in nodes))

@@ -1,0 +1,74 @@
+"""Move to a GPU that fits: the memory it needs, no slower than the target allows, for less."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from trimtab.catalog import Gpu, Lifecycle
+from trimtab.errors import Unpredictable
+from trimtab.fleet.effects import UseOffering
+from trimtab.fleet.market import Market, Offering
+from trimtab.fleet.model import Workload
+from trimtab.fleet.settings import Assumptions, Lever
+from trimtab.physics.transfer import Activity as DeviceActivity
+from trimtab.physics.transfer import fits_memory, speed_ratio
+from trimtab.provenance import Basis, Estimate
+
+LEVER = Lever.RIGHT_SIZE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RightSizing:
+    """The offerings that fit, and how many were refused for which reason."""
+
+    fitting: tuple[UseOffering, ...]
+    refused: Counter[str]
+
+
+def propose(workload: Workload, market: Market, assumptions: Assumptions) -> RightSizing:
+    """Judge every whole-GPU node on demand in the workload's region; its own GPU in other node sizes is among them."""
+    fitting, refused = [], Counter[str]()
+    source = market.gpu(workload.gpu)
+    if source is None:
+        return RightSizing(fitting=(), refused=Counter({"the present GPU is not in the catalog": 1}))
+    for offering in market.offerings(workload.pool.provider, workload.pool.region):
+        verdict = _judge(workload, source, offering, assumptions)
+        if isinstance(verdict, str):
+            refused[verdict] += 1
+        elif verdict is not None:
+            fitting.append(
+                UseOffering(
+                    pool=offering.pool,
+                    gpu=offering.gpu.name,
+                    gpus_per_node=offering.gpus_per_node,
+                    speed=verdict,
+                )
+            )
+    return RightSizing(fitting=tuple(fitting), refused=refused)
+
+
+def _judge(workload: Workload, source: Gpu, offering: Offering, assumptions: Assumptions) -> Estimate | str | None:
+    """Return the speed there, why not, or None for the offering it runs on."""
+    if offering.pool == workload.pool:
+        return None
+    if offering.gpu == source:
+        return Estimate(value=1.0, low=1.0, high=1.0, basis=Basis.MEASURED, because="the same GPU")
+    if offering.lifecycle is not Lifecycle.CURRENT:
+        return "previous generation"
+    need_gib = workload.spec.need_gib or workload.activity.memory_peak_gib
+    if need_gib is None:
+        return "memory use was not measured"
+    if not fits_memory(need_gib, offering.gpu, margin_frac=assumptions.memory_headroom_frac).fits:
+        return "not enough memory"
+    activity = workload.activity
+    observed = DeviceActivity(
+        sm_active=activity.sm_frac,
+        tensor_active=activity.tensor_frac,
+        dram_active=activity.dram_frac,
+        gpu_util=activity.gpu_util_frac,
+    )
+    try:
+        return speed_ratio(observed=observed, source=source, target=offering.gpu)
+    except Unpredictable:
+        return "speed there cannot be predicted from what was measured"

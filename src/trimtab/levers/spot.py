@@ -1,0 +1,29 @@
+"""Run interruptible work on spot, with on-demand to fall back on."""
+
+from __future__ import annotations
+
+from trimtab.catalog.kinds import CapacityType
+from trimtab.fleet.effects import SetCapacityType
+from trimtab.fleet.market import Market
+from trimtab.fleet.model import Workload
+from trimtab.fleet.settings import Assumptions, Lever
+from trimtab.tables.workloads import WorkloadKind
+
+LEVER = Lever.SPOT
+_RUNS = {WorkloadKind.EXPERIMENT, WorkloadKind.TRAINING, WorkloadKind.BATCH, WorkloadKind.EVALUATION}
+
+
+def propose(workload: Workload, market: Market, assumptions: Assumptions) -> tuple[SetCapacityType, ...]:
+    """Return spot pools of the region, for work that somebody declared interruptible; cheaper than on demand, or not at all."""
+    if workload.kind not in _RUNS or workload.jobs is None or not workload.spec.interruptible:
+        return ()
+    return tuple(
+        SetCapacityType(
+            pool=offering.pool.held_as(CapacityType.SPOT),
+            loss_per_hr=market.loss_per_hr(offering.spot),
+            on_demand_after=assumptions.spot_losses_before_on_demand,
+        )
+        for offering in market.offerings(workload.pool.provider, workload.pool.region)
+        if offering.spot is not None
+        and market.rate(offering.pool.held_as(CapacityType.SPOT)) < offering.rate_micro_usd_hr
+    )

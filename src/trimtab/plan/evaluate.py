@@ -1,0 +1,80 @@
+"""One place that replays a workload under effects, whatever its kind, and remembers what it replayed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from trimtab.fleet.model import Fleet, Workload
+from trimtab.fleet.service_law import ServiceLaw, activity_law, service_law
+from trimtab.fleet.settings import Lever, Settings
+from trimtab.plan.hours_outcome import hours_outcome
+from trimtab.plan.jobs_outcome import jobs_outcome
+from trimtab.plan.outcome import Case, Effects, Outcome, placement
+from trimtab.plan.service_outcome import service_outcome
+from trimtab.tables.workloads import WorkloadKind
+
+
+def law_of(workload: Workload, settings: Settings) -> ServiceLaw | str | None:
+    """Return a service's law, why it has none, or None for what is no service."""
+    if workload.kind is not WorkloadKind.SERVING:
+        return None
+    healthy = settings.bands.healthy_frac
+    if workload.service is not None:
+        return service_law(workload, healthy)
+    return "no activity was measured" if workload.activity.signal == "none" else activity_law(workload, healthy)
+
+
+def cases_of(fleet: Fleet, settings: Settings, seed: int) -> dict[str, Case | str]:
+    """Return a case per workload on the window it was learnt on, or the reason why it cannot be judged."""
+    cases: dict[str, Case | str] = {}
+    for workload in fleet.workloads:
+        law = law_of(workload, settings)
+        if isinstance(law, str):
+            cases[workload.name] = law
+        elif workload.activity.signal == "none":
+            cases[workload.name] = "no GPU activity was measured"
+        else:
+            cases[workload.name] = Case(
+                workload=workload,
+                window=fleet.window,
+                targets=workload.targets,
+                law=law,
+                settings=settings,
+                seed=seed,
+            )
+    return cases
+
+
+_PLACING = {Lever.RIGHT_SIZE, Lever.GPU_COUNT, Lever.SPOT}
+"""What these do to a replay is in the placement: GPUs a node and a run, speed, loss rate."""
+
+
+@dataclass(slots=True)
+class Evaluator:
+    """Replays a case under effects; effects that differ in price alone share one replay."""
+
+    case: Case
+    _known: dict[tuple[object, ...], Outcome] = field(default_factory=dict)
+
+    def outcome(self, effects: Effects) -> Outcome:
+        """Return what the workload would have used and attained."""
+        place = placement(self.case.workload, effects)
+        others = tuple(
+            sorted((lever.value, repr(effect)) for lever, effect in effects.items() if lever not in _PLACING)
+        )
+        loss = None if place.spot is None else (place.spot.loss_per_hr, place.spot.on_demand_after)
+        key = (place.gpus_per_node, place.gpus_per_run, place.speed.value, place.speed.low, loss, others)
+        if key not in self._known:
+            self._known[key] = self._replay(effects)
+        return self._known[key]
+
+    def _replay(self, effects: Effects) -> Outcome:
+        match self.case.workload.kind:
+            case WorkloadKind.SERVING:
+                return service_outcome(self.case, effects)
+            case WorkloadKind.EXPERIMENT | WorkloadKind.TRAINING | WorkloadKind.BATCH | WorkloadKind.EVALUATION:
+                if self.case.workload.jobs is not None:
+                    return jobs_outcome(self.case, effects)
+                return hours_outcome(self.case, effects)
+            case WorkloadKind.NOTEBOOK:
+                return hours_outcome(self.case, effects)

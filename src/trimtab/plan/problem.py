@@ -1,0 +1,121 @@
+"""The joint problem: choose one option per workload and commitments per pool so that the bill is least.
+
+    minimise   sum_p on_demand[p] * sum_t weight[t] * u[p,t] + sum_p committed[p] * H * c[p] + fixed costs
+    subject to convexity[w]:  keep[w] + sum_o x[w,o] = 1
+               retain[g,w]:   keep[w] <= z[g]                 for each workload w that held nodes of group g
+               balance[p,t]:  sum_o n[o,p,t] x[o] + sum_g n[g,p,t] z[g] <= u[p,t] + c[p]
+
+A node stays billed while any workload that held GPUs on it stays as it was: nodes are indivisible. Pools for which nobody
+sells a commitment cost a fixed sum per option and need no balance rows. Periods `t` are hours, or in long windows hours of the
+week with the mean use of that hour: since a bill is convex in use, averaging can only lower it, so that the periods' optimum
+is a bound on the hourly one. What is reported is always the exact hourly bill of the choice (`exact_bill`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from trimtab.catalog.kinds import BuyingOption
+from trimtab.catalog.pools import Pool
+from trimtab.fleet.model import FloatArray, IntArray
+from trimtab.ledger import Commitment, Usage, best_count, bill
+
+KEEP = -1
+"""The choice of leaving a workload as it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Option:
+    """One way to run a workload: node-seconds per pool and hour (n_hours,)."""
+
+    usage: Mapping[Pool, IntArray]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class NodeGroup:
+    """Nodes that the same workloads held: they stay billed, all of them, while any holder stays as it was."""
+
+    usage: Mapping[Pool, IntArray]
+    holders: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitmentOffer:
+    """A commitment that is sold for a pool: its option and rate per node and hour."""
+
+    option: BuyingOption
+    rate_micro_usd_hr: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Problem:
+    """Options per workload (outer index), the groups of present nodes, rates per pool, commitments on offer."""
+
+    options: tuple[tuple[Option, ...], ...]
+    groups: tuple[NodeGroup, ...]
+    rates_micro_usd_hr: Mapping[Pool, int]
+    offers: Mapping[Pool, CommitmentOffer]
+    hours: int
+
+    @property
+    def workloads(self) -> int:
+        """Return the number of workloads."""
+        return len(self.options)
+
+
+def total_usage(problem: Problem, choice: Sequence[int]) -> dict[Pool, IntArray]:
+    """Return node-seconds per pool under a choice (an option index or KEEP per workload)."""
+    total: dict[Pool, IntArray] = {}
+    parts = [problem.options[w][o].usage for w, o in enumerate(choice) if o != KEEP]
+    parts += [group.usage for group in problem.groups if any(choice[w] == KEEP for w in group.holders)]
+    for part in parts:
+        for pool, seconds in part.items():
+            total[pool] = total[pool] + seconds if pool in total else seconds
+    return total
+
+
+def best_commitments(problem: Problem, usage: Mapping[Pool, IntArray]) -> tuple[Commitment, ...]:
+    """Return the commitments that make the bill of a known use least, pool by pool."""
+    bought = []
+    for pool in sorted(problem.offers):
+        if pool in usage:
+            offer = problem.offers[pool]
+            count = best_count(usage[pool], problem.rates_micro_usd_hr[pool], offer.rate_micro_usd_hr)
+            if count:
+                bought.append(
+                    Commitment(pool=pool, option=offer.option, count=count, rate_micro_usd_hr=offer.rate_micro_usd_hr)
+                )
+    return tuple(bought)
+
+
+def exact_bill(
+    usage: Mapping[Pool, IntArray], rates: Mapping[Pool, int], commitments: Sequence[Commitment], hours: int
+) -> int:
+    """Return the exact hourly bill of a use under commitments, in micro-dollars: what is reported."""
+    pools = tuple(sorted({*usage, *(commitment.pool for commitment in commitments)}))
+    if not pools:
+        return 0
+    nothing = np.zeros(hours, dtype=np.int64)
+    seconds = np.stack([usage.get(pool, nothing) for pool in pools])
+    return bill(Usage(pools=pools, node_seconds=seconds), rates, commitments).total
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Periods:
+    """Hours gathered into periods: `of_hour` (n_hours,) and the number of hours in each (n_periods,)."""
+
+    of_hour: IntArray
+    weight: FloatArray
+
+    def mean(self, per_hour: IntArray) -> FloatArray:
+        """Return the mean of a row of hours per period (n_periods,)."""
+        return np.bincount(self.of_hour, weights=per_hour, minlength=len(self.weight)) / self.weight
+
+
+def periods_of(hours: int, most: int) -> Periods:
+    """Return hours as they are where there are few, else positions in a cycle of `most` hours (168 = hours of the week)."""
+    of_hour = np.arange(hours) % most if hours > most else np.arange(hours)
+    return Periods(of_hour=of_hour, weight=np.bincount(of_hour).astype(np.float64))

@@ -1,0 +1,101 @@
+"""Replay a service under its effects."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from trimtab.fleet.effects import SetReplicaPolicy
+from trimtab.fleet.model import FloatArray, ServiceObservation, Target
+from trimtab.fleet.service_law import ServiceLaw, activity_as_demand
+from trimtab.fleet.settings import Lever
+from trimtab.fleet.targets import share_within
+from trimtab.levers.autoscaling import observed_replicas
+from trimtab.plan.outcome import Attained, Case, Effects, Outcome, Placement, held_as, placement
+from trimtab.policies.scaling import StaticReplicas
+from trimtab.replay.services import ServiceHistory, ServiceModel, replay_service
+from trimtab.tables.workloads import TargetMetric
+from trimtab.units import S_PER_HR
+
+_THROUGHPUT_WAIT_S = 60.0
+"""A request that queues longer counts as not served, where only throughput is promised."""
+JUDGED = {TargetMetric.LATENCY, TargetMetric.TTFT, TargetMetric.THROUGHPUT}
+
+
+def demand_of(case: Case) -> ServiceObservation:
+    """Return the demand to replay: requests, or activity where there are none."""
+    return case.workload.service or activity_as_demand(case.workload)
+
+
+def service_outcome(case: Case, effects: Effects) -> Outcome:
+    """Replay the service's arrivals on replicas placed and scaled as the effects say."""
+    law = case.law
+    if law is None:
+        raise ValueError(f"{case.workload.name} has no service law")
+    place = placement(case.workload, effects)
+    demand = demand_of(case)
+    targets = tuple(target for target in case.targets if target.metric in JUDGED)
+    replicas = observed_replicas(demand)
+    scaling = effects.get(Lever.AUTOSCALING)
+    policy = scaling.policy if isinstance(scaling, SetReplicaPolicy) else StaticReplicas(replicas)
+    history = ServiceHistory(arrivals=demand.arrivals, step_s=demand.step_s, start_hour=case.window.first_week_hour)
+    replayed = [
+        replay_service(history, _model(case, law, place, targets, speed), policy, initial_replicas=replicas)
+        for speed in dict.fromkeys((place.speed.value, place.speed.low))
+    ]
+    on_demand, spot = held_as(place, replayed[0].node_seconds)
+    return Outcome(
+        on_demand=on_demand,
+        spot=spot,
+        attained=tuple(
+            Attained(target=target, frac=float(at_value), safe_frac=float(at_low))
+            for target, at_value, at_low in zip(
+                targets, replayed[0].attained_frac, replayed[-1].attained_frac, strict=True
+            )
+        ),
+        gpus=replayed[0].gpu_seconds,
+    )
+
+
+def _model(case: Case, law: ServiceLaw, place: Placement, targets: tuple[Target, ...], speed: float) -> ServiceModel:
+    spec, assumptions = case.workload.spec, case.settings.assumptions
+    cold_start_s = spec.cold_start_s if spec.cold_start_s is not None else assumptions.service_cold_start_s
+    return ServiceModel(
+        capacity_req_s=law.capacity_req_s * speed,
+        load_grid=law.grid(),
+        ok_frac=np.array([law.ok_frac(target.limit_s, speed) for target in targets]).reshape(len(targets), -1),
+        wait_limit_s=np.array([_wait_limit(target) for target in targets]),
+        # Safe side: every new replica may need a new node, though some land on one that is up.
+        cold_start_s=cold_start_s + assumptions.node_startup_s,
+        gpus_per_replica=place.gpus_per_run,
+        gpus_per_node=place.gpus_per_node,
+    )
+
+
+def _wait_limit(target: Target) -> float:
+    return _THROUGHPUT_WAIT_S if target.limit_s is None else target.limit_s
+
+
+def baseline_attained(case: Case, target: Target) -> float | None:
+    """Return the share of requests that history itself had within a latency limit; None where it was not measured."""
+    service = case.workload.service
+    if service is None or target.limit_s is None or not service.latency_count.size:
+        return None
+    share = float(share_within(service.latency_le_s, service.latency_count.sum(axis=0), target.limit_s))
+    return None if np.isnan(share) else share
+
+
+def hourly_demand_gpus(case: Case) -> FloatArray:
+    """Return demand in GPUs at full activity, per hour (n_hours,), for pictures."""
+    demand = demand_of(case)
+    law = case.law
+    per_hour = round(S_PER_HR / demand.step_s)
+    arrivals = demand.arrivals[: case.window.hours * per_hour].reshape(case.window.hours, -1)
+    seen = ~np.isnan(arrivals)
+    rate = np.divide(
+        np.where(seen, arrivals, 0.0).sum(axis=1),
+        seen.sum(axis=1) * demand.step_s,
+        out=np.full(case.window.hours, np.nan),
+        where=seen.any(axis=1),
+    )
+    capacity = law.capacity_req_s if law else 1.0
+    return np.asarray(rate / capacity * case.workload.gpus_per_pod, dtype=np.float64)
