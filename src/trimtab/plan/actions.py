@@ -1,0 +1,173 @@
+"""From the chosen options to actions a person can enact: one per lever and class of workloads."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+
+from trimtab.fleet.effects import BuyCommitment, Effect, ReleaseNodes
+from trimtab.fleet.model import Fleet, Workload
+from trimtab.fleet.settings import Lever
+from trimtab.ledger import Commitment
+from trimtab.levers.idle_release import release
+from trimtab.plan.fleet_problem import Enacted
+from trimtab.plan.model import Change, Risk
+from trimtab.plan.outcome import Effects, placement
+
+LEVER_RISK = {
+    Lever.AUTOSCALING: Risk.MEDIUM,
+    Lever.IDLE_RELEASE: Risk.LOW,
+    Lever.GPU_COUNT: Risk.LOW,
+    Lever.RIGHT_SIZE: Risk.MEDIUM,
+    Lever.SCHEDULE: Risk.LOW,
+    Lever.SPOT: Risk.MEDIUM,
+    Lever.COMMITMENT: Risk.MEDIUM,
+}
+_ROLLBACK = {
+    Lever.AUTOSCALING: "delete the autoscaler and set replicas back to their number before",
+    Lever.IDLE_RELEASE: "set the node pool's minimum back to its number before",
+    Lever.GPU_COUNT: "set the GPU request back and resubmit; runs under way are not touched",
+    Lever.RIGHT_SIZE: "point the workload's node selector back to the instance type before; keep the old node pool a week",
+    Lever.SCHEDULE: "remove the timetable; nodes stay up as before",
+    Lever.SPOT: "remove spot from the node pool's capacity types; runs go on from their last checkpoint on demand",
+    Lever.COMMITMENT: "cannot be undone before its term ends: buy last, and in steps",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Draft:
+    """An action before it is priced: lever, class, workload indices, changes, and what it touches (for attribution)."""
+
+    lever: Lever
+    subject: str
+    class_name: str
+    workloads: tuple[int, ...]
+    changes: tuple[Change, ...]
+    released: tuple[str, ...]
+    commitments: tuple[Commitment, ...]
+    touches: frozenset[Hashable]
+
+    @property
+    def risk(self) -> Risk:
+        """Return the lever's usual risk."""
+        return LEVER_RISK[self.lever]
+
+    @property
+    def rollback(self) -> str:
+        """Return how to undo it."""
+        return _ROLLBACK[self.lever]
+
+
+def class_of(workload: Workload) -> str:
+    """Return the class that effort is paid once for: workloads of one namespace, kind and GPU."""
+    return f"{workload.namespace}/{workload.kind.value}/{workload.gpu}"
+
+
+def drafts(
+    fleet: Fleet,
+    planned: Mapping[int, Effects],
+    enacted: Enacted,
+    released: Sequence[int],
+    bought: Sequence[Commitment],
+) -> tuple[Draft, ...]:
+    """Group the planned effects into actions; commitments and released nodes are actions of their own."""
+    members: dict[tuple[Lever, str], list[int]] = defaultdict(list)
+    for index, effects in sorted(planned.items()):
+        for lever in effects:
+            members[lever, class_of(fleet.workloads[index])].append(index)
+    touched = _touched(fleet, planned, enacted, bought)
+    made = [
+        _draft(fleet, lever, name, tuple(who), planned, touched)
+        for (lever, name), who in sorted(members.items(), key=lambda item: (item[0][0].value, item[0][1]))
+    ]
+    return (*made, *_releases(fleet, released), *(_purchase(one, enacted) for one in bought))
+
+
+def _draft(
+    fleet: Fleet,
+    lever: Lever,
+    class_name: str,
+    members: tuple[int, ...],
+    planned: Mapping[int, Effects],
+    touched: Mapping[int, frozenset[Hashable]],
+) -> Draft:
+    names = [fleet.workloads[index].name for index in members]
+    return Draft(
+        lever=lever,
+        subject=names[0] if len(names) == 1 else _common(names),
+        class_name=class_name,
+        workloads=members,
+        changes=tuple(
+            Change(subject=name, effect=planned[index][lever]) for name, index in zip(names, members, strict=True)
+        ),
+        released=(),
+        commitments=(),
+        touches=frozenset().union(*(touched[index] for index in members)),
+    )
+
+
+def _common(names: Sequence[str]) -> str:
+    if len(names) == 2:
+        return f"{names[0]}, {names[1].partition('/')[2]}"
+    return f"{names[0].partition('/')[0]}/* ({len(names)} workloads)"
+
+
+def _releases(fleet: Fleet, released: Sequence[int]) -> tuple[Draft, ...]:
+    if not released:
+        return ()
+    effect: ReleaseNodes = release(fleet, tuple(released))
+    types = sorted({fleet.nodes[index].pool.instance_type for index in released})
+    return (
+        Draft(
+            lever=Lever.IDLE_RELEASE,
+            subject=f"{len(released)} unheld {', '.join(types)}",
+            class_name="unheld nodes",
+            workloads=(),
+            changes=(Change(subject=", ".join(effect.nodes), effect=effect),),
+            released=effect.nodes,
+            commitments=(),
+            touches=frozenset({("pool", fleet.nodes[index].pool) for index in released}),
+        ),
+    )
+
+
+def _purchase(commitment: Commitment, enacted: Enacted) -> Draft:
+    effect: Effect = BuyCommitment(
+        pool=commitment.pool,
+        option=commitment.option,
+        count=commitment.count,
+        rate_micro_usd_hr=commitment.rate_micro_usd_hr,
+        on_demand_micro_usd_hr=enacted.rates([commitment.pool])[commitment.pool],
+    )
+    return Draft(
+        lever=Lever.COMMITMENT,
+        subject=f"{commitment.count} x {commitment.pool.instance_type}",
+        class_name=str(commitment.pool),
+        workloads=(),
+        changes=(Change(subject=str(commitment.pool), effect=effect),),
+        released=(),
+        commitments=(commitment,),
+        touches=frozenset({("pool", commitment.pool)}),
+    )
+
+
+def _touched(
+    fleet: Fleet, planned: Mapping[int, Effects], enacted: Enacted, bought: Sequence[Commitment]
+) -> dict[int, frozenset[Hashable]]:
+    """Return what each workload's actions touch: itself, the node groups it held, and committed pools it may use."""
+    committed = {commitment.pool for commitment in bought}
+    touched = {}
+    for index, effects in planned.items():
+        workload = fleet.workloads[index]
+        pools = {workload.pool}
+        for lever in effects:
+            pools.add(placement(workload, {lever: effects[lever]}).pool)
+        pools.add(placement(workload, effects).pool)
+        things: set[Hashable] = {("workload", index), *(("pool", pool) for pool in pools & committed)}
+        for number, (owners, usage) in enumerate(enacted.groups.held):
+            if index in owners:
+                things.add(("group", number))
+                things |= {("pool", pool) for pool in usage if pool in committed}
+        touched[index] = frozenset(things)
+    return touched

@@ -1,0 +1,102 @@
+"""A chosen set of effects as actions, and the exact bill when any of them are enacted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from trimtab.fleet.model import Fleet, FloatArray
+from trimtab.fleet.settings import Lever
+from trimtab.ledger import Commitment, Usage, bill
+from trimtab.plan.actions import Draft, drafts
+from trimtab.plan.attribution import Shares, attribute, components
+from trimtab.plan.fleet_problem import Enacted, restricted
+from trimtab.plan.outcome import Effects
+from trimtab.units import MICRO_PER_USD
+
+Actions = frozenset[int]
+"""Indices of the actions in force."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Drafted:
+    """Effects per workload index, nodes given back (indices), commitments, and the actions they make."""
+
+    fleet: Fleet
+    enacted: Enacted
+    effects: Mapping[int, Effects]
+    released: tuple[int, ...]
+    commitments: tuple[Commitment, ...]
+    actions: tuple[Draft, ...] = field(init=False)
+    _known: dict[Actions, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.actions = drafts(self.fleet, self.effects, self.enacted, self.released, self.commitments)
+
+    @property
+    def everything(self) -> Actions:
+        """Return all actions."""
+        return frozenset(range(len(self.actions)))
+
+    def in_force(self, some: Actions) -> dict[int, Effects]:
+        """Return the effects per workload when some actions are enacted."""
+        levers: dict[int, set[Lever]] = {}
+        for number in some:
+            for workload in self.actions[number].workloads:
+                levers.setdefault(workload, set()).add(self.actions[number].lever)
+        return {index: restricted(self.effects[index], frozenset(mine)) for index, mine in levers.items()}
+
+    def cost(self, some: Actions) -> int:
+        """Return the exact hourly bill when some actions are enacted, in micro-dollars."""
+        if some not in self._known:
+            self._known[some] = self.enacted.cost(self.in_force(some), self._gone(some), self._bought(some))
+        return self._known[some]
+
+    def saving(self, some: Actions) -> int:
+        """Return what some actions save together."""
+        return self.cost(frozenset()) - self.cost(some)
+
+    def shares(self, seed: int) -> Shares:
+        """Return each action's share of the joint saving."""
+        groups = components(len(self.actions), [draft.touches for draft in self.actions])
+        return attribute(self.saving, groups, len(self.actions), seed=seed)
+
+    def hourly_usd(self, some: Actions) -> FloatArray:
+        """Return the bill hour by hour when some actions are enacted (n_hours,)."""
+        usage = self.enacted.usage(self.in_force(some), self._gone(some))
+        commitments = self._bought(some)
+        pools = tuple(sorted({*usage, *(one.pool for one in commitments)}))
+        hours = self.fleet.window.hours
+        rows = np.zeros((len(pools), hours), dtype=np.int64)
+        for row, pool in enumerate(pools):
+            rows[row] = usage.get(pool, 0)
+        priced = bill(Usage(pools=pools, node_seconds=rows), self.enacted.rates(pools), commitments)
+        return np.asarray(priced.hourly / MICRO_PER_USD, dtype=np.float64)
+
+    def without(self, dropped: Actions) -> Drafted:
+        """Return the draft that leaves some actions out for good."""
+        kept = self.in_force(self.everything - dropped)
+        names = {name for number in self.everything - dropped for name in self.actions[number].released}
+        return Drafted(
+            fleet=self.fleet,
+            enacted=self.enacted,
+            effects={index: effects for index, effects in kept.items() if effects},
+            released=tuple(node for node in self.released if self.fleet.nodes[node].name in names),
+            commitments=self._bought(self.everything - dropped),
+        )
+
+    def keeps_targets_without(self, number: int, margin_frac: float) -> bool:
+        """Tell whether the action's workloads would still keep their targets if it alone were left out."""
+        rest = self.in_force(self.everything - {number})
+        return all(
+            not rest.get(index) or self.enacted.outcome(index, rest[index]).keeps_targets(margin_frac)
+            for index in self.actions[number].workloads
+        )
+
+    def _gone(self, some: Actions) -> tuple[str, ...]:
+        return tuple(name for number in sorted(some) for name in self.actions[number].released)
+
+    def _bought(self, some: Actions) -> tuple[Commitment, ...]:
+        return tuple(one for number in sorted(some) for one in self.actions[number].commitments)

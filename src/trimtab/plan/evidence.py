@@ -1,0 +1,122 @@
+"""What an action rests on: the statistics of its workloads that made the lever apply, and what the replay attained."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trimtab.fleet.effects import UseOffering
+from trimtab.fleet.model import Fleet, Workload
+from trimtab.fleet.settings import Bands, Lever
+from trimtab.plan.actions import Draft
+from trimtab.plan.fleet_problem import Enacted
+from trimtab.plan.outcome import Attained, Effects
+from trimtab.provenance import Evidence
+from trimtab.units import S_PER_HR
+
+_SHOWN = 3
+
+
+def evidence_of(
+    draft: Draft, fleet: Fleet, enacted: Enacted, effects: dict[int, Effects], bands: Bands
+) -> tuple[Evidence, ...]:
+    """Return the evidence of an action; of a class of workloads, that of the largest few."""
+    window = str(fleet.window)
+    if draft.commitments:
+        return tuple(_commitment(one, window) for one in _commitment_lines(draft, enacted, effects, fleet))
+    if draft.released:
+        return (
+            Evidence(
+                what="GPUs held", query="allocations by node", window=window, value="0 in every hour", threshold="> 0"
+            ),
+        )
+    largest = sorted(draft.workloads, key=lambda index: -fleet.workloads[index].gpu_hours)[:_SHOWN]
+    lines: list[Evidence] = []
+    for index in largest:
+        workload = fleet.workloads[index]
+        lines.append(_activity(workload, window, bands))
+        lines += _of_lever(draft.lever, workload, effects[index], window)
+        lines += [_attained(workload, one, window) for one in enacted.outcome(index, effects[index]).attained]
+    return tuple(lines)
+
+
+def _activity(workload: Workload, window: str, bands: Bands) -> Evidence:
+    activity = workload.activity
+    mean = "not measured" if activity.mean_frac is None else f"{activity.mean_frac:.0%}"
+    return Evidence(
+        what=f"{workload.name}: mean {activity.signal}",
+        query=f"gpu_usage.{activity.signal}_mean where workload = '{workload.name}'",
+        window=window,
+        value=mean,
+        threshold=f"healthy {bands.find_cause_frac:.0%}-{bands.healthy_frac:.0%}",
+    )
+
+
+def _of_lever(lever: Lever, workload: Workload, effects: Effects, window: str) -> list[Evidence]:
+    match lever:
+        case Lever.GPU_COUNT:
+            share = workload.activity.active_devices_frac or 0.0
+            return [
+                _line(
+                    workload,
+                    "GPUs of a run that did anything",
+                    "gpu_usage by node and hour",
+                    f"{share:.0%}",
+                    "100%",
+                    window,
+                )
+            ]
+        case Lever.IDLE_RELEASE | Lever.SCHEDULE:
+            held = workload.held_node_seconds.sum() / S_PER_HR
+            used = workload.gpu_seconds.sum() / S_PER_HR / workload.gpus_per_node
+            return [
+                _line(
+                    workload, "node-hours held / used", "nodes, allocations", f"{held:,.0f} / {used:,.0f}", "", window
+                )
+            ]
+        case Lever.RIGHT_SIZE:
+            size = effects[lever]
+            if not isinstance(size, UseOffering):
+                return []
+            peak = workload.activity.memory_peak_gib
+            memory = "not measured" if peak is None else f"{peak:.1f} GiB"
+            speed = f"x{size.speed.value:.2f} ({size.speed.low:.2f}-{size.speed.high:.2f})"
+            return [
+                _line(workload, "memory peak", "gpu_usage.memory_used_gib_max", memory, size.gpu, window),
+                _line(workload, f"speed on {size.gpu}", size.speed.because, speed, "", window),
+            ]
+        case Lever.SPOT | Lever.AUTOSCALING | Lever.COMMITMENT:
+            return []
+
+
+def _line(workload: Workload, what: str, query: str, value: str, threshold: str, window: str) -> Evidence:
+    return Evidence(what=f"{workload.name}: {what}", query=query, window=window, value=value, threshold=threshold)
+
+
+def _attained(workload: Workload, attained: Attained, window: str) -> Evidence:
+    return Evidence(
+        what=f"{workload.name}: replayed {attained.target.describe()}",
+        query=f"replay of {workload.name}",
+        window=window,
+        value=f"{attained.frac:.2%}",
+        threshold=f">= {attained.target.required_frac:.0%} ({attained.target.because})",
+    )
+
+
+def _commitment_lines(
+    draft: Draft, enacted: Enacted, effects: dict[int, Effects], fleet: Fleet
+) -> Sequence[tuple[str, str, str]]:
+    usage = enacted.usage(effects, ())
+    lines = []
+    for one in draft.commitments:
+        used = usage.get(one.pool)
+        share = 0.0 if used is None or not one.count else float((used >= one.count * S_PER_HR * 0.999).mean())
+        rate = one.rate_micro_usd_hr / enacted.rates([one.pool])[one.pool]
+        lines.append(
+            (f"hours in which all {one.count} x {one.pool.instance_type} are in use", f"{share:.0%}", f"> {rate:.0%}")
+        )
+    return lines
+
+
+def _commitment(line: tuple[str, str, str], window: str) -> Evidence:
+    what, value, threshold = line
+    return Evidence(what=what, query="planned use per hour", window=window, value=value, threshold=threshold)

@@ -1,0 +1,146 @@
+"""From a fleet to the joint problem, and from sets of effects to its bill."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from trimtab.catalog.pools import Pool
+from trimtab.fleet.market import Market
+from trimtab.fleet.model import Fleet, IntArray
+from trimtab.fleet.settings import Lever
+from trimtab.ledger import IDLE, Commitment
+from trimtab.levers import commitments as commitment_lever
+from trimtab.levers.idle_release import unheld_nodes
+from trimtab.plan.evaluate import Evaluator
+from trimtab.plan.options import WorkloadOptions
+from trimtab.plan.outcome import Effects, Outcome, placement
+from trimtab.plan.problem import CommitmentOffer, NodeGroup, Option, Problem, exact_bill
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Groups:
+    """Nodes that the same workloads held, and those that nobody held (by pool)."""
+
+    held: tuple[tuple[frozenset[int], Mapping[Pool, IntArray]], ...]
+    unheld: Mapping[Pool, tuple[int, ...]]
+
+
+def groups_of(fleet: Fleet) -> Groups:
+    """Group a fleet's nodes by who held them over the window."""
+    cells = fleet.holdings
+    mine = cells.owner != IDLE
+    holders: dict[int, set[int]] = {}
+    for node, owner in {(int(n), int(o)) for n, o in zip(cells.node[mine], cells.owner[mine], strict=True)}:
+        holders.setdefault(node, set()).add(owner)
+    by_holders: dict[frozenset[int], list[int]] = {}
+    for node, owners in sorted(holders.items()):
+        by_holders.setdefault(frozenset(owners), []).append(node)
+    unheld: dict[Pool, list[int]] = {}
+    for node in unheld_nodes(fleet):
+        unheld.setdefault(fleet.nodes[node].pool, []).append(node)
+    return Groups(
+        held=tuple((owners, usage_of_nodes(fleet, nodes)) for owners, nodes in by_holders.items()),
+        unheld={pool: tuple(nodes) for pool, nodes in unheld.items()},
+    )
+
+
+def usage_of_nodes(fleet: Fleet, nodes: Iterable[int]) -> dict[Pool, IntArray]:
+    """Return what some of a fleet's nodes used, by pool."""
+    usage: dict[Pool, IntArray] = {}
+    for node in nodes:
+        pool = fleet.nodes[node].pool
+        seconds = fleet.node_seconds[node]
+        usage[pool] = usage[pool] + seconds if pool in usage else seconds
+    return usage
+
+
+def fleet_problem(fleet: Fleet, options: Sequence[WorkloadOptions | None], market: Market) -> Problem:
+    """Build the problem: one row of options per workload, then one per pool with nodes that nobody holds (give them back).
+
+    A workload without options (None: it cannot be judged) can only stay as it is.
+    """
+    groups = groups_of(fleet)
+    rows = [() if one is None else tuple(Option(usage=c.usage) for c in one.candidates) for one in options]
+    unheld = [
+        NodeGroup(usage=usage_of_nodes(fleet, nodes), holders=frozenset({len(rows) + row}))
+        for row, (_, nodes) in enumerate(sorted(groups.unheld.items()))
+    ]
+    pools = {pool for row in rows for option in row for pool in option.usage} | set(fleet.usage.pools)
+    return Problem(
+        options=(*rows, *(((Option(usage={}),)) for _ in unheld)),
+        groups=(*(NodeGroup(usage=usage, holders=owners) for owners, usage in groups.held), *unheld),
+        rates_micro_usd_hr=market.rates(sorted(pools)),
+        offers={
+            pool: CommitmentOffer(option=offer.option, rate_micro_usd_hr=offer.rate_micro_usd_hr)
+            for pool, offer in commitment_lever.propose(sorted(pools), market).items()
+        },
+        hours=fleet.window.hours,
+    )
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Enacted:
+    """The bill of a fleet when some effects are in force: on the fit window to plan, on the proof window to prove.
+
+    `effects` maps workload indices to all their planned effects; a set in force is a subset of levers per workload.
+    """
+
+    fleet: Fleet
+    evaluators: Mapping[int, Evaluator]
+    market: Market
+    groups: Groups = field(init=False)
+    _rates: dict[Pool, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.groups = groups_of(self.fleet)
+
+    def outcome(self, workload: int, effects: Effects) -> Outcome:
+        """Return what a workload uses and attains under some effects."""
+        return self.evaluators[workload].outcome(effects)
+
+    def usage(self, in_force: Mapping[int, Effects], released: Iterable[str]) -> dict[Pool, IntArray]:
+        """Return node-seconds per pool with these effects in force and these nodes given back.
+
+        A workload without effects stays on its present nodes, which stay billed for it.
+        """
+        moved = {workload for workload, effects in in_force.items() if effects}
+        parts: list[Mapping[Pool, IntArray]] = []
+        for workload in sorted(moved):
+            effects = in_force[workload]
+            place = placement(self.evaluators[workload].case.workload, effects)
+            parts.append(place.usage(self.outcome(workload, effects)))
+        parts += [usage for owners, usage in self.groups.held if not owners <= moved]
+        gone = frozenset(released)
+        for nodes in self.groups.unheld.values():
+            parts.append(
+                usage_of_nodes(self.fleet, [node for node in nodes if self.fleet.nodes[node].name not in gone])
+            )
+        return _summed(parts)
+
+    def cost(self, in_force: Mapping[int, Effects], released: Iterable[str], commitments: Sequence[Commitment]) -> int:
+        """Return the exact hourly bill, in micro-dollars."""
+        usage = self.usage(in_force, released)
+        return exact_bill(usage, self.rates(usage), commitments, self.fleet.window.hours)
+
+    def rates(self, pools: Iterable[Pool]) -> dict[Pool, int]:
+        """Return the rates of pools, each looked up once."""
+        for pool in pools:
+            if pool not in self._rates:
+                self._rates[pool] = self.market.rate(pool)
+        return self._rates
+
+
+def _summed(parts: Iterable[Mapping[Pool, IntArray]]) -> dict[Pool, IntArray]:
+    total: dict[Pool, IntArray] = {}
+    for part in parts:
+        for pool, seconds in part.items():
+            total[pool] = np.asarray(total[pool] + seconds) if pool in total else seconds
+    return total
+
+
+def restricted(effects: Effects, levers: frozenset[Lever]) -> Effects:
+    """Return the effects of some levers only."""
+    return {lever: effect for lever, effect in effects.items() if lever in levers}

@@ -1,0 +1,186 @@
+"""Every way to run each workload that fits and keeps its targets, and why the others were dropped."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from trimtab.catalog.pools import Pool
+from trimtab.fleet.effects import Effect, SetCapacityType, SetGpuCount, UseOffering
+from trimtab.fleet.market import Market
+from trimtab.fleet.model import IntArray
+from trimtab.fleet.settings import Lever
+from trimtab.levers import autoscaling, gpu_count, idle_release, right_size, schedule, spot
+from trimtab.plan.evaluate import Evaluator
+from trimtab.plan.outcome import Case, Effects, Outcome, placement
+from trimtab.plan.service_outcome import demand_of
+from trimtab.tables.workloads import TargetMetric, WorkloadKind
+
+Choices = tuple[Effect | None, ...]
+"""The effects of one lever to choose from; None leaves that lever alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Candidate:
+    """A consistent set of effects on a workload, what it would use by pool, and what it attained."""
+
+    effects: Effects
+    usage: Mapping[Pool, IntArray]
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class WorkloadOptions:
+    """A workload's candidates that keep its targets; how many were considered; how many were dropped for which reason."""
+
+    evaluator: Evaluator
+    candidates: tuple[Candidate, ...]
+    considered: int
+    dropped: Counter[str]
+    missed: Counter[Lever]
+    """Candidates that missed a target, by each lever in them: what the report says of levers that found nothing."""
+
+
+def options_of(case: Case, market: Market) -> WorkloadOptions:
+    """Enumerate, replay and filter a workload's candidates."""
+    evaluator = Evaluator(case=case)
+    menu, refused = _menu(case, market)
+    margin = case.settings.planning.target_margin_frac
+    kept, missed = [], Counter[Lever]()
+    considered = sum(refused.values())
+    for effects in _combinations(menu, case.workload.pool):
+        considered += 1
+        reason = _refusal(case, effects)
+        if reason is not None:
+            refused[reason] += 1
+            continue
+        outcome = evaluator.outcome(effects)
+        if not outcome.keeps_targets(margin):
+            refused["misses a target in replay"] += 1
+            missed.update(effects.keys())
+            continue
+        kept.append(Candidate(effects=effects, usage=placement(case.workload, effects).usage(outcome), outcome=outcome))
+    candidates, dominated = _undominated(kept, market)
+    refused.update(dominated)
+    return WorkloadOptions(
+        evaluator=evaluator, candidates=candidates, considered=considered, dropped=refused, missed=missed
+    )
+
+
+def _menu(case: Case, market: Market) -> tuple[dict[Lever, Choices], Counter[str]]:
+    workload, settings = case.workload, case.settings
+    sizing = right_size.propose(workload, market, settings.assumptions)
+    menu: dict[Lever, tuple[Effect, ...]] = {
+        Lever.RIGHT_SIZE: sizing.fitting,
+        Lever.GPU_COUNT: gpu_count.propose(workload, market),
+        Lever.SPOT: spot.propose(workload, market, settings.assumptions),
+        Lever.IDLE_RELEASE: idle_release.propose(workload, settings.assumptions),
+        Lever.SCHEDULE: schedule.propose(workload, case.window, settings.bands, settings.assumptions),
+    }
+    if workload.kind is WorkloadKind.SERVING:
+        menu[Lever.AUTOSCALING] = autoscaling.propose(workload, demand_of(case))
+    return {lever: (None, *effects) for lever, effects in menu.items()}, Counter(sizing.refused)
+
+
+def _combinations(menu: Mapping[Lever, Choices], home: Pool) -> Iterator[dict[Lever, Effect]]:
+    """Yield consistent sets of effects, the empty one excepted."""
+    spot_of = {
+        effect.pool.instance_type: effect for effect in menu.get(Lever.SPOT, ()) if isinstance(effect, SetCapacityType)
+    }
+    for where in _places(menu):
+        for how in _ways(menu):
+            effects = {**where, **how}
+            if effects:
+                yield effects
+            if spot_of:
+                offer = spot_of.get(_pool(where, home).instance_type)
+                if offer is not None:
+                    yield {**effects, Lever.SPOT: offer}
+
+
+def _places(menu: Mapping[Lever, Choices]) -> Iterator[dict[Lever, Effect]]:
+    """Yield count and offering: a smaller count with any offering, its own node size standing for the same GPU."""
+    counts = [effect for effect in menu[Lever.GPU_COUNT] if isinstance(effect, SetGpuCount)]
+    sizes = [effect for effect in menu[Lever.RIGHT_SIZE] if isinstance(effect, UseOffering)]
+    yield {}
+    for size in sizes:
+        yield {Lever.RIGHT_SIZE: size}
+    for count in counts:
+        yield {Lever.GPU_COUNT: count}
+    for size in sizes:
+        if counts and size.pool not in {count.pool for count in counts}:
+            yield {Lever.GPU_COUNT: counts[0], Lever.RIGHT_SIZE: size}
+
+
+def _ways(menu: Mapping[Lever, Choices]) -> Iterator[dict[Lever, Effect]]:
+    """Yield how nodes are held: as they are, scaled, released, or by schedule; one of them."""
+    yield {}
+    for lever in (Lever.AUTOSCALING, Lever.IDLE_RELEASE, Lever.SCHEDULE):
+        for effect in menu.get(lever, ()):
+            if effect is not None:
+                yield {lever: effect}
+
+
+def _pool(where: Mapping[Lever, Effect], home: Pool) -> Pool:
+    for lever in (Lever.RIGHT_SIZE, Lever.GPU_COUNT):
+        effect = where.get(lever)
+        if isinstance(effect, UseOffering | SetGpuCount):
+            return effect.pool
+    return home
+
+
+def _refusal(case: Case, effects: Effects) -> str | None:
+    """Say, before any replay, why these effects cannot keep the targets; None where a replay must decide."""
+    workload = case.workload
+    place = placement(workload, effects)
+    if place.nodes_per_run > placement(workload, {}).nodes_per_run:
+        return "would spread a run over more nodes"
+    if workload.kind is WorkloadKind.SERVING:
+        return _hopeless(case, place.speed.low)
+    required = [target.required_frac for target in case.targets if target.metric is TargetMetric.THROUGHPUT]
+    return "slower than the target allows" if required and place.speed.low < max(required) else None
+
+
+def _hopeless(case: Case, speed: float) -> str | None:
+    """Say that a service would miss a latency target at every load, even the best one."""
+    if case.law is None or speed >= 1:
+        return None
+    for target in case.targets:
+        if target.limit_s is not None and case.law.ok_frac(target.limit_s, speed).max() < target.required_frac:
+            return "slower than the latency target allows at any load"
+    return None
+
+
+def _undominated(candidates: list[Candidate], market: Market) -> tuple[tuple[Candidate, ...], Counter[str]]:
+    """Drop candidates that another beats at every price: a dearer one of fixed cost, or one that uses no less in any hour.
+
+    Nothing is lost: in any plan the better one can take the other's place, at no more cost.
+    """
+    dropped: Counter[str] = Counter()
+    fixed = [one for one in candidates if not any(market.commitment(pool) for pool in one.usage)]
+    others = [one for one in candidates if one not in fixed]
+    if fixed:
+        cheapest = min(fixed, key=lambda one: fixed_cost(one.usage, market))
+        dropped["dearer, and no commitment can change that"] += len(fixed) - 1
+        fixed = [cheapest]
+    kept: list[Candidate] = []
+    for one in sorted(others, key=lambda candidate: sum(int(seconds.sum()) for seconds in candidate.usage.values())):
+        if any(_beats(other, one) for other in kept):
+            dropped["uses no less in any hour than another"] += 1
+        else:
+            kept.append(one)
+    return (*fixed, *kept), dropped
+
+
+def fixed_cost(usage: Mapping[Pool, IntArray], market: Market) -> int:
+    """Return what a use costs at its pools' rates, before commitments, in micro-dollars times seconds."""
+    return sum(market.rate(pool) * int(seconds.sum()) for pool, seconds in usage.items())
+
+
+def _beats(one: Candidate, other: Candidate) -> bool:
+    return one.usage.keys() <= other.usage.keys() and all(
+        bool(np.all(one.usage[pool] <= other.usage[pool])) for pool in one.usage
+    )

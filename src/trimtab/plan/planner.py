@@ -1,0 +1,166 @@
+"""One plan for a fleet: options, the joint choice, actions priced by what they add, the order to do them in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from trimtab.fleet.effects import UseOffering
+from trimtab.fleet.market import Market
+from trimtab.fleet.model import Fleet
+from trimtab.fleet.settings import Settings
+from trimtab.ledger import Commitment
+from trimtab.plan.attribution import Shares
+from trimtab.plan.drafted import Drafted
+from trimtab.plan.evaluate import cases_of
+from trimtab.plan.evidence import evidence_of
+from trimtab.plan.fleet_problem import Enacted, fleet_problem
+from trimtab.plan.intervals import saving_estimate
+from trimtab.plan.model import Action, NotWorthDoing, Plan
+from trimtab.plan.options import WorkloadOptions, options_of
+from trimtab.plan.outcome import Case, Effects
+from trimtab.plan.problem import KEEP
+from trimtab.plan.refusals import refusals, too_small
+from trimtab.plan.roadmap import efforts, quarters, ranked
+from trimtab.plan.solve import Chosen, solve_problem
+from trimtab.provenance import Estimate
+from trimtab.units import per_month, usd
+
+Progress = Callable[[str, float], None]
+"""Told the stage and the share of it that is done."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Planned:
+    """A plan with what proves it: the effects per workload, nodes given back, commitments, workloads that nobody can judge."""
+
+    plan: Plan
+    fleet: Fleet
+    cases: Mapping[str, Case]
+    effects: Mapping[str, Effects]
+    released: tuple[str, ...]
+    commitments: tuple[Commitment, ...]
+    unjudged: Mapping[str, str]
+
+
+def make_plan(fleet: Fleet, market: Market, settings: Settings, *, seed: int, progress: Progress) -> Planned:
+    """Plan a fleet over its (fit) window."""
+    cases = cases_of(fleet, settings, seed)
+    options: list[WorkloadOptions | None] = []
+    for number, workload in enumerate(fleet.workloads):
+        progress(f"replaying options of {workload.name}", number / len(fleet.workloads))
+        case = cases[workload.name]
+        options.append(None if isinstance(case, str) else options_of(case, market))
+    progress("choosing jointly", 0.0)
+    chosen = solve_problem(fleet_problem(fleet, options, market), settings.planning)
+    drafted = _draft(fleet, options, chosen, market)
+    progress("attributing savings", 0.0)
+    drafted, shares, small = _worth_doing(drafted, settings, seed)
+    plan = Plan(
+        window=fleet.window,
+        before_micro_usd=drafted.cost(frozenset()),
+        after_micro_usd=drafted.cost(drafted.everything),
+        bound_micro_usd=chosen.bound_micro_usd,
+        actions=_actions(drafted, shares, settings),
+        not_worth_doing=(*small, *refusals(fleet, options, drafted.effects)),
+        options=sum(one.considered for one in options if one),
+        pruned=_pruned(options, chosen),
+        attribution="Shapley, sampled" if shares.sampled else "exact Shapley",
+    )
+    return Planned(
+        plan=plan,
+        fleet=fleet,
+        cases={name: case for name, case in cases.items() if isinstance(case, Case)},
+        effects={fleet.workloads[index].name: effects for index, effects in drafted.effects.items()},
+        released=tuple(fleet.nodes[index].name for index in drafted.released),
+        commitments=drafted.commitments,
+        unjudged={name: case for name, case in cases.items() if isinstance(case, str)},
+    )
+
+
+def _draft(fleet: Fleet, options: list[WorkloadOptions | None], chosen: Chosen, market: Market) -> Drafted:
+    enacted = Enacted(
+        fleet=fleet,
+        evaluators={index: one.evaluator for index, one in enumerate(options) if one is not None},
+        market=market,
+    )
+    effects = {
+        index: one.candidates[chosen.choice[index]].effects
+        for index, one in enumerate(options)
+        if one is not None and chosen.choice[index] != KEEP
+    }
+    released = tuple(
+        node
+        for row, (_, nodes) in enumerate(sorted(enacted.groups.unheld.items()))
+        if chosen.choice[len(options) + row] != KEEP
+        for node in nodes
+    )
+    return Drafted(fleet=fleet, enacted=enacted, effects=effects, released=released, commitments=chosen.commitments)
+
+
+def _worth_doing(drafted: Drafted, settings: Settings, seed: int) -> tuple[Drafted, Shares, tuple[NotWorthDoing, ...]]:
+    """Leave out, one at a time, actions that add too little and that nothing else needs; return what was left out."""
+    least = settings.planning.min_saving_usd_mo
+    refused: list[NotWorthDoing] = []
+    while True:
+        shares = drafted.shares(seed)
+        worth = [per_month(usd(share), drafted.fleet.window.hours) for share in shares.last_in]
+        small = [
+            number
+            for number in sorted(drafted.everything, key=lambda number: worth[number])
+            if worth[number] < least
+            and per_month(usd(shares.shapley[number]), drafted.fleet.window.hours) < least
+            and drafted.keeps_targets_without(number, settings.planning.target_margin_frac)
+        ]
+        if not small:
+            return drafted, shares, tuple(refused)
+        refused.append(too_small(drafted.actions[small[0]], worth[small[0]], least))
+        drafted = drafted.without(frozenset({small[0]}))
+
+
+def _actions(drafted: Drafted, shares: Shares, settings: Settings) -> tuple[Action, ...]:
+    hours = drafted.fleet.window.hours
+    monthly = [per_month(usd(share), hours) for share in shares.shapley]
+    weeks = efforts(drafted.actions, settings)
+    order = ranked(drafted.actions, monthly, weeks)
+    when = quarters(order, weeks, settings.planning)
+    with_all = drafted.hourly_usd(drafted.everything)
+    effects = drafted.in_force(drafted.everything)
+    actions = []
+    for place, number in enumerate(order):
+        draft = drafted.actions[number]
+        hourly = drafted.hourly_usd(drafted.everything - {number}) - with_all
+        actions.append(
+            Action(
+                id=f"a{place + 1}",
+                lever=draft.lever,
+                subject=draft.subject,
+                changes=draft.changes,
+                saving_micro_usd=shares.shapley[number],
+                saving_usd_mo=saving_estimate(monthly[number], hourly, _speed(drafted, number)),
+                standalone_usd_mo=per_month(usd(shares.standalone[number]), hours),
+                last_in_usd_mo=per_month(usd(shares.last_in[number]), hours),
+                effort_weeks=weeks[number],
+                risk=draft.risk,
+                quarter=when[number],
+                evidence=evidence_of(draft, drafted.fleet, drafted.enacted, effects, settings.bands),
+                rollback=draft.rollback,
+            )
+        )
+    return tuple(actions)
+
+
+def _speed(drafted: Drafted, number: int) -> Estimate | None:
+    """Return the least certain speed estimate that an action rests on."""
+    speeds = [
+        change.effect.speed for change in drafted.actions[number].changes if isinstance(change.effect, UseOffering)
+    ]
+    return min(speeds, key=lambda speed: speed.low / speed.value, default=None)
+
+
+def _pruned(options: list[WorkloadOptions | None], chosen: Chosen) -> dict[str, int]:
+    pruned = dict(chosen.pruned)
+    for one in options:
+        for reason, number in (one.dropped if one else {}).items():
+            pruned[reason] = pruned.get(reason, 0) + number
+    return {reason: number for reason, number in sorted(pruned.items(), key=lambda item: -item[1]) if number}

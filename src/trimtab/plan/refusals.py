@@ -1,0 +1,75 @@
+"""What was judged and is not worth doing, with the reason."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from trimtab.fleet.model import Fleet
+from trimtab.fleet.settings import Lever
+from trimtab.plan.actions import Draft, class_of
+from trimtab.plan.model import NotWorthDoing
+from trimtab.plan.options import WorkloadOptions
+from trimtab.plan.outcome import Effects
+from trimtab.tables.workloads import WorkloadKind
+
+_RUNS = {WorkloadKind.EXPERIMENT, WorkloadKind.TRAINING, WorkloadKind.BATCH, WorkloadKind.EVALUATION}
+
+
+def refusals(
+    fleet: Fleet, options: Sequence[WorkloadOptions | None], planned: Mapping[int, Effects]
+) -> tuple[NotWorthDoing, ...]:
+    """Return the levers that apply to a workload's kind and were not chosen, workloads of one class and reason together."""
+    found: dict[tuple[Lever, str], list[int]] = defaultdict(list)
+    for index, one in enumerate(options):
+        if one is None:
+            continue
+        for lever in _applicable(fleet.workloads[index].kind):
+            if lever not in planned.get(index, {}):
+                found[lever, _reason(lever, one, index, fleet)].append(index)
+    return tuple(
+        NotWorthDoing(lever=lever, subject=_subject(fleet, members), saving_usd_mo=None, reason=reason)
+        for (lever, reason), members in sorted(found.items(), key=lambda item: (item[0][0].value, item[1]))
+    )
+
+
+def too_small(draft: Draft, saving_usd_mo: float, least_usd_mo: float) -> NotWorthDoing:
+    """Return the refusal of an action that saves too little."""
+    return NotWorthDoing(
+        lever=draft.lever,
+        subject=draft.subject,
+        saving_usd_mo=saving_usd_mo,
+        reason=f"saves less than ${least_usd_mo:,.0f} a month beside the others",
+    )
+
+
+def _applicable(kind: WorkloadKind) -> tuple[Lever, ...]:
+    if kind is WorkloadKind.SERVING:
+        return (Lever.AUTOSCALING, Lever.RIGHT_SIZE)
+    if kind in _RUNS:
+        return (Lever.RIGHT_SIZE, Lever.SPOT)
+    return (Lever.RIGHT_SIZE, Lever.SCHEDULE)
+
+
+def _reason(lever: Lever, options: WorkloadOptions, index: int, fleet: Fleet) -> str:
+    workload = fleet.workloads[index]
+    if lever is Lever.SPOT and not workload.spec.interruptible:
+        said = workload.spec.interruptible is False
+        return "declared not interruptible" if said else "nobody declared it interruptible (workloads.yaml)"
+    with_lever = [one for one in options.candidates if lever in one.effects]
+    if with_lever:
+        return "possible, but dearer than the plan"
+    if options.missed[lever]:
+        return "every variant misses a target in replay"
+    reasons = options.dropped - type(options.dropped)({"misses a target in replay": 10**9})
+    if lever is Lever.RIGHT_SIZE and reasons:
+        return f"no GPU of the region fits: {reasons.most_common(1)[0][0]}"
+    return "nothing to change"
+
+
+def _subject(fleet: Fleet, members: Sequence[int]) -> str:
+    names = [fleet.workloads[index].name for index in members]
+    classes = {class_of(fleet.workloads[index]) for index in members}
+    if len(names) > 3 and len(classes) == 1:
+        return f"{names[0].partition('/')[0]}/* ({len(names)} workloads)"
+    return ", ".join(names)
