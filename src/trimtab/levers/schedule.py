@@ -2,39 +2,84 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from trimtab.fleet.effects import SetSchedule, StartBeforeRuns
 from trimtab.fleet.kinds import is_regular
-from trimtab.fleet.model import Window, Workload
+from trimtab.fleet.model import FloatArray, Window, Workload
 from trimtab.fleet.settings import Assumptions, Bands, Lever
 from trimtab.tables.workloads import WorkloadKind
-from trimtab.units import HR_PER_WEEK
+from trimtab.units import DAYS_PER_WEEK, HR_PER_DAY, HR_PER_WEEK
 
 LEVER = Lever.SCHEDULE
 _REGULAR_RUNS = {WorkloadKind.BATCH, WorkloadKind.EVALUATION}
+_WORKDAYS = 5
+_MOST_GAPS_FRAC = 0.5
+
+
+class _Rule(NamedTuple):
+    """How generous a timetable is: hours added on both sides, and whether every workday gets every workday's hours."""
+
+    widen_hr: int
+    same_every_workday: bool
+
+
+_RULES = (_Rule(1, False), _Rule(2, False), _Rule(0, True), _Rule(1, True), _Rule(2, True), _Rule(3, True))
 
 
 def propose(
-    workload: Workload, window: Window, bands: Bands, assumptions: Assumptions
+    workload: Workload, window: Window, bands: Bands, assumptions: Assumptions, required_frac: float
 ) -> tuple[SetSchedule | StartBeforeRuns, ...]:
-    """Offer a weekly timetable to notebooks, capacity ahead of time to runs that come at the same time of day."""
+    """Offer weekly timetables to notebooks, capacity ahead of time to runs that come at the same time of day.
+
+    A timetable is offered if, learnt without any one week, it held at least `required_frac` of that week's activity.
+    """
     if workload.kind is WorkloadKind.NOTEBOOK:
-        hours = _active_hours(workload, window, bands)
-        return (SetSchedule(hours_of_week=hours),) if hours and len(hours) < HR_PER_WEEK else ()
+        weeks = _activity_by_week(workload, window, bands)
+        tables = (_timetable(weeks, rule) for rule in _RULES if _foretold(weeks, rule) >= required_frac)
+        return tuple(
+            SetSchedule(hours_of_week=table) for table in dict.fromkeys(tables) if 0 < len(table) < HR_PER_WEEK
+        )
     if workload.kind in _REGULAR_RUNS and workload.jobs is not None and is_regular(workload.jobs):
         return (StartBeforeRuns(lead_s=assumptions.node_startup_s),)
     return ()
 
 
-def _active_hours(workload: Workload, window: Window, bands: Bands) -> tuple[int, ...]:
-    """Return the hours of the week in which it was ever active, with an hour before and after; all where gaps hide some."""
-    busy = workload.activity.busy_gpus
-    held = workload.gpu_seconds > 0
-    slot = window.week_hours()
-    if np.isnan(busy[held]).mean() > 0.5 or not held.any():
-        return ()
-    active = np.zeros(HR_PER_WEEK, dtype=bool)
-    active[slot[np.nan_to_num(busy) >= bands.active_frac * 0.5]] = True
-    near = active | np.roll(active, -1) | np.roll(active, 1)
-    return tuple(int(hour) for hour in np.flatnonzero(near))
+def _activity_by_week(workload: Workload, window: Window, bands: Bands) -> FloatArray:
+    """Return activity by week and hour of the week (n_weeks, 168), what is below the band's floor as 0; whole weeks only.
+
+    Nothing comes back where most of what it held was not measured: a timetable must not rest on gaps.
+    """
+    busy, held = workload.activity.busy_gpus, workload.gpu_seconds > 0
+    if not held.any() or np.isnan(busy[held]).mean() > _MOST_GAPS_FRAC:
+        return np.zeros((0, HR_PER_WEEK))
+    seen = np.nan_to_num(busy)
+    active = np.where(seen >= bands.active_frac / 2, seen, 0.0)
+    weeks = window.hours // HR_PER_WEEK
+    return np.roll(active[: weeks * HR_PER_WEEK].reshape(weeks, HR_PER_WEEK), window.first_week_hour, axis=1)
+
+
+def _timetable(weeks: FloatArray, rule: _Rule) -> tuple[int, ...]:
+    """Return the hours of the week that a rule keeps, given the weeks it learns from."""
+    active = (weeks > 0).any(axis=0)
+    if rule.same_every_workday:
+        days = active.reshape(DAYS_PER_WEEK, HR_PER_DAY).copy()
+        days[:_WORKDAYS] = days[:_WORKDAYS].any(axis=0)
+        active = days.reshape(-1)
+    wide = active.copy()
+    for shift in range(1, rule.widen_hr + 1):
+        wide |= np.roll(active, shift) | np.roll(active, -shift)
+    return tuple(int(hour) for hour in np.flatnonzero(wide))
+
+
+def _foretold(weeks: FloatArray, rule: _Rule) -> float:
+    """Return the least share of a week's activity that a timetable learnt from the other weeks would have held."""
+    shares = []
+    for left_out in range(len(weeks)):
+        table = _timetable(np.delete(weeks, left_out, axis=0), rule)
+        total = float(weeks[left_out].sum())
+        if total > 0:
+            shares.append(float(weeks[left_out][list(table)].sum()) / total)
+    return min(shares, default=0.0)

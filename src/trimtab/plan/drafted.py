@@ -9,7 +9,7 @@ import numpy as np
 
 from trimtab.fleet.model import Fleet, FloatArray
 from trimtab.fleet.settings import Lever
-from trimtab.ledger import Commitment, Usage, bill
+from trimtab.ledger import Bill, Commitment
 from trimtab.plan.actions import Draft, drafts
 from trimtab.plan.attribution import Shares, attribute, components
 from trimtab.plan.fleet_problem import Enacted, restricted
@@ -51,7 +51,7 @@ class Drafted:
     def cost(self, some: Actions) -> int:
         """Return the exact hourly bill when some actions are enacted, in micro-dollars."""
         if some not in self._known:
-            self._known[some] = self.enacted.cost(self.in_force(some), self._gone(some), self._bought(some))
+            self._known[some] = self._bill(some).total
         return self._known[some]
 
     def saving(self, some: Actions) -> int:
@@ -65,15 +65,7 @@ class Drafted:
 
     def hourly_usd(self, some: Actions) -> FloatArray:
         """Return the bill hour by hour when some actions are enacted (n_hours,)."""
-        usage = self.enacted.usage(self.in_force(some), self._gone(some))
-        commitments = self._bought(some)
-        pools = tuple(sorted({*usage, *(one.pool for one in commitments)}))
-        hours = self.fleet.window.hours
-        rows = np.zeros((len(pools), hours), dtype=np.int64)
-        for row, pool in enumerate(pools):
-            rows[row] = usage.get(pool, 0)
-        priced = bill(Usage(pools=pools, node_seconds=rows), self.enacted.rates(pools), commitments)
-        return np.asarray(priced.hourly / MICRO_PER_USD, dtype=np.float64)
+        return np.asarray(self._bill(some).hourly / MICRO_PER_USD, dtype=np.float64)
 
     def without(self, dropped: Actions) -> Drafted:
         """Return the draft that leaves some actions out for good."""
@@ -94,6 +86,9 @@ class Drafted:
             not rest.get(index) or self.enacted.outcome(index, rest[index]).keeps_targets(margin_frac)
             for index in self.actions[number].workloads
         )
+
+    def _bill(self, some: Actions) -> Bill:
+        return self.enacted.bill(self.in_force(some), self._gone(some), self._bought(some))
 
     def _gone(self, some: Actions) -> tuple[str, ...]:
         return tuple(name for number in sorted(some) for name in self.actions[number].released)

@@ -11,7 +11,7 @@ from trimtab.catalog.pools import Pool
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet, IntArray
 from trimtab.fleet.settings import Lever
-from trimtab.ledger import IDLE, Commitment
+from trimtab.ledger import IDLE, Bill, Commitment
 from trimtab.levers import commitments as commitment_lever
 from trimtab.levers.idle_release import unheld_nodes
 from trimtab.plan.evaluate import Evaluator
@@ -120,8 +120,8 @@ class Enacted:
             )
         return _summed(parts)
 
-    def cost(self, in_force: Mapping[int, Effects], released: Iterable[str], commitments: Sequence[Commitment]) -> int:
-        """Return the exact hourly bill, in micro-dollars."""
+    def bill(self, in_force: Mapping[int, Effects], released: Iterable[str], commitments: Sequence[Commitment]) -> Bill:
+        """Return the exact hourly bill with these effects, releases and commitments in force."""
         usage = self.usage(in_force, released)
         return exact_bill(usage, self.rates(usage), commitments, self.fleet.window.hours)
 

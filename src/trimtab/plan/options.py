@@ -53,7 +53,7 @@ def options_of(case: Case, market: Market) -> WorkloadOptions:
     considered = sum(refused.values())
     for effects in _combinations(menu, case.workload.pool):
         considered += 1
-        reason = _refusal(case, effects)
+        reason = refusal(case, effects)
         if reason is not None:
             refused[reason] += 1
             continue
@@ -78,11 +78,20 @@ def _menu(case: Case, market: Market) -> tuple[dict[Lever, Choices], Counter[str
         Lever.GPU_COUNT: gpu_count.propose(workload, market),
         Lever.SPOT: spot.propose(workload, market, settings.assumptions),
         Lever.IDLE_RELEASE: idle_release.propose(workload, settings.assumptions),
-        Lever.SCHEDULE: schedule.propose(workload, case.window, settings.bands, settings.assumptions),
+        Lever.SCHEDULE: schedule.propose(
+            workload, case.window, settings.bands, settings.assumptions, _throughput_required(case)
+        ),
     }
     if workload.kind is WorkloadKind.SERVING:
         menu[Lever.AUTOSCALING] = autoscaling.propose(workload, demand_of(case))
     return {lever: (None, *effects) for lever, effects in menu.items()}, Counter(sizing.refused)
+
+
+def _throughput_required(case: Case) -> float:
+    """Return the share of activity that a timetable must hold, with the plan's margin."""
+    required = [target.required_frac for target in case.targets if target.metric is TargetMetric.THROUGHPUT]
+    margin = case.settings.planning.target_margin_frac
+    return 1 - (1 - max(required, default=0.0)) * (1 - margin)
 
 
 def _combinations(menu: Mapping[Lever, Choices], home: Pool) -> Iterator[dict[Lever, Effect]]:
@@ -132,7 +141,7 @@ def _pool(where: Mapping[Lever, Effect], home: Pool) -> Pool:
     return home
 
 
-def _refusal(case: Case, effects: Effects) -> str | None:
+def refusal(case: Case, effects: Effects) -> str | None:
     """Say, before any replay, why these effects cannot keep the targets; None where a replay must decide."""
     workload = case.workload
     place = placement(workload, effects)

@@ -21,7 +21,7 @@ import numpy as np
 from trimtab.catalog.kinds import BuyingOption
 from trimtab.catalog.pools import Pool
 from trimtab.fleet.model import FloatArray, IntArray
-from trimtab.ledger import Commitment, Usage, best_count, bill
+from trimtab.ledger import Bill, Commitment, Usage, best_count, bill
 
 KEEP = -1
 """The choice of leaving a workload as it is."""
@@ -93,14 +93,13 @@ def best_commitments(problem: Problem, usage: Mapping[Pool, IntArray]) -> tuple[
 
 def exact_bill(
     usage: Mapping[Pool, IntArray], rates: Mapping[Pool, int], commitments: Sequence[Commitment], hours: int
-) -> int:
-    """Return the exact hourly bill of a use under commitments, in micro-dollars: what is reported."""
+) -> Bill:
+    """Return the exact hourly bill of a use under commitments: what is reported."""
     pools = tuple(sorted({*usage, *(commitment.pool for commitment in commitments)}))
-    if not pools:
-        return 0
-    nothing = np.zeros(hours, dtype=np.int64)
-    seconds = np.stack([usage.get(pool, nothing) for pool in pools])
-    return bill(Usage(pools=pools, node_seconds=seconds), rates, commitments).total
+    seconds = np.zeros((len(pools), hours), dtype=np.int64)
+    for row, pool in enumerate(pools):
+        seconds[row] = usage.get(pool, 0)
+    return bill(Usage(pools=pools, node_seconds=seconds), rates, commitments)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

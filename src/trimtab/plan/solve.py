@@ -133,4 +133,4 @@ def _improved(
 def choice_cost(problem: Problem, choice: Sequence[int]) -> int:
     """Return the exact bill of a choice under its best commitments."""
     usage: dict[Pool, IntArray] = total_usage(problem, choice)
-    return exact_bill(usage, problem.rates_micro_usd_hr, best_commitments(problem, usage), problem.hours)
+    return exact_bill(usage, problem.rates_micro_usd_hr, best_commitments(problem, usage), problem.hours).total

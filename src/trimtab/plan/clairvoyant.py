@@ -1,0 +1,84 @@
+"""What the proof window could have cost at best, with the future known: a bound that no plan can reach.
+
+Each workload may take the cheapest GPU that the planner may give it, for exactly the GPU time that its work needs: no cold
+starts, no whole nodes, no losses, no waiting; services at the highest load their law promises. Every node is had at the
+cheapest rate on offer, committed or not. What nobody can judge, and new workloads, stay as they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from trimtab.catalog.kinds import CapacityType
+from trimtab.catalog.pools import Pool
+from trimtab.fleet.market import Market, Offering
+from trimtab.fleet.model import Fleet, FloatArray, IntArray
+from trimtab.fleet.settings import Lever, Settings
+from trimtab.levers import gpu_count, right_size
+from trimtab.plan.evaluate import Evaluator
+from trimtab.plan.fleet_problem import groups_of
+from trimtab.plan.options import refusal
+from trimtab.plan.outcome import Case
+from trimtab.plan.service_outcome import hourly_demand_gpus
+from trimtab.tables.workloads import WorkloadKind
+from trimtab.units import S_PER_HR, micro_usd
+
+
+def clairvoyant_bound(fleet: Fleet, evaluators: Mapping[int, Evaluator], market: Market, settings: Settings) -> int:
+    """Return the bound in micro-dollars: each workload's own, plus the nodes that somebody unjudged holds."""
+    total = sum(_least(one.case, market, settings) for one in evaluators.values())
+    judged = frozenset(evaluators)
+    for owners, usage in groups_of(fleet).held:
+        if not owners & judged:
+            total += sum(_at_best_rate(market, pool, seconds) for pool, seconds in usage.items())
+    return total
+
+
+def _least(case: Case, market: Market, settings: Settings) -> int:
+    """Return the least a workload can cost: its work on the cheapest fitting GPU, hour by hour."""
+    workload = case.workload
+    speeds = {workload.pool: 1.0}
+    for effect in right_size.propose(workload, market, settings.assumptions).fitting:
+        if refusal(case, {Lever.RIGHT_SIZE: effect}) is None:
+            speeds[effect.pool] = effect.speed.high
+    gpu_seconds = float(_work(case).sum())
+    costs = [
+        _gpu_rate(offering, market, spot=bool(workload.spec.interruptible)) * gpu_seconds / speeds[offering.pool]
+        for offering in market.offerings(workload.pool.provider, workload.pool.region)
+        if offering.pool in speeds
+    ]
+    here = market.rate(workload.pool) / workload.gpus_per_node / S_PER_HR * gpu_seconds
+    return int(min([*costs, here]))
+
+
+def _work(case: Case) -> FloatArray:
+    """Return the GPU-seconds per hour that the work needs at least (n_hours,)."""
+    workload = case.workload
+    if workload.kind is WorkloadKind.SERVING and case.law is not None:
+        return np.nan_to_num(hourly_demand_gpus(case)) / max(case.law.top_load, case.law.seen_load) * S_PER_HR
+    if workload.jobs is not None:
+        used = gpu_count.gpus_needed(workload) or workload.gpus_per_pod
+        runs = workload.jobs.gpus / workload.gpus_per_pod
+        return np.array([float(((workload.jobs.end_s - workload.jobs.start_s) * runs * used).sum())])
+    busy = np.nan_to_num(workload.activity.busy_gpus) > 0
+    return np.where(busy, workload.gpu_seconds, 0.0)
+
+
+def _gpu_rate(offering: Offering, market: Market, *, spot: bool) -> float:
+    """Return the cheapest way to have one GPU for one second, in micro-dollars."""
+    rates = [offering.rate_micro_usd_hr]
+    if offering.committed is not None:
+        rates.append(micro_usd(offering.committed.usd_hr))
+    if spot and offering.spot is not None:
+        rates.append(market.rate(offering.pool.held_as(CapacityType.SPOT)))
+    return min(rates) / offering.gpus_per_node / S_PER_HR
+
+
+def _at_best_rate(market: Market, pool: Pool, node_seconds: IntArray) -> int:
+    rate = market.rate(pool)
+    committed = market.commitment(pool) if pool.capacity_type is CapacityType.ON_DEMAND else None
+    if committed is not None:
+        rate = min(rate, micro_usd(committed.usd_hr))
+    return int(rate * int(node_seconds.sum()) // S_PER_HR)

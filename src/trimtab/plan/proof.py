@@ -1,0 +1,145 @@
+"""Prove a plan: replay the proof window, which the planner never saw, under it, and bill both.
+
+Laws and targets come from the fit window. A workload that the fit window did not have stays as history ran it; one that
+vanished uses nothing; commitments are paid all the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from trimtab.fleet.market import Market
+from trimtab.fleet.model import Fleet, FloatArray, Target, Workload
+from trimtab.fleet.settings import Settings
+from trimtab.ledger import Bill
+from trimtab.plan.clairvoyant import clairvoyant_bound
+from trimtab.plan.evaluate import Evaluator
+from trimtab.plan.fleet_problem import Enacted
+from trimtab.plan.model import CapacityPicture, Proof, TargetResult
+from trimtab.plan.outcome import Case, Outcome
+from trimtab.plan.planner import Planned
+from trimtab.plan.service_outcome import baseline_attained, hourly_demand_gpus
+from trimtab.tables.workloads import TargetMetric
+from trimtab.units import MICRO_PER_USD, S_PER_HR
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Proven:
+    """A proof and the pictures that go with it."""
+
+    proof: Proof
+    capacity: tuple[CapacityPicture, ...]
+
+
+def prove(planned: Planned, proof_fleet: Fleet, market: Market, settings: Settings, *, seed: int) -> Proven:
+    """Replay a plan over another window of the same fleet."""
+    evaluators = _evaluators(planned, proof_fleet, settings, seed)
+    enacted = Enacted(fleet=proof_fleet, evaluators=evaluators, market=market)
+    in_force = {
+        index: planned.effects[workload.name]
+        for index, workload in enumerate(proof_fleet.workloads)
+        if workload.name in planned.effects and index in evaluators
+    }
+    outcomes = {index: enacted.outcome(index, effects) for index, effects in in_force.items()}
+    before = enacted.bill({}, (), ())
+    after = enacted.bill(in_force, planned.released, planned.commitments)
+    return Proven(
+        proof=Proof(
+            window=proof_fleet.window,
+            before_micro_usd=before.total,
+            after_micro_usd=after.total,
+            clairvoyant_micro_usd=clairvoyant_bound(proof_fleet, evaluators, market, settings),
+            hourly_before_usd=_usd(before),
+            hourly_after_usd=_usd(after),
+            targets=tuple(
+                result for index, outcome in outcomes.items() for result in _results(evaluators[index].case, outcome)
+            ),
+            interruptions=sum(outcome.interruptions for outcome in outcomes.values()),
+            lost_gpu_hr=sum(outcome.lost_gpu_hr for outcome in outcomes.values()),
+            notes=_notes(planned, proof_fleet),
+        ),
+        capacity=tuple(
+            _picture(evaluators[index].case, outcome) for index, outcome in outcomes.items() if outcome.gpus is not None
+        ),
+    )
+
+
+def _evaluators(planned: Planned, fleet: Fleet, settings: Settings, seed: int) -> dict[int, Evaluator]:
+    evaluators = {}
+    for index, workload in enumerate(fleet.workloads):
+        learnt = planned.cases.get(workload.name)
+        if learnt is not None:
+            case = Case(
+                workload=_as_learnt(workload, learnt.workload),
+                window=fleet.window,
+                targets=learnt.targets,
+                law=learnt.law,
+                settings=settings,
+                seed=seed + 1,
+            )
+            evaluators[index] = Evaluator(case=case)
+    return evaluators
+
+
+def _as_learnt(workload: Workload, learnt: Workload) -> Workload:
+    """Keep what was learnt of a workload's nature; take what happened from the proof window."""
+    return replace(
+        workload,
+        kind=learnt.kind,
+        kind_because=learnt.kind_because,
+        pool=learnt.pool,
+        gpu=learnt.gpu,
+        gpus_per_node=learnt.gpus_per_node,
+        gpus_per_pod=learnt.gpus_per_pod,
+        targets=learnt.targets,
+    )
+
+
+def _usd(priced: Bill) -> FloatArray:
+    return np.asarray(priced.hourly / MICRO_PER_USD, dtype=np.float64)
+
+
+def _picture(case: Case, outcome: Outcome) -> CapacityPicture:
+    after = np.zeros(case.window.hours) if outcome.gpus is None else outcome.gpus / S_PER_HR
+    return CapacityPicture(
+        workload=case.workload.name,
+        demand_gpus=hourly_demand_gpus(case),
+        before_gpus=case.workload.gpu_seconds / S_PER_HR,
+        after_gpus=after,
+    )
+
+
+def _notes(planned: Planned, fleet: Fleet) -> tuple[str, ...]:
+    """Say what the proof window has that the fit window had not, and the reverse."""
+    then = {workload.name for workload in planned.fleet.workloads}
+    now = {workload.name for workload in fleet.workloads}
+    notes = []
+    if now - then:
+        notes.append(f"new since the fit window, left as they are: {', '.join(sorted(now - then))}")
+    if then - now:
+        notes.append(f"gone since the fit window: {', '.join(sorted(then - now))}")
+    return tuple(notes)
+
+
+def _results(case: Case, outcome: Outcome) -> list[TargetResult]:
+    return [
+        TargetResult(
+            workload=case.workload.name,
+            target=one.target,
+            before_frac=_history_attained(case, one.target),
+            attained_frac=one.frac,
+        )
+        for one in outcome.attained
+    ]
+
+
+def _history_attained(case: Case, target: Target) -> float | None:
+    """Return what history itself attained in the same window; throughput is 1 by definition."""
+    if target.metric is TargetMetric.THROUGHPUT:
+        return 1.0
+    if target.metric is TargetMetric.QUEUE_WAIT and case.workload.jobs is not None and target.limit_s is not None:
+        jobs = case.workload.jobs
+        return float((jobs.wait_s <= target.limit_s + 1e-6).mean()) if jobs.count else None
+    return baseline_attained(case, target)
