@@ -12,7 +12,7 @@ from rich.text import Text
 
 from trimtab.emit.document import ActionPart, AuditDocument, NotWorthPart, ProofPart, SpendPart, TargetPart
 from trimtab.emit.money import dollars, percent
-from trimtab.emit.words import USEFUL
+from trimtab.emit.words import USEFUL, days
 
 MAX_WIDTH = 120
 """A wider screen does not make lines easier to read."""
@@ -222,7 +222,7 @@ def _unjudged(document: AuditDocument) -> RenderableType:
 def _proof(proof: ProofPart) -> RenderableType:
     lines = [
         Text.assemble(
-            f"{proof.window.start:%d %b}–{proof.window.end:%d %b %Y} cost {dollars(proof.before_usd)}; under the plan "
+            f"{days(proof.window.start, proof.window.end)} cost {dollars(proof.before_usd)}; under the plan "
             f"it would have cost {dollars(proof.after_usd)}: ",
             (f"{percent(proof.saving_frac, 1)} less", "bold green"),
             f" (with the future known, no plan could go below {dollars(proof.clairvoyant_usd)}).",

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from trimtab.emit.document import ActionPart, AuditDocument, SpendPart
 from trimtab.emit.money import dollars, percent
+from trimtab.emit.words import days
 
 COMMENT_MARKER = "<!-- trimtab audit -->"
 """First line of a comment, by which a later run finds the one to update."""
@@ -60,7 +61,7 @@ def _headline(document: AuditDocument) -> str:
     return (
         f"The bill is **{dollars(document.bill_usd_mo)} a month**. The plan brings it to "
         f"{dollars(plan.objective_usd_mo)} and saves **{dollars(plan.joint_saving_usd_mo)} a month "
-        f"({percent(plan.saving_frac, 1)})**. Replayed on {proof.window.start:%d %b}–{proof.window.end:%d %b %Y}, which the "
+        f"({percent(plan.saving_frac, 1)})**. Replayed on {days(proof.window.start, proof.window.end)}, which the "
         f"planner never saw, it saves {percent(proof.saving_frac, 1)}, with {kept}."
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import assert_never
 
@@ -81,6 +82,12 @@ def target_words(target: Target) -> str:
         case TargetMetric.THROUGHPUT:
             return f"at least {share} of the observed throughput"
     assert_never(target.metric)
+
+
+def days(start: datetime, end: datetime) -> str:
+    """Show `[start, end)` by its first and last day: `19 Oct to 1 Nov 2026`."""
+    last = end - timedelta(microseconds=1)
+    return f"{start.day} {start:%b} to {last.day} {last:%b %Y}"
 
 
 def span(seconds: float) -> str:

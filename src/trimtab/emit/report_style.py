@@ -1,0 +1,157 @@
+"""The style of the HTML report: one sheet, light and dark, screen and paper, no font or file from elsewhere."""
+
+STYLE = """
+:root {
+  color-scheme: light dark;
+  --paper: #fbfaf7; --card: #ffffff; --ink: #1d2730; --soft: #5d6873; --faint: #8b949d; --rule: #e5e2da;
+  --accent: #0f766e; --accent-soft: #cfe7e3; --good: #17704a; --useful: #17704a; --bad: #b4412c; --warn: #8a5a00;
+  --before: #9aa3ab; --whisker: #0b3f3a;
+  --w0: #b4412c; --w1: #c4593f; --w2: #d07355; --w3: #da8d6f; --w4: #e3a78b; --w5: #ebbfa8; --w6: #f1d3c3; --w7: #f5e2d7;
+  --heat: 15, 118, 110; --cell: #efece5;
+}
+@media (prefers-color-scheme: dark) {
+  :root {
+    --paper: #12161a; --card: #191f25; --ink: #e4e7e9; --soft: #a3adb6; --faint: #7c8791; --rule: #2b333b;
+    --accent: #4fc3b5; --accent-soft: #1d4843; --good: #6fcf9f; --useful: #2a7d5d; --bad: #f08a72; --warn: #e5b45c;
+    --before: #74808a; --whisker: #d6f3ee;
+    --w0: #e06b52; --w1: #cc5f49; --w2: #b85541; --w3: #a24c3b; --w4: #8c4335; --w5: #763b30; --w6: #61332b; --w7: #4f2d27;
+    --heat: 79, 195, 181; --cell: #232a31;
+  }
+}
+* { box-sizing: border-box; }
+html { -webkit-text-size-adjust: 100%; }
+body {
+  margin: 0; background: var(--paper); color: var(--ink);
+  font: 15px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif;
+  font-variant-numeric: tabular-nums;
+}
+main, header, footer { max-width: 1040px; margin: 0 auto; padding: 0 40px; }
+header { padding-top: 44px; }
+.brand { color: var(--accent); font-weight: 650; letter-spacing: .02em; }
+h1 { font-size: 30px; line-height: 1.2; margin: 4px 0 6px; font-weight: 640; letter-spacing: -.01em; }
+h2 { font-size: 20px; margin: 0 0 4px; font-weight: 620; letter-spacing: -.005em; }
+h3 { font-size: 15px; margin: 26px 0 6px; font-weight: 620; }
+p { margin: 6px 0; max-width: 72ch; }
+.soft, .lead { color: var(--soft); }
+.lead { margin-bottom: 18px; }
+section {
+  background: var(--card); border: 1px solid var(--rule); border-radius: 12px; padding: 26px 30px 28px;
+  margin: 22px 0;
+}
+.notice { border-left: 3px solid var(--warn); padding: 2px 0 2px 12px; margin: 10px 0; color: var(--warn); }
+.notice p { margin: 2px 0; }
+
+.figures { display: grid; grid-template-columns: repeat(4, 1fr); gap: 18px; margin: 22px 0 4px; }
+.figure { background: var(--card); border: 1px solid var(--rule); border-radius: 12px; padding: 16px 20px 15px; }
+.figure .name { color: var(--soft); font-size: 13px; }
+.figure .value { font-size: 27px; line-height: 1.25; font-weight: 640; letter-spacing: -.015em; white-space: nowrap; }
+.figure .note { color: var(--soft); font-size: 13px; }
+.figure.good .value { color: var(--good); }
+.figure.bad .note { color: var(--bad); font-weight: 600; }
+
+.scroll { overflow-x: auto; }
+.chart { display: block; width: 100%; height: auto; font-size: 12.5px; fill: var(--ink); }
+.chart + .chart { margin-top: 8px; }
+.chart .tick { fill: var(--faint); font-size: 11.5px; }
+.chart .label { fill: var(--ink); }
+.chart .strong { font-weight: 640; }
+.chart .grid { stroke: var(--rule); stroke-width: 1; }
+.chart .link { stroke: var(--faint); stroke-width: 1; stroke-dasharray: 2 2; }
+.chart .whisker { stroke: var(--whisker); stroke-width: 1.5; opacity: .75; }
+.chart .bar-before { fill: var(--before); }
+.chart .bar-saving { fill: var(--accent); opacity: .62; }
+.chart .bar-after { fill: var(--accent); }
+.chart .line-before { stroke: var(--before); stroke-width: 1.6; }
+.chart .line-after { stroke: var(--accent); stroke-width: 1.6; }
+.chart .area-after { fill: var(--accent); opacity: .16; }
+.chart .area-demand { fill: var(--before); opacity: .38; }
+.chart .hover { fill: var(--ink); opacity: 0; }
+.chart .hover:hover { opacity: .05; }
+.chart .day-edge { stroke: var(--card); stroke-width: 2; }
+.chart .on-bar { fill: #fff; font-size: 12px; font-weight: 600; }
+.heat-key { width: 480px; max-width: 100%; margin-top: 10px; }
+.waste-bar { border-radius: 4px; }
+.w-useful { fill: var(--useful); background: var(--useful); }
+.w-0 { fill: var(--w0); background: var(--w0); } .w-1 { fill: var(--w1); background: var(--w1); }
+.w-2 { fill: var(--w2); background: var(--w2); } .w-3 { fill: var(--w3); background: var(--w3); }
+.w-4 { fill: var(--w4); background: var(--w4); } .w-5 { fill: var(--w5); background: var(--w5); }
+.w-6 { fill: var(--w6); background: var(--w6); } .w-7 { fill: var(--w7); background: var(--w7); }
+.h-none { fill: var(--cell); opacity: .35; } .h-0 { fill: var(--cell); }
+.h-1 { fill: rgba(var(--heat), .14); } .h-2 { fill: rgba(var(--heat), .23); } .h-3 { fill: rgba(var(--heat), .32); }
+.h-4 { fill: rgba(var(--heat), .42); } .h-5 { fill: rgba(var(--heat), .52); } .h-6 { fill: rgba(var(--heat), .62); }
+.h-7 { fill: rgba(var(--heat), .72); } .h-8 { fill: rgba(var(--heat), .82); } .h-9 { fill: rgba(var(--heat), .91); }
+.h-10 { fill: rgb(var(--heat)); }
+.heat-map rect { shape-rendering: crispEdges; }
+
+.keys {
+  display: flex; flex-wrap: wrap; gap: 4px 22px; margin: 2px 0 10px; padding: 0; list-style: none; color: var(--soft);
+  font-size: 13px;
+}
+.key { display: inline-block; width: 14px; height: 10px; border-radius: 2px; margin-right: 7px; }
+.key-before { background: var(--before); height: 3px; vertical-align: 3px; }
+.key-after { background: var(--accent); height: 3px; vertical-align: 3px; }
+.key-demand { background: var(--before); opacity: .38; }
+
+table { border-collapse: collapse; width: 100%; margin: 8px 0; }
+caption { text-align: left; font-weight: 620; padding: 10px 0 4px; }
+th {
+  text-align: left; font-weight: 560; color: var(--soft); font-size: 13px; padding: 6px 10px;
+  border-bottom: 1px solid var(--rule); vertical-align: bottom;
+}
+td { padding: 7px 10px; border-bottom: 1px solid var(--rule); vertical-align: top; }
+th:first-child, td:first-child { padding-left: 0; }
+th:last-child, td:last-child { padding-right: 0; }
+tbody tr:last-child td { border-bottom: 0; }
+.num { text-align: right; white-space: nowrap; }
+.nowrap { white-space: nowrap; }
+.total td { font-weight: 640; border-top: 1px solid var(--soft); }
+.wide { width: 24%; }
+.bar {
+  display: block; height: 10px; margin-top: 7px; border-radius: 2px; background: var(--accent); opacity: .7;
+  min-width: 2px;
+}
+.risk-low { color: var(--good); } .risk-medium { color: var(--warn); } .risk-high { color: var(--bad); }
+.kept { color: var(--good); white-space: nowrap; } .missed { color: var(--bad); font-weight: 640; white-space: nowrap; }
+
+.plan tbody + tbody { border-top: 1px solid var(--rule); }
+.plan td { border: 0; }
+.plan .what strong { font-weight: 620; }
+.plan .more td { padding-top: 0; padding-bottom: 10px; }
+details > summary { cursor: pointer; color: var(--accent); font-size: 13px; width: fit-content; }
+details > summary:focus-visible { outline: 2px solid var(--accent); outline-offset: 3px; border-radius: 2px; }
+.inside { display: grid; grid-template-columns: 1fr 1fr; gap: 4px 36px; padding: 4px 0 6px; font-size: 14px; }
+.inside h4 { margin: 12px 0 2px; font-size: 13px; font-weight: 620; color: var(--soft); }
+.inside ul, .inside ol { margin: 2px 0; padding-left: 18px; }
+.inside li { margin: 2px 0; overflow-wrap: anywhere; }
+.plan .inside td { padding: 1px 0; }
+.inside p { margin: 2px 0; }
+.query { color: var(--faint); font-size: 12.5px; }
+.two { display: grid; grid-template-columns: 1fr 1fr; gap: 0 40px; }
+ul.plain { padding-left: 18px; margin: 6px 0; }
+ul.plain li { margin: 4px 0; max-width: 80ch; }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: 4px 20px; margin: 8px 0; }
+dt { font-weight: 600; } dd { margin: 0; color: var(--soft); }
+footer { color: var(--faint); font-size: 13px; padding-bottom: 48px; }
+code { font: 13px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; }
+
+@media (max-width: 760px) {
+  main, header, footer { padding-left: 16px; padding-right: 16px; }
+  section { padding: 18px 16px 20px; }
+  .figures { grid-template-columns: 1fr 1fr; gap: 10px; }
+  .two, .inside, dl { grid-template-columns: 1fr; }
+  .scroll > .chart { min-width: 720px; }
+  .scroll > table { min-width: 560px; }
+}
+@media print {
+  :root { --paper: #fff; --card: #fff; }
+  body { font-size: 11.5px; }
+  main, header, footer { max-width: none; padding: 0; }
+  section { border: 0; border-top: 1px solid var(--rule); border-radius: 0; padding: 14px 0; margin: 0; }
+  .figure { padding: 8px 12px; }
+  .figure .value { font-size: 20px; }
+  svg, tr, .figure { break-inside: avoid; }
+  h2, h3, caption { break-after: avoid; }
+  details::details-content { content-visibility: visible; height: auto; }
+  * { -webkit-print-color-adjust: exact; print-color-adjust: exact; }
+}
+"""
