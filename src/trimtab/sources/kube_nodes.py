@@ -1,0 +1,185 @@
+"""Nodes from kube-state-metrics: their lives, types, places, capacity types, labels and taints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from trimtab.catalog import CapacityType
+from trimtab.sources.hours import HourGrid
+from trimtab.sources.lives import Life, Watch, by_day, lives, presence
+from trimtab.sources.promql import Floats, Prometheus
+from trimtab.units import S_PER_HR
+
+UNKNOWN = "unknown"
+_TYPE_LABELS = ("label_node_kubernetes_io_instance_type", "label_beta_kubernetes_io_instance_type")
+_REGION_LABELS = ("label_topology_kubernetes_io_region", "label_failure_domain_beta_kubernetes_io_region")
+_ZONE_LABELS = ("label_topology_kubernetes_io_zone", "label_failure_domain_beta_kubernetes_io_zone")
+_PRODUCT_LABELS = ("label_nvidia_com_gpu_product", "label_cloud_google_com_gke_accelerator")
+_CAPACITY_LABELS = {
+    ("label_karpenter_sh_capacity_type", "spot"): CapacityType.SPOT,
+    ("label_karpenter_sh_capacity_type", "on-demand"): CapacityType.ON_DEMAND,
+    ("label_karpenter_sh_capacity_type", "reserved"): CapacityType.RESERVED,
+    ("label_eks_amazonaws_com_capacity_type", "SPOT"): CapacityType.SPOT,
+    ("label_eks_amazonaws_com_capacity_type", "ON_DEMAND"): CapacityType.ON_DEMAND,
+    ("label_eks_amazonaws_com_capacity_type", "CAPACITY_BLOCK"): CapacityType.CAPACITY_BLOCK,
+    ("label_eks_amazonaws_com_capacityType", "SPOT"): CapacityType.SPOT,
+    ("label_eks_amazonaws_com_capacityType", "ON_DEMAND"): CapacityType.ON_DEMAND,
+    ("label_cloud_google_com_gke_spot", "true"): CapacityType.SPOT,
+    ("label_cloud_google_com_gke_preemptible", "true"): CapacityType.SPOT,
+    ("label_cloud_google_com_gke_provisioning", "spot"): CapacityType.SPOT,
+    ("label_cloud_google_com_gke_provisioning", "standard"): CapacityType.ON_DEMAND,
+    ("label_kubernetes_azure_com_scalesetpriority", "spot"): CapacityType.SPOT,
+    ("label_node_kubernetes_io_lifecycle", "spot"): CapacityType.SPOT,
+}
+_PROVIDERS = {"aws": "aws", "gce": "gcp", "azure": "azure", "oci": "oci", "ocid1": "oci"}
+_PRESENCE_LABELS = ("node", "exported_node", "provider_id")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KubeNode:
+    """A node as Kubernetes tells it; `notes` says what had to be assumed."""
+
+    name: str
+    provider: str
+    instance_type: str
+    region: str
+    zone: str | None
+    capacity_type: str
+    product: str | None
+    gpu_count: int | None
+    lives: tuple[Life, ...]
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def collect_nodes(server: Prometheus, watch: Watch) -> list[KubeNode]:
+    """Ask kube-state-metrics for the nodes that lived in the window; empty where it is not scraped."""
+    grid = watch.grid
+    seen = presence(server, "kube_node_info" + server.matching(), _PRESENCE_LABELS, grid)
+    labels = _labels(server, grid)
+    taints = _taints(server, grid)
+    capacity = _latest(server, "kube_node_status_capacity", grid, 'resource="nvidia_com_gpu"')
+    created = _latest(server, "kube_node_created", grid)
+    nodes = []
+    for name, keys in _by_name(seen).items():
+        nodes.append(
+            _node(
+                name,
+                provider_id=next((key[2] for key in keys if key[2]), ""),
+                labels=labels.get(name, {}),
+                taints=taints.get(name, {}),
+                gpu_count=int(capacity[name]) if name in capacity else None,
+                spans=_spans([seen[key] for key in keys], watch, created.get(name)),
+            )
+        )
+    return nodes
+
+
+def _by_name(seen: Iterable[tuple[str, ...]]) -> dict[str, list[tuple[str, ...]]]:
+    names: dict[str, list[tuple[str, ...]]] = {}
+    for key in seen:
+        names.setdefault(key[1] or key[0], []).append(key)
+    return names
+
+
+def _spans(counts: Sequence[Floats], watch: Watch, created_s: float | None) -> tuple[Life, ...]:
+    """Return a node's lives; the moment of its creation, where told, is exact for the life that it falls in or before."""
+    spans = lives(np.max(np.stack(counts), axis=0), watch)
+    if created_s is None:
+        return tuple(spans)
+    exact = [
+        Life(start_s=created_s, end_s=span.end_s)
+        if abs(created_s - span.start_s) <= S_PER_HR or (index == 0 and created_s < span.start_s == watch.grid.start_s)
+        else span
+        for index, span in enumerate(spans)
+    ]
+    return tuple(exact)
+
+
+def _node(
+    name: str,
+    *,
+    provider_id: str,
+    labels: Mapping[str, str],
+    taints: Mapping[str, str],
+    gpu_count: int | None,
+    spans: tuple[Life, ...],
+) -> KubeNode:
+    notes = []
+    provider = _PROVIDERS.get(provider_id.partition(":")[0], UNKNOWN)
+    zone = _first(labels, _ZONE_LABELS) or zone_of_provider_id(provider_id)
+    region = _first(labels, _REGION_LABELS) or region_of_zone(provider, zone)
+    instance_type = _first(labels, _TYPE_LABELS)
+    if not instance_type:
+        notes.append("nodes without an instance type (kube-state-metrics exports no node labels)")
+    capacity_type = next((kind for (key, value), kind in _CAPACITY_LABELS.items() if labels.get(key) == value), None)
+    if capacity_type is None:
+        notes.append("nodes without a capacity type, taken as on-demand")
+    return KubeNode(
+        name=name,
+        provider=provider,
+        instance_type=instance_type or UNKNOWN,
+        region=region or UNKNOWN,
+        zone=zone or None,
+        capacity_type=(capacity_type or CapacityType.ON_DEMAND).value,
+        product=_first(labels, _PRODUCT_LABELS) or None,
+        gpu_count=gpu_count,
+        lives=spans,
+        labels={key.removeprefix("label_"): value for key, value in labels.items() if key.startswith("label_")},
+        taints=taints,
+        notes=tuple(notes),
+    )
+
+
+def zone_of_provider_id(provider_id: str) -> str:
+    """Return the zone that `aws:///us-east-1a/i-0abc` or `gce://project/us-central1-a/name` names; empty where none is."""
+    scheme, _, rest = provider_id.partition("://")
+    parts = rest.split("/")
+    if scheme == "aws" and len(parts) == 3:
+        return parts[1]
+    if scheme == "gce" and len(parts) == 3:
+        return parts[1]
+    return ""
+
+
+def region_of_zone(provider: str, zone: str) -> str:
+    """Return the region of an AWS (us-east-1a) or Google (us-central1-a) zone; empty where it cannot be told."""
+    if provider == "aws":
+        return zone.rstrip("abcdefghij")
+    if provider == "gcp":
+        return zone.rpartition("-")[0]
+    return ""
+
+
+def _labels(server: Prometheus, grid: HourGrid) -> dict[str, dict[str, str]]:
+    found: dict[str, dict[str, str]] = {}
+    for labels in server.series(["kube_node_labels" + server.matching()], grid.start_s, grid.end_s):
+        name = labels.get("exported_node") or labels.get("node", "")
+        found.setdefault(name, {}).update(labels)
+    return found
+
+
+def _taints(server: Prometheus, grid: HourGrid) -> dict[str, dict[str, str]]:
+    found: dict[str, dict[str, str]] = {}
+    for labels in server.series(["kube_node_spec_taint" + server.matching()], grid.start_s, grid.end_s):
+        name = labels.get("exported_node") or labels.get("node", "")
+        taint = f"{labels.get('value', '')}:{labels.get('effect', '')}"
+        found.setdefault(name, {})[labels.get("key", "")] = taint
+    return found
+
+
+def _latest(server: Prometheus, metric: str, grid: HourGrid, *matchers: str) -> dict[str, float]:
+    """Return a metric's last value by node, of nodes that went too: its maximum by day, the last day that has one."""
+    query = f"max by (node, exported_node) (max_over_time({metric}{server.matching(*matchers)}[1d]))"
+    found: dict[str, float] = {}
+    for series in by_day(server, query, grid):
+        found[series.labels.get("exported_node") or series.labels.get("node", "")] = float(series.values[-1])
+    return found
+
+
+def _first(labels: Mapping[str, str], names: Iterable[str]) -> str:
+    return next((labels[name] for name in names if labels.get(name)), "")

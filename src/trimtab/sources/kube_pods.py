@@ -1,0 +1,135 @@
+"""Who held which GPU from when to when: from DCGM's pod labels, and from requests where those carry none."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from trimtab.sources.dcgm import GpuLabels
+from trimtab.sources.gpu_usage import Holdings
+from trimtab.sources.hours import UsageKey
+from trimtab.sources.kube_owners import Owners, selectors, subject
+from trimtab.sources.lives import Life, Watch, by_day, lives, presence
+from trimtab.sources.promql import Prometheus, any_of
+from trimtab.units import S_PER_HR
+
+_POD_LABELS = ("namespace", "exported_namespace", "pod", "exported_pod")
+_NOT_PLACED = frozenset({"DaemonSet", "Node"})
+"""Owners whose pods follow the nodes: no one chose to put them on a GPU node."""
+_MIG_RESOURCE = "nvidia_com_mig_"
+SLICES = {"A30": 4}
+_MOST_SLICES = 7
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    """A pod that held a device (or a number of GPUs on a node) for one interval."""
+
+    namespace: str
+    pod: str
+    node: str
+    device: str | None
+    gpus: float
+    life: Life
+
+
+def mig_share(profile: str, product: str) -> float:
+    """Return the share of a board that a profile such as `2g.10gb` or `2g_10gb` holds: its compute slices over the board's."""
+    slices = profile.partition("g")[0]
+    whole = next((count for name, count in SLICES.items() if name in product), _MOST_SLICES)
+    return int(slices) / whole if slices.isdigit() else 1.0
+
+
+def device_holds(holdings: Holdings, devices: Mapping[str, GpuLabels]) -> list[Hold]:
+    """Return what DCGM's pod labels tell. Pods that share a board at once hold equal parts of it."""
+    by_device: dict[str, list[UsageKey]] = {}
+    for key in holdings.pieces:
+        by_device.setdefault(key.device, []).append(key)
+    watch = usage_watch(holdings)
+    found = []
+    for device, keys in by_device.items():
+        labels = devices[device]
+        share = mig_share(labels.mig_profile, labels.product) if labels.mig_profile else 1.0
+        counts = {key: holdings.counts(key) for key in keys if key.pod}
+        held = np.sum([np.minimum(mine * watch.step_s / S_PER_HR, 1.0) for mine in counts.values()], axis=0)
+        for key, mine in counts.items():
+            gpus = share / max(1.0, float(np.round(np.median(held[mine > 0]))))
+            who = {"namespace": key.namespace, "pod": key.pod, "node": labels.node}
+            found += [Hold(**who, device=device, gpus=gpus, life=life) for life in lives(mine, watch)]
+    return found
+
+
+def usage_watch(holdings: Holdings) -> Watch:
+    """Return by hour the most samples that any device had under any one pod."""
+    watched = np.zeros(holdings.grid.hours)
+    for pieces in holdings.pieces.values():
+        for first, piece in pieces:
+            np.maximum(watched[first : first + len(piece)], piece, out=watched[first : first + len(piece)])
+    return Watch(grid=holdings.grid, samples=watched)
+
+
+def requested_holds(server: Prometheus, watch: Watch, told: Iterable[str]) -> list[Hold]:
+    """Return the pods that asked for GPUs on nodes where DCGM named no pod; `told` are the nodes where it did.
+
+    Requests outlive a finished pod, so a pod holds only while its phase is Running.
+    """
+    labels = (*_POD_LABELS, "node", "exported_node", "resource")
+    metric = "kube_pod_container_resource_requests" + server.matching('resource=~"nvidia_com_(gpu.*|mig_.*)"')
+    query = f"sum by ({', '.join(labels)}) (max_over_time({metric}[1d]))"
+    asked: dict[tuple[str, str], tuple[str, float]] = {}
+    known = set(told)
+    for series in by_day(server, query, watch.grid):
+        node = series.labels.get("exported_node") or series.labels.get("node", "")
+        if node and node not in known:
+            gpus = float(series.values.max()) * _resource_share(series.labels.get("resource", ""))
+            asked[subject(series.labels, "pod")] = (node, gpus)
+    return _holds(running(server, watch, asked), asked)
+
+
+def _resource_share(resource: str) -> float:
+    return mig_share(resource.removeprefix(_MIG_RESOURCE), "") if resource.startswith(_MIG_RESOURCE) else 1.0
+
+
+def other_holds(
+    server: Prometheus, watch: Watch, nodes: Iterable[str], owners: Owners, gpu_pods: Collection[tuple[str, str]]
+) -> list[Hold]:
+    """Return the pods without a GPU on GPU nodes, but for those that follow the nodes (DaemonSets, static pods)."""
+    listed = set(nodes)
+    if not listed:
+        return []
+    matchers = [any_of(label, listed) for label in ("node", "exported_node")]
+    placed: dict[tuple[str, str], tuple[str, float]] = {}
+    for labels in server.series(selectors(server, "kube_pod_info", matchers), watch.grid.start_s, watch.grid.end_s):
+        pod = subject(labels, "pod")
+        if pod not in gpu_pods and owners.pods.get(pod, ("", ""))[0] not in _NOT_PLACED:
+            placed[pod] = (labels.get("exported_node") or labels.get("node", ""), 0.0)
+    return _holds(running(server, watch, placed), placed)
+
+
+def _holds(
+    ran: Mapping[tuple[str, str], Sequence[Life]], placed: Mapping[tuple[str, str], tuple[str, float]]
+) -> list[Hold]:
+    return [
+        Hold(namespace=pod[0], pod=pod[1], node=placed[pod][0], device=None, gpus=placed[pod][1], life=life)
+        for pod, spans in ran.items()
+        for life in spans
+    ]
+
+
+def running(server: Prometheus, watch: Watch, pods: Iterable[tuple[str, str]]) -> dict[tuple[str, str], list[Life]]:
+    """Return the intervals in which pods were in the phase Running."""
+    wanted = set(pods)
+    if not wanted:
+        return {}
+    names = {pod for _, pod in wanted}
+    found: dict[tuple[str, str], list[Life]] = {}
+    for label in ("pod", "exported_pod"):
+        selector = "kube_pod_status_phase" + server.matching('phase="Running"', any_of(label, names))
+        seen = presence(server, selector, _POD_LABELS, watch.grid, statistic="sum_over_time")
+        for key, counts in seen.items():
+            pod = subject(dict(zip(_POD_LABELS, key, strict=True)), "pod")
+            if pod in wanted and pod not in found:
+                found[pod] = lives(counts, watch)
+    return found

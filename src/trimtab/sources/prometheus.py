@@ -1,0 +1,191 @@
+"""A fleet bundle's tables from a Prometheus server: GPUs, nodes, who held what, hourly use, demand, runs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+
+from trimtab.catalog import Catalog, load_catalog
+from trimtab.errors import SourceError, UsageError
+from trimtab.sources.demand import collect_demand
+from trimtab.sources.device_memory import collect_memory
+from trimtab.sources.fleet_rows import Boards, allocation_rows, device_rows, node_names, node_rows, on_kubernetes_node
+from trimtab.sources.gpu_queries import Tally
+from trimtab.sources.gpu_usage import RAW_SAMPLE_LIMIT, GpuMetrics, Holdings, collect_gpu_usage, find_gpu_metrics
+from trimtab.sources.hours import HourGrid
+from trimtab.sources.kube_jobs import collect_job_facts, job_rows
+from trimtab.sources.kube_nodes import KubeNode, collect_nodes
+from trimtab.sources.kube_owners import Owner, Owners, collect_owners
+from trimtab.sources.kube_pods import Hold, device_holds, other_holds, requested_holds
+from trimtab.sources.lives import Watch, kube_watch, moment
+from trimtab.sources.promql import Prometheus
+from trimtab.tables.arrow import empty_table, table_from_rows
+from trimtab.tables.bundle import BundleMeta
+from trimtab.units import BYTES_PER_MIB, S_PER_HR, floor_hour, hours_between
+
+logger = logging.getLogger(__name__)
+
+Report = Callable[[str, float], None]
+"""Told the stage and its share done, in 0..1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collected:
+    """The tables and meta of a bundle, ready to be written."""
+
+    tables: Mapping[str, pa.Table]
+    meta: BundleMeta
+
+
+@dataclass(slots=True, kw_only=True)
+class _Resolver:
+    """Resolves pods to workloads, and remembers which it was asked for."""
+
+    owners: Owners
+    tally: Tally
+    known: dict[tuple[str, str], Owner] = field(default_factory=dict)
+
+    def workload(self, namespace: str, pod: str) -> str:
+        key = (namespace, pod)
+        if key not in self.known:
+            self.known[key] = self.owners.of(namespace, pod)
+            if not self.owners.knows(namespace, pod):
+                self.tally.count("pods whose owner was guessed from their name")
+        return self.known[key].workload
+
+
+def collect_prometheus(
+    server: Prometheus,
+    start: datetime,
+    end: datetime,
+    *,
+    catalog: Catalog | None = None,
+    raw_sample_limit: int = RAW_SAMPLE_LIMIT,
+    report: Report = lambda stage, done_frac: None,
+) -> Collected:
+    """Collect the whole hours of `[start, end)`.
+
+    Raises SourceError where the server fails or has no GPU metrics, CredentialsError where it refuses us, UsageError where
+    the window holds no whole hour.
+    """
+    grid = whole_hours(start, end)
+    tally = Tally()
+    report("looking around", 0.0)
+    server.check()
+    metrics = _gpu_metrics(server, grid, tally)
+    watch = kube_watch(server, grid)
+    nodes = collect_nodes(server, watch)
+    resolver = _Resolver(owners=collect_owners(server, grid.start_s, grid.end_s, ()), tally=tally)
+    holdings = Holdings(grid=grid)
+    usage = _usage(server, grid, metrics, holdings, resolver, raw_sample_limit, report)
+    boards = Boards(
+        devices=tally.devices,
+        node_of=node_names(tally.devices.values(), nodes),
+        memory_gib=collect_memory(server, metrics, grid),
+    )
+    report("pods and runs", 0.0)
+    holds = _holds(server, watch, holdings, boards, nodes, resolver)
+    jobs = job_rows(holds, resolver.known, collect_job_facts(server, grid), grid.start_s)
+    demand = collect_demand(server, grid, workload_of=resolver.workload, report=report)
+    facts = catalog or load_catalog()
+    tables = {
+        "devices": table_from_rows("devices", device_rows(boards, facts, tally)),
+        "nodes": table_from_rows("nodes", node_rows(nodes, boards, holdings, facts, tally)),
+        "allocations": table_from_rows("allocations", allocation_rows(holds, resolver.known)),
+        "gpu_usage": usage,
+        "demand": demand,
+        "jobs": table_from_rows("jobs", jobs),
+    }
+    return Collected(tables=tables, meta=_meta(server, grid, metrics, tally))
+
+
+def whole_hours(start: datetime, end: datetime) -> HourGrid:
+    """Return the whole hours within a window; raises UsageError where there is none."""
+    first = floor_hour(start)
+    if first < start:
+        first = moment(first.timestamp() + S_PER_HR)
+    hours = int(hours_between(first, floor_hour(end)))
+    if hours < 1:
+        raise UsageError(f"the window {start.isoformat()} .. {end.isoformat()} holds no whole hour; widen --from/--to")
+    return HourGrid(start_s=int(first.timestamp()), hours=hours)
+
+
+def _gpu_metrics(server: Prometheus, grid: HourGrid, tally: Tally) -> GpuMetrics:
+    metrics = find_gpu_metrics(server, grid, tally)
+    if metrics.counted:
+        return metrics
+    window = f"{moment(grid.start_s):%Y-%m-%d %H:%M} .. {moment(grid.end_s):%Y-%m-%d %H:%M} UTC"
+    raise SourceError(
+        f"{server.url} has no GPU metrics in {window}; is dcgm-exporter scraped, is the window within retention, "
+        "and does --selector leave something?"
+    )
+
+
+def _usage(
+    server: Prometheus,
+    grid: HourGrid,
+    metrics: GpuMetrics,
+    holdings: Holdings,
+    resolver: _Resolver,
+    raw_sample_limit: int,
+    report: Report,
+) -> pa.Table:
+    done_hr = 0
+
+    def advance(hours: int) -> None:
+        nonlocal done_hr
+        done_hr += hours
+        report("GPU use", done_hr / grid.hours)
+
+    pieces = collect_gpu_usage(
+        server,
+        grid,
+        metrics,
+        resolver.tally,
+        holdings,
+        workload_of=resolver.workload,
+        raw_sample_limit=raw_sample_limit,
+        progress=advance,
+    )
+    found = list(pieces)
+    return pa.concat_tables(found) if found else empty_table("gpu_usage", None)
+
+
+def _holds(
+    server: Prometheus,
+    watch: Watch,
+    holdings: Holdings,
+    boards: Boards,
+    nodes: Sequence[KubeNode],
+    resolver: _Resolver,
+) -> list[Hold]:
+    holds = [on_kubernetes_node(hold, boards.node_of) for hold in device_holds(holdings, boards.devices)]
+    holds += requested_holds(server, watch, {hold.node for hold in holds})
+    gpu_nodes = {node.name for node in nodes if node.gpu_count} | {boards.node(one) for one in boards.devices.values()}
+    gpu_pods = {(hold.namespace, hold.pod) for hold in holds}
+    holds += other_holds(server, watch, gpu_nodes, resolver.owners, gpu_pods)
+    for hold in holds:
+        resolver.workload(hold.namespace, hold.pod)
+    return holds
+
+
+def _meta(server: Prometheus, grid: HourGrid, metrics: GpuMetrics, tally: Tally) -> BundleMeta:
+    found = {metric.canonical for metric in metrics.present}
+    missing = [name for name in ("sm_active", "tensor_active", "dram_active", "gpu_util") if name not in found]
+    notes = [f"scrape interval of the GPU metrics: {metrics.step_s:g} s"]
+    if missing:
+        notes.append(f"not exported: {', '.join(missing)}; what they would show is missing, not 0")
+    host = urlsplit(server.url).hostname or server.url
+    received = f"{server.requests} requests, {server.received_bytes / BYTES_PER_MIB:.1f} MiB"
+    return BundleMeta(
+        start=moment(grid.start_s),
+        end=moment(grid.end_s),
+        sources=(f"Prometheus {host} ({received})",),
+        notes=tuple(notes),
+        counts=dict(sorted(tally.counts.items())),
+    )

@@ -1,0 +1,310 @@
+"""A small client of the Prometheus HTTP API: retries, splitting of what is too large, clear errors.
+
+Works against Prometheus, Thanos, Mimir and VictoriaMetrics, which share `query`, `query_range`, `series` and `label values`.
+A range is asked for in pieces; a piece that the server refuses as too large or too slow is halved in time until it passes.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import re
+import ssl
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+import httpx
+import numpy as np
+import numpy.typing as npt
+
+from trimtab.errors import CredentialsError, SourceError, UsageError
+from trimtab.units import BYTES_PER_MIB, MS_PER_S
+
+logger = logging.getLogger(__name__)
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+MAX_STEPS = 10_000
+"""Prometheus refuses a range of more than 11,000 points a series."""
+MAX_RESPONSE_BYTES = 96 * BYTES_PER_MIB
+_RETRY_STATUS = frozenset({429, 502, 503, 504})
+_BACKOFF_S = (0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
+_FIRST_TRIES = 3
+_TOO_LARGE = (
+    "too many samples",
+    "exceeded maximum",
+    "exceeds the limit",
+    "maximum resolution",
+    "timed out",
+    "limit reached",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """One time series: labels, times in whole milliseconds since 1970 (n,), values (n,)."""
+
+    labels: Mapping[str, str]
+    times_ms: Ints
+    values: Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """How to reach a server: who we are, which tenant, which certificates we trust."""
+
+    bearer: str | None = field(default=None, repr=False)
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    tenant: str | None = None
+    """Sent as X-Scope-OrgID, as Mimir and Thanos' receivers expect it."""
+    ca_file: Path | None = None
+    insecure: bool = False
+
+    def request_headers(self) -> dict[str, str]:
+        """Return the headers that carry the access; raises UsageError where two kinds contradict."""
+        headers = dict(self.headers)
+        if self.bearer is not None and self.user is not None:
+            raise UsageError("give either a bearer token or a user and password, not both")
+        if self.bearer is not None:
+            headers["Authorization"] = f"Bearer {self.bearer}"
+        if self.user is not None:
+            pair = base64.b64encode(f"{self.user}:{self.password or ''}".encode()).decode("ascii")
+            headers["Authorization"] = f"Basic {pair}"
+        if self.tenant is not None:
+            headers["X-Scope-OrgID"] = self.tenant
+        return headers
+
+
+Parameters = Mapping[str, str | list[str]]
+"""What a request asks; a list repeats its key."""
+
+
+class _TooLargeError(Exception):
+    """The server will not answer this much at once."""
+
+
+class Prometheus:
+    """A server that speaks PromQL. Use as a context manager.
+
+    `transport` and `sleep` are there for tests; `selector` (such as `cluster="a"`) is added to every selector that callers
+    build with `matching`.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        access: Access | None = None,
+        *,
+        selector: str = "",
+        timeout_s: float = 120.0,
+        transport: httpx.BaseTransport | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        access = access or Access()
+        if not url.startswith(("http://", "https://")):
+            raise UsageError(f"{url!r} is no address of a Prometheus server; write http://HOST:9090")
+        self.url = url.rstrip("/")
+        self.selector = selector
+        self.requests = 0
+        self.received_bytes = 0
+        self._sleep = sleep
+        self._client = httpx.Client(
+            headers=access.request_headers(),
+            timeout=httpx.Timeout(timeout_s, connect=10.0),
+            verify=_trust(access),
+            transport=transport,
+        )
+
+    def __enter__(self) -> Prometheus:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.close()
+
+    def matching(self, *matchers: str) -> str:
+        """Return `{...}` of the matchers and the client's own selector."""
+        return "{" + ",".join(part for part in (*matchers, self.selector) if part) + "}"
+
+    def check(self) -> None:
+        """Ask for one number, so that an unreachable or foreign server is told at once; raises SourceError."""
+        self._ask("/api/v1/query", {"query": "1"}, tries=_FIRST_TRIES)
+
+    def series(self, selectors: Sequence[str], start_s: float, end_s: float) -> list[dict[str, str]]:
+        """Return the label sets that any of the selectors saw between two moments."""
+        parameters: Parameters = {"match[]": list(selectors), "start": _moment(start_s), "end": _moment(end_s)}
+        data = self._whole("/api/v1/series", parameters)
+        if not isinstance(data, list):
+            raise self._foreign("the list of series is no list")
+        return [_labels(item) for item in data]
+
+    def names(self, start_s: float, end_s: float, pattern: str) -> set[str]:
+        """Return the metric names that match a regular expression between two moments."""
+        parameters = {
+            "match[]": self.matching(f'__name__=~"{pattern}"'),
+            "start": _moment(start_s),
+            "end": _moment(end_s),
+        }
+        data = self._whole("/api/v1/label/__name__/values", parameters, method="GET")
+        if not isinstance(data, list):
+            raise self._foreign("the list of metric names is no list")
+        return {str(item) for item in data}
+
+    def instant(self, query: str, at_s: float) -> list[Series]:
+        """Evaluate an expression at one moment; a range selector gives raw samples."""
+        data = self._whole("/api/v1/query", {"query": query, "time": _moment(at_s)})
+        return list(self._result(data))
+
+    def range(self, query: str, start_s: float, end_s: float, step_s: float) -> Iterator[Series]:
+        """Evaluate an expression at start, start + step, ... up to and with end; the same series may come in pieces."""
+        steps = int((end_s - start_s) // step_s) + 1
+        for first in range(0, steps, MAX_STEPS):
+            last = min(first + MAX_STEPS, steps) - 1
+            yield from self._piece(query, start_s + first * step_s, start_s + last * step_s, step_s)
+
+    def _piece(self, query: str, start_s: float, end_s: float, step_s: float) -> Iterator[Series]:
+        parameters = {"query": query, "start": _moment(start_s), "end": _moment(end_s), "step": f"{step_s:g}"}
+        try:
+            data = self._ask("/api/v1/query_range", parameters)
+        except _TooLargeError as error:
+            steps = round((end_s - start_s) / step_s) + 1
+            if steps < 2:
+                raise SourceError(f"{self.url} refuses even one step of {query}: {error}") from error
+            logger.debug("halving a range of %d steps: %s", steps, error)
+            middle = start_s + (steps // 2 - 1) * step_s
+            yield from self._piece(query, start_s, middle, step_s)
+            yield from self._piece(query, middle + step_s, end_s, step_s)
+            return
+        yield from self._result(data)
+
+    def _whole(self, path: str, parameters: Parameters, *, method: str = "POST") -> object:
+        try:
+            return self._ask(path, parameters, method=method)
+        except _TooLargeError as error:
+            asked = parameters.get("query") or parameters.get("match[]") or path
+            raise SourceError(f"{self.url} refuses {asked} as too large: {error}; narrow it with --selector") from error
+
+    def _ask(
+        self, path: str, parameters: Parameters, *, method: str = "POST", tries: int = len(_BACKOFF_S) + 1
+    ) -> object:
+        for attempt in range(tries):
+            try:
+                return self._once(path, parameters, method)
+            except (httpx.TransportError, _BusyError) as error:
+                if isinstance(error, httpx.ReadTimeout) and path.endswith("query_range"):
+                    raise _TooLargeError("no answer in time") from error
+                if attempt + 1 == tries:
+                    raise self._unreachable(error) from error
+                logger.info("%s: %s; trying again", self.url, error or type(error).__name__)
+                self._sleep(_BACKOFF_S[attempt])
+        raise AssertionError("the loop returns or raises")
+
+    def _once(self, path: str, parameters: Parameters, method: str) -> object:
+        self.requests += 1
+        form, asked = (dict(parameters), None) if method == "POST" else (None, dict(parameters))
+        with self._client.stream(method, self.url + path, data=form, params=asked) as response:
+            body = self._body(response)
+            content_type = response.headers.get("content-type", "")
+        self._refuse(response.status_code, body, content_type, str(parameters.get("query", path)))
+        try:
+            answer: object = json.loads(body)
+        except ValueError as error:
+            raise self._foreign(f"the answer is {content_type or 'of no stated type'}, not JSON") from error
+        if not isinstance(answer, dict) or answer.get("status") != "success":
+            raise self._foreign("the answer is not of Prometheus' form")
+        for warning in answer.get("warnings") or ():
+            logger.warning("%s warns: %s; the answer may be partial", self.url, warning)
+        return answer.get("data")
+
+    def _body(self, response: httpx.Response) -> bytes:
+        parts = []
+        size = 0
+        for part in response.iter_bytes():
+            size += len(part)
+            if size > MAX_RESPONSE_BYTES:
+                raise _TooLargeError(f"an answer of more than {MAX_RESPONSE_BYTES} bytes")
+            parts.append(part)
+        self.received_bytes += size
+        return b"".join(parts)
+
+    def _refuse(self, status: int, body: bytes, content_type: str, query: str) -> None:
+        """Raise the error that a status means; return where it means success."""
+        said = _said(body)
+        if status in (401, 403):
+            raise CredentialsError(
+                f"{self.url} answered {status}, not allowed: {said or 'no reason given'}; "
+                "give --bearer-file, --user or --header, or ask for read access"
+            )
+        if status in (413, 422, 503, 504) and any(sign in said.casefold() for sign in _TOO_LARGE):
+            raise _TooLargeError(said)
+        if status in _RETRY_STATUS:
+            raise _BusyError(f"answered {status} {said}".strip())
+        if "text/html" in content_type or 300 <= status < 400:
+            raise self._foreign(f"it answered {status} with a web page: a login page or another service")
+        if status >= 400:
+            raise SourceError(f"{self.url} answered {status} to {query}: {said or 'no reason given'}")
+
+    def _result(self, data: object) -> Iterator[Series]:
+        if not isinstance(data, dict) or not isinstance(data.get("result"), list):
+            raise self._foreign("an answer without a result")
+        for item in cast("list[Mapping[str, object]]", data["result"]):
+            points = item.get("values") or [item["value"]]
+            yield _series(item.get("metric"), cast("Sequence[Sequence[float | str]]", points))
+
+    def _foreign(self, why: str) -> SourceError:
+        return SourceError(
+            f"{self.url} does not speak Prometheus' HTTP API: {why}; check the address and its path prefix"
+        )
+
+    def _unreachable(self, error: Exception) -> SourceError:
+        reason = str(error) or type(error).__name__
+        return SourceError(f"{self.url} cannot be reached: {reason}; check the address, or port-forward the service")
+
+
+class _BusyError(Exception):
+    """The server asks us to come again."""
+
+
+def any_of(label: str, values: Iterable[str]) -> str:
+    """Return a matcher of a label that is any of the values, taken literally."""
+    escaped = (re.sub(r"([.+*?()|\[\]{}^$\\])", r"\\\\\1", value).replace('"', '\\"') for value in sorted(set(values)))
+    return f'{label}=~"{"|".join(escaped)}"'
+
+
+def _trust(access: Access) -> bool | ssl.SSLContext:
+    if access.insecure:
+        return False
+    if access.ca_file is not None:
+        if not access.ca_file.is_file():
+            raise UsageError(f"--ca-file {access.ca_file}: no such file")
+        return ssl.create_default_context(cafile=str(access.ca_file))
+    return True
+
+
+def _series(metric: object, points: Sequence[Sequence[float | str]]) -> Series:
+    times = np.fromiter((float(point[0]) for point in points), dtype=np.float64, count=len(points))
+    values = np.fromiter((float(point[1]) for point in points), dtype=np.float64, count=len(points))
+    return Series(labels=_labels(metric), times_ms=np.rint(times * MS_PER_S).astype(np.int64), values=values)
+
+
+def _labels(metric: object) -> dict[str, str]:
+    return {str(key): str(value) for key, value in metric.items()} if isinstance(metric, dict) else {}
+
+
+def _said(body: bytes) -> str:
+    """Return the reason that an answer gives, if any."""
+    try:
+        answer: object = json.loads(body)
+    except ValueError:
+        return "" if body.lstrip().startswith(b"<") else body[:200].decode("utf-8", "replace").strip()
+    return str(answer.get("error", "")) if isinstance(answer, dict) else ""
+
+
+def _moment(seconds: float) -> str:
+    return f"{seconds:.3f}"
