@@ -1,1 +1,154 @@
-"""collect -> diagnose -> plan -> prove -> emit, as functions a person can read in one sitting."""
+"""collect -> diagnose -> plan -> prove: functions that a person can read in one sitting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+
+import numpy as np
+
+from trimtab.catalog import CapacityType, Catalog, load_catalog
+from trimtab.catalog.pools import Pool
+from trimtab.diagnose.findings import Unjudged
+from trimtab.diagnose.spend import spend_by, week_activity
+from trimtab.diagnose.verdicts import product_form, verdict_of
+from trimtab.diagnose.waste import waste_of
+from trimtab.errors import InputError
+from trimtab.fleet.build import build_fleet, bundle_window
+from trimtab.fleet.market import Market
+from trimtab.fleet.model import Fleet, Window
+from trimtab.fleet.settings import Settings
+from trimtab.ledger import Allocation, allocate, bill
+from trimtab.plan.model import Audit, HeatMap
+from trimtab.plan.planner import Planned, make_plan
+from trimtab.plan.proof import Proven, prove
+from trimtab.sources.demo import demo_fleet, trace_fleet
+from trimtab.tables.bundle import Bundle, BundleMeta, memory_bundle, read_bundle
+from trimtab.tables.workloads import Workloads
+from trimtab.units import HR_PER_DAY, HR_PER_WEEK, usd
+
+SEED = 7
+"""Fixes what the replay draws (spot losses, sampled attribution), so that the same history gives the same audit."""
+
+Progress = Callable[[str, float], None]
+"""Told the stage and the share of it that is done."""
+
+
+def open_fleet(path: str | Path) -> Bundle:
+    """Open a fleet bundle on disk; its tables are read when they are needed."""
+    return read_bundle(Path(path))
+
+
+def open_demo(name: str = "two-hundred-k") -> Bundle:
+    """Generate a demonstration fleet, held in memory; raises UnknownName with near matches."""
+    tables, workloads, meta = demo_fleet(name)
+    return memory_bundle(tables, BundleMeta.model_validate(meta), Workloads.model_validate(workloads))
+
+
+def open_trace(path: str | Path) -> Bundle:
+    """Make a fleet that serves a recorded request trace at a fixed peak size, held in memory."""
+    tables, workloads, meta = trace_fleet(Path(path))
+    return memory_bundle(tables, BundleMeta.model_validate(meta), Workloads.model_validate(workloads))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Split:
+    """The fit window that a plan is made on, the proof window that it is proved on, and what is weak about them."""
+
+    fit: Window
+    proof: Window
+    degraded: tuple[str, ...]
+
+
+def split_window(whole: Window, settings: Settings) -> Split:
+    """Split history: the last third, in whole days, is for the proof; a fit window of whole weeks where there is room."""
+    planning = settings.planning
+    days = int(whole.hours // HR_PER_DAY)
+    if days < 2:
+        raise InputError(f"{whole}: {whole.hours} h of history; a plan and its proof need at least 2 whole days")
+    proof_days = max(1, round(days * planning.proof_frac))
+    fit_days = days - proof_days
+    if fit_days >= HR_PER_WEEK / HR_PER_DAY:
+        fit_days -= fit_days % round(HR_PER_WEEK / HR_PER_DAY)
+    degraded = []
+    if days < planning.min_history_days:
+        degraded.append(
+            f"{days} days of history; {planning.min_history_days:g} are the least for a plan to trust "
+            f"(weekly patterns are unknown, intervals are wide)"
+        )
+    return Split(
+        fit=whole.part(0, fit_days * HR_PER_DAY),
+        proof=whole.part(fit_days * HR_PER_DAY, (days - fit_days) * HR_PER_DAY),
+        degraded=tuple(degraded),
+    )
+
+
+def audit(
+    bundle: Bundle,
+    settings: Settings | None = None,
+    catalog: Catalog | None = None,
+    *,
+    name: str = "",
+    at: date | None = None,
+    progress: Progress | None = None,
+) -> Audit:
+    """Diagnose a fleet, plan it on the first part of its history and prove the plan on the rest.
+
+    Prices are those that held at `at` (default: the end of the window). Raises BundleError, MissingPrice (naming every pool
+    that has no rate) or InputError where there is too little history.
+    """
+    settings, catalog, tell = settings or Settings(), catalog or load_catalog(), progress or _silent
+    whole = bundle_window(bundle)
+    split = split_window(whole, settings)
+    market = Market(
+        catalog=catalog,
+        at=at or whole.end.date(),
+        max_term_years=settings.planning.max_term_years,
+        assumptions=settings.assumptions,
+    )
+    tell("reading the fleet", 0.0)
+    fit, proof = build_fleet(bundle, settings, split.fit), build_fleet(bundle, settings, split.proof)
+    _require_prices(market, {*fit.usage.pools, *proof.usage.pools})
+    allocation = allocate(bill(fit.usage, market.rates(fit.usage.pools)), fit.holdings)
+    planned = make_plan(fit, market, settings, seed=SEED, progress=tell)
+    tell("proving on history the plan has not seen", 0.0)
+    proven = prove(planned, proof, market, settings, seed=SEED)
+    return _audit(name or _name(bundle), bundle, fit, allocation, planned, proven, market, settings, split.degraded)
+
+
+def _audit(
+    name: str,
+    bundle: Bundle,
+    fleet: Fleet,
+    allocation: Allocation,
+    planned: Planned,
+    proven: Proven,
+    market: Market,
+    settings: Settings,
+    degraded: tuple[str, ...],
+) -> Audit:
+    window, bands = str(fleet.window), settings.bands
+    return Audit(
+        fleet=name,
+        coverage=build_coverage(bundle, fleet),
+        degraded=degraded,
+        bill_micro_usd=planned.plan.before_micro_usd,
+        spend_by_kind=spend_by(fleet, allocation, lambda workload: workload.kind.value),
+        spend_by_team=spend_by(fleet, allocation, lambda workload: workload.team),
+        spend_by_workload=spend_by(fleet, allocation, lambda workload: workload.name),
+        product_form=product_form(fleet, bands),
+        waste=waste_of(fleet, allocation, bands, _cheaper(fleet, market), _non_gpu_nodes(bundle, fleet)),
+        verdicts=tuple(verdict_of(workload, window, bands) for workload in fleet.workloads),
+        unjudged=_unjudged(fleet, allocation, planned),
+        plan=planned.plan,
+        proof=proven.proof,
+        heat_map=HeatMap(
+            rows=tuple(workload.name for workload in fleet.workloads),
+            activity_frac=np.array(
+                [week_activity(workload, fleet.window.first_week_hour) for workload in fleet.workloads]
+            ).reshape(-1, HR_PER_WEEK),
+        ),
+        capacity=proven.capacity,
+    )

@@ -65,3 +65,13 @@ class ProductForm:
         if self.busy_frac is None or self.efficiency_frac is None:
             return None
         return self.allocation_frac * self.busy_frac * self.efficiency_frac
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spend:
+    """A share of the bill, for a table."""
+
+    name: str
+    micro_usd: int
+    gpu_hours: float
+    activity_frac: float | None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-from trimtab.diagnose.findings import ProductForm, Unjudged, Verdict, Waste
+from trimtab.diagnose.findings import ProductForm, Spend, Unjudged, Verdict, Waste
 from trimtab.fleet.effects import Effect
 from trimtab.fleet.model import Coverage, FloatArray, Target, Window
 from trimtab.fleet.settings import Lever
@@ -133,16 +133,6 @@ class Proof:
     def saving_frac(self) -> float:
         """Return the share of the bill saved."""
         return 1 - self.after_micro_usd / self.before_micro_usd if self.before_micro_usd else 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spend:
-    """A share of the bill, for a table."""
-
-    name: str
-    micro_usd: int
-    gpu_hours: float
-    activity_frac: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

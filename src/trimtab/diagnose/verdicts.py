@@ -1,0 +1,96 @@
+"""A verdict per workload: what its activity says, and what it cannot say."""
+
+from __future__ import annotations
+
+from trimtab.diagnose.findings import ProductForm, Verdict
+from trimtab.fleet.model import Fleet, Workload
+from trimtab.fleet.settings import Bands
+from trimtab.provenance import Evidence
+from trimtab.tables.workloads import WorkloadKind
+from trimtab.units import S_PER_HR
+
+
+def verdict_of(workload: Workload, window: str, bands: Bands) -> Verdict:
+    """Judge a workload by SM activity where present; by GPU_UTIL, and says so, where not."""
+    sentences = [_use(workload, bands), *_memory(workload, bands), *_bound(workload)]
+    if workload.activity.signal == "gpu_util":
+        sentences.append("only GPU_UTIL was there, which says that a kernel ran and not how hard: turn on SM_ACTIVE")
+    return Verdict(workload=workload.name, headline="; ".join(sentences), evidence=_evidence(workload, window))
+
+
+def _use(workload: Workload, bands: Bands) -> str:
+    mean, p95 = workload.activity.mean_frac, workload.activity.p95_frac
+    if mean is None or p95 is None:
+        return "no GPU activity was measured"
+    if p95 > bands.at_risk_frac:
+        return f"at risk: {p95:.0%} active in its busiest hours"
+    if mean < bands.over_provisioned_frac:
+        return f"over-provisioned: {mean:.0%} active on average"
+    if mean < bands.find_cause_frac:
+        return f"{mean:.0%} active on average: find the cause"
+    top = bands.healthy_frac if workload.kind is WorkloadKind.SERVING else bands.at_risk_frac
+    return f"healthy: {mean:.0%} active" if mean <= top else f"busy: {mean:.0%} active"
+
+
+def _memory(workload: Workload, bands: Bands) -> list[str]:
+    peak, total = workload.activity.memory_peak_gib, workload.activity.memory_total_gib
+    if peak is None or total is None or total <= 0:
+        return []
+    share = peak / total
+    if share > bands.memory_risk_frac:
+        return [f"memory peaks at {share:.0%}: at risk of running out"]
+    if share > bands.memory_recompute_frac:
+        return [f"memory peaks at {share:.0%}: recompute or quantization would make room"]
+    return [f"memory peaks at {share:.0%}: could share a GPU"] if share < bands.memory_share_frac else []
+
+
+def _bound(workload: Workload) -> list[str]:
+    """Say what binds, where DRAM and tensor activity prove it; low SM activity alone proves nothing."""
+    activity = workload.activity
+    if activity.dram_frac is None or activity.sm_frac is None or activity.sm_frac <= 0:
+        return []
+    if activity.dram_frac > 0.6:
+        return [f"bound by memory bandwidth (DRAM {activity.dram_frac:.0%} active)"]
+    if activity.tensor_frac is not None and activity.tensor_frac > 0.5:
+        return [f"bound by compute (tensor pipes {activity.tensor_frac:.0%} active)"]
+    return []
+
+
+def _evidence(workload: Workload, window: str) -> tuple[Evidence, ...]:
+    activity = workload.activity
+    readings = {
+        "SM active": activity.sm_frac,
+        "tensor active": activity.tensor_frac,
+        "DRAM active": activity.dram_frac,
+        "GPU_UTIL": activity.gpu_util_frac,
+    }
+    return tuple(
+        Evidence(
+            what=name,
+            query=f"mean over device-hours of {workload.name}",
+            window=window,
+            value="not measured" if value is None else f"{value:.1%}",
+        )
+        for name, value in readings.items()
+    )
+
+
+def product_form(fleet: Fleet, bands: Bands) -> ProductForm:
+    """Return allocation x busy x efficiency of the whole fleet, weighted by GPU-hours."""
+    billed = sum(
+        float(seconds.sum()) * node.gpu_count for node, seconds in zip(fleet.nodes, fleet.node_seconds, strict=True)
+    )
+    held = sum(float(workload.gpu_seconds.sum()) for workload in fleet.workloads)
+    busy_hours, work_hours, measured = 0.0, 0.0, 0.0
+    for workload in fleet.workloads:
+        gpus = workload.gpu_seconds / S_PER_HR
+        seen = ~(workload.activity.busy_gpus != workload.activity.busy_gpus) & (gpus > 0)
+        level = workload.activity.busy_gpus[seen]
+        measured += float(gpus[seen].sum())
+        busy_hours += float(gpus[seen][level >= gpus[seen] * bands.active_frac / 2].sum())
+        work_hours += float(level.sum())
+    return ProductForm(
+        allocation_frac=held / billed if billed else 0.0,
+        busy_frac=busy_hours / measured if measured else None,
+        efficiency_frac=work_hours / busy_hours if busy_hours else None,
+    )

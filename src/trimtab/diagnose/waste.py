@@ -1,0 +1,125 @@
+"""Waste that sums to the bill: every micro-dollar gets one kind, the first that applies, in a fixed order.
+
+Node time that nobody held is split into nodes nobody ever held, hours outside a workload's own on nodes that it uses, and node
+hours with only non-GPU pods. What a workload held is split hour by hour: not measured, idle, GPUs of a run that did nothing,
+replicas beyond what activity needs in the healthy band, GPUs larger than the work, the price of buying it the wrong way, and
+the rest, which was useful.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+import numpy as np
+
+from trimtab.catalog.pools import Pool
+from trimtab.diagnose.findings import Waste, WasteKind
+from trimtab.fleet.model import Fleet, FloatArray, IntArray, Workload
+from trimtab.fleet.settings import Bands
+from trimtab.ledger import IDLE, Allocation
+from trimtab.tables.workloads import WorkloadKind
+from trimtab.units import S_PER_HR, apportion
+
+_PER_WORKLOAD = (
+    WasteKind.UNMEASURED,
+    WasteKind.IDLE,
+    WasteKind.OVER_PARALLEL,
+    WasteKind.OVER_PROVISIONED,
+    WasteKind.OVER_SIZED,
+    WasteKind.BUYING_OPTION,
+    WasteKind.USEFUL,
+)
+_SHOWN = 4
+
+
+def waste_of(
+    fleet: Fleet,
+    allocation: Allocation,
+    bands: Bands,
+    cheaper_frac: Mapping[Pool, float],
+    non_gpu_nodes: frozenset[int] = frozenset(),
+) -> tuple[Waste, ...]:
+    """Split the bill by kind of waste, largest first; the kinds sum to the bill exactly.
+
+    `cheaper_frac` is, per pool, the share of its rate that the best commitment on offer would save for steady use;
+    `non_gpu_nodes` are nodes on which pods without GPUs ran.
+    """
+    by_kind: dict[WasteKind, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    _idle_nodes(fleet, allocation, non_gpu_nodes, by_kind)
+    costs = allocation.by_owner_hour(len(fleet.workloads), fleet.window.hours)
+    for workload, cost in zip(fleet.workloads, costs, strict=True):
+        shares = _shares(workload, bands, cheaper_frac.get(workload.pool, 0.0))
+        for kind, amount in _split(cost, shares).items():
+            by_kind[kind][workload.name] += amount
+    by_kind[WasteKind.UNUSED_COMMITMENT]["commitments"] += allocation.unused_commitment
+    found = [
+        Waste(
+            kind=kind,
+            micro_usd=sum(parts.values()),
+            where=tuple(sorted((name for name in parts if parts[name]), key=lambda name: -parts[name])[:_SHOWN]),
+        )
+        for kind, parts in by_kind.items()
+    ]
+    return tuple(
+        sorted(
+            (one for one in found if one.micro_usd),
+            key=lambda one: (one.kind is WasteKind.USEFUL, -one.micro_usd),
+        )
+    )
+
+
+def _idle_nodes(
+    fleet: Fleet,
+    allocation: Allocation,
+    non_gpu_nodes: frozenset[int],
+    by_kind: dict[WasteKind, dict[str, int]],
+) -> None:
+    cells = allocation.holdings
+    held_by: dict[int, set[int]] = defaultdict(set)
+    for node, owner in set(zip(cells.node.tolist(), cells.owner.tolist(), strict=True)):
+        if owner != IDLE:
+            held_by[node].add(owner)
+    for node, amount in enumerate(allocation.idle_by_node(len(fleet.nodes)).tolist()):
+        if not held_by[node]:
+            kind = WasteKind.NON_GPU_PODS if node in non_gpu_nodes else WasteKind.UNALLOCATED_NODES
+            by_kind[kind][fleet.nodes[node].name] += amount
+            continue
+        owners = sorted(held_by[node])
+        for owner, part in zip(owners, apportion(amount, [1.0] * len(owners)), strict=True):
+            by_kind[WasteKind.HOURS_NOT_USED][fleet.workloads[owner].name] += part
+
+
+def _shares(workload: Workload, bands: Bands, cheaper_frac: float) -> dict[WasteKind, FloatArray]:
+    """Return the share of each hour's cost per kind (n_hours,), in order; each takes its part of what is left."""
+    activity = workload.activity
+    held = workload.gpu_seconds / S_PER_HR
+    busy = np.divide(activity.busy_gpus, held, out=np.full(len(held), np.nan), where=held > 0)
+    unmeasured = np.isnan(busy).astype(np.float64)
+    level = np.nan_to_num(busy)
+    idle = ((level < bands.active_frac / 2) & (unmeasured == 0)).astype(np.float64)
+    inactive = 0.0 if activity.active_devices_frac is None else 1.0 - activity.active_devices_frac
+    serving = workload.kind is WorkloadKind.SERVING
+    parallel = np.full(len(held), 0.0 if serving else inactive)
+    working = np.clip(level / max(1.0 - (0.0 if serving else inactive), 1e-9), 0.0, 1.0)
+    spare = np.clip(1.0 - working / bands.find_cause_frac, 0.0, 1.0)
+    none = np.zeros(len(held))
+    return {
+        WasteKind.UNMEASURED: unmeasured,
+        WasteKind.IDLE: idle,
+        WasteKind.OVER_PARALLEL: parallel,
+        WasteKind.OVER_PROVISIONED: spare if serving else none,
+        WasteKind.OVER_SIZED: none if serving else spare,
+        WasteKind.BUYING_OPTION: np.full(len(held), cheaper_frac),
+    }
+
+
+def _split(cost: IntArray, shares: Mapping[WasteKind, FloatArray]) -> dict[WasteKind, int]:
+    """Split an hourly cost (n_hours,) by shares of what the kinds before left over, exactly."""
+    left = np.ones(len(cost))
+    weights = []
+    for kind in _PER_WORKLOAD[:-1]:
+        weights.append(float((cost * left * shares[kind]).sum()))
+        left = left * (1.0 - shares[kind])
+    weights.append(float((cost * left).sum()))
+    return dict(zip(_PER_WORKLOAD, apportion(int(cost.sum()), weights), strict=True))
