@@ -9,7 +9,12 @@ from importlib import import_module
 
 from trimtab._version import __version__
 
-_LAZY: dict[str, str] = {"batch": "trimtab.runtime.batcher"}
+_LAZY: dict[str, str] = {
+    "audit": "trimtab.pipeline",
+    "open_demo": "trimtab.pipeline",
+    "open_fleet": "trimtab.pipeline",
+    "batch": "trimtab.runtime.batcher",
+}
 
 __all__ = ["__version__", *_LAZY]
 

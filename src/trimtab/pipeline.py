@@ -15,7 +15,7 @@ from trimtab.diagnose.findings import Unjudged
 from trimtab.diagnose.spend import spend_by, week_activity
 from trimtab.diagnose.verdicts import product_form, verdict_of
 from trimtab.diagnose.waste import waste_of
-from trimtab.errors import InputError
+from trimtab.errors import InputError, MissingPrice
 from trimtab.fleet.build import build_fleet, bundle_window
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet, Window
@@ -132,7 +132,7 @@ def _audit(
     window, bands = str(fleet.window), settings.bands
     return Audit(
         fleet=name,
-        coverage=build_coverage(bundle, fleet),
+        coverage=fleet.coverage,
         degraded=degraded,
         bill_micro_usd=planned.plan.before_micro_usd,
         spend_by_kind=spend_by(fleet, allocation, lambda workload: workload.kind.value),
@@ -152,3 +152,47 @@ def _audit(
         ),
         capacity=proven.capacity,
     )
+
+
+def _unjudged(fleet: Fleet, allocation: Allocation, planned: Planned) -> tuple[Unjudged, ...]:
+    costs = allocation.by_owner(len(fleet.workloads))
+    return tuple(
+        Unjudged(workload=workload.name, micro_usd=int(cost), reason=planned.unjudged[workload.name])
+        for workload, cost in zip(fleet.workloads, costs, strict=True)
+        if workload.name in planned.unjudged
+    )
+
+
+def _require_prices(market: Market, pools: set[Pool]) -> None:
+    """Refuse to guess: every pool of the fleet needs a rate; all that have none are named at once."""
+    missing = market.unpriced(sorted(pools))
+    if missing:
+        lines = "\n".join(f"  - {pool}: {reason}" for pool, reason in missing.items())
+        raise MissingPrice(
+            f"{len(missing)} kind(s) of nodes have no price; give yours with --prices FILE (trimtab prices --help):\n{lines}"
+        )
+
+
+def _cheaper(fleet: Fleet, market: Market) -> dict[Pool, float]:
+    """Return, per pool, the share of its rate that the best allowed commitment would save."""
+    shares = {}
+    for pool in fleet.usage.pools:
+        price = market.commitment(pool) if pool.capacity_type is CapacityType.ON_DEMAND else None
+        if price is not None:
+            shares[pool] = max(0.0, 1.0 - price.usd_hr / usd(market.rate(pool)))
+    return shares
+
+
+def _non_gpu_nodes(bundle: Bundle, fleet: Fleet) -> frozenset[int]:
+    """Return the nodes on which pods without GPUs ran."""
+    rows = bundle.table("allocations", ["node", "gpus"]).to_pylist()
+    names = {row["node"] for row in rows if row["gpus"] == 0}
+    return frozenset(index for index, node in enumerate(fleet.nodes) if node.name in names)
+
+
+def _name(bundle: Bundle) -> str:
+    return str(bundle.path) if bundle.path else ", ".join(bundle.meta.sources) or "a bundle in memory"
+
+
+def _silent(stage: str, share: float) -> None:
+    """Tell nobody."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-from trimtab.diagnose.findings import ProductForm, Spend, Unjudged, Verdict, Waste
+from trimtab.diagnose.findings import ProductForm, Unjudged, Verdict, Waste
+from trimtab.diagnose.findings import Spend as Spend
 from trimtab.fleet.effects import Effect
 from trimtab.fleet.model import Coverage, FloatArray, Target, Window
 from trimtab.fleet.settings import Lever
