@@ -5,6 +5,7 @@
     │   ├── UnknownName       a name that no table knows; carries the near matches
     │   ├── MissingPrice      no rate for that offering, region, date or buying option
     │   ├── PriceFileError    all the faults of a file of own prices at once
+    │   ├── SettingsError     all the faults of the settings at once
     │   ├── BundleError       all the faults of a fleet bundle at once
     │   └── BillError         a bill that cannot be read or does not reconcile
     ├── UsageError            options that contradict one another (exit 2)
@@ -84,6 +85,14 @@ class PriceFileError(InputError):
         super().__init__(
             f"{len(self.faults)} fault(s) in {name}:\n" + "\n".join(f"  - {fault}" for fault in self.faults)
         )
+
+
+class SettingsError(InputError):
+    """All the faults of the settings, from whichever place, reported at once."""
+
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        self.faults = tuple(faults)
+        super().__init__(f"{len(self.faults)} fault(s) in the settings:\n" + "\n".join(f"  - {f}" for f in self.faults))
 
 
 class BundleError(InputError):

@@ -145,8 +145,8 @@ ACTIONS = (
         "experiments",
         41_218.66,
         {
-            "research/vision-exp": SetGpuCount(gpus=1, before=4),
-            "research/nlp-exp": SetGpuCount(gpus=1, before=4),
+            "research/vision-exp": SetGpuCount(gpus=1, before=4, pool=P3_SMALL, gpus_per_node=1),
+            "research/nlp-exp": SetGpuCount(gpus=1, before=4, pool=P3_SMALL, gpus_per_node=1),
         },
         weeks=1.0,
         risk=Risk.LOW,

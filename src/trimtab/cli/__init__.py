@@ -16,6 +16,7 @@ from trimtab._version import __version__
 from trimtab.errors import TrimtabError
 
 COMMANDS: dict[str, tuple[str, str]] = {
+    "explain": ("trimtab.cli.explain_command", "Explain one action of the last audit; without ID, list the actions."),
     "prices": ("trimtab.cli.prices_command", "List what GPUs cost, at a date, in a region, under a buying option."),
 }
 """Command name -> (module that defines `command`, one-line help), in the order in which help shows them."""

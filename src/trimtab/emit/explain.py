@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from trimtab.emit.document import ActionPart, AuditDocument, EvidencePart, TargetPart
-from trimtab.emit.money import dollars_and_cents, percent
+from trimtab.emit.money import dollars, dollars_and_cents, percent
 from trimtab.emit.words import RISK_MEANING
 from trimtab.plan.model import Risk
 
@@ -34,6 +34,18 @@ def explain_action(document: AuditDocument, action: ActionPart) -> str:
         _section("Rollback", _wrapped(action.rollback)),
     )
     return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
+
+
+def action_lines(document: AuditDocument) -> str:
+    """Return one entry an action: its id, what it saves, what it is."""
+    if not document.plan.actions:
+        return f"The audit of {document.fleet} found no action that is worth doing.\n"
+    lines = [f"The plan for {document.fleet}; `trimtab explain ID` says why:"]
+    for action in document.plan.actions:
+        head = f"  {action.id:<4}{dollars(action.saving_usd_mo):>9} a month  "
+        words = f"{action.subject}: {action.effect}"
+        lines += textwrap.wrap(words, WIDTH, initial_indent=head, subsequent_indent=" " * len(head))
+    return "\n".join(lines) + "\n"
 
 
 def _title(action: ActionPart) -> list[str]:

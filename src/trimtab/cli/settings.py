@@ -1,0 +1,214 @@
+"""Where settings come from: flags over environment over `trimtab.toml` over defaults, each value with its origin.
+
+A setting's key is its place in `fleet.settings.Settings`: `planning.proof_frac`, `efforts.autoscaling.weeks`. In the
+environment it is `TRIMTAB_PLANNING_PROOF_FRAC`; in the file, `proof_frac` under `[planning]`.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from enum import Enum
+from pathlib import Path
+from typing import TypeVar
+
+from trimtab.cli.sheet import Column, Sheet
+from trimtab.errors import Fault, InputError, SettingsError, near_matches
+from trimtab.fleet.settings import Settings
+
+SETTINGS_FILE = "trimtab.toml"
+ENV_PREFIX = "TRIMTAB_"
+DEFAULT = "default"
+EFFORT_PER = ("fleet", "class", "action")
+
+Value = bool | int | float | str
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolved:
+    """The settings in force, and where each came from: `default`, a file, a variable of the environment, or `--set`."""
+
+    settings: Settings
+    values: Mapping[str, Value]
+    origins: Mapping[str, str]
+
+    def sheet(self) -> Sheet:
+        """Return one row a setting, for `--show-settings`."""
+        return Sheet(
+            columns=[
+                Column(key="setting", title="setting", whole=True),
+                Column(key="value", title="value", right=True),
+                Column(key="from", title="from"),
+            ],
+            rows=[{"setting": key, "value": value, "from": self.origins[key]} for key, value in self.values.items()],
+        )
+
+
+def resolve(*, file: Path | None, environ: Mapping[str, str], flags: Sequence[str]) -> Resolved:
+    """Return the settings in force; raises SettingsError with every fault at once.
+
+    `file` is one that was asked for, or None for `trimtab.toml` in the working folder where there is one. `flags` are
+    `key=value` texts.
+    """
+    values = dict(defaults())
+    origins = dict.fromkeys(values, DEFAULT)
+    faults: list[Fault] = []
+    for origin, key, raw in (
+        *_from_file(file),
+        *_from_environment(environ, values, faults),
+        *_from_flags(flags, faults),
+    ):
+        if key not in values:
+            faults.append(_unknown(key, origin, values))
+            continue
+        try:
+            values[key] = _coerced(key, raw, values[key])
+            origins[key] = origin
+        except ValueError as error:
+            faults.append(Fault(what=f"{key}: {error}", where=origin, value=str(raw)))
+    if faults:
+        raise SettingsError(faults)
+    return Resolved(settings=_rebuilt(Settings(), values), values=values, origins=origins)
+
+
+def defaults() -> dict[str, Value]:
+    """Return every setting's default by key, in the order of the table."""
+    return dict(_leaves(Settings(), ""))
+
+
+def env_name(key: str) -> str:
+    """Return the variable of the environment that sets a key."""
+    return ENV_PREFIX + key.upper().replace(".", "_").replace("-", "_")
+
+
+def _leaves(value: object, prefix: str) -> Iterator[tuple[str, Value]]:
+    for name, part in _parts(value):
+        key = f"{prefix}{name}"
+        if isinstance(part, bool | int | float | str):
+            yield key, part
+        else:
+            yield from _leaves(part, f"{key}.")
+
+
+def _parts(value: object) -> list[tuple[str, object]]:
+    """Return the named parts of a dataclass or of a mapping whose keys are enum members."""
+    if is_dataclass(value):
+        return [(field.name, getattr(value, field.name)) for field in fields(value)]
+    if isinstance(value, Mapping):
+        return [(_name(key), part) for key, part in value.items()]
+    raise TypeError(f"a setting holds a {type(value).__name__}, which no text can set")
+
+
+def _name(key: object) -> str:
+    return str(key.value) if isinstance(key, Enum) else str(key)
+
+
+def _rebuilt(value: _T, values: Mapping[str, Value], prefix: str = "") -> _T:
+    """Return the settings with the values put in their places."""
+    if isinstance(value, bool | int | float | str):
+        found = values[prefix.removesuffix(".")]
+        assert isinstance(found, type(value))
+        return found
+    if is_dataclass(value) and not isinstance(value, type):
+        named = {name: _rebuilt(part, values, f"{prefix}{name}.") for name, part in _parts(value)}
+        return replace(value, **named)
+    assert isinstance(value, dict)
+    return type(value)((key, _rebuilt(part, values, f"{prefix}{_name(key)}.")) for key, part in value.items())
+
+
+def _from_file(file: Path | None) -> list[tuple[str, str, object]]:
+    path = file or Path(SETTINGS_FILE)
+    if file is None and not path.is_file():
+        return []
+    try:
+        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InputError(f"cannot read the settings file {path}: {error}") from error
+    return [(str(path), key, value) for key, value in _flat(raw, "")]
+
+
+def _flat(table: Mapping[str, object], prefix: str) -> Iterator[tuple[str, object]]:
+    for name, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _from_environment(
+    environ: Mapping[str, str], known: Mapping[str, Value], faults: list[Fault]
+) -> list[tuple[str, str, object]]:
+    """Return what the environment sets. A variable that begins like a group of settings and names none is a fault."""
+    by_env = {env_name(key): key for key in known}
+    groups = tuple({env_name(f"{key.split('.')[0]}.") for key in known})
+    found: list[tuple[str, str, object]] = []
+    for name, raw in sorted(environ.items()):
+        if name in by_env:
+            found.append((name, by_env[name], raw))
+        elif name.startswith(groups):
+            near = near_matches(name, by_env)
+            cure = f"did you mean {', '.join(near)}?" if near else "`--show-settings` lists all"
+            faults.append(Fault(what="no such setting", where=name, cure=cure))
+    return found
+
+
+def _from_flags(flags: Sequence[str], faults: list[Fault]) -> list[tuple[str, str, object]]:
+    found: list[tuple[str, str, object]] = []
+    for flag in flags:
+        key, equals, raw = flag.partition("=")
+        if equals:
+            found.append(("--set", key.strip(), raw.strip()))
+        else:
+            faults.append(
+                Fault(what="no value", where="--set", value=flag, cure="write --set planning.proof_frac=0.25")
+            )
+    return found
+
+
+def _unknown(key: str, origin: str, known: Mapping[str, Value]) -> Fault:
+    near = near_matches(key, known) or [name for name in known if name.rpartition(".")[2] == key]
+    cure = f"did you mean {', '.join(near)}?" if near else "`--show-settings` lists all"
+    return Fault(what=f"unknown setting {key!r}", where=origin, cure=cure)
+
+
+def _coerced(key: str, raw: object, default: Value) -> Value:
+    """Return a value in the type of its default; raises ValueError in words."""
+    if isinstance(default, bool):
+        return _boolean(raw)
+    if isinstance(default, str):
+        return _word(key, str(raw))
+    number = _number(raw, whole=isinstance(default, int))
+    top = 1.0 if key.endswith("_frac") else math.inf
+    if not 0 <= number <= top:
+        raise ValueError("a share lies between 0 and 1" if top == 1.0 else "must not be negative")
+    return number
+
+
+def _boolean(raw: object) -> bool:
+    words = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+    try:
+        return words[str(raw).lower()]
+    except KeyError:
+        raise ValueError("write true or false") from None
+
+
+def _word(key: str, raw: str) -> str:
+    if key.endswith(".per") and raw not in EFFORT_PER:
+        raise ValueError(f"write one of {', '.join(EFFORT_PER)}")
+    return raw
+
+
+def _number(raw: object, *, whole: bool) -> int | float:
+    text = str(raw).strip()
+    try:
+        if isinstance(raw, bool):
+            raise ValueError
+        number = int(text) if whole else float(text)
+    except ValueError:
+        raise ValueError("write a whole number" if whole else "write a number") from None
+    if not math.isfinite(number):
+        raise ValueError("write a finite number")
+    return number

@@ -1,0 +1,44 @@
+"""The last audit, kept in the working folder so that later commands can speak of its actions."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from trimtab.emit.audit_json import parse_document, render_json
+from trimtab.emit.document import AuditDocument
+from trimtab.errors import InputError
+
+STATE_VARIABLE = "TRIMTAB_STATE"
+_FOLDER = ".trimtab"
+_LAST_AUDIT = "last-audit.json"
+
+
+def last_audit_file() -> Path:
+    """Return where the last audit is kept: in the folder that TRIMTAB_STATE names, else `.trimtab` here."""
+    return Path(os.environ.get(STATE_VARIABLE) or _FOLDER) / _LAST_AUDIT
+
+
+def keep(document: AuditDocument) -> Path:
+    """Keep an audit for later commands, whole or not at all, out of the way of version control; raises OSError."""
+    file = last_audit_file()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    ignore = file.parent / ".gitignore"
+    if not ignore.exists():
+        ignore.write_text("*\n", encoding="utf-8")
+    fresh = file.with_suffix(".new")
+    fresh.write_text(render_json(document), encoding="utf-8")
+    fresh.replace(file)
+    return file
+
+
+def recall(file: Path | None = None) -> AuditDocument:
+    """Return an audit from a file, or the last one; raises InputError where there is none."""
+    path = file or last_audit_file()
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise InputError(f"no audit at {path}; run `trimtab audit` here first, or `trimtab audit --demo`") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot read {path}: {error}") from error
+    return parse_document(text, where=str(path))
