@@ -16,6 +16,10 @@ from trimtab._version import __version__
 from trimtab.errors import TrimtabError
 
 COMMANDS: dict[str, tuple[str, str]] = {
+    "audit": (
+        "trimtab.cli.audit_command",
+        "Find where a GPU fleet's money goes, what to do first, what it saves, and prove it.",
+    ),
     "explain": ("trimtab.cli.explain_command", "Explain one action of the last audit; without ID, list the actions."),
     "prices": ("trimtab.cli.prices_command", "List what GPUs cost, at a date, in a region, under a buying option."),
 }

@@ -29,6 +29,7 @@ __all__ = [
     "Column",
     "Format",
     "Sheet",
+    "colour_wanted",
     "fixed",
     "output_options",
     "render",
@@ -87,7 +88,7 @@ def output_options(*formats: Format) -> Callable[[Callable[..., object]], Callab
 def write(text: str, out: Path | None) -> None:
     """Write an answer to a file, or to the screen."""
     if out is None:
-        click.echo(text, color=_colour_wanted(), nl=not text.endswith("\n"))
+        click.echo(text, color=colour_wanted(), nl=not text.endswith("\n"))
         return
     try:
         out.write_text(text if text.endswith("\n") else f"{text}\n", encoding="utf-8")
@@ -99,7 +100,7 @@ def write_sheet(sheet: Sheet, form: Format, *, out: Path | None = None, fields: 
     """Render a sheet and write it; a table fits the terminal, or 80 columns where there is none."""
     chosen = sheet.only(fields) if fields else sheet
     write(
-        render(chosen, form, width=PLAIN_WIDTH if out else screen_width(), colour=out is None and _colour_wanted()), out
+        render(chosen, form, width=PLAIN_WIDTH if out else screen_width(), colour=out is None and colour_wanted()), out
     )
 
 
@@ -126,7 +127,8 @@ def screen_width() -> int:
     return shutil.get_terminal_size((PLAIN_WIDTH, 0)).columns
 
 
-def _colour_wanted() -> bool:
+def colour_wanted() -> bool:
+    """Tell whether the answer goes to a terminal that may be coloured; NO_COLOR says no."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from trimtab.emit.document import ActionPart, AuditDocument, NotWorthPart, ProofPart, SpendPart, TargetPart
 from trimtab.emit.money import dollars, percent
-from trimtab.emit.words import USEFUL, days
+from trimtab.emit.words import USEFUL, certificate, days, interval
 
 MAX_WIDTH = 120
 """A wider screen does not make lines easier to read."""
@@ -173,8 +173,7 @@ def _plan(document: AuditDocument) -> RenderableType:
     table.add_row("", Text("together", style="bold"), Text(f"{plan.joint_saving_usd_mo:,.0f}", style="bold green"))
     notes = Text(
         "Savings overlap; each figure is a fair share, so they add up. low–high: 80% interval. weeks: engineer-weeks. "
-        f"The plan is at most {percent(max(plan.gap_frac, 0.0), 1)} dearer than the cheapest possible mix of the "
-        f"{plan.options:,} options considered.",
+        + certificate(plan),
         style="dim",
     )
     return _section("The plan", "what to do first stands first", table, notes)
@@ -186,7 +185,7 @@ def _action_cells(action: ActionPart) -> list[RenderableType]:
         action.id,
         Text.assemble((action.subject, "bold"), f": {action.effect}"),
         f"{action.saving_usd_mo:,.0f}",
-        f"{action.saving_low_usd_mo:,.0f}–{action.saving_high_usd_mo:,.0f}",
+        interval(action),
         f"{action.effort_weeks:g}",
         Text(action.risk, style=_RISK_STYLE[action.risk]),
         quarter,

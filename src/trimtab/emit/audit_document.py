@@ -38,7 +38,7 @@ from trimtab.emit.document import (
 from trimtab.emit.money import month_cents, month_usd, month_usd_parts, percent
 from trimtab.emit.rollout import canary_steps
 from trimtab.emit.words import WASTE_MEANING, target_words
-from trimtab.fleet.model import Coverage, FloatArray, Window
+from trimtab.fleet.model import FloatArray, Window
 from trimtab.plan.model import (
     Action,
     Audit,
@@ -66,7 +66,7 @@ def audit_document(audit: Audit) -> AuditDocument:
         schema_version=SCHEMA_VERSION,
         trimtab_version=__version__,
         fleet=audit.fleet,
-        coverage=_coverage(audit.coverage),
+        coverage=_coverage(audit),
         degraded=audit.degraded,
         bill_usd_mo=month_usd(audit.bill_micro_usd, audit.plan.window.hours),
         spend=SpendTables(
@@ -88,14 +88,17 @@ def _window(window: Window) -> WindowPart:
     return WindowPart(start=window.start, end=window.end, hours=window.hours)
 
 
-def _coverage(coverage: Coverage) -> CoveragePart:
+def _coverage(audit: Audit) -> CoveragePart:
+    """Say how much history was read: the fit window, which the coverage's shares are of, and the proof window."""
+    coverage, fit, proof = audit.coverage, audit.plan.window, audit.proof.window
+    whole = Window(start=fit.start, hours=fit.hours + proof.hours)
     return CoveragePart(
         summary=(
-            f"{coverage.window.days:.1f} of {coverage.asked_days:g} days, {coverage.gpus} GPUs on {coverage.nodes} nodes, "
-            f"{percent(coverage.device_hours_seen_frac)} of GPU-hours measured ({percent(coverage.sm_active_frac)} of them "
-            "with SM activity)"
+            f"{whole.days:.1f} of {coverage.asked_days:g} days ({fit.days:g} to plan on, {proof.days:g} to prove on), "
+            f"{coverage.gpus} GPUs on {coverage.nodes} nodes, {percent(coverage.device_hours_seen_frac)} of GPU-hours "
+            f"measured ({percent(coverage.sm_active_frac)} of them with SM activity)"
         ),
-        window=_window(coverage.window),
+        window=_window(whole),
         asked_days=coverage.asked_days,
         device_hours_seen_frac=coverage.device_hours_seen_frac,
         sm_active_frac=coverage.sm_active_frac,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from trimtab.emit.document import ActionPart, AuditDocument, SpendPart
 from trimtab.emit.money import dollars, percent
-from trimtab.emit.words import days
+from trimtab.emit.words import certificate, days, interval
 
 COMMENT_MARKER = "<!-- trimtab audit -->"
 """First line of a comment, by which a later run finds the one to update."""
@@ -26,6 +26,7 @@ def render_markdown(document: AuditDocument) -> str:
         _waste_table(document),
         "## The plan",
         _plan_table(document.plan.actions, document),
+        certificate(document.plan),
         _not_worth_doing(document),
         _unjudged(document),
         "## The proof",
@@ -103,7 +104,7 @@ def _action_row(action: ActionPart) -> tuple[str, ...]:
         f"`{action.id}`",
         f"**{_text(action.subject)}**: {_text(action.effect)}",
         f"{action.saving_usd_mo:,.2f}",
-        f"{action.saving_low_usd_mo:,.0f}–{action.saving_high_usd_mo:,.0f}",
+        interval(action),
         f"{action.effort_weeks:g}",
         action.risk,
         f"Q{action.quarter}" if action.quarter else "later",

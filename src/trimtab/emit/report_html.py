@@ -13,7 +13,7 @@ from trimtab.emit.markup import Html, join, tag
 from trimtab.emit.money import dollars, dollars_and_cents, percent
 from trimtab.emit.report_plan import plan_table
 from trimtab.emit.report_style import STYLE
-from trimtab.emit.words import GLOSSARY, USEFUL, days
+from trimtab.emit.words import GLOSSARY, USEFUL, certificate, days
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 _MOST_CAPACITY_PICTURES = 6
@@ -132,13 +132,7 @@ def _plan_section(document: AuditDocument) -> Html:
         "The plan",
         "In the order in which to do it: the most saved for an engineer's week first.",
         _scroll(plan_table(document)),
-        tag(
-            "p",
-            f"{plan.options:,} options were considered. No mix of them costs less than "
-            f"{dollars(plan.bound_usd_mo)} a month, so the plan is at most "
-            f"{percent(max(plan.gap_frac, 0.0), 1)} from the best.",
-            class_="soft",
-        ),
+        tag("p", certificate(plan), class_="soft"),
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from trimtab.emit.document import ActionPart, AuditDocument, EvidencePart, TargetPart
 from trimtab.emit.markup import Html, join, tag
 from trimtab.emit.money import dollars, dollars_and_cents, percent
-from trimtab.emit.words import RISK_MEANING
+from trimtab.emit.words import RISK_MEANING, interval
 from trimtab.plan.model import Risk
 
 _HEADS = (
@@ -45,7 +45,7 @@ def _action(document: AuditDocument, action: ActionPart) -> Html:
         tag("td", tag("code", action.id)),
         tag("td", tag("strong", action.subject), f": {action.effect}", class_="what"),
         tag("td", dollars(action.saving_usd_mo), class_="num"),
-        tag("td", f"{dollars(action.saving_low_usd_mo)}–{dollars(action.saving_high_usd_mo)}", class_="num"),
+        tag("td", interval(action), class_="num"),
         tag("td", f"{action.effort_weeks:g}", class_="num"),
         tag("td", action.risk, class_=f"risk-{action.risk}", title=RISK_MEANING[Risk(action.risk)]),
         tag("td", f"Q{action.quarter}" if action.quarter else "later"),

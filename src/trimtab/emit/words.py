@@ -8,6 +8,8 @@ from types import MappingProxyType
 from typing import assert_never
 
 from trimtab.diagnose.findings import WasteKind
+from trimtab.emit.document import ActionPart, PlanPart
+from trimtab.emit.money import dollars, percent
 from trimtab.fleet.model import Target
 from trimtab.fleet.settings import Lever
 from trimtab.plan.model import Risk
@@ -29,6 +31,9 @@ WASTE_MEANING: Mapping[WasteKind, str] = MappingProxyType(
         WasteKind.USEFUL: "what the work itself needed",
     }
 )
+
+_NO_GAP_FRAC = 0.0005
+"""A gap that shows as 0.0 %."""
 
 USEFUL = WasteKind.USEFUL.value
 """The one kind that is not waste."""
@@ -64,6 +69,22 @@ GLOSSARY: Mapping[str, str] = MappingProxyType(
         "spot": "spare capacity at a discount, which the cloud may take back at two minutes' notice",
     }
 )
+
+
+def certificate(plan: PlanPart) -> str:
+    """Say how near the best the plan is."""
+    options = f"the {plan.options:,} options considered"
+    if plan.gap_frac < _NO_GAP_FRAC:
+        return f"No mix of {options} is cheaper."
+    return (
+        f"No mix of {options} is more than {percent(plan.gap_frac, 1)} cheaper ({dollars(plan.bound_usd_mo)} a month)."
+    )
+
+
+def interval(action: ActionPart) -> str:
+    """Show an action's 80% interval in whole dollars; one figure where its ends are the same."""
+    low, high = (f"{usd_mo:,.0f}" for usd_mo in (action.saving_low_usd_mo, action.saving_high_usd_mo))
+    return low if low == high else f"{low}–{high}"
 
 
 def target_words(target: Target) -> str:

@@ -1,0 +1,92 @@
+"""`trimtab audit`: where the money goes, what to do first, what it saves, and the proof."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+
+import click
+
+from trimtab.cli.output import Format, output_options
+
+
+def _day(_context: click.Context, _parameter: click.Parameter, value: str | None) -> date | None:
+    try:
+        return date.fromisoformat(value) if value else None
+    except ValueError as error:
+        raise click.BadParameter(f"{value!r} is not a date; write 2026-07-20") from error
+
+
+@click.command()
+@click.argument("bundle", required=False, type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--demo", is_flag=False, flag_value="two-hundred-k", metavar="[NAME]",
+              help="Audit a demonstration fleet; two-hundred-k where no name is given.")  # fmt: skip
+@click.option("--demo-trace", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
+              help="Audit a fleet of fixed size that served a recorded request trace (Parquet).")  # fmt: skip
+@click.option("--prices", "--rates", "prices", envvar="TRIMTAB_PRICES", metavar="FILE",
+              type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="Your own rates, CSV or YAML; they go over the list.")  # fmt: skip
+@click.option("--at", callback=_day, metavar="DATE", show_default="the end of the history",
+              help="Prices that held on this day.")  # fmt: skip
+@click.option("--settings", "settings_file", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
+              help="A settings file instead of trimtab.toml.")  # fmt: skip
+@click.option(
+    "--set", "flags", multiple=True, metavar="KEY=VALUE", help="One setting, such as planning.proof_frac=0.25."
+)
+@click.option("--show-settings", is_flag=True, help="Show every setting and where it came from, and stop.")
+@click.option("--report/--no-report", "report", default=None, show_default="only with a demonstration",
+              help="Write trimtab-report/report.html as well.")  # fmt: skip
+@click.option("--fail-over", type=click.FloatRange(min=0), metavar="USD_MO",
+              help="Exit with code 10 where more than so much a month can be saved.")  # fmt: skip
+@click.option("-q", "--quiet", is_flag=True, help="No progress, no notes, errors only.")
+@click.option("-v", "--verbose", count=True, help="Log stages (-v) or every step (-vv) on stderr.")
+@output_options(*Format)
+def command(
+    bundle: Path | None,
+    demo: str | None,
+    demo_trace: Path | None,
+    prices: Path | None,
+    at: date | None,
+    settings_file: Path | None,
+    flags: tuple[str, ...],
+    show_settings: bool,
+    report: bool | None,
+    fail_over: float | None,
+    quiet: bool,
+    verbose: int,
+    output_format: Format,
+    out: Path | None,
+    fields: tuple[str, ...],
+) -> int:
+    """Find where a GPU fleet's money goes, what to do first, what it saves, and prove it.
+
+    \b
+    Examples:
+      trimtab audit --demo                                a demonstration, no cluster needed
+      trimtab audit fleet/                                a bundle that `trimtab collect` wrote
+      trimtab audit fleet/ -o html --out report.html      one page with pictures
+      trimtab audit fleet/ -o json | jq .plan.actions     the same for a program
+      trimtab audit fleet/ --set planning.engineers=2 --prices own-rates.yaml
+      trimtab audit fleet/ -q --fail-over 5000            exit code 10 above $5,000 a month
+    """
+    from trimtab.cli.audit_run import AuditRequest, run_audit
+
+    return run_audit(
+        AuditRequest(
+            bundle=bundle,
+            demo=demo,
+            demo_trace=demo_trace,
+            prices=prices,
+            at=at,
+            settings_file=settings_file,
+            flags=flags,
+            show_settings=show_settings,
+            report=report,
+            fail_over_usd_mo=fail_over,
+            quiet=quiet,
+            verbose=verbose,
+            output_format=output_format,
+            out=out,
+            fields=fields,
+        )
+    )

@@ -1,0 +1,124 @@
+"""What `trimtab audit` does once its arguments are read: open, audit, keep, show, and say how it ended."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+
+import click
+
+from trimtab.catalog import load_catalog
+from trimtab.cli.faces import render_audit
+from trimtab.cli.history import open_history
+from trimtab.cli.output import PLAIN_WIDTH, Format, colour_wanted, screen_width, write, write_sheet
+from trimtab.cli.progress import progress_bar, set_verbosity
+from trimtab.cli.settings import Resolved, resolve
+from trimtab.cli.state import keep
+from trimtab.emit.audit_document import audit_document
+from trimtab.emit.document import AuditDocument
+from trimtab.emit.report_html import render_html
+from trimtab.errors import UsageError
+from trimtab.pipeline import audit
+
+EXIT_OVER = 10
+"""Exit code where the savings found are above --fail-over."""
+REPORT = Path("trimtab-report") / "report.html"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditRequest:
+    """The arguments of `trimtab audit`."""
+
+    bundle: Path | None
+    demo: str | None
+    demo_trace: Path | None
+    prices: Path | None
+    at: date | None
+    settings_file: Path | None
+    flags: tuple[str, ...]
+    show_settings: bool
+    report: bool | None
+    """None: only with a demonstration."""
+    fail_over_usd_mo: float | None
+    quiet: bool
+    verbose: int
+    output_format: Format
+    out: Path | None
+    fields: tuple[str, ...]
+
+
+def run_audit(request: AuditRequest) -> int:
+    """Run the command and return its exit code."""
+    set_verbosity(request.verbose, request.quiet)
+    resolved = resolve(file=request.settings_file, environ=os.environ, flags=request.flags)
+    if request.show_settings:
+        write_sheet(resolved.sheet(), request.output_format, out=request.out, fields=request.fields)
+        return 0
+    document, is_demo = _audited(request, resolved)
+    notes = _kept(document)
+    report = _report(document) if (is_demo if request.report is None else request.report) else None
+    _show(request, document, report)
+    if report and request.output_format is not Format.TABLE:
+        notes.append(f"wrote {report}")
+    if not request.quiet:
+        for note in notes:
+            click.echo(note, err=True)
+    limit = request.fail_over_usd_mo
+    return EXIT_OVER if limit is not None and document.plan.joint_saving_usd_mo > limit else 0
+
+
+def _audited(request: AuditRequest, resolved: Resolved) -> tuple[AuditDocument, bool]:
+    """Return the audit's document, and whether the history was a demonstration."""
+    with progress_bar(quiet=request.quiet) as tell:
+        tell("opening the fleet", 0.0)
+        history = open_history(bundle=request.bundle, demo=request.demo, demo_trace=request.demo_trace)
+        catalog = load_catalog(request.prices)
+        found = audit(history.bundle, resolved.settings, catalog, name=history.name, at=request.at, progress=tell)
+    return audit_document(found), history.demo
+
+
+def _kept(document: AuditDocument) -> list[str]:
+    """Keep the audit for `trimtab explain`; a folder that cannot be written costs that command, not the audit."""
+    try:
+        keep(document)
+    except OSError as error:
+        return [f"warning: the audit was not kept, so `trimtab explain` will not find it: {error}"]
+    return []
+
+
+def _report(document: AuditDocument) -> Path:
+    try:
+        REPORT.parent.mkdir(parents=True, exist_ok=True)
+        REPORT.write_text(render_html(document), encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot write {REPORT}: {error}; go elsewhere, or give --no-report") from error
+    return REPORT
+
+
+def _show(request: AuditRequest, document: AuditDocument, report: Path | None) -> None:
+    to_screen = request.out is None
+    text = render_audit(
+        document,
+        request.output_format,
+        width=screen_width() if to_screen else PLAIN_WIDTH,
+        colour=to_screen and colour_wanted(),
+        fields=request.fields,
+        next_steps=_next_steps(document, request, report),
+    )
+    write(text, request.out)
+
+
+def _next_steps(document: AuditDocument, request: AuditRequest, report: Path | None) -> list[tuple[str, str]]:
+    """Return what a reader may do now: a command or a file, and what it gives."""
+    steps = []
+    if report:
+        steps.append((f"open {report}", "this report with pictures, in a browser"))
+    else:
+        again = " ".join(str(part) for part in ("trimtab audit", request.bundle) if part)
+        steps.append((f"{again} -o html --out report.html", "one page with pictures"))
+    if document.plan.actions:
+        largest = max(document.plan.actions, key=lambda action: action.saving_usd_mo)
+        steps.append((f"trimtab explain {largest.id}", "why, the sums, how to try and undo it"))
+    return steps

@@ -1,0 +1,77 @@
+"""An audit in the form that was asked for."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from typing import assert_never
+
+import yaml
+
+from trimtab.cli.output import Format
+from trimtab.cli.report import render_report
+from trimtab.emit.actions_csv import render_csv
+from trimtab.emit.audit_json import render_json
+from trimtab.emit.audit_markdown import render_github_comment, render_markdown
+from trimtab.emit.audit_yaml import render_yaml
+from trimtab.emit.document import AuditDocument
+from trimtab.emit.report_html import render_html
+from trimtab.errors import UnknownName, UsageError
+
+_VERSION_KEY = "schema_version"
+
+
+def render_audit(
+    document: AuditDocument,
+    form: Format,
+    *,
+    width: int,
+    colour: bool,
+    fields: Sequence[str] = (),
+    next_steps: Sequence[tuple[str, str]] = (),
+) -> str:
+    """Return an audit as text. `fields` are top-level keys of JSON and YAML, or columns of CSV."""
+    if fields and form not in (Format.JSON, Format.YAML, Format.CSV):
+        raise UsageError(f"--fields goes with -o json, yaml or csv, not with {form.value}")
+    match form:
+        case Format.TABLE:
+            return render_report(document, width=width, colour=colour, next_steps=next_steps)
+        case Format.JSON:
+            text = render_json(document)
+            return json.dumps(_keys(json.loads(text), fields), indent=2, ensure_ascii=False) if fields else text
+        case Format.YAML:
+            text = render_yaml(document)
+            return yaml.safe_dump(_keys(yaml.safe_load(text), fields), sort_keys=False) if fields else text
+        case Format.CSV:
+            text = render_csv(document)
+            return _columns(text, fields) if fields else text
+        case Format.MARKDOWN:
+            return render_markdown(document)
+        case Format.HTML:
+            return render_html(document)
+        case Format.GITHUB_COMMENT:
+            return render_github_comment(document)
+    assert_never(form)
+
+
+def _keys(whole: dict[str, object], fields: Sequence[str]) -> dict[str, object]:
+    _known(fields, whole)
+    return {key: whole[key] for key in (_VERSION_KEY, *fields)}
+
+
+def _columns(text: str, fields: Sequence[str]) -> str:
+    rows = csv.DictReader(io.StringIO(text))
+    _known(fields, rows.fieldnames or ())
+    stream = io.StringIO()
+    writer = csv.DictWriter(stream, fields, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return stream.getvalue()
+
+
+def _known(fields: Sequence[str], known: Sequence[str] | dict[str, object]) -> None:
+    for name in fields:
+        if name not in known:
+            raise UnknownName("field", name, known)

@@ -1,0 +1,40 @@
+"""Logs and progress on stderr, so that stdout carries the answer alone."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+Tell = Callable[[str, float], None]
+"""Told the stage and its share done, in 0..1."""
+
+
+def set_verbosity(verbose: int, quiet: bool) -> None:
+    """Send logs to stderr: errors with -q, warnings by default, one line a stage with -v, every step with -vv."""
+    level = logging.ERROR if quiet else (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)]
+    logging.basicConfig(stream=sys.stderr, level=level, format="%(levelname)s %(name)s: %(message)s", force=True)
+
+
+@contextmanager
+def progress_bar(*, quiet: bool) -> Iterator[Tell]:
+    """Show a bar on stderr while work goes on, where a terminal is there to show it; it is gone when the work is done."""
+    if quiet or not sys.stderr.isatty():
+        yield _silent
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("starting", total=1.0)
+
+        def tell(stage: str, done_frac: float) -> None:
+            bar.update(task, description=stage, completed=done_frac)
+
+        yield tell
+
+
+def _silent(stage: str, done_frac: float) -> None:
+    """Tell nobody."""
