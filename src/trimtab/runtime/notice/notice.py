@@ -32,17 +32,21 @@ class Notice:
 
 
 class NoticeBoard:
-    """Holds the earliest deadline announced so far. Posting is safe from any thread."""
+    """Holds the earliest deadline announced so far. Posting is safe from any thread, `signalled` from a signal handler."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._seen = threading.Event()
         self._interruption: Notice | None = None
         self._rebalance: Notice | None = None
+        self.signalled: Notice | None = None
+        """Written by signal handlers, whose whole body is this one write: no lock may be taken there."""
 
     @property
     def interruption(self) -> Notice | None:
         """The interruption with the earliest deadline."""
+        if self.signalled is not None:  # not cleared: a signal between reading and clearing would be lost
+            self.post(self.signalled)
         return self._interruption
 
     @property
@@ -63,11 +67,19 @@ class NoticeBoard:
 
     def interrupt(self, lead_s: float, source: str = "callback") -> None:
         """Post an interruption that is `lead_s` away: the callback for sources of your own."""
-        now_s = time.monotonic()
-        self.post(
-            Notice(source=source, kind=NoticeKind.INTERRUPTION, seen_s=now_s, deadline_s=now_s + max(0.0, lead_s))
-        )
+        self.post(interruption(source, lead_s, time.monotonic()))
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait for an interruption to be posted; return False if the time ran out first."""
         return self._seen.wait(timeout_s)
+
+
+def interruption(source: str, lead_s: float, now_s: float, detail: str = "") -> Notice:
+    """Return the notice of an interruption that is `lead_s` away at the monotonic time `now_s`."""
+    return Notice(
+        source=source,
+        kind=NoticeKind.INTERRUPTION,
+        seen_s=now_s,
+        deadline_s=now_s + max(0.0, lead_s),
+        detail=detail,
+    )
