@@ -152,6 +152,8 @@ def interval_s(rule: CheckpointRule, age_s: float, stall_s: float, save_s: float
         danger = share * expected_interruptions(rule.hazard, age_s, age_s + span_s) / span_s
         wanted_s = rule.max_interval_s if danger <= 0.0 else sqrt(2.0 * stall_s / danger)
         span_s = max(floor_s, min(rule.max_interval_s, wanted_s))
+        if span_s <= 0.0:
+            break
     return span_s
 
 

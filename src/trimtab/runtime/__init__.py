@@ -15,6 +15,8 @@ _LAZY: dict[str, str] = {
     "Checkpointer": "trimtab.runtime.checkpoint.checkpointer",
     "NoticeBoard": "trimtab.runtime.notice.notice",
     "PendingSave": "trimtab.runtime.checkpoint.saver",
+    "NoticeWatcher": "trimtab.runtime.notice.watcher",
+    "ResumableLoader": "trimtab.runtime.checkpoint.loader",
     "Resumed": "trimtab.runtime.checkpoint.finding",
     "batch": "trimtab.runtime.batcher",
     "metrics_text": "trimtab.runtime.batcher",

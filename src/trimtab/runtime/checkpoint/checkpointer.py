@@ -34,6 +34,7 @@ from trimtab.runtime.checkpoint.saver import PendingSave, Saver, SaveSettings
 from trimtab.runtime.checkpoint.settings import CheckpointSettings
 from trimtab.runtime.checkpoint.snapshot import SnapshotTaker
 from trimtab.runtime.checkpoint.timing import Timing
+from trimtab.runtime.notice.detect import automatic_watcher
 from trimtab.runtime.notice.notice import NoticeBoard
 
 logger = logging.getLogger(__name__)
@@ -59,6 +60,7 @@ class Checkpointer:
     ) -> None:
         self.settings = settings or CheckpointSettings()
         self.board = board or NoticeBoard()
+        self._watcher = automatic_watcher(self.board) if board is None else None
         self.next_step = 0
         self.interrupted = False
         self.failed_saves = 0
@@ -75,6 +77,8 @@ class Checkpointer:
         self._open()
         self._policy = CheckpointState(self._clock(), NOTHING_ANSWERED)
         self._boundary_s = self._clock()
+        if self._watcher is not None:
+            self._watcher.start()
 
     def _open(self) -> None:
         """Take the folder, sweep leftovers, and let every rank know this launch's name and the next save's number."""
@@ -119,7 +123,7 @@ class Checkpointer:
         require_step(found, skipped, step, self._root)
         if found is None:
             return None
-        notes = self._job.apply(found.shard)
+        notes = self._job.apply(found.saved)
         self.next_step = found.name.step + 1
         self._policy = CheckpointState(self._clock(), NOTHING_ANSWERED)
         self._boundary_s = self._clock()
@@ -223,7 +227,9 @@ class Checkpointer:
         logger.error("save number %d in a row failed: %s", self.failed_saves, pending.error)
 
     def close(self) -> None:
-        """Wait for the save under way and give the folder free."""
+        """Wait for the save under way, stop watching for notices and give the folder free."""
+        if self._watcher is not None:
+            self._watcher.stop()
         self._await_previous()
         self._lock.release()
 

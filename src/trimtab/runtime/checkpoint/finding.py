@@ -13,11 +13,11 @@ from trimtab.runtime.checkpoint.commit import Commit, read_commit
 from trimtab.runtime.checkpoint.files import FileOperations
 from trimtab.runtime.checkpoint.layout import CheckpointName, parse_name
 from trimtab.runtime.checkpoint.ranks import Ranks
-from trimtab.runtime.checkpoint.reading import Shard
+from trimtab.runtime.checkpoint.reading import SavedState
 
 logger = logging.getLogger(__name__)
 
-Reader = Callable[[FileOperations, Path, Commit], Shard]
+Reader = Callable[[FileOperations, Path, Commit], SavedState]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class Found:
 
     name: CheckpointName
     commit: Commit
-    shard: Shard
+    saved: SavedState
 
 
 def find_newest(

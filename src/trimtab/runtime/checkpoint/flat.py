@@ -11,6 +11,7 @@ from pathlib import Path
 from trimtab.runtime.checkpoint.checkpointer import Checkpointer
 from trimtab.runtime.checkpoint.saver import PendingSave
 from trimtab.runtime.checkpoint.settings import CheckpointSettings
+from trimtab.runtime.notice.notice import NoticeBoard
 
 
 class _Box:
@@ -31,7 +32,9 @@ class FlatWriter:
 
     def __init__(self, folder: Path) -> None:
         self._box = _Box()
-        self._checkpointer = Checkpointer(folder, {"tensors": self._box}, CheckpointSettings(keep=2))
+        self._checkpointer = Checkpointer(
+            folder, {"tensors": self._box}, CheckpointSettings(keep=2), board=NoticeBoard()
+        )
 
     def save(self, step: int, state: Mapping[str, object]) -> None:
         """Save and return when durable."""

@@ -9,43 +9,46 @@ from typing import Protocol, cast
 from trimtab.runtime.checkpoint import random_state
 from trimtab.runtime.checkpoint.commit import Commit
 from trimtab.runtime.checkpoint.files import FileOperations
-from trimtab.runtime.checkpoint.ranks import Ranks
-from trimtab.runtime.checkpoint.reading import Shard
+from trimtab.runtime.checkpoint.ranks import Ranks, TorchRanks
+from trimtab.runtime.checkpoint.reading import SavedState
 from trimtab.runtime.checkpoint.sealed import JsonObject
+from trimtab.runtime.checkpoint.sharded_state import ShardedState
 from trimtab.runtime.checkpoint.snapshot import Piece
 from trimtab.runtime.checkpoint.whole_state import WholeState
 
 
-class _State(Protocol):
+class _Parts(Protocol):
     """Captures, reads and applies the parts: whole tensors or shards."""
 
     def capture(self, local: Mapping[str, object]) -> tuple[Sequence[Piece], JsonObject]: ...
-    def read(self, files: FileOperations, folder: Path, marker: Commit) -> Shard: ...
-    def apply(self, shard: Shard) -> tuple[dict[str, object], list[str]]: ...
+    def read(self, files: FileOperations, folder: Path, marker: Commit) -> SavedState: ...
+    def apply(self, saved: SavedState) -> list[str]: ...
 
 
 class JobState:
     """The parts of a job and the random generators of this rank."""
 
-    def __init__(self, parts: _State) -> None:
+    def __init__(self, parts: _Parts) -> None:
         self._parts = parts
 
     def capture(self) -> tuple[Sequence[Piece], JsonObject]:
         """Return tensors by reference and other values as JSON."""
         return self._parts.capture({"random": random_state.capture()})
 
-    def read(self, files: FileOperations, folder: Path, marker: Commit) -> Shard:
+    def read(self, files: FileOperations, folder: Path, marker: Commit) -> SavedState:
         """Read and verify a checkpoint without touching the job."""
         return self._parts.read(files, folder, marker)
 
-    def apply(self, shard: Shard) -> list[str]:
+    def apply(self, saved: SavedState) -> list[str]:
         """Give the job its state back and return notes on what differs. Random generators come last: loading may draw."""
-        local, notes = self._parts.apply(shard)
-        if "random" in local:
-            notes += random_state.restore(cast("Mapping[str, object]", local["random"]))
+        notes = [*self._parts.apply(saved), *saved.notes]
+        if "random" in saved.local:
+            notes += random_state.restore(cast("Mapping[str, object]", saved.local["random"]))
         return notes
 
 
-def job_state(state: Mapping[str, object], ranks: Ranks) -> JobState:
-    """Return the way to keep this job's state."""
-    return JobState(WholeState(state))
+def job_state(parts: Mapping[str, object], ranks: Ranks) -> JobState:
+    """Return the way to keep this job's state: in shards if the job has set up torch.distributed, whole if not."""
+    if isinstance(ranks, TorchRanks):
+        return JobState(ShardedState(parts, ranks))
+    return JobState(WholeState(parts))

@@ -57,6 +57,20 @@ class TorchRanks:
         self._distributed.broadcast_object_list(box, src=0, group=self.group)
         return box[0]
 
+    def gathered(self, value: object) -> list[object] | None:
+        """Return every rank's value on rank 0, None on the others."""
+        box: list[object] | None = [None] * self.world_size if self.rank == 0 else None
+        self._distributed.gather_object(value, box, dst=0, group=self.group)
+        return box
+
+    def scattered(self, values: Sequence[object] | None) -> object:
+        """Return on each rank its own of the values that rank 0 has."""
+        box: list[object] = [None]
+        self._distributed.scatter_object_list(
+            box, list(values) if values is not None else None, src=0, group=self.group
+        )
+        return box[0]
+
 
 def current_ranks() -> Ranks:
     """Return the ranks of torch.distributed if the job has set it up, else a single one."""

@@ -10,6 +10,9 @@ from trimtab.runtime.checkpoint.sealed import Json, JsonObject
 
 FORMAT = "trimtab-checkpoint"
 FORMAT_VERSION = 1
+PARTS_KEY = "parts"
+LOCAL_KEY = "rank"
+"""Keys of a manifest's values: the job's parts, and what belongs to this rank alone, such as its random generators."""
 ALIGNMENT_BYTES = 64
 """Records start at multiples of a cache line, which also aligns every element type."""
 BLOCK_BYTES = 4096

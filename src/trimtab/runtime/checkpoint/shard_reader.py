@@ -51,33 +51,41 @@ def _read_chunks(
 
     def check(index: int) -> None:
         start = index * manifest.chunk_bytes
-        checksum = _fill(files, descriptor, plans[index], start, path)
-        if checksum != manifest.chunk_crc32[index]:
-            raise CheckpointDamaged(
-                f"{path}: the checksum of bytes {start} to {start + sum(map(len, plans[index]))} does not match"
-            )
+        buffers = [memoryview(bytearray(part)) if isinstance(part, int) else part for part in plans[index]]
+        if _fill(files, descriptor, buffers, start, path) != manifest.chunk_crc32[index]:
+            end = start + sum(map(len, buffers))
+            raise CheckpointDamaged(f"{path}: the checksum of bytes {start} to {end} does not match")
 
+    wanted = [index for index, parts in enumerate(plans) if any(not isinstance(part, int) for part in parts)]
     with ThreadPoolExecutor(max_workers=READER_THREADS, thread_name_prefix="trimtab-read") as executor:
-        for _ in executor.map(check, range(len(plans))):
+        for _ in executor.map(check, wanted):
             continue
 
 
-def split_into_chunks(into: Sequence[Destination], size_bytes: int, chunk_bytes: int) -> list[list[memoryview]]:
-    """Return for each chunk the buffers that take its bytes in order; gaps between destinations get scratch memory."""
-    chunks: list[list[memoryview]] = [[] for _ in range(-(-size_bytes // chunk_bytes))]
+def split_into_chunks(into: Sequence[Destination], size_bytes: int, chunk_bytes: int) -> list[list[memoryview | int]]:
+    """Return for each chunk what takes its bytes, in order: memory, or the length of a gap that nobody asked for."""
+    chunks: list[list[memoryview | int]] = [[] for _ in range(-(-size_bytes // chunk_bytes))]
     position = 0
     for destination in [*into, Destination(size_bytes, memoryview(b""))]:
-        _place(chunks, memoryview(bytearray(destination.offset_bytes - position)), position, chunk_bytes)
-        _place(chunks, destination.memory, destination.offset_bytes, chunk_bytes)
+        _place_gap(chunks, position, destination.offset_bytes, chunk_bytes)
+        _place(chunks, destination, chunk_bytes)
         position = destination.offset_bytes + len(destination.memory)
     return chunks
 
 
-def _place(chunks: list[list[memoryview]], memory: memoryview, offset: int, chunk_bytes: int) -> None:
+def _place_gap(chunks: list[list[memoryview | int]], start: int, end: int, chunk_bytes: int) -> None:
+    while start < end:
+        index, within = divmod(start, chunk_bytes)
+        length = min(end - start, chunk_bytes - within)
+        chunks[index].append(length)
+        start += length
+
+
+def _place(chunks: list[list[memoryview | int]], destination: Destination, chunk_bytes: int) -> None:
     done = 0
-    while done < len(memory):
-        index, within = divmod(offset + done, chunk_bytes)
-        part = memory[done : done + chunk_bytes - within]
+    while done < len(destination.memory):
+        index, within = divmod(destination.offset_bytes + done, chunk_bytes)
+        part = destination.memory[done : done + chunk_bytes - within]
         chunks[index].append(part)
         done += len(part)
 
