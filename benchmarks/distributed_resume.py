@@ -18,6 +18,7 @@ import tempfile
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import torch
 import torch.distributed as dist
@@ -80,7 +81,7 @@ def train(folder: Path, wrap: str, steps: int, stop_after: int) -> dict[str, obj
             if batch is None:
                 batches = iter(loader)
                 batch = next(batches)
-            points, targets = batch  # type: ignore[misc]  # what the loader collates is a pair of tensors
+            points, targets = cast("tuple[torch.Tensor, torch.Tensor]", batch)
             loss = nn.functional.mse_loss(model(points), targets)
             loss.backward()
             optimizer.step()

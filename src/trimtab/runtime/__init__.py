@@ -6,6 +6,17 @@ Names load on first use, so that importing the package costs next to nothing ins
 from __future__ import annotations
 
 from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # so that a type checker sees the classes and not what `__getattr__` returns
+    from trimtab.runtime.batcher import Batcher, BatchMethod, BatchReport, batch, metrics_text
+    from trimtab.runtime.checkpoint.checkpointer import Checkpointer
+    from trimtab.runtime.checkpoint.finding import Resumed
+    from trimtab.runtime.checkpoint.loader import ResumableLoader
+    from trimtab.runtime.checkpoint.saver import PendingSave
+    from trimtab.runtime.checkpoint.settings import CheckpointSettings
+    from trimtab.runtime.notice.notice import NoticeBoard
+    from trimtab.runtime.notice.watcher import NoticeWatcher
 
 _LAZY: dict[str, str] = {
     "BatchMethod": "trimtab.runtime.batcher",
@@ -23,7 +34,20 @@ _LAZY: dict[str, str] = {
 }
 """Public name -> module that defines it."""
 
-__all__ = [*_LAZY]
+__all__ = [
+    "BatchMethod",
+    "BatchReport",
+    "Batcher",
+    "CheckpointSettings",
+    "Checkpointer",
+    "NoticeBoard",
+    "NoticeWatcher",
+    "PendingSave",
+    "ResumableLoader",
+    "Resumed",
+    "batch",
+    "metrics_text",
+]
 
 
 def __getattr__(name: str) -> object:
