@@ -52,7 +52,7 @@ class Batcher:
         )  # fmt: skip
         function = device.run if device.blocks else run_here
         self._batcher: TrimtabBatcher[object, object] = TrimtabBatcher(function, options)
-        self.submit = self._batcher
+        self.submit = self._batcher.__call__
 
     async def stop(self) -> None:
         await self._batcher.drain(5.0)

@@ -59,8 +59,8 @@ class Batcher(Generic[T, R]):
         """
         reply: ThreadFuture[object] = ThreadFuture()
         admitted: ThreadFuture[None] = ThreadFuture()
-        self._engine.put(item, reply, None, priority, within_s, admitted)
-        admitted.result()
+        if self._engine.put(item, reply, None, priority, within_s, admitted):
+            admitted.result()
         return reply  # type: ignore[return-value]  # as above
 
     def call(

@@ -97,33 +97,35 @@ class Lanes:
         finish_s = now_s + run_time_s(lane.time, planned)
         batch: list[Request] = []
         late: list[Request] = []
-        total = largest = 0
+        total = largest = freed = 0
+        before = lane.count
+        padded, most = self._padded, self._max_total
         for priority in sorted(lane.lines, reverse=True):
             line = lane.lines[priority]
             while line:
                 request = line[0]
+                size = request.size
                 if request.reply.done():
-                    self._drop(lane, line)
+                    pass
                 elif request.deadline_s < finish_s:
-                    late.append(self._drop(lane, line))
+                    late.append(request)
                 else:
-                    largest = max(largest, request.size)
-                    wanted = largest * (len(batch) + 1) if self._padded else total + request.size
-                    if len(batch) == limit or (wanted > self._max_total and batch):
+                    if padded:
+                        largest = max(largest, size)
+                    wanted = largest * (len(batch) + 1) if padded else total + size
+                    if len(batch) == limit or (wanted > most and batch):
                         break
                     total = wanted
-                    batch.append(self._drop(lane, line))
+                    batch.append(request)
+                freed += size
+                lane.count -= 1
+                line.popleft()
             self._tidy(lane, priority)
             if line:
                 break
+        lane.total -= freed
+        self.count -= before - lane.count
         return Taken(lane, batch, late, total)
-
-    def _drop(self, lane: Lane, line: deque[Request]) -> Request:
-        request = line.popleft()
-        lane.count -= 1
-        lane.total -= request.size
-        self.count -= 1
-        return request
 
     def _tidy(self, lane: Lane, priority: int) -> None:
         """Put a lane that still has work behind the others of its level, take one without off it."""

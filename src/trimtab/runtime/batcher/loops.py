@@ -82,9 +82,13 @@ class LoopRunner:
             outcome = await self._attempt(run, taken.batch)
             run.observe(taken.batch, outcome, extra=False)
             if outcome.error is None:
+                self._engine.close_cycle(taken)
                 run.settle(taken.batch, outcome)
+                run.report(taken.batch, outcome)
             else:
+                run.report(taken.batch, outcome)
                 await self._recover(run, outcome.error)
+                self._engine.close_cycle(taken)
         finally:
             self._engine.finished(taken)
 
@@ -94,6 +98,7 @@ class LoopRunner:
         while group is not None:
             outcome = await self._attempt(run, group)
             run.observe(group, outcome, extra=True)
+            run.report(group, outcome)
             try:
                 group = steps.send(outcome)
             except StopIteration:

@@ -42,6 +42,7 @@ class Run:
         self.taken = taken
         self.here = here
         self.began_s = 0.0
+        self.run_s = 0.0
 
     def items(self, requests: Sequence[Request]) -> list[object]:
         """Return the items as the batch function gets them."""
@@ -60,8 +61,14 @@ class Run:
         return [unpad(result, request.item) for request, result in zip(requests, results, strict=True)]
 
     def observe(self, requests: Sequence[Request], outcome: Outcome, *, extra: bool) -> None:
-        """Report one run to the engine."""
-        self.engine.observe(self.taken.lane, requests, self.began_s, monotonic(), outcome.error, extra=extra)
+        """Let the engine learn from one run."""
+        self.run_s = monotonic() - self.began_s
+        failed = outcome.error is not None
+        self.engine.observe(self.taken.lane, requests, self.run_s, failed=failed, extra=extra)
+
+    def report(self, requests: Sequence[Request], outcome: Outcome) -> None:
+        """Tell the user's callback of one run; after the answers, which it must not delay."""
+        self.engine.report(self.taken.lane, requests, self.began_s, self.run_s, outcome.error)
 
     def settle(self, requests: Sequence[Request], outcome: Outcome) -> None:
         """Answer a group: its results, or its error to each."""
@@ -97,21 +104,33 @@ def attempt(run: Run, requests: Sequence[Request], call: Callable[[list[object]]
 
 
 def run_batch(engine: Engine, taken: Taken, call: Callable[[list[object]], object]) -> None:
-    """Run a taken batch in this thread and settle all of its requests."""
+    """Run a taken batch in this thread and settle all of its requests.
+
+    The books are closed before the answers leave: a caller's thread that is woken must not wait for this one.
+    """
     run = Run(engine, taken)
     outcome = attempt(run, taken.batch, call)
+    run.observe(taken.batch, outcome, extra=False)
     if outcome.error is None:
+        engine.close_cycle(taken)
         run.settle(taken.batch, outcome)
-        run.observe(taken.batch, outcome, extra=False)
+        run.report(taken.batch, outcome)
     else:
-        run.observe(taken.batch, outcome, extra=False)
-        steps = run.recovery(outcome.error)
-        group = next(steps, None)
-        while group is not None:
-            outcome = attempt(run, group, call)
-            run.observe(group, outcome, extra=True)
-            try:
-                group = steps.send(outcome)
-            except StopIteration:
-                group = None
+        run.report(taken.batch, outcome)
+        recover_batch(run, outcome.error, call)
+        engine.close_cycle(taken)
     engine.finished(taken)
+
+
+def recover_batch(run: Run, error: Exception, call: Callable[[list[object]], object]) -> None:
+    """Run a failed batch again in parts until every request is settled."""
+    steps = run.recovery(error)
+    group = next(steps, None)
+    while group is not None:
+        outcome = attempt(run, group, call)
+        run.observe(group, outcome, extra=True)
+        run.report(group, outcome)
+        try:
+            group = steps.send(outcome)
+        except StopIteration:
+            group = None
