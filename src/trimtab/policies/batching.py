@@ -268,6 +268,11 @@ def observe_fit(cap: Cap, batch: int, max_batch: int) -> Cap:
     return Cap(limit, cap.patience, 0, True)
 
 
+def window_exceeds(rule: BatchRule, time: RunTime) -> bool:
+    """Say whether the window is longer than the mean run: then waiting costs more than it can save."""
+    return time.runs >= SEEN_ENOUGH and rule.window_s > time.mean_s
+
+
 def in_time(now_s: float, deadline_s: float, time: RunTime, size: float) -> bool:
     """Say whether a batch of `size` that starts now is expected to end by the deadline."""
     return now_s + run_time_s(time, size) <= deadline_s

@@ -8,15 +8,18 @@ import inspect
 import os
 import weakref
 from asyncio import Future, get_running_loop
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import Future as ThreadFuture
+from contextlib import nullcontext
 from types import TracebackType
 from typing import Generic, Self, TypeVar, cast
 
+from trimtab.errors import UsageError
 from trimtab.runtime.batcher.engine import Engine
 from trimtab.runtime.batcher.loops import AsyncCall, LoopRunner
 from trimtab.runtime.batcher.metrics import Stats, render
 from trimtab.runtime.batcher.options import Options
+from trimtab.runtime.batcher.streaming import AsyncStream, ThreadStream
 from trimtab.runtime.batcher.threads import Call, ThreadRunner
 
 T = TypeVar("T")
@@ -31,12 +34,10 @@ class Batcher(Generic[T, R]):
     def __init__(self, function: Callable[[list[T]], object], options: Options) -> None:
         self.function = function
         self.options = options
-        name = options.name or getattr(function, "__qualname__", type(function).__name__)
-        self._engine = Engine(options, str(name))
-        if inspect.iscoroutinefunction(function):
-            self._runner: ThreadRunner | LoopRunner = LoopRunner(self._engine, cast(AsyncCall, function))
-        else:
-            self._runner = ThreadRunner(self._engine, lambda: cast(Call, function))
+        name = str(options.name or getattr(function, "__qualname__", type(function).__name__))
+        streams = inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
+        self._engine = Engine(options, name, streams=streams)
+        self._runner = _runner(self._engine, cast("Call", function), options)
         functools.update_wrapper(self, function, updated=())
         weakref.finalize(self, self._engine.close).atexit = False
         _batchers.add(cast("Batcher[object, object]", self))
@@ -122,6 +123,44 @@ class Batcher(Generic[T, R]):
         """Start afresh in a forked child: the parent keeps the requests, and its threads are not here."""
         self._engine.reset()
         self._runner.reset()
+
+
+def _runner(engine: Engine, function: Call, options: Options) -> ThreadRunner | LoopRunner:
+    """Return what runs a batch function: its callers' event loop, processes, or threads."""
+    on_loop = inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
+    if options.worker == "process":
+        if on_loop or engine.streams:
+            raise UsageError(f"batch: {engine.name} cannot run in a process worker: it is asynchronous or a generator")
+        from trimtab.runtime.batcher.processes import ProcessCall, importable  # multiprocessing takes long to import
+
+        module, name = importable(function)
+        return ThreadRunner(engine, lambda: ProcessCall(module, name))
+    if on_loop:
+        return LoopRunner(engine, cast("AsyncCall", function))
+    return ThreadRunner(engine, lambda: nullcontext(function))
+
+
+class StreamBatcher(Generic[T, R]):
+    """A batch function that yields, as its callers see it: one item in, a stream of parts out."""
+
+    def __init__(self, function: Callable[[list[T]], object], options: Options) -> None:
+        self.function = function
+        self.batcher: Batcher[T, None] = Batcher(function, options)
+        """The queue behind it: `drain`, `close`, `stats`, `metrics`."""
+        functools.update_wrapper(self, function, updated=())
+
+    def __call__(self, item: T, /, *, priority: int = 0, within_s: float | None = None) -> AsyncIterator[R]:
+        """Queue an item from a coroutine and return its parts as they come; closing the iterator gives the rest up."""
+        loop = get_running_loop()
+        stream = AsyncStream(loop)
+        self.batcher._engine.put(item, stream, loop, priority, within_s)
+        return cast("AsyncIterator[R]", stream)
+
+    def call(self, item: T, /, *, priority: int = 0, within_s: float | None = None) -> Iterator[R]:
+        """Queue an item from a thread and return its parts as they come."""
+        stream = ThreadStream()
+        self.batcher._engine.put(item, stream, None, priority, within_s)
+        return cast("Iterator[R]", stream)
 
 
 def _reset_all() -> None:

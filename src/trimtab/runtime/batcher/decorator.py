@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import inspect
 import weakref
-from collections.abc import Awaitable, Callable, Hashable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
 from math import inf
 from typing import Generic, Protocol, TypeVar, overload
 
 from trimtab.errors import BatcherClosed, UsageError
-from trimtab.runtime.batcher.batcher import Batcher
+from trimtab.runtime.batcher.batcher import Batcher, StreamBatcher
 from trimtab.runtime.batcher.options import BatchReport, Options, WhenFull, Workers, is_out_of_memory
+from trimtab.runtime.batcher.streaming import Done
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -21,6 +22,10 @@ S = TypeVar("S")
 class Decorator(Protocol):
     """What `batch(...)` returns: it takes a function of a list, or a method of a list."""
 
+    @overload
+    def __call__(self, function: Callable[[list[T]], Iterator[Sequence[R | Done]]], /) -> StreamBatcher[T, R]: ...
+    @overload
+    def __call__(self, function: Callable[[list[T]], AsyncIterator[Sequence[R | Done]]], /) -> StreamBatcher[T, R]: ...
     @overload
     def __call__(self, function: Callable[[list[T]], Awaitable[Sequence[R]]], /) -> Batcher[T, R]: ...
     @overload
@@ -131,7 +136,8 @@ def batch(
 def batch(function: Callable[..., object] | None = None, /, **settings: object) -> object:
     """Batch the calls of a function or method that takes a list of items and returns one result per item.
 
-    A plain function runs in worker threads, an `async def` on its callers' event loop. Without settings a batch leaves as soon
+    A plain function runs in worker threads, an `async def` on its callers' event loop. A generator streams: each yield holds
+    one part per item, `DONE` for an item that has ended. Without settings a batch leaves as soon
     as a worker is idle, and waits only for clients that have been seen to come back together.
 
     max_batch, min_batch, window_s: the largest batch; with a window, how few may leave before it is over.
@@ -153,5 +159,9 @@ def batch(function: Callable[..., object] | None = None, /, **settings: object) 
 
 
 def _decorate(function: Callable[..., object], options: Options) -> object:
-    kind = BatchMethod if is_method(function) else Batcher
-    return kind(function, options)
+    streams = inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
+    if is_method(function):
+        if streams or options.worker == "process":
+            raise UsageError(f"batch: {function!r} is a method, and methods neither stream nor run in process workers")
+        return BatchMethod(function, options)
+    return StreamBatcher(function, options) if streams else Batcher(function, options)

@@ -11,7 +11,7 @@ import threading
 from asyncio import AbstractEventLoop
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future as ThreadFuture
 from enum import Enum
 from math import inf
@@ -30,6 +30,7 @@ from trimtab.policies.batching import (
     observe_fit,
     observe_oom,
     observe_run,
+    window_exceeds,
 )
 from trimtab.runtime.batcher.delivery import refuse
 from trimtab.runtime.batcher.lanes import Lane, Lanes, Taken
@@ -37,6 +38,7 @@ from trimtab.runtime.batcher.metrics import Metrics, Stats
 from trimtab.runtime.batcher.options import BatchReport, Options
 from trimtab.runtime.batcher.recovery import Attempt
 from trimtab.runtime.batcher.request import Reply, Request
+from trimtab.units import MS_PER_S
 
 logger = logging.getLogger(__name__)
 
@@ -80,9 +82,10 @@ class Waker(NamedTuple):
 class Engine:
     """The shared state of one batcher."""
 
-    def __init__(self, options: Options, name: str) -> None:
+    def __init__(self, options: Options, name: str, *, streams: bool = False) -> None:
         self.options = options
         self.name = name
+        self.streams = streams
         self.metrics = Metrics()
         self.waker: Waker | None = None
         self.warned = False
@@ -274,7 +277,22 @@ class Engine:
             lane.time = observe_run(lane.time, total, run_s)
             if lane.cap.reduced:
                 lane.cap = observe_fit(lane.cap, items, self._rule.max_batch)
+            if self._rule.window_s > 0 and not self.warned:
+                self._check_window(lane)
         self.metrics.count_run(items, run_s, extra=extra)
+
+    def _check_window(self, lane: Lane) -> None:
+        """Warn once when requests wait longer for company than they run."""
+        if window_exceeds(self._rule, lane.time):
+            self.warned = True
+            logger.warning(
+                "%s: the window of %.1f ms is longer than the %.1f ms that a mean batch of %.1f takes, so requests "
+                "wait longer than they run; set window_s=0 (greedy, with learned waits) or a shorter window",
+                self.name,
+                self._rule.window_s * MS_PER_S,
+                lane.time.mean_s * MS_PER_S,
+                lane.time.mean_size,
+            )
 
     def report(
         self, lane: Lane, requests: Sequence[Request], began_s: float, run_s: float, error: Exception | None

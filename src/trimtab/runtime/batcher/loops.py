@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from asyncio import AbstractEventLoop
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 from trimtab.runtime.batcher.engine import FOREVER_S, Engine, Waker
 from trimtab.runtime.batcher.lanes import Taken
@@ -13,7 +13,7 @@ from trimtab.runtime.batcher.recovery import Attempt, Outcome
 from trimtab.runtime.batcher.request import Request
 from trimtab.runtime.batcher.running import Run
 
-AsyncCall = Callable[[list[object]], Awaitable[object]]
+AsyncCall = Callable[[list[object]], Awaitable[object] | AsyncIterator[object]]
 
 
 class LoopRunner:
@@ -107,5 +107,9 @@ class LoopRunner:
     async def _attempt(self, run: Run, requests: Sequence[Request]) -> Outcome:
         results: Sequence[object] = ()
         with Attempt() as tried:
-            results = run.results(requests, await self._call(run.items(requests)))
+            returned = self._call(run.items(requests))
+            if isinstance(returned, AsyncIterator):
+                results = await run.stream_async(requests, returned)
+            else:
+                results = run.results(requests, await returned)
         return Outcome(results, tried.error)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Sequence
 from time import monotonic
+from typing import cast
 
 from trimtab.errors import WrongResults
 from trimtab.runtime.batcher.delivery import deliver
@@ -11,6 +12,7 @@ from trimtab.runtime.batcher.engine import Engine
 from trimtab.runtime.batcher.lanes import Taken
 from trimtab.runtime.batcher.recovery import Attempt, Outcome, Recovery, recover
 from trimtab.runtime.batcher.request import Request
+from trimtab.runtime.batcher.streaming import Parts
 
 TEXT = (str, bytes, bytearray, dict)
 """Types that have a length and are never one result per item."""
@@ -34,6 +36,13 @@ def checked(name: str, results: object, items: int) -> Sequence[object]:
     return listed
 
 
+def stream_ends(parts: Parts, error: Exception | None) -> Sequence[object]:
+    """Return how each stream ends. Before the first part an error is a failed run like any other, and is isolated."""
+    if error is not None and not parts.begun:
+        raise error
+    return parts.ends(error)
+
+
 class Run:
     """One taken batch on its way through the batch function."""
 
@@ -53,12 +62,31 @@ class Run:
         return [pad(request.item, request.key) for request in requests]
 
     def results(self, requests: Sequence[Request], returned: object) -> Sequence[object]:
-        """Check what the batch function returned and undo the padding."""
+        """Check what the batch function returned and undo the padding; pass on what it yields, where it streams."""
+        if self.engine.streams:
+            return self._stream(requests, returned)
         results = checked(self.engine.name, returned, len(requests))
         unpad = self.engine.options.unpad
         if unpad is None:
             return results
         return [unpad(result, request.item) for request, result in zip(requests, results, strict=True)]
+
+    def _stream(self, requests: Sequence[Request], returned: object) -> Sequence[object]:
+        parts = Parts(requests)
+        with Attempt() as tried:
+            for yielded in cast("Iterator[object]", returned):
+                if not parts.send(checked(self.engine.name, yielded, len(requests)), self.here):
+                    break
+        return stream_ends(parts, tried.error)
+
+    async def stream_async(self, requests: Sequence[Request], returned: AsyncIterator[object]) -> Sequence[object]:
+        """Pass on what an asynchronous generator yields."""
+        parts = Parts(requests)
+        with Attempt() as tried:
+            async for yielded in returned:
+                if not parts.send(checked(self.engine.name, yielded, len(requests)), self.here):
+                    break
+        return stream_ends(parts, tried.error)
 
     def observe(self, requests: Sequence[Request], outcome: Outcome, *, extra: bool) -> None:
         """Let the engine learn from one run."""

@@ -7,6 +7,7 @@ import logging
 import threading
 from asyncio import AbstractEventLoop
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 from trimtab.runtime.batcher.engine import FOREVER_S, Engine, Waker
 from trimtab.runtime.batcher.running import run_batch
@@ -30,7 +31,7 @@ class Worker:
 class ThreadRunner:
     """Worker threads over one engine."""
 
-    def __init__(self, engine: Engine, make_call: Callable[[], Call]) -> None:
+    def __init__(self, engine: Engine, make_call: Callable[[], AbstractContextManager[Call]]) -> None:
         self._engine = engine
         self._make_call = make_call
         self.reset()
@@ -81,8 +82,11 @@ class ThreadRunner:
 
     def _work(self, worker: Worker) -> None:
         """Ask for a step and do it."""
+        with self._make_call() as call:
+            self._steps(worker, call)
+
+    def _steps(self, worker: Worker, call: Call) -> None:
         engine = self._engine
-        call = self._make_call()
         while True:
             with self._lock:
                 self._idle.append(worker)
