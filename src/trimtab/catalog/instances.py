@@ -23,6 +23,8 @@ class InstanceType:
     """The share of a physical board that each device is; below 1 for vGPU slices (AWS g6f, Azure NVads A10)."""
     vcpus: int | None = None
     memory_gib: float | None = None
+    cpu_arch: str = "x86_64"
+    """The host's architecture; arm64 on Graviton (T4G) and Grace (GH200, GB200, GB300): images must be built for it."""
     interconnect: str = ""
     lifecycle: Lifecycle = Lifecycle.CURRENT
     source: str = ""
@@ -49,6 +51,7 @@ def _instance_type(row: Row) -> InstanceType:
         gpu_frac=float(row["gpu_frac"]),
         vcpus=whole(row["vcpus"]),
         memory_gib=number(row["memory_gib"]),
+        cpu_arch=row["cpu_arch"],
         interconnect=row["interconnect"],
         lifecycle=Lifecycle(row["lifecycle"]),
         source=row["source"],

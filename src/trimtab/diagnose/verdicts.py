@@ -22,14 +22,14 @@ def _use(workload: Workload, bands: Bands) -> str:
     mean, p95 = workload.activity.mean_frac, workload.activity.p95_frac
     if mean is None or p95 is None:
         return "no GPU activity was measured"
-    if p95 > bands.at_risk_frac:
+    serving = workload.kind is WorkloadKind.SERVING
+    if serving and p95 > bands.at_risk_frac:
         return f"at risk: {p95:.0%} active in its busiest hours"
     if mean < bands.over_provisioned_frac:
         return f"over-provisioned: {mean:.0%} active on average"
     if mean < bands.find_cause_frac:
         return f"{mean:.0%} active on average: find the cause"
-    top = bands.healthy_frac if workload.kind is WorkloadKind.SERVING else bands.at_risk_frac
-    return f"healthy: {mean:.0%} active" if mean <= top else f"busy: {mean:.0%} active"
+    return f"healthy: {mean:.0%} active" if mean <= bands.healthy_frac or not serving else f"busy: {mean:.0%} active"
 
 
 def _memory(workload: Workload, bands: Bands) -> list[str]:

@@ -30,6 +30,7 @@ class Offering:
     gpu: Gpu
     gpus_per_node: int
     lifecycle: Lifecycle
+    cpu_arch: str
     rate_micro_usd_hr: int
     spot: Price | None
     committed: Price | None
@@ -64,6 +65,11 @@ class Market:
             except (MissingPrice, UnknownName) as error:
                 reasons[pool] = str(error)
         return reasons
+
+    def cpu_arch(self, pool: Pool) -> str | None:
+        """Return the host architecture of a pool's nodes, or None where the catalog does not know them."""
+        instance = self.catalog.instance_table.get((pool.provider, pool.instance_type))
+        return instance.cpu_arch if instance else None
 
     def gpu(self, name: str | None) -> Gpu | None:
         """Return the GPU that a name means, or None where the catalog knows none."""
@@ -102,6 +108,7 @@ class Market:
                     gpu=self.catalog.gpu_of(instance),
                     gpus_per_node=instance.gpu_count,
                     lifecycle=instance.lifecycle,
+                    cpu_arch=instance.cpu_arch,
                     rate_micro_usd_hr=micro_usd(price.usd_hr),
                     spot=spot[0] if spot else None,
                     committed=self.commitment(pool),

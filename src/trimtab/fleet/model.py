@@ -100,6 +100,8 @@ class ServiceObservation:
     step_s: float
     arrivals: FloatArray
     replicas: FloatArray
+    running: FloatArray
+    """(n_steps,) requests in work, mean."""
     latency_le_s: FloatArray
     """(n_buckets,) upper bounds, the last inf; empty where no latency was measured."""
     latency_count: FloatArray

@@ -21,6 +21,8 @@ _MIN_STEPS = 5
 """A load bin is believed if at least this many steps of history fell into it."""
 _GRID_POINTS = 101
 _MIN_LOAD_STEPS = 20
+_PEAK_QUANTILE = 0.999
+_ONE_REQUEST = 1.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -69,7 +71,8 @@ def service_law(workload: Workload, healthy_frac: float) -> ServiceLaw | str:
     """Fit a service's law, or say why it cannot be judged.
 
     Capacity comes from activity: GPU-seconds of activity per request, so that a replica at full activity serves that many. The
-    activity signal is SM_ACTIVE where present; GPU_UTIL overstates activity, so that capacity from it is on the safe side.
+    activity signal is SM_ACTIVE where present; GPU_UTIL overstates activity, so that capacity from it is on the safe side. A
+    replica that never had more than one request in work is busy while it has one, however little of the GPU that fills.
     """
     service = workload.service
     if service is None:
@@ -79,6 +82,10 @@ def service_law(workload: Workload, healthy_frac: float) -> ServiceLaw | str:
     per_request = _gpu_seconds_per_request(service, workload.activity.busy_gpus)
     if per_request is None:
         return "requests and GPU activity were never seen in the same hour"
+    one_by_one = _seconds_per_request_one_by_one(service)
+    signal = workload.activity.signal
+    if one_by_one is not None and one_by_one * workload.gpus_per_pod > per_request:
+        per_request, signal = one_by_one * workload.gpus_per_pod, "a replica that takes one request at a time"
     capacity = workload.gpus_per_pod / per_request
     load, counts = _by_load(service, capacity)
     if not len(load):
@@ -93,7 +100,7 @@ def service_law(workload: Workload, healthy_frac: float) -> ServiceLaw | str:
         top_load=max(healthy_frac, float(load[-1])) if measured else healthy_frac,
         basis=Basis.CALIBRATED,
         because=(
-            f"{per_request:.4g} GPU-s of {workload.activity.signal} per request; "
+            f"{per_request:.4g} GPU-s of {signal} per request; "
             + (f"latency seen up to a load of {load[-1]:.0%}" if measured else "no latency was measured")
         ),
     )
@@ -105,6 +112,7 @@ def activity_as_demand(workload: Workload) -> ServiceObservation:
         step_s=float(S_PER_HR),
         arrivals=workload.activity.busy_gpus * S_PER_HR,
         replicas=workload.gpu_seconds / S_PER_HR / workload.gpus_per_pod,
+        running=np.full(len(workload.gpu_seconds), np.nan),
         latency_le_s=np.zeros(0),
         latency_count=np.zeros((len(workload.gpu_seconds), 0)),
     )
@@ -137,6 +145,17 @@ def _gpu_seconds_per_request(service: ServiceObservation, busy_gpus: FloatArray)
     if not both.any() or busy_gpus[: len(requests)][both].sum() <= 0:
         return None
     return float(busy_gpus[: len(requests)][both].sum() * S_PER_HR / requests[both].sum())
+
+
+def _seconds_per_request_one_by_one(service: ServiceObservation) -> float | None:
+    """Return how long a request occupies a replica that serves one at a time; None where replicas serve several."""
+    both = ~np.isnan(service.running) & ~np.isnan(service.arrivals) & (service.replicas > 0)
+    if not both.any() or service.arrivals[both].sum() <= 0:
+        return None
+    each = service.running[both] / service.replicas[both]
+    if np.quantile(each, _PEAK_QUANTILE) > _ONE_REQUEST:
+        return None
+    return float(service.running[both].sum() * service.step_s / service.arrivals[both].sum())
 
 
 def _by_load(service: ServiceObservation, capacity: float) -> tuple[FloatArray, FloatArray]:

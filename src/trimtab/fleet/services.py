@@ -17,6 +17,7 @@ DEMAND_COLUMNS = (
     "interval_s",
     "arrivals",
     "completed",
+    "running_mean",
     "replicas_ready",
     "latency_le_s",
     "latency_count",
@@ -48,6 +49,7 @@ def _observation(rows: pa.Table, window: Window) -> ServiceObservation | None:
         step_s=step_s,
         arrivals=_on_grid(arrivals, slot, steps, add=True),
         replicas=_on_grid(numbers(rows["replicas_ready"]), slot, steps, add=False),
+        running=_on_grid(numbers(rows["running_mean"]), slot, steps, add=True),
         latency_le_s=bounds,
         latency_count=grid,
     )

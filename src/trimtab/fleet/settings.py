@@ -94,12 +94,18 @@ class Planning:
     """Below this the answer is marked degraded: a fit window must hold at least one whole week."""
     max_term_years: int = 1
     """Longest commitment offered; 3-year terms cannot be judged on weeks of history."""
+    demand_headroom_frac: float = 0.20
+    """Every option of a service must keep its targets with this much more demand than the fit window had."""
     mip_gap_frac: float = 0.002
     mip_max_nodes: int = 2_000
     engineers: float = 1.0
     weeks_per_quarter: float = 13.0
     min_saving_usd_mo: float = 50.0
-    """An action that saves less a month is listed as not worth doing."""
+    """An action that adds less a month to the others is listed as not worth doing."""
+    engineer_week_usd: float = 4000.0
+    """What an engineer's week costs all told: a planning assumption (about $200k a year); put your own."""
+    max_payback_mo: float = 12.0
+    """An action whose effort takes longer to pay back is listed as not worth doing."""
     target_margin_frac: float = 0.25
     """Share of a target's allowed misses that the plan leaves unused on the fit window: headroom for an unseen proof."""
 

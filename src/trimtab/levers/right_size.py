@@ -33,7 +33,7 @@ def propose(workload: Workload, market: Market, assumptions: Assumptions) -> Rig
     if source is None:
         return RightSizing(fitting=(), refused=Counter({"the present GPU is not in the catalog": 1}))
     for offering in market.offerings(workload.pool.provider, workload.pool.region):
-        verdict = _judge(workload, source, offering, assumptions)
+        verdict = _judge(workload, source, offering, market, assumptions)
         if isinstance(verdict, str):
             refused[verdict] += 1
         elif verdict is not None:
@@ -48,12 +48,16 @@ def propose(workload: Workload, market: Market, assumptions: Assumptions) -> Rig
     return RightSizing(fitting=tuple(fitting), refused=refused)
 
 
-def _judge(workload: Workload, source: Gpu, offering: Offering, assumptions: Assumptions) -> Estimate | str | None:
+def _judge(
+    workload: Workload, source: Gpu, offering: Offering, market: Market, assumptions: Assumptions
+) -> Estimate | str | None:
     """Return the speed there, why not, or None for the offering it runs on."""
     if offering.pool == workload.pool:
         return None
     if offering.gpu == source:
         return Estimate(value=1.0, low=1.0, high=1.0, basis=Basis.MEASURED, because="the same GPU")
+    if offering.cpu_arch != (market.cpu_arch(workload.pool) or offering.cpu_arch):
+        return "another CPU architecture: images would have to be rebuilt"
     if offering.lifecycle is not Lifecycle.CURRENT:
         return "previous generation"
     need_gib = workload.spec.need_gib or workload.activity.memory_peak_gib

@@ -1,19 +1,25 @@
-"""A chosen set of effects as actions, and the exact bill when any of them are enacted."""
+"""A chosen set of effects as actions, and the exact bill when any of them are enacted.
+
+A commitment action means "commit to what is best for the rest that is enacted": alone it covers the fleet as it is, last it
+covers what the other actions leave. That is how one would buy, and why commitments are worth much alone and little at the end.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from trimtab.fleet.model import Fleet, FloatArray
+from trimtab.catalog.pools import Pool
+from trimtab.fleet.model import Fleet, FloatArray, IntArray
 from trimtab.fleet.settings import Lever
-from trimtab.ledger import Bill, Commitment
+from trimtab.ledger import Bill, Commitment, best_count
 from trimtab.plan.actions import Draft, drafts
 from trimtab.plan.attribution import Shares, attribute, components
 from trimtab.plan.fleet_problem import Enacted, restricted
 from trimtab.plan.outcome import Effects
+from trimtab.plan.problem import exact_bill
 from trimtab.units import MICRO_PER_USD
 
 Actions = frozenset[int]
@@ -76,8 +82,20 @@ class Drafted:
             enacted=self.enacted,
             effects={index: effects for index, effects in kept.items() if effects},
             released=tuple(node for node in self.released if self.fleet.nodes[node].name in names),
-            commitments=self._bought(self.everything - dropped),
+            commitments=self.bought(self.everything - dropped),
         )
+
+    def needed_first(self, margin_frac: float) -> dict[int, frozenset[int]]:
+        """Return, per action, the other actions on its workloads that would miss a target without it: it must come first."""
+        return {
+            number: frozenset(
+                other
+                for other in self.everything - {number}
+                if set(self.actions[other].workloads) & set(self.actions[number].workloads)
+            )
+            for number in self.everything
+            if not self.keeps_targets_without(number, margin_frac)
+        }
 
     def keeps_targets_without(self, number: int, margin_frac: float) -> bool:
         """Tell whether the action's workloads would still keep their targets if it alone were left out."""
@@ -87,11 +105,23 @@ class Drafted:
             for index in self.actions[number].workloads
         )
 
+    def bought(self, some: Actions) -> tuple[Commitment, ...]:
+        """Return what the commitment actions among some would buy: the best count for the use that the others leave."""
+        return self._bought(some, self.enacted.usage(self.in_force(some), self._gone(some)))
+
     def _bill(self, some: Actions) -> Bill:
-        return self.enacted.bill(self.in_force(some), self._gone(some), self._bought(some))
+        usage = self.enacted.usage(self.in_force(some), self._gone(some))
+        return exact_bill(usage, self.enacted.rates(usage), self._bought(some, usage), self.fleet.window.hours)
 
     def _gone(self, some: Actions) -> tuple[str, ...]:
         return tuple(name for number in sorted(some) for name in self.actions[number].released)
 
-    def _bought(self, some: Actions) -> tuple[Commitment, ...]:
-        return tuple(one for number in sorted(some) for one in self.actions[number].commitments)
+    def _bought(self, some: Actions, usage: Mapping[Pool, IntArray]) -> tuple[Commitment, ...]:
+        offers = [one for number in sorted(some) for one in self.actions[number].commitments]
+        counts = [
+            best_count(usage[one.pool], self.enacted.rates([one.pool])[one.pool], one.rate_micro_usd_hr)
+            if one.pool in usage
+            else 0
+            for one in offers
+        ]
+        return tuple(replace(one, count=count) for one, count in zip(offers, counts, strict=True) if count)

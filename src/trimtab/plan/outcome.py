@@ -23,6 +23,7 @@ from trimtab.units import S_PER_HR
 Effects = Mapping[Lever, Effect]
 """At most one effect per lever; none = as history had it, on nodes of its own."""
 
+_ROUNDING = 1e-9
 SAME_SPEED = Estimate(value=1.0, low=1.0, high=1.0, basis=Basis.MEASURED, because="the same GPU")
 
 
@@ -40,7 +41,8 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attained:
-    """A target and the share that was attained; `safe_frac` is that share at the low end of the speed estimate."""
+    """A target and the share that was attained; `safe_frac` is that share at the low end of the speed estimate, and for
+    services under more demand than history had."""
 
     target: Target
     frac: float

@@ -20,7 +20,7 @@ from trimtab.plan.model import Action, NotWorthDoing, Plan
 from trimtab.plan.options import WorkloadOptions, options_of
 from trimtab.plan.outcome import Case, Effects
 from trimtab.plan.problem import KEEP
-from trimtab.plan.refusals import refusals, too_small
+from trimtab.plan.refusals import left_out, not_worth, refusals
 from trimtab.plan.roadmap import efforts, quarters, ranked
 from trimtab.plan.solve import Chosen, solve_problem
 from trimtab.provenance import Estimate
@@ -73,7 +73,7 @@ def make_plan(fleet: Fleet, market: Market, settings: Settings, *, seed: int, pr
         cases={name: case for name, case in cases.items() if isinstance(case, Case)},
         effects={fleet.workloads[index].name: effects for index, effects in drafted.effects.items()},
         released=tuple(fleet.nodes[index].name for index in drafted.released),
-        commitments=drafted.commitments,
+        commitments=drafted.bought(drafted.everything),
         unjudged={name: case for name, case in cases.items() if isinstance(case, str)},
     )
 
@@ -100,29 +100,29 @@ def _draft(fleet: Fleet, options: list[WorkloadOptions | None], chosen: Chosen, 
 
 def _worth_doing(drafted: Drafted, settings: Settings, seed: int) -> tuple[Drafted, Shares, tuple[NotWorthDoing, ...]]:
     """Leave out, one at a time, actions that add too little and that nothing else needs; return what was left out."""
-    least = settings.planning.min_saving_usd_mo
     refused: list[NotWorthDoing] = []
     while True:
         shares = drafted.shares(seed)
-        worth = [per_month(usd(share), drafted.fleet.window.hours) for share in shares.last_in]
-        small = [
-            number
-            for number in sorted(drafted.everything, key=lambda number: worth[number])
-            if worth[number] < least
-            and per_month(usd(shares.shapley[number]), drafted.fleet.window.hours) < least
+        adds = [per_month(usd(share), drafted.fleet.window.hours) for share in shares.last_in]
+        weeks = efforts(drafted.actions, settings)
+        poor = [
+            (adds[number], number, reason)
+            for number in drafted.everything
+            if (reason := not_worth(adds[number], weeks[number], settings.planning)) is not None
             and drafted.keeps_targets_without(number, settings.planning.target_margin_frac)
         ]
-        if not small:
+        if not poor:
             return drafted, shares, tuple(refused)
-        refused.append(too_small(drafted.actions[small[0]], worth[small[0]], least))
-        drafted = drafted.without(frozenset({small[0]}))
+        added, number, reason = min(poor)
+        refused.append(left_out(drafted.actions[number], added, reason))
+        drafted = drafted.without(frozenset({number}))
 
 
 def _actions(drafted: Drafted, shares: Shares, settings: Settings) -> tuple[Action, ...]:
     hours = drafted.fleet.window.hours
     monthly = [per_month(usd(share), hours) for share in shares.shapley]
     weeks = efforts(drafted.actions, settings)
-    order = ranked(drafted.actions, monthly, weeks)
+    order = ranked(drafted.actions, monthly, weeks, drafted.needed_first(settings.planning.target_margin_frac))
     when = quarters(order, weeks, settings.planning)
     with_all = drafted.hourly_usd(drafted.everything)
     effects = drafted.in_force(drafted.everything)

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from trimtab.fleet.model import Fleet
-from trimtab.fleet.settings import Lever
+from trimtab.fleet.settings import Lever, Planning
 from trimtab.plan.actions import Draft, class_of
 from trimtab.plan.model import NotWorthDoing
 from trimtab.plan.options import WorkloadOptions
@@ -33,14 +33,20 @@ def refusals(
     )
 
 
-def too_small(draft: Draft, saving_usd_mo: float, least_usd_mo: float) -> NotWorthDoing:
-    """Return the refusal of an action that saves too little."""
-    return NotWorthDoing(
-        lever=draft.lever,
-        subject=draft.subject,
-        saving_usd_mo=saving_usd_mo,
-        reason=f"saves less than ${least_usd_mo:,.0f} a month beside the others",
-    )
+def not_worth(adds_usd_mo: float, weeks: float, planning: Planning) -> str | None:
+    """Say why what an action adds a month is not worth its effort; None where it is."""
+    if adds_usd_mo < planning.min_saving_usd_mo:
+        return f"adds less than ${planning.min_saving_usd_mo:,.0f} a month to the other actions"
+    cost_usd = weeks * planning.engineer_week_usd
+    months = cost_usd / adds_usd_mo
+    if months > planning.max_payback_mo:
+        return f"{weeks:g} engineer-weeks pay back after {months:.0f} months"
+    return None
+
+
+def left_out(draft: Draft, adds_usd_mo: float, reason: str) -> NotWorthDoing:
+    """Return the refusal of an action that was priced."""
+    return NotWorthDoing(lever=draft.lever, subject=draft.subject, saving_usd_mo=adds_usd_mo, reason=reason)
 
 
 def _applicable(kind: WorkloadKind) -> tuple[Lever, ...]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from trimtab.fleet.settings import Lever, Planning, Settings
 from trimtab.plan.actions import Draft
 
 QUARTERS = 4
+_LEAST_WEEKS = 0.01
 
 
 def efforts(drafts: Sequence[Draft], settings: Settings) -> list[float]:
@@ -26,14 +27,32 @@ def _paid_once(draft: Draft, settings: Settings) -> tuple[object, ...]:
             return (draft.lever, draft.class_name, draft.subject)
 
 
-def ranked(drafts: Sequence[Draft], savings: Sequence[float], weeks: Sequence[float]) -> list[int]:
-    """Return the order of actions: by saving per engineer-week, a commitment after every action on the nodes it covers."""
-    order = sorted(range(len(drafts)), key=lambda i: (-savings[i] / max(weeks[i], 0.01), drafts[i].subject))
-    placed = [index for index in order if drafts[index].lever is not Lever.COMMITMENT]
-    for index in order:
-        if drafts[index].lever is Lever.COMMITMENT:
-            after = [place for place, other in enumerate(placed) if drafts[other].touches & drafts[index].touches]
-            placed.insert(max(after, default=-1) + 1, index)
+def ranked(
+    drafts: Sequence[Draft],
+    savings: Sequence[float],
+    weeks: Sequence[float],
+    needed_first: Mapping[int, frozenset[int]],
+) -> list[int]:
+    """Return the order of actions: by saving per engineer-week, among those whose turn it can be.
+
+    A commitment comes after every action on the nodes it covers; an action without which others would miss a target comes
+    before them (`needed_first` maps it to them).
+    """
+    before: dict[int, set[int]] = {index: set() for index in range(len(drafts))}
+    for index, draft in enumerate(drafts):
+        if draft.lever is Lever.COMMITMENT:
+            before[index] |= {i for i, other in enumerate(drafts) if i != index and other.touches & draft.touches}
+        for other in needed_first.get(index, frozenset()):
+            if index not in needed_first.get(other, frozenset()):
+                before[other].add(index)
+    worth = {index: savings[index] / max(weeks[index], _LEAST_WEEKS) for index in before}
+    for index, others in needed_first.items():
+        worth[index] = max(worth[index], *(worth[other] for other in others), worth[index])
+    placed: list[int] = []
+    while len(placed) < len(drafts):
+        ready = [index for index in before if index not in placed and before[index] <= {*placed}]
+        ready = ready or [index for index in before if index not in placed]
+        placed.append(max(ready, key=lambda index: (worth[index], -index)))
     return placed
 
 
