@@ -1,6 +1,7 @@
 """14 days of 26 GPUs on a real Prometheus server, collected and held against the truth."""
 
 from datetime import timedelta
+from pathlib import Path
 
 import numpy as np
 import pyarrow.compute as pc
@@ -24,6 +25,10 @@ from tests.e2e.generated_fleet import (
     device_name,
 )
 
+from trimtab.cli import main
+from trimtab.errors import SourceError
+from trimtab.sources.prometheus import collect_prometheus
+from trimtab.sources.promql import Prometheus
 from trimtab.tables.checks import checked_bundle
 from trimtab.tables.rollup import histogram_of
 
@@ -243,3 +248,44 @@ def test_vllm_v0_names_are_read_too(collected_bundle):
     rows = demand_of(collected_bundle, "prod/embed")
 
     assert sum(row["kv_cache_frac_max"] is not None for row in rows) > 13 * DAY
+
+
+def test_the_command_writes_the_bundle_with_a_bill_and_says_its_coverage(prometheus_server, tmp_path, capsys):
+    bill = Path(__file__).parent.parent / "data" / "bills" / "focus_1_2.csv"
+    window = ["--from", "2026-09-04", "--to", "2026-09-06"]
+
+    with pytest.raises(SystemExit) as exit_:
+        main(["collect", "-p", prometheus_server.url, *window, "--out", str(tmp_path / "fleet"), "--focus", str(bill)])
+
+    said = capsys.readouterr()
+    assert exit_.value.code == 0
+    assert "1.9 of 2 days, 100 % of 26 GPUs" in said.out
+    bundle = checked_bundle(tmp_path / "fleet")
+    assert bundle.table("costs").num_rows == 3
+    assert bundle.table("gpu_usage").num_rows > 26 * 40
+
+
+def test_a_server_killed_in_the_middle_is_waited_for(prometheus_server, tmp_path):
+    restarts = []
+
+    def restart(seconds):
+        restarts.append(seconds)
+        prometheus_server.start()
+
+    def kill_once(stage, done_frac):
+        if stage == "pods and runs" and not restarts:
+            prometheus_server.stop()
+
+    with Prometheus(prometheus_server.url, sleep=restart) as server:
+        collected = collect_prometheus(server, START, START + 24 * HOUR, report=kill_once)
+
+    assert len(restarts) == 1
+    assert collected.tables["demand"].num_rows == 3 * 288
+
+
+def test_a_window_without_gpu_metrics_is_told(prometheus_server):
+    with (
+        Prometheus(prometheus_server.url) as server,
+        pytest.raises(SourceError, match=r"has no GPU metrics in 2026-08-01"),
+    ):
+        collect_prometheus(server, START - 31 * 24 * HOUR, START - 30 * 24 * HOUR)

@@ -253,9 +253,12 @@ class Prometheus:
     def _result(self, data: object) -> Iterator[Series]:
         if not isinstance(data, dict) or not isinstance(data.get("result"), list):
             raise self._foreign("an answer without a result")
-        for item in cast("list[Mapping[str, object]]", data["result"]):
-            points = item.get("values") or [item["value"]]
-            yield _series(item.get("metric"), cast("Sequence[Sequence[float | str]]", points))
+        for item in data["result"]:
+            try:
+                found = _series(item)
+            except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
+                raise self._foreign(f"a series that cannot be read: {str(item)[:80]}") from error
+            yield found
 
     def _foreign(self, why: str) -> SourceError:
         return SourceError(
@@ -287,10 +290,13 @@ def _trust(access: Access) -> bool | ssl.SSLContext:
     return True
 
 
-def _series(metric: object, points: Sequence[Sequence[float | str]]) -> Series:
+def _series(item: Mapping[str, object]) -> Series:
+    points = cast("Sequence[Sequence[float | str]]", item.get("values") or [item["value"]])
     times = np.fromiter((float(point[0]) for point in points), dtype=np.float64, count=len(points))
     values = np.fromiter((float(point[1]) for point in points), dtype=np.float64, count=len(points))
-    return Series(labels=_labels(metric), times_ms=np.rint(times * MS_PER_S).astype(np.int64), values=values)
+    return Series(
+        labels=_labels(item.get("metric")), times_ms=np.rint(times * MS_PER_S).astype(np.int64), values=values
+    )
 
 
 def _labels(metric: object) -> dict[str, str]:
