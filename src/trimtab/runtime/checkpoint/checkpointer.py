@@ -29,6 +29,7 @@ from trimtab.runtime.checkpoint.finding import Resumed, find_newest, require_ste
 from trimtab.runtime.checkpoint.folder import open_folder
 from trimtab.runtime.checkpoint.folder_lock import FolderLock
 from trimtab.runtime.checkpoint.layout import CheckpointName
+from trimtab.runtime.checkpoint.mirror import Mirror
 from trimtab.runtime.checkpoint.ranks import Ranks, current_ranks
 from trimtab.runtime.checkpoint.saver import PendingSave, Saver, SaveSettings
 from trimtab.runtime.checkpoint.settings import CheckpointSettings
@@ -73,6 +74,7 @@ class Checkpointer:
         self._job = job_state.job_state(state, self._ranks)
         self._taker = SnapshotTaker(rank=self._ranks.rank, world_size=self._ranks.world_size)
         self._pending: PendingSave | None = None
+        self._mirror: Mirror | None = None
         self._lock = FolderLock(self._root)
         self._open()
         self._policy = CheckpointState(self._clock(), NOTHING_ANSWERED)
@@ -81,24 +83,33 @@ class Checkpointer:
             self._watcher.start()
 
     def _open(self) -> None:
-        """Take the folder, sweep leftovers, and let every rank know this launch's name and the next save's number."""
+        """Take the folder on rank 0, and let every rank know this launch's name and the next save's number."""
         mine: list[str] = []
         if self._ranks.rank == 0:
-            number = open_folder(self._files, self._root, self._lock, self.settings.lock_wait_s)
-            mine = [uuid.uuid4().hex[:8], str(number)]
+            mine = [uuid.uuid4().hex[:8], str(self._first_save_number())]
         launch, number_text = self._ranks.from_first(mine)
         self._save_number = int(number_text)
-        self._saver = Saver(
-            self._files,
-            SaveSettings(
-                root=self._root,
-                rank=self._ranks.rank,
-                world_size=self._ranks.world_size,
-                launch=launch,
-                keep=self.settings.keep,
-                rank_timeout_s=self.settings.rank_timeout_s,
-            ),
+        settings = SaveSettings(
+            root=self._root,
+            rank=self._ranks.rank,
+            world_size=self._ranks.world_size,
+            launch=launch,
+            keep=self.settings.keep,
+            rank_timeout_s=self.settings.rank_timeout_s,
         )
+        self._saver = Saver(self._files, settings, mirror=self._mirror)
+
+    def _first_save_number(self) -> int:
+        """Take the folder, fetch what a bucket has that is newer, and return the number of the next save."""
+        number = open_folder(self._files, self._root, self._lock, self.settings.lock_wait_s)
+        if self.settings.upload_to is None:
+            return number
+        try:
+            self._mirror = Mirror(self._files, self._root, self.settings.upload_to, self.settings.upload_keep)
+            return max(number, self._mirror.fetch() + 1)
+        except BaseException:
+            self._lock.release()
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -167,6 +178,8 @@ class Checkpointer:
 
     def _observe(self, now_s: float) -> Observation:
         notice = self.board.interruption
+        if self._mirror is not None:
+            self._timing.upload_s = self._mirror.last_seconds
         return Observation(
             now_s=now_s,
             age_s=machine_age_s(),
@@ -227,10 +240,15 @@ class Checkpointer:
         logger.error("save number %d in a row failed: %s", self.failed_saves, pending.error)
 
     def close(self) -> None:
-        """Wait for the save under way, stop watching for notices and give the folder free."""
+        """Wait for the save and the upload under way (after a notice until its deadline), and give the folder free."""
         if self._watcher is not None:
             self._watcher.stop()
         self._await_previous()
+        if self._mirror is not None:
+            notice = self.board.interruption
+            left_s = None if notice is None else max(0.0, notice.deadline_s - self._clock())
+            if not self._mirror.close(left_s):
+                logger.warning("the upload under way did not end before the deadline; the one before it stands")
         self._lock.release()
 
 

@@ -6,7 +6,6 @@ import errno
 import logging
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from trimtab.runtime.checkpoint import commit as protocol
 from trimtab.runtime.checkpoint import store
 from trimtab.runtime.checkpoint.files import FileOperations, remove_tree
 from trimtab.runtime.checkpoint.layout import CheckpointName
+from trimtab.runtime.checkpoint.mirror import Mirror
 from trimtab.runtime.checkpoint.snapshot import Snapshot
 
 logger = logging.getLogger(__name__)
@@ -69,12 +69,10 @@ class PendingSave:
 class Saver:
     """Runs saves one after another; never two at a time, since they share the snapshot's memory."""
 
-    def __init__(
-        self, files: FileOperations, settings: SaveSettings, *, protected: Callable[[], set[CheckpointName]] = set
-    ) -> None:
+    def __init__(self, files: FileOperations, settings: SaveSettings, *, mirror: Mirror | None = None) -> None:
         self._files = files
         self._settings = settings
-        self._protected = protected
+        self._mirror = mirror
 
     def run(self, snapshot: Snapshot, name: CheckpointName, pending: PendingSave) -> None:
         """Write and commit a snapshot; the outcome is in `pending`, whatever happens."""
@@ -106,7 +104,12 @@ class Saver:
             self._give_up(saving)
             raise
         if self._settings.rank == 0:
+            if self._mirror is not None:
+                self._mirror.offer(name)
             self._prune()
+
+    def _protected(self) -> set[CheckpointName]:
+        return self._mirror.needed() if self._mirror is not None else set()
 
     def _prune(self) -> None:
         try:

@@ -17,6 +17,8 @@ class Timing:
         self._stalls_s: deque[float] = deque(maxlen=_REMEMBERED)
         self._saves_s: deque[float] = deque(maxlen=_REMEMBERED)
         self._assumed_save_s = 0.0
+        self.upload_s = 0.0
+        """What the newest upload took; counted as part of a save, since the disk may go with the machine."""
 
     def assume_size(self, size_bytes: int) -> None:
         """Estimate the first save from the size of the state."""
@@ -41,10 +43,10 @@ class Timing:
 
     @property
     def save_s(self) -> float:
-        """The time from a step boundary to a durable checkpoint."""
-        return max(self._saves_s, default=self._assumed_save_s)
+        """The time from a step boundary to a checkpoint that outlives the machine."""
+        return max(self._saves_s, default=self._assumed_save_s) + self.upload_s
 
     @property
     def stall_s(self) -> float:
         """The time that a save holds the training up."""
-        return max(self._stalls_s, default=self.save_s)
+        return max(self._stalls_s, default=self._assumed_save_s)
