@@ -1,0 +1,116 @@
+"""PrometheusRule: the recorded demand that the autoscaler reads, an absent() alert beside it, alerts when reality drifts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from trimtab.emit.demand_rules import DEMAND, PER_REPLICA, READY, DemandRules, demand_rules, pod_selector, series
+from trimtab.emit.facts import EmitFacts, ServiceFacts, WorkloadFacts
+from trimtab.emit.objects import dns_name, metadata
+from trimtab.emit.plain import Plain
+from trimtab.fleet.effects import SetReplicaPolicy
+from trimtab.fleet.model import Target
+from trimtab.plan.model import Action
+from trimtab.policies.scaling import SYNC_S
+from trimtab.tables.workloads import TargetMetric
+
+_ABSENT_FOR = "5m"
+_DRIFT_FOR = "15m"
+_TARGET_WINDOW = "1h"
+
+
+def prometheus_rule(
+    action: Action, effect: SetReplicaPolicy, known: WorkloadFacts, facts: EmitFacts
+) -> dict[str, Plain]:
+    """Return the PrometheusRule of one service: a group that records and one that alerts."""
+    rules = demand_rules(known, facts, effect.policy.metric)
+    name = dns_name("trimtab", known.namespace, known.short_name)
+    return {
+        "apiVersion": "monitoring.coreos.com/v1",
+        "kind": "PrometheusRule",
+        "metadata": metadata(name, [action], namespace=facts.rules_namespace),
+        "spec": {
+            "groups": [
+                {"name": f"{name}.demand", "interval": f"{SYNC_S}s", "rules": list(_records(known, rules))},
+                {"name": f"{name}.alerts", "rules": list(_alerts(action, effect, known))},
+            ]
+        },
+    }
+
+
+def _records(known: WorkloadFacts, rules: DemandRules) -> Iterator[Mapping[str, Plain]]:
+    for name, expression in ((PER_REPLICA, rules.per_replica), (DEMAND, rules.total), (READY, rules.ready)):
+        yield {"record": name, "expr": expression, "labels": {"workload": known.short_name}}
+
+
+def _alerts(action: Action, effect: SetReplicaPolicy, known: WorkloadFacts) -> Iterator[Mapping[str, Plain]]:
+    demand, ready = series(DEMAND, known), series(READY, known)
+    policy = effect.policy
+    yield _alert(
+        action,
+        "TrimtabDemandAbsent",
+        f"absent({demand})",
+        _ABSENT_FOR,
+        f"{known.name}: the demand that its autoscaler reads is missing",
+        "The autoscaler holds or falls back. Check that the server's metrics are scraped and the rule is loaded.",
+    )
+    yield _alert(
+        action,
+        "TrimtabReplicasAbsent",
+        f"absent({ready})",
+        _ABSENT_FOR,
+        f"{known.name}: the number of its ready replicas is missing",
+        "Check that kube-state-metrics is scraped.",
+    )
+    yield _alert(
+        action,
+        "TrimtabAtCeiling",
+        f"{ready} >= {policy.max_replicas} and {demand} > {policy.max_replicas * policy.target_frac:.6g}",
+        _DRIFT_FOR,
+        f"{known.name} is at its ceiling of {policy.max_replicas} replicas and needs more",
+        "Demand has outgrown the history that the plan was made on: raise the ceiling, then audit again.",
+    )
+    yield _alert(
+        action,
+        "TrimtabOverloaded",
+        f"{demand} > {ready}",
+        _DRIFT_FOR,
+        f"{known.name} is asked for more than its ready replicas serve",
+        "Replicas start too slowly, or serve less each than in the history: check cold start and capacity.",
+    )
+    for target in known.service.targets if known.service else ():
+        if known.service and (expression := _target_missed(known.service, target, known)):
+            yield _alert(
+                action,
+                "TrimtabTargetMissed",
+                expression,
+                _DRIFT_FOR,
+                f"{known.name} misses {target.describe()}",
+                f"Undo if it lasts: {action.rollback}.",
+            )
+
+
+def _target_missed(service: ServiceFacts, target: Target, known: WorkloadFacts) -> str | None:
+    """Return PromQL that is true while a latency target is missed; None where the server does not export it."""
+    quantile = latency_quantile(service, target, known)
+    return None if quantile is None else f"{quantile} > {target.limit_s:.6g}"
+
+
+def latency_quantile(service: ServiceFacts, target: Target, known: WorkloadFacts) -> str | None:
+    """Return PromQL of the quantile that a target bounds, over the last hour; None where it is not exported."""
+    names = {TargetMetric.LATENCY: service.signals.latency, TargetMetric.TTFT: service.signals.ttft}
+    histogram = names.get(target.metric)
+    if histogram is None or target.limit_s is None:
+        return None
+    buckets = f"sum by (namespace, le) (rate({histogram}_bucket{pod_selector(known)}[{_TARGET_WINDOW}]))"
+    return f"histogram_quantile({target.required_frac:.6g}, {buckets})"
+
+
+def _alert(action: Action, name: str, expression: str, wait: str, summary: str, cure: str) -> dict[str, Plain]:
+    return {
+        "alert": name,
+        "expr": expression,
+        "for": wait,
+        "labels": {"severity": "warning", "trimtab_action": action.id},
+        "annotations": {"summary": summary, "description": cure},
+    }
