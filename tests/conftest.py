@@ -76,7 +76,7 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
     def check(name: str, text: str) -> None:
         file = folder / name
         if request.config.getoption("--update-golden"):
-            folder.mkdir(exist_ok=True)
+            file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, encoding="utf-8")
         assert file.is_file(), f"{file} is missing: run pytest --update-golden and read what it wrote"
         assert text == file.read_text(encoding="utf-8"), (

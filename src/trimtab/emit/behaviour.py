@@ -23,7 +23,9 @@ def behaviour(policy: HpaPolicy) -> dict[str, Plain]:
     }
 
 
-def _direction(frac: float, pods: int, period_s: int, stabilization_s: int, tolerance_frac: float) -> Mapping[str, Plain]:
+def _direction(
+    frac: float, pods: int, period_s: int, stabilization_s: int, tolerance_frac: float
+) -> Mapping[str, Plain]:
     limits: list[Plain] = [
         {"type": kind, "value": value, "periodSeconds": period_s}
         for kind, value in (("Percent", round(frac * 100)), ("Pods", pods))

@@ -57,7 +57,9 @@ def demand_rules(known: WorkloadFacts, facts: EmitFacts, metric: Metric) -> Dema
         activity = _activity(facts, known)
         return DemandRules(per_replica=activity, total=f"sum by (namespace) ({activity})", ready=ready)
     window_s = rate_window_s(known.service, facts.scrape_interval_s)
-    service = known.service if metric is not Metric.DUTY_CYCLE else replace(known.service, signals=_answers(known.service))
+    service = (
+        known.service if metric is not Metric.DUTY_CYCLE else replace(known.service, signals=_answers(known.service))
+    )
     total = _request_demand(service, pod_selector(known), window_s, "by (namespace)")
     return DemandRules(
         per_replica=_request_demand(service, pod_selector(known), window_s, "by (namespace, pod)"),

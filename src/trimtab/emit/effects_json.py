@@ -15,4 +15,4 @@ def effect_plain(effect: Effect) -> Plain:
 
 def parse_effect(plain: Plain, *, where: str = "effect") -> Effect:
     """Read an effect back; raises InputError, with the place, where it is none of the closed set."""
-    return cast("Effect", from_plain(cast("type[Effect]", Effect), plain, where=where))
+    return from_plain(cast("type[Effect]", Effect), plain, where=where)

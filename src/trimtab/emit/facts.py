@@ -10,6 +10,9 @@ from trimtab.catalog.pools import Pool
 from trimtab.emit.signals import ServerSignals
 from trimtab.fleet.model import Target
 
+SCALABLE = frozenset({"Deployment", "StatefulSet", "ReplicaSet"})
+"""Kinds of apps/v1 with a scale subresource: what runs in them may be moved, what runs in others is a run to its end."""
+
 
 class Autoscaler(Enum):
     """Which controller scales services; two of them on one workload would fight."""
@@ -90,7 +93,6 @@ class EmitFacts:
     """Provider -> node class, where it is not the default one."""
     autoscaler: Autoscaler = Autoscaler.KEDA
     prometheus_url: str = "http://prometheus-operated.monitoring.svc:9090"
-    rules_namespace: str = "monitoring"
     scrape_interval_s: int = 15
     pod_label: str = "pod"
     """Label that carries the workload's pod on DCGM series: `pod`, or `exported_pod` where the scrape keeps its own."""

@@ -48,8 +48,8 @@ def _metric(policy: HpaPolicy, known: WorkloadFacts) -> Mapping[str, Plain]:
         case Metric.DEMAND | Metric.DUTY_CYCLE:
             return {"type": "Pods", "pods": {"metric": {"name": api_metric(PER_REPLICA)}, "target": target}}
         case Metric.SIGNAL:
-            labels = {"workload": known.short_name}
-            metric = {"name": api_metric(WANTED), "selector": {"matchLabels": labels}}
+            labels: Mapping[str, Plain] = {"workload": known.short_name}
+            metric: Mapping[str, Plain] = {"name": api_metric(WANTED), "selector": {"matchLabels": labels}}
             return {"type": "External", "external": {"metric": metric, "target": target}}
     assert_never(policy.metric)
 
@@ -72,7 +72,9 @@ def adapter_values() -> dict[str, Plain]:
     """Return Helm values of prometheus-adapter that serve the recorded series to HorizontalPodAutoscalers."""
     return {
         "rules": {
-            "custom": [_adapter_rule(PER_REPLICA, {"namespace": {"resource": "namespace"}, "pod": {"resource": "pod"}})],
+            "custom": [
+                _adapter_rule(PER_REPLICA, {"namespace": {"resource": "namespace"}, "pod": {"resource": "pod"}})
+            ],
             "external": [_adapter_rule(WANTED, {"namespace": {"resource": "namespace"}})],
         }
     }

@@ -42,11 +42,11 @@ def metadata(name: str, actions: Sequence[Action], *, namespace: str | None = No
     if namespace is not None:
         body["namespace"] = namespace
     body["labels"] = dict(MANAGED_BY)
-    body["annotations"] = annotations(actions)
+    body["annotations"] = action_notes(actions)
     return body
 
 
-def annotations(actions: Sequence[Action]) -> dict[str, Plain]:
+def action_notes(actions: Sequence[Action]) -> dict[str, Plain]:
     """Return the action ids and their savings with intervals, in the same order."""
     return {
         ACTION: ",".join(action.id for action in actions),
@@ -72,5 +72,7 @@ _Dumper.add_representer(str, _text)
 def yaml_text(*objects: Mapping[str, Plain], comment: str = "") -> str:
     """Return objects as YAML documents under a comment; the same objects give the same bytes."""
     head = "".join(f"# {line}\n" for line in comment.splitlines())
-    bodies = [yaml.dump(dict(one), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=_WIDTH) for one in objects]
+    bodies = [
+        yaml.dump(dict(one), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=_WIDTH) for one in objects
+    ]
     return head + "---\n".join(bodies)

@@ -24,11 +24,11 @@ def prometheus_rule(
 ) -> dict[str, Plain]:
     """Return the PrometheusRule of one service: a group that records and one that alerts."""
     rules = demand_rules(known, facts, effect.policy.metric)
-    name = dns_name("trimtab", known.namespace, known.short_name)
+    name = dns_name("trimtab", known.short_name)
     return {
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "PrometheusRule",
-        "metadata": metadata(name, [action], namespace=facts.rules_namespace),
+        "metadata": metadata(name, [action], namespace=known.namespace),
         "spec": {
             "groups": [
                 {"name": f"{name}.demand", "interval": f"{SYNC_S}s", "rules": list(_records(known, rules))},

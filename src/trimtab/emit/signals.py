@@ -17,8 +17,8 @@ from trimtab.errors import UnknownName
 class ServerSignals:
     """Series that a server exports for each pod; None where it has none.
 
-    `completed` and `arrived` are counters of requests, `waiting` a gauge of requests queued, `kv_cache` a gauge 0..1, `ttft` and
-    `latency` histograms in seconds without their suffix.
+    `completed` and `arrived` are counters of requests, `waiting` a gauge of requests queued, `kv_cache` a gauge 0..1, `ttft`
+    and `latency` histograms in seconds without their suffix.
     """
 
     server: str

@@ -1,0 +1,39 @@
+"""The page that says in which order to apply what was emitted, and what was left to a person."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from trimtab.emit.emission import STAGE_MEANING, ManifestFile, Stage, Withheld
+
+
+def apply_order(files: Sequence[ManifestFile], withheld: Sequence[Withheld]) -> str:
+    """Return the page as Markdown; trimtab writes files and never touches a cluster."""
+    lines = [
+        "# How to apply this plan",
+        "",
+        "Apply stage by stage; go on when the canary of each decision record holds. Nothing here was applied by trimtab.",
+        *_stages(files),
+        *_left(withheld),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _stages(files: Sequence[ManifestFile]) -> Iterator[str]:
+    stages = [stage for stage in Stage if any(file.stage is stage for file in files)]
+    for number, stage in enumerate(stages, start=1):
+        yield ""
+        yield f"## {number}. {STAGE_MEANING[stage][:1].upper()}{STAGE_MEANING[stage][1:]}"
+        yield ""
+        for file in files:
+            if file.stage is stage:
+                yield f"- [ ] `{file.path}` ({file.kind}; {', '.join(file.actions)})"
+
+
+def _left(withheld: Sequence[Withheld]) -> Iterator[str]:
+    if withheld:
+        yield ""
+        yield "## Left to a person"
+        yield ""
+    for one in withheld:
+        yield f"- {one.action}, `{one.subject}`: {one.reason}"

@@ -1,0 +1,61 @@
+"""What an emission is: files with their place in a safe order, and what had to be left to a person."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+
+class Stage(IntEnum):
+    """The safe order: see before you act, have nodes before pods ask for them, give back before you commit."""
+
+    DECIDE = 1
+    MEASURE = 2
+    NODES = 3
+    WORKLOADS = 4
+    SCALE = 5
+    RELEASE = 6
+    COMMIT = 7
+
+
+STAGE_MEANING = {
+    Stage.DECIDE: "read and agree",
+    Stage.MEASURE: "recording rules, alerts, dashboard; wait until the recorded series are there",
+    Stage.NODES: "node pools; nothing moves yet",
+    Stage.WORKLOADS: "changes to workloads' own manifests, one canary first",
+    Stage.SCALE: "autoscalers, timetables and disruption budgets, scale-down switched off for a day",
+    Stage.RELEASE: "give back nodes",
+    Stage.COMMIT: "buy commitments, last; then show their price to Karpenter",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManifestFile:
+    """One file to write: its path under the output folder, what it is, for which actions."""
+
+    path: str
+    text: str
+    kind: str
+    actions: tuple[str, ...]
+    stage: Stage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Withheld:
+    """A change that no file could carry, with the reason and so what a person must do."""
+
+    action: str
+    subject: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Emission:
+    """All of it, files in the order in which to apply them."""
+
+    files: tuple[ManifestFile, ...]
+    withheld: tuple[Withheld, ...]
+
+    def of_action(self, action: str) -> tuple[ManifestFile, ...]:
+        """Return the files that enact an action."""
+        return tuple(file for file in self.files if action in file.actions)

@@ -1,0 +1,79 @@
+"""Kustomize components that change a workload's own manifest: GPUs a pod asks for, and the node pool that it runs on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+import yaml
+
+from trimtab.emit.facts import WorkloadFacts
+from trimtab.emit.karpenter import GPU_RESOURCE, GPU_TAINT, SPOT_TAINT
+from trimtab.emit.objects import ACTION, action_notes
+from trimtab.emit.plain import Plain
+from trimtab.plan.model import Action
+
+API_VERSIONS: Mapping[str, str] = MappingProxyType(
+    {
+        "Deployment": "apps/v1",
+        "StatefulSet": "apps/v1",
+        "Job": "batch/v1",
+        "CronJob": "batch/v1",
+    }
+)
+"""Kinds whose pod template's place is known."""
+
+
+def patchable(known: WorkloadFacts) -> bool:
+    """Tell whether the place of the pod template in the workload's manifest is known."""
+    return known.owner_kind in API_VERSIONS
+
+
+def component(
+    known: WorkloadFacts, actions: Sequence[Action], *, gpus: int | None, node_pool: str | None, spot: bool
+) -> dict[str, Plain]:
+    """Return a kustomize Component with the patches of one workload, to be listed under `components` beside its manifest."""
+    target = {"kind": known.owner_kind, "name": known.short_name, "namespace": known.namespace}
+    patches: list[Plain] = [{"target": target, "patch": _merge_patch(known, actions, node_pool, spot=spot)}]
+    if gpus is not None:
+        patches.append({"target": target, "patch": _gpu_patch(known, gpus)})
+    return {
+        "apiVersion": "kustomize.config.k8s.io/v1alpha1",
+        "kind": "Component",
+        "metadata": {"name": f"trimtab-{known.short_name}", "annotations": action_notes(actions)},
+        "patches": patches,
+    }
+
+
+def _merge_patch(known: WorkloadFacts, actions: Sequence[Action], node_pool: str | None, *, spot: bool) -> str:
+    pod: dict[str, Plain] = {}
+    if node_pool is not None:
+        pod["nodeSelector"] = {"karpenter.sh/nodepool": node_pool}
+        pod["tolerations"] = _tolerations(known, spot=spot)
+    body: dict[str, Plain] = {
+        "apiVersion": API_VERSIONS[known.owner_kind],
+        "kind": known.owner_kind,
+        "metadata": {
+            "name": known.short_name,
+            "namespace": known.namespace,
+            "annotations": {ACTION: action_notes(actions)[ACTION]},
+        },
+    }
+    if pod:
+        spec: Mapping[str, Plain] = {"template": {"spec": pod}}
+        body["spec"] = {"jobTemplate": {"spec": spec}} if known.owner_kind == "CronJob" else spec
+    return yaml.safe_dump(body, sort_keys=False)
+
+
+def _tolerations(known: WorkloadFacts, *, spot: bool) -> list[Plain]:
+    """Return the tolerations it has and those that the pool needs; a merge replaces the whole list."""
+    wanted = [GPU_TAINT, SPOT_TAINT] if spot else [GPU_TAINT]
+    kept = [dict(one) for one in known.tolerations if one.get("key") not in {taint["key"] for taint in wanted}]
+    ours = [{"key": taint["key"], "operator": "Exists", "effect": taint["effect"]} for taint in wanted]
+    return [*kept, *ours]
+
+
+def _gpu_patch(known: WorkloadFacts, gpus: int) -> str:
+    template = "/spec/jobTemplate/spec/template" if known.owner_kind == "CronJob" else "/spec/template"
+    path = f"{template}/spec/containers/0/resources/limits/{GPU_RESOURCE.replace('/', '~1')}"
+    return yaml.safe_dump([{"op": "replace", "path": path, "value": str(gpus)}], sort_keys=False)

@@ -1,0 +1,68 @@
+"""Effects survive their plain form, and what is not one is refused with its place."""
+
+import json
+from typing import get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trimtab.catalog.kinds import BuyingOption, CapacityType
+from trimtab.catalog.pools import Pool
+from trimtab.emit.effects_json import effect_plain, parse_effect
+from trimtab.errors import InputError
+from trimtab.fleet.effects import Effect
+from trimtab.provenance import Basis, Estimate
+
+NUMBERS = st.floats(0, 1e6, allow_nan=False)
+POOLS = st.builds(
+    Pool, st.text(), st.text(), st.text(), capacity=st.sampled_from([kind.value for kind in CapacityType])
+)
+ESTIMATES = st.tuples(NUMBERS, NUMBERS, NUMBERS, st.sampled_from(Basis), st.text()).map(
+    lambda drawn: Estimate(**dict(zip(("low", "value", "high"), sorted(drawn[:3]), strict=True)), basis=drawn[3],
+                           because=drawn[4])
+)  # fmt: skip
+st.register_type_strategy(Pool, POOLS)
+st.register_type_strategy(Estimate, ESTIMATES)
+st.register_type_strategy(float, NUMBERS)
+
+
+@pytest.mark.parametrize("kind", get_args(Effect), ids=lambda kind: kind.__name__)
+@given(data=st.data())
+def test_an_effect_survives_json(kind, data):
+    effect = data.draw(st.from_type(kind))
+
+    assert parse_effect(json.loads(json.dumps(effect_plain(effect)))) == effect
+
+
+def test_an_unknown_effect_is_named():
+    with pytest.raises(InputError, match=r"action a1.*Teleport"):
+        parse_effect({"type": "Teleport"}, where="action a1")
+
+
+def test_a_misfit_names_its_place():
+    plain = {"type": "StartBeforeRuns", "lead_s": "soon"}
+
+    with pytest.raises(InputError, match=r"effect\.lead_s: expected float, saw 'soon'"):
+        parse_effect(plain)
+
+
+def test_a_missing_value_and_one_too_many_are_faults():
+    with pytest.raises(InputError, match="lead_s"):
+        parse_effect({"type": "StartBeforeRuns"})
+    with pytest.raises(InputError, match="has no haste"):
+        parse_effect({"type": "StartBeforeRuns", "lead_s": 1.0, "haste": True})
+
+
+def test_an_unknown_choice_lists_the_known_ones():
+    plain = {
+        "type": "BuyCommitment",
+        "pool": {"type": "Pool", "provider": "aws", "instance_type": "x", "region": "y", "capacity": "on-demand"},
+        "option": "RESERVED_9Y",
+        "count": 1,
+        "rate_micro_usd_hr": 1,
+        "on_demand_micro_usd_hr": 2,
+    }
+
+    with pytest.raises(InputError, match=BuyingOption.RESERVED_3Y.name):
+        parse_effect(plain)

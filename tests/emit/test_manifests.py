@@ -1,0 +1,184 @@
+"""Files that enact a plan: as their golden files, whole, annotated, in a safe order, and valid."""
+
+import copy
+import subprocess
+from dataclasses import replace
+
+import pytest
+import yaml
+from tests.emit.cluster_example import example_facts
+from tests.emit.example import example_audit
+from tests.emit.validity import UNSCHEMED, schema_faults, structural_faults
+
+from trimtab.emit.emission import Stage
+from trimtab.emit.facts import Autoscaler, EmitFacts
+from trimtab.emit.manifests import emit_plan
+
+PLAN = example_audit().plan
+EMISSIONS = {autoscaler: emit_plan(PLAN, example_facts(autoscaler)) for autoscaler in Autoscaler}
+
+
+def objects(emission):
+    for file in emission.files:
+        if file.path.endswith(".yaml"):
+            for one in yaml.safe_load_all(file.text):
+                if "kind" in one:
+                    yield file, one
+
+
+ALL = [
+    pytest.param(one, id=f"{autoscaler.value}:{file.path}:{one['kind']}")
+    for autoscaler, emission in EMISSIONS.items()
+    for file, one in objects(emission)
+]
+API_OBJECTS = [case for case in ALL if case.values[0]["kind"] not in UNSCHEMED]
+
+
+def found(kind, autoscaler=Autoscaler.KEDA, name=""):
+    return next(
+        copy.deepcopy(one)
+        for _, one in objects(EMISSIONS[autoscaler])
+        if one["kind"] == kind and name in one["metadata"]["name"]
+    )
+
+
+@pytest.mark.parametrize("autoscaler", list(Autoscaler))
+def test_every_file_is_as_its_golden_file(autoscaler, golden):
+    emission = EMISSIONS[autoscaler]
+    for file in emission.files:
+        if autoscaler is Autoscaler.KEDA or file.kind in {"HorizontalPodAutoscaler", "Helm values"}:
+            golden(f"manifests/{file.path}", file.text)
+
+
+@pytest.mark.parametrize("one", API_OBJECTS)
+def test_every_object_is_valid_against_the_strict_upstream_schema(one, shared_dir):
+    assert schema_faults(one, shared_dir / "data" / "k8s-schemas") == []
+
+
+@pytest.mark.parametrize("one", ALL)
+def test_every_object_is_named_and_annotated(one):
+    assert structural_faults(one) == []
+
+
+def mutants():
+    pool, scaled, rule = found("NodePool"), found("ScaledObject"), found("PrometheusRule")
+    hpa = found("HorizontalPodAutoscaler", Autoscaler.HPA)
+    pool["spec"]["disruption"]["consolidationPolicy"] = "WhenUnderutilised"
+    scaled["spec"]["minReplicas"] = 2
+    rule["spec"]["groups"][1]["rules"][0]["for"] = "30 minutes"
+    hpa["spec"]["maxReplica"] = hpa["spec"].pop("maxReplicas")
+    return {"WhenUnderutilised": pool, "minReplicas": scaled, "30 minutes": rule, "maxReplica": hpa}
+
+
+@pytest.mark.parametrize("slip", ["WhenUnderutilised", "minReplicas", "30 minutes", "maxReplica"])
+def test_a_slip_of_the_pen_is_caught_by_schema_and_by_structure(slip, shared_dir):
+    mutant = mutants()[slip]
+
+    assert schema_faults(mutant, shared_dir / "data" / "k8s-schemas")
+    assert structural_faults(mutant)
+
+
+def test_a_rule_that_only_cel_knows_is_caught(shared_dir):
+    pool = found("NodePool")
+    pool["spec"]["template"]["spec"]["requirements"][0]["values"] = []
+
+    assert schema_faults(pool, shared_dir / "data" / "k8s-schemas")
+
+
+def test_prometheus_accepts_every_rule(promtool_bin, tmp_path):
+    for number, (_, one) in enumerate(objects(EMISSIONS[Autoscaler.KEDA])):
+        if one["kind"] == "PrometheusRule":
+            (tmp_path / f"{number}.yaml").write_text(yaml.safe_dump(one["spec"]), encoding="utf-8")
+
+    checked = subprocess.run(
+        [promtool_bin, "check", "rules", *map(str, sorted(tmp_path.iterdir()))], capture_output=True, text=True
+    )
+
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_an_absent_alert_stands_beside_every_scaled_object_that_reads_a_metric():
+    rules = {
+        one["metadata"]["name"]: one
+        for _, one in objects(EMISSIONS[Autoscaler.KEDA])
+        if "groups" in one.get("spec", ())
+    }
+    scaled = [one for _, one in objects(EMISSIONS[Autoscaler.KEDA]) if one["kind"] == "ScaledObject"]
+
+    for one in scaled:
+        for trigger in one["spec"]["triggers"]:
+            if trigger["type"] == "prometheus" and trigger["name"] == "demand":
+                alerts = rules[one["metadata"]["name"]]["spec"]["groups"][1]["rules"]
+                assert f"absent({trigger['metadata']['query']})" in {alert["expr"] for alert in alerts}
+                assert trigger["metadata"]["ignoreNullValues"] == "false"
+
+
+def test_the_autoscaler_is_the_replayed_policy():
+    spec = found("HorizontalPodAutoscaler", Autoscaler.HPA, "chat-api")["spec"]
+
+    assert (spec["minReplicas"], spec["maxReplicas"]) == (4, 30)
+    assert spec["metrics"][0]["pods"]["target"] == {"type": "AverageValue", "averageValue": "0.7"}
+    assert spec["behavior"]["scaleUp"] == {
+        "stabilizationWindowSeconds": 0,
+        "selectPolicy": "Max",
+        "policies": [
+            {"type": "Percent", "value": 100, "periodSeconds": 15},
+            {"type": "Pods", "value": 4, "periodSeconds": 15},
+        ],
+    }
+    assert spec["behavior"]["scaleDown"]["stabilizationWindowSeconds"] == 300
+
+
+def test_a_spot_pool_falls_back_on_demand_and_admits_only_who_agreed():
+    spec = found("NodePool", name="spot")["spec"]
+
+    held = {one["key"]: one["values"] for one in spec["template"]["spec"]["requirements"]}
+    assert held["karpenter.sh/capacity-type"] == ["spot", "on-demand"]
+    assert "trimtab.dev/spot" in {taint["key"] for taint in spec["template"]["spec"]["taints"]}
+    assert spec["limits"] == {"nvidia.com/gpu": "40"}
+
+
+def test_the_order_is_safe_nodes_before_pods_and_commitments_last():
+    stages = [file.stage for file in EMISSIONS[Autoscaler.KEDA].files]
+
+    assert stages == sorted(stages)
+    assert stages[-1] is Stage.COMMIT
+
+
+def test_every_change_is_in_a_file_or_withheld_with_a_reason():
+    emission = EMISSIONS[Autoscaler.KEDA]
+
+    for action in PLAN.actions:
+        enacting = [file for file in emission.of_action(action.id) if file.stage is not Stage.DECIDE]
+        assert enacting or any(one.action == action.id for one in emission.withheld)
+
+
+def test_nothing_known_of_the_cluster_leaves_every_workload_to_a_person():
+    emission = emit_plan(PLAN, EmitFacts())
+
+    subjects = {change.subject for action in PLAN.actions for change in action.changes}
+    assert {one.subject for one in emission.withheld} >= {name for name in subjects if name.startswith("prod/")}
+    assert not any(file.stage is Stage.SCALE for file in emission.files)
+
+
+def test_some_actions_alone_can_be_asked_for():
+    emission = emit_plan(PLAN, example_facts(), only=("a8",))
+
+    assert {name for file in emission.files for name in file.actions} == {"a8"}
+
+
+def test_a_service_that_moves_to_a_faster_gpu_scales_on_what_it_will_serve_there():
+    nightly = next(action for action in PLAN.actions if action.id == "a9").changes[0].effect
+    scaling = next(action for action in PLAN.actions if action.id == "a8")
+    faster = replace(nightly, speed=replace(nightly.speed, value=2.0, high=2.0))
+    chat = replace(scaling.changes[0], effect=faster)
+    both = replace(PLAN, actions=(scaling, replace(scaling, id="a10", changes=(chat,))))
+
+    emission = emit_plan(both, example_facts())
+
+    rules = next(file for file in emission.files if file.path == "monitoring/prod/chat-api.rules.yaml")
+    assert "/ 6.4" in rules.text
+
+
+def test_the_same_plan_gives_the_same_bytes():
+    assert emit_plan(PLAN, example_facts()) == EMISSIONS[Autoscaler.KEDA]
