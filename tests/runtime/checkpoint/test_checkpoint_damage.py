@@ -14,7 +14,7 @@ from trimtab.runtime.checkpoint import store
 from trimtab.runtime.checkpoint.checkpointer import Checkpointer
 from trimtab.runtime.checkpoint.commit import read_commit
 from trimtab.runtime.checkpoint.files import FileOperations
-from trimtab.runtime.checkpoint.reading import read_rank
+from trimtab.runtime.checkpoint.reading import read_whole
 from trimtab.runtime.checkpoint.sealed import seal, unseal
 
 
@@ -29,7 +29,7 @@ def newest(folder):
 
 def read(folder):
     files = FileOperations()
-    return read_rank(files, folder, 0, read_commit(files, folder))
+    return read_whole(files, folder, 0, read_commit(files, folder))
 
 
 def test_every_one_of_a_thousand_flipped_bits_is_noticed(memory_path):
@@ -48,7 +48,7 @@ def test_every_one_of_a_thousand_flipped_bits_is_noticed(memory_path):
             read(folder)
         path.write_bytes(intact)
 
-    assert read(folder).manifest.step == 1
+    assert read(folder).parts["part"]["step"] == 1
 
 
 @pytest.mark.parametrize("name", ["rank-00000.bin", "rank-00000.json", "commit.json"])
