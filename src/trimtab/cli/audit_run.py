@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from trimtab.catalog import load_catalog
-from trimtab.cli.faces import render_audit
+from trimtab.cli.faces import check_fields, render_audit
 from trimtab.cli.history import open_history
 from trimtab.cli.output import PLAIN_WIDTH, Format, colour_wanted, screen_width, write, write_sheet
 from trimtab.cli.progress import progress_bar, set_verbosity
@@ -56,6 +56,7 @@ def run_audit(request: AuditRequest) -> int:
     if request.show_settings:
         write_sheet(resolved.sheet(), request.output_format, out=request.out, fields=request.fields)
         return 0
+    _check_output(request)
     document, is_demo = _audited(request, resolved)
     notes = _kept(document)
     report = _report(document) if (is_demo if request.report is None else request.report) else None
@@ -67,6 +68,13 @@ def run_audit(request: AuditRequest) -> int:
             click.echo(note, err=True)
     limit = request.fail_over_usd_mo
     return EXIT_OVER if limit is not None and document.plan.joint_saving_usd_mo > limit else 0
+
+
+def _check_output(request: AuditRequest) -> None:
+    """Refuse, before the work and not after it, an answer that could not be given; raises UsageError, UnknownName."""
+    check_fields(request.output_format, request.fields)
+    if request.out is not None and not request.out.parent.is_dir():
+        raise UsageError(f"cannot write {request.out}: there is no folder {request.out.parent}")
 
 
 def _audited(request: AuditRequest, resolved: Resolved) -> tuple[AuditDocument, bool]:

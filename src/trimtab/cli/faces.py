@@ -5,14 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import assert_never
 
 import yaml
 
 from trimtab.cli.output import Format
 from trimtab.cli.report import render_report
-from trimtab.emit.actions_csv import render_csv
+from trimtab.emit.actions_csv import COLUMNS, render_csv
 from trimtab.emit.audit_json import render_json
 from trimtab.emit.audit_markdown import render_github_comment, render_markdown
 from trimtab.emit.audit_yaml import render_yaml
@@ -33,8 +33,7 @@ def render_audit(
     next_steps: Sequence[tuple[str, str]] = (),
 ) -> str:
     """Return an audit as text. `fields` are top-level keys of JSON and YAML, or columns of CSV."""
-    if fields and form not in (Format.JSON, Format.YAML, Format.CSV):
-        raise UsageError(f"--fields goes with -o json, yaml or csv, not with {form.value}")
+    check_fields(form, fields)
     match form:
         case Format.TABLE:
             return render_report(document, width=width, colour=colour, next_steps=next_steps)
@@ -56,22 +55,24 @@ def render_audit(
     assert_never(form)
 
 
-def _keys(whole: dict[str, object], fields: Sequence[str]) -> dict[str, object]:
-    _known(fields, whole)
-    return {key: whole[key] for key in (_VERSION_KEY, *fields)}
+def check_fields(form: Format, fields: Sequence[str]) -> None:
+    """Raise UsageError where the form has no fields to choose from, UnknownName for one that it lacks."""
+    if fields and form not in (Format.JSON, Format.YAML, Format.CSV):
+        raise UsageError(f"--fields goes with -o json, yaml or csv, not with {form.value}")
+    known = COLUMNS if form is Format.CSV else tuple(AuditDocument.model_fields)
+    for name in fields:
+        if name not in known:
+            raise UnknownName("field", name, known)
+
+
+def _keys(whole: Mapping[str, object], fields: Sequence[str]) -> dict[str, object]:
+    return {key: whole[key] for key in dict.fromkeys((_VERSION_KEY, *fields))}
 
 
 def _columns(text: str, fields: Sequence[str]) -> str:
     rows = csv.DictReader(io.StringIO(text))
-    _known(fields, rows.fieldnames or ())
     stream = io.StringIO()
     writer = csv.DictWriter(stream, fields, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     return stream.getvalue()
-
-
-def _known(fields: Sequence[str], known: Sequence[str] | dict[str, object]) -> None:
-    for name in fields:
-        if name not in known:
-            raise UnknownName("field", name, known)

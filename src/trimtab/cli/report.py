@@ -17,6 +17,7 @@ from trimtab.emit.words import USEFUL, certificate, days, interval
 MAX_WIDTH = 120
 """A wider screen does not make lines easier to read."""
 _SHOWN_ROWS = 8
+_SHOWN_ACTIONS = 20
 _BAR_CELLS = 16
 _INDENT = 2
 _RISK_STYLE = {"low": "green", "medium": "yellow", "high": "red"}
@@ -168,8 +169,11 @@ def _plan(document: AuditDocument) -> RenderableType:
     table.add_column("weeks", justify="right", no_wrap=True)
     table.add_column("risk", no_wrap=True)
     table.add_column("qtr", no_wrap=True)
-    for action in plan.actions:
+    for action in plan.actions[:_SHOWN_ACTIONS]:
         table.add_row(*_action_cells(action))
+    rest = plan.actions[_SHOWN_ACTIONS:]
+    if rest:
+        table.add_row("", f"{len(rest)} more in `-o json`", f"{sum(action.saving_usd_mo for action in rest):,.0f}")
     table.add_row("", Text("together", style="bold"), Text(f"{plan.joint_saving_usd_mo:,.0f}", style="bold green"))
     notes = Text(
         "Savings overlap; each figure is a fair share, so they add up. low–high: 80% interval. weeks: engineer-weeks. "

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from trimtab.emit.charts import bill_by_hour, capacity, heat_key, heat_map, waste_bar, waste_style, waterfall
-from trimtab.emit.document import AuditDocument, SpendPart, TargetPart
+from trimtab.emit.document import AuditDocument, CapacityPart, HeatMapPart, SpendPart, TargetPart
 from trimtab.emit.markup import Html, join, tag
 from trimtab.emit.money import dollars, dollars_and_cents, percent
 from trimtab.emit.report_plan import plan_table
@@ -18,6 +18,8 @@ from trimtab.emit.words import GLOSSARY, USEFUL, certificate, days
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 _MOST_CAPACITY_PICTURES = 6
 _MOST_WORKLOADS = 25
+_MOST_HEAT_ROWS = 30
+_TARGETS_UNFOLDED = 8
 _SIDES = {"#": "num", ">": "wide"}
 
 
@@ -49,14 +51,14 @@ def render_html(document: AuditDocument) -> str:
 
 
 def _header(document: AuditDocument) -> Html:
-    plan = document.plan.window
+    seen = document.coverage.window
     return tag(
         "header",
         tag("div", "trimtab", class_="brand"),
         tag("h1", f"GPU cost audit: {document.fleet}"),
         tag(
             "p",
-            f"Seen: {document.coverage.summary}. Planned on the history of {days(plan.start, plan.end)}.",
+            f"History of {days(seen.start, seen.end)}: {document.coverage.summary}.",
             class_="soft",
         ),
         tag("div", *(tag("p", reason) for reason in document.degraded), class_="notice", role="note")
@@ -223,25 +225,36 @@ def _spend_table(title: str, rows: Sequence[SpendPart]) -> Html:
 
 
 def _use_section(document: AuditDocument) -> Html:
-    pictures = document.pictures
+    heat = _dearest_rows(document)
+    services = sorted(document.pictures.capacity, key=_most_held, reverse=True)
     parts: list[Html] = []
-    if pictures.heat_map.rows:
-        parts += [
-            tag("h3", "Utilization through the week (hours in UTC)"),
-            _scroll(heat_map(pictures.heat_map)),
-            heat_key(),
-        ]
-    if pictures.capacity:
+    if heat.rows:
+        parts += [tag("h3", "Utilization through the week (hours in UTC)"), _scroll(heat_map(heat)), heat_key()]
+        parts.append(_more(len(document.pictures.heat_map.rows) - len(heat.rows), "workloads"))
+    if services:
         parts.append(tag("h3", "Demand against capacity"))
         parts.append(
             _keys(
                 ("key-demand", "GPUs that requests needed"), ("key-before", "held"), ("key-after", "held with the plan")
             )
         )
-    for at, part in enumerate(pictures.capacity[:_MOST_CAPACITY_PICTURES]):
+    for at, part in enumerate(services[:_MOST_CAPACITY_PICTURES]):
         parts += [tag("p", part.workload), _scroll(capacity(part, at))]
-    parts.append(_more(len(pictures.capacity) - _MOST_CAPACITY_PICTURES, "services"))
-    return _section("use", "How the GPUs are used", "", *parts)
+    parts.append(_more(len(services) - _MOST_CAPACITY_PICTURES, "services"))
+    return _section("use", "How the GPUs are used", "", *parts) if heat.rows or services else Html()
+
+
+def _most_held(part: CapacityPart) -> float:
+    return max((gpus or 0.0 for gpus in part.before_gpus), default=0.0)
+
+
+def _dearest_rows(document: AuditDocument) -> HeatMapPart:
+    """Return the heat map's rows, dearest workload first, as many as a page can show."""
+    spend = {row.name: row.usd_mo for row in document.spend.by_workload}
+    whole = document.pictures.heat_map
+    pairs = sorted(zip(whole.rows, whole.activity_frac, strict=True), key=lambda pair: -spend.get(pair[0], 0.0))
+    kept = pairs[:_MOST_HEAT_ROWS]
+    return HeatMapPart(rows=tuple(name for name, _ in kept), activity_frac=tuple(values for _, values in kept))
 
 
 def _keys(*keys: tuple[str, str]) -> Html:
@@ -267,8 +280,23 @@ def _proof_section(document: AuditDocument) -> Html:
     )
 
 
-def _targets(targets: Iterable[TargetPart]) -> Html:
-    rows = [
+def _targets(targets: Sequence[TargetPart]) -> Html:
+    """Return the table of targets: missed and declared ones first, the rest folded away where they are many."""
+    if not targets:
+        return tag("p", "No workload has a target that could be checked.", class_="notice")
+    order = sorted(targets, key=lambda target: (target.kept, not target.declared))
+    first = [target for target in order if target.declared or not target.kept]
+    if len(order) <= _TARGETS_UNFOLDED or not first:
+        return _target_table("Targets", order)
+    rest = order[len(first) :]
+    summary = tag("summary", f"{len(rest)} more that nobody declared, all kept: no worse than observed")
+    return join(
+        [_target_table("Targets", first), tag("details", summary, _target_table("No worse than observed", rest))]
+    )
+
+
+def _target_table(title: str, targets: Iterable[TargetPart]) -> Html:
+    rows = (
         (
             target.workload,
             join([target.target, tag("div", target.because, class_="query")]),
@@ -277,10 +305,8 @@ def _targets(targets: Iterable[TargetPart]) -> Html:
             tag("span", "✓ kept", class_="kept") if target.kept else tag("span", "✗ missed", class_="missed"),
         )
         for target in targets
-    ]
-    if not rows:
-        return tag("p", "No workload has a target that could be checked.", class_="notice")
-    return _scroll(_table("Targets", ("workload", "target", "#before", "#with the plan", ""), rows))
+    )
+    return _scroll(_table(title, ("workload", "target", "#before", "#with the plan", ""), rows))
 
 
 def _left_out_section(document: AuditDocument) -> Html:

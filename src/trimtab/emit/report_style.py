@@ -7,7 +7,7 @@ STYLE = """
   --accent: #0f766e; --accent-soft: #cfe7e3; --good: #17704a; --useful: #17704a; --bad: #b4412c; --warn: #8a5a00;
   --before: #9aa3ab; --whisker: #0b3f3a;
   --w0: #b4412c; --w1: #c4593f; --w2: #d07355; --w3: #da8d6f; --w4: #e3a78b; --w5: #ebbfa8; --w6: #f1d3c3; --w7: #f5e2d7;
-  --heat: 15, 118, 110; --cell: #efece5;
+  --heat: #0f766e; --cell: #efece5;
 }
 @media (prefers-color-scheme: dark) {
   :root {
@@ -15,7 +15,7 @@ STYLE = """
     --accent: #4fc3b5; --accent-soft: #1d4843; --good: #6fcf9f; --useful: #2a7d5d; --bad: #f08a72; --warn: #e5b45c;
     --before: #74808a; --whisker: #d6f3ee;
     --w0: #e06b52; --w1: #cc5f49; --w2: #b85541; --w3: #a24c3b; --w4: #8c4335; --w5: #763b30; --w6: #61332b; --w7: #4f2d27;
-    --heat: 79, 195, 181; --cell: #232a31;
+    --heat: #4fc3b5; --cell: #232a31;
   }
 }
 * { box-sizing: border-box; }
@@ -77,10 +77,16 @@ section {
 .w-4 { fill: var(--w4); background: var(--w4); } .w-5 { fill: var(--w5); background: var(--w5); }
 .w-6 { fill: var(--w6); background: var(--w6); } .w-7 { fill: var(--w7); background: var(--w7); }
 .h-none { fill: var(--cell); opacity: .35; } .h-0 { fill: var(--cell); }
-.h-1 { fill: rgba(var(--heat), .14); } .h-2 { fill: rgba(var(--heat), .23); } .h-3 { fill: rgba(var(--heat), .32); }
-.h-4 { fill: rgba(var(--heat), .42); } .h-5 { fill: rgba(var(--heat), .52); } .h-6 { fill: rgba(var(--heat), .62); }
-.h-7 { fill: rgba(var(--heat), .72); } .h-8 { fill: rgba(var(--heat), .82); } .h-9 { fill: rgba(var(--heat), .91); }
-.h-10 { fill: rgb(var(--heat)); }
+.h-1 { fill: color-mix(in srgb, var(--heat) 14%, var(--cell)); }
+.h-2 { fill: color-mix(in srgb, var(--heat) 23%, var(--cell)); }
+.h-3 { fill: color-mix(in srgb, var(--heat) 32%, var(--cell)); }
+.h-4 { fill: color-mix(in srgb, var(--heat) 42%, var(--cell)); }
+.h-5 { fill: color-mix(in srgb, var(--heat) 52%, var(--cell)); }
+.h-6 { fill: color-mix(in srgb, var(--heat) 62%, var(--cell)); }
+.h-7 { fill: color-mix(in srgb, var(--heat) 72%, var(--cell)); }
+.h-8 { fill: color-mix(in srgb, var(--heat) 82%, var(--cell)); }
+.h-9 { fill: color-mix(in srgb, var(--heat) 91%, var(--cell)); }
+.h-10 { fill: var(--heat); }
 .heat-map rect { shape-rendering: crispEdges; }
 
 .keys {
@@ -105,7 +111,8 @@ tbody tr:last-child td { border-bottom: 0; }
 .num { text-align: right; white-space: nowrap; }
 .nowrap { white-space: nowrap; }
 .total td { font-weight: 640; border-top: 1px solid var(--soft); }
-.wide { width: 24%; }
+.wide { width: 20%; }
+.two td:first-child { white-space: nowrap; }
 .bar {
   display: block; height: 10px; margin-top: 7px; border-radius: 2px; background: var(--accent); opacity: .7;
   min-width: 2px;

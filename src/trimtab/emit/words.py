@@ -40,13 +40,13 @@ USEFUL = WasteKind.USEFUL.value
 
 LEVER_TITLE: Mapping[Lever, str] = MappingProxyType(
     {
-        Lever.AUTOSCALING: "Scale with demand",
-        Lever.IDLE_RELEASE: "Give back idle nodes",
-        Lever.GPU_COUNT: "Ask for the GPUs used",
-        Lever.RIGHT_SIZE: "Move to a fitting GPU",
-        Lever.SCHEDULE: "Hold nodes on schedule",
-        Lever.SPOT: "Use spot capacity",
-        Lever.COMMITMENT: "Commit to what remains",
+        Lever.AUTOSCALING: "Autoscale",
+        Lever.IDLE_RELEASE: "Release idle nodes",
+        Lever.GPU_COUNT: "Fewer GPUs a run",
+        Lever.RIGHT_SIZE: "Right-size",
+        Lever.SCHEDULE: "Schedule",
+        Lever.SPOT: "Spot",
+        Lever.COMMITMENT: "Commit",
     }
 )
 
@@ -99,7 +99,11 @@ def target_words(target: Target) -> str:
         case TargetMetric.TPOT:
             return f"{share} of requests get each further token{limit}"
         case TargetMetric.QUEUE_WAIT:
-            return f"{share} of runs start{limit} of being asked for"
+            return (
+                f"{share} of runs start{limit} of being asked for"
+                if target.limit_s
+                else f"{share} of runs start at once"
+            )
         case TargetMetric.THROUGHPUT:
             return f"at least {share} of the observed throughput"
     assert_never(target.metric)
