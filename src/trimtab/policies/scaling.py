@@ -112,9 +112,6 @@ class CronPolicy(NamedTuple):
     lead_s: int = 0
 
 
-ScalingPolicy = StaticReplicas | HpaPolicy | CronPolicy
-
-
 class Rule(NamedTuple):
     """Any scaling policy in one shape, so that one compiled loop drives them all; only the part that `kind` names counts."""
 

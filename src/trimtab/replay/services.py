@@ -15,6 +15,7 @@ from typing import assert_never
 import numpy as np
 
 from trimtab.policies import scaling
+from trimtab.policies.forecast import ForecastPolicy
 from trimtab.policies.scaling import (
     NO_LIMIT,
     SYNC_S,
@@ -22,7 +23,6 @@ from trimtab.policies.scaling import (
     HpaPolicy,
     Rule,
     RuleKind,
-    ScalingPolicy,
     StaticReplicas,
     hpa_memory,
 )
@@ -39,10 +39,13 @@ from trimtab.replay.fluid import (
     serve_history,
     wait_quantile,
 )
+from trimtab.replay.recorded import record, wanted_loads
 from trimtab.replay.series import CountArray, FloatArray, IntArray
 from trimtab.units import HR_PER_DAY, HR_PER_WEEK, S_PER_HR
 
 admit(scaling)
+
+ScalingPolicy = StaticReplicas | HpaPolicy | CronPolicy | ForecastPolicy
 
 NO_HPA = HpaPolicy(target_frac=1.0, min_replicas=0, max_replicas=NO_LIMIT)
 
@@ -66,6 +69,10 @@ class ServiceHistory:
             raise ValueError(f"a step must be a multiple of {SYNC_S} s, got {self.step_s}")
         if self.signal is not None and len(self.signal) != len(self.arrivals):
             raise ValueError(f"{len(self.signal)} signals for {len(self.arrivals)} steps")
+
+    def load(self, model: ServiceModel) -> FloatArray:
+        """Return the replicas that each step's arrivals keep busy, `(n_steps,)`."""
+        return np.asarray(self.arrivals / (model.capacity_req_s * self.step_s), dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -148,6 +155,8 @@ def rule_of(policy: ScalingPolicy, *, start_hour: int = 0) -> tuple[Rule, IntArr
             kind, replicas = RuleKind.STATIC, policy.replicas
         case HpaPolicy():
             kind, hpa = RuleKind.HPA, policy
+        case ForecastPolicy():
+            kind, hpa = RuleKind.HPA, policy.hpa
         case CronPolicy():
             if len(policy.replicas_by_hour) not in (HR_PER_DAY, HR_PER_WEEK):
                 raise ValueError(f"a timetable has 24 or 168 hours, got {len(policy.replicas_by_hour)}")
@@ -171,10 +180,9 @@ def replay_service(
         hours=math.ceil(steps * SYNC_S / S_PER_HR),
         targets=len(model.wait_limit_s),
     )
-    signal = np.full(1, np.nan) if history.signal is None else np.ascontiguousarray(history.signal, dtype=np.float64)
     serve_history(
         np.ascontiguousarray(history.arrivals, dtype=np.float64),
-        signal,
+        _signal(history, model, policy),
         substeps,
         _shape(model),
         _curves(model),
@@ -185,6 +193,15 @@ def replay_service(
         totals,
     )
     return _replay(history, model, totals)
+
+
+def _signal(history: ServiceHistory, model: ServiceModel, policy: ScalingPolicy) -> FloatArray:
+    """Return what the recording rules ask for at each step: given, or evaluated for a policy that brings its own."""
+    if history.signal is not None:
+        return np.ascontiguousarray(history.signal, dtype=np.float64)
+    if isinstance(policy, ForecastPolicy):
+        return wanted_loads(policy.rules, record(history.load(model), step_s=history.step_s, rules=policy.rules))
+    return np.full(1, np.nan)
 
 
 def _shape(model: ServiceModel) -> ServerShape:

@@ -1,0 +1,157 @@
+"""Tune a service's scaling on a window of its own history: the least cost that keeps its target there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from trimtab.policies.forecast import ForecastPolicy, forecast_policy
+from trimtab.policies.scaling import NO_LIMIT, StaticReplicas
+from trimtab.replay.clairvoyant import needed_replicas
+from trimtab.replay.recorded import Recorded, record, wanted_loads
+from trimtab.replay.series import FloatArray
+from trimtab.replay.services import ScalingPolicy, ServiceHistory, ServiceModel, ServiceReplay, replay_service
+from trimtab.units import S_PER_MIN
+
+MARGINS = (2.4, 7.0)
+"""The margins searched. Below the least one a calm fit window would be trusted too far."""
+MARGIN_ROUNDS = 8
+TOLERANCES_FRAC = (0.0, 0.05, 0.1)
+SLACK_FRAC = 0.35
+"""Share of the permitted misses that the fit window may use up; the rest is for what the window did not hold."""
+WARM_UP_S = 10 * S_PER_MIN
+"""The rules need some past before they are judged."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tuned:
+    """A tuned policy and how it did on the fit window; `feasible` is False where it missed the required share."""
+
+    policy: ScalingPolicy
+    replay: ServiceReplay
+    feasible: bool
+
+
+def tune_scaling(
+    history: ServiceHistory,
+    model: ServiceModel,
+    *,
+    required_frac: float,
+    target: int = 0,
+    target_frac: float = 1.0,
+    min_replicas: int = 1,
+    max_replicas: int = NO_LIMIT,
+) -> Tuned:
+    """Return the cheapest policy that keeps `required_frac` of the requests within a target over the window, with slack.
+
+    Our rule, its margin and HPA tolerance searched, competes with a fixed number of replicas, which wins where requests are too
+    few or too bunched to forecast. Where the target is out of reach for both, the better one is returned, not feasible.
+    """
+    wanted_frac = 1.0 - (1.0 - required_frac) * SLACK_FRAC
+    start = forecast_policy(
+        cold_start_s=model.cold_start_s,
+        mean_req_s=float(np.nanmean(history.arrivals)) / history.step_s,
+        min_replicas=min_replicas,
+        max_replicas=max_replicas,
+        target_frac=target_frac,
+    )
+    recorded = record(history.load(model), step_s=history.step_s, rules=start.rules)
+    tuned = [
+        _tune_margin(history, model, recorded, _with_tolerance(start, tolerance), wanted_frac, target)
+        for tolerance in TOLERANCES_FRAC
+    ]
+    tuned.append(_tune_static(history, model, wanted_frac, target, max_replicas))
+    return min(tuned, key=_preference(target))
+
+
+def _preference(target: int) -> Callable[[Tuned], tuple[bool, float, int]]:
+    """Order choices: feasible ones by cost, the others by how near they come."""
+
+    def key(choice: Tuned) -> tuple[bool, float, int]:
+        missed = 0.0 if choice.feasible else 1.0 - float(choice.replay.attained_frac[target])
+        return not choice.feasible, missed, int(choice.replay.gpu_seconds.sum())
+
+    return key
+
+
+def _tune_static(
+    history: ServiceHistory, model: ServiceModel, wanted_frac: float, target: int, max_replicas: int
+) -> Tuned:
+    """Return the least fixed number of replicas, by bisection, that reaches the wanted share."""
+    low, high = 0, min(max_replicas, max(1, int(needed_replicas(history.load(model)).max(initial=1))) * 2)
+    best = _try_static(history, model, high, wanted_frac, target)
+    while high - low > 1:
+        middle = (low + high) // 2
+        choice = _try_static(history, model, middle, wanted_frac, target)
+        if choice.feasible:
+            high, best = middle, choice
+        else:
+            low = middle
+    return best
+
+
+def _try_static(history: ServiceHistory, model: ServiceModel, replicas: int, wanted_frac: float, target: int) -> Tuned:
+    policy = StaticReplicas(replicas)
+    replay = replay_service(_warm(history), model, policy, initial_replicas=replicas)
+    return Tuned(policy=policy, replay=replay, feasible=bool(replay.attained_frac[target] >= wanted_frac))
+
+
+def _warm(history: ServiceHistory, signal: FloatArray | None = None) -> ServiceHistory:
+    """Return the history after its warm-up, if it is long enough to have one, with a signal that saw all of it."""
+    first = math.ceil(WARM_UP_S / history.step_s)
+    first = first if len(history.arrivals) > 2 * first else 0
+    return replace(history, arrivals=history.arrivals[first:], signal=None if signal is None else signal[first:])
+
+
+def _with_tolerance(policy: ForecastPolicy, tolerance_frac: float) -> ForecastPolicy:
+    hpa = policy.hpa._replace(tolerance_up_frac=tolerance_frac, tolerance_down_frac=tolerance_frac)
+    return policy._replace(hpa=hpa)
+
+
+def _tune_margin(
+    history: ServiceHistory,
+    model: ServiceModel,
+    recorded: Recorded,
+    policy: ForecastPolicy,
+    wanted_frac: float,
+    target: int,
+) -> Tuned:
+    """Return the least margin, by bisection, that reaches the wanted share under one tolerance."""
+    low, high = MARGINS
+    best = _try_margin(history, model, recorded, policy, low, wanted_frac, target)
+    if best.feasible:
+        return best
+    best = _try_margin(history, model, recorded, policy, high, wanted_frac, target)
+    for _ in range(MARGIN_ROUNDS if best.feasible else 0):
+        margin = (low + high) / 2
+        choice = _try_margin(history, model, recorded, policy, margin, wanted_frac, target)
+        if choice.feasible:
+            high, best = margin, choice
+        else:
+            low = margin
+    return best
+
+
+def _try_margin(
+    history: ServiceHistory,
+    model: ServiceModel,
+    recorded: Recorded,
+    policy: ForecastPolicy,
+    margin: float,
+    wanted_frac: float,
+    target: int,
+) -> Tuned:
+    policy = policy._replace(rules=policy.rules._replace(margin=margin))
+    warm = _warm(history, wanted_loads(policy.rules, recorded))
+    replay = replay_service(warm, model, policy, initial_replicas=first_replicas(policy, warm.signal))
+    return Tuned(policy=policy, replay=replay, feasible=bool(replay.attained_frac[target] >= wanted_frac))
+
+
+def first_replicas(policy: ForecastPolicy, wanted: FloatArray | None) -> int:
+    """Return the replicas that a rule would be running when its signal begins."""
+    known = np.array([]) if wanted is None else wanted[~np.isnan(wanted)]
+    first = float(known[0]) if len(known) else 0.0
+    return max(policy.hpa.min_replicas, math.ceil(first / policy.hpa.target_frac))
