@@ -1,0 +1,151 @@
+"""Cost of a deadline job on recorded spot availability, over the omniscient optimum.
+
+The game is the referee's: 48 h of work on one node, deadline = ratio x 48 h; spot costs a third of on-demand; time runs in
+steps of 585 s (3 probes), spot is up in a step if all its probes are; each launch costs one billed step without progress;
+60 start times a zone. Our plan learns the market of a zone on the first half of its trace and is scored from start times in
+the second half, like the baselines and the optimum beside it. A ratio is mean cost over mean optimum, zones averaged.
+
+`joined_zones` is the referee's form of several zones: joined into one, no prices, no transfer.
+
+Run: python -m benchmarks.spot [--data DIR]
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from benchmarks.traces import data_argument
+from trimtab.policies.fallback import Rule
+from trimtab.replay.market import hindsight_cost, replay_deadline_job
+from trimtab.replay.spot_plan import Flags, learn_market, plan_job
+from trimtab.units import S_PER_HR
+
+DATASET = "aws-02-15-2023"
+PROBE_S = 195
+PROBES_PER_STEP = 3
+STEP_S = PROBE_S * PROBES_PER_STEP
+WORK = int(48 * S_PER_HR / STEP_S)
+SPOT_PRICE = 1 / 3
+RATIOS = (1.1, 1.25, 1.5, 2.0)
+START_TIMES = 60
+OURS, OPTIMUM = "trimtab", "omniscient"
+RULES = {"greedy spot + safety net": Rule.GREEDY, "uniform progress": Rule.UNIFORM_PROGRESS, OURS: Rule.PLAN}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """Mean cost over the start times, in on-demand steps, by policy; runs that missed their deadline."""
+
+    cost: dict[str, float]
+    missed: int
+
+
+def load_zones(traces: Path) -> dict[str, Flags]:
+    """Return availability per step of each zone."""
+    table = pq.read_table(traces / "spot" / "skypilot_spot_availability.parquet").to_pydict()
+    probes: dict[str, list[tuple[float, bool]]] = {}
+    for dataset, zone, t_s, nodes in zip(
+        table["dataset"], table["zone"], table["t_s"], table["available_nodes"], strict=True
+    ):
+        if dataset == DATASET:
+            probes.setdefault(str(zone), []).append((t_s, nodes > 0))
+    zones = {}
+    for zone in sorted(probes):
+        up = np.array([flag for _, flag in sorted(probes[zone], key=lambda probe: probe[0])])
+        steps = len(up) // PROBES_PER_STEP
+        zones[zone] = np.asarray(up[: steps * PROBES_PER_STEP].reshape(steps, PROBES_PER_STEP).all(axis=1))
+    return zones
+
+
+def start_times(first: int, steps: int, deadline: int) -> list[int]:
+    """Return evenly spread start steps from `first` on."""
+    return [int(step) for step in np.linspace(first, steps - deadline - 1, START_TIMES)]
+
+
+def score(up: Flags, ratio: float, *, learn: int, first: int) -> Score:
+    """Score every rule on one zone: learn on the first `learn` steps, start at `first` or later."""
+    deadline = int(WORK * ratio)
+    plan = plan_job(learn_market(up[:learn]), work=WORK, deadline=deadline, spot_price=SPOT_PRICE)
+    starts = start_times(first, len(up), deadline)
+    cost, missed = {}, 0
+    for name, rule in RULES.items():
+        runs = [
+            replay_deadline_job(
+                up, start=start, work=WORK, deadline=deadline, spot_price=SPOT_PRICE, rule=rule, plan=plan
+            )
+            for start in starts
+        ]
+        cost[name] = float(np.mean([run.cost for run in runs]))
+        missed += sum(not run.met for run in runs)
+    best = [hindsight_cost(up[start : start + deadline], WORK, deadline, SPOT_PRICE) for start in starts]
+    cost[OPTIMUM] = float(np.mean(best))
+    return Score(cost=cost, missed=missed)
+
+
+def ratios(scores: list[Score]) -> dict[str, float]:
+    """Return each policy's mean cost over the mean optimum."""
+    best = np.mean([one.cost[OPTIMUM] for one in scores])
+    return {name: float(np.mean([one.cost[name] for one in scores]) / best) for name in RULES}
+
+
+def joined(zones: dict[str, Flags]) -> Flags:
+    """Return where any zone is up."""
+    shortest = min(len(up) for up in zones.values())
+    return np.asarray(np.logical_or.reduce([up[:shortest] for up in zones.values()]))
+
+
+def referee_error_frac(zones: dict[str, Flags], traces: Path) -> float | None:
+    """Return the largest relative difference from the referee's recorded costs over all start times, None without a record."""
+    path = traces / "baseline_spot.csv"
+    if not path.is_file():
+        return None
+    with path.open(newline="") as lines:
+        recorded = {
+            (line["deadline_ratio"], line["zone"], line["policy"]): float(line["cost"])
+            for line in csv.DictReader(lines)
+        }
+    names = {"greedy spot + safety net": "greedy spot + safety net", "uniform progress": "uniform progress"}
+    errors = []
+    for ratio in RATIOS:
+        for zone, up in zones.items():
+            mine = score(up, ratio, learn=len(up) // 2, first=0).cost
+            for name, theirs in {**names, OPTIMUM: "omniscient (DP)"}.items():
+                if (str(ratio), zone, theirs) in recorded:
+                    errors.append(abs(mine[name] / recorded[str(ratio), zone, theirs] - 1))
+    return max(errors, default=None)
+
+
+def main() -> None:
+    arguments = data_argument(__doc__).parse_args()
+    zones = load_zones(arguments.data)
+    both = joined(zones)
+    single: dict[str, dict[str, float]] = {}
+    together: dict[str, dict[str, float]] = {}
+    missed = 0
+    for ratio in RATIOS:
+        scores = [score(up, ratio, learn=len(up) // 2, first=len(up) // 2) for up in zones.values()]
+        all_zones = score(both, ratio, learn=len(both) // 2, first=len(both) // 2)
+        single[str(ratio)] = ratios(scores)
+        together[str(ratio)] = ratios([all_zones])
+        missed += sum(one.missed for one in scores) + all_zones.missed
+        print(f"deadline x {ratio}: single zones {single[str(ratio)]}, joined {together[str(ratio)]}")
+    result = {
+        "benchmark": "spot",
+        "data": str(arguments.data),
+        "single_zone": {ratio: value[OURS] for ratio, value in single.items()},
+        "joined_zones": {ratio: value[OURS] for ratio, value in together.items()},
+        "missed_deadlines": missed,
+        "referee_max_error_frac": referee_error_frac(zones, arguments.data),
+        "policies": {"single_zone": single, "joined_zones": together},
+    }
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()
