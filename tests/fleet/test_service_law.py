@@ -1,0 +1,83 @@
+"""A service's law says what was measured, and promises nothing beyond it."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.fleets import FleetRows
+
+from trimtab.fleet.build import build_fleet
+from trimtab.fleet.service_law import service_law
+from trimtab.fleet.settings import Settings
+from trimtab.fleet.targets import bucket_quantile, share_within
+
+LE_S = (0.1, 0.2, 0.5, float("inf"))
+
+
+def requests(hour):
+    return 3600 * (1 + hour % 24 / 4)
+
+
+def service(sm_per_request_s=0.05, counts=None, **demand):
+    """Two replicas; activity is `sm_per_request_s` GPU-seconds a request."""
+    rows = FleetRows(7).node("a", "g5.xlarge").node("b", "g5.xlarge")
+    for node in ("a", "b"):
+        rows.hold("prod/api", node, [0])
+        rows.use("prod/api", node, 0, range(168), sm=lambda hour: requests(hour) / 3600 / 2 * sm_per_request_s)
+    rows.demand("prod/api", requests, 2, LE_S if counts else (), counts, **demand)
+    return build_fleet(rows.bundle(), Settings()).workload("prod/api")
+
+
+def slower_with_load(hour):
+    slow = hour % 24 / 24
+    return [requests(hour) * (1 - slow), requests(hour) * slow * 0.8, requests(hour) * slow * 0.2, 0]
+
+
+def test_capacity_is_requests_per_second_at_full_activity():
+    law = service_law(service(sm_per_request_s=0.05), 0.8)
+
+    assert law.capacity_req_s == pytest.approx(20)
+
+
+def test_replicas_that_take_one_request_at_a_time_are_busy_while_they_have_one():
+    law = service_law(service(running=lambda hour: requests(hour) / 3600 * 0.25), 0.8)
+
+    assert law.capacity_req_s == pytest.approx(4)
+    assert "one request at a time" in law.because
+
+
+def test_more_load_is_never_faster():
+    law = service_law(service(counts=slower_with_load), 0.8)
+
+    assert (np.diff(law.ok_frac(0.2)) <= 1e-12).all()
+
+
+def test_nothing_is_promised_beyond_the_healthy_band():
+    law = service_law(service(counts=slower_with_load), 0.8)
+
+    assert law.ok_frac(100.0)[law.grid() > 0.8].max() == 0
+
+
+def test_a_gpu_twice_as_fast_meets_half_the_limit():
+    law = service_law(service(counts=slower_with_load), 0.8)
+
+    assert law.ok_frac(0.1, speed=2.0) == pytest.approx(law.ok_frac(0.2))
+
+
+def test_a_service_without_activity_says_why_it_cannot_be_judged():
+    rows = FleetRows(7).node("a", "g5.xlarge").hold("prod/api", "a", [0]).demand("prod/api", requests, 1)
+    workload = build_fleet(rows.bundle(), Settings()).workload("prod/api")
+
+    assert "no GPU activity was measured" in service_law(workload, 0.8)
+
+
+@given(
+    st.lists(st.floats(0, 100), min_size=4, max_size=4).filter(lambda counts: sum(counts[:3]) > 1),
+    st.floats(0.01, 0.99),
+)
+def test_the_share_within_a_quantile_is_the_quantile(counts, quantile):
+    le_s, counts = np.array(LE_S), np.array(counts)
+    limit = bucket_quantile(le_s, counts, quantile)
+
+    if limit < 0.5:
+        assert share_within(le_s, counts, limit) == pytest.approx(quantile, abs=1e-6)

@@ -1,0 +1,136 @@
+"""Small fleets by hand: rows of a bundle's tables, and a bundle of them."""
+
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+
+from trimtab.tables.arrow import arrow_schema
+from trimtab.tables.bundle import BundleMeta, memory_bundle
+from trimtab.tables.schemas import TABLES
+from trimtab.tables.workloads import Workloads
+
+MONDAY = datetime(2026, 9, 7, tzinfo=UTC)
+SHAPES = {
+    "p4d.24xlarge": ("A100-SXM4-40GB", 8, 40.0),
+    "p3.8xlarge": ("V100-SXM2-16GB", 4, 16.0),
+    "g5.xlarge": ("A10G", 1, 22.5),
+    "g5.12xlarge": ("A10G", 4, 22.5),
+}
+
+
+def at(hours):
+    return MONDAY + timedelta(hours=hours)
+
+
+class FleetRows:
+    """Collects rows; every method takes hours from the window's start."""
+
+    def __init__(self, days):
+        self.days = days
+        self.rows = {name: [] for name in TABLES}
+        self.workloads = {}
+        self.notes = ()
+
+    def node(self, name, instance_type, start=0, end=None, capacity_type="on-demand"):
+        gpu, count, memory_gib = SHAPES[instance_type]
+        self.rows["nodes"].append(
+            {
+                "node": name,
+                "provider": "aws",
+                "instance_type": instance_type,
+                "region": "us-east-1",
+                "capacity_type": capacity_type,
+                "start": at(start),
+                "end": None if end is None else at(end),
+                "gpu": gpu,
+                "gpu_count": count,
+            }
+        )
+        for device in range(count):
+            self.rows["devices"].append(
+                {"device": f"{name}/{device}", "node": name, "gpu": gpu, "memory_gib": memory_gib}
+            )
+        return self
+
+    def hold(self, workload, node, devices, start=0, end=None, pod=None, owner_kind=None, team=None):
+        for device in devices:
+            self.rows["allocations"].append(
+                {
+                    "workload": workload,
+                    "namespace": workload.partition("/")[0],
+                    "owner_kind": owner_kind,
+                    "team": team,
+                    "pod": pod or f"{workload}-{node}",
+                    "node": node,
+                    "device": f"{node}/{device}",
+                    "gpus": 1.0,
+                    "start": at(start),
+                    "end": None if end is None else at(end),
+                }
+            )
+        return self
+
+    def use(self, workload, node, device, hours, sm=None, util=None, memory_gib=4.0, tensor=None, dram=None):
+        for hour in hours:
+            level = sm(hour) if callable(sm) else sm
+            self.rows["gpu_usage"].append(
+                {
+                    "device": f"{node}/{device}",
+                    "workload": workload,
+                    "hour": at(hour),
+                    "samples": 240,
+                    "samples_expected": 240,
+                    "sm_active_mean": level,
+                    "sm_active_max": level,
+                    "gpu_util_mean": util,
+                    "gpu_util_max": util,
+                    "tensor_active_mean": tensor,
+                    "dram_active_mean": dram,
+                    "memory_used_gib_max": memory_gib,
+                    "basis": "raw samples",
+                }
+            )
+        return self
+
+    def job(self, workload, submit, start, end, gpus, name=None, state="completed"):
+        self.rows["jobs"].append(
+            {
+                "job": name or f"{workload}-{submit}",
+                "workload": workload,
+                "submit": at(submit),
+                "start": at(start),
+                "end": at(end),
+                "gpus": float(gpus),
+                "state": state,
+            }
+        )
+        return self
+
+    def demand(self, workload, requests_of_hour, replicas, le_s=(), counts=None, running=None):
+        """One row per hour; `counts(hour)` gives requests per latency bucket."""
+        for hour in range(self.days * 24):
+            self.rows["demand"].append(
+                {
+                    "workload": workload,
+                    "start": at(hour),
+                    "interval_s": 3600.0,
+                    "arrivals": float(requests_of_hour(hour)),
+                    "replicas_ready": float(replicas),
+                    "running_mean": None if running is None else float(running(hour)),
+                    "latency_le_s": list(le_s) or None,
+                    "latency_count": None if counts is None else [float(n) for n in counts(hour)],
+                }
+            )
+        return self
+
+    def bundle(self):
+        tables = {
+            name: pa.Table.from_pylist(
+                [{column: row.get(column) for column in arrow_schema(name).names} for row in rows],
+                schema=arrow_schema(name),
+            )
+            for name, rows in self.rows.items()
+            if rows or name in ("devices", "nodes", "allocations", "gpu_usage")
+        }
+        meta = BundleMeta(start=MONDAY, end=at(self.days * 24), created_by="test", sources=("a test",))
+        return memory_bundle(tables, meta, Workloads.model_validate({"version": 1, "workloads": self.workloads}))

@@ -1,0 +1,114 @@
+"""What every audit promises, on random small fleets: money agrees everywhere, targets are kept, nothing is lost."""
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.fleets import FleetRows
+
+from trimtab.catalog import load_catalog
+from trimtab.emit.audit_document import audit_document
+from trimtab.fleet.build import build_fleet, bundle_window
+from trimtab.fleet.market import Market
+from trimtab.fleet.settings import Settings
+from trimtab.ledger import bill
+from trimtab.pipeline import audit, split_window
+from trimtab.plan.evaluate import Evaluator
+from trimtab.plan.planner import make_plan
+
+SETTINGS = Settings()
+CATALOG = load_catalog()
+FEW = settings(max_examples=6, suppress_health_check=[HealthCheck.too_slow])
+
+
+@st.composite
+def fleets(draw):
+    days = draw(st.sampled_from([3, 16]))
+    rows = FleetRows(days)
+    hours = range(days * 24)
+    for number in range(draw(st.integers(1, 3))):
+        kind = draw(st.sampled_from(["service", "runs", "notebook", "empty"]))
+        node = f"node-{number}"
+        instance_type = draw(st.sampled_from(["p3.8xlarge", "g5.xlarge", "p4d.24xlarge"]))
+        rows.node(node, instance_type)
+        level = draw(st.floats(0.02, 0.9))
+        gpus = range({"p3.8xlarge": 4, "g5.xlarge": 1, "p4d.24xlarge": 8}[instance_type])
+        if kind == "service":
+            rows.hold(f"prod/s{number}", node, gpus, owner_kind="Deployment")
+            rows.demand(f"prod/s{number}", lambda hour: 3600 * (1 + hour % 24), len(gpus))
+            for gpu in gpus:
+                rows.use(f"prod/s{number}", node, gpu, hours, sm=lambda hour, level=level: level * (1 + hour % 24) / 24)
+        elif kind == "runs":
+            name = f"research/r{number}"
+            rows.workloads[name] = {"interruptible": draw(st.booleans())}
+            for day in range(days):
+                start = day * 24 + draw(st.integers(0, 5))
+                end = start + draw(st.integers(1, 12))
+                rows.hold(name, node, gpus, start, end, pod=f"{name}-{day}", owner_kind="Job")
+                rows.job(
+                    name, start - draw(st.integers(0, 3)) if day else start, start, end, len(gpus), name=f"{name}-{day}"
+                )
+                rows.use(name, node, 0, range(start, end), sm=level)
+                for gpu in gpus[1:]:
+                    rows.use(name, node, gpu, range(start, end), sm=0.0)
+        elif kind == "notebook":
+            rows.hold(f"notebooks/n{number}", node, [0], owner_kind="Notebook")
+            rows.use(
+                f"notebooks/n{number}",
+                node,
+                0,
+                hours,
+                sm=lambda hour, level=level: level if 9 <= hour % 24 < 17 else 0.0,
+            )
+    return rows.bundle()
+
+
+@FEW
+@given(fleets())
+def test_savings_sum_to_the_joint_one_and_the_bill_to_its_parts(bundle):
+    found = audit(bundle, SETTINGS, CATALOG)
+    plan = found.plan
+
+    assert sum(action.saving_micro_usd for action in plan.actions) == plan.joint_saving_micro_usd
+    assert sum(waste.micro_usd for waste in found.waste) == found.bill_micro_usd
+    for spend in (found.spend_by_kind, found.spend_by_team, found.spend_by_workload):
+        assert sum(row.micro_usd for row in spend) == found.bill_micro_usd
+
+
+@FEW
+@given(fleets())
+def test_the_plan_never_costs_more_and_its_bound_is_below_it(bundle):
+    plan = audit(bundle, SETTINGS, CATALOG).plan
+
+    assert plan.bound_micro_usd <= plan.after_micro_usd <= plan.before_micro_usd
+
+
+@FEW
+@given(fleets())
+def test_history_is_billed_the_same_by_ledger_plan_and_replay(bundle):
+    split = split_window(bundle_window(bundle), SETTINGS)
+    market = Market(catalog=CATALOG, at=None, max_term_years=1, assumptions=SETTINGS.assumptions)
+    fleet = build_fleet(bundle, SETTINGS, split.fit)
+    ledger = bill(fleet.usage, market.rates(fleet.usage.pools))
+    planned = make_plan(fleet, market, SETTINGS, seed=1, progress=lambda stage, share: None)
+
+    assert planned.plan.before_micro_usd == ledger.total
+
+
+@FEW
+@given(fleets())
+def test_every_target_that_the_plan_touches_is_kept_on_the_fit_window(bundle):
+    split = split_window(bundle_window(bundle), SETTINGS)
+    market = Market(catalog=CATALOG, at=None, max_term_years=1, assumptions=SETTINGS.assumptions)
+    fleet = build_fleet(bundle, SETTINGS, split.fit)
+    planned = make_plan(fleet, market, SETTINGS, seed=1, progress=lambda stage, share: None)
+
+    for name, effects in planned.effects.items():
+        outcome = Evaluator(case=planned.cases[name]).outcome(effects)
+        assert outcome.keeps_targets(SETTINGS.planning.target_margin_frac), name
+
+
+@FEW
+@given(fleets())
+def test_the_document_says_the_same_to_the_cent(bundle):
+    plan = audit_document(audit(bundle, SETTINGS, CATALOG)).plan
+
+    assert sum(round(action.saving_usd_mo * 100) for action in plan.actions) == round(plan.joint_saving_usd_mo * 100)
