@@ -27,7 +27,7 @@ def generated_fleet():
 
 
 @pytest.fixture(scope="session")
-def prometheus_data(generated_fleet, promtool_bin, tmp_path_factory, worker_id="master"):
+def prometheus_data(generated_fleet, promtool_bin, tmp_path_factory):
     """The server's storage, made once for all the workers of a parallel run."""
     shared = (
         tmp_path_factory.getbasetemp().parent if "PYTEST_XDIST_WORKER" in os.environ else tmp_path_factory.getbasetemp()
@@ -44,10 +44,22 @@ def _backfill(fleet, promtool, data):
     text = data.with_suffix(".om")
     fresh = data.with_suffix(".new")
     fleet.write(text)
-    command = [promtool, "tsdb", "create-blocks-from", "--quiet", "--max-block-duration=744h", "openmetrics"]
-    subprocess.run([*command, str(text), str(fresh)], check=True, capture_output=True)
+    backfill(text, promtool, fresh)
     text.unlink()
     fresh.rename(data)
+
+
+def backfill_text(text, promtool, blocks):
+    """Make storage of OpenMetrics lines."""
+    page = blocks.with_suffix(".om")
+    page.write_text(text + "# EOF\n")
+    backfill(page, promtool, blocks)
+
+
+def backfill(page, promtool, blocks):
+    """Make storage of a file of OpenMetrics text."""
+    command = [promtool, "tsdb", "create-blocks-from", "--quiet", "--max-block-duration=744h", "openmetrics"]
+    subprocess.run([*command, str(page), str(blocks)], check=True, capture_output=True)
 
 
 class RunningPrometheus:

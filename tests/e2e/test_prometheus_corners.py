@@ -1,0 +1,189 @@
+"""Corners of real telemetry, each a few series on a real server: MIG, shared boards, other exporters, other servers."""
+
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pyarrow.compute as pc
+import pytest
+from tests.e2e.conftest import RunningPrometheus, backfill_text
+
+from trimtab.sources.prometheus import collect_prometheus
+from trimtab.sources.promql import Prometheus
+from trimtab.tables.bundle import memory_bundle
+from trimtab.tables.checks import check_bundle
+
+pytestmark = pytest.mark.prometheus
+
+START = datetime(2026, 9, 1, tzinfo=UTC)
+HOURS = 6
+STEP_S = 60
+STEPS = HOURS * 60
+HOUR = timedelta(hours=1)
+
+
+class Page:
+    """OpenMetrics text, a series at a time; NaN is no sample."""
+
+    def __init__(self):
+        self.lines = []
+
+    def add(self, name, value, span=slice(0, STEPS), **labels):
+        values = np.full(STEPS, np.nan)
+        values[span] = value[span] if isinstance(value, np.ndarray) else value
+        text = ",".join(f'{key}="{one}"' for key, one in labels.items())
+        for step in np.flatnonzero(~np.isnan(values)):
+            self.lines.append(f"{name}{{{text}}} {float(values[step])!r} {int(START.timestamp()) + step * STEP_S}\n")
+
+
+def mig(page):
+    """One A100 in two instances; GPU_UTIL is 0 and power is repeated on each."""
+    board = {"UUID": "GPU-mig", "gpu": "0", "modelName": "NVIDIA A100-SXM4-40GB", "Hostname": "mig-node"}
+    for number, profile, pod, engine in ((7, "1g.5gb", "small", 0.5), (5, "3g.20gb", "large", 0.9)):
+        labels = {**board, "GPU_I_ID": number, "GPU_I_PROFILE": profile, "namespace": "ml", "pod": f"{pod}-0"}
+        page.add("DCGM_FI_DEV_GPU_UTIL", 0.0, **labels)
+        page.add("DCGM_FI_PROF_GR_ENGINE_ACTIVE", engine, **labels)
+        page.add("DCGM_FI_DEV_POWER_USAGE", 300.0, **labels)
+        page.add("DCGM_FI_DEV_FB_USED", 1024.0, **labels)
+        page.add("DCGM_FI_DEV_FB_FREE", 3840.0, **labels)
+
+
+def shared(page):
+    """One T4 that two pods share by time-slicing: every reading comes twice."""
+    for pod in ("a", "b"):
+        labels = {"UUID": "GPU-shared", "gpu": "0", "modelName": "Tesla T4", "Hostname": "shared-node"}
+        page.add("DCGM_FI_DEV_GPU_UTIL", 80.0, **labels, namespace="ml", pod=f"slice-{pod}-0")
+
+
+def nvidia_smi(page):
+    """One GPU behind nvidia_gpu_exporter, named by its instance alone."""
+    labels = {"uuid": "GPU-smi", "instance": "smi-node:9835"}
+    page.add("nvidia_smi_utilization_gpu_ratio", 0.25, **labels)
+    page.add("nvidia_smi_memory_used_bytes", 2.0 * 1024**3, **labels)
+    page.add("nvidia_smi_memory_total_bytes", 16.0 * 1024**3, **labels)
+    page.add("nvidia_smi_energy_joules_total", np.arange(STEPS) * 60.0 * 100.0, **labels)
+
+
+def unlabelled(page):
+    """A node whose DCGM names no pod: requests and phases tell who held it; kube-state-metrics without honorLabels."""
+    page.add("DCGM_FI_DEV_GPU_UTIL", 40.0, UUID="GPU-bare", gpu="0", modelName="Tesla T4", Hostname="bare-node")
+    scraped = {"namespace": "monitoring", "pod": "kube-state-metrics-0", "exported_namespace": "ml"}
+    page.add("kube_node_info", 1.0, node="bare-node", provider_id="gce://p/us-central1-a/bare-node")
+    page.add("kube_node_info", 1.0, node="mig-node", provider_id="aws:///us-east-1b/i-1")
+    request = {**scraped, "exported_pod": "run-x7k2p", "node": "bare-node", "resource": "nvidia_com_gpu"}
+    page.add("kube_pod_container_resource_requests", 1.0, slice(0, STEPS), **request, container="c")
+    phase = {**scraped, "exported_pod": "run-x7k2p", "phase": "Running"}
+    page.add("kube_pod_status_phase", np.where(np.arange(STEPS) < 150, 1.0, 0.0), **phase)
+    page.add("kube_pod_owner", 1.0, **scraped, exported_pod="run-x7k2p", owner_kind="Job", owner_name="run")
+
+
+def servers(page):
+    """An SGLang service with pods, and a Ray Serve deployment without."""
+    pod = {"namespace": "prod", "pod": "sg-0", "model_name": "m"}
+    page.add("sglang:num_running_reqs", 2.0, **pod)
+    page.add("sglang:num_queue_reqs", 1.0, **pod)
+    page.add("sglang:token_usage", 0.4, **pod)
+    page.add("sglang:num_requests_total", np.arange(STEPS) * 30.0, **pod)
+    ray = {"application": "shop", "deployment": "Ranker", "job": "ray"}
+    page.add("ray_serve_num_ongoing_requests_at_replicas", 3.0, **ray)
+    page.add("ray_serve_deployment_request_counter_total", np.arange(STEPS) * 6.0, **ray)
+    for bound, share in (("100.0", 0.5), ("1000.0", 1.0), ("+Inf", 1.0)):
+        name = "ray_serve_deployment_processing_latency_ms_bucket"
+        page.add(name, np.arange(STEPS) * 6.0 * share, **ray, le=bound)
+
+
+@pytest.fixture(scope="module")
+def bundle(prometheus_bin, promtool_bin, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("corners")
+    page = Page()
+    for part in (mig, shared, nvidia_smi, unlabelled, servers):
+        part(page)
+    backfill_text("".join(page.lines), promtool_bin, folder / "blocks")
+    server = RunningPrometheus(prometheus_bin, folder / "blocks", folder)
+    server.start()
+    try:
+        with Prometheus(server.url) as client:
+            collected = collect_prometheus(client, START, START + HOURS * HOUR)
+    finally:
+        server.stop()
+    return check_bundle(memory_bundle(collected.tables, collected.meta))
+
+
+def usage(bundle, device):
+    table = bundle.table("gpu_usage")
+    return table.filter(pc.equal(table["device"], device)).to_pylist()
+
+
+def held(bundle, workload):
+    table = bundle.table("allocations")
+    return table.filter(pc.equal(table["workload"], workload)).to_pylist()
+
+
+def demand(bundle, workload):
+    table = bundle.table("demand")
+    return table.filter(pc.equal(table["workload"], workload)).to_pylist()
+
+
+def test_a_mig_instance_has_its_own_activity_and_memory_and_no_power(bundle):
+    device = {row["device"]: row for row in bundle.table("devices").to_pylist()}["GPU-mig/7"]
+    rows = usage(bundle, "GPU-mig/7")
+
+    assert (device["mig_profile"], device["memory_gib"]) == ("1g.5gb", 4.75)
+    assert {row["gpu_util_mean"] for row in rows} == {0.5}
+    assert {row["power_w_mean"] for row in rows} == {None}
+
+
+def test_a_mig_instance_holds_its_slices_of_the_board(bundle):
+    assert held(bundle, "ml/small")[0]["gpus"] == pytest.approx(1 / 7)
+    assert held(bundle, "ml/large")[0]["gpus"] == pytest.approx(3 / 7)
+
+
+def test_pods_that_share_a_board_hold_equal_parts_of_it(bundle):
+    rows = [row for name in ("ml/slice-a", "ml/slice-b") for row in held(bundle, name)]
+
+    assert [row["gpus"] for row in rows] == [0.5, 0.5]
+
+
+def test_another_exporters_names_units_and_node_are_read(bundle):
+    rows = usage(bundle, "GPU-smi")
+    device = {row["device"]: row for row in bundle.table("devices").to_pylist()}["GPU-smi"]
+
+    assert (device["node"], device["memory_gib"]) == ("smi-node", 16.0)
+    assert rows[0]["gpu_util_mean"] == 0.25
+    assert rows[0]["memory_used_gib_mean"] == 2.0
+    # 100 W for an hour
+    assert rows[1]["energy_kwh"] == pytest.approx(0.1, rel=0.02)
+
+
+def test_where_dcgm_names_no_pod_the_running_pods_requests_tell(bundle):
+    (row,) = held(bundle, "ml/run")
+
+    assert (row["node"], row["gpus"], row["device"]) == ("bare-node", 1.0, None)
+    assert row["end"] == START + timedelta(minutes=150)
+
+
+def test_nodes_without_labels_keep_what_their_provider_id_says(bundle):
+    nodes = {row["node"]: row for row in bundle.table("nodes").to_pylist()}
+
+    assert (nodes["bare-node"]["provider"], nodes["bare-node"]["region"]) == ("gcp", "us-central1")
+    assert nodes["bare-node"]["instance_type"] == "unknown"
+    assert any("instance type" in reason for reason in bundle.meta.counts)
+
+
+def test_nodes_that_only_telemetry_saw_are_there_as_unknown(bundle):
+    nodes = {row["node"]: row for row in bundle.table("nodes").to_pylist()}
+
+    assert nodes["shared-node"]["provider"] == "unknown"
+    assert nodes["shared-node"]["gpu_count"] == 1
+    assert nodes["shared-node"]["end"] is None
+
+
+def test_other_servers_land_in_the_same_demand(bundle):
+    sglang, ray = demand(bundle, "prod/sg"), demand(bundle, "default/shop")
+
+    assert sglang[10]["completed"] == 30.0
+    assert (sglang[10]["running_mean"], sglang[10]["waiting_mean"], sglang[10]["kv_cache_frac_max"]) == (2.0, 1.0, 0.4)
+    assert ray[10]["completed"] == 6.0
+    buckets = bundle.table("demand", ["workload", "latency_le_s", "latency_count"])
+    row = buckets.filter(pc.equal(buckets["workload"], "default/shop")).to_pylist()[10]
+    assert row["latency_le_s"] == [0.1, 1.0, float("inf")]
+    assert row["latency_count"] == [3.0, 3.0, 0.0]
