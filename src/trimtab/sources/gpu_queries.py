@@ -14,7 +14,7 @@ import numpy as np
 
 from trimtab.sources.dcgm import KEPT_LABELS, SHARES, GpuLabels, Metric, Unit, read_labels
 from trimtab.sources.hours import EDGE_S, Cube, HourGrid, UsageKey
-from trimtab.sources.promql import Floats, Prometheus, Series
+from trimtab.sources.promql import AnswerTooLarge, Floats, Prometheus, Series
 from trimtab.tables.column_checks import SENTINEL_FLOOR
 from trimtab.tables.rollup import histogram_of
 from trimtab.units import S_PER_HR
@@ -128,8 +128,7 @@ def nearest_step_s(step_s: float) -> float:
 
 def collect_counts(server: Prometheus, metric: Metric, cube: Cube, tally: Tally) -> None:
     """Count each device's samples by pod and hour."""
-    query = grouped(_COUNT, metric, selector(server, metric))
-    for series in _over(server, query, cube.grid):
+    for series in _over(server, _COUNT, metric, cube.grid):
         found = tally.key_of(series)
         if found is not None:
             cube.add("samples", found[0], cube.grid.hour_of(series.times_ms), series.values)
@@ -137,8 +136,7 @@ def collect_counts(server: Prometheus, metric: Metric, cube: Cube, tally: Tally)
 
 def collect_energy(server: Prometheus, metric: Metric, cube: Cube, tally: Tally) -> None:
     """Collect the energy drawn in each hour; boards with MIG repeat the whole board's, which is no instance's."""
-    query = grouped(_RISE, metric, selector(server, metric))
-    for series in _over(server, query, cube.grid):
+    for series in _over(server, _RISE, metric, cube.grid):
         found = tally.key_of(series)
         if found is None or found[1].mig_profile:
             continue
@@ -154,8 +152,7 @@ def collect_statistics(server: Prometheus, metric: Metric, scale: Scale, cube: C
     taken: dict[UsageKey, Floats] = {}
     target = "gpu_util" if metric.canonical == "gr_engine_active" else metric.canonical
     for statistic in NEEDED.get(metric.canonical, tuple(STATISTICS)):
-        query = grouped(STATISTICS[statistic], metric, selector(server, metric))
-        for series in _over(server, query, cube.grid):
+        for series in _over(server, STATISTICS[statistic], metric, cube.grid):
             found = tally.key_of(series)
             if found is None or not _applies(metric, found[1]):
                 continue
@@ -175,8 +172,30 @@ def _applies(metric: Metric, labels: GpuLabels) -> bool:
     return not labels.mig_profile or metric.canonical not in ("gpu_util", "power_w")
 
 
-def _over(server: Prometheus, query: str, grid: HourGrid) -> Iterator[Series]:
+def _over(server: Prometheus, template: str, metric: Metric, grid: HourGrid) -> Iterator[Series]:
+    """Evaluate a query over the hours; where the server refuses even one hour of it, a sixteenth of the boards at a time."""
+    try:
+        whole = list(_hourly(server, template, metric, grid))
+    except AnswerTooLarge as error:
+        logger.info("asking by shards: %s", error)
+        label = uuid_label(metric)
+        digits = [f'{label}=~".*{digit:x}"' for digit in range(16)]
+        whole = [
+            series
+            for shard in (*digits, f'{label}!~".*[0-9a-f]"')
+            for series in _hourly(server, template, metric, grid, shard)
+        ]
+    yield from whole
+
+
+def _hourly(server: Prometheus, template: str, metric: Metric, grid: HourGrid, *shard: str) -> Iterator[Series]:
+    query = grouped(template, metric, selector(server, metric, *shard))
     return server.range(query, grid.first_evaluation_s, grid.last_evaluation_s, S_PER_HR)
+
+
+def uuid_label(metric: Metric) -> str:
+    """Return the label in which a metric carries a board's UUID."""
+    return "uuid" if metric.name.startswith("nvidia_smi") else "UUID"
 
 
 def _mend(
@@ -194,8 +213,7 @@ def _mend(
         key: np.flatnonzero((mine > 0) & ~(cube.of(f"{target}_max", key) <= bound + _TOLERANCE))
         for key, mine in taken.items()
     }
-    negative = grouped(_NEGATIVE, metric, selector(server, metric))
-    for series in _over(server, negative, cube.grid):
+    for series in _over(server, _NEGATIVE, metric, cube.grid):
         found = tally.key_of(series)
         if found is not None and found[0] in spoilt:
             spoilt[found[0]] = np.union1d(spoilt[found[0]], cube.grid.hour_of(series.times_ms))
@@ -258,7 +276,7 @@ def device_matcher(metric: Metric, labels: GpuLabels) -> str:
     """Return a matcher of a device's board, by the label that carries its UUID."""
     if labels.uuid.startswith(f"{labels.node}/gpu"):
         return f'gpu="{labels.uuid.rpartition("/gpu")[2]}"'
-    return f'{"uuid" if metric.name.startswith("nvidia_smi") else "UUID"}="{labels.uuid}"'
+    return f'{uuid_label(metric)}="{labels.uuid}"'
 
 
 def sound_readings(readings: Floats, metric: Metric, tally: Tally) -> Floats:

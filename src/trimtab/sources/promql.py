@@ -86,6 +86,10 @@ Parameters = Mapping[str, str | list[str]]
 """What a request asks; a list repeats its key."""
 
 
+class AnswerTooLarge(SourceError):
+    """The server will not answer this much at once, however short the time."""
+
+
 class _TooLargeError(Exception):
     """The server will not answer this much at once."""
 
@@ -175,7 +179,7 @@ class Prometheus:
         except _TooLargeError as error:
             steps = round((end_s - start_s) / step_s) + 1
             if steps < 2:
-                raise SourceError(f"{self.url} refuses even one step of {query}: {error}") from error
+                raise AnswerTooLarge(f"{self.url} refuses even one step of {query}: {error}") from error
             logger.debug("halving a range of %d steps: %s", steps, error)
             middle = start_s + (steps // 2 - 1) * step_s
             yield from self._piece(query, start_s, middle, step_s)
