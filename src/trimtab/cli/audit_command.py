@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from trimtab.cli.output import Format, output_options
+from trimtab.cli.server_options import ServerOptions, server_options
 
 
 def _day(_context: click.Context, _parameter: click.Parameter, value: str | None) -> date | None:
@@ -23,6 +24,7 @@ def _day(_context: click.Context, _parameter: click.Parameter, value: str | None
               help="Audit a demonstration fleet; two-hundred-k where no name is given.")  # fmt: skip
 @click.option("--demo-trace", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
               help="Audit a fleet of fixed size that served a recorded request trace (Parquet).")  # fmt: skip
+@server_options(required=False)
 @click.option("--prices", "--rates", "prices", envvar="TRIMTAB_PRICES", metavar="FILE",
               type=click.Path(exists=True, dir_okay=False, path_type=Path),
               help="Your own rates, CSV or YAML; they go over the list.")  # fmt: skip
@@ -45,6 +47,7 @@ def command(
     bundle: Path | None,
     demo: str | None,
     demo_trace: Path | None,
+    source: ServerOptions,
     prices: Path | None,
     at: date | None,
     settings_file: Path | None,
@@ -64,18 +67,18 @@ def command(
     Examples:
       trimtab audit --demo                                a demonstration, no cluster needed
       trimtab audit fleet/                                a bundle that `trimtab collect` wrote
+      trimtab audit -p http://localhost:9090 --from 30d   straight from a Prometheus server
       trimtab audit fleet/ -o html --out report.html      one page with pictures
       trimtab audit fleet/ -o json | jq .plan.actions     the same for a program
       trimtab audit fleet/ --set planning.engineers=2 --prices own-rates.yaml
       trimtab audit fleet/ -q --fail-over 5000            exit code 10 above $5,000 a month
     """
     from trimtab.cli.audit_run import AuditRequest, run_audit
+    from trimtab.cli.history import Named
 
     return run_audit(
         AuditRequest(
-            bundle=bundle,
-            demo=demo,
-            demo_trace=demo_trace,
+            named=Named(bundle=bundle, demo=demo, demo_trace=demo_trace, source=source),
             prices=prices,
             at=at,
             settings_file=settings_file,

@@ -11,16 +11,21 @@ import click
 
 from trimtab.catalog import load_catalog
 from trimtab.cli.faces import check_fields, render_audit
-from trimtab.cli.history import open_history
+from trimtab.cli.history import Named, open_history
 from trimtab.cli.output import PLAIN_WIDTH, Format, colour_wanted, screen_width, write, write_sheet
 from trimtab.cli.progress import progress_bar, set_verbosity
 from trimtab.cli.settings import Resolved, resolve
 from trimtab.cli.state import keep
+from trimtab.diagnose.billed import BILL_COLUMNS, billed
 from trimtab.emit.audit_document import audit_document
 from trimtab.emit.document import AuditDocument
+from trimtab.emit.money import dollars
 from trimtab.emit.report_html import render_html
 from trimtab.errors import UsageError
 from trimtab.pipeline import audit
+from trimtab.plan.model import Audit
+from trimtab.tables.bundle import Bundle
+from trimtab.units import per_month
 
 EXIT_OVER = 10
 """Exit code where the savings found are above --fail-over."""
@@ -31,9 +36,7 @@ REPORT = Path("trimtab-report") / "report.html"
 class AuditRequest:
     """The arguments of `trimtab audit`."""
 
-    bundle: Path | None
-    demo: str | None
-    demo_trace: Path | None
+    named: Named
     prices: Path | None
     at: date | None
     settings_file: Path | None
@@ -56,6 +59,7 @@ def run_audit(request: AuditRequest) -> int:
     if request.show_settings:
         write_sheet(resolved.sheet(), request.output_format, out=request.out, fields=request.fields)
         return 0
+    request.named.check()
     _check_output(request)
     document, is_demo = _audited(request, resolved)
     notes = _kept(document)
@@ -81,10 +85,35 @@ def _audited(request: AuditRequest, resolved: Resolved) -> tuple[AuditDocument, 
     """Return the audit's document, and whether the history was a demonstration."""
     with progress_bar(quiet=request.quiet) as tell:
         tell("opening the fleet", 0.0)
-        history = open_history(bundle=request.bundle, demo=request.demo, demo_trace=request.demo_trace)
+        history = open_history(request.named, tell)
         catalog = load_catalog(request.prices)
         found = audit(history.bundle, resolved.settings, catalog, name=history.name, at=request.at, progress=tell)
-    return audit_document(found), history.demo
+    document = audit_document(found)
+    notes = (*document.coverage.notes, *_bill_notes(history.bundle, found))
+    coverage = document.coverage.model_copy(update={"notes": notes})
+    return document.model_copy(update={"coverage": coverage}), history.demo
+
+
+def _bill_notes(bundle: Bundle, found: Audit) -> list[str]:
+    """Hold the bills, where there are some, against what the audit says the same hours cost."""
+    costs = bundle.table("costs", BILL_COLUMNS)
+    if not costs.num_rows:
+        return []
+    types = set(bundle.table("nodes", ["instance_type"])["instance_type"].to_pylist())
+    window = found.plan.window
+    seen = billed(costs, window, types)
+    notes = []
+    if seen.foreign_rows:
+        notes.append(f"{seen.foreign_rows:,} cost rows in another currency than USD are not counted")
+    if not seen.usd > 0:
+        return [*notes, "the bills hold no cost of the fleet's instance types in the fit window"]
+    billed_usd_mo = per_month(seen.usd, window.hours)
+    notes.append(
+        f"the bills say {dollars(billed_usd_mo)} a month for these nodes; the audit prices the same hours at "
+        f"{dollars(found.bill_usd_mo)} ({found.bill_usd_mo / billed_usd_mo - 1:+.1%}); where they differ, give your own "
+        "rates with --prices"
+    )
+    return notes
 
 
 def _kept(document: AuditDocument) -> list[str]:
@@ -124,7 +153,7 @@ def _next_steps(document: AuditDocument, request: AuditRequest, report: Path | N
     if report:
         steps.append((f"open {report}", "this report with pictures, in a browser"))
     else:
-        again = " ".join(str(part) for part in ("trimtab audit", request.bundle) if part)
+        again = " ".join(str(part) for part in ("trimtab audit", request.named.bundle) if part)
         steps.append((f"{again} -o html --out report.html", "one page with pictures"))
     if document.plan.actions:
         largest = max(document.plan.actions, key=lambda action: action.saving_usd_mo)

@@ -1,0 +1,112 @@
+"""Which server to read, how to be let in, and which window: the options that `collect` and `audit` share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import click
+
+from trimtab.cli.moments import parse_window
+from trimtab.errors import UsageError
+
+if TYPE_CHECKING:
+    from trimtab.sources.promql import Prometheus
+
+Command = Callable[..., object]
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_ANY = click.Path(exists=True, path_type=Path)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerOptions:
+    """What was said about the server, the window, and what is read beside it. `url` is None where no server was named."""
+
+    url: str | None
+    start: str
+    end: str
+    bills: tuple[Path, ...]
+    workloads: Path | None
+    selector: str
+    bearer_file: Path | None
+    bearer: str | None
+    user: str | None
+    password: str | None
+    headers: tuple[str, ...]
+    tenant: str | None
+    ca_file: Path | None
+    insecure: bool
+
+    def window(self) -> tuple[datetime, datetime]:
+        """Return the window as of now; raises UsageError."""
+        return parse_window(self.start, self.end, datetime.now(UTC))
+
+    @contextmanager
+    def server(self) -> Iterator[Prometheus]:
+        """Open the server; raises UsageError."""
+        from trimtab.sources.promql import Access, Prometheus
+
+        access = Access(
+            bearer=self.bearer_file.read_text(encoding="utf-8").strip() if self.bearer_file else self.bearer,
+            user=self.user,
+            password=self.password,
+            headers=_headers(self.headers),
+            tenant=self.tenant,
+            ca_file=self.ca_file,
+            insecure=self.insecure,
+        )
+        with Prometheus(self.url or "", access, selector=self.selector) as server:
+            yield server
+
+
+def server_options(*, required: bool) -> Callable[[Command], Command]:
+    """Add the options to a command, as one parameter `source`."""
+    options = (
+        click.option("-p", "--prometheus", "url", envvar="TRIMTAB_PROMETHEUS", required=required, metavar="URL",
+                     help="Prometheus, Thanos, Mimir or VictoriaMetrics, with its path prefix."),
+        click.option("--from", "start", default="14d", show_default=True,
+                     help="Start of the window: 14d, now-14d, 2026-09-01."),
+        click.option("--to", "end", default="now", show_default=True, help="End of the window."),
+        click.option("--focus", "bills", multiple=True, type=_ANY,
+                     help="A FOCUS or CUR 2.0 bill (CSV, Parquet, or a folder); repeat for several."),
+        click.option("--workloads", type=_FILE, help="A workloads.yaml: what only people know."),
+        click.option("-l", "--selector", default="", metavar='cluster="a"',
+                     help="Label matchers for every query, for a central Prometheus."),
+        click.option("--bearer-file", type=_FILE, help="A file with a bearer token (or set TRIMTAB_PROMETHEUS_TOKEN)."),
+        click.option("--bearer", envvar="TRIMTAB_PROMETHEUS_TOKEN", hidden=True),
+        click.option("--user", envvar="TRIMTAB_PROMETHEUS_USER", help="User of basic authentication."),
+        click.option("--password", envvar="TRIMTAB_PROMETHEUS_PASSWORD", hidden=True),
+        click.option("-H", "--header", "headers", multiple=True, metavar="NAME:VALUE", help="A header for every request."),
+        click.option("--tenant", help="Tenant of Mimir or Thanos (X-Scope-OrgID)."),
+        click.option("--ca-file", type=_FILE, help="Certificates to trust."),
+        click.option("--insecure", is_flag=True, help="Do not check the server's certificate."),
+    )  # fmt: skip
+
+    def add(command: Command) -> Command:
+        @wraps(command)
+        def packed(**given: object) -> object:
+            said = {field.name: given.pop(field.name) for field in fields(ServerOptions)}
+            return command(source=cast("Callable[..., ServerOptions]", ServerOptions)(**said), **given)
+
+        result: Command = packed
+        for option in reversed(options):
+            result = option(result)
+        return result
+
+    return add
+
+
+def _headers(pairs: tuple[str, ...]) -> dict[str, str]:
+    headers = {}
+    for pair in pairs:
+        name, colon, value = pair.partition(":")
+        if not colon or not name.strip():
+            raise UsageError(f"--header {name!r} has no value; write NAME:VALUE")
+        headers[name.strip()] = value.strip()
+    return headers

@@ -1,0 +1,56 @@
+"""What holds for every command: its help line, its examples, and a help page that comes at once."""
+
+import subprocess
+import sys
+from importlib import import_module
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from trimtab.cli import COMMANDS, root
+
+HEAVY = {"numpy", "pyarrow", "duckdb", "ibis", "numba", "highspy", "pydantic", "rich", "httpx", "yaml"}
+
+
+@pytest.mark.parametrize("name", list(COMMANDS))
+def test_the_help_line_in_the_list_is_the_commands_own(name):
+    module, line = COMMANDS[name]
+    command = import_module(module).command
+
+    assert command.get_short_help_str(limit=200) == line
+
+
+@pytest.mark.parametrize("name", list(COMMANDS))
+def test_every_command_has_examples_that_begin_with_its_name(name):
+    shown = CliRunner().invoke(root, [name, "--help"])
+
+    assert shown.exit_code == 0
+    assert "Examples:" in shown.output
+    assert f"trimtab {name}" in shown.output.partition("Examples:")[2]
+
+
+@pytest.mark.parametrize("name", list(COMMANDS))
+def test_every_option_says_what_it_does(name):
+    command = import_module(COMMANDS[name][0]).command
+
+    silent = [
+        option.name
+        for option in command.params
+        if isinstance(option, click.Option) and not option.hidden and not option.help
+    ]
+
+    assert silent == []
+
+
+def test_the_help_page_imports_nothing_heavy():
+    code = (
+        "import sys\n"
+        "from trimtab.cli import main\n"
+        "try:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
+        "print(' '.join(sys.modules), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert "audit" in done.stdout
+    assert not HEAVY & set(done.stderr.split())
