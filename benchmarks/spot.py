@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from benchmarks.traces import data_argument
@@ -46,18 +47,19 @@ class Score:
     missed: int
 
 
+def load_probes(traces: Path) -> dict[str, Flags]:
+    """Return each zone's probes in order of time: whether spot could be had."""
+    table = pq.read_table(traces / "spot" / "skypilot_spot_availability.parquet")
+    table = table.filter(pc.equal(table["dataset"].cast("string"), DATASET)).sort_by("t_s")
+    zones = np.array(table["zone"].cast("string").to_pylist())
+    up = table["available_nodes"].to_numpy() > 0
+    return {str(zone): up[zones == zone] for zone in np.unique(zones)}
+
+
 def load_zones(traces: Path) -> dict[str, Flags]:
-    """Return availability per step of each zone."""
-    table = pq.read_table(traces / "spot" / "skypilot_spot_availability.parquet").to_pydict()
-    probes: dict[str, list[tuple[float, bool]]] = {}
-    for dataset, zone, t_s, nodes in zip(
-        table["dataset"], table["zone"], table["t_s"], table["available_nodes"], strict=True
-    ):
-        if dataset == DATASET:
-            probes.setdefault(str(zone), []).append((t_s, nodes > 0))
+    """Return availability per step of each zone: up where all of its probes are."""
     zones = {}
-    for zone in sorted(probes):
-        up = np.array([flag for _, flag in sorted(probes[zone], key=lambda probe: probe[0])])
+    for zone, up in load_probes(traces).items():
         steps = len(up) // PROBES_PER_STEP
         zones[zone] = np.asarray(up[: steps * PROBES_PER_STEP].reshape(steps, PROBES_PER_STEP).all(axis=1))
     return zones
