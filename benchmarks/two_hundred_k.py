@@ -2,8 +2,9 @@
 
     python -m benchmarks.two_hundred_k [--data BUNDLE]
 
-The recipe, priced by the same ledger on the same proof window: one GPU instead of four per experiment (on held nodes), evaluation
-nodes for the runs only, a one-year commitment on the serving nodes; nothing else. Beside both stands the clairvoyant bound.
+The recipe, priced by the same ledger on the same proof window: one GPU instead of four per experiment (on held nodes),
+evaluation nodes for the runs only, a one-year commitment on the serving nodes; nothing else. Beside both stands the clairvoyant
+bound.
 """
 
 from __future__ import annotations
