@@ -1,17 +1,18 @@
-"""HiGHS behind one function: a linear or mixed-integer program in arrays, solved the same way on every run.
+"""HiGHS behind two doors: a program solved at once, and a linear program that columns are added to.
 
 Limits are gaps and nodes, never seconds, and one thread is used, so that the same input gives the same answer.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import highspy
 import numpy as np
 
 from trimtab.errors import PlanError
-from trimtab.fleet.model import FloatArray
+from trimtab.fleet.model import FloatArray, IntArray
 
 INFINITY = float(highspy.kHighsInf)
 
@@ -25,8 +26,8 @@ class Program:
     integer: list[bool] = field(default_factory=list)
     row_low: list[float] = field(default_factory=list)
     row_high: list[float] = field(default_factory=list)
-    _row: list[FloatArray] = field(default_factory=list)
-    _column: list[FloatArray] = field(default_factory=list)
+    _row: list[IntArray] = field(default_factory=list)
+    _column: list[IntArray] = field(default_factory=list)
     _value: list[FloatArray] = field(default_factory=list)
 
     def add_column(self, cost: float, upper: float = INFINITY, *, integer: bool = False) -> int:
@@ -42,19 +43,39 @@ class Program:
         self.row_high.append(high)
         return len(self.row_low) - 1
 
-    def put(self, rows: FloatArray | int, column: int, values: FloatArray | float) -> None:
-        """Add coefficients of one column in one or several rows; zeros are dropped."""
-        where = np.atleast_1d(np.asarray(rows, dtype=np.float64))
-        what = np.broadcast_to(np.asarray(values, dtype=np.float64), where.shape)
+    def put(self, rows: IntArray | int, columns: IntArray | int, values: FloatArray | float) -> None:
+        """Add coefficients at rows and columns, broadcast against each other; zeros are dropped."""
+        where, column, what = np.broadcast_arrays(rows, columns, np.asarray(values, dtype=np.float64))
         kept = what != 0
-        self._row.append(where[kept])
-        self._column.append(np.full(int(kept.sum()), float(column)))
+        self._row.append(where[kept].astype(np.int64))
+        self._column.append(column[kept].astype(np.int64))
         self._value.append(what[kept])
+
+    def copy(self) -> Program:
+        """Return a program to be extended apart from this one."""
+        return Program(
+            cost=[*self.cost],
+            upper=[*self.upper],
+            integer=[*self.integer],
+            row_low=[*self.row_low],
+            row_high=[*self.row_high],
+            _row=[*self._row],
+            _column=[*self._column],
+            _value=[*self._value],
+        )
+
+    def triplets(self) -> tuple[IntArray, IntArray, FloatArray]:
+        """Return the coefficients as (rows, columns, values), by column."""
+        if not self._row:
+            none = np.zeros(0, dtype=np.int64)
+            return none, none, np.zeros(0)
+        column = np.concatenate(self._column)
+        order = np.argsort(column, kind="stable")
+        return np.concatenate(self._row)[order], column[order], np.concatenate(self._value)[order]
 
     def model(self) -> highspy.HighsLp:
         """Return the program as HiGHS takes it."""
-        column = np.concatenate(self._column).astype(np.int32)
-        order = np.argsort(column, kind="stable")
+        row, column, value = self.triplets()
         lp = highspy.HighsLp()
         lp.num_col_, lp.num_row_ = len(self.cost), len(self.row_low)
         lp.col_cost_ = np.array(self.cost)
@@ -63,9 +84,21 @@ class Program:
         lp.row_lower_, lp.row_upper_ = np.array(self.row_low), np.array(self.row_high)
         lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
         lp.a_matrix_.start_ = np.concatenate(([0], np.cumsum(np.bincount(column, minlength=len(self.cost)))))
-        lp.a_matrix_.index_ = np.concatenate(self._row).astype(np.int32)[order]
-        lp.a_matrix_.value_ = np.concatenate(self._value)[order]
+        lp.a_matrix_.index_ = row.astype(np.int32)
+        lp.a_matrix_.value_ = value
         return lp
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Column:
+    """One way to serve a block: its cost, its coefficients in the shared rows, and what it stands for."""
+
+    block: int
+    key: int
+    """What the block's owner knows it by."""
+    cost: float
+    rows: IntArray
+    values: FloatArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -78,28 +111,79 @@ class Solution:
     bound: float
 
 
-def solve(program: Program, *, integral: bool, gap_frac: float = 0.0, max_nodes: int = 0) -> Solution:
-    """Solve a program as a linear one, or with its integer columns integral; raises PlanError where nothing is feasible."""
+class Growing:
+    """A linear program that is solved again and again while columns are added, each time from the last basis.
+
+    Row `b` below the number of blocks is the convexity row of block `b`: every added column has 1 there.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self._solver = _solver()
+        self._solver.passModel(program.model())
+
+    def add(self, columns: Sequence[Column]) -> None:
+        """Add columns, continuous and non-negative."""
+        if not columns:
+            return
+        starts = np.cumsum([0] + [len(column.rows) + 1 for column in columns])[:-1]
+        index = np.concatenate([np.concatenate(([column.block], column.rows)) for column in columns])
+        value = np.concatenate([np.concatenate(([1.0], column.values)) for column in columns])
+        count = len(columns)
+        self._solver.addCols(
+            count,
+            np.array([column.cost for column in columns]),
+            np.zeros(count),
+            np.full(count, INFINITY),
+            len(index),
+            starts.astype(np.int32),
+            index.astype(np.int32),
+            value,
+        )
+
+    def solve(self) -> Solution:
+        """Solve from the last basis; raises PlanError where nothing is feasible."""
+        self._solver.run()
+        return _solution(self._solver, integral=False)
+
+
+def solve_integral(
+    program: Program, *, gap_frac: float, max_nodes: int, start: Mapping[int, float] | None = None
+) -> Solution:
+    """Solve a program with its integer columns integral; raises PlanError where nothing is feasible.
+
+    `start` holds values of some columns, from which HiGHS completes a first solution.
+    """
+    solver = _solver()
+    model = program.model()
+    kinds = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
+    model.integrality_ = [kinds[is_integer] for is_integer in program.integer]
+    solver.setOptionValue("mip_rel_gap", gap_frac)
+    solver.setOptionValue("mip_max_nodes", max_nodes)
+    solver.passModel(model)
+    if start:
+        known = sorted(start)
+        solver.setSolution(len(known), np.array(known, dtype=np.int32), np.array([start[column] for column in known]))
+    solver.run()
+    return _solution(solver, integral=True)
+
+
+def _solver() -> highspy.Highs:
     solver = highspy.Highs()  # type: ignore[no-untyped-call]  # highspy ships no annotation for its constructor
     solver.setOptionValue("output_flag", False)
     solver.setOptionValue("threads", 1)
     solver.setOptionValue("random_seed", 0)
-    model = program.model()
-    if integral:
-        kinds = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
-        model.integrality_ = [kinds[is_integer] for is_integer in program.integer]
-        solver.setOptionValue("mip_rel_gap", gap_frac)
-        solver.setOptionValue("mip_max_nodes", max_nodes)
-    solver.passModel(model)
-    solver.run()
-    values = np.array(solver.getSolution().col_value)
-    if len(values) != len(program.cost):
+    return solver
+
+
+def _solution(solver: highspy.Highs, *, integral: bool) -> Solution:
+    info = solver.getInfo()
+    if info.primal_solution_status != int(highspy.SolutionStatus.kSolutionStatusFeasible):
         status = solver.modelStatusToString(solver.getModelStatus())
         raise PlanError(f"no plan satisfies the rules ({status}); relax a quota, a target or a pinned choice")
-    info = solver.getInfo()
+    answer = solver.getSolution()
     return Solution(
-        values=values,
-        duals=np.array(solver.getSolution().row_dual),
+        values=np.array(answer.col_value),
+        duals=np.array(answer.row_dual),
         objective=info.objective_function_value,
         bound=info.mip_dual_bound if integral else info.objective_function_value,
     )

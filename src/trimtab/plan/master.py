@@ -1,132 +1,208 @@
-"""The joint problem as a program in periods and dollars: fixed costs, and use of the pools that can be committed to."""
+"""The joint problem as blocks that share rows: one block per workload, its listed options as columns.
+
+Rows in order: convexity[w]; retain[g,w]; per tracked pool balance[p,t] (where a commitment is sold) and quota[p,t] (where there
+is a quota); spot_share. Columns that belong to no block: z[g], metered u[p,t], committed c[p], and for each quota row and
+the spot share an excess at a price above anything it could save, so that prices exist before a plan within the limits is known.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 
-from trimtab.catalog.pools import Pool
 from trimtab.fleet.model import FloatArray, IntArray
-from trimtab.ledger.arrays import charge
-from trimtab.plan.highs import INFINITY, Program
-from trimtab.plan.problem import KEEP, Periods, Problem, periods_of
-from trimtab.units import HR_PER_WEEK, S_PER_HR, usd
+from trimtab.plan.decompose import Priced
+from trimtab.plan.highs import INFINITY, Column, Program
+from trimtab.plan.periods import Gathered
+from trimtab.plan.problem import KEEP
+from trimtab.plan.table import Table
+from trimtab.units import usd
 
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PricedUse:
-    """A use as the program sees it: what costs a fixed sum, and mean nodes per period of each committable pool."""
-
-    fixed_usd: float
-    nodes: Mapping[int, FloatArray]
-
-    def at(self, prices: FloatArray) -> float:
-        """Return the cost at balance prices (n_pools, n_periods)."""
-        return self.fixed_usd + sum(float(prices[pool] @ nodes) for pool, nodes in self.nodes.items())
+EXCESS_PRICE = 100.0
+"""Dollars an excess costs for each dollar that the nodes in excess cost on demand."""
 
 
 class Master:
-    """Everything about a problem that does not change while it is being solved."""
+    """A table in gathered periods as a program; also the owner of its blocks."""
 
-    def __init__(self, problem: Problem) -> None:
-        self.problem = problem
-        self.periods: Periods = periods_of(problem.hours, HR_PER_WEEK)
-        self.pools: tuple[Pool, ...] = tuple(sorted(problem.offers))
-        self._row = {pool: index for index, pool in enumerate(self.pools)}
-        self.options = [[self._priced(option.usage) for option in options] for options in problem.options]
-        self.groups = [self._priced(group.usage) for group in problem.groups]
+    def __init__(self, table: Table, gathered: Sequence[Gathered]) -> None:
+        self.table = table
+        self.gathered = gathered
+        self._program = Program()
+        problem = table.problem
+        self.convexity = [self._program.add_row(1.0, 1.0) for _ in range(problem.workloads)]
+        self._retain = self._retain_rows()
+        self.committed: dict[int, int] = {}
+        """Column of the committed count per tracked pool that has one."""
+        self.excess: list[int] = []
+        """Columns that break a limit where they are above 0."""
+        self._balance = [self._balance_rows(place) for place in range(len(gathered))]
+        self._quota = [self._quota_rows(place) for place in range(len(gathered))]
+        self._spot = self._spot_row()
+        self._where = [{int(row): at for at, row in enumerate(one.rows)} for one in table.tracked]
+        self._add_shared()
 
-    def _priced(self, usage: Mapping[Pool, IntArray]) -> PricedUse:
-        fixed = 0
-        nodes: dict[int, FloatArray] = {}
-        for pool, seconds in usage.items():
-            if pool in self._row:
-                nodes[self._row[pool]] = self.periods.mean(seconds) / S_PER_HR
-            else:
-                fixed += int(charge(self.problem.rates_micro_usd_hr[pool], seconds).sum())
-        return PricedUse(fixed_usd=usd(fixed), nodes=nodes)
+    # --- the shared part ------------------------------------------------------------------------------------------
 
-    def rate_usd_hr(self, pool: int) -> float:
-        """Return a committable pool's on-demand rate."""
-        return usd(self.problem.rates_micro_usd_hr[self.pools[pool]])
+    def _retain_rows(self) -> dict[tuple[int, int], int]:
+        return {
+            (group, workload): self._program.add_row(-INFINITY, 0.0)
+            for group, shared in enumerate(self.table.shared)
+            for workload in sorted(shared.holders)
+        }
 
-    def committed_usd(self, pool: int) -> float:
-        """Return what one commitment costs over the window."""
-        return usd(self.problem.offers[self.pools[pool]].rate_micro_usd_hr) * self.problem.hours
+    def _balance_rows(self, place: int) -> IntArray:
+        """Add `use - metered - committed <= 0` per period, with the columns that pay for it."""
+        pool = self.table.tracked[place].pool
+        problem = self.table.problem
+        if pool not in problem.offers:
+            return np.zeros(0, dtype=np.int64)
+        program = self._program
+        weights = self.gathered[place].weight_hr
+        rows = np.array([program.add_row(-INFINITY, 0.0) for _ in weights])
+        most = float(np.ceil(self.gathered[place].nodes.max(axis=0, initial=0.0).max(initial=0.0))) * problem.workloads
+        committed = program.add_column(self._committed_usd(place), most + 1.0, integer=True)
+        self.committed[place] = committed
+        program.put(rows, committed, -1.0)
+        rate = usd(problem.rates_micro_usd_hr[pool])
+        metered = np.array([program.add_column(rate * float(weight)) for weight in weights])
+        program.put(rows, metered, -1.0)
+        return rows
 
-    def most_nodes(self, pool: int) -> float:
-        """Return a bound on the nodes of a pool that a plan can use at once."""
-        uses = [use for options in self.options for use in options] + self.groups
-        return float(sum(use.nodes[pool].max(initial=0.0) for use in uses if pool in use.nodes)) + 1
+    def _quota_rows(self, place: int) -> IntArray:
+        """Add `use - excess <= quota` per period."""
+        pool = self.table.tracked[place].pool
+        problem = self.table.problem
+        if pool not in problem.quotas:
+            return np.zeros(0, dtype=np.int64)
+        weights = self.gathered[place].weight_hr
+        quota = float(problem.quotas[pool])
+        rows = np.array([self._program.add_row(-INFINITY, quota) for _ in weights])
+        price = EXCESS_PRICE * usd(problem.rates_micro_usd_hr[pool])
+        excess = np.array([self._program.add_column(price * float(weight)) for weight in weights])
+        self._program.put(rows, excess, -1.0)
+        self.excess += excess.tolist()
+        return rows
 
-    def program(self, active: Sequence[Sequence[int]]) -> Assembled:
-        """Assemble the program over the active options of each workload; leaving one as it is is always among them."""
-        return _assemble(self, active)
+    def _spot_row(self) -> int | None:
+        if self.table.problem.spot_max_frac is None:
+            return None
+        row = self._program.add_row(-INFINITY, 0.0)
+        dearest = usd(max(self.table.problem.rates_micro_usd_hr.values(), default=0))
+        excess = self._program.add_column(EXCESS_PRICE * dearest)
+        self._program.put(row, excess, -1.0)
+        self.excess.append(excess)
+        return row
 
+    def _add_shared(self) -> None:
+        """Add a column z per group of nodes that several workloads held."""
+        for group, shared in enumerate(self.table.shared):
+            rows, values = self._coefficients(self.table.rows + group)
+            column = self._program.add_column(float(self.table.fixed_usd[self.table.rows + group]), 1.0)
+            self._program.put(rows, column, values)
+            retain = np.array([self._retain[group, workload] for workload in sorted(shared.holders)])
+            self._program.put(retain, column, -1.0)
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Assembled:
-    """The program and where its parts are: columns of choices, rows of convexity and of each pool's balance."""
+    def _committed_usd(self, place: int) -> float:
+        problem = self.table.problem
+        return usd(problem.offers[self.table.tracked[place].pool].rate_micro_usd_hr) * problem.hours
 
-    program: Program
-    choices: tuple[tuple[tuple[int, int], ...], ...]
-    """(option or KEEP, column) per workload."""
-    convexity: tuple[int, ...]
-    balance: FloatArray
-    """(n_pools, n_periods) row indices, as floats."""
+    # --- blocks -----------------------------------------------------------------------------------------------------
 
-    def prices(self, duals: FloatArray) -> FloatArray:
-        """Return the balance prices (n_pools, n_periods) that a solution's duals give, never negative."""
-        return np.maximum(-duals[self.balance.astype(np.int64)], 0.0)
+    def program(self) -> Program:
+        """Return the shared part."""
+        return self._program
 
-    def read(self, values: FloatArray) -> tuple[int, ...]:
-        """Return the choice with most weight per workload."""
-        return tuple(max(choices, key=lambda pair: (values[pair[1]], -pair[0]))[0] for choices in self.choices)
+    def entries(self, rows: Sequence[int]) -> int:
+        """Return about how many coefficients the columns of some table rows have."""
+        wanted = np.zeros(len(self.table.fixed_usd), dtype=bool)
+        wanted[list(rows)] = True
+        return sum(
+            int(wanted[tracked.rows].sum()) * len(gathered.weight_hr)
+            for tracked, gathered in zip(self.table.tracked, self.gathered, strict=True)
+        )
 
+    def integral(self, rows: Sequence[int]) -> tuple[Program, dict[int, int]]:
+        """Return the program with an integer column for each of some table rows, and the column of each."""
+        program = self._program.copy()
+        where = {}
+        for row in rows:
+            column = self.column(row)
+            where[row] = program.add_column(column.cost, 1.0, integer=True)
+            program.put(column.block, where[row], 1.0)
+            program.put(column.rows, where[row], column.values)
+        return program, where
 
-def _assemble(master: Master, active: Sequence[Sequence[int]]) -> Assembled:
-    program = Program()
-    balance = _balance(master, program)
-    convexity, choices = [], []
-    for workload, indices in enumerate(active):
-        row = program.add_row(1.0, 1.0)
-        convexity.append(row)
-        mine = [(KEEP, program.add_column(0.0, 1.0, integer=True))]
-        for index in indices:
-            use = master.options[workload][index]
-            column = program.add_column(use.fixed_usd, 1.0, integer=True)
-            _use(program, balance, column, use)
-            mine.append((index, column))
-        for _, column in mine:
-            program.put(row, column, 1.0)
-        choices.append(tuple(mine))
-    for group, use in zip(master.problem.groups, master.groups, strict=True):
-        column = program.add_column(use.fixed_usd, 1.0)
-        _use(program, balance, column, use)
-        for workload in sorted(group.holders):
-            retain = program.add_row(-INFINITY, 0.0)
-            program.put(retain, choices[workload][0][1], 1.0)
-            program.put(retain, column, -1.0)
-    return Assembled(program=program, choices=tuple(choices), convexity=tuple(convexity), balance=balance)
+    def column(self, row: int) -> Column:
+        """Return the column of a table row."""
+        workload = int(self.table.workload[row])
+        rows, values = self._coefficients(row)
+        if self.table.option(row) == KEEP:
+            retain = [line for (_, holder), line in self._retain.items() if holder == workload]
+            rows = np.concatenate((rows, np.array(retain, dtype=np.int64)))
+            values = np.concatenate((values, np.ones(len(retain))))
+        return Column(block=workload, key=row, cost=float(self.table.fixed_usd[row]), rows=rows, values=values)
 
+    def _coefficients(self, row: int) -> tuple[IntArray, FloatArray]:
+        rows: list[IntArray] = []
+        values: list[FloatArray] = []
+        for place, at in ((place, where[row]) for place, where in enumerate(self._where) if row in where):
+            nodes = self.gathered[place].nodes[at]
+            for lines in (self._balance[place], self._quota[place]):
+                if len(lines):
+                    rows.append(lines)
+                    values.append(nodes)
+        if self._spot is not None:
+            rows.append(np.array([self._spot]))
+            values.append(self.table.spot_excess_hr[row : row + 1])
+        if not rows:
+            return np.zeros(0, dtype=np.int64), np.zeros(0)
+        line, value = np.concatenate(rows), np.concatenate(values)
+        return line[value != 0], value[value != 0]
 
-def _balance(master: Master, program: Program) -> FloatArray:
-    """Add each pool's balance rows `use - metered - committed <= 0`, with the columns that pay for it."""
-    periods = len(master.periods.weight)
-    rows = np.zeros((len(master.pools), periods))
-    for pool in range(len(master.pools)):
-        committed = program.add_column(master.committed_usd(pool), master.most_nodes(pool), integer=True)
-        for period in range(periods):
-            row = program.add_row(-INFINITY, 0.0)
-            rows[pool, period] = row
-            metered = program.add_column(master.rate_usd_hr(pool) * float(master.periods.weight[period]))
-            program.put(row, metered, -1.0)
-        program.put(rows[pool], committed, -1.0)
-    return rows
+    def price(self, duals: FloatArray) -> Priced:
+        """Price every option at once; the bound holds at any prices, which are first made feasible for the shared part."""
+        table = self.table
+        prices = [self._feasible(place, duals) for place in range(len(self.gathered))]
+        limits = [np.maximum(-duals[rows], 0.0) for rows in self._quota]
+        value = table.fixed_usd.copy()
+        for tracked, gathered, balance, limit in zip(table.tracked, self.gathered, prices, limits, strict=True):
+            total = sum((part for part in (balance, limit) if len(part)), start=np.zeros(len(gathered.weight_hr)))
+            value[tracked.rows] += gathered.nodes @ total
+        if self._spot is not None:
+            value += max(-float(duals[self._spot]), 0.0) * table.spot_excess_hr
+        groups = value[table.rows :]
+        value = value[: table.rows]
+        for (group, workload), row in self._retain.items():
+            share = max(-float(duals[row]), 0.0)
+            value[table.first[workload]] += share
+            groups[group] -= share
+        least = np.minimum.reduceat(value, table.first[:-1]) if table.rows else np.zeros(0)
+        bound = float(least.sum() + np.minimum(groups, 0.0).sum()) - self._paid_for_limits(limits)
+        reduced = value - least[table.workload]
+        return Priced(bound=bound, columns=[self.column(row) for row in self._first_least(reduced)], reduced=reduced)
 
+    def _feasible(self, place: int, duals: FloatArray) -> FloatArray:
+        """Return balance prices with `0 <= price <= metered` and `sum <= committed`, so that no shared column can gain."""
+        rows = self._balance[place]
+        if not len(rows):
+            return np.zeros(0)
+        rate = usd(self.table.problem.rates_micro_usd_hr[self.table.tracked[place].pool])
+        price = np.clip(-duals[rows], 0.0, rate * self.gathered[place].weight_hr)
+        allowed = self._committed_usd(place)
+        return np.asarray(price * min(1.0, allowed / max(float(price.sum()), 1e-300)))
 
-def _use(program: Program, balance: FloatArray, column: int, use: PricedUse) -> None:
-    for pool, nodes in use.nodes.items():
-        program.put(balance[pool], column, nodes)
+    def _paid_for_limits(self, limits: Sequence[FloatArray]) -> float:
+        quotas = self.table.problem.quotas
+        return sum(
+            quotas[tracked.pool] * float(limit.sum())
+            for tracked, limit in zip(self.table.tracked, limits, strict=True)
+            if tracked.pool in quotas
+        )
+
+    def _first_least(self, reduced: FloatArray) -> list[int]:
+        """Return the first row of each workload with reduced cost 0."""
+        least = np.flatnonzero(reduced == 0.0)
+        _, first = np.unique(self.table.workload[least], return_index=True)
+        return [int(row) for row in least[first]]

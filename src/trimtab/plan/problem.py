@@ -5,22 +5,24 @@
                retain[g,w]:   keep[w] <= z[g]                 for each workload w that held nodes of group g
                balance[p,t]:  sum_o n[o,p,t] x[o] + sum_g n[g,p,t] z[g] <= u[p,t] + c[p]
 
+               quota[p,t]:    sum_o n[o,p,t] x[o] + sum_g n[g,p,t] z[g] <= quota[p]
+               spot_share:    node-hours on spot <= spot_max_frac * node-hours
+
 A node stays billed while any workload that held GPUs on it stays as it was: nodes are indivisible. Pools for which nobody
-sells a commitment cost a fixed sum per option and need no balance rows. Periods `t` are hours, or in long windows hours of the
-week with the mean use of that hour: since a bill is convex in use, averaging can only lower it, so that the periods' optimum
-is a bound on the hourly one. What is reported is always the exact hourly bill of the choice (`exact_bill`).
+sells a commitment cost a fixed sum per option and need no balance rows. How hours are gathered into periods is the solver's
+matter (`periods`); what is reported is always the exact hourly bill of the choice (`exact_bill`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from trimtab.catalog.kinds import BuyingOption
 from trimtab.catalog.pools import Pool
-from trimtab.fleet.model import FloatArray, IntArray
+from trimtab.fleet.model import IntArray
 from trimtab.ledger import Bill, Commitment, Usage, best_count, bill
 
 KEEP = -1
@@ -52,13 +54,17 @@ class CommitmentOffer:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Problem:
-    """Options per workload (outer index), the groups of present nodes, rates per pool, commitments on offer."""
+    """Options per workload (outer index), the groups of present nodes, rates per pool, commitments on offer, limits."""
 
     options: tuple[tuple[Option, ...], ...]
     groups: tuple[NodeGroup, ...]
     rates_micro_usd_hr: Mapping[Pool, int]
     offers: Mapping[Pool, CommitmentOffer]
     hours: int
+    quotas: Mapping[Pool, int] = field(default_factory=dict)
+    """Most nodes of a pool at once (the mean of an hour), for pools that have a quota."""
+    spot_max_frac: float | None = None
+    """Largest share of all node-hours that may be on spot."""
 
     @property
     def workloads(self) -> int:
@@ -100,21 +106,3 @@ def exact_bill(
     for row, pool in enumerate(pools):
         seconds[row] = usage.get(pool, 0)
     return bill(Usage(pools=pools, node_seconds=seconds), rates, commitments)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Periods:
-    """Hours gathered into periods: `of_hour` (n_hours,) and the number of hours in each (n_periods,)."""
-
-    of_hour: IntArray
-    weight: FloatArray
-
-    def mean(self, per_hour: IntArray) -> FloatArray:
-        """Return the mean of a row of hours per period (n_periods,)."""
-        return np.bincount(self.of_hour, weights=per_hour, minlength=len(self.weight)) / self.weight
-
-
-def periods_of(hours: int, most: int) -> Periods:
-    """Return hours as they are where there are few, else positions in a cycle of `most` hours (168 = hours of the week)."""
-    of_hour = np.arange(hours) % most if hours > most else np.arange(hours)
-    return Periods(of_hour=of_hour, weight=np.bincount(of_hour).astype(np.float64))

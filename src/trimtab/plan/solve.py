@@ -1,33 +1,46 @@
 """Solve the joint problem: column generation over every option, pruning with proof, a small MILP, an exact re-bill.
 
-1. The linear relaxation starts from a few options; its prices let every other option be judged alone, until none pays. The
-   bound therefore covers all options, not only those that entered.
+1. The linear relaxation is solved by column generation (`decompose`) over periods gathered by level of use (`periods`); its
+   bound covers all options, not only those that entered. Its plan, improved on the exact bill, says where to cut the
+   periods next.
 2. An option whose reduced cost exceeds the distance between the best known plan and the bound cannot be in a better plan: it
    is dropped, and nothing is lost (reduced-cost fixing).
-3. The options left go into a MILP whose dual bound is the certified bound; its choice, improved on the exact bill one workload
-   at a time, is the plan.
+3. Where the gap is still wider than asked, the options left go into a MILP whose dual bound is certified too; its choice,
+   improved on the exact bill one workload at a time, is the plan.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from trimtab.catalog.pools import Pool
-from trimtab.fleet.model import FloatArray, IntArray
+from trimtab.errors import PlanError
+from trimtab.fleet.model import FloatArray
 from trimtab.fleet.settings import Planning
 from trimtab.ledger import Commitment
-from trimtab.plan.highs import solve
-from trimtab.plan.master import Assembled, Master
+from trimtab.plan.decompose import heaviest, relax
+from trimtab.plan.highs import solve_integral
+from trimtab.plan.improve import improved
+from trimtab.plan.limits import broken, conflict
+from trimtab.plan.master import Master
+from trimtab.plan.periods import gather
 from trimtab.plan.problem import KEEP, Problem, best_commitments, exact_bill, total_usage
-from trimtab.units import MICRO_PER_USD
+from trimtab.plan.table import Table
+from trimtab.units import MICRO_PER_USD, usd
 
-_MAX_ROUNDS = 100
+_PERIODS = (24, 48, 96, 192)
+"""Gathered periods per pool, round by round."""
+_WORTH_FINER = 0.9
+"""Another round follows if this one narrowed the gap to at most this share of what it was."""
+_RELAX_GAP_FRAC = 1e-4
 _PAYS_USD = 1e-6
-"""An option enters if it lowers the relaxation by more than this."""
-_MAX_LOCAL_ROUNDS = 20
+_TRIED = 6
+_MAX_MIP_ROUNDS = 4
+_EXCESS = 1e-6
+_MAX_MIP_ENTRIES = 60_000
+"""A MILP with more coefficients is not tried: what is dropped by proof shrinks with the gap, the rest would take too long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,97 +53,144 @@ class Chosen:
     bound_micro_usd: int
     pruned: dict[str, int]
 
+    @property
+    def gap_frac(self) -> float:
+        """Return how far the plan may be from the best, as a share of its cost."""
+        return (self.cost_micro_usd - self.bound_micro_usd) / self.cost_micro_usd if self.cost_micro_usd else 0.0
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Relaxed:
-    """The relaxation at its optimum over all options: bound, reduced costs, and the options that entered."""
 
-    bound_usd: float
-    reduced: list[FloatArray]
-    active: list[list[int]]
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Search:
+    """The best plan within the limits and the best bound so far, with the reduced costs that came with that bound."""
+
+    table: Table
     choice: tuple[int, ...]
+    """The best known; the last tried as long as none keeps the limits."""
+    cost_micro_usd: int | None = None
+    bound_usd: float = -np.inf
+    reduced_usd: FloatArray = field(default_factory=lambda: np.zeros(0))
+
+    @property
+    def gap_frac(self) -> float:
+        """Return the distance between them as a share of the cost."""
+        if self.cost_micro_usd is None:
+            return np.inf
+        return 1 - self.bound_usd * MICRO_PER_USD / self.cost_micro_usd if self.cost_micro_usd else 0.0
+
+    def candidates(self) -> list[list[int]]:
+        """Return, per workload, the options (or KEEP) that a better plan may hold."""
+        room = np.inf if self.cost_micro_usd is None else self.cost_micro_usd / MICRO_PER_USD - self.bound_usd
+        kept: list[list[int]] = [[] for _ in self.choice]
+        for row in np.flatnonzero(self.reduced_usd <= room + _PAYS_USD):
+            kept[int(self.table.workload[row])].append(self.table.option(int(row)))
+        return kept
+
+    def nearest(self) -> list[list[int]]:
+        """Return the candidates worth a try on the exact bill: per workload the few with the least reduced cost."""
+        order = np.lexsort((self.reduced_usd, self.table.workload))
+        first = self.table.first[:-1]
+        rank = np.arange(len(order)) - first[self.table.workload[order]]
+        near: list[list[int]] = [[] for _ in self.choice]
+        for row in order[rank < _TRIED]:
+            near[int(self.table.workload[row])].append(self.table.option(int(row)))
+        return near
+
+    def bounded(self, bound_usd: float, reduced_usd: FloatArray) -> None:
+        """Take a bound if it is better than the best known."""
+        if bound_usd > self.bound_usd:
+            self.bound_usd, self.reduced_usd = bound_usd, reduced_usd
+
+    def offer(self, choice: tuple[int, ...]) -> bool:
+        """Take a choice, improved, if it keeps the limits and costs less than the best known; return whether it keeps them."""
+        better = improved(self.table, choice, self.nearest())
+        if broken(self.table.problem, better):
+            if self.cost_micro_usd is None:
+                self.choice = better
+            return False
+        cost = choice_cost(self.table.problem, better)
+        if self.cost_micro_usd is None or cost < self.cost_micro_usd:
+            self.choice, self.cost_micro_usd = better, cost
+        return True
 
 
 def solve_problem(problem: Problem, planning: Planning) -> Chosen:
-    """Return the cheapest plan found and a bound that no combination of the options can beat."""
-    master = Master(problem)
-    relaxed = _relax(master)
-    choice, cost = _improved(problem, relaxed.choice, relaxed.active)
-    room_usd = cost / MICRO_PER_USD - relaxed.bound_usd
-    kept = [[index for index, reduced in enumerate(row) if reduced <= room_usd + _PAYS_USD] for row in relaxed.reduced]
-    mixed = master.program(kept)
-    solution = solve(mixed.program, integral=True, gap_frac=planning.mip_gap_frac, max_nodes=planning.mip_max_nodes)
-    found, found_cost = _improved(problem, mixed.read(solution.values), kept)
-    if found_cost < cost:
-        choice, cost = found, found_cost
-    bound_usd = max(solution.bound, relaxed.bound_usd)
-    dropped = sum(map(len, problem.options)) - sum(map(len, kept))
+    """Return the cheapest plan found and a bound that no combination of the options can beat.
+
+    Raises PlanError, naming the limits in conflict, where no choice keeps them.
+    """
+    table = Table(problem)
+    search = _Search(table=table, choice=_cheapest_on_demand(table))
+    for most in _PERIODS:
+        gap_before = search.gap_frac
+        master = Master(table, gather(table, table.use_of(search.choice), most))
+        _relaxed(search, master)
+        finest = most >= table.periods or search.gap_frac > _WORTH_FINER * gap_before
+        if search.gap_frac <= planning.mip_gap_frac or finest:
+            break
+    if search.gap_frac > planning.mip_gap_frac:
+        _mixed(search, master, planning)
+    if search.cost_micro_usd is None:
+        raise PlanError(conflict(problem))
+    dropped = table.rows - problem.workloads - sum(len(set(kept) - {KEEP}) for kept in search.candidates())
     return Chosen(
-        choice=choice,
-        commitments=best_commitments(problem, total_usage(problem, choice)),
-        cost_micro_usd=cost,
-        bound_micro_usd=min(cost, int(np.floor(bound_usd * MICRO_PER_USD))),
+        choice=search.choice,
+        commitments=best_commitments(problem, total_usage(problem, search.choice)),
+        cost_micro_usd=search.cost_micro_usd,
+        bound_micro_usd=min(search.cost_micro_usd, int(np.floor(search.bound_usd * MICRO_PER_USD))),
         pruned={"cannot be in a better plan (reduced cost)": dropped},
     )
 
 
-def _relax(master: Master) -> _Relaxed:
-    """Solve the linear relaxation over all options by column generation."""
-    active = [_first_options(master, workload) for workload in range(master.problem.workloads)]
-    best = -np.inf
-    for _ in range(_MAX_ROUNDS):
-        assembled = master.program(active)
-        solution = solve(assembled.program, integral=False)
-        reduced = _reduced_costs(master, assembled, solution.duals)
-        gain = [float(row.min(initial=0.0)) for row in reduced]
-        best = max(best, solution.objective + sum(min(0.0, value) for value in gain))
-        if all(value >= -_PAYS_USD for value in gain):
-            break
-        for workload, row in enumerate(reduced):
-            if len(row) and row.min() < -_PAYS_USD and int(row.argmin()) not in active[workload]:
-                active[workload].append(int(row.argmin()))
-    return _Relaxed(
-        bound_usd=best,
-        reduced=[np.maximum(row, 0.0) for row in reduced],
-        active=active,
-        choice=assembled.read(solution.values),
-    )
+def _cheapest_on_demand(table: Table) -> tuple[int, ...]:
+    """Return each workload's cheapest option if nobody sold commitments: where to start."""
+    cost = table.fixed_usd[: table.rows].copy()
+    for tracked in table.tracked:
+        if tracked.pool in table.problem.offers:
+            mine = tracked.rows < table.rows
+            rate = usd(table.problem.rates_micro_usd_hr[tracked.pool])
+            cost[tracked.rows[mine]] += rate * (tracked.nodes[mine] @ table.weight_hr)
+    ends = zip(table.first[:-1].tolist(), table.first[1:].tolist(), strict=True)
+    return table.choice([first + int(np.argmin(cost[first:end])) for first, end in ends])
 
 
-def _first_options(master: Master, workload: int) -> list[int]:
-    """Return the cheapest option on demand: a start for column generation."""
-    at_list = np.outer([master.rate_usd_hr(pool) for pool in range(len(master.pools))], master.periods.weight)
-    cost = [use.at(at_list) for use in master.options[workload]]
-    return [int(np.argmin(cost))] if cost else []
+def _relaxed(search: _Search, master: Master) -> None:
+    """Solve the relaxation; take its bound, and its plan rounded to the heaviest option of each workload."""
+    table = search.table
+    start = [table.row(workload, option) for workload, option in enumerate(search.choice)]
+    keep = [row for row in table.first[:-1].tolist() if row not in start]
+    relaxed = relax(master, [master.column(row) for row in sorted([*start, *keep])], _RELAX_GAP_FRAC)
+    search.bounded(relaxed.bound, relaxed.reduced)
+    search.offer(table.choice(heaviest(relaxed.columns, relaxed.weights, table.problem.workloads)))
 
 
-def _reduced_costs(master: Master, assembled: Assembled, duals: FloatArray) -> list[FloatArray]:
-    prices = assembled.prices(duals)
-    return [
-        np.array([use.at(prices) for use in options]) - duals[assembled.convexity[workload]]
-        for workload, options in enumerate(master.options)
-    ]
+def _mixed(search: _Search, master: Master, planning: Planning) -> None:
+    """Solve the options that are left as a MILP; cut the periods anew while its plan breaks a limit in some hour."""
+    table = search.table
+    for _ in range(_MAX_MIP_ROUNDS):
+        rows = [table.row(workload, option) for workload, kept in enumerate(search.candidates()) for option in kept]
+        if master.entries(rows) > _MAX_MIP_ENTRIES:
+            return
+        program, where = master.integral(rows)
+        start = {where[table.row(w, o)]: 1.0 for w, o in enumerate(search.choice) if table.row(w, o) in where}
+        solution = solve_integral(
+            program, gap_frac=planning.mip_gap_frac, max_nodes=planning.mip_max_nodes, start=start
+        )
+        search.bounded(solution.bound, search.reduced_usd)
+        found = [max(rows_of, key=lambda row: solution.values[where[row]]) for rows_of in _by_workload(table, rows)]
+        choice = table.choice(found)
+        if search.offer(choice) or solution.values[master.excess].sum() > _EXCESS:
+            return
+        master = Master(table, gather(table, table.use_of(choice), _PERIODS[-1]))
 
 
-def _improved(
-    problem: Problem, choice: tuple[int, ...], active: Sequence[Sequence[int]]
-) -> tuple[tuple[int, ...], int]:
-    """Improve a choice on the exact bill, changing one workload at a time, until nothing pays; ties keep what is."""
-    best, cost = choice, choice_cost(problem, choice)
-    for _ in range(_MAX_LOCAL_ROUNDS):
-        before = cost
-        for workload in range(problem.workloads):
-            for option in (KEEP, *active[workload]):
-                tried = (*best[:workload], option, *best[workload + 1 :])
-                tried_cost = choice_cost(problem, tried) if option != best[workload] else cost
-                if tried_cost < cost:
-                    best, cost = tried, tried_cost
-        if cost == before:
-            break
-    return best, cost
+def _by_workload(table: Table, rows: Sequence[int]) -> list[list[int]]:
+    mine: list[list[int]] = [[] for _ in range(table.problem.workloads)]
+    for row in rows:
+        mine[int(table.workload[row])].append(row)
+    return mine
 
 
 def choice_cost(problem: Problem, choice: Sequence[int]) -> int:
     """Return the exact bill of a choice under its best commitments."""
-    usage: dict[Pool, IntArray] = total_usage(problem, choice)
+    usage = total_usage(problem, choice)
     return exact_bill(usage, problem.rates_micro_usd_hr, best_commitments(problem, usage), problem.hours).total

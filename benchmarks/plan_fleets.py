@@ -1,0 +1,78 @@
+"""Generated planning problems in our own form: options per workload, shared nodes, commitments, whole nodes hour by hour."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from trimtab.catalog.kinds import BuyingOption, CapacityType
+from trimtab.catalog.pools import Pool
+from trimtab.fleet.model import FloatArray, IntArray
+from trimtab.plan.problem import CommitmentOffer, NodeGroup, Option, Problem
+from trimtab.units import DAYS_PER_WEEK, HR_PER_DAY, MICRO_PER_USD, S_PER_HR
+
+HOURS = 30 * HR_PER_DAY
+TYPES = 12
+SPOT_FRAC = 0.38
+COMMITTED_FRAC = 0.62
+SHARED_EVERY = 8
+"""One workload in so many shares its present nodes with the one before it."""
+
+
+def generated(workloads: int, options: int, *, seed: int = 0, hours: int = HOURS) -> Problem:
+    """Draw a fleet: services with a daily and weekly rhythm, noise, growth or decline, on whole nodes of a dozen types.
+
+    An option is a type, a capacity type and a policy (at peak, or following the demand by the hour); prices per unit of
+    work scatter by a third, as between GPU generations.
+    """
+    rng = np.random.default_rng(seed)
+    rate_usd_hr = rng.uniform(0.5, 40, TYPES)
+    speed = rate_usd_hr * rng.lognormal(0, 0.3, TYPES)
+    pools = [Pool("aws", f"type-{number}.large", "region-1") for number in range(TYPES)]
+    rates = {pool: int(rate * MICRO_PER_USD) for pool, rate in zip(pools, rate_usd_hr, strict=True)}
+    rates |= {pool.held_as(CapacityType.SPOT): int(rates[pool] * SPOT_FRAC) for pool in pools}
+    rows, groups = [], []
+    for workload in range(workloads):
+        demand = _demand(rng, hours)
+        row, present = _options(rng, demand, speed, pools, options)
+        shared = workload % SHARED_EVERY == SHARED_EVERY - 1
+        rows.append(row)
+        groups.append(NodeGroup(usage=present, holders=frozenset({workload, workload - 1} if shared else {workload})))
+    return Problem(
+        options=tuple(rows),
+        groups=tuple(groups),
+        rates_micro_usd_hr=rates,
+        offers={
+            pool: CommitmentOffer(option=BuyingOption.RESERVED_1Y, rate_micro_usd_hr=int(rates[pool] * COMMITTED_FRAC))
+            for pool in pools
+        },
+        hours=hours,
+    )
+
+
+def _demand(rng: np.random.Generator, hours: int) -> FloatArray:
+    """Return work per hour: a level, a day, a quieter weekend, a trend over the window, noise."""
+    hour = np.arange(hours)
+    day = 1 + rng.uniform(0, 0.9) * np.sin(2 * np.pi * (hour / HR_PER_DAY + rng.random()))
+    weekend = np.where(hour // HR_PER_DAY % DAYS_PER_WEEK >= DAYS_PER_WEEK - 2, rng.uniform(0.3, 1.0), 1.0)
+    trend = np.linspace(1, rng.uniform(0.7, 1.5), hours)
+    return np.asarray(rng.lognormal(3, 1.2) * day * weekend * trend * rng.lognormal(0, 0.1, hours), dtype=np.float64)
+
+
+def _options(
+    rng: np.random.Generator, demand: FloatArray, speed: FloatArray, pools: list[Pool], options: int
+) -> tuple[tuple[Option, ...], dict[Pool, IntArray]]:
+    """Return a workload's options and its present nodes: a static peak of a type drawn at random."""
+    made: list[Option] = []
+    mine = speed * rng.lognormal(0, 0.25, len(speed))
+    while len(made) < options:
+        at = int(rng.integers(len(pools)))
+        nodes = np.ceil(demand * rng.uniform(1.0, 1.3) / mine[at])
+        if rng.random() < 0.5:
+            nodes = np.full_like(nodes, np.ceil(np.quantile(nodes, 0.999)))
+        capacity = CapacityType.SPOT if rng.random() < 0.3 else CapacityType.ON_DEMAND
+        penalty = rng.uniform(1.2, 2.6) if capacity is CapacityType.SPOT else 1.0
+        seconds = np.asarray(np.ceil(nodes * penalty) * S_PER_HR, dtype=np.int64)
+        made.append(Option(usage={pools[at].held_as(capacity): seconds}))
+    home = int(rng.integers(len(pools)))
+    peak = int(np.ceil(demand.max() * 1.3 / mine[home])) * S_PER_HR
+    return tuple(made), {pools[home]: np.full(len(demand), peak, dtype=np.int64)}

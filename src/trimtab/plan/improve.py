@@ -1,0 +1,150 @@
+"""Improve a choice on the exact hourly use, one workload at a time, by what the move changes in the pools that it touches.
+
+Only the pools that a move touches are priced again, and all of a workload's moves at once. The committed counts stand during
+a sweep and are renewed after it. Limits come first: a move that breaks a quota or the spot share less always wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from trimtab.catalog.pools import Pool
+from trimtab.fleet.model import FloatArray, IntArray
+from trimtab.plan.problem import KEEP, Problem, best_commitments, total_usage
+from trimtab.plan.table import Table
+from trimtab.units import S_PER_HR, usd
+
+MAX_SWEEPS = 20
+_LEAST_GAIN_USD = 1e-7
+_LEAST_SWEEP_FRAC = 1e-6
+"""Sweeps go on while one gains more than this share of the use at its rates."""
+_LIMIT_USD = 1e6
+"""What breaking a limit by one node-hour weighs in a comparison: more than any plan saves with it."""
+
+
+class Improver:
+    """A choice with the use of every pool that it implies, kept up to date move by move."""
+
+    def __init__(self, table: Table, choice: Sequence[int]) -> None:
+        self.table = table
+        self.problem: Problem = table.problem
+        self.choice = list(choice)
+        self.use: dict[Pool, IntArray] = dict(total_usage(self.problem, choice))
+        self._groups_of: list[list[int]] = [[] for _ in self.choice]
+        for group, shared in enumerate(self.problem.groups):
+            for workload in shared.holders:
+                self._groups_of[workload].append(group)
+        self._keepers = [sum(self.choice[w] == KEEP for w in group.holders) for group in self.problem.groups]
+        self.counts = {commitment.pool: commitment.count for commitment in best_commitments(self.problem, self.use)}
+
+    def sweep(self, candidates: Sequence[Sequence[int]]) -> float:
+        """Try every candidate (option index or KEEP) of each workload; return the dollars gained."""
+        gained = 0.0
+        for workload, options in enumerate(candidates):
+            tried = [option for option in options if option != self.choice[workload]]
+            if tried:
+                gains = self._gains(workload, tried)
+                best = int(np.argmax(gains))
+                if gains[best] > _LEAST_GAIN_USD:
+                    self._move(workload, tried[best])
+                    gained += float(gains[best])
+        self.counts = {pool: self._renewed(pool) for pool in self.problem.offers if pool in self.use}
+        return gained
+
+    def _uses(self, workload: int, option: int) -> list[Mapping[Pool, IntArray]]:
+        """Return what a workload's choice adds to the nodes that stay billed anyway."""
+        if option != KEEP:
+            return [self.problem.options[workload][option].usage]
+        mine = self.choice[workload] == KEEP
+        return [
+            self.problem.groups[group].usage
+            for group in self._groups_of[workload]
+            if self._keepers[group] - (1 if mine else 0) == 0
+        ]
+
+    def _gains(self, workload: int, options: Sequence[int]) -> FloatArray:
+        """Return what each move saves, dollars."""
+        changes: list[tuple[int, Pool, IntArray]] = []
+        for at, option in enumerate((self.choice[workload], *options)):
+            changes += [(at, pool, seconds) for use in self._uses(workload, option) for pool, seconds in use.items()]
+        cost = np.zeros(len(options) + 1)
+        spot_hr, all_hr = np.zeros(len(cost)), np.zeros(len(cost))
+        for pool in sorted({pool for _, pool, _ in changes}):
+            with_it = np.zeros((len(cost), self.problem.hours), dtype=np.int64)
+            for at, touched, seconds in changes:
+                if touched == pool:
+                    with_it[at] += seconds
+            if self.problem.spot_max_frac is not None:
+                hours = with_it.sum(axis=1) / S_PER_HR
+                all_hr += hours
+                spot_hr += hours if pool.capacity == "spot" else 0.0
+            cost += self._cost(pool, self._use_of(pool) - with_it[0] + with_it)
+        if self.problem.spot_max_frac is not None:
+            cost += _LIMIT_USD * self._spot_excess_hr(spot_hr - spot_hr[0], all_hr - all_hr[0])
+        return np.asarray(cost[0] - cost[1:])
+
+    def _cost(self, pool: Pool, seconds: IntArray) -> FloatArray:
+        """Return the cost of rows of use (n, n_hours) at the present committed count, dollars; limits weighed in."""
+        rate = usd(self.problem.rates_micro_usd_hr[pool])
+        count = self.counts.get(pool, 0)
+        cost = rate * np.maximum(seconds - count * S_PER_HR, 0).sum(axis=1) / S_PER_HR
+        quota = self.problem.quotas.get(pool)
+        if quota is not None:
+            cost = cost + _LIMIT_USD * np.maximum(seconds - quota * S_PER_HR, 0).sum(axis=1) / S_PER_HR
+        return np.asarray(cost, dtype=np.float64)
+
+    def _spot_excess_hr(self, spot_hr: FloatArray, all_hr: FloatArray) -> FloatArray:
+        """Return node-hours on spot beyond the allowed share when the present use changes by these."""
+        now_spot = sum(int(use.sum()) for pool, use in self.use.items() if pool.capacity == "spot") / S_PER_HR
+        now = sum(int(use.sum()) for use in self.use.values()) / S_PER_HR
+        allowed = 1.0 if self.problem.spot_max_frac is None else self.problem.spot_max_frac
+        return np.maximum(now_spot + spot_hr - allowed * (now + all_hr), 0.0)
+
+    def _use_of(self, pool: Pool) -> IntArray:
+        known = self.use.get(pool)
+        return np.zeros(self.problem.hours, dtype=np.int64) if known is None else known
+
+    def _move(self, workload: int, option: int) -> None:
+        gone, come = self._uses(workload, self.choice[workload]), self._uses(workload, option)
+        for sign, uses in ((-1, gone), (1, come)):
+            for use in uses:
+                for pool, seconds in use.items():
+                    self.use[pool] = self._use_of(pool) + sign * seconds
+        step = int(option == KEEP) - int(self.choice[workload] == KEEP)
+        for group in self._groups_of[workload]:
+            self._keepers[group] += step
+        self.choice[workload] = option
+
+    def _renewed(self, pool: Pool) -> int:
+        """Return the best committed count for the present use, found from the present one: the bill is convex in it."""
+        rate, offer = self.problem.rates_micro_usd_hr[pool], self.problem.offers[pool]
+        unit = offer.rate_micro_usd_hr * S_PER_HR * self.problem.hours
+        use, count = self.use[pool], self.counts.get(pool, 0)
+        while _nth_node_seconds(use, count + 1) * rate > unit:
+            count += 1
+        while count and _nth_node_seconds(use, count) * rate <= unit:
+            count -= 1
+        return count
+
+    def scale_usd(self) -> float:
+        """Return the use at its rates, without commitments."""
+        return (
+            sum(usd(self.problem.rates_micro_usd_hr[pool]) * int(use.sum()) for pool, use in self.use.items())
+            / S_PER_HR
+        )
+
+
+def _nth_node_seconds(use: IntArray, number: int) -> int:
+    """Return how long at least `number` nodes were in use."""
+    return int(np.clip(use - (number - 1) * S_PER_HR, 0, S_PER_HR).sum())
+
+
+def improved(table: Table, choice: Sequence[int], candidates: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    """Return the choice after sweeps until nothing pays; ties keep what is."""
+    improver = Improver(table, choice)
+    for _ in range(MAX_SWEEPS):
+        if improver.sweep(candidates) <= _LEAST_SWEEP_FRAC * improver.scale_usd():
+            break
+    return tuple(improver.choice)
