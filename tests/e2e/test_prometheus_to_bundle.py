@@ -1,5 +1,6 @@
 """14 days of 26 GPUs on a real Prometheus server, collected and held against the truth."""
 
+import json
 from datetime import timedelta
 from pathlib import Path
 
@@ -289,3 +290,18 @@ def test_a_window_without_gpu_metrics_is_told(prometheus_server):
         pytest.raises(SourceError, match=r"has no GPU metrics in 2026-08-01"),
     ):
         collect_prometheus(server, START - 31 * 24 * HOUR, START - 30 * 24 * HOUR)
+
+
+def test_the_doctor_sees_what_the_server_has(prometheus_server, capsys):
+    with pytest.raises(SystemExit) as exit_:
+        main(["doctor", "-p", prometheus_server.url, "--to", "2026-09-15", "-o", "json"])
+
+    rows = {row["what"]: row for row in json.loads(capsys.readouterr().out)["rows"]}
+    assert exit_.value.code == 0
+    assert rows["GPU metrics"]["detail"] == "25 GPUs"
+    assert rows["sm_active"]["status"] == "ok"
+    assert rows["history"]["detail"] == "14 days"
+    assert rows["scrape interval"]["status"] == "weak"
+    assert rows["instance types"]["detail"] == "5 of 5 nodes"
+    assert rows["request metrics"]["detail"] == "vLLM"
+    assert rows["bill"]["status"] == "weak"

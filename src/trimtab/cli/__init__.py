@@ -21,6 +21,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Find where a GPU fleet's money goes, what to do first, what it saves, and prove it.",
     ),
     "explain": ("trimtab.cli.explain_command", "Explain one action of the last audit; without ID, list the actions."),
+    "doctor": (
+        "trimtab.cli.doctor_command",
+        "Say what is missing for a good answer, what that costs, and how to mend it.",
+    ),
     "collect": ("trimtab.cli.collect_command", "Write a fleet bundle from a Prometheus server and bills."),
     "prices": ("trimtab.cli.prices_command", "List what GPUs cost, at a date, in a region, under a buying option."),
 }

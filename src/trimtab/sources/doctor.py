@@ -1,0 +1,264 @@
+"""What is missing for a good answer, what each absence costs in certainty, and what mends it.
+
+`look` asks a server; `findings` judges what it told, and is pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+
+from trimtab.sources.dcgm import OWNER_LABELS
+from trimtab.sources.gpu_queries import Tally, selector
+from trimtab.sources.gpu_usage import find_gpu_metrics
+from trimtab.sources.hours import HourGrid
+from trimtab.sources.kube_nodes import UNKNOWN, collect_nodes
+from trimtab.sources.kube_owners import TEAM_LABELS
+from trimtab.sources.lives import kube_watch
+from trimtab.sources.promql import Prometheus
+from trimtab.sources.serving import SERVERS
+from trimtab.units import MS_PER_S, S_PER_DAY, S_PER_HR, S_PER_MIN, floor_hour
+
+ENOUGH_DAYS = 14
+"""Days of history for a plan with its proof: a week to plan on and a week to prove on."""
+STALE_PRICE_DAYS = 120
+_LOOK_HR = 6
+_HISTORY_DAYS = 60
+
+
+class Status(Enum):
+    """How a thing stands."""
+
+    OK = "ok"
+    WEAK = "weak"
+    """The answer is weaker than it could be."""
+    MISSING = "missing"
+    """A part of the answer cannot be given."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing looked at: how it stands, what that costs, and what to paste to mend it."""
+
+    what: str
+    status: Status
+    detail: str
+    cost: str = ""
+    fix: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What a server tells about itself."""
+
+    gpus: int
+    readings: frozenset[str]
+    """Canonical readings that are exported."""
+    scrape_s: float
+    history_days: int
+    """Days back to the oldest GPU readings, up to 60."""
+    pods_named: bool
+    """GPU series say which pod held the GPU."""
+    nodes: int
+    nodes_typed: int
+    teams: bool
+    servers: tuple[str, ...]
+    """Kinds of model servers whose request metrics are there."""
+
+
+def look(server: Prometheus, now: datetime) -> Facts:
+    """Ask a server what it has: the last hours in detail, and how far back it goes. Raises SourceError."""
+    server.check()
+    end_s = int(floor_hour(now).timestamp())
+    grid = HourGrid(start_s=end_s - _LOOK_HR * S_PER_HR, hours=_LOOK_HR)
+    tally = Tally()
+    metrics = find_gpu_metrics(server, grid, tally)
+    nodes = collect_nodes(server, kube_watch(server, grid))
+    window = (grid.start_s, grid.end_s)
+    series = server.series([selector(server, metric) for metric in metrics.counted], *window) if metrics.counted else []
+    labelled = server.series(
+        [name + server.matching() for name in ("kube_pod_labels", "kube_namespace_labels")], *window
+    )
+    return Facts(
+        gpus=len({labels.uuid for labels in tally.devices.values()}),
+        readings=frozenset(metric.canonical for metric in metrics.present),
+        scrape_s=metrics.step_s,
+        history_days=_history_days(server, [metric.name for metric in metrics.counted], end_s),
+        pods_named=any(labels.get(name) for labels in series for name in OWNER_LABELS if "pod" in name),
+        nodes=len(nodes),
+        nodes_typed=sum(node.instance_type != UNKNOWN for node in nodes),
+        teams=any(labels.get(name) for labels in labelled for name in TEAM_LABELS),
+        servers=tuple(
+            metrics.server
+            for metrics in SERVERS
+            if server.series([name + server.matching() for name in metrics.names], *window)
+        ),
+    )
+
+
+def _history_days(server: Prometheus, names: Sequence[str], end_s: int) -> int:
+    """Return how many days back there are GPU readings, by an hour's samples a day."""
+    oldest_s = float(end_s)
+    for name in names:
+        query = f"count(count_over_time({name}{server.matching()}[1h]))"
+        for series in server.range(query, end_s - _HISTORY_DAYS * S_PER_DAY, end_s, S_PER_DAY):
+            oldest_s = min(oldest_s, float(series.times_ms.min()) / MS_PER_S)
+    return round((end_s - oldest_s) / S_PER_DAY)
+
+
+def findings(facts: Facts, *, bills: int, newest_price_days: int) -> list[Finding]:
+    """Judge what a server told; `bills` is how many bill files were given, `newest_price_days` the age of the price book."""
+    found = [_gpu_metrics(facts)]
+    if facts.gpus:
+        found += [*_activity(facts), _pods(facts), _history(facts), _scrapes(facts)]
+    return [*found, *_kubernetes(facts), _requests(facts), _bill(bills), _prices(newest_price_days)]
+
+
+def _gpu_metrics(facts: Facts) -> Finding:
+    if facts.gpus:
+        return Finding(what="GPU metrics", status=Status.OK, detail=f"{facts.gpus} GPUs")
+    return Finding(
+        what="GPU metrics",
+        status=Status.MISSING,
+        detail=f"none in the last {_LOOK_HR} hours",
+        cost="nothing can be judged",
+        fix="helm install dcgm-exporter gpu-helm-charts/dcgm-exporter --set serviceMonitor.enabled=true",
+    )
+
+
+_COUNTERS = {
+    "sm_active": "DCGM_FI_PROF_SM_ACTIVE, gauge, The ratio of cycles an SM has at least 1 warp assigned.",
+    "tensor_active": "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE, gauge, Ratio of cycles the tensor (HMMA) pipe is active.",
+    "dram_active": "DCGM_FI_PROF_DRAM_ACTIVE, gauge, Ratio of cycles the device memory interface is active.",
+}
+_COSTS = {
+    "sm_active": "GPU_UTIL stands in, which is high whenever any kernel runs: over-provisioning is understated",
+    "tensor_active": "cannot tell work on tensor cores from other work: right-sizing is less certain",
+    "dram_active": "cannot tell memory-bound from compute-bound: right-sizing is less certain",
+}
+
+
+def _activity(facts: Facts) -> Iterator[Finding]:
+    for name, line in _COUNTERS.items():
+        if name in facts.readings:
+            yield Finding(what=name, status=Status.OK, detail="exported")
+        else:
+            fix = f"add to dcgm-exporter's counters file (-f counters.csv): {line}"
+            yield Finding(what=name, status=Status.WEAK, detail="not exported", cost=_COSTS[name], fix=fix)
+
+
+def _pods(facts: Facts) -> Finding:
+    if facts.pods_named:
+        return Finding(what="pods of GPUs", status=Status.OK, detail="GPU series name their pod")
+    return Finding(
+        what="pods of GPUs",
+        status=Status.WEAK,
+        detail="GPU series name no pod",
+        cost="use is known by node, not by workload; requests stand in",
+        fix="set DCGM_EXPORTER_KUBERNETES=true on dcgm-exporter and mount /var/lib/kubelet/pod-resources",
+    )
+
+
+def _history(facts: Facts) -> Finding:
+    detail = f"{facts.history_days} days" + (" or more" if facts.history_days >= _HISTORY_DAYS else "")
+    if facts.history_days >= ENOUGH_DAYS:
+        return Finding(what="history", status=Status.OK, detail=detail)
+    return Finding(
+        what="history",
+        status=Status.WEAK,
+        detail=detail,
+        cost=f"below {ENOUGH_DAYS} days a plan is not proved on a week it never saw",
+        fix="set --storage.tsdb.retention.time=30d, or point --prometheus at the long-term store",
+    )
+
+
+def _scrapes(facts: Facts) -> Finding:
+    detail = f"every {facts.scrape_s:g} s"
+    if facts.scrape_s <= S_PER_MIN:
+        return Finding(what="scrape interval", status=Status.OK, detail=detail)
+    return Finding(
+        what="scrape interval",
+        status=Status.WEAK,
+        detail=detail,
+        cost="peaks shorter than that are not seen",
+        fix="set interval: 30s on dcgm-exporter's ServiceMonitor",
+    )
+
+
+_ALLOW = (
+    "nodes=[node.kubernetes.io/instance-type,topology.kubernetes.io/region,topology.kubernetes.io/zone,"
+    "karpenter.sh/capacity-type,eks.amazonaws.com/capacityType,cloud.google.com/gke-spot,nvidia.com/gpu.product]"
+)
+
+
+def _kubernetes(facts: Facts) -> Iterator[Finding]:
+    if not facts.nodes:
+        yield Finding(
+            what="kube-state-metrics",
+            status=Status.MISSING,
+            detail="no kube_node_info",
+            cost="instance types, node lives and owners unknown: nothing can be priced without a bill",
+            fix="helm install kube-state-metrics prometheus-community/kube-state-metrics",
+        )
+        return
+    yield Finding(what="kube-state-metrics", status=Status.OK, detail=f"{facts.nodes} nodes")
+    typed = Finding(what="instance types", status=Status.OK, detail=f"{facts.nodes_typed} of {facts.nodes} nodes")
+    if facts.nodes_typed < facts.nodes:
+        typed = Finding(
+            what="instance types",
+            status=Status.MISSING,
+            detail=typed.detail,
+            cost="the other nodes have no price and stay unjudged",
+            fix=f"run kube-state-metrics with --metric-labels-allowlist={_ALLOW},pods=[team]",
+        )
+    yield typed
+    if facts.teams:
+        yield Finding(what="teams", status=Status.OK, detail="pods or namespaces carry a team label")
+    else:
+        yield Finding(
+            what="teams",
+            status=Status.WEAK,
+            detail="no team label on pods or namespaces",
+            cost="spend by team is 'unassigned'; workloads.yaml can name teams too",
+            fix="run kube-state-metrics with --metric-labels-allowlist=pods=[team],namespaces=[team]",
+        )
+
+
+def _requests(facts: Facts) -> Finding:
+    if facts.servers:
+        return Finding(what="request metrics", status=Status.OK, detail=", ".join(facts.servers))
+    known = ", ".join(metrics.server for metrics in SERVERS)
+    return Finding(
+        what="request metrics",
+        status=Status.WEAK,
+        detail=f"none of {known}",
+        cost="services are judged by GPU activity: latency targets cannot be checked",
+        fix="scrape the servers' /metrics with a PodMonitor (path: /metrics, interval: 15s)",
+    )
+
+
+def _bill(bills: int) -> Finding:
+    if bills:
+        return Finding(what="bill", status=Status.OK, detail=f"{bills} file(s)")
+    return Finding(
+        what="bill",
+        status=Status.WEAK,
+        detail="none given",
+        cost="list prices stand in for what you pay; discounts and commitments you hold are not seen",
+        fix="trimtab collect --focus bills/   (a FOCUS export or AWS CUR 2.0)",
+    )
+
+
+def _prices(newest_days: int) -> Finding:
+    detail = f"confirmed {newest_days} days ago"
+    if newest_days <= STALE_PRICE_DAYS:
+        return Finding(what="price book", status=Status.OK, detail=detail)
+    return Finding(
+        what="price book",
+        status=Status.WEAK,
+        detail=detail,
+        cost="prices may have moved since",
+        fix="update trimtab, or give your own rates with --prices rates.yaml",
+    )
