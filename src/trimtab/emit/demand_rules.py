@@ -3,6 +3,10 @@
 The replay sees, at the end of each step, the replicas that the step's arrivals would keep busy, plus the queue in
 replica-seconds over one decision interval. Servers count answers, not arrivals; arrivals are answers plus the growth of the
 queue. So, per pod: (rate(completed) + deriv(waiting) + waiting / 15 s) / capacity. Unlike a duty cycle it does not saturate.
+
+An HPA on a pods metric holds while replicas start: it counts those that are not ready as idle. One on an external metric, which
+is what KEDA makes, does not. `scaling_demand` mends that: where the ready replicas have enough to do it never asks for fewer than
+there are, so that both controllers decide alike.
 """
 
 from __future__ import annotations
@@ -11,12 +15,14 @@ from dataclasses import dataclass, replace
 
 from trimtab.emit.facts import EmitFacts, ServiceFacts, WorkloadFacts
 from trimtab.emit.signals import ServerSignals
-from trimtab.policies.scaling import SYNC_S, Metric
+from trimtab.policies.scaling import SYNC_S, HpaPolicy, Metric
 from trimtab.units import S_PER_MIN
 
 PER_REPLICA = "trimtab:demand_per_replica"
 DEMAND = "trimtab:demand_replicas"
 READY = "trimtab:replicas_ready"
+CURRENT = "trimtab:replicas_current"
+SCALING = "trimtab:scaling_demand"
 WANTED = "trimtab:replicas_wanted"
 ACTIVITY_WINDOW_S = 5 * S_PER_MIN
 """Over which GPU activity is averaged where it stands in for requests."""
@@ -28,11 +34,12 @@ _POD_SUFFIX = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemandRules:
-    """PromQL of one service: `per_replica` by (namespace, pod), `total` over its pods, `ready` replicas."""
+    """PromQL of one service: `per_replica` by (namespace, pod), `total` over its pods; replicas `ready`, and all there are."""
 
     per_replica: str
     total: str
     ready: str
+    current: str
 
 
 def series(name: str, known: WorkloadFacts) -> str:
@@ -53,19 +60,33 @@ def pod_selector(known: WorkloadFacts) -> str:
 def demand_rules(known: WorkloadFacts, facts: EmitFacts, metric: Metric) -> DemandRules:
     """Return the expressions of a service's demand: from its requests where known, else from GPU activity."""
     ready = f'sum by (namespace) (kube_pod_status_ready{pod_selector(known)[:-1]},condition="true"}})'
+    kind = known.owner_kind.lower()
+    current = f'sum by (namespace) (kube_{kind}_status_replicas{{namespace="{known.namespace}",{kind}="{known.short_name}"}})'
     if known.service is None:
         activity = _activity(facts, known)
-        return DemandRules(per_replica=activity, total=f"sum by (namespace) ({activity})", ready=ready)
-    window_s = rate_window_s(known.service, facts.scrape_interval_s)
+        total = f"sum by (namespace) ({activity})"
+        return DemandRules(per_replica=activity, total=total, ready=ready, current=current)
     service = (
         known.service if metric is not Metric.DUTY_CYCLE else replace(known.service, signals=_answers(known.service))
     )
-    total = _request_demand(service, pod_selector(known), window_s, "by (namespace)")
+    total = _request_demand(service, pod_selector(known), facts.scrape_interval_s, "by (namespace)")
     return DemandRules(
-        per_replica=_request_demand(service, pod_selector(known), window_s, "by (namespace, pod)"),
+        per_replica=_request_demand(service, pod_selector(known), facts.scrape_interval_s, "by (namespace, pod)"),
         total=f"clamp_min({total}, 0)",
         ready=ready,
+        current=current,
     )
+
+
+def scaling_demand(policy: HpaPolicy, known: WorkloadFacts) -> str:
+    """Return demand as an external metric must state it for the pods metric's decisions, from the recorded series.
+
+    Below the tolerance of the ready replicas' target it is the demand; else at least what holds the replicas there are.
+    """
+    demand, ready, current = (series(name, known) for name in (DEMAND, READY, CURRENT))
+    floor = f"{policy.target_frac * (1 - policy.tolerance_down_frac):.6g} * {ready}"
+    held = f"{policy.target_frac:.6g} * {current}"
+    return f"({demand} < {floor}) or ({demand} > {held}) or ({held} and {demand})"
 
 
 def _answers(service: ServiceFacts) -> ServerSignals:
@@ -73,22 +94,35 @@ def _answers(service: ServiceFacts) -> ServerSignals:
     return replace(service.signals, arrived=None, waiting=None)
 
 
-def rate_window_s(service: ServiceFacts, scrape_interval_s: int) -> int:
-    """Return the window of rates: the step of the replayed history, and at least two scrapes."""
-    return max(2 * scrape_interval_s, round(service.history_step_s))
-
-
-def _request_demand(service: ServiceFacts, selector: str, window_s: int, by: str) -> str:
+def _request_demand(service: ServiceFacts, selector: str, scrape_interval_s: int, by: str) -> str:
     signals = service.signals
-    rate = f"sum {by} (rate({signals.arrived or signals.completed}{selector}[{window_s}s]))"
+    answered = f"sum {by} ({_per_second(signals.arrived or signals.completed, selector, service, scrape_interval_s)})"
     capacity = f"{service.capacity_req_s:.6g}"
     if signals.waiting is None:
-        return f"{rate} / {capacity}"
-    waiting = f"{signals.waiting}{selector}"
+        return f"{answered} / {capacity}"
+    waiting = f"sum {by} ({signals.waiting}{selector})"
+    growth = f" + sum {by} ({_growth(signals.waiting, selector, service, scrape_interval_s)})"
     # A server that answered nothing yet has no counter: its rate is 0, not absent.
-    answered = f"({rate} or 0 * sum {by} ({waiting}))"
-    growth = "" if signals.arrived else f" + sum {by} (deriv({waiting}[{window_s}s]))"
-    return f"({answered}{growth} + sum {by} ({waiting}) / {SYNC_S}) / {capacity}"
+    arrived = f"({answered} or 0 * {waiting}){'' if signals.arrived else growth}"
+    return f"({arrived} + {waiting} / {SYNC_S}) / {capacity}"
+
+
+def _per_second(counter: str, selector: str, service: ServiceFacts, scrape_interval_s: int) -> str:
+    """Return a counter's rate over the step of the replayed history, so that it is as rough and as late as what was replayed."""
+    if service.history_step_s <= scrape_interval_s:
+        return f"irate({counter}{selector}[{2 * scrape_interval_s}s])"
+    return f"rate({counter}{selector}[{_window_s(service, scrape_interval_s)}s])"
+
+
+def _growth(gauge: str, selector: str, service: ServiceFacts, scrape_interval_s: int) -> str:
+    """Return how much a gauge grew per second over the same step."""
+    if service.history_step_s <= scrape_interval_s:
+        return f"idelta({gauge}{selector}[{2 * scrape_interval_s}s]) / {scrape_interval_s}"
+    return f"deriv({gauge}{selector}[{_window_s(service, scrape_interval_s)}s])"
+
+
+def _window_s(service: ServiceFacts, scrape_interval_s: int) -> int:
+    return max(2 * scrape_interval_s, round(service.history_step_s))
 
 
 def _activity(facts: EmitFacts, known: WorkloadFacts) -> str:

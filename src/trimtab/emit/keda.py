@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from trimtab.emit.behaviour import behaviour
-from trimtab.emit.demand_rules import DEMAND, READY, WANTED, pod_selector, series
+from trimtab.emit.demand_rules import READY, SCALING, WANTED, pod_selector, series
 from trimtab.emit.facts import EmitFacts, WorkloadFacts
 from trimtab.emit.kubernetes import scale_target
 from trimtab.emit.objects import dns_name, metadata
@@ -87,7 +87,7 @@ def _object(action: Action, known: WorkloadFacts, spec: Mapping[str, Plain]) -> 
 
 def _triggers(effect: SetReplicaPolicy, known: WorkloadFacts, facts: EmitFacts) -> Iterator[Mapping[str, Plain]]:
     policy = effect.policy
-    wanted = series(WANTED if policy.metric is Metric.SIGNAL else DEMAND, known)
+    wanted = series(WANTED if policy.metric is Metric.SIGNAL else SCALING, known)
     yield _prometheus("demand", wanted, f"{policy.target_frac:g}", facts)
     if known.service is None:
         return

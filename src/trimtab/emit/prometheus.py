@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from trimtab.emit.demand_rules import DEMAND, PER_REPLICA, READY, DemandRules, demand_rules, pod_selector, series
+from trimtab.emit.demand_rules import (
+    CURRENT,
+    DEMAND,
+    PER_REPLICA,
+    READY,
+    SCALING,
+    DemandRules,
+    demand_rules,
+    pod_selector,
+    scaling_demand,
+    series,
+)
 from trimtab.emit.facts import EmitFacts, ServiceFacts, WorkloadFacts
 from trimtab.emit.objects import dns_name, metadata
 from trimtab.emit.plain import Plain
@@ -31,15 +42,22 @@ def prometheus_rule(
         "metadata": metadata(name, [action], namespace=known.namespace),
         "spec": {
             "groups": [
-                {"name": f"{name}.demand", "interval": f"{SYNC_S}s", "rules": list(_records(known, rules))},
+                {"name": f"{name}.demand", "interval": f"{SYNC_S}s", "rules": list(_records(effect, known, rules))},
                 {"name": f"{name}.alerts", "rules": list(_alerts(action, effect, known))},
             ]
         },
     }
 
 
-def _records(known: WorkloadFacts, rules: DemandRules) -> Iterator[Mapping[str, Plain]]:
-    for name, expression in ((PER_REPLICA, rules.per_replica), (DEMAND, rules.total), (READY, rules.ready)):
+def _records(effect: SetReplicaPolicy, known: WorkloadFacts, rules: DemandRules) -> Iterator[Mapping[str, Plain]]:
+    recorded = {
+        PER_REPLICA: rules.per_replica,
+        DEMAND: rules.total,
+        READY: rules.ready,
+        CURRENT: rules.current,
+        SCALING: scaling_demand(effect.policy, known),
+    }
+    for name, expression in recorded.items():
         yield {"record": name, "expr": expression, "labels": {"workload": known.short_name}}
 
 

