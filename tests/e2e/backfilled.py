@@ -18,13 +18,14 @@ _TYPES = {
     "vllm:request_success": "counter",
     "vllm:num_requests_waiting": "gauge",
     "kube_pod_status_ready": "gauge",
+    "kube_deployment_status_replicas": "gauge",
 }
 
 
 def openmetrics(service, history):
     """The service's series as OpenMetrics text: each pod exports while it is up, from a counter of 0 on.
 
-    `history` has `ready` and `served` by step, and `queue` at its end; pods share all of it evenly.
+    `history` has `replicas`, `ready` and `served` by step, and `queue` at its end; pods share all of it evenly.
     """
     series = {name: [] for name in _TYPES}
     most = int(max(history.ready))
@@ -34,7 +35,13 @@ def openmetrics(service, history):
             at = EPOCH_S + (step + 1) * STEP_S
             series["vllm:request_success"].append(f"vllm:request_success_total{{{labels}}} {value['served']!r} {at}")
             series["vllm:num_requests_waiting"].append(f"vllm:num_requests_waiting{{{labels}}} {value['queue']!r} {at}")
-            series["kube_pod_status_ready"].append(f'kube_pod_status_ready{{{labels},condition="true"}} 1 {at}')
+            series["kube_pod_status_ready"].append(
+                f'kube_pod_status_ready{{{labels},condition="true"}} {value["ready"]} {at}'
+            )
+    labels = f'namespace="{service.namespace}",deployment="{service.short_name}"'
+    for step, replicas in enumerate(history.replicas):
+        at = EPOCH_S + (step + 1) * STEP_S
+        series["kube_deployment_status_replicas"].append(f"kube_deployment_status_replicas{{{labels}}} {replicas} {at}")
     blocks = [f"# TYPE {name} {_TYPES[name]}\n" + "\n".join(lines) for name, lines in series.items()]
     return "\n".join(blocks) + "\n# EOF\n"
 
@@ -42,15 +49,17 @@ def openmetrics(service, history):
 def _pod_samples(history, pod):
     """(step, counter and gauge) of a pod; it is scraped once before it serves."""
     total = 0.0
+    if history.ready[0] > pod:
+        yield -1, {"ready": 1, "served": 0.0, "queue": 0.0}
     for step in range(len(history.ready)):
         up = history.ready[step] > pod
         if up:
             total += float(history.served[step] / history.ready[step])
-            yield step, {"served": total, "queue": float(history.queue[step] / history.ready[step])}
+            yield step, {"ready": 1, "served": total, "queue": float(history.queue[step] / history.ready[step])}
         else:
             total = 0.0
             if step + 1 < len(history.ready) and history.ready[step + 1] > pod:
-                yield step, {"served": 0.0, "queue": 0.0}
+                yield step, {"ready": 0, "served": 0.0, "queue": 0.0}
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """What was emitted decides what was replayed: a real Prometheus evaluates it, and the HPA rule follows."""
 
 import math
+import re
 from collections import defaultdict
 from dataclasses import dataclass
 
@@ -11,7 +12,7 @@ import yaml
 from tests.e2e.backfilled import STEP_S, ask, openmetrics, prometheus_over
 from tests.emit.example import example_audit
 
-from trimtab.emit.demand_rules import DEMAND, PER_REPLICA
+from trimtab.emit.demand_rules import DEMAND, PER_REPLICA, SCALING
 from trimtab.emit.facts import EmitFacts, ServiceFacts, WorkloadFacts
 from trimtab.emit.manifests import emit_plan
 from trimtab.emit.signals import SERVERS
@@ -22,7 +23,7 @@ from trimtab.replay.services import ServiceHistory, ServiceModel, replay_service
 
 POLICY = HpaPolicy(target_frac=0.7, min_replicas=2, max_replicas=40)
 COLD_START_S = 120
-FIRST = 6
+FIRST = 14
 
 
 @dataclass
@@ -78,12 +79,13 @@ def lived(arrivals, capacity_req_s):
     return history
 
 
-def followed(policy, readings):
-    """Replicas when the rule sees only what Prometheus said: total demand in replicas at the end of each step."""
+def followed(policy, steps, reading):
+    """Replicas when the rule sees only what Prometheus said: `reading(step, cluster)`, the demand in replicas."""
     cluster, memory, replicas = Cluster(FIRST, defaultdict(int)), hpa_memory(policy), []
-    for step, total in enumerate(readings):
+    for step in range(steps):
         cluster.at(step)
         replicas.append(cluster.ready + cluster.starting)
+        total = reading(step, cluster)
         seen = Observation(step, cluster.ready, cluster.starting, total, 0.0, 0.0, total)
         cluster.rescale(step, hpa_step(policy, memory, seen))
     return replicas
@@ -106,7 +108,7 @@ def emitted_rules(capacity_req_s):
     known = WorkloadFacts(
         name="prod/chat-api",
         replicas=FIRST,
-        service=ServiceFacts(capacity_req_s=capacity_req_s, signals=SERVERS["vllm"], history_step_s=STEP_S),
+        service=ServiceFacts(capacity_req_s=capacity_req_s, signals=SERVERS["vllm"]),
     )
     plan = example_audit().plan
     base = next(action for action in plan.actions if action.id == "a8")
@@ -128,6 +130,12 @@ def a_day_with_a_burst():
     return rng.poisson(rate * STEP_S).astype(float), 2.5
 
 
+def a_day_known_by_the_minute():
+    arrivals, capacity_req_s = a_day_with_a_burst()
+    by_minute = arrivals.reshape(-1, 60 // STEP_S).mean(axis=1)
+    return np.repeat(by_minute, 60 // STEP_S), capacity_req_s
+
+
 def a_recorded_hour(shared_dir):
     t_s = pq.read_table(shared_dir / "data/traces/requests/azure2023_conv.parquet")["t_s"].to_numpy()
     arrivals = np.bincount((t_s // STEP_S).astype(int)).astype(float)
@@ -138,36 +146,54 @@ def within_one(some, others):
     return np.mean(np.abs(np.asarray(some) - np.asarray(others)) <= 1)
 
 
-@pytest.fixture(params=["synthetic", "azure2023"])
+@pytest.fixture(params=["quarter-minutes", "minutes", "azure2023"])
 def trace(request):
-    if request.param == "synthetic":
+    if request.param == "quarter-minutes":
         return a_day_with_a_burst()
+    if request.param == "minutes":
+        return a_day_known_by_the_minute()
     return a_recorded_hour(request.getfixturevalue("shared_dir"))
 
 
-def test_the_emitted_expressions_make_the_hpa_do_what_was_replayed(trace, tmp_path, prometheus_bin, promtool_bin):
+def expanded(expression, expressions):
+    """An expression over recorded series as one over what was scraped."""
+    for name, recorded in expressions.items():
+        expression = re.sub(rf"{name}\{{[^}}]*\}}", lambda _, recorded=recorded: f"({recorded})", expression)
+    return expression
+
+
+def by_step(answer, steps):
+    (values,) = answer.values()
+    return [values.get(step, math.nan) for step in range(steps)]
+
+
+def external(ready, current, total):
+    """What the emitted expression makes of demand, for replicas that are not those of the backfill."""
+    floor, held = POLICY.target_frac * (1 - POLICY.tolerance_down_frac) * ready, POLICY.target_frac * current
+    return total if total < floor else max(total, held)
+
+
+@pytest.mark.prometheus
+def test_the_emitted_expressions_make_an_hpa_do_what_was_replayed(trace, tmp_path, prometheus_bin, promtool_bin):
     arrivals, capacity_req_s = trace
+    steps = len(arrivals)
     history = lived(arrivals, capacity_req_s)
     assert history.replicas == replayed(arrivals, capacity_req_s)
     known, rules = emitted_rules(capacity_req_s)
     expressions = {rule["record"]: rule["expr"] for rule in rules["groups"][0]["rules"]}
 
     with prometheus_over(openmetrics(known, history), rules, tmp_path, prometheus_bin, promtool_bin) as address:
-        total = ask(address, expressions[DEMAND], len(arrivals))
-        pods = ask(address, expressions[PER_REPLICA], len(arrivals))
+        total = by_step(ask(address, expressions[DEMAND], steps), steps)
+        scaling = by_step(ask(address, expanded(expressions[SCALING], expressions), steps), steps)
+        pods = ask(address, expressions[PER_REPLICA], steps)
 
-    (total,) = total.values()
-    keda = followed(POLICY._replace(metric=Metric.SIGNAL), [total.get(step, math.nan) for step in range(len(arrivals))])
-    by_pod = [[one[step] for one in pods.values() if step in one] for step in range(len(arrivals))]
-    hpa = followed(POLICY, [sum(values) if values else math.nan for values in by_pod])
-    print(
-        within_one(keda, history.replicas),
-        within_one(hpa, history.replicas),
-        np.mean(np.array(keda) == history.replicas),
-        max(history.replicas),
-        min(history.replicas),
-        max(history.queue),
+    by_pod = [sum(one[step] for one in pods.values() if step in one) for step in range(steps)]
+    pods_metric = followed(POLICY, steps, lambda step, _cluster: by_pod[step])
+    asked = POLICY._replace(metric=Metric.SIGNAL)
+    external_metric = followed(
+        asked, steps, lambda step, now: external(now.ready, now.ready + now.starting, total[step])
     )
-    if 1: return
-    assert within_one(keda, history.replicas) >= 0.99
-    assert within_one(hpa, history.replicas) >= 0.99
+    as_recorded = [external(*state) for state in zip(history.ready, history.replicas, total, strict=True)]
+    assert scaling[1:] == pytest.approx(as_recorded[1:])
+    assert within_one(pods_metric, history.replicas) >= 0.99
+    assert within_one(external_metric, history.replicas) >= 0.99

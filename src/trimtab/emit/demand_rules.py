@@ -2,19 +2,18 @@
 
 The replay sees, at the end of each step, the replicas that the step's arrivals would keep busy, plus the queue in
 replica-seconds over one decision interval. Servers count answers, not arrivals; arrivals are answers plus the growth of the
-queue. So, per pod: (rate(completed) + deriv(waiting) + waiting / 15 s) / capacity. Unlike a duty cycle it does not saturate.
+queue. So, per pod: (rate(completed) + growth of waiting + waiting / 15 s) / capacity. Unlike a duty cycle it does not saturate.
 
-An HPA on a pods metric holds while replicas start: it counts those that are not ready as idle. One on an external metric, which
-is what KEDA makes, does not. `scaling_demand` mends that: where the ready replicas have enough to do it never asks for fewer than
-there are, so that both controllers decide alike.
+An HPA on a pods metric holds while replicas start: it counts those that are not ready as idle. One on an external metric,
+which is what KEDA makes, does not. `scaling_demand` mends that: where the ready replicas have enough to do it never asks for
+fewer than there are, so that both controllers decide alike.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from trimtab.emit.facts import EmitFacts, ServiceFacts, WorkloadFacts
-from trimtab.emit.signals import ServerSignals
 from trimtab.policies.scaling import SYNC_S, HpaPolicy, Metric
 from trimtab.units import S_PER_MIN
 
@@ -59,22 +58,15 @@ def pod_selector(known: WorkloadFacts) -> str:
 
 def demand_rules(known: WorkloadFacts, facts: EmitFacts, metric: Metric) -> DemandRules:
     """Return the expressions of a service's demand: from its requests where known, else from GPU activity."""
-    ready = f'sum by (namespace) (kube_pod_status_ready{pod_selector(known)[:-1]},condition="true"}})'
+    per_replica = _request_demand(known, known.service, facts, metric) if known.service else _activity(known, facts)
     kind = known.owner_kind.lower()
-    current = f'sum by (namespace) (kube_{kind}_status_replicas{{namespace="{known.namespace}",{kind}="{known.short_name}"}})'
-    if known.service is None:
-        activity = _activity(facts, known)
-        total = f"sum by (namespace) ({activity})"
-        return DemandRules(per_replica=activity, total=total, ready=ready, current=current)
-    service = (
-        known.service if metric is not Metric.DUTY_CYCLE else replace(known.service, signals=_answers(known.service))
-    )
-    total = _request_demand(service, pod_selector(known), facts.scrape_interval_s, "by (namespace)")
+    here = f'namespace="{known.namespace}"'
     return DemandRules(
-        per_replica=_request_demand(service, pod_selector(known), facts.scrape_interval_s, "by (namespace, pod)"),
-        total=f"clamp_min({total}, 0)",
-        ready=ready,
-        current=current,
+        per_replica=per_replica,
+        # Summed over pods that still report: a rate alone would count a pod that is gone until its window has passed.
+        total=f"clamp_min(sum by (namespace) ({per_replica}), 0)",
+        ready=f'sum by (namespace) (kube_pod_status_ready{pod_selector(known)[:-1]},condition="true"}})',
+        current=f'sum by (namespace) (kube_{kind}_status_replicas{{{here},{kind}="{known.short_name}"}})',
     )
 
 
@@ -89,43 +81,22 @@ def scaling_demand(policy: HpaPolicy, known: WorkloadFacts) -> str:
     return f"({demand} < {floor}) or ({demand} > {held}) or ({held} and {demand})"
 
 
-def _answers(service: ServiceFacts) -> ServerSignals:
-    """Return signals without queue and arrivals: answers over capacity are the busy share."""
-    return replace(service.signals, arrived=None, waiting=None)
-
-
-def _request_demand(service: ServiceFacts, selector: str, scrape_interval_s: int, by: str) -> str:
-    signals = service.signals
-    answered = f"sum {by} ({_per_second(signals.arrived or signals.completed, selector, service, scrape_interval_s)})"
+def _request_demand(known: WorkloadFacts, service: ServiceFacts, facts: EmitFacts, metric: Metric) -> str:
+    signals, scrape_s = service.signals, facts.scrape_interval_s
+    # The last two scrapes: a longer window is calmer, but late, and the replayed rule saw each step as it ended.
+    last = f"{pod_selector(known)}[{2 * scrape_s}s]"
+    answered = f"sum by (namespace, pod) (irate({signals.arrived or signals.completed}{last}))"
     capacity = f"{service.capacity_req_s:.6g}"
-    if signals.waiting is None:
+    if signals.waiting is None or metric is Metric.DUTY_CYCLE:
         return f"{answered} / {capacity}"
-    waiting = f"sum {by} ({signals.waiting}{selector})"
-    growth = f" + sum {by} ({_growth(signals.waiting, selector, service, scrape_interval_s)})"
+    waiting = f"sum by (namespace, pod) ({signals.waiting}{pod_selector(known)})"
+    growth = f" + sum by (namespace, pod) (idelta({signals.waiting}{last})) / {scrape_s}"
     # A server that answered nothing yet has no counter: its rate is 0, not absent.
     arrived = f"({answered} or 0 * {waiting}){'' if signals.arrived else growth}"
     return f"({arrived} + {waiting} / {SYNC_S}) / {capacity}"
 
 
-def _per_second(counter: str, selector: str, service: ServiceFacts, scrape_interval_s: int) -> str:
-    """Return a counter's rate over the step of the replayed history, so that it is as rough and as late as what was replayed."""
-    if service.history_step_s <= scrape_interval_s:
-        return f"irate({counter}{selector}[{2 * scrape_interval_s}s])"
-    return f"rate({counter}{selector}[{_window_s(service, scrape_interval_s)}s])"
-
-
-def _growth(gauge: str, selector: str, service: ServiceFacts, scrape_interval_s: int) -> str:
-    """Return how much a gauge grew per second over the same step."""
-    if service.history_step_s <= scrape_interval_s:
-        return f"idelta({gauge}{selector}[{2 * scrape_interval_s}s]) / {scrape_interval_s}"
-    return f"deriv({gauge}{selector}[{_window_s(service, scrape_interval_s)}s])"
-
-
-def _window_s(service: ServiceFacts, scrape_interval_s: int) -> int:
-    return max(2 * scrape_interval_s, round(service.history_step_s))
-
-
-def _activity(facts: EmitFacts, known: WorkloadFacts) -> str:
+def _activity(known: WorkloadFacts, facts: EmitFacts) -> str:
     """Return each pod's mean SM activity under the labels `namespace` and `pod`, however the scrape spells them."""
     by = (facts.namespace_label, facts.pod_label)
     selector = f'{{{by[0]}="{known.namespace}",{by[1]}=~"{pods_of(known)}"}}'

@@ -23,13 +23,11 @@ class Autoscaler(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceFacts:
-    """What the replay knew of a service: requests/s that a replica serves, the step of its history, its latency targets."""
+    """What the replay knew of a service: requests/s that a replica serves, its metrics, its targets."""
 
     capacity_req_s: float
     signals: ServerSignals
-    history_step_s: float = 60.0
     targets: tuple[Target, ...] = ()
-    cold_start_s: float = 180.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

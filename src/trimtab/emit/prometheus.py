@@ -67,7 +67,7 @@ def _alerts(action: Action, effect: SetReplicaPolicy, known: WorkloadFacts) -> I
     yield _alert(
         action,
         "TrimtabDemandAbsent",
-        f"absent({demand})",
+        f"absent({series(SCALING, known)})",
         _ABSENT_FOR,
         f"{known.name}: the demand that its autoscaler reads is missing",
         "The autoscaler holds or falls back. Check that the server's metrics are scraped and the rule is loaded.",
