@@ -11,6 +11,8 @@ Everything here is scalars and NamedTuples, so that a replay can compile the ver
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Sequence
 from math import inf
 from typing import NamedTuple
 
@@ -24,7 +26,7 @@ OUTLIER = 4.0
 """A run longer than this many times its prediction (a first compilation, a paused host) counts as this many."""
 HORIZON_FRAC = 0.6
 """Arrivals within this share of `base` after an event count as its echo."""
-EXCESS_FRAC = 0.5
+EXCESS_FRAC = 0.35
 """Least share of echoed arrivals at which waiting is considered; independent arrivals stay near 0."""
 SHORTEST_BASE_S = 50e-6
 """Below this the fixed time of a batch is too small to save anything by waiting."""
@@ -179,6 +181,56 @@ def observe_cycle(echo: Echo, cycle: Cycle) -> Echo:
         echo.horizon_frac + weight * (inside - echo.horizon_frac),
         span_s,
         deviation_s,
+    )
+
+
+def cycle_of(arrivals: Sequence[float], event_s: float, units: float, horizon: float, now_s: float) -> Cycle:
+    """Return what followed an event: `arrivals` are sorted and lie between the event and now."""
+    early = bisect_right(arrivals, event_s + horizon)
+    span_s = arrivals[early - 1] - event_s if early else 0.0
+    return Cycle(units, early, len(arrivals) - early, span_s, now_s - event_s, horizon)
+
+
+def learn(
+    learned: Learned,
+    arrivals: Sequence[float],
+    *,
+    answered: int,
+    answered_s: float,
+    idle: bool,
+    horizon: float,
+    now_s: float,
+) -> Learned:
+    """Learn from a cycle that ends now: it began with `answered` items, and with an empty queue where `idle`."""
+    if horizon <= 0 or not answered or not arrivals:
+        return learned
+    returns = observe_cycle(learned.returns, cycle_of(arrivals, answered_s, answered, horizon, now_s))
+    bursts = learned.bursts
+    if idle:
+        bursts = observe_cycle(bursts, cycle_of(arrivals[1:], arrivals[0], 1, horizon, now_s))
+    return Learned(returns, bursts)
+
+
+def moment_of(
+    arrivals: Sequence[float],
+    *,
+    waiting: int,
+    oldest_s: float,
+    answered: int,
+    answered_s: float,
+    idle: bool,
+    now_s: float,
+) -> Moment:
+    """Return what is seen now: `arrivals` are those since the last answer, after which the queue was empty where `idle`."""
+    alone = idle and bool(arrivals)
+    return Moment(
+        waiting,
+        now_s - oldest_s,
+        answered,
+        now_s - answered_s,
+        len(arrivals),
+        now_s - arrivals[0] if alone else inf,
+        len(arrivals) - 1 if alone else 0,
     )
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import threading
 from asyncio import AbstractEventLoop
-from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future as ThreadFuture
@@ -20,13 +19,13 @@ from typing import NamedTuple, cast
 
 from trimtab.errors import BatcherClosed, DeadlineExceeded, ItemTooLarge, QueueFull
 from trimtab.policies.batching import (
-    Cycle,
     Decision,
     Learned,
     Moment,
     decide,
     horizon_s,
-    observe_cycle,
+    learn,
+    moment_of,
     observe_fit,
     observe_oom,
     observe_run,
@@ -251,17 +250,14 @@ class Engine:
         return decision if decision.wait_s > 0 else None
 
     def _moment(self, lane: Lane, now_s: float) -> Moment:
-        arrivals = self._arrivals
-        oldest_s = min(line[0].arrived_s for line in lane.lines.values() if line)
-        alone = self._empty_then and bool(arrivals)
-        return Moment(
-            lane.count,
-            now_s - oldest_s,
-            self._answered,
-            now_s - self._answered_s,
-            len(arrivals),
-            now_s - arrivals[0] if alone else inf,
-            len(arrivals) - 1 if alone else 0,
+        return moment_of(
+            self._arrivals,
+            waiting=lane.count,
+            oldest_s=min([line[0].arrived_s for line in lane.lines.values() if line]),
+            answered=self._answered,
+            answered_s=self._answered_s,
+            idle=self._empty_then,
+            now_s=now_s,
         )
 
     def _too_late(self) -> DeadlineExceeded:
@@ -337,21 +333,19 @@ class Engine:
         horizon = horizon_s(taken.lane.time) if self._rule.learn else 0.0
         now_s = monotonic()
         with self.lock:
-            self._learn_cycle(horizon, now_s)
+            self._learned = learn(
+                self._learned,
+                self._arrivals,
+                answered=self._answered,
+                answered_s=self._answered_s,
+                idle=self._empty_then,
+                horizon=horizon,
+                now_s=now_s,
+            )
             self._arrivals = []
             self._answered = len(taken.batch)
             self._answered_s = now_s
             self._empty_then = self.lanes.count == 0
-
-    def _learn_cycle(self, horizon: float, now_s: float) -> None:
-        arrivals = self._arrivals
-        if horizon > 0 and self._answered and arrivals:
-            returns = _cycle(arrivals, self._answered_s, self._answered, horizon, now_s)
-            learned = self._learned
-            bursts = learned.bursts
-            if self._empty_then:
-                bursts = observe_cycle(bursts, _cycle(arrivals[1:], arrivals[0], 1, horizon, now_s))
-            self._learned = Learned(observe_cycle(learned.returns, returns), bursts)
 
     # ------------------------------------------------------------ the end
 
@@ -404,9 +398,3 @@ class Engine:
                 metrics.runs, metrics.extra_runs, metrics.items, metrics.poisoned, metrics.out_of_memory,
                 metrics.busy_s, caps,
             )  # fmt: skip
-
-
-def _cycle(arrivals: Sequence[float], event_s: float, units: float, horizon: float, now_s: float) -> Cycle:
-    early = bisect_right(arrivals, event_s + horizon)
-    span_s = arrivals[early - 1] - event_s if early else 0.0
-    return Cycle(units, early, len(arrivals) - early, span_s, now_s - event_s, horizon)

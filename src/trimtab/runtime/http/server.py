@@ -62,7 +62,7 @@ class Server:
         if tasks:
             await asyncio.wait(tasks, timeout=DRAIN_S)
         for connection in list(self.connections):
-            connection.abort()
+            connection.end()
         await self._lifespan.shutdown()
 
 
@@ -217,8 +217,12 @@ class Connection(asyncio.Protocol):
         if self.task is None:
             self._transport.close()
 
-    def abort(self) -> None:
-        self._transport.abort()
+    def end(self) -> None:
+        """Close the connection, unanswered if need be: the time to drain is over."""
+        if self.task is not None:
+            self._transport.abort()
+        else:
+            self._transport.close()
 
 
 class Exchange:
