@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
@@ -30,8 +31,18 @@ class MemoryFit:
     """The same with a fused linear cross-entropy."""
     slack_frac: float
     """Reserved over allocated memory, less one."""
-    sigma: float
-    """Standard deviation of ln(measured / predicted) on models that were held back."""
+    low: float
+    """10 % quantile of ln(predicted / measured) on models that were held back."""
+    high: float
+    """90 % quantile of the same."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineMemory:
+    """How an inference engine takes memory: a share of the GPU up front, or its weights times a factor."""
+
+    reserved_frac: float | None
+    over_weights: float
 
 
 def read_fit(name: str) -> dict[str, object]:
@@ -39,6 +50,18 @@ def read_fit(name: str) -> dict[str, object]:
     text = files("trimtab.physics").joinpath(f"data/{name}").read_text(encoding="utf-8")
     content: dict[str, object] = json.loads(text)
     return content
+
+
+@lru_cache(maxsize=1)
+def engine_memory() -> Mapping[str, EngineMemory]:
+    """Return the packaged habits of inference engines by name."""
+    engines = read_fit("memory.json")["engines"]
+    if not isinstance(engines, dict):
+        raise TypeError("memory.json holds no table of engines")
+    return {
+        str(name): EngineMemory(reserved_frac=one.get("reserved_frac"), over_weights=float(one["over_weights"]))
+        for name, one in engines.items()
+    }
 
 
 @lru_cache(maxsize=1)

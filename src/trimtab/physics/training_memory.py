@@ -78,7 +78,10 @@ STATE_BYTES: dict[Optimizer, float] = {
 class Training:
     """A way of training; `parallel.data` ranks share states as `sharding` says.
 
-    `master_weights` keeps fp32 weights and gradients beside the 16-bit ones; without it everything is 16 bit.
+    `master_weights` keeps fp32 weights and gradients; without it everything is 16 bit. An optimizer that is not fused holds a
+    second copy of the gradients during its step (torch's foreach). `upcast_base` is what Hugging Face's
+    prepare_model_for_kbit_training does to the activations over a quantized base. `accumulates` keeps gradients between
+    micro-batches. `gathers_whole` means that FSDP wraps the model as one unit, which adapters with mixed dtypes force.
     """
 
     model: Architecture
@@ -94,9 +97,12 @@ class Training:
     sequence: int = 2048
     lora_rank: int = 16
     fused_loss: bool = False
-    fused_kernels: bool = False
+    fused_optimizer: bool = True
+    upcast_base: bool = False
     flash_attention: bool = True
     offload_states: bool = False
+    accumulates: bool = False
+    gathers_whole: bool = False
 
     def __post_init__(self) -> None:
         if self.micro_batch < 1 or self.sequence < 1 or self.lora_rank < 1 or self.context_parallel < 1:
@@ -150,11 +156,17 @@ def _shared(training: Training, whole: dict[Item, float]) -> dict[Item, float]:
     }
     items = {item: size / split / parts[item] for item, size in whole.items()}
     if parts[Item.WEIGHTS] > 1:
-        layer = 2 * training.model.params / training.model.layers / training.parallel.tensor
-        items[Item.WEIGHTS] += 2 * layer
+        items[Item.WEIGHTS] += _gathered_bytes(training, whole[Item.WEIGHTS] / split)
     if training.offload_states:
         items[Item.OPTIMIZER] = 0.0
     return items
+
+
+def _gathered_bytes(training: Training, whole_bytes: float) -> float:
+    """Return what is gathered of sharded weights at a time: two layers in 16 bits, or the whole model."""
+    if training.gathers_whole:
+        return whole_bytes
+    return 2 * 2 * training.model.params / training.model.layers / training.parallel.tensor
 
 
 def _layer_bytes_per_token(training: Training) -> float:
@@ -182,34 +194,46 @@ def activation_bytes(training: Training, fit: MemoryFit) -> float:
             assert_never(training.recompute)
     if training.parallel.data > 1 and training.sharding is Sharding.WEIGHTS and training.recompute is Recompute.FULL:
         per_token *= fit.sharded_upcast
-    if training.method is Method.QLORA and not training.fused_kernels:
+    if training.upcast_base:
         per_token *= fit.quantized_upcast
     return training.tokens * per_token / tensor
 
 
 def logits_bytes(training: Training, fit: MemoryFit) -> float:
-    """Return the copies of the logits that an unfused loss keeps; a fused linear cross-entropy keeps a chunk of them."""
+    """Return the copies of the logits that an unfused loss keeps; a fused linear cross-entropy keeps a chunk of them.
+
+    With pipeline parallelism the last stage computes the loss of one micro-batch at a time.
+    """
     copies = fit.logits_fused if training.fused_loss else fit.logits_eager
-    return training.tokens * training.model.vocab * copies / training.parallel.tensor
+    tokens = training.tokens / training.parallel.pipeline
+    return tokens * training.model.vocab * copies / training.parallel.tensor
 
 
 def training_footprint(training: Training, *, fit: MemoryFit | None = None, seen_by_device: bool = True) -> Footprint:
-    """Return what the fullest GPU holds at the peak of a step.
+    """Return what the fullest GPU holds at the peak of a step, which is its backward pass or its optimizer step.
 
     With `seen_by_device` the CUDA context, communication buffers and the allocator's slack are in, as nvidia-smi and DCGM
     count; without, it is torch's max_memory_allocated.
     """
     fit = fit or memory_fit()
-    items = _shared(training, _state_bytes(training))
-    if training.method is Method.QLORA:
-        items[Item.WEIGHTS] += fit.dequantized_bytes * training.model.params / training.parallel.tensor
-    items[Item.ACTIVATIONS] = activation_bytes(training, fit)
-    items[Item.LOGITS] = logits_bytes(training, fit)
+    items = _peak_items(training, fit)
     if seen_by_device:
         runtime = CONTEXT_GIB + (NCCL_GIB if training.parallel.gpus > 1 else 0)
         items[Item.RUNTIME] = runtime * BYTES_PER_GIB
         items[Item.FRAGMENTATION] = fit.slack_frac * sum(items.values())
     return Footprint(bytes_by_item=items)
+
+
+def _peak_items(training: Training, fit: MemoryFit) -> dict[Item, float]:
+    items = _shared(training, _state_bytes(training))
+    if training.method is Method.QLORA:
+        items[Item.WEIGHTS] += fit.dequantized_bytes * training.model.params / training.parallel.tensor
+    gradients = items.pop(Item.GRADIENTS)
+    backward = {Item.ACTIVATIONS: activation_bytes(training, fit), Item.LOGITS: logits_bytes(training, fit)}
+    if training.accumulates or not training.trains_all:
+        backward[Item.GRADIENTS] = gradients
+    step = {Item.GRADIENTS: gradients * (1 if training.fused_optimizer else 2)}
+    return items | max(backward, step, key=lambda part: sum(part.values()))
 
 
 def largest_micro_batch(training: Training, gpu: Gpu, *, most: int = 4096, reserve_frac: float = 0.05) -> int:

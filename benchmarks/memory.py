@@ -1,0 +1,129 @@
+"""Memory predictions against measured peaks: `python -m benchmarks.memory --data memory.csv [--out FILE] [--refit]`.
+
+Rows of groups that the packaged constants were fitted on are predicted by constants that never saw their group; rows of other
+groups by the packaged constants. `--refit` fits on all rows and writes `src/trimtab/physics/data/memory.json`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+
+import trimtab.physics
+from benchmarks.memory_fit import MemoryModel, fit_memory, is_fitted, predicted_gb
+from benchmarks.memory_rows import MemoryRow, read_memory
+from trimtab.physics.calibration import engine_memory, memory_fit, read_fit
+from trimtab.units import BYTES_PER_GB, BYTES_PER_GIB
+
+SOURCE = "fitted on published peaks (fms-acceleration, litgpt, torchtitan, premAI, PEFT, torchtune), 2026-11-20"
+TAIL_FRAC = 0.1
+
+
+def held_out_gb(rows: Sequence[MemoryRow]) -> dict[str, float]:
+    """Predict every row by constants that never saw its group."""
+    found: dict[str, float] = {}
+    for group in sorted({row.group for row in rows}):
+        model = fit_memory([row for row in rows if row.group != group])
+        found |= {row.id: predicted_gb(row, model) for row in rows if row.group == group}
+    return found
+
+
+def predict_all(rows: Sequence[MemoryRow]) -> dict[str, float]:
+    """Predict rows of known groups held out, all others with the packaged constants."""
+    groups = read_fit("memory.json")["groups"]
+    known = set(groups) if isinstance(groups, list) else set()
+    packaged = MemoryModel(memory_fit(), dict(engine_memory()))
+    seen = [row for row in rows if row.group in known]
+    fresh = {row.id: predicted_gb(row, packaged) for row in rows if row.group not in known}
+    return fresh | (held_out_gb(seen) if seen else {})
+
+
+def board_gb(row: MemoryRow) -> float:
+    """Return the row's visible device memory in decimal gigabytes."""
+    return row.board.memory_gib * BYTES_PER_GIB / BYTES_PER_GB
+
+
+def scores(rows: Sequence[MemoryRow], found: Mapping[str, float]) -> dict[str, object]:
+    """Return every figure of the benchmark."""
+    needs = [row for row in rows if is_fitted(row)]
+    errors = np.array([abs(found[row.id] / (row.peak_gb or math.nan) - 1) for row in needs])
+    failed = [row for row in rows if row.oom]
+    ran = [row for row in rows if not row.oom and row.peak_gb is not None]
+    false_fits = float(np.mean([found[row.id] <= board_gb(row) for row in failed])) if failed else math.nan
+    right_fits = float(np.mean([found[row.id] <= board_gb(row) for row in ran])) if ran else math.nan
+    parts: dict[str, list[float]] = defaultdict(list)
+    for row, error in zip(needs, errors.tolist(), strict=True):
+        parts[f"{row.framework}/{row.kind if row.kind == 'inference' else row.method}"].append(error)
+    return {
+        "rows": len(rows),
+        "rows_with_need": len(needs),
+        "mape_frac": round(float(np.mean(errors)), 4),
+        "mdape_frac": round(float(np.median(errors)), 4),
+        "fits_balanced_accuracy_frac": round((right_fits + 1 - false_fits) / 2, 4),
+        "false_fits_frac": round(false_fits, 4),
+        "ran_but_called_too_large_frac": round(1 - right_fits, 4),
+        "by_source": {
+            name: {"rows": len(part), "mape_frac": round(float(np.mean(part)), 4)} for name, part in parts.items()
+        },
+    }
+
+
+def refit(rows: Sequence[MemoryRow]) -> dict[str, object]:
+    """Return the content of memory.json, its interval from held-out groups."""
+    held = held_out_gb(rows)
+    logs = np.log([held[row.id] / (row.peak_gb or math.nan) for row in rows if is_fitted(row)])
+    low, high = np.quantile(logs, [TAIL_FRAC, 1 - TAIL_FRAC])
+    model = fit_memory(rows)
+    constants = replace(model.constants, low=float(low), high=float(high))
+    return {
+        "version": 1,
+        "source": SOURCE,
+        "rows": len(logs),
+        "held_out_mape_frac": round(float(np.mean(np.abs(np.exp(logs) - 1))), 4),
+        "groups": sorted({row.group for row in rows}),
+        "constants": {name: round(value, 4) for name, value in asdict(constants).items()},
+        "engines": {name: asdict(engine) for name, engine in model.engines.items()},
+    }
+
+
+def write_answers(path: Path, rows: Sequence[MemoryRow], found: Mapping[str, float]) -> None:
+    """Write id, predicted, low, high in decimal gigabytes."""
+    fit = memory_fit()
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(["id", "predicted", "low", "high"])
+        for row in rows:
+            value = found[row.id]
+            writer.writerow(
+                [row.id, *(f"{one:.4g}" for one in (value, value * math.exp(-fit.high), value * math.exp(-fit.low)))]
+            )
+
+
+def main() -> None:
+    """Run the benchmark; the last line is one JSON object."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="measured peaks, columns of the perf data set")
+    parser.add_argument("--out", type=Path, help="write id,predicted,low,high here")
+    parser.add_argument("--refit", action="store_true", help="fit on all rows and write the package's memory.json")
+    options = parser.parse_args()
+    rows = read_memory(options.data)
+    if options.refit:
+        target = Path(trimtab.physics.__file__).parent / "data" / "memory.json"
+        target.write_text(json.dumps(refit(rows), indent=1) + "\n", encoding="utf-8")
+        return
+    found = predict_all(rows)
+    if options.out:
+        write_answers(options.out, rows, found)
+    print(json.dumps({"benchmark": "memory", "data": str(options.data), **scores(rows, found)}))
+
+
+if __name__ == "__main__":
+    main()

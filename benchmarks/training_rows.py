@@ -1,0 +1,113 @@
+"""Training rows and other networks' rows of the measured data, as questions to physics."""
+
+from __future__ import annotations
+
+import re
+
+from benchmarks.perf_rows import Row, language_model, mig_frac, year_of
+from trimtab.errors import UnknownName
+from trimtab.physics.formats import weight_format
+from trimtab.physics.models import resolve_model
+from trimtab.physics.training import TrainingQuery, TrainPrecision
+from trimtab.physics.training_memory import Method, Recompute
+from trimtab.physics.workloads import WorkloadQuery
+
+ALPACA_TOKENS = 300
+"""Mean length of an Alpaca example with its answer, for rows that count iterations (tatsu-lab/stanford_alpaca)."""
+SMALL_BATCH = 16
+"""Images, or sequences of 128 tokens, at which launches cost half of a step (ResNet-50 on V100: 1 to 256 images)."""
+OTHER_SOURCES = ("mlp", "lam", "dle", "fat")
+
+
+def _stated(row: Row, pattern: str) -> float | None:
+    found = re.search(pattern, row.notes)
+    return float(found[1]) if found else None
+
+
+def _precision(row: Row) -> TrainPrecision:
+    text = row.precision.casefold()
+    if "nvfp4" in text:
+        return TrainPrecision.FP4
+    if "mx" in text:
+        return TrainPrecision.MXFP8
+    if "fp8" in text:
+        return TrainPrecision.FP8
+    if any(word in text for word in ("nf4", "gptq", "bnb")):
+        return TrainPrecision.QUANTIZED_BASE
+    return TrainPrecision.BF16
+
+
+def _recompute(row: Row) -> Recompute:
+    if re.search(r"act_ckpt=(full|true)", row.notes, re.IGNORECASE):
+        return Recompute.FULL
+    return Recompute.SELECTIVE if "act_ckpt=selective" in row.notes else Recompute.NONE
+
+
+def training_query(row: Row) -> TrainingQuery | None:
+    """Return the question of a row that trains a language model; None for other rows and unknown models."""
+    if row.kind == "inference" or row.source in ("lam", "dle"):
+        return None
+    try:
+        model = language_model(row) or resolve_model(row.model, row.params_b)
+    except UnknownName:
+        return None
+    methods = {"LoRA": Method.LORA, "QLoRA": Method.QLORA, "Adapter": Method.ADAPTER}
+    return TrainingQuery(
+        model=model,
+        gpu=row.board,
+        gpus=max(row.gpus, 1),
+        precision=_precision(row),
+        method=methods.get(row.mode, Method.FULL),
+        framework=row.framework,
+        version=row.version.split(" ")[0],
+        recompute=_recompute(row),
+        sequence=row.input_len or 2048,
+        micro_batch=row.batch or 1,
+        global_batch=_stated(row, r"GBS=(\d+)"),
+        tensor=max(1, int(row.tensor or 1)),
+        pipeline=max(1, int(row.pipeline or 1)),
+        expert=max(1, int(row.expert or 1)),
+        context=int(_stated(row, r"CP=(\d+)") or 1),
+        virtual_stages=max(1, int(_stated(row, r"VP=(\d+)") or 1)),
+        cpu_offload="cpu_offload=True" in row.notes,
+    )
+
+
+def tokens_per_count(row: Row) -> float:
+    """Return the tokens that one unit of a training row's metric is worth."""
+    return ALPACA_TOKENS * (row.batch or 1) if row.metric == "train_iterations" else 1.0
+
+
+def _workload_precision(row: Row) -> str:
+    if row.precision.startswith("fp32(tf32") or row.precision == "tf32":
+        return "tf32"
+    try:
+        stored = weight_format(row.precision).value
+    except UnknownName:
+        return "int8"
+    return "fp16" if stored == "bf16" else stored
+
+
+def workload_query(row: Row) -> WorkloadQuery | None:
+    """Return the question of a row of another network; None for language models and unknown sources."""
+    if language_model(row) is not None or not row.source.startswith(OTHER_SOURCES):
+        return None
+    mlperf = row.source.startswith("mlp")
+    setting = f"{row.batch or 0:g}/{row.input_len or 0:g}" if row.source in ("dle", "fat") else ""
+    return WorkloadQuery(
+        task=row.model,
+        gpu=row.board,
+        gpus=max(row.gpus, 1),
+        precision=_workload_precision(row),
+        domain="mlp" if mlperf else row.source + row.kind,
+        mode=row.mode,
+        metric=row.metric,
+        setting=setting,
+        device_frac=mig_frac(row),
+        smallness=1 / (1 + (row.batch or 1) * (row.input_len or 128) / 128 / SMALL_BATCH) if setting else 0.0,
+    )
+
+
+def era_of(row: Row) -> int:
+    """Return the year of a row's software."""
+    return year_of(row)

@@ -1,0 +1,143 @@
+"""Answers with intervals: speed of serving, training and other workloads from the packaged, fitted constants."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+
+import numpy as np
+
+from trimtab.errors import Unpredictable
+from trimtab.physics.calibration import read_fit
+from trimtab.physics.intervals import Intervals, board_class, class_keys, intervals_from
+from trimtab.physics.serving import ServingQuery, ServingTimes, serving_columns, serving_keys, serving_times
+from trimtab.physics.terms import Floats, Keys, Terms, terms_from
+from trimtab.physics.training import TrainingQuery, training_keys, training_tok_s
+from trimtab.physics.workloads import WorkloadQuery, workload_columns, workload_keys
+from trimtab.provenance import Estimate
+
+
+class Asked(Enum):
+    """What a question asks; also the class of its interval."""
+
+    STATIC = "static"
+    PREFILL = "prefill"
+    DECODE = "decode"
+    TTFT = "ttft"
+    TPOT = "tpot"
+    ONLINE_RATE = "online-rate"
+    SATURATED = "saturated"
+    TRAINING = "training"
+    WORKLOAD = "workload"
+
+
+SKEWED = frozenset({Asked.TTFT.value})
+"""Answers that are centred on the least mean relative error instead of the median."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """Fitted tables, their intervals, and where they come from."""
+
+    tables: Mapping[str, Terms]
+    intervals: Intervals
+    groups: frozenset[str]
+    rows: int
+    source: str
+
+
+@lru_cache(maxsize=4)
+def packaged(name: str) -> Model:
+    """Return a fitted model of the package: serving, training or workloads."""
+    content = read_fit(f"{name}.json")
+    tables, groups, rows = content["tables"], content["groups"], content["rows"]
+    if not isinstance(tables, dict) or not isinstance(groups, list) or not isinstance(rows, int):
+        raise TypeError(f"{name}.json must hold tables, groups and rows")
+    return Model(
+        tables={str(key): terms_from(value) for key, value in tables.items()},
+        intervals=intervals_from(content["intervals"]),
+        groups=frozenset(str(group) for group in groups),
+        rows=rows,
+        source=str(content["source"]),
+    )
+
+
+def coefficients_at(tables: Mapping[str, Terms], keys: Sequence[Keys]) -> dict[str, Floats]:
+    """Return the serving coefficients of rows under fitted tables."""
+    return {name: np.exp(terms.at(keys)) for name, terms in tables.items()}
+
+
+def times_of(queries: Sequence[ServingQuery], model: Model | None = None) -> ServingTimes:
+    """Return all serving times of the queries, column by column, without intervals."""
+    model = model or packaged("serving")
+    keys = [serving_keys(query) for query in queries]
+    return serving_times(serving_columns(queries), coefficients_at(model.tables, keys))
+
+
+def _knows(terms: Terms, by: tuple[str, ...], level: str) -> bool:
+    return any(level in term.values for term in terms.terms if term.by == by)
+
+
+def serving_support(tables: Mapping[str, Terms], keys: Keys) -> int:
+    """Return how near measurements are: 2 the engine's year and the engine on this chip, 1 one of the two, 0 neither."""
+    scale = tables["glob"]
+    pair = f"{keys['engine']}|{keys['chip']}"
+    if keys["workload"]:
+        return 2 if _knows(scale, ("workload",), keys["workload"]) else 0
+    return int(_knows(scale, ("stack",), keys["stack"])) + int(_knows(scale, ("engine", "chip"), pair))
+
+
+def training_support(tables: Mapping[str, Terms], keys: Keys) -> int:
+    """Return how near measurements are: the framework, and the framework on this architecture."""
+    scale = tables["utilisation"]
+    pair = f"{keys['framework']}|{keys['architecture']}"
+    return int(_knows(scale, ("framework",), keys["framework"])) + int(
+        _knows(scale, ("framework", "architecture"), pair)
+    )
+
+
+def workload_support(tables: Mapping[str, Terms], keys: Keys) -> int:
+    """Return how near measurements are: the workload itself, and the chip."""
+    scale = tables["throughput"]
+    return int(_knows(scale, ("workload",), keys["workload"])) + int(_knows(scale, ("chip",), keys["chip"]))
+
+
+def serving_classes(query: ServingQuery, asked: Asked, tables: Mapping[str, Terms]) -> tuple[str, ...]:
+    """Return the interval classes of a serving question."""
+    return class_keys(asked.value, serving_support(tables, serving_keys(query)), board_class(query.gpu))
+
+
+def training_classes(query: TrainingQuery, tables: Mapping[str, Terms]) -> tuple[str, ...]:
+    """Return the interval classes of a training question."""
+    return class_keys(Asked.TRAINING.value, training_support(tables, training_keys(query)), board_class(query.gpu))
+
+
+def workload_classes(query: WorkloadQuery, tables: Mapping[str, Terms]) -> tuple[str, ...]:
+    """Return the interval classes of another workload's question."""
+    return class_keys(Asked.WORKLOAD.value, workload_support(tables, workload_keys(query)), board_class(query.gpu))
+
+
+def predict_training(query: TrainingQuery, model: Model | None = None) -> Estimate:
+    """Predict tokens per second per GPU of a training run."""
+    model = model or packaged("training")
+    speed = float(training_tok_s([query], model.tables["utilisation"])[0])
+    return model.intervals.estimate(speed, training_classes(query, model.tables), because=model.source)
+
+
+def predict_workload(query: WorkloadQuery, model: Model | None = None) -> Estimate:
+    """Predict the throughput of a public benchmark; raises Unpredictable for one that was never measured."""
+    model = model or packaged("workloads")
+    keys = workload_keys(query)
+    if not any(query.task in term.values for term in model.tables["throughput"].terms if term.by == ("task",)):
+        raise Unpredictable(f"no measurement of {query.task!r} on any board: measure it once, then transfer")
+    log = model.tables["throughput"].at([keys], workload_columns([query]))[0]
+    speed = float(np.exp(log)) * query.device_frac
+    return model.intervals.estimate(speed, workload_classes(query, model.tables), because=model.source)
+
+
+def with_interval(query: ServingQuery, asked: Asked, predicted: float, model: Model | None = None) -> Estimate:
+    """Wrap a serving time or rate of the model in its 80 % interval."""
+    model = model or packaged("serving")
+    return model.intervals.estimate(predicted, serving_classes(query, asked, model.tables), because=model.source)
