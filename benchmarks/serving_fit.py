@@ -71,7 +71,8 @@ SPECS: Mapping[str, CoefficientSpec] = {
     "bexp": _spec(0.6, 0.5),
     "limit": _spec(800.0, 0.7, ("load", 1.0), (("load", "model"), 0.3)),
     "glob": _spec(1.0, 0.05, ("workload", 1.0), (STORED, 0.15), (("engine", "kind"), 0.2), ("stack", 0.2),
-                  ("architecture", 0.2), ("chip", 0.15), (("engine", "chip"), 0.3), ("model", 0.15), (("engine", "load"), 0.15)),
+                  ("architecture", 0.2), ("chip", 0.15), (("engine", "chip"), 0.3), ("model", 0.15),
+                  (("engine", "load"), 0.15)),
 }  # fmt: skip
 
 
