@@ -1,4 +1,7 @@
-"""The reference page of the settings, from their table: `python -m trimtab.cli.settings_reference > docs/reference/settings.md`."""
+"""The reference page of the settings, from their table.
+
+Write it with `python -m trimtab.cli.settings_reference > docs/reference/settings.md`.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +25,9 @@ _HEAD = """# Settings
 
 <!-- Written from src/trimtab/fleet/settings.py by `python -m trimtab.cli.settings_reference`; do not edit. -->
 
-A value given with `--set KEY=VALUE` goes over a variable of the environment, that over `trimtab.toml` in the working folder (or
-the file that `--settings` names), and that over the default. `trimtab audit --show-settings` shows each value in force and where
-it came from. All faults are told at once, with near matches for a misspelt name.
+A value given with `--set KEY=VALUE` goes over a variable of the environment, that over `trimtab.toml` in the working folder
+(or the file that `--settings` names), and that over the default. `trimtab audit --show-settings` shows each value in force and
+where it came from. All faults are told at once, with near matches for a misspelt name.
 
 ```toml
 # trimtab.toml
@@ -47,6 +50,8 @@ def settings_page() -> str:
         meanings = _meanings(owner)
         lines += [
             f"## `{group}`: {_TITLES[group]}",
+            "",
+            inspect.cleandoc(owner.__doc__ or ""),
             "",
             "| key | default | environment | meaning |",
             "|---|---|---|---|",

@@ -18,9 +18,9 @@ _HEAD = """# The audit as JSON
 `trimtab audit -o json` (and `-o yaml`, with the same keys) writes one document. Its JSON Schema is published as
 `src/trimtab/emit/schemas/audit-1.json`; `schema_version` stands first, and within a version no key is renamed or removed.
 
-Money is in dollars, rounded to the cent once: the rows of `waste` and of each spend table sum to `bill_usd_mo`, and the actions'
-`saving_usd_mo` sum to `joint_saving_usd_mo`, to the cent. Months have 730 hours. A suffix states the unit; `_frac` is a share
-in 0..1 (an attained one may lie a little above 1). What was not measured is null, never 0.
+Money is in dollars, rounded to the cent once: the rows of `waste` and of each spend table sum to `bill_usd_mo`, and the
+actions' `saving_usd_mo` sum to `joint_saving_usd_mo`, to the cent. Months have 730 hours. A suffix states the unit; `_frac` is
+a share in 0..1 (an attained one may lie a little above 1). What was not measured is null, never 0.
 """
 
 
