@@ -1,0 +1,68 @@
+"""An audit refuses what it cannot answer, degrades where it must, and keeps what it cannot judge."""
+
+import pytest
+from tests.fleets import FleetRows
+
+from trimtab.errors import InputError, MissingPrice
+from trimtab.fleet.build import bundle_window
+from trimtab.fleet.settings import Settings
+from trimtab.pipeline import audit, split_window
+
+
+def rows(days):
+    found = FleetRows(days).node("n", "g5.xlarge").hold("a/x", "n", [0], owner_kind="Deployment")
+    return found.use("a/x", "n", 0, range(days * 24), sm=0.3)
+
+
+def split(days):
+    return split_window(bundle_window(rows(days).bundle()), Settings())
+
+
+def test_the_proof_is_the_last_third_and_the_fit_is_whole_weeks():
+    parts = split(42)
+
+    assert (parts.fit.days, parts.proof.days) == (28, 14)
+    assert parts.fit.end == parts.proof.start
+
+
+def test_little_history_is_marked_degraded():
+    assert "14 are the least" in split(6).degraded[0]
+    assert split(14).degraded == ()
+
+
+def test_less_than_two_days_are_refused():
+    with pytest.raises(InputError, match="at least 2 whole days"):
+        split(1)
+
+
+def test_a_node_without_a_price_is_named_with_the_cure():
+    fleet = rows(14)
+    fleet.rows["nodes"][0]["instance_type"] = "g5.xlarg"
+
+    with pytest.raises(MissingPrice, match=r"(?s)--prices FILE.*g5\.xlarg.*did you mean g5\.xlarge"):
+        audit(fleet.bundle())
+
+
+def test_a_workload_without_readings_stays_with_its_cost_and_the_reason():
+    fleet = FleetRows(14).node("n", "g5.xlarge").hold("a/x", "n", [0], owner_kind="Deployment")
+
+    found = audit(fleet.bundle())
+
+    assert [(one.workload, one.reason) for one in found.unjudged] == [("a/x", "no activity was measured")]
+    assert found.unjudged[0].micro_usd == found.bill_micro_usd
+
+
+def test_the_same_history_gives_the_same_plan():
+    first, second = audit(rows(14).bundle()), audit(rows(14).bundle())
+
+    assert first.plan.actions == second.plan.actions
+    assert first.proof.after_micro_usd == second.proof.after_micro_usd
+
+
+def test_a_workload_that_appears_in_the_proof_window_stays_as_it_is():
+    fleet = rows(21).node("late", "g5.xlarge", start=17 * 24).hold("a/new", "late", [0], 17 * 24)
+
+    found = audit(fleet.bundle())
+
+    assert "a/new" in found.proof.notes[0]
+    assert found.proof.after_micro_usd > 0
