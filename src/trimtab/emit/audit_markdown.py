@@ -11,6 +11,7 @@ from trimtab.emit.words import certificate, days, interval
 COMMENT_MARKER = "<!-- trimtab audit -->"
 """First line of a comment, by which a later run finds the one to update."""
 _SHOWN_IN_COMMENT = 10
+"""Rows of each table in a comment: GitHub takes 65,536 characters."""
 
 
 def render_markdown(document: AuditDocument) -> str:
@@ -36,24 +37,37 @@ def render_markdown(document: AuditDocument) -> str:
 
 
 def render_github_comment(document: AuditDocument) -> str:
-    """Return a comment for a pull request: headline and plan, the rest folded away."""
-    actions = document.plan.actions
+    """Return a comment for a pull request: headline and plan, the rest folded away, long tables cut short."""
+    short = _shortened(document)
+    left_out = len(document.plan.actions) - len(short.plan.actions)
     parts = [
         COMMENT_MARKER,
         f"### GPU cost audit: {_text(document.fleet)}",
         _headline(document),
-        _plan_table(actions[:_SHOWN_IN_COMMENT], document),
-        f"{len(actions) - _SHOWN_IN_COMMENT} more actions are in the full report." if _more(actions) else "",
+        _plan_table(short.plan.actions, document),
+        f"{left_out} more actions are in the full report." if left_out else "",
         _details("What the bill buys", _waste_table(document)),
-        _details("The proof", _proof(document)),
-        _details("Not worth doing, not judged", _join([_not_worth_doing(document), _unjudged(document)])),
-        f"<sub>{_text(document.coverage.summary)}. trimtab {document.trimtab_version}</sub>",
+        _details("The proof", _proof(short)),
+        _details("Not worth doing, not judged", _join([_not_worth_doing(short), _unjudged(short)])),
+        f"<sub>{_text(document.coverage.summary)}. Tables show {_SHOWN_IN_COMMENT} rows at most. "
+        f"trimtab {document.trimtab_version}</sub>",
     ]
     return _join(parts)
 
 
-def _more(actions: Sequence[ActionPart]) -> bool:
-    return len(actions) > _SHOWN_IN_COMMENT
+def _shortened(document: AuditDocument) -> AuditDocument:
+    """Return the document with the first rows of its long lists; of the targets, the missed ones first."""
+    plan, proof, most = document.plan, document.proof, _SHOWN_IN_COMMENT
+    targets = sorted(proof.targets, key=lambda target: target.kept)
+    return document.model_copy(
+        update={
+            "plan": plan.model_copy(
+                update={"actions": plan.actions[:most], "not_worth_doing": plan.not_worth_doing[:most]}
+            ),
+            "proof": proof.model_copy(update={"targets": tuple(targets[:most])}),
+            "unjudged": document.unjudged[:most],
+        }
+    )
 
 
 def _headline(document: AuditDocument) -> str:
