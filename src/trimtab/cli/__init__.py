@@ -1,7 +1,7 @@
 """The command line: arguments, exit codes, tables on screen.
 
-`trimtab --help` must stay fast, so a command's module is imported when the command runs, not before; its one-line help stands
-in `COMMANDS`, which a test holds against the command's own.
+`trimtab --help` must stay fast, so a command's module is imported when the command runs, not before; its one-line
+help stands in `COMMANDS`, which a test holds against the command's own.
 """
 
 from __future__ import annotations
@@ -27,6 +27,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "collect": ("trimtab.cli.collect_command", "Write a fleet bundle from a Prometheus server and bills."),
     "prices": ("trimtab.cli.prices_command", "List what GPUs cost, at a date, in a region, under a buying option."),
+    "spot-run": (
+        "trimtab.cli.spot_run_command",
+        "Run a program on spot capacity: on a notice tell it, wait, and exit so that it is run again.",
+    ),
 }
 """Command name -> (module that defines `command`, one-line help), in the order in which help shows them."""
 
