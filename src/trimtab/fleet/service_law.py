@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trimtab.fleet.model import FloatArray, ServiceObservation, Workload
-from trimtab.fleet.targets import share_within
+from trimtab.fleet.targets import bucket_share, share_within
 from trimtab.provenance import Basis
 from trimtab.units import S_PER_HR
 
@@ -62,7 +62,7 @@ class ServiceLaw:
         seen = np.interp(grid, self.load, share_within(self.le_s, self.share, limit))
         top = self.share[-1]
         stretch = np.clip((1 - grid) / (1 - min(self.seen_load, 0.99)), 0.0, 1.0)
-        beyond = np.array([float(share_within(self.le_s, top, limit * factor)) for factor in stretch])
+        beyond = bucket_share(self.le_s, limit * stretch) @ top / top.sum()
         ok = np.where(grid <= self.seen_load, seen, np.minimum(beyond, seen))
         return np.where(grid <= max(self.top_load, self.seen_load), ok, 0.0)
 

@@ -111,14 +111,20 @@ def bucket_quantile(le_s: FloatArray, count: FloatArray, quantile: float) -> flo
     return low + (float(le_s[bucket]) - low) * float(inside)
 
 
-def share_within(le_s: FloatArray, count: FloatArray, limit_s: float) -> FloatArray:
-    """Return the share of requests within a limit, per row of bucket counts (..., n_buckets); NaN where there are none.
+def bucket_share(le_s: FloatArray, limit_s: float | FloatArray) -> FloatArray:
+    """Return the share of each bucket that lies within a limit (n_buckets,), or within each of several (n_limits, n_buckets).
 
     Linear within a bucket; the unbounded bucket counts as beyond every finite limit.
     """
     low = np.concatenate(([0.0], le_s[:-1]))
     width = np.where(np.isinf(le_s), 1.0, le_s - low)
-    inside = np.where(np.isinf(le_s), 0.0, np.clip((limit_s - low) / width, 0.0, 1.0))
+    limits = np.asarray(limit_s, dtype=np.float64)[..., None]
+    return np.where(np.isinf(le_s), 0.0, np.clip((limits - low) / width, 0.0, 1.0))
+
+
+def share_within(le_s: FloatArray, count: FloatArray, limit_s: float) -> FloatArray:
+    """Return the share of requests within a limit, per row of bucket counts (..., n_buckets); NaN where there are none."""
     total = count.sum(axis=-1)
-    share = np.divide((count * inside).sum(axis=-1), total, out=np.full(np.shape(total), np.nan), where=total > 0)
+    within = count @ bucket_share(le_s, limit_s)
+    share = np.divide(within, total, out=np.full(np.shape(total), np.nan), where=total > 0)
     return np.asarray(share, dtype=np.float64)
