@@ -15,6 +15,8 @@ from trimtab.diagnose.findings import Unjudged
 from trimtab.diagnose.spend import spend_by, week_activity
 from trimtab.diagnose.verdicts import product_form, verdict_of
 from trimtab.diagnose.waste import waste_of
+from trimtab.emit.fleet_facts import facts_of_fleet
+from trimtab.emit.kept_plan import KeptPlan
 from trimtab.errors import InputError, MissingPrice
 from trimtab.fleet.build import build_fleet, bundle_window
 from trimtab.fleet.market import Market
@@ -116,6 +118,40 @@ def audit(
     tell("proving on history the plan has not seen", 0.0)
     proven = prove(planned, proof, market, settings, seed=SEED)
     return _audit(name or _name(bundle), bundle, fit, allocation, planned, proven, market, settings, split.degraded)
+
+
+def kept_plan(
+    found: Audit,
+    bundle: Bundle,
+    settings: Settings | None = None,
+    catalog: Catalog | None = None,
+    *,
+    at: date | None = None,
+) -> KeptPlan:
+    """Return an audit's plan with what its history tells of the cluster: what `emit` needs to write manifests later."""
+    settings, catalog = settings or Settings(), catalog or load_catalog()
+    market = Market(
+        catalog=catalog,
+        at=at or bundle_window(bundle).end.date(),
+        max_term_years=settings.planning.max_term_years,
+        assumptions=settings.assumptions,
+    )
+    fleet = build_fleet(bundle, settings, found.plan.window)
+    owners = bundle.table("allocations", ["workload", "owner_kind"]).to_pylist()
+    changed = {
+        pool
+        for action in found.plan.actions
+        for change in action.changes
+        if isinstance(pool := getattr(change.effect, "pool", None), Pool)
+    }
+    facts = facts_of_fleet(
+        fleet,
+        settings,
+        market,
+        owner_kinds={row["workload"]: row["owner_kind"] for row in owners if row["owner_kind"]},
+        pools={*fleet.usage.pools, *changed},
+    )
+    return KeptPlan(fleet=found.fleet, plan=found.plan, facts=facts)
 
 
 def _audit(

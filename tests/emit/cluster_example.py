@@ -14,7 +14,9 @@ def service(name, server, capacity_req_s, replicas, pool=P4D, gpus_per_node=8, t
         pool=pool,
         gpus_per_node=gpus_per_node,
         pod_labels={"app": name.partition("/")[2]},
-        service=ServiceFacts(capacity_req_s=capacity_req_s, signals=SERVERS[server], targets=targets),
+        service=ServiceFacts(
+            capacity_req_s=capacity_req_s, signals=SERVERS[server], targets=targets, server_is_known=True
+        ),
         **more,
     )
 

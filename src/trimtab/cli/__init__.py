@@ -21,6 +21,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Find where a GPU fleet's money goes, what to do first, what it saves, and prove it.",
     ),
     "explain": ("trimtab.cli.explain_command", "Explain one action of the last audit; without ID, list the actions."),
+    "emit": ("trimtab.cli.emit_command", "Write the manifests that enact the plan of the last audit."),
     "doctor": (
         "trimtab.cli.doctor_command",
         "Say what is missing for a good answer, what that costs, and how to mend it.",

@@ -15,14 +15,15 @@ from trimtab.cli.history import Named, open_history
 from trimtab.cli.output import PLAIN_WIDTH, Format, colour_wanted, screen_width, write, write_sheet
 from trimtab.cli.progress import progress_bar, set_verbosity
 from trimtab.cli.settings import Resolved, resolve
-from trimtab.cli.state import keep
+from trimtab.cli.state import keep, keep_plan
 from trimtab.diagnose.billed import BILL_COLUMNS, billed
 from trimtab.emit.audit_document import audit_document
 from trimtab.emit.document import AuditDocument
+from trimtab.emit.kept_plan import KeptPlan
 from trimtab.emit.money import dollars
 from trimtab.emit.report_html import render_html
 from trimtab.errors import UsageError
-from trimtab.pipeline import audit
+from trimtab.pipeline import audit, kept_plan
 from trimtab.plan.model import Audit
 from trimtab.tables.bundle import Bundle
 from trimtab.units import per_month
@@ -61,8 +62,8 @@ def run_audit(request: AuditRequest) -> int:
         return 0
     request.named.check()
     _check_output(request)
-    document, is_demo = _audited(request, resolved)
-    notes = _kept(document)
+    document, plan, is_demo = _audited(request, resolved)
+    notes = _kept(document, plan)
     report = _report(document) if (is_demo if request.report is None else request.report) else None
     _show(request, document, report)
     if report and request.output_format is not Format.TABLE:
@@ -81,17 +82,18 @@ def _check_output(request: AuditRequest) -> None:
         raise UsageError(f"cannot write {request.out}: there is no folder {request.out.parent}")
 
 
-def _audited(request: AuditRequest, resolved: Resolved) -> tuple[AuditDocument, bool]:
-    """Return the audit's document, and whether the history was a demonstration."""
+def _audited(request: AuditRequest, resolved: Resolved) -> tuple[AuditDocument, KeptPlan, bool]:
+    """Return the audit's document, its plan as `trimtab emit` needs it, and whether the history was a demonstration."""
     with progress_bar(quiet=request.quiet) as tell:
         tell("opening the fleet", 0.0)
         history = open_history(request.named, tell)
         catalog = load_catalog(request.prices)
         found = audit(history.bundle, resolved.settings, catalog, name=history.name, at=request.at, progress=tell)
+        plan = kept_plan(found, history.bundle, resolved.settings, catalog, at=request.at)
     document = audit_document(found)
     notes = (*document.coverage.notes, *_bill_notes(history.bundle, found))
     coverage = document.coverage.model_copy(update={"notes": notes})
-    return document.model_copy(update={"coverage": coverage}), history.demo
+    return document.model_copy(update={"coverage": coverage}), plan, history.demo
 
 
 def _bill_notes(bundle: Bundle, found: Audit) -> list[str]:
@@ -116,12 +118,13 @@ def _bill_notes(bundle: Bundle, found: Audit) -> list[str]:
     return notes
 
 
-def _kept(document: AuditDocument) -> list[str]:
-    """Keep the audit for `trimtab explain`; a folder that cannot be written costs that command, not the audit."""
+def _kept(document: AuditDocument, plan: KeptPlan) -> list[str]:
+    """Keep the audit for `trimtab explain` and `emit`; a folder that cannot be written costs these commands, not the audit."""
     try:
         keep(document)
+        keep_plan(plan)
     except OSError as error:
-        return [f"warning: the audit was not kept, so `trimtab explain` will not find it: {error}"]
+        return [f"warning: the audit was not kept, so `trimtab explain` and `emit` will not find it: {error}"]
     return []
 
 

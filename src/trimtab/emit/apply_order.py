@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from trimtab.emit.emission import STAGE_MEANING, ManifestFile, Stage, Withheld
+from trimtab.emit.emission import STAGE_MEANING, Emission, ManifestFile, Stage
 
 
-def apply_order(files: Sequence[ManifestFile], withheld: Sequence[Withheld]) -> str:
+def apply_order(emission: Emission) -> str:
     """Return the page as Markdown; trimtab writes files and never touches a cluster."""
     lines = [
         "# How to apply this plan",
         "",
         "Apply stage by stage; go on when the canary of each decision record holds. Nothing here was applied by trimtab.",
-        *_stages(files),
-        *_left(withheld),
+        *_stages(emission.files),
+        *_left(emission),
     ]
     return "\n".join(lines) + "\n"
 
@@ -30,10 +30,10 @@ def _stages(files: Sequence[ManifestFile]) -> Iterator[str]:
                 yield f"- [ ] `{file.path}` ({file.kind}; {', '.join(file.actions)})"
 
 
-def _left(withheld: Sequence[Withheld]) -> Iterator[str]:
-    if withheld:
+def _left(emission: Emission) -> Iterator[str]:
+    if emission.withheld:
         yield ""
         yield "## Left to a person"
         yield ""
-    for one in withheld:
-        yield f"- {one.action}, `{one.subject}`: {one.reason}"
+    for action, subjects, reason in emission.grouped():
+        yield f"- {action}, {', '.join(f'`{subject}`' for subject in subjects)}: {reason}"

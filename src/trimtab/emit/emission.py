@@ -56,6 +56,13 @@ class Emission:
     files: tuple[ManifestFile, ...]
     withheld: tuple[Withheld, ...]
 
+    def grouped(self) -> tuple[tuple[str, tuple[str, ...], str], ...]:
+        """Return what was withheld as (action, subjects, reason), subjects of one action and reason together."""
+        groups: dict[tuple[str, str], list[str]] = {}
+        for one in self.withheld:
+            groups.setdefault((one.action, one.reason), []).append(one.subject)
+        return tuple((action, tuple(subjects), reason) for (action, reason), subjects in groups.items())
+
     def of_action(self, action: str) -> tuple[ManifestFile, ...]:
         """Return the files that enact an action."""
         return tuple(file for file in self.files if action in file.actions)

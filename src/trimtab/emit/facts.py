@@ -27,6 +27,8 @@ class ServiceFacts:
 
     capacity_req_s: float
     signals: ServerSignals
+    server_is_known: bool = False
+    """False: taken to be vLLM, because nobody said otherwise."""
     targets: tuple[Target, ...] = ()
 
 
@@ -48,7 +50,6 @@ class WorkloadFacts:
     pod_labels: Mapping[str, str] = field(default_factory=dict)
     tolerations: tuple[Mapping[str, str], ...] = ()
     run_starts: tuple[int, ...] = ()
-    run_s: float = 3600.0
     service: ServiceFacts | None = None
 
     @property

@@ -25,6 +25,9 @@ from trimtab.policies.scaling import SYNC_S, Metric
 KV_CACHE_LIMIT_FRAC = 0.95
 """Above this, vLLM begins to preempt requests; the guard adds replicas in proportion."""
 _COOLDOWN_S = 300
+_GUARD_WINDOW = "5m"
+_GUARD_MOST = 2
+"""A guard asks for at most so many times the ready replicas, however late the answers are."""
 _FAILURES = 4
 """Failed polls (a minute) before the fallback holds."""
 
@@ -96,7 +99,7 @@ def _triggers(effect: SetReplicaPolicy, known: WorkloadFacts, facts: EmitFacts) 
         use = f"max by (namespace) ({known.service.signals.kv_cache}{pod_selector(known)})"
         yield _prometheus("kv-cache", _guard(ready, use, KV_CACHE_LIMIT_FRAC), "1", facts)
     for target in known.service.targets:
-        quantile = latency_quantile(known.service, target, known)
+        quantile = latency_quantile(known.service, target, known, window=_GUARD_WINDOW)
         if quantile is not None and target.limit_s is not None:
             name = f"{target.metric.value}-p{target.required_frac * 100:g}".replace(".", "-")
             yield _prometheus(name, _guard(ready, quantile, target.limit_s), "1", facts)
@@ -104,7 +107,7 @@ def _triggers(effect: SetReplicaPolicy, known: WorkloadFacts, facts: EmitFacts) 
 
 def _guard(ready: str, value: str, limit: float) -> str:
     """Return the replicas that would bring a value back to its limit in proportion; 0 while it is within, or unknown."""
-    over = f"sum({value}) / {limit:.6g}"
+    over = f"clamp_max(sum({value}) / {limit:.6g}, {_GUARD_MOST})"
     return f"sum({ready}) * ({over} > 1) or vector(0)"
 
 

@@ -21,6 +21,7 @@ from trimtab.emit.scaling_files import object_file, scaling_files
 from trimtab.emit.warm_nodes import warm_objects
 from trimtab.emit.week import cron_spans, held_stretches
 from trimtab.emit.workload_patch import component, patchable
+from trimtab.errors import UnknownName
 from trimtab.fleet.effects import (
     BuyCommitment,
     ReleaseIdle,
@@ -56,7 +57,14 @@ class _Order:
 
 
 def emit_plan(plan: Plan, facts: EmitFacts, *, only: Sequence[str] = ()) -> Emission:
-    """Return the files that enact a plan, or some of its actions, in a safe order; the same input gives the same bytes."""
+    """Return the files that enact a plan, or some of its actions, in a safe order; the same input gives the same bytes.
+
+    Raises UnknownName, with near matches, for an action that the plan does not have.
+    """
+    known = [action.id for action in plan.actions]
+    for name in only:
+        if name not in known:
+            raise UnknownName("action", name, known)
     order = _order(tuple(action for action in plan.actions if not only or action.id in only), facts)
     pieces = [
         *(piece for action in order.actions for change in action.changes for piece in _pieces(action, change, order)),
@@ -70,7 +78,7 @@ def emit_plan(plan: Plan, facts: EmitFacts, *, only: Sequence[str] = ()) -> Emis
     files.sort(key=lambda file: (file.stage, file.path))
     page = ManifestFile(
         path="APPLY.md",
-        text=apply_order(files, withheld),
+        text=apply_order(Emission(files=tuple(files), withheld=withheld)),
         kind="the order",
         actions=tuple(action.id for action in order.actions),
         stage=Stage.DECIDE,
@@ -176,7 +184,7 @@ def _pools(order: _Order) -> Iterator[Piece]:
             continue
         comment = f"trimtab {', '.join(names)}: nodes under {', '.join(spec.workloads)}"
         yield ManifestFile(
-            path=f"nodes/{spec.name}.nodepool.yaml",
+            path=f"nodes/{spec.name.removeprefix('trimtab-')}.nodepool.yaml",
             text=yaml_text(node_pool(spec, owner, order.facts), comment=comment),
             kind="NodePool",
             actions=names,

@@ -27,7 +27,6 @@ from trimtab.tables.workloads import TargetMetric
 
 _ABSENT_FOR = "5m"
 _DRIFT_FOR = "15m"
-_TARGET_WINDOW = "1h"
 
 
 def prometheus_rule(
@@ -114,13 +113,13 @@ def _target_missed(service: ServiceFacts, target: Target, known: WorkloadFacts) 
     return None if quantile is None else f"{quantile} > {target.limit_s:.6g}"
 
 
-def latency_quantile(service: ServiceFacts, target: Target, known: WorkloadFacts) -> str | None:
-    """Return PromQL of the quantile that a target bounds, over the last hour; None where it is not exported."""
+def latency_quantile(service: ServiceFacts, target: Target, known: WorkloadFacts, *, window: str = "1h") -> str | None:
+    """Return PromQL of the quantile that a target bounds, over the last `window`; None where it is not exported."""
     names = {TargetMetric.LATENCY: service.signals.latency, TargetMetric.TTFT: service.signals.ttft}
     histogram = names.get(target.metric)
     if histogram is None or target.limit_s is None:
         return None
-    buckets = f"sum by (namespace, le) (rate({histogram}_bucket{pod_selector(known)}[{_TARGET_WINDOW}]))"
+    buckets = f"sum by (namespace, le) (rate({histogram}_bucket{pod_selector(known)}[{window}]))"
     return f"histogram_quantile({target.required_frac:.6g}, {buckets})"
 
 

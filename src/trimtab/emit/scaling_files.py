@@ -33,11 +33,18 @@ def scaling_files(
     else:
         one = horizontal_pod_autoscaler(action, effect, known)
         yield object_file(action, known, "scaling", "hpa", Stage.SCALE, one)
+    if known.service is not None and not known.service.server_is_known:
+        reason = (
+            f"its metrics are taken to be those of {known.service.signals.server}: name its server in --cluster if not"
+        )
+        yield Withheld(action=action.id, subject=known.name, reason=reason)
     if known.pod_labels:
         yield object_file(action, known, "scaling", "pdb", Stage.SCALE, pod_disruption_budget(action, known))
     else:
         yield Withheld(
-            action=action.id, subject=known.name, reason="no disruption budget: the labels of its pods are not known"
+            action=action.id,
+            subject=known.name,
+            reason="no disruption budget: give the labels of its pods (pod_labels in --cluster)",
         )
 
 

@@ -1,0 +1,89 @@
+"""What `trimtab emit` does once its arguments are read: recall the plan, write its files, list them in a safe order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import click
+
+from trimtab.cli.output import Format, write_sheet
+from trimtab.cli.sheet import Column, Sheet
+from trimtab.cli.state import recall_plan
+from trimtab.emit.cluster_file import parse_cluster_file, with_cluster_file
+from trimtab.emit.emission import STAGE_MEANING, Emission
+from trimtab.emit.facts import Autoscaler, EmitFacts
+from trimtab.emit.manifests import emit_plan
+from trimtab.errors import UsageError
+
+_COLUMNS = (
+    Column(key="stage", title="stage", whole=True),
+    Column(key="path", title="file", whole=True),
+    Column(key="kind", title="what"),
+    Column(key="actions", title="actions", show=lambda cell: ", ".join(cell) if isinstance(cell, tuple) else str(cell)),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmitRequest:
+    """The arguments of `trimtab emit`."""
+
+    out: Path
+    only: tuple[str, ...]
+    autoscaler: Autoscaler | None
+    cluster_file: Path | None
+    output_format: Format
+    dry_run: bool
+
+
+def run_emit(request: EmitRequest) -> None:
+    """Run the command."""
+    kept = recall_plan()
+    emission = emit_plan(kept.plan, _facts(kept.facts, request), only=request.only)
+    if not request.dry_run:
+        _write(emission, request.out)
+    for_people = request.output_format is Format.TABLE
+    write_sheet(_sheet(emission, request), request.output_format, fields=("path", "actions") if for_people else ())
+    for action, subjects, reason in emission.grouped():
+        click.echo(f"left to you: {action}, {', '.join(subjects)}: {reason}", err=True)
+
+
+def _facts(facts: EmitFacts, request: EmitRequest) -> EmitFacts:
+    if request.cluster_file is not None:
+        where = str(request.cluster_file)
+        try:
+            text = request.cluster_file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"cannot read {where}: {error}") from error
+        facts = with_cluster_file(facts, parse_cluster_file(text, where=where), where=where)
+    return replace(facts, autoscaler=request.autoscaler) if request.autoscaler else facts
+
+
+def _write(emission: Emission, out: Path) -> None:
+    try:
+        for file in emission.files:
+            path = out / file.path
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(file.text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot write to {out}: {error}") from error
+
+
+def _sheet(emission: Emission, request: EmitRequest) -> Sheet:
+    return Sheet(
+        columns=_COLUMNS,
+        rows=[
+            {
+                "stage": f"{file.stage.value}. {STAGE_MEANING[file.stage]}",
+                "path": file.path,
+                "kind": file.kind,
+                "actions": file.actions,
+            }
+            for file in emission.files
+        ],
+        section="stage",
+        notes=(
+            f"{len(emission.files)} files {'for' if request.dry_run else 'written to'} {request.out}; apply them stage by "
+            f"stage, as APPLY.md there says. Nothing was applied.",
+        ),
+    )

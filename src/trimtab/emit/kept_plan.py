@@ -1,0 +1,40 @@
+"""A plan and the facts around it as JSON text, and back without loss: what `trimtab audit` keeps for `trimtab emit`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from trimtab.emit.facts import EmitFacts
+from trimtab.emit.plain import from_plain, to_plain
+from trimtab.errors import InputError
+from trimtab.plan.model import Plan
+
+FORMAT = 1
+_VERSION = "format"
+_KEPT = "kept"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptPlan:
+    """A plan that can be enacted later: of which fleet, the plan, and what was known of the cluster."""
+
+    fleet: str
+    plan: Plan
+    facts: EmitFacts
+
+
+def render_kept_plan(kept: KeptPlan) -> str:
+    """Return the JSON text of a plan and its facts."""
+    return json.dumps({_VERSION: FORMAT, _KEPT: to_plain(kept)}, indent=1, ensure_ascii=False) + "\n"
+
+
+def parse_kept_plan(text: str, *, where: str) -> KeptPlan:
+    """Read a kept plan back; raises InputError where it is none of this version."""
+    try:
+        plain = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InputError(f"{where} is no JSON: {error}; run `trimtab audit` again") from error
+    if not isinstance(plain, dict) or plain.get(_VERSION) != FORMAT:
+        raise InputError(f"{where} is not a plan of this version of trimtab; run `trimtab audit` again")
+    return from_plain(KeptPlan, plain.get(_KEPT), where=where)

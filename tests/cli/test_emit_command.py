@@ -1,0 +1,85 @@
+import json
+
+import pytest
+import yaml
+from click.testing import CliRunner
+from tests.emit.cluster_example import example_facts
+from tests.emit.example import example_audit
+
+from trimtab.cli import root
+from trimtab.cli.state import keep_plan
+from trimtab.emit.kept_plan import KeptPlan
+from trimtab.errors import InputError, UnknownName
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A working folder in which an audit was made."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TRIMTAB_STATE", raising=False)
+    keep_plan(KeptPlan(fleet="demo", plan=example_audit().plan, facts=example_facts()))
+    return tmp_path
+
+
+def run(*arguments):
+    return CliRunner().invoke(root, ["emit", *arguments], catch_exceptions=True)
+
+
+def test_the_files_of_the_last_audit_are_written_and_listed(folder):
+    shown = run()
+
+    assert shown.exit_code == 0
+    assert (folder / "manifests/APPLY.md").is_file()
+    written = sorted(str(path.relative_to(folder / "manifests")) for path in folder.glob("manifests/**/*.*"))
+    assert all(path in shown.stdout for path in written)
+    assert max(len(line) for line in shown.stdout.splitlines()) <= 85
+
+
+def test_what_no_file_carries_is_said_with_its_reason(folder):
+    shown = run()
+
+    assert "left to you: a7, notebooks/bo: KEDA cannot scale a Notebook" in shown.stderr
+
+
+def test_a_dry_run_writes_nothing(folder):
+    shown = run("--dry-run", "-o", "json")
+
+    assert not (folder / "manifests").exists()
+    assert "APPLY.md" in {row["path"] for row in json.loads(shown.stdout)["rows"]}
+
+
+def test_one_action_alone_goes_to_a_folder_of_its_own(folder):
+    run("--action", "a1", "--out", "only")
+
+    assert {path.name for path in folder.glob("only/**/*.*")} == {
+        "APPLY.md",
+        "a1-idle-release.md",
+        "a1-give-back.md",
+    }
+
+
+def test_a_cluster_file_and_an_autoscaler_change_what_is_written(folder):
+    (folder / "cluster.yaml").write_text("quota_nodes: {p4d.24xlarge: 2}\n", encoding="utf-8")
+
+    run("--cluster", "cluster.yaml", "--autoscaler", "hpa")
+
+    assert (folder / "manifests/scaling/prod/chat-api.hpa.yaml").is_file()
+    pool = next(folder.glob("manifests/nodes/p4d*services*.yaml")).read_text(encoding="utf-8")
+    assert yaml.safe_load(pool)["spec"]["limits"] == {"nvidia.com/gpu": "16"}
+
+
+def test_an_unknown_action_is_answered_with_near_matches(folder):
+    shown = run("--action", "a33")
+
+    assert isinstance(shown.exception, UnknownName)
+    assert "a3" in str(shown.exception)
+
+
+def test_without_an_audit_the_cure_is_said(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TRIMTAB_STATE", raising=False)
+
+    shown = run()
+
+    assert isinstance(shown.exception, InputError)
+    assert "trimtab audit" in str(shown.exception)

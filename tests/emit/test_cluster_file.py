@@ -1,0 +1,71 @@
+"""What people declare of their cluster goes over what the history told."""
+
+import pytest
+from tests.emit.cluster_example import example_facts
+
+from trimtab.emit.cluster_file import parse_cluster_file, with_cluster_file
+from trimtab.emit.facts import Autoscaler, NodeClass
+from trimtab.errors import BundleError, UnknownName
+
+FACTS = example_facts()
+
+
+def declared(text):
+    return with_cluster_file(FACTS, parse_cluster_file(text, where="cluster.yaml"), where="cluster.yaml")
+
+
+def test_an_empty_file_changes_nothing():
+    assert declared("{}") == FACTS
+
+
+def test_single_settings_node_classes_and_quotas_are_taken():
+    facts = declared(
+        """
+autoscaler: hpa
+prometheus_url: http://prom:9090
+node_classes:
+  aws: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: gpu}
+quota_nodes: {p4d.24xlarge: 3}
+"""
+    )
+
+    assert facts.autoscaler is Autoscaler.HPA
+    assert facts.prometheus_url == "http://prom:9090"
+    assert facts.node_classes["aws"] == NodeClass(group="karpenter.k8s.aws", kind="EC2NodeClass", name="gpu")
+    assert {one.pool.instance_type: one.quota_nodes for one in facts.pools}["p4d.24xlarge"] == 3
+
+
+def test_a_workload_takes_its_labels_server_and_owner():
+    facts = declared(
+        """
+workloads:
+  prod/chat-api:
+    server: sglang
+    capacity_req_s: 7.5
+    pod_labels: {app: chat}
+    owner_kind: StatefulSet
+"""
+    )
+
+    chat = facts.workload("prod/chat-api")
+    assert chat.service.signals.server == "sglang"
+    assert chat.service.server_is_known
+    assert chat.service.capacity_req_s == 7.5
+    assert (chat.pod_labels, chat.owner_kind, chat.replicas) == ({"app": "chat"}, "StatefulSet", 24)
+
+
+def test_a_misspelt_workload_is_answered_with_the_nearest():
+    with pytest.raises(UnknownName, match="prod/chat-api"):
+        declared("workloads: {prod/chat-ap: {replicas: 2}}")
+
+
+def test_a_misspelt_server_is_answered_with_the_nearest():
+    with pytest.raises(UnknownName, match="vllm"):
+        declared("workloads: {prod/chat-api: {server: vlm}}")
+
+
+def test_every_fault_is_told_at_once():
+    with pytest.raises(BundleError) as told:
+        parse_cluster_file("autoscaler: kpa\nscrape_interval_s: -1\npod_lable: x\n", where="cluster.yaml")
+
+    assert len(told.value.faults) == 3
