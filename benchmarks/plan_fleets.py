@@ -49,6 +49,39 @@ def generated(workloads: int, options: int, *, seed: int = 0, hours: int = HOURS
     )
 
 
+def tiny(seed: int) -> Problem:
+    """Draw a fleet small enough to try every choice: up to three workloads with three options, shared nodes, commitments."""
+    rng = np.random.default_rng(seed)
+    hours, workloads = int(rng.integers(1, 6)), int(rng.integers(1, 4))
+    pools = [Pool("aws", name, "region-1") for name in ("a.large", "b.large")]
+    known = [*pools, pools[0].held_as(CapacityType.SPOT)]
+    rates = {pool: int(rng.integers(100_000, 9_000_000)) for pool in known}
+    offered = [pool for pool in pools if rng.random() < 0.6]
+
+    def use(most: int) -> dict[Pool, IntArray]:
+        chosen = rng.permutation(len(known))[: int(rng.integers(1, most + 1))]
+        return {known[at]: rng.integers(0, 4, hours) * (S_PER_HR // 2) for at in sorted(chosen.tolist())}
+
+    return Problem(
+        options=tuple(tuple(Option(usage=use(2)) for _ in range(int(rng.integers(0, 4)))) for _ in range(workloads)),
+        groups=tuple(
+            NodeGroup(
+                usage=use(1),
+                holders=frozenset(rng.permutation(workloads)[: int(rng.integers(1, workloads + 1))].tolist()),
+            )
+            for _ in range(int(rng.integers(1, 4)))
+        ),
+        rates_micro_usd_hr=rates,
+        offers={
+            pool: CommitmentOffer(
+                option=BuyingOption.RESERVED_1Y, rate_micro_usd_hr=int(rates[pool] * rng.uniform(0.3, 0.9))
+            )
+            for pool in offered
+        },
+        hours=hours,
+    )
+
+
 def _demand(rng: np.random.Generator, hours: int) -> FloatArray:
     """Return work per hour: a level, a day, a quieter weekend, a trend over the window, noise."""
     hour = np.arange(hours)

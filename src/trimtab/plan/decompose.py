@@ -9,7 +9,7 @@ Dantzig and Wolfe (1960); bound: Geoffrion (1974); prices smoothed towards the b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -17,7 +17,7 @@ import numpy as np
 
 from trimtab.errors import PlanError
 from trimtab.fleet.model import FloatArray
-from trimtab.plan.highs import Column, Growing, Program
+from trimtab.plan.highs import Column, Growing, Program, solve_integral
 
 MAX_ROUNDS = 200
 SMOOTHING = 0.5
@@ -105,6 +105,42 @@ def _prices(duals: FloatArray, best: FloatArray | None) -> list[FloatArray]:
 def _pays(column: Column, duals: FloatArray) -> bool:
     worth = duals[column.block] + float(column.values @ duals[column.rows])
     return bool(column.cost < worth - 1e-9 * (1 + abs(column.cost)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Mixed:
+    """An integral answer: the key of each block's column, its cost, a bound over the columns given, the shared values."""
+
+    keys: list[int]
+    cost: float
+    bound: float
+    shared: FloatArray
+
+
+def mix(
+    program: Program,
+    columns: Sequence[Column],
+    *,
+    gap_frac: float,
+    max_nodes: int,
+    start: Collection[tuple[int, int]] = (),
+) -> Mixed:
+    """Choose one of some columns per block, exactly: a MILP over them. `start` holds the (block, key) of a known choice."""
+    whole = program.copy()
+    where = [whole.add_column(column.cost, 1.0, integer=True) for column in columns]
+    for at, column in zip(where, columns, strict=True):
+        whole.put(column.block, at, 1.0)
+        whole.put(column.rows, at, column.values)
+    known = {at: 1.0 for at, column in zip(where, columns, strict=True) if (column.block, column.key) in start}
+    solution = solve_integral(whole, gap_frac=gap_frac, max_nodes=max_nodes, start=known)
+    own = len(program.cost)
+    blocks = 1 + max((column.block for column in columns), default=-1)
+    return Mixed(
+        keys=heaviest(columns, solution.values[own:], blocks),
+        cost=solution.objective,
+        bound=solution.bound,
+        shared=solution.values[:own],
+    )
 
 
 def heaviest(columns: Sequence[Column], weights: FloatArray, blocks: int) -> list[int]:

@@ -8,8 +8,7 @@ from itertools import combinations
 
 from trimtab.catalog.kinds import CapacityType
 from trimtab.catalog.pools import Pool
-from trimtab.errors import PlanError
-from trimtab.plan.highs import solve_integral
+from trimtab.plan.decompose import mix
 from trimtab.plan.master import Master
 from trimtab.plan.periods import gather
 from trimtab.plan.problem import KEEP, Problem, total_usage
@@ -68,14 +67,12 @@ def _can_keep(problem: Problem, rules: Sequence[Rule]) -> bool:
     )
     table = Table(fewer)
     master = Master(table, gather(table, table.use_of([KEEP] * problem.workloads), HR_PER_DAY))
-    program, _ = master.integral(range(table.rows))
+    program = master.program().copy()
     program.cost = [0.0] * len(program.cost)
-    for column in master.excess:
-        program.cost[column] = 1.0
-    try:
-        return solve_integral(program, gap_frac=0.0, max_nodes=_MAX_NODES).bound <= _EXCESS
-    except PlanError:
-        return True
+    for excess in master.excess:
+        program.cost[excess] = 1.0
+    columns = [replace(master.column(row), cost=0.0) for row in range(table.rows)]
+    return mix(program, columns, gap_frac=0.0, max_nodes=_MAX_NODES).bound <= _EXCESS
 
 
 def _message(problem: Problem, rules: Sequence[Rule]) -> str:

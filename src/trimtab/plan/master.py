@@ -123,17 +123,6 @@ class Master:
             for tracked, gathered in zip(self.table.tracked, self.gathered, strict=True)
         )
 
-    def integral(self, rows: Sequence[int]) -> tuple[Program, dict[int, int]]:
-        """Return the program with an integer column for each of some table rows, and the column of each."""
-        program = self._program.copy()
-        where = {}
-        for row in rows:
-            column = self.column(row)
-            where[row] = program.add_column(column.cost, 1.0, integer=True)
-            program.put(column.block, where[row], 1.0)
-            program.put(column.rows, where[row], column.values)
-        return program, where
-
     def column(self, row: int) -> Column:
         """Return the column of a table row."""
         workload = int(self.table.workload[row])

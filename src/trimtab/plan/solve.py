@@ -20,8 +20,7 @@ from trimtab.errors import PlanError
 from trimtab.fleet.model import FloatArray
 from trimtab.fleet.settings import Planning
 from trimtab.ledger import Commitment
-from trimtab.plan.decompose import heaviest, relax
-from trimtab.plan.highs import solve_integral
+from trimtab.plan.decompose import heaviest, mix, relax
 from trimtab.plan.improve import improved
 from trimtab.plan.limits import broken, conflict
 from trimtab.plan.master import Master
@@ -125,7 +124,7 @@ def solve_problem(problem: Problem, planning: Planning) -> Chosen:
         master = Master(table, gather(table, table.use_of(search.choice), most))
         _relaxed(search, master)
         finest = most >= table.periods or search.gap_frac > _WORTH_FINER * gap_before
-        if search.gap_frac <= planning.mip_gap_frac or finest:
+        if search.gap_frac <= _RELAX_GAP_FRAC or finest:
             break
     if search.gap_frac > planning.mip_gap_frac:
         _mixed(search, master, planning)
@@ -170,24 +169,18 @@ def _mixed(search: _Search, master: Master, planning: Planning) -> None:
         rows = [table.row(workload, option) for workload, kept in enumerate(search.candidates()) for option in kept]
         if master.entries(rows) > _MAX_MIP_ENTRIES:
             return
-        program, where = master.integral(rows)
-        start = {where[table.row(w, o)]: 1.0 for w, o in enumerate(search.choice) if table.row(w, o) in where}
-        solution = solve_integral(
-            program, gap_frac=planning.mip_gap_frac, max_nodes=planning.mip_max_nodes, start=start
+        answer = mix(
+            master.program(),
+            [master.column(row) for row in rows],
+            gap_frac=planning.mip_gap_frac,
+            max_nodes=planning.mip_max_nodes,
+            start={(workload, table.row(workload, option)) for workload, option in enumerate(search.choice)},
         )
-        search.bounded(solution.bound, search.reduced_usd)
-        found = [max(rows_of, key=lambda row: solution.values[where[row]]) for rows_of in _by_workload(table, rows)]
-        choice = table.choice(found)
-        if search.offer(choice) or solution.values[master.excess].sum() > _EXCESS:
+        search.bounded(answer.bound, search.reduced_usd)
+        choice = table.choice(answer.keys)
+        if search.offer(choice) or answer.shared[master.excess].sum() > _EXCESS:
             return
         master = Master(table, gather(table, table.use_of(choice), _PERIODS[-1]))
-
-
-def _by_workload(table: Table, rows: Sequence[int]) -> list[list[int]]:
-    mine: list[list[int]] = [[] for _ in range(table.problem.workloads)]
-    for row in rows:
-        mine[int(table.workload[row])].append(row)
-    return mine
 
 
 def choice_cost(problem: Problem, choice: Sequence[int]) -> int:
