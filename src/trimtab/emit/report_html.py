@@ -117,7 +117,7 @@ def _plan_section(document: AuditDocument) -> Html:
     return section(
         "plan",
         "The plan",
-        "In the order in which to do it: the most saved for an engineer's week first.",
+        "In the order in which to do it: the most saved for an engineer's week first. Weeks are engineer-weeks.",
         scroll(plan_table(document)),
         tag("p", certificate(plan), class_="soft"),
     )
@@ -194,15 +194,18 @@ def _spend_table(title: str, rows: Sequence[SpendPart]) -> Html:
     most = max((row.share_frac for row in rows), default=0.0)
     cells = (
         (
-            row.name,
+            join([row.name, _bar(row.share_frac / most if most else 0.0)]),
             number(dollars(row.usd_mo)),
-            number(percent(row.activity_frac)),
             number(percent(row.share_frac)),
-            tag("span", class_="bar", style=f"width:{100 * row.share_frac / most if most else 0:.1f}%"),
+            number(percent(row.activity_frac)),
         )
         for row in rows
     )
-    return table(title, ("", "#$ a month", "#GPU active", "#share", ">"), cells)
+    return table(title, ("", "#$ a month", "#share", "#GPU active"), cells)
+
+
+def _bar(frac: float) -> Html:
+    return tag("span", class_="bar", style=f"width:{100 * frac:.1f}%")
 
 
 def _left_out_section(document: AuditDocument) -> Html:

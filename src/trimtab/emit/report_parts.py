@@ -6,8 +6,6 @@ from collections.abc import Iterable
 
 from trimtab.emit.markup import Html, tag
 
-_SIDES = {"#": "num", ">": "wide"}
-
 
 def section(name: str, title: str, lead: str, *body: Html) -> Html:
     """Return a titled part of the page; `name` is unique in it, `lead` may be empty."""
@@ -50,10 +48,10 @@ def number(shown: str) -> Html:
 def table(
     title: str, heads: tuple[str, ...], rows: Iterable[tuple[str, ...]], *, total: tuple[str, ...] | None = None
 ) -> Html:
-    """Return a table; a head that begins with `#` stands over numbers, set flush right, one with `>` over a wide column."""
-    sides = [_SIDES.get(head[:1]) for head in heads]
+    """Return a table; a head that begins with `#` stands over numbers, set flush right."""
+    sides = ["num" if head.startswith("#") else None for head in heads]
     head = tag(
-        "tr", *(tag("th", name.lstrip("#>"), scope="col", class_=side) for name, side in zip(heads, sides, strict=True))
+        "tr", *(tag("th", name.lstrip("#"), scope="col", class_=side) for name, side in zip(heads, sides, strict=True))
     )
     body = [_table_row(row, sides) for row in rows]
     if total is not None:

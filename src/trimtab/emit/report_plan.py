@@ -15,7 +15,7 @@ _HEADS = (
     ("what to do", None),
     ("saves a month", "num"),
     ("80% interval", "num"),
-    ("engineer-weeks", "num"),
+    ("weeks", "num"),
     ("risk", None),
     ("quarter", None),
 )

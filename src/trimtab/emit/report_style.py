@@ -111,10 +111,8 @@ tbody tr:last-child td { border-bottom: 0; }
 .num { text-align: right; white-space: nowrap; }
 .nowrap { white-space: nowrap; }
 .total td { font-weight: 640; border-top: 1px solid var(--soft); }
-.wide { width: 20%; }
-.two td:first-child { white-space: nowrap; }
 .bar {
-  display: block; height: 10px; margin-top: 7px; border-radius: 2px; background: var(--accent); opacity: .7;
+  display: block; height: 4px; margin-top: 3px; border-radius: 2px; background: var(--accent); opacity: .65;
   min-width: 2px;
 }
 .risk-low { color: var(--good); } .risk-medium { color: var(--warn); } .risk-high { color: var(--bad); }
