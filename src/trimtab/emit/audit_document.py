@@ -95,7 +95,7 @@ def _coverage(audit: Audit) -> CoveragePart:
     return CoveragePart(
         summary=(
             f"{whole.days:.1f} of {coverage.asked_days:g} days ({fit.days:g} to plan on, {proof.days:g} to prove on), "
-            f"{coverage.gpus} GPUs on {coverage.nodes} nodes, {percent(coverage.device_hours_seen_frac)} of GPU-hours "
+            f"{coverage.nodes} nodes with {coverage.gpus} GPUs billed, {percent(coverage.device_hours_seen_frac)} of GPU-hours "
             f"measured ({percent(coverage.sm_active_frac)} of them with SM activity)"
         ),
         window=_window(whole),

@@ -43,9 +43,9 @@ class CoveragePart(_Part):
     sm_active_frac: float
     """Share of those that carry SM activity, and not only the coarser GPU_UTIL."""
     gpus: int
-    """GPUs seen."""
+    """GPUs on them."""
     nodes: int
-    """Nodes billed."""
+    """Nodes billed in the fit window, those that came and went included."""
     notes: tuple[str, ...]
     """What was missing, and what that costs in certainty."""
     counts: dict[str, int]
@@ -198,7 +198,7 @@ class ActionPart(_Part):
     effort_weeks: float
     """Engineer-weeks."""
     saving_per_week_usd_mo: float
-    """Monthly saving per engineer-week: the order of the plan."""
+    """Monthly saving per engineer-week."""
     risk: str
     """low, medium or high."""
     quarter: int

@@ -117,7 +117,7 @@ def _plan_section(document: AuditDocument) -> Html:
     return section(
         "plan",
         "The plan",
-        "In the order in which to do it: the most saved for an engineer's week first. Weeks are engineer-weeks.",
+        "In the order in which to do it: by what an engineer's week saves, unless one action must wait for another.",
         scroll(plan_table(document)),
         tag("p", certificate(plan), class_="soft"),
     )
