@@ -5,7 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trimtab.policies.scaling import CronPolicy, HpaPolicy, Metric, StaticReplicas
+from trimtab.policies.cron import CronPolicy
+from trimtab.policies.keda import KedaPolicy
+from trimtab.policies.knative import KnativePolicy
+from trimtab.policies.saturation import SaturationPolicy
+from trimtab.policies.scaling import HpaPolicy, Metric, StaticReplicas
 from trimtab.replay import fluid
 from trimtab.replay.services import ServiceHistory, ServiceModel, replay_service
 
@@ -14,6 +18,9 @@ POLICIES = [
     HpaPolicy(0.7, 1, 50),
     HpaPolicy(0.6, 1, 50, metric=Metric.DUTY_CYCLE, up_pods=1, up_frac=0.0, period_s=60),
     CronPolicy(tuple([2] * 8 + [5] * 12 + [2] * 4), lead_s=120),
+    KedaPolicy(HpaPolicy(0.7, 0, 50)),
+    KnativePolicy(0.7, 1, 50),
+    SaturationPolicy(1, 50),
 ]
 
 

@@ -1,4 +1,4 @@
-"""How many replicas a service should have: the Kubernetes HPA rule, a fixed number, a timetable.
+"""How many replicas a service should have, by the Kubernetes HPA rule; what every scaling rule sees and remembers.
 
 A rule is a step `(parameters, memory, observation) -> replicas`. Parameters and observations are `NamedTuple`s of scalars; the
 memory is one flat row of floats, a list where a clock drives the rule and an array where history does. Nothing else
@@ -15,8 +15,6 @@ import math
 from enum import IntEnum
 from typing import NamedTuple, Protocol
 
-from trimtab.units import S_PER_HR
-
 SYNC_S = 15
 """Seconds between two decisions of the HPA controller (--horizontal-pod-autoscaler-sync-period)."""
 ROUNDING = 1e-9
@@ -30,12 +28,6 @@ class Memory(Protocol):
 
     def __getitem__(self, at: int, /) -> float: ...
     def __setitem__(self, at: int, value: float, /) -> None: ...
-
-
-class Timetable(Protocol):
-    """Whole numbers by hour."""
-
-    def __getitem__(self, at: int, /) -> int: ...
     def __len__(self) -> int: ...
 
 
@@ -66,14 +58,6 @@ class Observation(NamedTuple):
     """What the recording rules say: replicas wanted; NaN where the rule has none."""
 
 
-class RuleKind(IntEnum):
-    """Which of the rules decides."""
-
-    STATIC = 0
-    HPA = 1
-    CRON = 2
-
-
 class StaticReplicas(NamedTuple):
     """The same number of replicas all the time."""
 
@@ -100,27 +84,6 @@ class HpaPolicy(NamedTuple):
     down_frac: float = 1.0
     down_pods: int = 0
     period_s: int = SYNC_S
-
-
-class CronPolicy(NamedTuple):
-    """Replicas by hour of the day (24 numbers) or of the week (168, from Monday 00:00 UTC).
-
-    A rise comes `lead_s` early, so that replicas are ready when the hour begins; a fall comes on time.
-    """
-
-    replicas_by_hour: tuple[int, ...]
-    lead_s: int = 0
-
-
-class Rule(NamedTuple):
-    """Any scaling policy in one shape, so that one compiled loop drives them all; only the part that `kind` names counts."""
-
-    kind: RuleKind
-    hpa: HpaPolicy
-    replicas: int
-    lead_s: int
-    start_s: int
-    """Second of the week, from Monday 00:00 UTC, at which step 0 begins."""
 
 
 def window_steps(window_s: int) -> int:
@@ -270,19 +233,3 @@ def hpa_step(policy: HpaPolicy, memory: Memory, seen: Observation) -> int:
     wanted = stabilized(memory, wanted, current)
     wanted = min(max(wanted, policy.min_replicas), policy.max_replicas)
     return rate_limited(policy, memory, wanted, current)
-
-
-def cron_step(by_hour: Timetable, lead_s: int, now_s: int) -> int:
-    """Return what the timetable says for now or, where that is more, for `lead_s` later."""
-    now = by_hour[(now_s // S_PER_HR) % len(by_hour)]
-    ahead = by_hour[((now_s + lead_s) // S_PER_HR) % len(by_hour)]
-    return max(now, ahead)
-
-
-def decide(rule: Rule, by_hour: Timetable, memory: Memory, seen: Observation) -> int:
-    """Return the replicas, ready and starting together, that a rule wants after a step."""
-    if rule.kind == RuleKind.HPA:
-        return hpa_step(rule.hpa, memory, seen)
-    if rule.kind == RuleKind.CRON:
-        return cron_step(by_hour, rule.lead_s, rule.start_s + (seen.step + 1) * SYNC_S)
-    return rule.replicas

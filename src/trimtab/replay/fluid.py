@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from trimtab.policies.scaling import SYNC_S, Observation, Rule, decide
+from trimtab.policies.rules import Rule, decide
+from trimtab.policies.scaling import SYNC_S, Observation
 from trimtab.replay.compiled import compiled, inlined
 from trimtab.replay.series import CountArray, FloatArray, IntArray
 from trimtab.units import S_PER_HR

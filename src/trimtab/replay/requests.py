@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trimtab.policies.scaling import SYNC_S, Observation, Rule, decide
+from trimtab.policies.rules import Rule, decide
+from trimtab.policies.scaling import SYNC_S, Observation
 from trimtab.replay.compiled import compiled, inlined
 from trimtab.replay.fluid import stop_starting
 from trimtab.replay.series import CountArray, FloatArray, IntArray

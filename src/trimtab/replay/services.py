@@ -14,18 +14,14 @@ from typing import assert_never
 
 import numpy as np
 
-from trimtab.policies import scaling
+from trimtab.policies import cron, keda, knative, rules, saturation, scaling
+from trimtab.policies.cron import CronPolicy
 from trimtab.policies.forecast import ForecastPolicy
-from trimtab.policies.scaling import (
-    NO_LIMIT,
-    SYNC_S,
-    CronPolicy,
-    HpaPolicy,
-    Rule,
-    RuleKind,
-    StaticReplicas,
-    hpa_memory,
-)
+from trimtab.policies.keda import KedaPolicy, keda_memory
+from trimtab.policies.knative import KnativePolicy, knative_memory
+from trimtab.policies.rules import Rule, RuleKind
+from trimtab.policies.saturation import SaturationPolicy
+from trimtab.policies.scaling import NO_LIMIT, SYNC_S, HpaPolicy, StaticReplicas, hpa_memory
 from trimtab.replay.compiled import admit
 from trimtab.replay.fluid import (
     COLD_STARTS,
@@ -43,11 +39,22 @@ from trimtab.replay.recorded import record, wanted_loads
 from trimtab.replay.series import CountArray, FloatArray, IntArray
 from trimtab.units import HR_PER_DAY, HR_PER_WEEK, S_PER_HR
 
-admit(scaling)
+for _module in (scaling, cron, keda, knative, saturation, rules):
+    admit(_module)
 
-ScalingPolicy = StaticReplicas | HpaPolicy | CronPolicy | ForecastPolicy
+ScalingPolicy = StaticReplicas | HpaPolicy | CronPolicy | KedaPolicy | KnativePolicy | SaturationPolicy | ForecastPolicy
 
 NO_HPA = HpaPolicy(target_frac=1.0, min_replicas=0, max_replicas=NO_LIMIT)
+NO_RULE = Rule(
+    kind=RuleKind.STATIC,
+    hpa=NO_HPA,
+    keda=KedaPolicy(NO_HPA),
+    knative=KnativePolicy(1.0, 0, NO_LIMIT),
+    saturation=SaturationPolicy(0, NO_LIMIT),
+    replicas=0,
+    lead_s=0,
+    start_s=0,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -148,24 +155,33 @@ class ServiceReplay:
 
 def rule_of(policy: ScalingPolicy, *, start_hour: int = 0) -> tuple[Rule, IntArray, FloatArray]:
     """Return a policy in the shape that the loop takes: rule, timetable, fresh memory."""
-    hpa, replicas, lead_s = NO_HPA, 0, 0
+    rule = NO_RULE._replace(start_s=start_hour * S_PER_HR)
     by_hour = np.zeros(1, dtype=np.int64)
+    memory = [0.0]
     match policy:
         case StaticReplicas():
-            kind, replicas = RuleKind.STATIC, policy.replicas
+            rule = rule._replace(replicas=policy.replicas)
         case HpaPolicy():
-            kind, hpa = RuleKind.HPA, policy
+            rule, memory = rule._replace(kind=RuleKind.HPA, hpa=policy), hpa_memory(policy)
         case ForecastPolicy():
-            kind, hpa = RuleKind.HPA, policy.hpa
+            rule, memory = rule._replace(kind=RuleKind.HPA, hpa=policy.hpa), hpa_memory(policy.hpa)
+        case KedaPolicy():
+            rule, memory = rule._replace(kind=RuleKind.KEDA, keda=policy), keda_memory(policy)
+        case KnativePolicy():
+            rule, memory = rule._replace(kind=RuleKind.KNATIVE, knative=policy), knative_memory(policy)
+        case SaturationPolicy():
+            rule = rule._replace(kind=RuleKind.SATURATION, saturation=policy)
         case CronPolicy():
-            if len(policy.replicas_by_hour) not in (HR_PER_DAY, HR_PER_WEEK):
-                raise ValueError(f"a timetable has 24 or 168 hours, got {len(policy.replicas_by_hour)}")
-            kind, lead_s = RuleKind.CRON, policy.lead_s
-            by_hour = np.asarray(policy.replicas_by_hour, dtype=np.int64)
+            rule, by_hour = rule._replace(kind=RuleKind.CRON, lead_s=policy.lead_s), _timetable(policy)
         case _:
             assert_never(policy)
-    memory = np.asarray(hpa_memory(hpa))
-    return Rule(kind, hpa, replicas, lead_s, start_hour * S_PER_HR), by_hour, memory
+    return rule, by_hour, np.asarray(memory)
+
+
+def _timetable(policy: CronPolicy) -> IntArray:
+    if len(policy.replicas_by_hour) not in (HR_PER_DAY, HR_PER_WEEK):
+        raise ValueError(f"a timetable has 24 or 168 hours, got {len(policy.replicas_by_hour)}")
+    return np.asarray(policy.replicas_by_hour, dtype=np.int64)
 
 
 def replay_service(

@@ -1,0 +1,41 @@
+"""KEDA: an HPA between one replica and many, and its own rule between none and one.
+
+Polling and cooldown govern only 0 <-> 1; above one replica KEDA feeds the HPA (keda.sh, scaledobject-spec: pollingInterval
+30 s, cooldownPeriod 300 s). Several triggers act as one that asks for the most, which is what an HPA makes of several metrics:
+here queue and load are one demand, so that any of them wakes the service.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from trimtab.policies.scaling import SYNC_S, HpaPolicy, Memory, Observation, hpa_memory, hpa_step
+
+
+class KedaPolicy(NamedTuple):
+    """A ScaledObject: the HPA it makes, and when it goes to none and comes back."""
+
+    hpa: HpaPolicy
+    polling_s: int = 30
+    cooldown_s: int = 300
+    activation_load: float = 0.0
+    """A demand above this, in replicas, counts as activity."""
+
+
+def keda_memory(policy: KedaPolicy) -> list[float]:
+    """Return the HPA's memory and, last, the seconds without activity."""
+    return [*hpa_memory(policy.hpa), 0.0]
+
+
+def keda_step(policy: KedaPolicy, memory: Memory, seen: Observation) -> int:
+    """Return the replicas after this step: none after a whole cooldown without activity, one when a poll sees any."""
+    current = seen.ready + seen.starting
+    active = seen.load > policy.activation_load or seen.backlog_replica_s > 0.0
+    idle_at = len(memory) - 1
+    memory[idle_at] = 0.0 if active else memory[idle_at] + SYNC_S
+    if current == 0:
+        polled = (seen.step * SYNC_S) % policy.polling_s < SYNC_S
+        return 1 if active and polled else 0
+    if policy.hpa.min_replicas == 0 and memory[idle_at] >= policy.cooldown_s:
+        return 0
+    return max(1, hpa_step(policy.hpa, memory, seen))

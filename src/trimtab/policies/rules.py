@@ -1,0 +1,52 @@
+"""Any scaling rule behind one function, so that one compiled loop drives them all."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+from trimtab.policies.cron import Timetable, cron_step
+from trimtab.policies.keda import KedaPolicy, keda_step
+from trimtab.policies.knative import KnativePolicy, knative_step
+from trimtab.policies.saturation import SaturationPolicy, saturation_step
+from trimtab.policies.scaling import SYNC_S, HpaPolicy, Memory, Observation, hpa_step
+
+
+class RuleKind(IntEnum):
+    """Which of the rules decides."""
+
+    STATIC = 0
+    HPA = 1
+    CRON = 2
+    KEDA = 3
+    KNATIVE = 4
+    SATURATION = 5
+
+
+class Rule(NamedTuple):
+    """Any scaling policy in one shape; only the part that `kind` names counts."""
+
+    kind: RuleKind
+    hpa: HpaPolicy
+    keda: KedaPolicy
+    knative: KnativePolicy
+    saturation: SaturationPolicy
+    replicas: int
+    lead_s: int
+    start_s: int
+    """Second of the week, from Monday 00:00 UTC, at which step 0 begins."""
+
+
+def decide(rule: Rule, by_hour: Timetable, memory: Memory, seen: Observation) -> int:
+    """Return the replicas, ready and starting together, that a rule wants after a step."""
+    if rule.kind == RuleKind.HPA:
+        return hpa_step(rule.hpa, memory, seen)
+    if rule.kind == RuleKind.KEDA:
+        return keda_step(rule.keda, memory, seen)
+    if rule.kind == RuleKind.KNATIVE:
+        return knative_step(rule.knative, memory, seen)
+    if rule.kind == RuleKind.SATURATION:
+        return saturation_step(rule.saturation, seen)
+    if rule.kind == RuleKind.CRON:
+        return cron_step(by_hour, rule.lead_s, rule.start_s + (seen.step + 1) * SYNC_S)
+    return rule.replicas
