@@ -1,8 +1,8 @@
 """The Knative Pod Autoscaler: an average over a minute, and a panic over the last seconds.
 
 From knative.dev (autoscaling, KPA) and knative/serving pkg/autoscaler/scaling/autoscaler.go: stable window 60 s, panic window
-a tenth of it, panic when that asks for at least twice the ready pods, no scale-down in panic, at most halving per decision. Knative
-decides every 2 s; here it decides every 15 s, so that its panic window is the last step.
+a tenth of it, panic when that asks for at least twice the ready pods, no scale-down in panic, at most halving per decision.
+Knative decides every 2 s; here it decides every 15 s, so that its panic window is the last step.
 """
 
 from __future__ import annotations
