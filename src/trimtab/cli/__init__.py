@@ -28,6 +28,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "collect": ("trimtab.cli.collect_command", "Write a fleet bundle from a Prometheus server and bills."),
     "prices": ("trimtab.cli.prices_command", "List what GPUs cost, at a date, in a region, under a buying option."),
+    "batch": ("trimtab.cli.batch_command", "Tune the dynamic batcher that `trimtab.batch` puts in front of a model."),
     "spot-run": (
         "trimtab.cli.spot_run_command",
         "Run a program on spot capacity: on a notice tell it, wait, and exit so that it is run again.",

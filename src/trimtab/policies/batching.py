@@ -321,8 +321,11 @@ def observe_fit(cap: Cap, batch: int, max_batch: int) -> Cap:
 
 
 def window_exceeds(rule: BatchRule, time: RunTime) -> bool:
-    """Say whether the window is longer than the mean run: then waiting costs more than it can save."""
-    return time.runs >= SEEN_ENOUGH and rule.window_s > time.mean_s
+    """Say whether the window is longer than the mean run, so that requests wait longer than they run.
+
+    With a latency target that is a choice: waits end in time for it, and larger batches spare the device.
+    """
+    return rule.target_s == inf and time.runs >= SEEN_ENOUGH and rule.window_s > time.mean_s
 
 
 def in_time(now_s: float, deadline_s: float, time: RunTime, size: float) -> bool:

@@ -283,7 +283,7 @@ class Engine:
             self.warned = True
             logger.warning(
                 "%s: the window of %.1f ms is longer than the %.1f ms that a mean batch of %.1f takes, so requests "
-                "wait longer than they run; set window_s=0 (greedy, with learned waits) or a shorter window",
+                "wait longer than they run; set window_s=0 (greedy, with learned waits), a shorter window, or a target_s",
                 self.name,
                 self._rule.window_s * MS_PER_S,
                 lane.time.mean_s * MS_PER_S,

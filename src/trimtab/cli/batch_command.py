@@ -1,0 +1,128 @@
+"""`trimtab batch tune`: settings of the dynamic batcher for a latency target, from measurements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from trimtab.cli.output import Cell, Column, Format, Sheet, fixed, output_options, write_sheet
+from trimtab.cli.progress import progress_bar
+from trimtab.errors import UsageError
+from trimtab.replay.batch_tuning import Objective, Trial
+from trimtab.replay.batch_tuning import tune as tune_batches
+from trimtab.sources.batch_files import read_arrivals, read_curve
+from trimtab.units import MS_PER_S
+
+MOST_ARRIVALS = 20_000
+SHOWN = 10
+
+
+@click.group(name="batch")
+def command() -> None:
+    """Tune the dynamic batcher that `trimtab.batch` puts in front of a model.
+
+    \b
+    Examples:
+      trimtab batch tune --curve curve.csv --arrivals requests.csv --target-ms 50
+      trimtab batch tune --curve curve.csv --arrivals requests.parquet --target-ms 80 --quantile 0.99 -o json
+    """
+
+
+@command.command()
+@click.option("--curve", type=click.Path(exists=True, dir_okay=False, path_type=Path), required=True,
+              help="CSV of measured batch times: columns batch and seconds (or ms).")  # fmt: skip
+@click.option("--arrivals", type=click.Path(exists=True, dir_okay=False, path_type=Path), required=True,
+              help="CSV or Parquet of arrival times: column t_s in seconds, or timestamp.")  # fmt: skip
+@click.option("--target-ms", type=click.FloatRange(min=0, min_open=True), required=True,
+              help="Latency that the quantile must keep.")  # fmt: skip
+@click.option("--quantile", type=click.FloatRange(0.5, 0.999), default=0.95, show_default=True,
+              help="Share of requests that must be within the target.")  # fmt: skip
+@click.option("--replicas", type=click.IntRange(min=1), default=1, show_default=True,
+              help="Replicas among which arrivals are dealt in turn; one of them is replayed.")  # fmt: skip
+@click.option("--speedup", type=click.FloatRange(min=0, min_open=True), default=1.0, show_default=True,
+              help="Squeeze the arrivals: 2 is twice the rate.")  # fmt: skip
+@click.option("--objective", type=click.Choice(["device", "latency"]), default="device", show_default=True,
+              help="What to make least within the target: device time or latency.")  # fmt: skip
+@click.option("--limit", type=click.IntRange(min=1), default=MOST_ARRIVALS, show_default=True,
+              help="Most arrivals to replay, from the first on.")  # fmt: skip
+@output_options()
+def tune(
+    curve: Path,
+    arrivals: Path,
+    target_ms: float,
+    quantile: float,
+    replicas: int,
+    speedup: float,
+    objective: str,
+    limit: int,
+    output_format: Format,
+    out: Path | None,
+    fields: tuple[str, ...],
+) -> None:
+    """Find the batcher's settings for a latency target by replaying recorded arrivals.
+
+    \b
+    Examples:
+      trimtab batch tune --curve curve.csv --arrivals requests.csv --target-ms 50
+      trimtab batch tune --curve curve.csv --arrivals day.parquet --target-ms 80 --replicas 4
+    """
+    times_s = [time_s / speedup for time_s in read_arrivals(arrivals)[::replicas][:limit]]
+    if len(times_s) < 2:
+        raise UsageError(f"{arrivals}: fewer than two arrivals are left for a replica to replay")
+    with progress_bar(quiet=False) as tell:
+        trials = tune_batches(
+            times_s,
+            read_curve(curve),
+            target_s=target_ms / MS_PER_S,
+            share=quantile,
+            objective=Objective(objective),
+            progress=lambda done, whole: tell(f"setting {done} of {whole}", done / whole),
+        )
+    write_sheet(trials_sheet(trials, quantile), output_format, out=out, fields=fields)
+
+
+def trials_sheet(trials: Sequence[Trial], quantile: float) -> Sheet:
+    """Return the best trials as rows, and the chosen one as the line to write in code."""
+    columns = (
+        Column(key="max_batch", title="max batch", right=True),
+        Column(key="min_batch", title="min batch", right=True),
+        Column(key="window_s", title="window ms", right=True, show=_as_ms),
+        Column(key="latency_s", title=f"p{100 * quantile:g} ms", right=True, show=_as_ms),
+        Column(key="p50_s", title="p50 ms", right=True, show=_as_ms),
+        Column(key="mean_batch", title="mean batch", right=True, show=fixed(1)),
+        Column(key="device_s_req", title="device ms/request", right=True, show=_as_ms),
+        Column(key="busy_frac", title="device busy", right=True, show=lambda cell: f"{100 * float(str(cell)):.0f}%"),
+        Column(key="meets_target", title="meets", show=lambda cell: "yes" if cell else "no"),
+    )
+    greedy = next(trial for trial in trials if trial.rule.window_s == 0)
+    shown = [trial for trial in trials if trial.meets][:SHOWN]
+    rows = [_row(trial) for trial in shown] + ([] if greedy in shown else [_row(greedy)])
+    notes = (f"Write: {decorator(trials[0])}", "A window of 0 is greedy, with learned waits.")
+    return Sheet(columns=columns, rows=rows, notes=notes)
+
+
+def _row(trial: Trial) -> dict[str, Cell]:
+    return {
+        "max_batch": trial.rule.max_batch,
+        "min_batch": trial.rule.min_batch,
+        "window_s": trial.rule.window_s,
+        "latency_s": trial.latency_s,
+        "p50_s": trial.replayed.latency_s(0.5),
+        "mean_batch": trial.replayed.mean_batch,
+        "device_s_req": trial.device_s_req,
+        "busy_frac": trial.replayed.busy_frac,
+        "meets_target": trial.meets,
+    }
+
+
+def decorator(trial: Trial) -> str:
+    """Return the decorator that puts a trial's settings into code."""
+    rule = trial.rule
+    window = f", min_batch={rule.min_batch}, window_s={rule.window_s:.4g}" if rule.window_s > 0 else ""
+    return f"@trimtab.batch(max_batch={rule.max_batch}{window}, target_s={rule.target_s:g})"
+
+
+def _as_ms(cell: object) -> str:
+    return f"{float(str(cell)) * MS_PER_S:.2f}"

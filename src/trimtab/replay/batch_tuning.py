@@ -1,0 +1,121 @@
+"""Choose a batcher's settings for a latency target: replay each on recorded arrivals, take the cheapest that meets it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import assert_never
+
+from trimtab.errors import PlanError
+from trimtab.policies.batching import BatchRule
+from trimtab.replay.batches import BatchCurve, Replayed, replay_batches
+from trimtab.units import MS_PER_S
+
+WINDOWS = 5
+"""Windows tried between a tenth of the shortest run and what the target leaves."""
+CONTROL_LIMITS = (2, 4, 8, 16, 32, 64, 128)
+"""Least batches tried with each window. The best rule for Poisson arrivals is such a control limit when device time has a price
+(Xu et al., arXiv 2301.12865)."""
+
+
+class Objective(Enum):
+    """What is made least among the settings that meet the target."""
+
+    DEVICE = "device"
+    LATENCY = "latency"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One setting and what came of it."""
+
+    rule: BatchRule
+    replayed: Replayed
+    latency_s: float
+    """The quantile that the target is about."""
+    meets: bool
+
+    @property
+    def device_s_req(self) -> float:
+        """Device time a request."""
+        return self.replayed.busy_s / len(self.replayed.latencies_s)
+
+
+def windows_s(shortest_run_s: float, target_s: float) -> list[float]:
+    """Return window lengths to try, in equal ratios, all of which leave a lone request time to run."""
+    low, high = 0.1 * shortest_run_s, target_s - shortest_run_s
+    if high <= low:
+        return []
+    ratio = (high / low) ** (1 / (WINDOWS - 1))
+    return [low * ratio**step for step in range(WINDOWS)]
+
+
+def candidates(curve: BatchCurve, target_s: float) -> list[BatchRule]:
+    """Return the settings to try: greedy with learned waits at each measured size, then windows with least batches."""
+    most = curve.sizes[-1]
+    greedy = [BatchRule(max_batch=size, target_s=target_s) for size in reversed(curve.sizes)]
+    windowed = [
+        BatchRule(max_batch=most, min_batch=least, window_s=window_s, target_s=target_s)
+        for window_s in windows_s(curve.run_s(1), target_s)
+        for least in sorted({min(limit, most) for limit in CONTROL_LIMITS} | {most})
+    ]
+    return greedy + windowed
+
+
+def try_rule(
+    arrivals_s: Sequence[float], curve: BatchCurve, rule: BatchRule, *, share: float, target_s: float
+) -> Trial:
+    """Replay one setting."""
+    replayed = replay_batches(arrivals_s, rule, curve)
+    latency_s = replayed.latency_s(share)
+    return Trial(rule=rule, replayed=replayed, latency_s=latency_s, meets=latency_s <= target_s)
+
+
+def tune(
+    arrivals_s: Sequence[float],
+    curve: BatchCurve,
+    *,
+    target_s: float,
+    share: float = 0.95,
+    objective: Objective = Objective.DEVICE,
+    progress: Callable[[int, int], object] = lambda done, whole: None,
+) -> list[Trial]:
+    """Return all trials, the chosen one first; raise `PlanError` where none meets the target.
+
+    `share` is the quantile that must be within `target_s`. Ties go to the lower latency, then to the simpler setting.
+    """
+    rules = candidates(curve, target_s)
+    trials = []
+    for done, rule in enumerate(rules, 1):
+        trials.append(try_rule(arrivals_s, curve, rule, share=share, target_s=target_s))
+        progress(done, len(rules))
+    trials.sort(
+        key=lambda trial: (not trial.meets, *_cost(trial, objective), trial.rule.window_s, -trial.rule.max_batch)
+    )
+    if not trials[0].meets:
+        raise PlanError(_why_none(arrivals_s, curve, trials, target_s, share))
+    return trials
+
+
+def _cost(trial: Trial, objective: Objective) -> tuple[float, float]:
+    match objective:
+        case Objective.DEVICE:
+            return (trial.device_s_req, trial.latency_s)
+        case Objective.LATENCY:
+            return (trial.latency_s, trial.device_s_req)
+    assert_never(objective)
+
+
+def _why_none(
+    arrivals_s: Sequence[float], curve: BatchCurve, trials: Sequence[Trial], target_s: float, share: float
+) -> str:
+    least = min(trials, key=lambda trial: trial.latency_s)
+    span_s = arrivals_s[-1] - arrivals_s[0]
+    rate_req_s = len(arrivals_s) / span_s if span_s > 0 else 0.0
+    capacity_req_s = max(size / second for size, second in zip(curve.sizes, curve.seconds, strict=True))
+    return (
+        f"no setting keeps p{100 * share:g} within {target_s * MS_PER_S:g} ms: the least is "
+        f"{least.latency_s * MS_PER_S:.1f} ms, at {rate_req_s:,.0f} requests a second on a device that can do "
+        f"{capacity_req_s:,.0f}; allow more time, or add a replica and divide the arrivals"
+    )

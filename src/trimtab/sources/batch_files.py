@@ -1,0 +1,92 @@
+"""Read a measured batch-time curve and a trace of arrivals from CSV or Parquet files."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from pathlib import Path
+from statistics import median
+
+from pyarrow import parquet
+
+from trimtab.errors import InputError, SourceError
+from trimtab.replay.batches import BatchCurve
+from trimtab.units import MS_PER_S
+
+SIZE_COLUMNS = ("batch", "batch_size", "size")
+SECOND_COLUMNS = ("seconds", "run_s", "time_s", "ms", "run_ms", "time_ms")
+ARRIVAL_COLUMNS = ("t_s", "arrival_s", "timestamp", "time")
+_KNOWN = frozenset({*SIZE_COLUMNS, *SECOND_COLUMNS, *ARRIVAL_COLUMNS})
+
+
+def read_curve(path: Path) -> BatchCurve:
+    """Read (batch, seconds) rows; several measurements of one size become their median. A `_ms` column is milliseconds."""
+    columns = _columns(path)
+    sizes = [int(value) for value in _numbers(path, columns, _which(path, columns, SIZE_COLUMNS))]
+    name = _which(path, columns, SECOND_COLUMNS)
+    scale = MS_PER_S if name.endswith("ms") else 1
+    by_size: dict[int, list[float]] = {}
+    for size, time in zip(sizes, _numbers(path, columns, name), strict=True):
+        by_size.setdefault(size, []).append(time / scale)
+    ordered = sorted(by_size)
+    return BatchCurve(sizes=tuple(ordered), seconds=tuple(median(by_size[size]) for size in ordered))
+
+
+def read_arrivals(path: Path) -> list[float]:
+    """Read arrival times, in seconds or as ISO times; return them sorted, counted from the first."""
+    columns = _columns(path)
+    times = sorted(_numbers(path, columns, _which(path, columns, ARRIVAL_COLUMNS)))
+    if not times:
+        raise InputError(f"{path}: no arrivals")
+    return [time - times[0] for time in times]
+
+
+def _columns(path: Path) -> dict[str, Sequence[object]]:
+    try:
+        if path.suffix == ".parquet":
+            table = parquet.read_table(path)
+            return {name: table[name].to_pylist() for name in table.column_names if name in _KNOWN}
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            rows = list(csv.DictReader(file))
+    except (OSError, UnicodeDecodeError, csv.Error, ValueError) as error:
+        raise SourceError(f"cannot read {path}: {error}") from error
+    names = list(rows[0]) if rows else []
+    return {name: [row.get(name) for row in rows] for name in names}
+
+
+def _which(path: Path, columns: Iterable[str], wanted: Sequence[str]) -> str:
+    found = [name for name in wanted if name in columns]
+    if not found:
+        raise InputError(f"{path}: needs a column {' or '.join(wanted)} (saw {', '.join(columns) or 'none'})")
+    return found[0]
+
+
+def _numbers(path: Path, columns: dict[str, Sequence[object]], name: str) -> list[float]:
+    numbers = []
+    faults = []
+    for row, value in enumerate(columns[name], 2):
+        number = _number(value)
+        if math.isfinite(number):
+            numbers.append(number)
+        else:
+            faults.append(f"row {row}: {value!r}")
+    if faults:
+        more = f" and {len(faults) - 5} more" if len(faults) > 5 else ""
+        raise InputError(f"{path}: column {name} is not a number or time in {'; '.join(faults[:5])}{more}")
+    return numbers
+
+
+def _number(value: object) -> float:
+    """Return a number of seconds, or NaN."""
+    if isinstance(value, datetime):
+        return value.timestamp()
+    try:
+        return float(str(value))
+    except ValueError:
+        pass
+    try:
+        return datetime.fromisoformat(str(value)).timestamp()
+    except ValueError:
+        return math.nan
