@@ -12,12 +12,13 @@ import yaml
 from tests.e2e.backfilled import STEP_S, ask, openmetrics, prometheus_over
 from tests.emit.example import example_audit
 
-from trimtab.emit.demand_rules import DEMAND, PER_REPLICA, SCALING
+from trimtab.emit.demand_rules import DEMAND, LOAD, PER_REPLICA, SCALING
 from trimtab.emit.facts import EmitFacts, ServiceFacts, WorkloadFacts
 from trimtab.emit.manifests import emit_plan
 from trimtab.emit.signals import SERVERS
 from trimtab.fleet.effects import SetReplicaPolicy
 from trimtab.plan.model import Change
+from trimtab.policies.forecast import forecast_policy
 from trimtab.policies.scaling import HpaPolicy, Metric, Observation, hpa_memory, hpa_step
 from trimtab.replay.services import ServiceHistory, ServiceModel, replay_service
 
@@ -104,7 +105,7 @@ def replayed(arrivals, capacity_req_s):
     return replay_service(history, model, POLICY, initial_replicas=FIRST).replicas.tolist()
 
 
-def emitted_rules(capacity_req_s):
+def emitted_rules(capacity_req_s, policy=POLICY):
     known = WorkloadFacts(
         name="prod/chat-api",
         replicas=FIRST,
@@ -112,7 +113,7 @@ def emitted_rules(capacity_req_s):
     )
     plan = example_audit().plan
     base = next(action for action in plan.actions if action.id == "a8")
-    effect = SetReplicaPolicy(policy=POLICY, metric="requests per replica")
+    effect = SetReplicaPolicy(policy=policy, metric="requests per replica")
     action = type(base)(
         **{name: getattr(base, name) for name in base.__slots__ if name != "changes"},
         changes=(Change(subject=known.name, effect=effect),),
@@ -155,6 +156,10 @@ def trace(request):
     return a_recorded_hour(request.getfixturevalue("shared_dir"))
 
 
+def recorded(rules):
+    return {rule["record"]: rule["expr"] for rule in rules["groups"][0]["rules"]}
+
+
 def expanded(expression, expressions):
     """An expression over recorded series as one over what was scraped."""
     for name, recorded in expressions.items():
@@ -180,12 +185,14 @@ def test_the_emitted_expressions_make_an_hpa_do_what_was_replayed(trace, tmp_pat
     history = lived(arrivals, capacity_req_s)
     assert history.replicas == replayed(arrivals, capacity_req_s)
     known, rules = emitted_rules(capacity_req_s)
-    expressions = {rule["record"]: rule["expr"] for rule in rules["groups"][0]["rules"]}
+    expressions = recorded(rules)
+    forecast = recorded(emitted_rules(capacity_req_s, forecast_policy(cold_start_s=COLD_START_S, max_replicas=40))[1])
 
     with prometheus_over(openmetrics(known, history), rules, tmp_path, prometheus_bin, promtool_bin) as address:
         total = by_step(ask(address, expressions[DEMAND], steps), steps)
         scaling = by_step(ask(address, expanded(expressions[SCALING], expressions), steps), steps)
         pods = ask(address, expressions[PER_REPLICA], steps)
+        load = by_step(ask(address, forecast[LOAD], steps), steps)
 
     by_pod = [sum(one[step] for one in pods.values() if step in one) for step in range(steps)]
     pods_metric = followed(POLICY, steps, lambda step, _cluster: by_pod[step])
@@ -195,5 +202,9 @@ def test_the_emitted_expressions_make_an_hpa_do_what_was_replayed(trace, tmp_pat
     )
     as_recorded = [external(*state) for state in zip(history.ready, history.replicas, total, strict=True)]
     assert scaling[1:] == pytest.approx(as_recorded[1:])
+    calm = [step for step in range(1, steps) if history.queue[step] == history.queue[step - 1] == 0]
+    assert [load[step] for step in calm] == pytest.approx(
+        [arrivals[step] / (capacity_req_s * STEP_S) for step in calm], rel=1e-6
+    )
     assert within_one(pods_metric, history.replicas) >= 0.99
     assert within_one(external_metric, history.replicas) >= 0.99

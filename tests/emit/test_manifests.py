@@ -13,6 +13,9 @@ from tests.emit.validity import UNSCHEMED, schema_faults, structural_faults
 from trimtab.emit.emission import Stage
 from trimtab.emit.facts import Autoscaler, EmitFacts
 from trimtab.emit.manifests import emit_plan
+from trimtab.fleet.effects import SetReplicaPolicy
+from trimtab.plan.model import Change
+from trimtab.policies.forecast import forecast_policy
 
 PLAN = example_audit().plan
 EMISSIONS = {autoscaler: emit_plan(PLAN, example_facts(autoscaler)) for autoscaler in Autoscaler}
@@ -178,6 +181,47 @@ def test_a_service_that_moves_to_a_faster_gpu_scales_on_what_it_will_serve_there
 
     rules = next(file for file in emission.files if file.path == "monitoring/prod/chat-api.rules.yaml")
     assert "/ 6.4" in rules.text
+
+
+def forecasting():
+    scaling = next(action for action in PLAN.actions if action.id == "a8")
+    policy = forecast_policy(cold_start_s=180.0, min_replicas=2, max_replicas=30, target_frac=0.8)
+    change = Change(subject="prod/chat-api", effect=SetReplicaPolicy(policy=policy, metric="requests per replica"))
+    return replace(PLAN, actions=(replace(scaling, changes=(change,)),))
+
+
+@pytest.mark.parametrize("autoscaler", list(Autoscaler))
+def test_a_forecast_is_recorded_and_followed(autoscaler, golden, shared_dir):
+    emission = emit_plan(forecasting(), example_facts(autoscaler))
+
+    for file, one in objects(emission):
+        if one["kind"] in {"PrometheusRule", "ScaledObject", "HorizontalPodAutoscaler"}:
+            golden(f"forecast/{file.path}", file.text)
+            assert schema_faults(one, shared_dir / "data" / "k8s-schemas") == []
+            assert "load_wanted" in file.text
+
+
+def test_prometheus_accepts_the_forecast(promtool_bin, tmp_path):
+    rules = next(
+        one for _, one in objects(emit_plan(forecasting(), example_facts())) if one["kind"] == "PrometheusRule"
+    )
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump(rules["spec"]), encoding="utf-8")
+
+    checked = subprocess.run(
+        [promtool_bin, "check", "rules", str(tmp_path / "rules.yaml")], capture_output=True, text=True
+    )
+
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_a_signal_that_nothing_records_is_withheld():
+    plan = forecasting()
+    effect = plan.actions[0].changes[0].effect
+    bare = replace(plan.actions[0].changes[0], effect=replace(effect, policy=effect.hpa))
+
+    emission = emit_plan(replace(plan, actions=(replace(plan.actions[0], changes=(bare,)),)), example_facts())
+
+    assert "nothing here records" in emission.withheld[0].reason
 
 
 def test_the_same_plan_gives_the_same_bytes():

@@ -11,9 +11,10 @@ fewer than there are, so that both controllers decide alike.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trimtab.emit.facts import EmitFacts, ServiceFacts, WorkloadFacts
+from trimtab.emit.signals import ServerSignals
 from trimtab.policies.scaling import SYNC_S, HpaPolicy, Metric
 from trimtab.units import S_PER_MIN
 
@@ -22,7 +23,7 @@ DEMAND = "trimtab:demand_replicas"
 READY = "trimtab:replicas_ready"
 CURRENT = "trimtab:replicas_current"
 SCALING = "trimtab:scaling_demand"
-WANTED = "trimtab:replicas_wanted"
+LOAD = "trimtab:load_replicas"
 ACTIVITY_WINDOW_S = 5 * S_PER_MIN
 """Over which GPU activity is averaged where it stands in for requests."""
 _POD_SUFFIX = {
@@ -33,10 +34,14 @@ _POD_SUFFIX = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemandRules:
-    """PromQL of one service: `per_replica` by (namespace, pod), `total` over its pods; replicas `ready`, and all there are."""
+    """PromQL of one service: `per_replica` by (namespace, pod), `total` over its pods; replicas `ready`, and all there are.
+
+    `load` is the total without the queue: what arrives, which is what forecasts are made of.
+    """
 
     per_replica: str
     total: str
+    load: str
     ready: str
     current: str
 
@@ -57,14 +62,24 @@ def pod_selector(known: WorkloadFacts) -> str:
 
 
 def demand_rules(known: WorkloadFacts, facts: EmitFacts, metric: Metric) -> DemandRules:
-    """Return the expressions of a service's demand: from its requests where known, else from GPU activity."""
-    per_replica = _request_demand(known, known.service, facts, metric) if known.service else _activity(known, facts)
+    """Return the expressions of a service's demand: from its requests where known, else from GPU activity.
+
+    A duty cycle is answers alone, which saturate.
+    """
+    if known.service is None:
+        per_replica = arriving = _activity(known, facts)
+    else:
+        signals = known.service.signals
+        seen = replace(signals, arrived=None, waiting=None) if metric is Metric.DUTY_CYCLE else signals
+        arriving, queue = _arriving_and_queue(known, seen, facts)
+        per_replica = _per_capacity(f"{arriving} + {queue}" if queue else arriving, known.service)
+        arriving = _per_capacity(arriving, known.service)
     kind = known.owner_kind.lower()
     here = f'namespace="{known.namespace}"'
     return DemandRules(
         per_replica=per_replica,
-        # Summed over pods that still report: a rate alone would count a pod that is gone until its window has passed.
         total=f"clamp_min(sum by (namespace) ({per_replica}), 0)",
+        load=f"clamp_min(sum by (namespace) ({arriving}), 0)",
         ready=f'sum by (namespace) (kube_pod_status_ready{pod_selector(known)[:-1]},condition="true"}})',
         current=f'sum by (namespace) (kube_{kind}_status_replicas{{{here},{kind}="{known.short_name}"}})',
     )
@@ -81,19 +96,25 @@ def scaling_demand(policy: HpaPolicy, known: WorkloadFacts) -> str:
     return f"({demand} < {floor}) or ({demand} > {held}) or ({held} and {demand})"
 
 
-def _request_demand(known: WorkloadFacts, service: ServiceFacts, facts: EmitFacts, metric: Metric) -> str:
-    signals, scrape_s = service.signals, facts.scrape_interval_s
+def _arriving_and_queue(known: WorkloadFacts, signals: ServerSignals, facts: EmitFacts) -> tuple[str, str]:
+    """Return requests/s that arrive at each pod, and its queue over one decision interval (empty where not exported)."""
+    scrape_s = facts.scrape_interval_s
     # The last two scrapes: a longer window is calmer, but late, and the replayed rule saw each step as it ended.
-    last = f"{pod_selector(known)}[{2 * scrape_s}s]"
-    answered = f"sum by (namespace, pod) (irate({signals.arrived or signals.completed}{last}))"
-    capacity = f"{service.capacity_req_s:.6g}"
-    if signals.waiting is None or metric is Metric.DUTY_CYCLE:
-        return f"{answered} / {capacity}"
-    waiting = f"sum by (namespace, pod) ({signals.waiting}{pod_selector(known)})"
+    pods = pod_selector(known)
+    last = f"{pods}[{2 * scrape_s}s]"
+    counter = signals.arrived or signals.completed
+    # Pods that still report: a rate alone would count one that is gone until its window has passed.
+    answered = f"sum by (namespace, pod) (irate({counter}{last})) and sum by (namespace, pod) ({counter}{pods})"
+    if signals.waiting is None:
+        return answered, ""
+    waiting = f"sum by (namespace, pod) ({signals.waiting}{pods})"
     growth = f" + sum by (namespace, pod) (idelta({signals.waiting}{last})) / {scrape_s}"
     # A server that answered nothing yet has no counter: its rate is 0, not absent.
-    arrived = f"({answered} or 0 * {waiting}){'' if signals.arrived else growth}"
-    return f"({arrived} + {waiting} / {SYNC_S}) / {capacity}"
+    return f"({answered} or 0 * {waiting}){'' if signals.arrived else growth}", f"{waiting} / {SYNC_S}"
+
+
+def _per_capacity(requests_s: str, service: ServiceFacts) -> str:
+    return f"({requests_s}) / {service.capacity_req_s:.6g}"
 
 
 def _activity(known: WorkloadFacts, facts: EmitFacts) -> str:

@@ -84,7 +84,7 @@ def _service_panels(actions: Sequence[Action], facts: EmitFacts) -> Iterator[dic
 
 
 def _replica_panel(action: Action, effect: SetReplicaPolicy, known: WorkloadFacts) -> dict[str, Plain]:
-    policy, demand = effect.policy, series(DEMAND, known)
+    policy, demand = effect.hpa, series(DEMAND, known)
     return _panel(
         f"{known.name}: replicas against demand ({action.id})",
         "short",

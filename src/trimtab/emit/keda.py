@@ -11,16 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from trimtab.emit.behaviour import behaviour
-from trimtab.emit.demand_rules import READY, SCALING, WANTED, pod_selector, series
+from trimtab.emit.demand_rules import READY, pod_selector, series
 from trimtab.emit.facts import EmitFacts, WorkloadFacts
 from trimtab.emit.kubernetes import scale_target
 from trimtab.emit.objects import dns_name, metadata
 from trimtab.emit.plain import Plain
-from trimtab.emit.prometheus import latency_quantile
+from trimtab.emit.prometheus import external_series, latency_quantile
 from trimtab.emit.week import CronSpan
 from trimtab.fleet.effects import SetReplicaPolicy
 from trimtab.plan.model import Action
-from trimtab.policies.scaling import SYNC_S, Metric
+from trimtab.policies.scaling import SYNC_S
 
 KV_CACHE_LIMIT_FRAC = 0.95
 """Above this, vLLM begins to preempt requests; the guard adds replicas in proportion."""
@@ -34,7 +34,7 @@ _FAILURES = 4
 
 def scaled_object(action: Action, effect: SetReplicaPolicy, known: WorkloadFacts, facts: EmitFacts) -> dict[str, Plain]:
     """Return the ScaledObject that enacts a replica policy; where its metric fails, it holds today's replicas or more."""
-    policy = effect.policy
+    policy = effect.hpa
     spec: dict[str, Plain] = {
         "scaleTargetRef": scale_target(known),
         "pollingInterval": SYNC_S,
@@ -89,9 +89,7 @@ def _object(action: Action, known: WorkloadFacts, spec: Mapping[str, Plain]) -> 
 
 
 def _triggers(effect: SetReplicaPolicy, known: WorkloadFacts, facts: EmitFacts) -> Iterator[Mapping[str, Plain]]:
-    policy = effect.policy
-    wanted = series(WANTED if policy.metric is Metric.SIGNAL else SCALING, known)
-    yield _prometheus("demand", wanted, f"{policy.target_frac:g}", facts)
+    yield _prometheus("demand", series(external_series(effect), known), f"{effect.hpa.target_frac:g}", facts)
     if known.service is None:
         return
     ready = series(READY, known)

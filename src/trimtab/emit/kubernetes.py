@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import assert_never
 
 from trimtab.emit.behaviour import behaviour
-from trimtab.emit.demand_rules import PER_REPLICA, WANTED
+from trimtab.emit.demand_rules import PER_REPLICA
 from trimtab.emit.facts import WorkloadFacts
+from trimtab.emit.forecast_rules import LOAD_WANTED
 from trimtab.emit.objects import dns_name, metadata
 from trimtab.emit.plain import Plain
 from trimtab.fleet.effects import SetReplicaPolicy
@@ -17,7 +18,7 @@ from trimtab.policies.scaling import HpaPolicy, Metric
 
 def horizontal_pod_autoscaler(action: Action, effect: SetReplicaPolicy, known: WorkloadFacts) -> dict[str, Plain]:
     """Return the autoscaler of a service that never goes to zero replicas."""
-    policy = effect.policy
+    policy = effect.hpa
     return {
         "apiVersion": "autoscaling/v2",
         "kind": "HorizontalPodAutoscaler",
@@ -49,7 +50,7 @@ def _metric(policy: HpaPolicy, known: WorkloadFacts) -> Mapping[str, Plain]:
             return {"type": "Pods", "pods": {"metric": {"name": api_metric(PER_REPLICA)}, "target": target}}
         case Metric.SIGNAL:
             labels: Mapping[str, Plain] = {"workload": known.short_name}
-            metric: Mapping[str, Plain] = {"name": api_metric(WANTED), "selector": {"matchLabels": labels}}
+            metric: Mapping[str, Plain] = {"name": api_metric(LOAD_WANTED), "selector": {"matchLabels": labels}}
             return {"type": "External", "external": {"metric": metric, "target": target}}
     assert_never(policy.metric)
 
@@ -75,7 +76,7 @@ def adapter_values() -> dict[str, Plain]:
             "custom": [
                 _adapter_rule(PER_REPLICA, {"namespace": {"resource": "namespace"}, "pod": {"resource": "pod"}})
             ],
-            "external": [_adapter_rule(WANTED, {"namespace": {"resource": "namespace"}})],
+            "external": [_adapter_rule(LOAD_WANTED, {"namespace": {"resource": "namespace"}})],
         }
     }
 

@@ -85,7 +85,7 @@ def need_of(action: Action, change: Change, facts: EmitFacts) -> PoolNeed | None
         case SetCapacityType():
             return replace(need, spot_pool=effect.pool, empties=True)
         case SetReplicaPolicy():
-            return replace(need, gpus=effect.policy.max_replicas * gpus_per_pod)
+            return replace(need, gpus=effect.hpa.max_replicas * gpus_per_pod)
         case SetSchedule():
             return replace(need, gpus=known.replicas * gpus_per_pod if known else None, empties=True)
         case StartBeforeRuns() | ReleaseIdle():

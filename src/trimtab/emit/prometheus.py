@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from trimtab.emit.demand_rules import (
     CURRENT,
     DEMAND,
+    LOAD,
     PER_REPLICA,
     READY,
     SCALING,
@@ -17,11 +18,13 @@ from trimtab.emit.demand_rules import (
     series,
 )
 from trimtab.emit.facts import EmitFacts, ServiceFacts, WorkloadFacts
+from trimtab.emit.forecast_rules import LOAD_WANTED, forecast_records
 from trimtab.emit.objects import dns_name, metadata
 from trimtab.emit.plain import Plain
 from trimtab.fleet.effects import SetReplicaPolicy
 from trimtab.fleet.model import Target
 from trimtab.plan.model import Action
+from trimtab.policies.forecast import ForecastPolicy
 from trimtab.policies.scaling import SYNC_S
 from trimtab.tables.workloads import TargetMetric
 
@@ -33,7 +36,7 @@ def prometheus_rule(
     action: Action, effect: SetReplicaPolicy, known: WorkloadFacts, facts: EmitFacts
 ) -> dict[str, Plain]:
     """Return the PrometheusRule of one service: a group that records and one that alerts."""
-    rules = demand_rules(known, facts, effect.policy.metric)
+    rules = demand_rules(known, facts, effect.hpa.metric)
     name = dns_name("trimtab", known.short_name)
     return {
         "apiVersion": "monitoring.coreos.com/v1",
@@ -54,19 +57,32 @@ def _records(effect: SetReplicaPolicy, known: WorkloadFacts, rules: DemandRules)
         DEMAND: rules.total,
         READY: rules.ready,
         CURRENT: rules.current,
-        SCALING: scaling_demand(effect.policy, known),
+        **_followed(effect, known, rules),
     }
     for name, expression in recorded.items():
         yield {"record": name, "expr": expression, "labels": {"workload": known.short_name}}
 
 
+def _followed(effect: SetReplicaPolicy, known: WorkloadFacts, rules: DemandRules) -> dict[str, str]:
+    """Return the rules of what an autoscaler on an external metric follows: the forecast, or demand that holds."""
+    policy = effect.policy
+    if isinstance(policy, ForecastPolicy):
+        return {LOAD: rules.load, **forecast_records(policy.rules, series(LOAD, known), series("", known))}
+    return {SCALING: scaling_demand(policy, known)}
+
+
+def external_series(effect: SetReplicaPolicy) -> str:
+    """Return the name of the series that an autoscaler on an external metric follows."""
+    return LOAD_WANTED if isinstance(effect.policy, ForecastPolicy) else SCALING
+
+
 def _alerts(action: Action, effect: SetReplicaPolicy, known: WorkloadFacts) -> Iterator[Mapping[str, Plain]]:
     demand, ready = series(DEMAND, known), series(READY, known)
-    policy = effect.policy
+    policy = effect.hpa
     yield _alert(
         action,
         "TrimtabDemandAbsent",
-        f"absent({series(SCALING, known)})",
+        f"absent({series(external_series(effect), known)})",
         _ABSENT_FOR,
         f"{known.name}: the demand that its autoscaler reads is missing",
         "The autoscaler holds or falls back. Check that the server's metrics are scraped and the rule is loaded.",

@@ -13,7 +13,8 @@ from trimtab.emit.plain import Plain
 from trimtab.emit.prometheus import prometheus_rule
 from trimtab.fleet.effects import SetReplicaPolicy
 from trimtab.plan.model import Action
-from trimtab.policies.scaling import NO_LIMIT
+from trimtab.policies.forecast import ForecastPolicy
+from trimtab.policies.scaling import NO_LIMIT, Metric
 
 
 def scaling_files(
@@ -49,11 +50,13 @@ def scaling_files(
 
 
 def _refusal(effect: SetReplicaPolicy, known: WorkloadFacts, facts: EmitFacts) -> str | None:
-    policy = effect.policy
+    policy = effect.hpa
     if known.owner_kind not in SCALABLE:
         return f"an autoscaler cannot scale a {known.owner_kind}: set its replicas by hand as demand goes"
     if policy.max_replicas >= NO_LIMIT:
         return "the policy has no ceiling: set max_replicas in workloads.yaml, then audit again"
+    if policy.metric is Metric.SIGNAL and not isinstance(effect.policy, ForecastPolicy):
+        return "the policy follows a recorded signal that nothing here records"
     if policy.min_replicas == 0 and facts.autoscaler is Autoscaler.HPA:
         return "an HPA does not scale to zero: emit with --autoscaler keda"
     return None

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from trimtab.catalog.kinds import BuyingOption
 from trimtab.catalog.pools import Pool
+from trimtab.policies.forecast import ForecastPolicy
 from trimtab.policies.scaling import HpaPolicy
 from trimtab.provenance import Estimate
 
@@ -43,17 +44,21 @@ class SetGpuCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetReplicaPolicy:
-    """Scale replicas with demand."""
+    """Scale replicas with demand, or with what recording rules forecast of it."""
 
-    policy: HpaPolicy
+    policy: HpaPolicy | ForecastPolicy
     metric: str
+
+    @property
+    def hpa(self) -> HpaPolicy:
+        """Return the autoscaler, which follows demand itself or what the forecast records."""
+        return self.policy.hpa if isinstance(self.policy, ForecastPolicy) else self.policy
 
     def describe(self) -> str:
         """Say it in words."""
-        top = "" if self.policy.max_replicas >= 10**6 else f"..{self.policy.max_replicas}"
-        return (
-            f"scale {self.policy.min_replicas}{top} replicas at {self.policy.target_frac:.0%} load each ({self.metric})"
-        )
+        top = "" if self.hpa.max_replicas >= 10**6 else f"..{self.hpa.max_replicas}"
+        ahead = " ahead of demand" if isinstance(self.policy, ForecastPolicy) else ""
+        return f"scale {self.hpa.min_replicas}{top} replicas{ahead} at {self.hpa.target_frac:.0%} load each ({self.metric})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

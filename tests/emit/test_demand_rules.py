@@ -1,0 +1,63 @@
+"""Demand in replicas, from what a server exports."""
+
+import re
+from dataclasses import replace
+
+from tests.emit.cluster_example import example_facts, service
+
+from trimtab.emit.demand_rules import demand_rules, pods_of
+from trimtab.emit.facts import EmitFacts, WorkloadFacts
+from trimtab.emit.signals import SERVERS
+from trimtab.policies.scaling import Metric
+
+CHAT = service("prod/chat-api", "vllm", 3.2, 4)
+
+
+def test_a_duty_cycle_is_answers_alone():
+    rules = demand_rules(CHAT, EmitFacts(), Metric.DUTY_CYCLE)
+
+    assert "waiting" not in rules.per_replica
+    assert "waiting" in demand_rules(CHAT, EmitFacts(), Metric.DEMAND).per_replica
+
+
+def test_what_arrives_is_without_the_queue():
+    rules = demand_rules(CHAT, EmitFacts(), Metric.SIGNAL)
+
+    assert "idelta" in rules.load
+    assert rules.per_replica.count("num_requests_waiting") == rules.load.count("num_requests_waiting") + 1
+
+
+def test_a_server_that_counts_arrivals_needs_no_growth_of_the_queue():
+    rules = demand_rules(service("prod/tgi", "tgi", 3.2, 4), EmitFacts(), Metric.DEMAND)
+
+    assert "tgi_request_count" in rules.total
+    assert "idelta" not in rules.total
+
+
+def test_a_server_without_a_queue_metric_is_judged_by_its_answers():
+    bare = replace(CHAT, service=replace(CHAT.service, signals=replace(SERVERS["vllm"], waiting=None)))
+
+    assert "waiting" not in demand_rules(bare, EmitFacts(), Metric.DEMAND).total
+
+
+def test_a_pattern_of_pods_leaves_out_siblings_with_longer_names():
+    pattern = re.compile(pods_of(CHAT))
+    assert pattern.fullmatch("chat-api-7d4b9c6f5-x2x9k")
+    assert not pattern.fullmatch("chat-api-v2-7d4b9c6f5-x2x9k")
+    assert re.fullmatch(pods_of(replace(CHAT, owner_kind="StatefulSet")), "chat-api-0")
+
+
+def test_activity_is_read_under_the_labels_of_the_scrape():
+    facts = replace(example_facts(), pod_label="exported_pod", namespace_label="exported_namespace")
+
+    expression = demand_rules(WorkloadFacts(name="prod/embed-api"), facts, Metric.DEMAND).per_replica
+
+    assert 'exported_namespace="prod",exported_pod=~"embed-api-' in expression
+    assert expression.startswith("max by (namespace, pod) (label_replace(")
+
+
+def test_a_slower_scrape_widens_the_window():
+    rules = demand_rules(CHAT, replace(EmitFacts(), scrape_interval_s=30), Metric.DEMAND)
+
+    assert "[60s]" in rules.total
+    assert "/ 30 +" in rules.total
