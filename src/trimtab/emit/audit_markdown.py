@@ -23,6 +23,7 @@ def render_markdown(document: AuditDocument) -> str:
         "## Where the money goes",
         _spend_table("Workload type", document.spend.by_kind),
         _spend_table("Team", document.spend.by_team),
+        _workload_table(document),
         "## What it buys",
         _waste_table(document),
         "## The plan",
@@ -92,6 +93,15 @@ def _spend_table(title: str, rows: Sequence[SpendPart]) -> str:
         "lrrr",
         ((_text(row.name), f"{row.usd_mo:,.2f}", percent(row.share_frac), percent(row.activity_frac)) for row in rows),
     )
+
+
+def _workload_table(document: AuditDocument) -> str:
+    verdicts = {verdict.workload: verdict.headline for verdict in document.verdicts}
+    rows = (
+        (_text(row.name), f"{row.usd_mo:,.2f}", percent(row.activity_frac), _text(verdicts.get(row.name, "")))
+        for row in document.spend.by_workload
+    )
+    return _table(("Workload", "$/month", "GPU active", "what its readings say"), "lrrl", rows)
 
 
 def _waste_table(document: AuditDocument) -> str:

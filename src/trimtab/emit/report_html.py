@@ -181,13 +181,24 @@ def _spend_section(document: AuditDocument) -> Html:
             scroll(_spend_table("By team", spend.by_team)),
             class_="two",
         ),
-        tag(
-            "details",
-            tag("summary", f"By workload ({len(spend.by_workload)})"),
-            scroll(_spend_table("By workload", spend.by_workload[:_MOST_WORKLOADS])),
-            more(len(spend.by_workload) - _MOST_WORKLOADS, "workloads"),
-        ),
+        scroll(_workload_table(document)),
+        more(len(spend.by_workload) - _MOST_WORKLOADS, "workloads"),
     )
+
+
+def _workload_table(document: AuditDocument) -> Html:
+    verdicts = {verdict.workload: verdict.headline for verdict in document.verdicts}
+    rows = (
+        (
+            tag("span", row.name, class_="nowrap"),
+            number(dollars(row.usd_mo)),
+            number(percent(row.share_frac)),
+            number(percent(row.activity_frac)),
+            tag("span", verdicts.get(row.name, ""), class_="soft"),
+        )
+        for row in document.spend.by_workload[:_MOST_WORKLOADS]
+    )
+    return table("By workload", ("", "#$ a month", "#share", "#GPU active", "what its readings say"), rows)
 
 
 def _spend_table(title: str, rows: Sequence[SpendPart]) -> Html:
