@@ -1,5 +1,7 @@
 """The bill is exact, sums up, and nodes are indivisible."""
 
+from datetime import UTC, datetime, timedelta
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -8,7 +10,7 @@ from hypothesis import strategies as st
 from trimtab.catalog.kinds import BuyingOption, CapacityType
 from trimtab.catalog.pools import Pool
 from trimtab.errors import MissingPrice
-from trimtab.ledger import IDLE, Commitment, Holdings, Usage, allocate, best_count, bill
+from trimtab.ledger import IDLE, Commitment, Holdings, Usage, allocate, best_count, bill, focus_rows
 
 P4D = Pool("aws", "p4d.24xlarge", "us-east-1")
 G5 = Pool("aws", "g5.xlarge", "us-east-1")
@@ -89,6 +91,18 @@ def test_workloads_plus_idle_plus_unused_commitment_is_the_bill(case, seed):
     assert split.by_owner(2).sum() + split.idle + split.unused_commitment == priced.total
     assert split.by_owner_hour(2, hours).sum(axis=1).tolist() == split.by_owner(2).tolist()
     assert split.idle_by_node(pools).sum() == split.idle
+
+
+@given(cases())
+def test_billed_and_effective_cost_of_the_focus_rows_are_both_the_bill(case):
+    used, commitments = case
+    priced = bill(used, RATES, commitments)
+
+    rows = focus_rows(priced, datetime(2026, 9, 1, tzinfo=UTC)).to_pylist()
+
+    for column in ("BilledCost", "EffectiveCost"):
+        assert sum(round(row[column] * 1e6) for row in rows) == priced.total
+    assert all(row["ChargePeriodEnd"] - row["ChargePeriodStart"] == timedelta(hours=1) for row in rows)
 
 
 def test_half_the_gpus_of_a_node_carry_half_its_cost():

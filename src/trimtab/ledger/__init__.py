@@ -3,5 +3,17 @@
 from trimtab.ledger.allocation import IDLE, Allocation, Holdings, allocate
 from trimtab.ledger.bill import Bill, Commitment, Usage, bill
 from trimtab.ledger.commitments import best_count
+from trimtab.ledger.focus import focus_rows
 
-__all__ = ["IDLE", "Allocation", "Bill", "Commitment", "Holdings", "Usage", "allocate", "best_count", "bill"]
+__all__ = [
+    "IDLE",
+    "Allocation",
+    "Bill",
+    "Commitment",
+    "Holdings",
+    "Usage",
+    "allocate",
+    "best_count",
+    "bill",
+    "focus_rows",
+]
