@@ -65,24 +65,25 @@ def histogram_quantile(histogram: npt.NDArray[np.int64], quantile: float) -> flo
 
 
 def histogram_expr(samples: ir.Table, keys: Sequence[str], signal: str) -> ir.Table:
-    """Return the long histogram of a signal: keys, `bin`, `count`, and the running count up to the bin and in all."""
+    """Return the long histogram of a signal: keys, `bin`, its `count`, `sum` and `max`, and the counts up to it and in all."""
     import ibis
 
     value = samples[signal]
-    binned = samples.filter(value.between(0.0, 1.0)).mutate(bin=(value * _TOP_BIN + 0.5).floor().cast("int64"))
-    counted = binned.group_by([*keys, "bin"]).aggregate(count=binned.count())
+    binned = samples.filter(value.between(0.0, 1.0)).mutate(bin=(value * _TOP_BIN + 0.5).floor().cast("int16"))
+    readings = binned[signal]
+    counted = binned.group_by([*keys, "bin"]).aggregate(count=binned.count(), sum=readings.sum(), max=readings.max())
     upto = ibis.window(group_by=list(keys), order_by="bin", preceding=None, following=0)
     whole = ibis.window(group_by=list(keys))
     return counted.mutate(upto=counted["count"].sum().over(upto), total=counted["count"].sum().over(whole))
 
 
-def quantiles_expr(histogram: ir.Table, keys: Sequence[str], signal: str) -> ir.Table:
-    """Return one row a key with `{signal}_p50` and `{signal}_p95`, from a long histogram."""
-    aggregates = {
-        f"{signal}_{name}": histogram["bin"].min(where=histogram["upto"] >= histogram["total"] * quantile)
-        / float(_TOP_BIN)
-        for name, quantile in _QUANTILES.items()
-    }
+def statistics_expr(histogram: ir.Table, keys: Sequence[str], signal: str) -> ir.Table:
+    """Return one row a key with a signal's mean, p50, p95 and max, from its long histogram: one pass over the samples."""
+    aggregates = {f"{signal}_mean": histogram["sum"].sum() / histogram["count"].sum()}
+    for name, quantile in _QUANTILES.items():
+        reached = histogram["upto"] >= histogram["total"] * quantile
+        aggregates[f"{signal}_{name}"] = histogram["bin"].min(where=reached) / float(_TOP_BIN)
+    aggregates[f"{signal}_max"] = histogram["max"].max()
     return histogram.group_by(list(keys)).aggregate(**aggregates)
 
 
@@ -91,10 +92,9 @@ def usage_expr(samples: ir.Table) -> ir.Table:
     hourly = hourly_samples(samples)
     result = _plain_statistics(hourly)
     for signal in SIGNALS:
-        quantiles = quantiles_expr(histogram_expr(hourly, KEYS, signal), KEYS, signal)
-        result = result.left_join(quantiles, _same_keys(result, quantiles)).select(
-            result, *_quantile_columns(quantiles, signal)
-        )
+        statistics = statistics_expr(histogram_expr(hourly, KEYS, signal), KEYS, signal)
+        joined = result.left_join(statistics, _same_keys(result, statistics))
+        result = joined.select(result, *(statistics[name] for name in statistics.columns if name not in KEYS))
     return result
 
 
@@ -107,10 +107,6 @@ def hourly_samples(samples: ir.Table) -> ir.Table:
 
 def _plain_statistics(hourly: ir.Table) -> ir.Table:
     aggregates = {"samples": hourly["time"].nunique()}
-    for signal in SIGNALS:
-        inside = hourly[signal].between(0.0, 1.0)
-        aggregates[f"{signal}_mean"] = hourly[signal].mean(where=inside)
-        aggregates[f"{signal}_max"] = hourly[signal].max(where=inside)
     for column, unit in (("memory_used", "gib"), ("power", "w")):
         value = hourly[f"{column}_{unit}"]
         aggregates[f"{column}_{unit}_mean"] = value.mean(where=value >= 0.0)
@@ -125,10 +121,6 @@ def _same_keys(left: ir.Table, right: ir.Table) -> list[ir.BooleanValue]:
         left["hour"] == right["hour"],
         left["workload"].identical_to(right["workload"]),
     ]
-
-
-def _quantile_columns(quantiles: ir.Table, signal: str) -> list[ir.Value]:
-    return [quantiles[f"{signal}_{name}"] for name in _QUANTILES]
 
 
 def rollup(
