@@ -106,7 +106,7 @@ def _matchers(matched: Iterable[tuple[str, str, str]]) -> tuple[str, ...]:
 
 def _steps(server: Prometheus, service: Service, grid: HourGrid) -> Steps:
     """Return intervals of a minute, or of the scrape interval in whole minutes where that is longer."""
-    name = (service.metrics.running or (service.metrics.completed,))[0]
+    name = (service.metrics.running or service.metrics.completed)[0]
     query = f"max(count_over_time({name}{server.matching(*service.matchers)}[1h]))"
     pieces = server.range(query, grid.first_evaluation_s, grid.last_evaluation_s, S_PER_HR)
     most = max((float(series.values.max()) for series in pieces), default=0.0)
@@ -136,13 +136,14 @@ class _Reader:
                 result[at] = np.where(np.isnan(result[at]), series.values, result[at])
         return result
 
-    def rise(self, metric: str, *more: str) -> Floats:
-        """Return (n_intervals,) of the rise of a counter summed over its series."""
-        if not metric:
-            return np.full(self.steps.count, np.nan)
+    def rise(self, names: Sequence[str], *more: str) -> Floats:
+        """Return (n_intervals,) of the rise of a counter summed over its series; the first spelling that has any counts."""
         result = np.full(self.steps.count, np.nan)
-        for series in self._evaluate(f"sum({self._rise_of(self.chosen(metric, *more))})"):
-            result[self.steps.index(series.times_ms)] = series.values
+        for name in names:
+            for series in self._evaluate(f"sum({self._rise_of(self.chosen(name, *more))})"):
+                result[self.steps.index(series.times_ms)] = series.values
+            if not np.isnan(result).all():
+                break
         return result
 
     def buckets(self, metric: str) -> tuple[Floats, Floats]:
@@ -177,7 +178,7 @@ def _service_rows(server: Prometheus, service: Service, steps: Steps) -> pa.Tabl
     """Return the rows of one service: one an interval in which at least one of its series was seen."""
     reader = _Reader(server=server, service=service, steps=steps)
     metrics = service.metrics
-    alive = metrics.running or metrics.waiting or (metrics.completed,)
+    alive = metrics.running or metrics.waiting or metrics.completed
     by_pod = f"count(count by ({', '.join(POD_LABELS)}) (last_over_time({{last}})))"
     replicas = reader.gauge(by_pod, alive)
     finished, failed = _finished(reader)
@@ -211,14 +212,14 @@ def _finished(reader: _Reader) -> tuple[Floats, Floats]:
     if "=" in metrics.failed:
         failed = reader.rise(metrics.completed, metrics.failed)
         return finished, np.where(np.isnan(finished), np.nan, np.nan_to_num(failed))
-    failed = reader.rise(metrics.failed)
+    failed = reader.rise((metrics.failed,) if metrics.failed else ())
     return finished + np.nan_to_num(failed), failed
 
 
 def _mean(reader: _Reader, histogram: str) -> Floats:
     if not histogram:
         return np.full(reader.steps.count, np.nan)
-    total, count = reader.rise(f"{histogram}_sum"), reader.rise(f"{histogram}_count")
+    total, count = reader.rise((f"{histogram}_sum",)), reader.rise((f"{histogram}_count",))
     return np.where(count > 0, total / np.where(count > 0, count, 1.0), np.nan)
 
 

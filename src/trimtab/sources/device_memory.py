@@ -17,16 +17,16 @@ _MOST_GIB = 1024.0
 
 def collect_memory(server: Prometheus, metrics: GpuMetrics, grid: HourGrid) -> dict[str, float]:
     """Return visible memory in GiB by device; a device that exports too little for it is left out."""
-    total = _by_device(server, metrics.of("memory_total_gib"), grid)
-    parts = [_by_device(server, metrics.of(f"memory_{part}_gib"), grid) for part in ("used", "free", "reserved")]
-    used, free, reserved = parts
-    summed = {
-        device: used[device][at] + free[device][at] + reserved.get(device, {}).get(at, 0.0)
-        for device in used
-        if device in free and (common := used[device].keys() & free[device].keys())
-        for at in [max(common)]
-    }
-    return {**summed, **{device: max(days.values()) for device, days in total.items()}}
+    used, free, reserved, total = (
+        _by_device(server, metrics.of(f"memory_{part}_gib"), grid) for part in ("used", "free", "reserved", "total")
+    )
+    found = {device: max(days.values()) for device, days in total.items()}
+    for device in used.keys() & free.keys() - found.keys():
+        days = used[device].keys() & free[device].keys()
+        if days:
+            last = max(days)
+            found[device] = used[device][last] + free[device][last] + reserved.get(device, {}).get(last, 0.0)
+    return found
 
 
 def _by_device(server: Prometheus, spellings: Sequence[Metric], grid: HourGrid) -> dict[str, dict[int, float]]:

@@ -16,8 +16,8 @@ class ServerMetrics:
     """How one kind of server spells what `demand` needs; empty where it does not export it."""
 
     server: str
-    completed: str
-    """Counter of requests that ended."""
+    completed: tuple[str, ...]
+    """Counter of requests that ended; the first spelling that is there."""
     failed: str = ""
     """Counter of requests that failed, or a matcher `{...}` of the completed ones that did."""
     running: tuple[str, ...] = ()
@@ -35,13 +35,13 @@ class ServerMetrics:
     @property
     def names(self) -> tuple[str, ...]:
         """Return the names that tell that such a server is there, the surest first."""
-        return (self.completed, *self.running)
+        return (*self.completed, *self.running)
 
 
 SERVERS: tuple[ServerMetrics, ...] = (
     ServerMetrics(
         server="vLLM",
-        completed="vllm:request_success_total",
+        completed=("vllm:request_success_total",),
         failed='finished_reason=~"abort|error"',
         running=("vllm:num_requests_running",),
         waiting=("vllm:num_requests_waiting",),
@@ -53,7 +53,7 @@ SERVERS: tuple[ServerMetrics, ...] = (
     ),
     ServerMetrics(
         server="SGLang",
-        completed="sglang:num_requests_total",
+        completed=("sglang:num_requests_total",),
         running=("sglang:num_running_reqs",),
         waiting=("sglang:num_queue_reqs",),
         kv_cache=("sglang:token_usage",),
@@ -62,7 +62,7 @@ SERVERS: tuple[ServerMetrics, ...] = (
     ),
     ServerMetrics(
         server="TGI",
-        completed="tgi_request_count",
+        completed=("tgi_request_count",),
         running=("tgi_batch_current_size",),
         waiting=("tgi_queue_size",),
         latency="tgi_request_duration",
@@ -71,7 +71,7 @@ SERVERS: tuple[ServerMetrics, ...] = (
     ),
     ServerMetrics(
         server="Triton",
-        completed="nv_inference_request_success",
+        completed=("nv_inference_request_success",),
         failed="nv_inference_request_failure",
         waiting=("nv_inference_pending_request_count",),
         ttft="nv_inference_first_response_histogram_ms",
@@ -79,7 +79,7 @@ SERVERS: tuple[ServerMetrics, ...] = (
     ),
     ServerMetrics(
         server="Ray Serve",
-        completed="ray_serve_deployment_request_counter_total",
+        completed=("ray_serve_deployment_request_counter_total", "ray_serve_deployment_request_counter"),
         running=("ray_serve_num_ongoing_requests_at_replicas",),
         waiting=("ray_serve_deployment_queued_queries",),
         latency="ray_serve_deployment_processing_latency_ms",
