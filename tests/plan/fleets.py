@@ -1,0 +1,60 @@
+"""Small problems that tests of the joint choice share."""
+
+from itertools import product
+
+import numpy as np
+from hypothesis import strategies as st
+
+from trimtab.catalog.kinds import BuyingOption, CapacityType
+from trimtab.catalog.pools import Pool
+from trimtab.fleet.settings import Planning
+from trimtab.plan.problem import KEEP, CommitmentOffer, NodeGroup, Option, Problem
+from trimtab.plan.solve import choice_cost
+
+A = Pool("aws", "a.large", "r")
+B = Pool("aws", "b.large", "r")
+SPOT = A.held_as(CapacityType.SPOT)
+FEW_HOURS = st.integers(1, 5)
+EXACT = Planning(mip_gap_frac=0.0, mip_max_nodes=100_000)
+
+
+@st.composite
+def problems(draw, hours_of=FEW_HOURS):
+    hours = draw(hours_of)
+    row = st.lists(st.integers(0, 3).map(lambda n: n * 1800), min_size=hours, max_size=hours)
+    workloads = draw(st.integers(1, 3))
+
+    def usage():
+        pools = draw(st.lists(st.sampled_from([A, B, SPOT]), min_size=1, max_size=2, unique=True))
+        return {pool: np.array(draw(row), dtype=np.int64) for pool in pools}
+
+    options = tuple(tuple(Option(usage=usage()) for _ in range(draw(st.integers(0, 3)))) for _ in range(workloads))
+    groups = tuple(
+        NodeGroup(
+            usage={draw(st.sampled_from([A, B])): np.array(draw(row), dtype=np.int64)},
+            holders=frozenset(draw(st.sets(st.integers(0, workloads - 1), min_size=1))),
+        )
+        for _ in range(draw(st.integers(1, 3)))
+    )
+    rate = st.integers(100_000, 9_000_000)
+    rates = {A: draw(rate), B: draw(rate), SPOT: draw(rate)}
+    offers = {
+        pool: CommitmentOffer(
+            option=BuyingOption.RESERVED_1Y, rate_micro_usd_hr=int(rates[pool] * draw(st.floats(0.3, 0.9)))
+        )
+        for pool in sorted(draw(st.sets(st.sampled_from([A, B]))))
+    }
+    return Problem(options=options, groups=groups, rates_micro_usd_hr=rates, offers=offers, hours=hours)
+
+
+def choices(problem):
+    return product(*[(KEEP, *range(len(options))) for options in problem.options])
+
+
+def brute_force(problem):
+    return min(choice_cost(problem, choice) for choice in choices(problem))
+
+
+def rounding(problem):
+    """What rounding each pool-hour of the bill to a micro-dollar can amount to."""
+    return 10 * problem.hours

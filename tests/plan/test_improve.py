@@ -1,0 +1,51 @@
+"""What a move is said to gain is what the exact bill then loses; a sweep never makes a choice dearer."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.plan.fleets import problems
+
+from trimtab.plan.improve import Improver, improved
+from trimtab.plan.problem import KEEP, exact_bill, total_usage
+from trimtab.plan.solve import choice_cost
+from trimtab.plan.table import Table
+from trimtab.units import usd
+
+
+def every_option(problem):
+    return [[KEEP, *range(len(options))] for options in problem.options]
+
+
+def billed_usd(problem, improver):
+    """The bill at the counts that a sweep holds fixed."""
+    fixed = sum(count * problem.offers[pool].rate_micro_usd_hr for pool, count in improver.counts.items())
+    over = {pool: np.maximum(use - improver.counts.get(pool, 0) * 3600, 0) for pool, use in improver.use.items()}
+    return usd(exact_bill(over, problem.rates_micro_usd_hr, (), problem.hours).total + fixed * problem.hours)
+
+
+@settings(max_examples=80)
+@given(problems(), st.data())
+def test_the_use_kept_move_by_move_is_the_use_of_the_choice(problem, data):
+    improver = Improver(Table(problem), [KEEP] * problem.workloads)
+    for _ in range(4):
+        workload = data.draw(st.integers(0, problem.workloads - 1))
+        option = data.draw(st.integers(KEEP, len(problem.options[workload]) - 1))
+        before = billed_usd(problem, improver)
+        gain = improver._gains(workload, [option])[0]
+
+        improver._move(workload, option)
+
+        assert billed_usd(problem, improver) == pytest.approx(before - gain, abs=1e-5 * (1 + problem.hours))
+        expected = total_usage(problem, improver.choice)
+        assert all(np.array_equal(use, expected.get(pool, 0 * use)) for pool, use in improver.use.items())
+
+
+@settings(max_examples=80)
+@given(problems())
+def test_sweeps_never_make_a_choice_dearer(problem):
+    start = tuple(len(options) - 1 for options in problem.options)
+
+    better = improved(Table(problem), start, every_option(problem))
+
+    assert choice_cost(problem, better) <= choice_cost(problem, start) + 10 * problem.hours
