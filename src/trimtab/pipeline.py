@@ -27,7 +27,8 @@ from trimtab.plan.model import Audit, HeatMap
 from trimtab.plan.planner import Planned, make_plan
 from trimtab.plan.proof import Proven, prove
 from trimtab.sources.demo import demo_fleet, trace_fleet
-from trimtab.tables.bundle import Bundle, BundleMeta, memory_bundle, read_bundle
+from trimtab.tables.bundle import Bundle, BundleMeta, memory_bundle
+from trimtab.tables.checks import checked_bundle
 from trimtab.tables.workloads import Workloads
 from trimtab.units import HR_PER_DAY, HR_PER_WEEK, usd
 
@@ -39,8 +40,8 @@ Progress = Callable[[str, float], None]
 
 
 def open_fleet(path: str | Path) -> Bundle:
-    """Open a fleet bundle on disk; its tables are read when they are needed."""
-    return read_bundle(Path(path))
+    """Open a fleet bundle on disk and check it; raises BundleError with all its faults, counts what is tolerable."""
+    return checked_bundle(Path(path))
 
 
 def open_demo(name: str = "two-hundred-k") -> Bundle:

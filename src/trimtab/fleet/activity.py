@@ -62,7 +62,8 @@ def activity_of(rows: DeviceHours, owner: int, gpu_seconds: FloatArray, active_f
     """Sum up one workload's device-hours; `gpu_seconds` (n_hours,) is what it held."""
     mine = rows.owner == owner
     hours = len(gpu_seconds)
-    best = rows.best[mine]
+    signal = _signal(rows, mine)
+    best = rows.best[mine] if signal == "none" else rows.means[signal][mine]
     seen = ~np.isnan(best)
     hour = rows.hour[mine]
     devices = np.bincount(hour[seen], minlength=hours)
@@ -78,7 +79,7 @@ def activity_of(rows: DeviceHours, owner: int, gpu_seconds: FloatArray, active_f
     top = int(np.nanargmax(memory)) if np.any(~np.isnan(memory)) else None
     measured = busy_share[~np.isnan(busy_share)]
     return Activity(
-        signal=_signal(rows, mine),
+        signal=signal,
         mean_frac=_mean(best),
         p95_frac=float(np.quantile(measured, 0.95)) if len(measured) else None,
         sm_frac=_mean(rows.means["sm_active"][mine]),
@@ -94,10 +95,11 @@ def activity_of(rows: DeviceHours, owner: int, gpu_seconds: FloatArray, active_f
 
 
 def _signal(rows: DeviceHours, mine: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> str:
-    for metric in ("sm_active", "gpu_util"):
-        if np.any(~np.isnan(rows.means[metric][mine])):
-            return metric
-    return "none"
+    """Name one signal for all of a workload's devices, since the two do not mix: SM_ACTIVE if most device-hours carry it."""
+    sm, util = (~np.isnan(rows.means[metric][mine]) for metric in ("sm_active", "gpu_util"))
+    if sm.any() and sm.sum() >= (util & ~sm).sum():
+        return "sm_active"
+    return "gpu_util" if util.any() else "none"
 
 
 def _mean(values: FloatArray) -> float | None:
