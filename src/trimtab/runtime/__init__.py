@@ -12,6 +12,9 @@ if TYPE_CHECKING:  # so that a type checker sees the classes and not what `__get
     from trimtab.runtime.batcher import Batcher, BatchMethod, BatchReport, batch, metrics_text
     from trimtab.runtime.checkpoint.checkpointer import Checkpointer
     from trimtab.runtime.checkpoint.finding import Resumed
+    from trimtab.runtime.checkpoint.integrations.accelerate_parts import accelerate_parts
+    from trimtab.runtime.checkpoint.integrations.lightning_callback import lightning_callback
+    from trimtab.runtime.checkpoint.integrations.transformers_callback import TransformersCallback
     from trimtab.runtime.checkpoint.loader import ResumableLoader
     from trimtab.runtime.checkpoint.saver import PendingSave
     from trimtab.runtime.checkpoint.settings import CheckpointSettings
@@ -28,6 +31,9 @@ _LAZY: dict[str, str] = {
     "PendingSave": "trimtab.runtime.checkpoint.saver",
     "NoticeWatcher": "trimtab.runtime.notice.watcher",
     "ResumableLoader": "trimtab.runtime.checkpoint.loader",
+    "TransformersCallback": "trimtab.runtime.checkpoint.integrations.transformers_callback",
+    "accelerate_parts": "trimtab.runtime.checkpoint.integrations.accelerate_parts",
+    "lightning_callback": "trimtab.runtime.checkpoint.integrations.lightning_callback",
     "Resumed": "trimtab.runtime.checkpoint.finding",
     "batch": "trimtab.runtime.batcher",
     "metrics_text": "trimtab.runtime.batcher",
@@ -45,7 +51,10 @@ __all__ = [
     "PendingSave",
     "ResumableLoader",
     "Resumed",
+    "TransformersCallback",
+    "accelerate_parts",
     "batch",
+    "lightning_callback",
     "metrics_text",
 ]
 

@@ -79,14 +79,25 @@ class EpochBatches:
         return self._batch_size * self._world_size
 
     def __len__(self) -> int:
-        left = self._length - self.samples_taken
-        return left // self.global_batch if self._drop_last else -(-left // self.global_batch)
+        """Return the number of batches in a whole epoch, wherever in it the position is."""
+        return self._length // self.global_batch if self._drop_last else -(-self._length // self.global_batch)
 
     def __iter__(self) -> Iterator[list[tuple[int, int]]]:
-        order = self.order()
-        for start in range(self.samples_taken, self.samples_taken + len(self) * self.global_batch, self.global_batch):
+        epoch, order = self.epoch, self.order()
+        for start in range(self.samples_taken, self._end(), self.global_batch):
             whole = order[start : start + self.global_batch]
-            yield [(self.epoch, index) for index in self._own_part(whole, order)]
+            yield [(epoch, index) for index in self._own_part(whole, order)]
+
+    def _end(self) -> int:
+        """Return the sample before which the last batch begins."""
+        return self._length - self.global_batch + 1 if self._drop_last else self._length
+
+    def take(self) -> None:
+        """Move on by a batch; after an epoch's last one the position is the next epoch's start."""
+        self.samples_taken += self.global_batch
+        if self.samples_taken >= self._end():
+            self.epoch += 1
+            self.samples_taken = 0
 
     def _own_part(self, whole: list[int], order: list[int]) -> list[int]:
         """Return this rank's samples; a short last batch is filled up from the epoch's start, for every rank to have some."""
@@ -138,7 +149,8 @@ class ResumableLoader:
             world_size=world_size,
             drop_last=drop_last,
         )
-        self._length = len(dataset)
+        self.dataset = dataset
+        self.batch_size = batch_size
         self._seed = seed
         torch = import_module("torch")
         self._generator = torch.Generator()
@@ -152,15 +164,13 @@ class ResumableLoader:
         return self._batches.epoch
 
     def __len__(self) -> int:
-        """Return the number of batches that are left of this epoch."""
+        """Return the number of batches in a whole epoch, as training frameworks expect, wherever in it the position is."""
         return len(self._batches)
 
     def __iter__(self) -> Iterator[object]:
         for batch in self._loader:
-            self._batches.samples_taken += self._batches.global_batch
+            self._batches.take()
             yield batch
-        self._batches.epoch += 1
-        self._batches.samples_taken = 0
 
     def state_dict(self) -> dict[str, object]:
         """Return the position after the batch that was handed out last."""
@@ -168,12 +178,12 @@ class ResumableLoader:
             "epoch": self._batches.epoch,
             "samples_taken": self._batches.samples_taken,
             "seed": self._seed,
-            "length": self._length,
+            "length": len(self.dataset),
         }
 
     def load_state_dict(self, state: Mapping[str, object]) -> None:
         """Go to a position; raise `CheckpointMismatch` if it is one in other data or another order."""
-        for name, own in (("seed", self._seed), ("length", self._length)):
+        for name, own in (("seed", self._seed), ("length", len(self.dataset))):
             if state[name] != own:
                 raise CheckpointMismatch(
                     f"the data loader's {name} was {state[name]!r} and is {own!r} now: the order of the samples differs"

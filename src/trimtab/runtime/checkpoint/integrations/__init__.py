@@ -1,0 +1,1 @@
+"""Thin adapters to training frameworks, none of which is imported before an adapter is made."""
