@@ -131,7 +131,7 @@ GO = Decision(0.0, 1)
 def observe_run(time: RunTime, size: float, run_s: float) -> RunTime:
     """Add one run of a batch of `size` to the learned run time."""
     if time.runs == 0:
-        return RunTime(1, size, run_s)
+        return RunTime(1, float(size), run_s, 0.0, 0.0, -1.0)
     if time.runs >= SEEN_ENOUGH:
         run_s = min(run_s, OUTLIER * run_time_s(time, size))
     weight = max(MEMORY, 1 / (time.runs + 1))
