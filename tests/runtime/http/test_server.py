@@ -159,6 +159,17 @@ def test_an_application_that_fails_is_a_500_and_the_server_lives(caplog):
     assert good.startswith(b"HTTP/1.1 200 ")
 
 
+def test_a_header_value_cannot_smuggle_in_another_header(caplog):
+    async def app(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"x", b"1\r\nset-cookie: a=b")]})
+        await send({"type": "http.response.body", "body": b"ok"})
+
+    answer = exchange(app, post(b"1"))
+
+    assert answer.startswith(b"HTTP/1.1 500 ")
+    assert b"set-cookie" not in answer
+
+
 @pytest.mark.parametrize(
     ("request_bytes", "status"),
     [
@@ -249,7 +260,7 @@ def test_a_request_in_flight_is_answered_when_the_server_ends():
 def test_reading_stops_at_the_first_thing_wrong():
     reader = Reader(10)
     reader.feed(b"GET / HTTP/1.1\r\n\r\n")
-    assert reader.next_request().method == "GET"
+    assert reader.next_request().head.method == "GET"
     assert reader.next_request() is None
 
     reader.feed(b"GET /\x00 HTTP/1.1\r\n\r\n")

@@ -72,9 +72,13 @@ ENDED = Step(None, 0.0, True)
 
 
 class Waker(NamedTuple):
-    """How the engine reaches its runner; `here` is the caller's event loop, None in a thread."""
+    """How the engine reaches its runner.
 
-    wake: Callable[[AbstractEventLoop | None], None]
+    `wake` is told the caller's event loop (None in a thread), and whether those expected are all here: then there is nobody
+    left to join, and the runner need not give them a turn of the loop.
+    """
+
+    wake: Callable[[AbstractEventLoop | None, bool], None]
     wake_all: Callable[[], None]
 
 
@@ -148,10 +152,11 @@ class Engine:
             self._arrivals.append(now_s)
             if lanes.count < self._wake_at and loop is self._last_loop and not (self._sized and self._fills(lane)):
                 return False
+            complete = 1 < self._wake_at <= lanes.count
             self._last_loop = loop
             self._wake_at = NEVER
         if self.waker is not None:
-            self.waker.wake(loop)
+            self.waker.wake(loop, complete)
         return False
 
     def _fills(self, lane: Lane) -> bool:

@@ -32,7 +32,7 @@ class LoopRunner:
         self._last_loop: AbstractEventLoop | None = None
         self._lock = threading.Lock()
 
-    def wake(self, loop: AbstractEventLoop | None) -> None:
+    def wake(self, loop: AbstractEventLoop | None, complete: bool) -> None:
         """Look at the queue in the next turn of the caller's loop, so that others of this turn can join."""
         if loop is None:
             self._background().call_soon_threadsafe(self._pump)

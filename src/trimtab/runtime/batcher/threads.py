@@ -43,9 +43,9 @@ class ThreadRunner:
         self._started = 0
         self._lock = threading.Lock()
 
-    def wake(self, loop: AbstractEventLoop | None) -> None:
+    def wake(self, loop: AbstractEventLoop | None, complete: bool) -> None:
         """Let a worker look at the queue, one turn of the caller's loop later so that others of this turn can join."""
-        if loop is None:
+        if loop is None or complete:
             self.wake_one()
         else:
             loop.call_soon(self.wake_one)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import NamedTuple
+from urllib.parse import unquote_to_bytes
 
 from trimtab.runtime.http.asgi import Headers
 
@@ -12,7 +13,6 @@ TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+\Z")
 DIGITS = re.compile(rb"[0-9]{1,15}\Z")
 HEX = re.compile(rb"[0-9A-Fa-f]{1,12}\Z")
 CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
-BODILESS = frozenset({b"GET", b"HEAD", b"DELETE", b"OPTIONS"})
 
 
 class Refused(Exception):
@@ -23,26 +23,24 @@ class Refused(Exception):
         super().__init__(reason)
 
 
-class Request(NamedTuple):
-    """A whole request."""
-
-    method: str
-    target: bytes
-    headers: Headers
-    body: bytes
-    keep_alive: bool
-    expects: bool
-
-
 class Head(NamedTuple):
     """A request without its body, and how long that is (-1: chunked)."""
 
     method: str
-    target: bytes
+    path: str
+    raw_path: bytes
+    query: bytes
     headers: Headers
     length: int
     keep_alive: bool
     expects: bool
+
+
+class Request(NamedTuple):
+    """A whole request."""
+
+    head: Head
+    body: bytes
 
 
 def read_head(data: bytes) -> Head:
@@ -63,7 +61,9 @@ def read_head(data: bytes) -> Head:
     connection = fields.get(b"connection", b"").lower()
     keep_alive = b"close" not in connection if parts[2] == b"HTTP/1.1" else b"keep-alive" in connection
     expects = fields.get(b"expect", b"").lower() == b"100-continue"
-    return Head(parts[0].decode(), parts[1], headers, _length(headers, fields), keep_alive, expects)
+    raw_path, _, query = parts[1].partition(b"?")
+    path = unquote_to_bytes(raw_path).decode("utf-8", "replace")
+    return Head(parts[0].decode(), path, raw_path, query, headers, _length(headers, fields), keep_alive, expects)
 
 
 def _length(headers: Headers, fields: dict[bytes, bytes]) -> int:
@@ -89,6 +89,7 @@ class Reader:
         self._most_body_bytes = most_body_bytes
         self._data = b""
         self._head: Head | None = None
+        self._last: tuple[bytes, Head] | None = None
         self._told = False
 
     def feed(self, data: bytes) -> None:
@@ -111,14 +112,20 @@ class Reader:
                 raise Refused(431, "the request's head is too large")
             if end < 0:
                 return None
-            head = self._head = read_head(self._data[:end])
+            head = self._head = self._parsed(self._data[:end])
             self._data = self._data[end + 4 :]
             self._told = False
         body = self._chunked() if head.length < 0 else self._counted(head.length)
         if body is None:
             return None
         self._head = None
-        return Request(head.method, head.target, head.headers, body, head.keep_alive, head.expects)
+        return Request(head, body)
+
+    def _parsed(self, data: bytes) -> Head:
+        """Return the parsed head; on a kept connection the same bytes come again and again, and are parsed once."""
+        if self._last is None or self._last[0] != data:
+            self._last = (data, read_head(data))
+        return self._last[1]
 
     def _counted(self, length: int) -> bytes | None:
         if length > self._most_body_bytes:

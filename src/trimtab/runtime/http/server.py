@@ -12,11 +12,10 @@ from collections.abc import Iterable
 from http import HTTPStatus
 from types import TracebackType
 from typing import Self, cast
-from urllib.parse import unquote_to_bytes
 
 from trimtab.runtime.batcher.recovery import Attempt
 from trimtab.runtime.http.asgi import Application, Headers, Message, Scope
-from trimtab.runtime.http.parsing import Reader, Refused, Request
+from trimtab.runtime.http.parsing import Head, Reader, Refused, Request
 
 logger = logging.getLogger(__name__)
 
@@ -152,28 +151,22 @@ class Connection(asyncio.Protocol):
             return
         if request is not None:
             self._exchange = Exchange(self, request)
-            self.task = self._loop.create_task(self._exchange.run(self._server.app, self._scope(request)))
+            self.task = self._loop.create_task(self._exchange.run(self._server.app, self._scope(request.head)))
         elif self._reader.wants_continue():
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
-    def _scope(self, request: Request) -> Scope:
-        raw_path, _, query = request.target.partition(b"?")
-        path = (
-            raw_path.decode("latin-1")
-            if b"%" not in raw_path
-            else unquote_to_bytes(raw_path).decode("utf-8", "replace")
-        )
+    def _scope(self, head: Head) -> Scope:
         return {
             "type": "http",
             "asgi": {"version": "3.0", "spec_version": "2.3"},
             "http_version": "1.1",
-            "method": request.method,
+            "method": head.method,
             "scheme": "http",
-            "path": path,
-            "raw_path": raw_path,
-            "query_string": query,
+            "path": head.path,
+            "raw_path": head.raw_path,
+            "query_string": head.query,
             "root_path": "",
-            "headers": request.headers,
+            "headers": list(head.headers),
             "client": self._client,
             "server": self._here,
         }
@@ -237,11 +230,13 @@ class Exchange:
         self._begun = False
         self._chunked = False
         self._ended = False
-        self._over = asyncio.Event()
+        self._over: asyncio.Event | None = None
 
     def end(self) -> None:
         """Let the application know that nothing more can be sent or received."""
-        self._over.set()
+        self._ended = True
+        if self._over is not None:
+            self._over.set()
 
     async def run(self, app: Application, scope: Scope) -> None:
         """Let the application answer; where it fails before it began, answer 500."""
@@ -254,13 +249,15 @@ class Exchange:
             self._connection.write(
                 head_bytes(500, [(b"content-type", b"text/plain")], len(body), keep_alive=False) + body
             )
-        self._connection.answered(self._ended and self._request.keep_alive)
+        self._connection.answered(self._ended and self._request.head.keep_alive)
 
     async def receive(self) -> Message:
         if not self._asked:
             self._asked = True
             return {"type": "http.request", "body": self._request.body, "more_body": False}
-        await self._over.wait()
+        if not self._ended:
+            self._over = asyncio.Event()
+            await self._over.wait()
         return {"type": "http.disconnect"}
 
     async def send(self, message: Message) -> None:
@@ -273,23 +270,22 @@ class Exchange:
         body = cast(bytes, message.get("body", b""))
         more = bool(message.get("more_body", False))
         self._connection.write(self._framed(body, more))
-        if not more:
-            self._ended = True
-            self.end()
         if more:
             await self._connection.flush()
+        else:
+            self.end()
 
     def _framed(self, body: bytes, more: bool) -> bytes:
         """Return a piece of the body as it goes over the wire, behind the head if it is the first."""
-        bodiless = self._request.method == "HEAD" or self._status in (204, 304)
+        bodiless = self._request.head.method == "HEAD" or self._status in (204, 304)
         if not self._begun:
-            self._begun = True
             counted = any(name.lower() == b"content-length" for name, _ in self._headers)
             self._chunked = more and not counted and not bodiless
             length = None if counted or more or (bodiless and not body) else len(body)
             head = head_bytes(
-                self._status, self._headers, length, keep_alive=self._request.keep_alive, chunked=self._chunked
+                self._status, self._headers, length, keep_alive=self._request.head.keep_alive, chunked=self._chunked
             )
+            self._begun = True
         else:
             head = b""
         if bodiless:
@@ -301,9 +297,14 @@ class Exchange:
 
 
 def head_bytes(status: int, headers: Headers, length: int | None, *, keep_alive: bool, chunked: bool = False) -> bytes:
-    """Return the status line and headers; `length` is written where the application has not."""
-    parts = [STATUS_LINES.get(status) or f"HTTP/1.1 {status} \r\n".encode()]
-    parts += [b"%b: %b\r\n" % (name, value) for name, value in headers]
+    """Return the status line and headers; `length` is written where the application has not.
+
+    Raises ValueError for a header that holds a line break: it would let a value become headers of its own.
+    """
+    lines = b"".join([b"%b: %b\r\n" % (name, value) for name, value in headers])
+    if lines.count(b"\n") != len(headers) or lines.count(b"\r") != len(headers):
+        raise ValueError("a response header holds a line break")
+    parts = [STATUS_LINES.get(status) or f"HTTP/1.1 {status} \r\n".encode(), lines]
     if length is not None:
         parts.append(b"content-length: %d\r\n" % length)
     if chunked:
