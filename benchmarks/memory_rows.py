@@ -80,6 +80,8 @@ def _row(cells: dict[str, str]) -> MemoryRow:
 def _stored(cells: dict[str, str]) -> WeightFormat:
     if cells["framework"] in ("AutoGPTQ", "AutoAWQ"):
         return WeightFormat.INT4
+    if cells["framework"] == "PEFT/Accelerate" and "offload" not in cells["method"]:
+        return WeightFormat.FP32  # its README's table predates 16-bit loading; the offloading script loads bf16
     text = cells["quant"] or cells["precision"] or "bf16"
     return WeightFormat.BF16 if cells["method"] == "full" else weight_format(text)
 
@@ -111,12 +113,14 @@ def training_of(row: MemoryRow) -> Training:
 
     What the rows leave open is read off the scripts: Hugging Face's trainer uses an optimizer that is not fused and, on more
     than two GPUs, fp32 states; lit-gpt's FSDP script of 2023 recomputes and gathers the model as one unit; Liger's fused loss
-    has no effect under FSDP.
+    has no effect under FSDP; torchtune's recipes for one card recompute, page the optimizer's states and step in the backward
+    pass.
     """
     shards = _degree(row.parallelism, "FSDP")
     stages, tensor, context = (_degree(row.parallelism, name) for name in ("PP", "TP", "CP"))
     sharded = shards > 1 or context > 1
     hugging_face = row.seen_by_device
+    torchtune = row.framework == "torchtune"
     sharded_lit = row.framework == "litgpt" and sharded
     packed = PADDING_FREE_FRAC if "padding-free" in row.version else 1.0
     return Training(
@@ -124,8 +128,8 @@ def training_of(row: MemoryRow) -> Training:
         method=_method(row),
         stored=row.stored,
         optimizer=Optimizer.ADAMW,
-        master_weights=row.gpus > 2 if hugging_face else sharded,
-        recompute=Recompute.FULL if sharded_lit else row.recompute,
+        master_weights=row.gpus > 2 if hugging_face else sharded or row.stored is WeightFormat.FP32,
+        recompute=Recompute.FULL if sharded_lit or torchtune else row.recompute,
         sharding=Sharding.WEIGHTS if sharded or "ZeRO-3" in row.method else Sharding.NONE,
         parallel=Parallel(tensor=tensor, pipeline=stages, data=shards),
         context_parallel=context,
@@ -134,6 +138,7 @@ def training_of(row: MemoryRow) -> Training:
         fused_loss="liger" in row.version and not sharded,
         fused_optimizer=not hugging_face,
         upcast_base="baseline" in row.version,
-        offload_states="offload" in row.method,
+        offload_states="offload" in row.method or torchtune,
+        steps_in_backward=torchtune,
         gathers_whole=sharded_lit and _method(row) is not Method.FULL,
     )

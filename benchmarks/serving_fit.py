@@ -44,14 +44,15 @@ def _spec(base: float, width: float, *terms: tuple[str | tuple[str, ...], float]
 
 STORED = ("engine", "stored")
 SPECS: Mapping[str, CoefficientSpec] = {
-    "pre": _spec(1.7, 0.3, ("kind", 0.5), (STORED, 0.2), ("stack", 0.4), ("format", 0.3), ("architecture", 0.3), ("chip", 0.15),
-                 (("engine", "chip"), 0.15)),
+    "pre": _spec(1.7, 0.3, ("kind", 0.5), (("engine", "kind"), 0.3), (STORED, 0.2), ("stack", 0.4), ("format", 0.3),
+                 ("architecture", 0.3), ("chip", 0.15), (("engine", "chip"), 0.15)),
     "tok0": _spec(60.0, 0.5, ("stack", 0.4)),
     "w": _spec(1.2, 0.15, (STORED, 0.2), ("stack", 0.25), ("format", 0.3), ("chip", 0.1), (("engine", "architecture"), 0.15)),
     "moew": _spec(1.3, 0.3, ("stack", 0.2), ("format", 0.2), ("architecture", 0.15)),
     "kv": _spec(1.6, 0.3, ("kind", 0.5), ("stack", 0.4), ("architecture", 0.2), (("engine", "chip"), 0.2)),
     "dco": _spec(2.0, 0.4, ("stack", 0.3), ("format", 0.3), ("architecture", 0.2)),
-    "lay": _spec(2e-5, 0.5, (STORED, 0.5), ("kind", 0.5), ("stack", 0.6), ("architecture", 0.3), (("engine", "chip"), 0.3)),
+    "lay": _spec(2e-5, 0.5, (STORED, 0.5), ("kind", 0.5), (("engine", "kind"), 0.3), ("stack", 0.6), ("architecture", 0.3),
+                 (("engine", "chip"), 0.3)),
     "moel": _spec(4e-5, 0.5, ("stack", 0.4), ("architecture", 0.2)),
     "play": _spec(3e-5, 0.5, ("stack", 0.6), ("architecture", 0.2)),
     "step": _spec(3e-4, 0.5, ("stack", 0.6)),
@@ -67,7 +68,7 @@ SPECS: Mapping[str, CoefficientSpec] = {
     "tp1": _spec(1.2, 0.5, ("stack", 0.3)),
     "td": _spec(1.0, 0.5, ("stack", 0.3)),
     "tslot": _spec(0.05, 0.7, ("stack", 1.0)),
-    "tglob": _spec(1.0, 0.5, ("stack", 0.2)),
+    "tglob": _spec(1.2, 0.3, ("stack", 0.3), ("kind", 0.4), (("engine", "kind"), 0.4), ("chip", 0.2)),
     "bexp": _spec(0.6, 0.5),
     "limit": _spec(800.0, 0.7, ("load", 1.0), (("load", "model"), 0.3)),
     "glob": _spec(1.0, 0.05, ("workload", 1.0), (STORED, 0.15), (("engine", "kind"), 0.2), ("stack", 0.2),

@@ -11,6 +11,7 @@ from trimtab._version import __version__
 
 _LAZY: dict[str, str] = {
     "audit": "trimtab.pipeline",
+    "fit": "trimtab.physics.ask",
     "open_demo": "trimtab.pipeline",
     "open_fleet": "trimtab.pipeline",
     "batch": "trimtab.runtime.batcher",

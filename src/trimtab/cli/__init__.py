@@ -27,6 +27,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Say what is missing for a good answer, what that costs, and how to mend it.",
     ),
     "collect": ("trimtab.cli.collect_command", "Write a fleet bundle from a Prometheus server and bills."),
+    "fit": ("trimtab.cli.fit_command", "Find which GPU a model needs, how many, and what it costs."),
     "prices": ("trimtab.cli.prices_command", "List what GPUs cost, at a date, in a region, under a buying option."),
     "batch": ("trimtab.cli.batch_command", "Tune the dynamic batcher that `trimtab.batch` puts in front of a model."),
     "spot-run": (

@@ -20,8 +20,8 @@ from trimtab.provenance import Basis, Estimate
 COVERED_FRAC = 0.80
 LEAST_ROWS = 60
 LEAST_GROUPS = 3
-SLACK = 1.0
-"""Widening of the held-out quantiles; 1 leaves them as measured."""
+SLACK = 1.1
+"""Widening of the held-out quantiles: they come from few groups, and held back once more they cover 74 % without it."""
 
 
 class BoardClass(Enum):

@@ -81,7 +81,8 @@ class Training:
     `master_weights` keeps fp32 weights and gradients; without it everything is 16 bit. An optimizer that is not fused holds a
     second copy of the gradients during its step (torch's foreach). `upcast_base` is what Hugging Face's
     prepare_model_for_kbit_training does to the activations over a quantized base. `accumulates` keeps gradients between
-    micro-batches. `gathers_whole` means that FSDP wraps the model as one unit, which adapters with mixed dtypes force.
+    micro-batches. `steps_in_backward` applies the optimizer layer by layer, so that two layers' gradients live at a time.
+    `gathers_whole` means that FSDP wraps the model as one unit, which adapters with mixed dtypes force.
     """
 
     model: Architecture
@@ -103,6 +104,7 @@ class Training:
     offload_states: bool = False
     accumulates: bool = False
     gathers_whole: bool = False
+    steps_in_backward: bool = False
 
     def __post_init__(self) -> None:
         if self.micro_batch < 1 or self.sequence < 1 or self.lora_rank < 1 or self.context_parallel < 1:
@@ -130,6 +132,7 @@ def adapter_params(model: Architecture, rank: int) -> float:
 def _state_bytes(training: Training) -> dict[Item, float]:
     """Return weights, gradients and optimizer states of the whole model, before anything is shared out."""
     model = training.model
+    full_width = 4 if training.stored is WeightFormat.FP32 else 2
     if not training.trains_all:
         trained = adapter_params(model, training.lora_rank)
         return {
@@ -140,7 +143,8 @@ def _state_bytes(training: Training) -> dict[Item, float]:
     states = STATE_BYTES[training.optimizer]
     if not training.master_weights:
         states = min(states, 4)
-        return {Item.WEIGHTS: 2 * model.params, Item.GRADIENTS: 2 * model.params, Item.OPTIMIZER: states * model.params}
+        sizes = {Item.WEIGHTS: full_width, Item.GRADIENTS: full_width, Item.OPTIMIZER: states}
+        return {item: size * model.params for item, size in sizes.items()}
     return {Item.WEIGHTS: 4 * model.params, Item.GRADIENTS: 4 * model.params, Item.OPTIMIZER: states * model.params}
 
 
@@ -213,10 +217,11 @@ def training_footprint(training: Training, *, fit: MemoryFit | None = None, seen
     """Return what the fullest GPU holds at the peak of a step, which is its backward pass or its optimizer step.
 
     With `seen_by_device` the CUDA context, communication buffers and the allocator's slack are in, as nvidia-smi and DCGM
-    count; without, it is torch's max_memory_allocated.
+    count: blocks of gradients and of activations differ in size, so that the allocator holds both although they are not
+    alive at once. Without, it is torch's max_memory_allocated.
     """
     fit = fit or memory_fit()
-    items = _peak_items(training, fit)
+    items = _peak_items(training, fit, keeps_gradients=seen_by_device)
     if seen_by_device:
         runtime = CONTEXT_GIB + (NCCL_GIB if training.parallel.gpus > 1 else 0)
         items[Item.RUNTIME] = runtime * BYTES_PER_GIB
@@ -224,13 +229,15 @@ def training_footprint(training: Training, *, fit: MemoryFit | None = None, seen
     return Footprint(bytes_by_item=items)
 
 
-def _peak_items(training: Training, fit: MemoryFit) -> dict[Item, float]:
+def _peak_items(training: Training, fit: MemoryFit, *, keeps_gradients: bool) -> dict[Item, float]:
     items = _shared(training, _state_bytes(training))
     if training.method is Method.QLORA:
         items[Item.WEIGHTS] += fit.dequantized_bytes * training.model.params / training.parallel.tensor
     gradients = items.pop(Item.GRADIENTS)
+    if training.steps_in_backward:
+        gradients *= 2 / training.model.layers
     backward = {Item.ACTIVATIONS: activation_bytes(training, fit), Item.LOGITS: logits_bytes(training, fit)}
-    if training.accumulates or not training.trains_all:
+    if keeps_gradients or training.accumulates or not training.trains_all:
         backward[Item.GRADIENTS] = gradients
     step = {Item.GRADIENTS: gradients * (1 if training.fused_optimizer else 2)}
     return items | max(backward, step, key=lambda part: sum(part.values()))

@@ -1,0 +1,108 @@
+"""Paste-ready commands for a chosen way of serving or training."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import assert_never
+
+from trimtab.catalog import Precision
+from trimtab.physics.formats import WeightFormat
+from trimtab.physics.search_serving import ServingOption
+from trimtab.physics.search_training import TrainingOption
+from trimtab.physics.support import native_precision
+from trimtab.physics.training_memory import Method, Optimizer, Recompute
+
+
+def _serve_format(stored: WeightFormat) -> tuple[str, ...]:
+    """Return vLLM's flags for stored weights."""
+    match stored:
+        case WeightFormat.BF16:
+            return ("--dtype bfloat16",)
+        case WeightFormat.FP16:
+            return ("--dtype float16",)
+        case WeightFormat.FP8:
+            return ("--quantization fp8", "--kv-cache-dtype fp8")
+        case WeightFormat.INT4:
+            return ("--quantization awq_marlin  # point the model at its AWQ or GPTQ weights",)
+        case WeightFormat.FP4:
+            return ("--quantization modelopt_fp4  # point the model at its NVFP4 weights",)
+        case _:
+            return ()
+
+
+def vllm_serve(option: ServingOption, model: str, context: int) -> str:
+    """Return the `vllm serve` command of one replica."""
+    flags = [
+        f"vllm serve {model}",
+        f"--tensor-parallel-size {option.tensor}",
+        f"--max-model-len {context}",
+        f"--max-num-seqs {option.concurrency}",
+        "--gpu-memory-utilization 0.90",
+        *_serve_format(option.stored),
+    ]
+    plain, commented = [one for one in flags if "#" not in one], [one for one in flags if "#" in one]
+    return " \\\n  ".join([*plain, *commented])
+
+
+def training_arguments(option: TrainingOption, model: str, global_batch: int | None) -> str:
+    """Return transformers' TrainingArguments, with the adapter, quantization and FSDP settings that the plan needs."""
+    plan = option.plan
+    accumulate = max(1, math.ceil((global_batch or 0) / (plan.micro_batch * option.gpus))) if global_batch else 1
+    bf16 = native_precision(option.gpu) is Precision.BF16
+    lines = [
+        f"# {model} on {option.gpus} x {option.gpu.name}",
+        "args = TrainingArguments(",
+        f"    per_device_train_batch_size={plan.micro_batch},",
+        f"    gradient_accumulation_steps={accumulate},",
+        f"    {'bf16' if bf16 else 'fp16'}=True,",
+        f"    gradient_checkpointing={plan.recompute is Recompute.FULL},",
+        f"    optim={_optimizer(plan.optimizer)!r},",
+        *(_fsdp() if option.gpus > 1 else ()),
+        f"    use_liger_kernel={plan.fused_loss},",
+        '    output_dir="out",',
+        ")",
+        *_adapter(plan.method, plan.lora_rank, "bfloat16" if bf16 else "float16"),
+    ]
+    return "\n".join(lines)
+
+
+def _optimizer(optimizer: Optimizer) -> str:
+    match optimizer:
+        case Optimizer.ADAMW | Optimizer.ADAMW_BF16:
+            return "adamw_torch_fused"
+        case Optimizer.ADAMW_8BIT:
+            return "adamw_bnb_8bit"
+        case Optimizer.ADAFACTOR:
+            return "adafactor"
+        case Optimizer.LION:
+            return "lion_32bit"
+        case Optimizer.SGD:
+            return "sgd"
+        case _:
+            assert_never(optimizer)
+
+
+def _fsdp() -> tuple[str, ...]:
+    settings = {"transformer_layer_cls_to_wrap": None, "activation_checkpointing": False}
+    wrapped = json.dumps({name: value for name, value in settings.items() if value is not None})
+    return ('    fsdp="full_shard auto_wrap",', f"    fsdp_config={wrapped.replace('false', 'False')},")
+
+
+def _adapter(method: Method, rank: int, dtype: str) -> tuple[str, ...]:
+    lora = (
+        f'peft_config = LoraConfig(r={rank}, lora_alpha={2 * rank}, target_modules="all-linear", task_type="CAUSAL_LM")'
+    )
+    match method:
+        case Method.FULL:
+            return ()
+        case Method.LORA | Method.ADAPTER:
+            return (lora,)
+        case Method.QLORA:
+            quantization = (
+                "quantization_config = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type='nf4', "
+                f"bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=torch.{dtype})"
+            )
+            return (quantization, lora)
+        case _:
+            assert_never(method)

@@ -1,0 +1,126 @@
+"""`trimtab.fit`: which GPU for this model, ranked, with what was rejected; the library's face of the searches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date
+from html import escape
+
+from trimtab.catalog import BuyingOption, Catalog, Gpu, load_catalog
+from trimtab.errors import MissingPrice, UsageError
+from trimtab.physics.boards import board
+from trimtab.physics.models import Architecture, model_named
+from trimtab.physics.offers import Offer, offers_for, owned_offer
+from trimtab.physics.search_serving import Demand, Rejected, ServingOption, Way, search_serving, ways_of
+from trimtab.physics.search_training import TrainingDemand, TrainingOption, search_training
+
+DEFAULT_ENGINE = "vllm"
+NOTEBOOK_ROWS = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Market:
+    """Where to look: named GPUs (all of NVIDIA's when none), one's own card, a provider, a region, a way of buying, a date."""
+
+    gpus: tuple[str, ...] = ()
+    own: str | None = None
+    provider: str | None = None
+    region: str | None = None
+    option: BuyingOption = BuyingOption.ON_DEMAND
+    at: date | None = None
+
+
+ANYWHERE = Market()
+"""Every NVIDIA GPU that somebody sells on demand."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitAnswer:
+    """Ways that work, cheapest first, and those that do not, each with its reason."""
+
+    found: tuple[ServingOption, ...] | tuple[TrainingOption, ...]
+    rejected: tuple[Rejected, ...]
+
+    def _repr_html_(self) -> str:
+        """Return a notebook's view: the first rows with cost, speed and offering."""
+        cells = "".join(
+            f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in _cells(one))}</tr>"
+            for one in self.found[:NOTEBOOK_ROWS]
+        )
+        head = "".join(f"<th>{name}</th>" for name in ("GPU", "GPUs", "cost", "80 %", "tokens/s", "offering"))
+        return f"<table><tr>{head}</tr>{cells}</table><p>{len(self.rejected)} rejected</p>"
+
+
+def _cells(one: ServingOption | TrainingOption) -> tuple[str, ...]:
+    match one:
+        case ServingOption():
+            cost, unit, speed = one.usd_per_mtok, "$/M tokens", one.tok_s.value * one.replicas
+        case TrainingOption():
+            cost, unit, speed = one.usd, "$", one.tok_s.value
+    interval = f"{cost.low:,.2f}–{cost.high:,.2f}"
+    return (one.gpu.name, str(one.gpus), f"{cost.value:,.2f} {unit}", interval, f"{speed:,.0f}", one.offer.where)
+
+
+def offered(market: Market, catalog: Catalog | None = None) -> list[tuple[Gpu, tuple[Offer, ...]]]:
+    """Return the GPUs that somebody sells there, or the user's own card; raises MissingPrice when there is none."""
+    if market.own is not None:
+        gpu = board(market.own)
+        return [(gpu, (owned_offer(gpu, 1),))]
+    catalog = catalog or load_catalog()
+    wanted = [catalog.gpu(name) for name in market.gpus] or [gpu for gpu in catalog.gpus if gpu.vendor == "NVIDIA"]
+    found = [
+        (gpu, offers)
+        for gpu in wanted
+        if (offers := offers_for(catalog, gpu, provider=market.provider, region=market.region, at=market.at))
+    ]
+    if not found:
+        place = ", ".join(word for word in (market.provider, market.region) if word) or "any region"
+        names = ", ".join(gpu.name for gpu in wanted[:3])
+        raise MissingPrice(f"no price for {names} in {place}; drop --provider or --region, or see `trimtab prices`")
+    return found
+
+
+def serving_answer(
+    model: Architecture, demand: Demand, market: Market, *, engine: str = DEFAULT_ENGINE, scale: float = 1.0
+) -> FitAnswer:
+    """Search all ways of serving a demand; `scale` is measured over predicted time of one's own point."""
+    ways: list[Way] = []
+    rejected: list[Rejected] = []
+    for gpu, offers in offered(market):
+        fitting, refused = ways_of(model, gpu, offers, demand, engine)
+        ways += fitting
+        rejected += refused
+    found, missed = search_serving(ways, demand, option=market.option, scale=scale)
+    return FitAnswer(found=tuple(found), rejected=(*rejected, *missed))
+
+
+def training_answer(model: Architecture, demand: TrainingDemand, market: Market, *, scale: float = 1.0) -> FitAnswer:
+    """Search all ways of training; `scale` is measured over predicted speed of one's own run."""
+    found, rejected = search_training(model, offered(market), demand, option=market.option, scale=scale)
+    return FitAnswer(found=tuple(found), rejected=tuple(rejected))
+
+
+def fit(
+    model: str | Architecture,
+    *,
+    serve: Demand | None = None,
+    train: TrainingDemand | None = None,
+    market: Market = ANYWHERE,
+    engine: str = DEFAULT_ENGINE,
+) -> FitAnswer:
+    """Return which GPU a model needs, how many, and what it costs; give either `serve` or `train`.
+
+    Raises UnknownName for a model that no table knows, UsageError unless exactly one demand is given.
+
+    >>> answer = fit("llama-3.1-8b", serve=Demand(input_tokens=1024, output_tokens=256, rate_req_s=5))
+    >>> answer.found[0].usd_per_mtok.value < answer.found[-1].usd_per_mtok.value
+    True
+    """
+    architecture = model_named(model) if isinstance(model, str) else model
+    match serve, train:
+        case Demand(), None:
+            return serving_answer(architecture, serve, market, engine=engine)
+        case None, TrainingDemand():
+            return training_answer(architecture, train, market)
+        case _:
+            raise UsageError("give either serve=Demand(...) or train=TrainingDemand(...)")

@@ -1,0 +1,52 @@
+"""What GPUs cost where: for each board the shapes that are sold, with a rate per buying option."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+
+from trimtab.catalog import BuyingOption, Catalog, Gpu
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """A node shape in a region: so many GPUs, and what an hour costs under each way of buying it."""
+
+    provider: str
+    instance_type: str
+    region: str
+    gpus: int
+    usd_hr: Mapping[BuyingOption, float]
+
+    def gpu_usd_hr(self, option: BuyingOption) -> float | None:
+        """Return the rate of one GPU, None where the option is not sold."""
+        rate = self.usd_hr.get(option)
+        return None if rate is None else rate / self.gpus
+
+    @property
+    def where(self) -> str:
+        """Return the shape and its place, for people."""
+        return f"{self.provider} {self.instance_type} ({self.region})"
+
+
+def offers_for(
+    catalog: Catalog, gpu: Gpu, *, provider: str | None = None, region: str | None = None, at: date | None = None
+) -> tuple[Offer, ...]:
+    """Return the whole-board shapes that carry a GPU, priced at a date; empty where nobody sells it there."""
+    found: dict[tuple[str, str, str], dict[BuyingOption, float]] = {}
+    for price in catalog.prices.offerings(gpu=gpu.name, provider=provider, region=region, at=at):
+        found.setdefault((price.provider, price.instance_type, price.region), {})[price.option] = price.usd_hr
+    offers = []
+    for (seller, name, place), rates in found.items():
+        instance = catalog.instance_table.get((seller, name))
+        if instance is not None and instance.gpu_frac == 1 and instance.gpu_count >= 1:
+            offers.append(
+                Offer(provider=seller, instance_type=name, region=place, gpus=instance.gpu_count, usd_hr=rates)
+            )
+    return tuple(offers)
+
+
+def owned_offer(gpu: Gpu, gpus: int) -> Offer:
+    """Return the user's own card: nothing to buy, power and depreciation are not counted here."""
+    return Offer(provider="yours", instance_type=gpu.name, region="here", gpus=gpus, usd_hr={BuyingOption.OWNED: 0.0})

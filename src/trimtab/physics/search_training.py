@@ -1,0 +1,270 @@
+"""Every way of training a model: GPU x count x recompute x optimizer, the largest micro-batch, days and cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from trimtab.catalog import BuyingOption, Gpu, Precision
+from trimtab.errors import InputError
+from trimtab.physics.footprint import Footprint, Parallel
+from trimtab.physics.formats import WeightFormat
+from trimtab.physics.models import Architecture
+from trimtab.physics.offers import Offer
+from trimtab.physics.predict import predict_training
+from trimtab.physics.search_serving import Rejected, Unmet
+from trimtab.physics.sizing import nodes_for
+from trimtab.physics.support import native_precision
+from trimtab.physics.training import TrainingQuery, TrainPrecision
+from trimtab.physics.training_memory import (
+    Method,
+    Optimizer,
+    Recompute,
+    Sharding,
+    Training,
+    largest_micro_batch,
+    training_footprint,
+)
+from trimtab.provenance import Estimate
+from trimtab.units import HR_PER_DAY, S_PER_HR
+
+FINETUNE_FRAMEWORK = "HF SFTTrainer/fms-acceleration"
+PRETRAIN_FRAMEWORK = "Megatron-Bridge"
+COUNTS = (1, 2, 4, 8)
+CLUSTER_COUNTS = (8, 16, 32, 64, 128, 256, 512, 1024)
+MOST_MICRO_BATCH = 64
+RECOMPUTES = (Recompute.NONE, Recompute.FULL)
+OPTIMIZERS = (Optimizer.ADAMW, Optimizer.ADAMW_8BIT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingDemand:
+    """What is to be trained: tokens, sequence, a global batch in sequences (None: any), the days it may take, set-up hours."""
+
+    method: Method
+    tokens: float
+    sequence: int = 2048
+    global_batch: int | None = None
+    deadline_days: float | None = None
+    setup_hr: float = 0.5
+    pretrain: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.tokens > 0 or self.sequence < 1:
+            raise InputError("training needs tokens and a sequence length above 0")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingOption:
+    """One way of training that works."""
+
+    gpu: Gpu
+    gpus: int
+    plan: Training
+    footprint: Footprint
+    tok_s: Estimate
+    days: Estimate
+    offer: Offer
+    option: BuyingOption
+    nodes: int
+    stranded_gpus: int
+    usd_hr: float
+    usd: Estimate
+
+    @property
+    def tok_s_per_usd_hr(self) -> float | None:
+        """Return tokens a second for a dollar an hour; None on hardware that costs nothing here."""
+        return self.tok_s.value / self.usd_hr if self.usd_hr else None
+
+
+def plans_of(model: Architecture, gpu: Gpu, gpus: int, demand: TrainingDemand) -> list[Training]:
+    """Return the memory plans worth trying: with and without recomputation, 8-bit states where all weights are trained."""
+    half = WeightFormat.BF16 if native_precision(gpu) is Precision.BF16 else WeightFormat.FP16
+    stored = WeightFormat.NF4 if demand.method is Method.QLORA else half
+    sharding = Sharding.WEIGHTS if gpus > 1 else Sharding.NONE
+    return [
+        Training(
+            model=model,
+            method=demand.method,
+            stored=stored,
+            optimizer=optimizer,
+            recompute=recompute,
+            sharding=sharding,
+            parallel=Parallel(data=gpus),
+            sequence=demand.sequence,
+            fused_loss=gpus == 1,
+        )
+        for recompute in RECOMPUTES
+        for optimizer in (OPTIMIZERS if demand.method is Method.FULL else OPTIMIZERS[:1])
+    ]
+
+
+def _fit_batch(plan: Training, gpu: Gpu, demand: TrainingDemand) -> int:
+    batch = largest_micro_batch(plan, gpu, most=MOST_MICRO_BATCH)
+    if demand.global_batch is None:
+        return batch
+    return min(batch, max(1, demand.global_batch // plan.parallel.data))
+
+
+def _speed(plan: Training, gpu: Gpu, demand: TrainingDemand) -> Estimate:
+    """Return tokens per second of all GPUs."""
+    quantized = demand.method is Method.QLORA
+    query = TrainingQuery(
+        model=plan.model,
+        gpu=gpu,
+        gpus=plan.parallel.data,
+        precision=TrainPrecision.QUANTIZED_BASE if quantized else TrainPrecision.BF16,
+        method=demand.method,
+        framework=PRETRAIN_FRAMEWORK if demand.pretrain else FINETUNE_FRAMEWORK,
+        recompute=plan.recompute,
+        sequence=plan.sequence,
+        micro_batch=plan.micro_batch,
+        global_batch=demand.global_batch,
+    )
+    return predict_training(query).scaled(plan.parallel.data)
+
+
+def search_training(
+    model: Architecture,
+    offers: Sequence[tuple[Gpu, tuple[Offer, ...]]],
+    demand: TrainingDemand,
+    *,
+    option: BuyingOption = BuyingOption.ON_DEMAND,
+    scale: float = 1.0,
+) -> tuple[list[TrainingOption], list[Rejected]]:
+    """Return the ways that fit and meet the deadline, cheapest first, and the others with their nearest miss.
+
+    `scale` is measured over predicted speed of the user's own run; 1 without one.
+    """
+    good: list[TrainingOption] = []
+    bad: list[Rejected] = []
+    for gpu, sold in offers:
+        for gpus in _counts(sold, demand):
+            found = _on(model, gpu, gpus, sold, demand, option, scale)
+            if isinstance(found, Rejected):
+                bad.append(found)
+            else:
+                good.append(found)
+    return sorted(good, key=lambda one: (one.usd.value, one.days.value, one.gpu.name, one.gpus)), bad
+
+
+def _counts(sold: Sequence[Offer], demand: TrainingDemand) -> tuple[int, ...]:
+    """Return the GPU counts worth trying; one's own machine has no more than it has."""
+    owned = [offer.gpus for offer in sold if BuyingOption.OWNED in offer.usd_hr]
+    if owned:
+        return tuple(count for count in COUNTS if count <= max(owned))
+    return CLUSTER_COUNTS if demand.pretrain else COUNTS
+
+
+def _unfit_precision(gpu: Gpu, sold: Sequence[Offer]) -> str:
+    """Return why a rented GPU's precision rules it out; one's own card may still try fp16 with loss scaling."""
+    owned = any(BuyingOption.OWNED in offer.usd_hr for offer in sold)
+    if owned or native_precision(gpu) is Precision.BF16:
+        return ""
+    return f"{gpu.name} has no bf16: models trained in bf16 overflow in fp16 (ask with --on to try loss scaling)"
+
+
+def _on(
+    model: Architecture,
+    gpu: Gpu,
+    gpus: int,
+    sold: Sequence[Offer],
+    demand: TrainingDemand,
+    option: BuyingOption,
+    scale: float,
+) -> TrainingOption | Rejected:
+    if reason := _unfit_precision(gpu, sold):
+        return Rejected(gpu=gpu.name, what=f"{gpus} GPUs", reason=Unmet.FORMAT, because=reason)
+    plans = plans_of(model, gpu, gpus, demand)
+    fitting = [replace(plan, micro_batch=batch) for plan in plans if (batch := _fit_batch(plan, gpu, demand)) >= 1]
+    if not fitting:
+        return _too_large(plans, gpu, gpus)
+    speed, plan = max(((_speed(plan, gpu, demand), plan) for plan in fitting), key=lambda pair: pair[0].value)
+    speed = speed.scaled(scale)
+    days = _days(demand, speed)
+    if demand.deadline_days is not None and days.value > demand.deadline_days:
+        return Rejected(
+            gpu=gpu.name,
+            what=f"{gpus} GPUs",
+            reason=Unmet.TARGET,
+            because=f"takes {days.value:.1f} days, the deadline is {demand.deadline_days:g}",
+            miss_frac=days.value / demand.deadline_days - 1,
+        )
+    priced = [one for offer in sold if (one := _priced(gpu, gpus, plan, speed, days, offer, option, demand))]
+    if not priced:
+        where = f"nobody sells {gpu.name} {option.value} there"
+        return Rejected(gpu=gpu.name, what=f"{gpus} GPUs", reason=Unmet.PRICE, because=where)
+    return min(priced, key=lambda one: (one.usd.value, one.offer.where))
+
+
+def _days(demand: TrainingDemand, speed: Estimate) -> Estimate:
+    seconds_per_day = S_PER_HR * HR_PER_DAY
+    value, low, high = (demand.tokens / rate / seconds_per_day for rate in (speed.value, speed.high, speed.low))
+    return Estimate(value=value, low=low, high=high, basis=speed.basis, because=speed.because)
+
+
+def _too_large(plans: Sequence[Training], gpu: Gpu, gpus: int) -> Rejected:
+    need = min(training_footprint(plan).total_gib for plan in plans)
+    return Rejected(
+        gpu=gpu.name,
+        what=f"{gpus} GPUs",
+        reason=Unmet.MEMORY,
+        because=f"needs {need:.1f} GiB a GPU at the least, {gpu.name} shows {gpu.memory_gib:.1f}",
+        miss_frac=need / gpu.memory_gib - 1 if math.isfinite(need) else math.inf,
+    )
+
+
+def _priced(
+    gpu: Gpu,
+    gpus: int,
+    plan: Training,
+    speed: Estimate,
+    days: Estimate,
+    offer: Offer,
+    option: BuyingOption,
+    demand: TrainingDemand,
+) -> TrainingOption | None:
+    owned = offer.usd_hr.get(BuyingOption.OWNED)
+    rate = offer.usd_hr.get(option) if owned is None else owned
+    if rate is None or (owned is not None and offer.gpus < gpus):
+        return None
+    nodes = nodes_for(gpus, 1, offer.gpus)
+    hourly = rate * nodes.nodes
+    cost = days.scaled(HR_PER_DAY * hourly)
+    setup = demand.setup_hr * hourly
+    return TrainingOption(
+        gpu=gpu,
+        gpus=gpus,
+        plan=plan,
+        footprint=training_footprint(plan),
+        tok_s=speed,
+        days=days,
+        offer=offer,
+        option=option if owned is None else BuyingOption.OWNED,
+        nodes=nodes.nodes,
+        stranded_gpus=nodes.stranded_gpus,
+        usd_hr=hourly,
+        usd=replace(cost, value=cost.value + setup, low=cost.low + setup, high=cost.high + setup),
+    )
+
+
+def cheapest_change(model: Architecture, gpu: Gpu, demand: TrainingDemand) -> str:
+    """Return which single change makes a run fit one GPU, in the order of what it costs; empty when none does.
+
+    Recomputation costs about a third more compute, an 8-bit optimizer next to nothing in speed, LoRA what it may learn,
+    QLoRA about 10-30 % of LoRA's speed besides.
+    """
+    base = plans_of(model, gpu, 1, demand)[0]
+    quantized = replace(base, method=Method.QLORA, stored=WeightFormat.NF4)
+    changes = (
+        ("recompute activations (about a third more compute)", replace(base, recompute=Recompute.FULL)),
+        ("an 8-bit optimizer", replace(base, optimizer=Optimizer.ADAMW_8BIT)),
+        (
+            "both: recomputation and an 8-bit optimizer",
+            replace(base, recompute=Recompute.FULL, optimizer=Optimizer.ADAMW_8BIT),
+        ),
+        ("LoRA with recomputation", replace(base, method=Method.LORA, recompute=Recompute.FULL)),
+        ("QLoRA (nf4) with recomputation", replace(quantized, recompute=Recompute.FULL)),
+    )
+    return next((name for name, plan in changes if largest_micro_batch(plan, gpu, most=1) >= 1), "")

@@ -1,0 +1,103 @@
+"""`trimtab fit` end to end: answers, refusals, what is pasted."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from trimtab.cli.fit_command import command
+from trimtab.cli.fit_inputs import amount, amount_per_second, model_of, seconds
+from trimtab.errors import InputError, PlanError, UsageError
+
+
+def run(*arguments):
+    return CliRunner().invoke(command, list(arguments))
+
+
+def test_serving_is_ranked_by_cost_and_says_what_to_paste():
+    result = run("llama-3.1-8b", "--serve", "--rate", "10", "--ttft", "1s", "--tpot", "60ms", "-o", "json")
+
+    document = json.loads(result.output)
+    costs = [row["usd_per_mtok"] for row in document["rows"]]
+    assert costs == sorted(costs)
+    assert document["paste"].startswith("vllm serve llama-3.1-8b")
+    assert all(row["tpot_ms"] <= 60 for row in document["rows"])
+    assert any(row["reason"] == "not supported" for row in document["rejected"]) or document["rejected"]
+
+
+def test_qlora_of_7b_fits_a_4090_and_full_training_does_not():
+    good = run("mistral-7b", "--finetune", "qlora", "--tokens", "5M", "--on", "rtx4090", "-o", "json")
+    assert json.loads(good.output)["rows"][0]["gpu"] == "RTX-4090"
+    assert "BitsAndBytesConfig" in json.loads(good.output)["paste"]
+
+    bad = run("mistral-7b", "--finetune", "full", "--tokens", "5M", "--on", "rtx4090")
+    assert isinstance(bad.exception, PlanError)
+    assert "LoRA" in str(bad.exception)
+
+
+def test_a_deadline_that_nothing_meets_names_the_nearest_miss():
+    result = run("llama-3.1-70b", "--finetune", "full", "--tokens", "500B", "--deadline", "1d")
+
+    assert isinstance(result.exception, PlanError)
+    assert "days" in str(result.exception)
+
+
+def test_offline_work_is_sized_by_its_window():
+    wide = json.loads(run("llama-3.1-8b", "--offline", "1M/day", "--gpu", "L4", "-o", "json").output)
+    narrow = json.loads(
+        run("llama-3.1-8b", "--offline", "1M/day", "--within", "4h", "--gpu", "L4", "-o", "json").output
+    )
+
+    assert narrow["rows"][0]["gpus"] >= 4 * wide["rows"][0]["gpus"] - 8
+
+
+def test_a_measured_point_scales_all_predictions(tmp_path):
+    point = tmp_path / "point.json"
+    point.write_text('{"gpu": "L4", "tpot_ms": 200, "concurrency": 8}')
+
+    plain = json.loads(run("llama-3.1-8b", "--serve", "--rate", "1", "--gpu", "L4", "-o", "json").output)
+    scaled = json.loads(
+        run("llama-3.1-8b", "--serve", "--rate", "1", "--gpu", "L4", "--calibrate", str(point), "-o", "json").output
+    )
+
+    assert scaled["rows"][0]["usd_hr"] >= plain["rows"][0]["usd_hr"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("llama-3.1-8b",), "give one of"),
+        (("llama-3.1-8b", "--serve", "--pretrain"), "not --serve and --pretrain"),
+        (("llama-3.1-8b", "--finetune", "lora"), "--tokens"),
+        (("--serve", "--rate", "5"), "--params"),
+    ],
+)
+def test_contradictory_or_missing_options_are_usage_errors(arguments, said):
+    result = run(*arguments)
+
+    assert isinstance(result.exception, UsageError)
+    assert said in str(result.exception)
+
+
+def test_an_unknown_model_says_what_is_near_and_what_else_helps():
+    with pytest.raises(InputError, match=r"llama-3-8b.*--params"):
+        model_of("llama-3-8c", None)
+
+
+@pytest.mark.parametrize(("text", "value"), [("20", 20), ("1.5K", 1500), ("2B", 2e9), ("1,000", 1000)])
+def test_amounts_are_read(text, value):
+    assert amount(text) == value
+
+
+@pytest.mark.parametrize("text", ["", "x", "-5", "7Q", "0"])
+def test_what_is_no_amount_is_refused(text):
+    with pytest.raises(UsageError, match="amount"):
+        amount(text)
+
+
+def test_rates_and_limits_are_read_in_their_units():
+    assert amount_per_second("86400/day") == 1
+    assert seconds("300ms") == seconds("300") == pytest.approx(0.3)
+    assert seconds("2s") == 2
+    assert seconds("4h") == 14_400
+    assert seconds(None) is None
