@@ -103,7 +103,7 @@ def our_row(demand: Demand, peak: int, cold_start_s: int) -> Row:
     load = ServiceHistory(arrivals=demand.arrivals, step_s=STEP_S).load(model)
     split = int(len(load) * FIT_SHARE)
     fit = ServiceHistory(arrivals=demand.arrivals[:split], step_s=STEP_S)
-    policy = tune_scaling(fit, model, required_frac=REQUIRED_FRAC).policy
+    policy = tune_scaling(fit, model, required_frac=REQUIRED_FRAC, down_stabilization_s=0).policy
     wanted, detail, start = None, "", 0
     match policy:
         case ForecastPolicy():

@@ -46,7 +46,7 @@ def service_outcome(case: Case, effects: Effects) -> Outcome:
             ServiceHistory(
                 arrivals=demand.arrivals * growth, step_s=demand.step_s, start_hour=case.window.first_week_hour
             ),
-            _model(case, law, place, targets, speed),
+            service_model(case, law, place, targets, speed),
             policy,
             initial_replicas=replicas,
         )
@@ -64,7 +64,10 @@ def service_outcome(case: Case, effects: Effects) -> Outcome:
     )
 
 
-def _model(case: Case, law: ServiceLaw, place: Placement, targets: tuple[Target, ...], speed: float) -> ServiceModel:
+def service_model(
+    case: Case, law: ServiceLaw, place: Placement, targets: tuple[Target, ...], speed: float
+) -> ServiceModel:
+    """Return a service as the replay takes it: its law at a speed, on the nodes of a placement, judged by targets."""
     spec, assumptions = case.workload.spec, case.settings.assumptions
     cold_start_s = spec.cold_start_s if spec.cold_start_s is not None else assumptions.service_cold_start_s
     return ServiceModel(

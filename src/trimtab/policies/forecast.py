@@ -77,6 +77,7 @@ def forecast_policy(
     target_frac: float = 1.0,
     margin: float = 3.3,
     tolerance_frac: float = 0.0,
+    down_stabilization_s: int = 300,
 ) -> ForecastPolicy:
     """Return the rule for a cold start and a mean rate: rare requests need longer windows to show a level.
 
@@ -99,7 +100,7 @@ def forecast_policy(
             metric=Metric.SIGNAL,
             tolerance_up_frac=tolerance_frac,
             tolerance_down_frac=tolerance_frac,
-            down_stabilization_s=0,
+            down_stabilization_s=down_stabilization_s,
         ),
     )
 
