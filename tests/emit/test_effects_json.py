@@ -1,36 +1,21 @@
 """Effects survive their plain form, and what is not one is refused with its place."""
 
 import json
-from typing import get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.emit.strategies import EFFECTS
 
-from trimtab.catalog.kinds import BuyingOption, CapacityType
-from trimtab.catalog.pools import Pool
+from trimtab.catalog.kinds import BuyingOption
 from trimtab.emit.effects_json import effect_plain, parse_effect
 from trimtab.errors import InputError
-from trimtab.fleet.effects import Effect
-from trimtab.provenance import Basis, Estimate
-
-NUMBERS = st.floats(0, 1e6, allow_nan=False)
-POOLS = st.builds(
-    Pool, st.text(), st.text(), st.text(), capacity=st.sampled_from([kind.value for kind in CapacityType])
-)
-ESTIMATES = st.tuples(NUMBERS, NUMBERS, NUMBERS, st.sampled_from(Basis), st.text()).map(
-    lambda drawn: Estimate(**dict(zip(("low", "value", "high"), sorted(drawn[:3]), strict=True)), basis=drawn[3],
-                           because=drawn[4])
-)  # fmt: skip
-st.register_type_strategy(Pool, POOLS)
-st.register_type_strategy(Estimate, ESTIMATES)
-st.register_type_strategy(float, NUMBERS)
 
 
-@pytest.mark.parametrize("kind", get_args(Effect), ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", list(EFFECTS), ids=lambda kind: kind.__name__)
 @given(data=st.data())
 def test_an_effect_survives_json(kind, data):
-    effect = data.draw(st.from_type(kind))
+    effect = data.draw(EFFECTS[kind])
 
     assert parse_effect(json.loads(json.dumps(effect_plain(effect)))) == effect
 

@@ -5,7 +5,7 @@ from tests.emit.cluster_example import P4D
 
 from trimtab.catalog import load_catalog
 from trimtab.emit.fleet_facts import facts_of_fleet
-from trimtab.fleet.build import build_fleet, bundle_window
+from trimtab.fleet.build import build_fleet
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Settings
 from trimtab.pipeline import open_demo
@@ -21,8 +21,9 @@ def fleet():
 
 @pytest.fixture(scope="module")
 def facts(fleet):
-    window = bundle_window(open_demo("quad-a100"))
-    market = Market(catalog=load_catalog(), at=window.end.date(), max_term_years=1, assumptions=SETTINGS.assumptions)
+    market = Market(
+        catalog=load_catalog(), at=fleet.window.end.date(), max_term_years=1, assumptions=SETTINGS.assumptions
+    )
     return facts_of_fleet(fleet, SETTINGS, market, owner_kinds={}, pools=[*fleet.usage.pools, P4D])
 
 

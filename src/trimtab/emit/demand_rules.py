@@ -53,7 +53,7 @@ def series(name: str, known: WorkloadFacts) -> str:
 
 def pods_of(known: WorkloadFacts) -> str:
     """Return a pattern that the names of a workload's pods match, and those of no sibling with a longer name."""
-    return f"{known.short_name}{_POD_SUFFIX.get(known.owner_kind, '-.+')}"
+    return known.short_name.replace(".", "[.]") + _POD_SUFFIX.get(known.owner_kind, "-.+")
 
 
 def pod_selector(known: WorkloadFacts) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -104,6 +105,14 @@ class EmitFacts:
     def priced(self, pool: Pool) -> PricedPool | None:
         """Return what is known of a pool, or None."""
         return next((known for known in self.pools if known.pool == pool), None)
+
+
+_DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+
+
+def is_kubernetes_name(workload: str) -> bool:
+    """Tell whether `namespace/name` can be an object of Kubernetes; what other schedulers run cannot be enacted there."""
+    return all(_DNS_SUBDOMAIN.fullmatch(part) for part in (namespace_of(workload), short_name_of(workload)))
 
 
 def namespace_of(workload: str) -> str:

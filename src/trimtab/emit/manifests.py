@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
@@ -9,7 +10,7 @@ from typing import assert_never
 from trimtab.emit.apply_order import apply_order
 from trimtab.emit.decision_record import decision_record
 from trimtab.emit.emission import Emission, ManifestFile, Stage, Withheld
-from trimtab.emit.facts import SCALABLE, Autoscaler, EmitFacts, WorkloadFacts
+from trimtab.emit.facts import SCALABLE, Autoscaler, EmitFacts, WorkloadFacts, is_kubernetes_name
 from trimtab.emit.grafana import dashboard
 from trimtab.emit.karpenter import NODE_CLASSES, node_class, node_overlay, node_pool
 from trimtab.emit.keda import scheduled_object
@@ -75,7 +76,7 @@ def emit_plan(plan: Plan, facts: EmitFacts, *, only: Sequence[str] = ()) -> Emis
     withheld = tuple(piece for piece in pieces if isinstance(piece, Withheld))
     files += _shared(order, files)
     files += [_record(action, plan, files, withheld) for action in order.actions]
-    files.sort(key=lambda file: (file.stage, file.path))
+    files = _distinct(sorted(files, key=lambda file: (file.stage, file.path)))
     page = ManifestFile(
         path="APPLY.md",
         text=apply_order(Emission(files=tuple(files), withheld=withheld)),
@@ -86,12 +87,26 @@ def emit_plan(plan: Plan, facts: EmitFacts, *, only: Sequence[str] = ()) -> Emis
     return Emission(files=(page, *files), withheld=withheld)
 
 
+def _distinct(files: Sequence[ManifestFile]) -> list[ManifestFile]:
+    """Return files whose paths differ: the second of a name is numbered, so that none is lost."""
+    seen: Counter[str] = Counter()
+    named = []
+    for file in files:
+        seen[file.path] += 1
+        stem, dot, suffix = file.path.partition(".")
+        path = file.path if seen[file.path] == 1 else f"{stem}-{seen[file.path]}{dot}{suffix}"
+        named.append(replace(file, path=path))
+    return named
+
+
 def _order(actions: tuple[Action, ...], facts: EmitFacts) -> _Order:
     changes = [(action, change) for action in actions for change in action.changes]
+    known = tuple(_sped_up(one, changes) for one in facts.workloads if is_kubernetes_name(one.name))
+    facts = replace(facts, workloads=known)
     needs = by_workload((need for one in changes if (need := need_of(*one, facts)) is not None), facts)
     return _Order(
         actions=actions,
-        facts=replace(facts, workloads=tuple(_sped_up(known, changes) for known in facts.workloads)),
+        facts=facts,
         needs=needs,
         specs=pool_specs(needs),
     )
@@ -118,6 +133,10 @@ def _pieces(action: Action, change: Change, order: _Order) -> Iterator[Piece]:
         case UseOffering() | SetGpuCount() | SetCapacityType() | ReleaseIdle():
             if order.facts.workload(change.subject) is None:
                 yield _unknown(action, change.subject)
+            elif change.subject not in order.needs:
+                yield Withheld(
+                    action=action.id, subject=change.subject, reason="the nodes that it runs on are not known"
+                )
         case _:
             assert_never(effect)
 
@@ -162,11 +181,13 @@ def _warm(action: Action, effect: StartBeforeRuns, known: WorkloadFacts, spec: P
 
 
 def _purchase(action: Action, effect: BuyCommitment) -> Iterator[Piece]:
-    yield _page(action, f"buy-{effect.pool.instance_type}", purchase_order(action, effect), Stage.COMMIT)
+    yield _page(
+        action, f"buy-{effect.pool.instance_type}-{effect.pool.region}", purchase_order(action, effect), Stage.COMMIT
+    )
     if effect.pool.provider in NODE_CLASSES:
         overlay = node_overlay(action, effect)
         yield ManifestFile(
-            path=f"orders/{node_name(action.id, 'price', effect.pool.instance_type)}.nodeoverlay.yaml",
+            path=f"orders/{node_name(action.id, 'price', effect.pool.instance_type, effect.pool.region)}.nodeoverlay.yaml",
             text=yaml_text(overlay, comment=f"trimtab {action.id}: apply once the commitment is bought"),
             kind="NodeOverlay",
             actions=(action.id,),
@@ -180,7 +201,8 @@ def _pools(order: _Order) -> Iterator[Piece]:
         names = tuple(action.id for action in spec.actions)
         if owner is None:
             reason = f"Karpenter does not run on {spec.pool.provider}: size the node group of {spec.pool.instance_type}"
-            yield Withheld(action=names[0], subject=", ".join(spec.workloads), reason=reason)
+            for action in names:
+                yield Withheld(action=action, subject=", ".join(spec.workloads), reason=reason)
             continue
         comment = f"trimtab {', '.join(names)}: nodes under {', '.join(spec.workloads)}"
         yield ManifestFile(
@@ -204,7 +226,8 @@ def _patches(order: _Order) -> Iterator[Piece]:
         if not patchable(known):
             asks = f", limits nvidia.com/gpu: {gpus}" if gpus else ""
             reason = f"set in its {known.owner_kind}: nodeSelector karpenter.sh/nodepool: {pool}{asks}"
-            yield Withheld(action=actions[0].id, subject=name, reason=reason)
+            for action in actions:
+                yield Withheld(action=action.id, subject=name, reason=reason)
             continue
         patch = component(known, actions, gpus=gpus, node_pool=pool, spot=bool(spec and spec.spot))
         yield ManifestFile(

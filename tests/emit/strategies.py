@@ -1,0 +1,75 @@
+"""Any effect at all, for properties that hold of every one of them."""
+
+from typing import get_args
+
+from hypothesis import strategies as st
+
+from trimtab.catalog.kinds import BuyingOption, CapacityType
+from trimtab.catalog.pools import Pool
+from trimtab.fleet.effects import (
+    BuyCommitment,
+    Effect,
+    ReleaseIdle,
+    ReleaseNodes,
+    SetCapacityType,
+    SetGpuCount,
+    SetReplicaPolicy,
+    SetSchedule,
+    StartBeforeRuns,
+    UseOffering,
+)
+from trimtab.policies.forecast import forecast_policy
+from trimtab.policies.scaling import NO_LIMIT, HpaPolicy, Metric
+from trimtab.provenance import Basis, Estimate
+
+COUNTS = st.integers(1, 64)
+SECONDS = st.floats(0, 86_400, allow_nan=False).map(lambda value: round(value, 3))
+SHARES = st.sampled_from([0.1, 0.35, 0.7, 0.8, 1.0])
+PROVIDERS = st.sampled_from(["aws", "gcp", "azure", "lambda", "owned"])
+POOLS = st.builds(
+    Pool,
+    PROVIDERS,
+    st.sampled_from(["p4d.24xlarge", "Standard_ND96asr_v4", "a2-highgpu-8g", "gpu_8x_h100 sxm"]),
+    st.sampled_from(["us-east-1", "any"]),
+    capacity=st.sampled_from([kind.value for kind in CapacityType]),
+)
+SPEEDS = st.floats(0.1, 10).map(
+    lambda value: Estimate(value=value, low=value / 2, high=value * 2, basis=Basis.MODELLED)
+)
+LIMITS = st.one_of(COUNTS, st.just(NO_LIMIT))
+POLICIES = st.fixed_dictionaries(
+    {
+        "target_frac": SHARES,
+        "min_replicas": st.integers(0, 5),
+        "max_replicas": LIMITS,
+        "metric": st.sampled_from(Metric),
+        "up_pods": st.integers(0, 8),
+        "up_frac": st.sampled_from([0.0, 0.5, 1.0]),
+        "down_stabilization_s": st.sampled_from([0, 300, 3600]),
+    }
+).map(lambda values: HpaPolicy(**values))
+FORECASTS = st.builds(
+    forecast_policy, cold_start_s=SECONDS, mean_req_s=st.floats(0.1, 1000), min_replicas=st.integers(0, 5),
+    max_replicas=LIMITS, target_frac=SHARES,
+)  # fmt: skip
+EFFECTS = {
+    UseOffering: st.builds(UseOffering, pool=POOLS, gpu=st.just("A100"), gpus_per_node=COUNTS, speed=SPEEDS),
+    SetGpuCount: st.builds(SetGpuCount, gpus=COUNTS, before=COUNTS, pool=POOLS, gpus_per_node=COUNTS),
+    SetReplicaPolicy: st.builds(SetReplicaPolicy, policy=POLICIES | FORECASTS, metric=st.just("requests")),
+    SetCapacityType: st.builds(SetCapacityType, pool=POOLS, loss_per_hr=SHARES, on_demand_after=COUNTS),
+    SetSchedule: st.builds(
+        SetSchedule, hours_of_week=st.sets(st.integers(0, 167), min_size=1).map(lambda hours: tuple(sorted(hours)))
+    ),
+    StartBeforeRuns: st.builds(StartBeforeRuns, lead_s=SECONDS),
+    ReleaseIdle: st.builds(ReleaseIdle, startup_s=SECONDS),
+    ReleaseNodes: st.builds(ReleaseNodes, nodes=st.lists(st.from_regex(r"node-[0-9]+", fullmatch=True)).map(tuple)),
+    BuyCommitment: st.builds(
+        BuyCommitment,
+        pool=POOLS,
+        option=st.sampled_from([BuyingOption.RESERVED_1Y, BuyingOption.RESERVED_3Y]),
+        count=COUNTS,
+        rate_micro_usd_hr=st.integers(1, 10**8),
+        on_demand_micro_usd_hr=st.integers(1, 10**8),
+    ),
+}
+assert set(EFFECTS) == set(get_args(Effect)), "a new effect needs its strategy here"

@@ -1,0 +1,69 @@
+"""What holds of the manifests of any plan over any cluster."""
+
+from dataclasses import replace
+
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.emit.cluster_example import WORKLOADS, example_facts
+from tests.emit.example import example_audit
+from tests.emit.strategies import EFFECTS
+from tests.emit.validity import structural_faults
+
+from trimtab.emit.emission import Stage
+from trimtab.emit.facts import Autoscaler, WorkloadFacts
+from trimtab.emit.manifests import emit_plan
+from trimtab.plan.model import Change
+
+PLAN = example_audit().plan
+SUBJECTS = st.sampled_from(
+    [known.name for known in WORKLOADS] + ["dev/homeless", "nobody/knows", "slurm partition: gpu", "bare"]
+)
+CHANGES = st.builds(Change, subject=SUBJECTS, effect=st.one_of(*EFFECTS.values()))
+
+
+@st.composite
+def plans(draw):
+    """A plan of up to three actions, no workload scaled twice."""
+    changes = draw(st.lists(CHANGES, min_size=1, max_size=6, unique_by=lambda one: (one.subject, type(one.effect))))
+    actions = [
+        replace(PLAN.actions[number], changes=tuple(changes[number::3])) for number in range(3) if changes[number::3]
+    ]
+    return replace(PLAN, actions=tuple(actions))
+
+
+def facts_with_a_homeless_workload(autoscaler):
+    facts = example_facts(autoscaler)
+    return replace(facts, workloads=(*facts.workloads, WorkloadFacts(name="dev/homeless", owner_kind="Job")))
+
+
+FACTS = st.sampled_from(Autoscaler).map(facts_with_a_homeless_workload)
+
+
+@settings(max_examples=40)
+@given(plan=plans(), facts=FACTS)
+def test_every_file_has_its_own_path_and_every_object_its_name_and_action(plan, facts):
+    emission = emit_plan(plan, facts)
+
+    paths = [file.path for file in emission.files]
+    assert len(set(paths)) == len(paths)
+    for file in emission.files:
+        if file.path.endswith(".yaml") and file.kind != "Helm values":
+            for one in yaml.safe_load_all(file.text):
+                assert structural_faults(one) == []
+
+
+@settings(max_examples=40)
+@given(plan=plans(), facts=FACTS)
+def test_no_change_is_lost(plan, facts):
+    emission = emit_plan(plan, facts)
+
+    for action in plan.actions:
+        written = [file for file in emission.of_action(action.id) if file.stage is not Stage.DECIDE]
+        assert written or any(one.action == action.id for one in emission.withheld)
+
+
+@settings(max_examples=20)
+@given(plan=plans(), facts=FACTS)
+def test_the_same_plan_gives_the_same_bytes(plan, facts):
+    assert emit_plan(plan, facts) == emit_plan(plan, facts)
