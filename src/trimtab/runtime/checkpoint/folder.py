@@ -28,8 +28,9 @@ def open_folder(files: FileOperations, root: Path, lock: FolderLock, lock_wait_s
 
 def _cleared(files: FileOperations, root: Path, lock: FolderLock) -> int:
     try:
+        number = store.next_save_number(files, root)
         store.sweep(files, root)
-        return store.next_save_number(files, root)
+        return number
     except BaseException:
         lock.release()
         raise
