@@ -22,7 +22,6 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.traces import STEP_S, Demand, Floats, data_argument, demands
-from trimtab.policies.forecast import ForecastPolicy
 from trimtab.policies.scaling import NO_LIMIT, HpaPolicy, Metric, StaticReplicas
 from trimtab.replay.clairvoyant import clairvoyant_replica_hr
 from trimtab.replay.recorded import record, wanted_loads
@@ -104,19 +103,9 @@ def our_row(demand: Demand, peak: int, cold_start_s: int) -> Row:
     split = int(len(load) * FIT_SHARE)
     fit = ServiceHistory(arrivals=demand.arrivals[:split], step_s=STEP_S)
     policy = tune_scaling(fit, model, required_frac=REQUIRED_FRAC, down_stabilization_s=0).policy
-    wanted, detail, start = None, "", 0
-    match policy:
-        case ForecastPolicy():
-            wanted = wanted_loads(policy.rules, record(load, step_s=STEP_S, rules=policy.rules))[split:]
-            start = first_replicas(policy, wanted)
-            detail = f"margin {policy.rules.margin:.2f}, tolerance {policy.hpa.tolerance_up_frac:.2f}"
-        case StaticReplicas():
-            start = policy.replicas
-            detail = f"{start} replicas, fixed"
-        case _:
-            raise AssertionError(f"tuning does not choose {policy}")
+    wanted = wanted_loads(policy.rules, record(load, step_s=STEP_S, rules=policy.rules))[split:]
     rest = ServiceHistory(arrivals=demand.arrivals[split:], step_s=STEP_S, signal=wanted)
-    replay = replay_service(rest, model, policy, initial_replicas=start)
+    replay = replay_service(rest, model, policy, initial_replicas=first_replicas(policy, wanted))
     best_hr = clairvoyant_replica_hr(load[split:], step_s=STEP_S, cold_start_s=cold_start_s)
     return Row(
         case=f"{demand.name}/{peak}",
@@ -127,7 +116,10 @@ def our_row(demand: Demand, peak: int, cold_start_s: int) -> Row:
         cold_starts=replay.cold_starts,
         cold_start_s=cold_start_s,
         request_level=demand.request_level,
-        detail=detail,
+        detail=(
+            f"margin {policy.rules.margin:.2f}, tolerance {policy.hpa.tolerance_up_frac:.2f}, "
+            f"at least {policy.hpa.min_replicas}"
+        ),
     )
 
 

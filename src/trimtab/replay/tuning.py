@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from trimtab.policies.forecast import ForecastPolicy, forecast_policy
-from trimtab.policies.scaling import NO_LIMIT, StaticReplicas
+from trimtab.policies.scaling import NO_LIMIT
 from trimtab.replay.clairvoyant import needed_replicas
 from trimtab.replay.recorded import Recorded, record, wanted_loads
 from trimtab.replay.series import FloatArray
-from trimtab.replay.services import ScalingPolicy, ServiceHistory, ServiceModel, ServiceReplay, replay_service
+from trimtab.replay.services import ServiceHistory, ServiceModel, ServiceReplay, replay_service
 from trimtab.units import S_PER_MIN
 
-MARGINS = (2.4, 7.0)
+MARGINS = (1.8, 7.0)
 """The margins searched. Below the least one a calm fit window would be trusted too far."""
 MARGIN_ROUNDS = 8
 TOLERANCES_FRAC = (0.0, 0.05, 0.1)
@@ -29,7 +29,7 @@ WARM_UP_S = 10 * S_PER_MIN
 class Tuned:
     """A tuned policy and how it did on the fit window; `feasible` is False where it missed the required share."""
 
-    policy: ScalingPolicy
+    policy: ForecastPolicy
     replay: ServiceReplay
     feasible: bool
 
@@ -49,8 +49,9 @@ def tune_scaling(
 
     `slack_frac` is the share of the permitted misses that the window may use up; the rest is for what it did not hold.
 
-    Our rule, its margin and HPA tolerance searched, competes with a fixed number of replicas, which wins where requests are too
-    few or too bunched to forecast. Where the target is out of reach for both, the better one is returned, not feasible.
+    The margin and the HPA tolerance are searched; against them stands the rule over a floor of replicas, which wins where
+    requests are too few or too bunched to forecast. Where the target is out of reach for both, the better one is returned,
+    not feasible.
     """
     wanted_frac = np.atleast_1d(1.0 - (1.0 - np.asarray(required_frac)) * slack_frac)
     start = forecast_policy(
@@ -66,7 +67,7 @@ def tune_scaling(
         _tune_margin(history, model, recorded, _with_tolerance(start, tolerance), wanted_frac)
         for tolerance in TOLERANCES_FRAC
     ]
-    tuned.append(_tune_static(history, model, wanted_frac, max_replicas))
+    tuned.append(_tune_floor(history, model, recorded, start, wanted_frac))
     return min(tuned, key=preference)
 
 
@@ -77,24 +78,30 @@ def preference(choice: Tuned) -> tuple[bool, float, int, int]:
     return not choice.feasible, missed, int(replay.node_seconds.sum()), int(replay.gpu_seconds.sum())
 
 
-def _tune_static(history: ServiceHistory, model: ServiceModel, wanted_frac: FloatArray, max_replicas: int) -> Tuned:
-    """Return the least fixed number of replicas, by bisection, that reaches the wanted share."""
-    low, high = 0, min(max_replicas, max(1, int(needed_replicas(history.load(model)).max(initial=1))) * 2)
-    best = _try_static(history, model, high, wanted_frac)
+def _tune_floor(
+    history: ServiceHistory,
+    model: ServiceModel,
+    recorded: Recorded,
+    policy: ForecastPolicy,
+    wanted_frac: FloatArray,
+) -> Tuned:
+    """Return the rule at its usual margin over the least floor of replicas, by bisection, that reaches the wanted share."""
+
+    def over(floor: int) -> Tuned:
+        hpa = policy.hpa._replace(min_replicas=floor)
+        return _try_margin(history, model, recorded, policy._replace(hpa=hpa), policy.rules.margin, wanted_frac)
+
+    need = int(needed_replicas(history.load(model)).max(initial=1))
+    low, high = policy.hpa.min_replicas, min(policy.hpa.max_replicas, max(1, need) * 2)
+    best = over(high)
     while high - low > 1:
         middle = (low + high) // 2
-        choice = _try_static(history, model, middle, wanted_frac)
+        choice = over(middle)
         if choice.feasible:
             high, best = middle, choice
         else:
             low = middle
     return best
-
-
-def _try_static(history: ServiceHistory, model: ServiceModel, replicas: int, wanted_frac: FloatArray) -> Tuned:
-    policy = StaticReplicas(replicas)
-    replay = replay_service(_warm(history), model, policy, initial_replicas=replicas)
-    return Tuned(policy=policy, replay=replay, feasible=bool(np.all(replay.attained_frac >= wanted_frac)))
 
 
 def _warm(history: ServiceHistory, signal: FloatArray | None = None) -> ServiceHistory:
