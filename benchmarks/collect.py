@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import shutil
 import socket
 import subprocess
@@ -24,6 +23,7 @@ from pathlib import Path
 import httpx
 import numpy as np
 
+from benchmarks.rollup import peak_gib
 from trimtab.sources.dcgm import METRICS
 from trimtab.sources.gpu_queries import Scale, Tally, collect_statistics
 from trimtab.sources.hours import Cube, HourGrid, UsageKey
@@ -181,7 +181,7 @@ def _collect(url: str, grid: HourGrid) -> dict[str, float]:
         wall_s = time.monotonic() - began
         return {
             "collect_s": round(wall_s, 2),
-            "collect_rss_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / MIB_PER_GIB, 1),
+            "collect_rss_mib": round(peak_gib() * MIB_PER_GIB, 1),
             "collect_requests": server.requests,
             "collect_mib": round(server.received_bytes / BYTES_PER_MIB, 2),
             "usage_rows": found.tables["gpu_usage"].num_rows,
