@@ -15,7 +15,8 @@ from trimtab.emit.facts import Autoscaler, EmitFacts
 from trimtab.emit.manifests import emit_plan
 from trimtab.fleet.effects import SetReplicaPolicy
 from trimtab.plan.model import Change
-from trimtab.policies.forecast import forecast_policy
+from trimtab.policies.forecast import ForecastPolicy, ForecastRules
+from trimtab.policies.scaling import HpaPolicy, Metric
 
 PLAN = example_audit().plan
 EMISSIONS = {autoscaler: emit_plan(PLAN, example_facts(autoscaler)) for autoscaler in Autoscaler}
@@ -185,7 +186,11 @@ def test_a_service_that_moves_to_a_faster_gpu_scales_on_what_it_will_serve_there
 
 def forecasting():
     scaling = next(action for action in PLAN.actions if action.id == "a8")
-    policy = forecast_policy(cold_start_s=180.0, min_replicas=2, max_replicas=30, target_frac=0.8)
+    hpa = HpaPolicy(
+        target_frac=0.8, min_replicas=2, max_replicas=30, metric=Metric.SIGNAL,
+        tolerance_up_frac=0.0, tolerance_down_frac=0.05, down_stabilization_s=120,
+    )  # fmt: skip
+    policy = ForecastPolicy(rules=ForecastRules(lead_s=195), hpa=hpa)
     change = Change(subject="prod/chat-api", effect=SetReplicaPolicy(policy=policy, metric="requests per replica"))
     return replace(PLAN, actions=(replace(scaling, changes=(change,)),))
 
@@ -195,8 +200,9 @@ def test_a_forecast_is_recorded_and_followed(autoscaler, golden, shared_dir):
     emission = emit_plan(forecasting(), example_facts(autoscaler))
 
     for file, one in objects(emission):
-        if one["kind"] in {"PrometheusRule", "ScaledObject", "HorizontalPodAutoscaler"}:
+        if one["kind"] in {"ScaledObject", "HorizontalPodAutoscaler"}:
             golden(f"forecast/{file.path}", file.text)
+        if one["kind"] in {"PrometheusRule", "ScaledObject", "HorizontalPodAutoscaler"}:
             assert schema_faults(one, shared_dir / "data" / "k8s-schemas") == []
             assert "load_wanted" in file.text
 

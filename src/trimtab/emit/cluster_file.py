@@ -24,44 +24,62 @@ from trimtab.emit.facts import Autoscaler, EmitFacts, NodeClass, WorkloadFacts
 from trimtab.emit.signals import server_signals
 from trimtab.errors import BundleError, UnknownName
 from trimtab.tables.yaml_faults import load_mapping, validation_faults
+from trimtab.units import HR_PER_WEEK
 
 
 class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 class DeclaredNodeClass(_Model):
     """A provider's node class."""
 
     group: str
+    """API group."""
     kind: str
+    """Kind."""
     name: str = "default"
+    """Name of the object."""
 
 
 class DeclaredWorkload(_Model):
-    """What is declared of one workload; None leaves what the history says."""
+    """What is declared of one workload; what is left out stays as the history tells it."""
 
     owner_kind: str | None = None
+    """Kind that runs its pods: Deployment, StatefulSet, ReplicaSet, Job, CronJob, or another."""
     server: str | None = None
+    """Model server, for the names of its metrics: vllm, sglang, tgi, triton, ray-serve."""
     capacity_req_s: Annotated[float, Field(gt=0)] | None = None
+    """Requests/s that a replica serves at full activity."""
     replicas: Annotated[int, Field(ge=1)] | None = None
+    """Replicas today: what the autoscaler falls back to, and what a timetable holds."""
     pod_labels: Mapping[str, str] | None = None
+    """Labels that select its pods; without them no disruption budget is written."""
     tolerations: tuple[Mapping[str, str], ...] | None = None
-    run_starts: tuple[Annotated[int, Field(ge=0, lt=168)], ...] | None = None
+    """Tolerations it has: a patch replaces the list, so it must repeat them."""
+    run_starts: tuple[Annotated[int, Field(ge=0, lt=HR_PER_WEEK)], ...] | None = None
+    """Hours of the week (Monday 00:00 UTC is 0) at which its scheduled runs begin."""
 
 
 class ClusterFile(_Model):
-    """The whole file."""
+    """The whole file; every key may be left out."""
 
     autoscaler: Autoscaler | None = None
+    """keda or hpa."""
     prometheus_url: str | None = None
+    """Where KEDA reaches Prometheus."""
     scrape_interval_s: Annotated[int, Field(gt=0)] | None = None
+    """How often servers are scraped; rates are taken over the last two scrapes."""
     pod_label: str | None = None
+    """Label that carries the pod on DCGM series: pod, or exported_pod."""
     namespace_label: str | None = None
+    """The same for the namespace."""
     node_classes: Mapping[str, DeclaredNodeClass] = Field(default_factory=dict)
+    """Provider to the node class that its NodePools refer to."""
     quota_nodes: Mapping[str, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
-    """By instance type."""
+    """Instance type to the most nodes that the provider allows; divide it where several pools share a type."""
     workloads: Mapping[str, DeclaredWorkload] = Field(default_factory=dict)
+    """namespace/name to what is declared of it."""
 
 
 def parse_cluster_file(text: str, *, where: str) -> ClusterFile:

@@ -1,0 +1,142 @@
+"""The reference page of the emitters: `python -m trimtab.emit.emitters_reference > docs/reference/emitters.md`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+
+from pydantic import BaseModel
+
+from trimtab.emit.cluster_file import ClusterFile, DeclaredNodeClass, DeclaredWorkload
+from trimtab.emit.demand_rules import CURRENT, DEMAND, LOAD, PER_REPLICA, READY, SCALING
+from trimtab.emit.emission import STAGE_MEANING
+from trimtab.emit.forecast_rules import ERROR_SQUARED, FAST, LOAD_WANTED, SLOW, SPREAD, STEADY
+from trimtab.emit.karpenter import NODE_CLASSES
+from trimtab.emit.signals import SERVERS
+from trimtab.fleet.effects import (
+    BuyCommitment,
+    Effect,
+    ReleaseIdle,
+    ReleaseNodes,
+    SetCapacityType,
+    SetGpuCount,
+    SetReplicaPolicy,
+    SetSchedule,
+    StartBeforeRuns,
+    UseOffering,
+)
+
+WRITTEN: Mapping[type[Effect], str] = MappingProxyType(
+    {
+        SetReplicaPolicy: "PrometheusRule, then a KEDA ScaledObject or an HPA v2, a PodDisruptionBudget, the NodePool under it",
+        UseOffering: "NodePool of the instance type; kustomize Component that points the workload at it",
+        SetGpuCount: "NodePool; kustomize Component that sets `nvidia.com/gpu` and points the workload at it",
+        SetCapacityType: "NodePool with spot first and on-demand behind it, tainted; kustomize Component with the toleration",
+        SetSchedule: "KEDA ScaledObject with cron triggers (UTC); NodePool that gives back empty nodes; kustomize Component",
+        StartBeforeRuns: "placeholder of priority -10 that cron starts ahead of each run (PriorityClass, Deployment, "
+        "ScaledObject); NodePool; kustomize Component",
+        ReleaseIdle: "NodePool that gives back empty nodes; kustomize Component that points the runs at it",
+        ReleaseNodes: "a page with the drain commands",
+        BuyCommitment: "a purchase order; NodeOverlay with the committed rate",
+    }
+)
+"""What each effect becomes."""
+SERIES: Mapping[str, str] = MappingProxyType(
+    {
+        PER_REPLICA: "by pod: requests that arrive and wait, over what a replica serves; an HPA reads it",
+        DEMAND: "the same over all pods: demand in full replicas",
+        READY: "ready replicas",
+        CURRENT: "replicas, ready or starting",
+        SCALING: "demand that holds while replicas start; KEDA reads it",
+        LOAD: "what arrives, without the queue; forecasts are made of it",
+        STEADY: "the load, averaged: floors are made of it",
+        FAST: "the load a cold start ahead, by the last minutes",
+        SLOW: "the same by a longer past, with its floors",
+        ERROR_SQUARED: "squared share by which the load outgrew the slow forecast",
+        SPREAD: "how far forecasts were off",
+        LOAD_WANTED: "load to have replicas for; the autoscaler of a forecasting policy reads it",
+    }
+)
+"""What each recorded series is."""
+
+_HEAD = """# Emitters
+
+<!-- Written by `python -m trimtab.emit.emitters_reference`; do not edit. -->
+
+`trimtab emit` turns the plan of the last audit into files. It reads what `trimtab audit` kept in `.trimtab/`, takes values and
+returns text: the same plan gives the same bytes, and no cluster is touched. Every object carries `trimtab.dev/action`,
+`trimtab.dev/saving-usd-mo` and `trimtab.dev/saving-interval-usd-mo`; names are DNS-1123, and one that had to be changed ends in
+a hash. A change that no file can carry is listed as left to a person, with its reason; nothing is dropped.
+
+Objects are tested against the strict upstream schemas with their CEL rules (KEDA, Karpenter, prometheus-operator, Kubernetes
+1.34), expressions against promtool, and the scaling rules against a real Prometheus: fed to the HPA rule they make the
+decisions that were replayed.
+
+How to use them: [Apply a plan](../how-to/apply-a-plan.md).
+"""
+_NODES = """## Node pools
+
+Workloads that want the same instance type in the same region, held and released the same way, share a NodePool. Pools of runs
+(`-runs`) give back nodes when they are empty and move nothing; pools of services consolidate within a budget of 10 %. `limits`
+is the ceiling of the policies on it in whole nodes, within `quota_nodes`; where neither is known there is none. Spot pools list
+on-demand behind spot, and their taint `trimtab.dev/spot` keeps out whoever did not agree to interruptions. Karpenter runs on
+{providers}; elsewhere the node group is left to a person.
+"""
+_GUARDS = """## Triggers
+
+The demand trigger is the policy that was replayed: its target, floor, ceiling and behaviours. KV cache and latency triggers are
+guards, 0 until their limit is passed, so that they change nothing while targets are kept. `ignoreNullValues: "false"` makes a
+lost metric a fault, after which KEDA holds today's replicas or more, and an `absent()` alert stands beside every trigger.
+
+Rates are taken over the last two scrapes, because the replayed rule saw every step as it ended. A history coarser than the
+scrapes hides their noise: the deployed rule will then ask for somewhat more than the replay did.
+"""
+
+
+def emitters_page() -> str:
+    """Return the page as Markdown."""
+    providers = ", ".join(NODE_CLASSES)
+    lines = [
+        _HEAD,
+        *_table("Effects", ("effect", "what is written"), {kind.__name__: text for kind, text in WRITTEN.items()}),
+        *_table("Stages", ("stage", "what it holds"), {str(one.value): text for one, text in STAGE_MEANING.items()}),
+        *_table("Recorded series", ("series", "meaning"), SERIES),
+        _GUARDS,
+        *_servers(),
+        _NODES.format(providers=providers),
+        *_keys("The cluster file (`--cluster`)", ClusterFile),
+        *_keys("A workload in it", DeclaredWorkload),
+        *_keys("A node class in it", DeclaredNodeClass),
+    ]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _table(title: str, heads: tuple[str, str], rows: Mapping[str, str]) -> Iterator[str]:
+    yield f"## {title}"
+    yield ""
+    yield f"| {heads[0]} | {heads[1]} |"
+    yield "|---|---|"
+    for key, text in rows.items():
+        yield f"| `{key}` | {text} |"
+    yield ""
+
+
+def _servers() -> Iterator[str]:
+    yield "## Model servers"
+    yield ""
+    yield "| server | answers | queue | KV cache | latency |"
+    yield "|---|---|---|---|---|"
+    for one in SERVERS.values():
+        names = (one.arrived or one.completed, one.waiting, one.kv_cache, one.latency)
+        yield f"| {one.server} | {' | '.join(f'`{name}`' if name else '–' for name in names)} |"
+    yield ""
+
+
+def _keys(title: str, part: type[BaseModel]) -> Iterator[str]:
+    rows = {name: field.description or "" for name, field in part.model_fields.items()}
+    yield from _table(title, ("key", "meaning"), rows)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(emitters_page())
