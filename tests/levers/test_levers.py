@@ -140,6 +140,6 @@ def test_autoscaling_never_goes_below_the_declared_floor():
     rows.workloads = {"prod/api": {"min_replicas": 3, "max_replicas": 9}}
     workload = build_fleet(rows.bundle(), SETTINGS).workload("prod/api")
 
-    offers = autoscaling.propose(workload, workload.service)
+    offers = autoscaling.propose(workload, workload.service, 120.0)
 
     assert {(offer.policy.min_replicas, offer.policy.max_replicas) for offer in offers} == {(3, 9)}

@@ -96,7 +96,7 @@ class Planning:
     """Longest commitment offered; 3-year terms cannot be judged on weeks of history."""
     demand_headroom_frac: float = 0.20
     """Every option of a service must keep its targets with this much more demand than the fit window had."""
-    mip_gap_frac: float = 0.002
+    mip_gap_frac: float = 0.0005
     mip_max_nodes: int = 2_000
     engineers: float = 1.0
     weeks_per_quarter: float = 13.0

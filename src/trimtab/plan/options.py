@@ -16,7 +16,7 @@ from trimtab.fleet.settings import Lever
 from trimtab.levers import autoscaling, gpu_count, idle_release, right_size, schedule, spot
 from trimtab.plan.evaluate import Evaluator
 from trimtab.plan.outcome import Case, Effects, Outcome, placement
-from trimtab.plan.service_outcome import demand_of
+from trimtab.plan.service_outcome import cold_start_of, demand_of
 from trimtab.tables.workloads import TargetMetric, WorkloadKind
 
 Choices = tuple[Effect | None, ...]
@@ -83,7 +83,7 @@ def _menu(case: Case, market: Market) -> tuple[dict[Lever, Choices], Counter[str
         ),
     }
     if workload.kind is WorkloadKind.SERVING:
-        menu[Lever.AUTOSCALING] = autoscaling.propose(workload, demand_of(case))
+        menu[Lever.AUTOSCALING] = autoscaling.propose(workload, demand_of(case), cold_start_of(case))
     return {lever: (None, *effects) for lever, effects in menu.items()}, Counter(sizing.refused)
 
 

@@ -64,19 +64,26 @@ def service_outcome(case: Case, effects: Effects) -> Outcome:
     )
 
 
+def cold_start_of(case: Case) -> float:
+    """Return the time from asking for a replica to a ready one: a new node and the service's own start.
+
+    On the safe side, since some replicas land on a node that is up.
+    """
+    spec, assumptions = case.workload.spec, case.settings.assumptions
+    own_s = spec.cold_start_s if spec.cold_start_s is not None else assumptions.service_cold_start_s
+    return own_s + assumptions.node_startup_s
+
+
 def service_model(
     case: Case, law: ServiceLaw, place: Placement, targets: tuple[Target, ...], speed: float
 ) -> ServiceModel:
     """Return a service as the replay takes it: its law at a speed, on the nodes of a placement, judged by targets."""
-    spec, assumptions = case.workload.spec, case.settings.assumptions
-    cold_start_s = spec.cold_start_s if spec.cold_start_s is not None else assumptions.service_cold_start_s
     return ServiceModel(
         capacity_req_s=law.capacity_req_s * speed,
         load_grid=law.grid(),
         ok_frac=np.array([law.ok_frac(target.limit_s, speed) for target in targets]).reshape(len(targets), -1),
         wait_limit_s=np.array([_wait_limit(target) for target in targets]),
-        # Safe side: every new replica may need a new node, though some land on one that is up.
-        cold_start_s=cold_start_s + assumptions.node_startup_s,
+        cold_start_s=cold_start_of(case),
         gpus_per_replica=place.gpus_per_run,
         gpus_per_node=place.gpus_per_node,
     )
