@@ -105,6 +105,11 @@ def is_sharded(value: object) -> bool:
     return tensor_module is not None and isinstance(value, tensor_module.DTensor)
 
 
+def is_on_cuda(value: object) -> bool:
+    """Say whether a tensor lies in the memory of a CUDA device."""
+    return is_tensor(value) and str(cast(_Tensor, value).device).startswith("cuda")
+
+
 def plain_value(value: object) -> object | None:
     """Return the Python number in a NumPy scalar, the list in a deque-like sequence; None if it is neither."""
     numpy = _loaded("numpy")
@@ -132,8 +137,6 @@ def torch_constant_name(value: object) -> str | None:
         return str(value)
     if isinstance(value, torch.device):
         return f"device:{value}"
-    if isinstance(value, torch.Size):
-        return None
     return None
 
 
@@ -202,7 +205,7 @@ class HostViews:
             sources = [_detached(values[index]) for _, index in self._tensors]
             with torch.no_grad():
                 torch._foreach_copy_([view for view, _ in self._tensors], sources, non_blocking=True)
-            synchronize({str(cast(_Tensor, source).device).partition(":")[0] for source in sources})
+            synchronize({str(cast(_Tensor, source).device) for source in sources})
         if self._arrays:
             numpy = import_module("numpy")
             for view, index in self._arrays:
@@ -214,11 +217,15 @@ def _detached(value: object) -> object:
     return detached
 
 
-def synchronize(device_types: set[str]) -> None:
-    """Wait until copies from these kinds of devices have arrived in host memory."""
+def synchronize(devices: set[str]) -> None:
+    """Wait until copies from these devices ("cuda:1", "mps", ...) have arrived in host memory."""
     torch = import_module("torch")
-    for device_type in sorted(device_types - {"cpu"}):
-        getattr(torch, device_type).synchronize()
+    for device in sorted(devices - {"cpu"}):
+        kind = device.partition(":")[0]
+        if kind == "mps":
+            torch.mps.synchronize()
+        else:
+            getattr(torch, kind).synchronize(device)
 
 
 def _view(memory: memoryview, record: Record, value: object) -> object | None:

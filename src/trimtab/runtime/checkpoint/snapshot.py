@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from trimtab.runtime.checkpoint import arrays
 from trimtab.runtime.checkpoint.host_buffer import HostBuffer
+from trimtab.runtime.checkpoint.pinning import PinnedMemory, cuda_runtime
 from trimtab.runtime.checkpoint.records import Extent, Manifest, Record, lay_out
 from trimtab.runtime.checkpoint.sealed import JsonObject
 from trimtab.runtime.checkpoint.shard_writer import CHUNK_BYTES
@@ -35,6 +36,7 @@ class SnapshotTaker:
         self._rank = rank
         self._world_size = world_size
         self._buffer = HostBuffer()
+        self._pinned = PinnedMemory()
         self._extents: tuple[Extent, ...] | None = None
         self._records: tuple[Record, ...] = ()
         self._data = memoryview(b"")
@@ -45,9 +47,17 @@ class SnapshotTaker:
         extents = tuple(piece.extent for piece in pieces)
         if extents != self._extents:
             self._records, size_bytes = lay_out(extents)
-            self._data = self._buffer.reserve(size_bytes)
+            self._reserve(size_bytes, pinned=any(arrays.is_on_cuda(piece.value) for piece in pieces))
             self._views = arrays.HostViews(self._data, self._records, [piece.value for piece in pieces])
             self._extents = extents
+
+    def _reserve(self, size_bytes: int, *, pinned: bool) -> None:
+        runtime = cuda_runtime() if pinned else None
+        self._views, self._data = None, memoryview(b"")
+        self._pinned.release(runtime)
+        self._data = self._buffer.reserve(size_bytes)
+        if pinned:
+            self._pinned.pin(self._data, runtime)
 
     def take(self, step: int, pieces: Sequence[Piece], values: JsonObject) -> Snapshot:
         """Copy the pieces and return the snapshot; the previous one must have been written."""
