@@ -245,6 +245,11 @@ def excess_frac(echo: Echo) -> float:
     return max(0.0, (echo.early / arrivals - echo.horizon_frac) / (1 - echo.horizon_frac))
 
 
+def echoes(learned: Learned) -> bool:
+    """Say whether waiting has come into question at all; where not, `decide` never waits but by the window."""
+    return excess_frac(learned.returns) >= EXCESS_FRAC or excess_frac(learned.bursts) >= EXCESS_FRAC
+
+
 def expected(echo: Echo, units: float, since_s: float, arrived: int) -> tuple[float, float]:
     """Return how many more arrivals of an echo to expect, and within what time."""
     left_s = echo.span_s + 3 * echo.span_deviation_s - since_s

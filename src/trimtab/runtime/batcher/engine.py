@@ -23,6 +23,7 @@ from trimtab.policies.batching import (
     Learned,
     Moment,
     decide,
+    echoes,
     horizon_s,
     learn,
     moment_of,
@@ -112,6 +113,7 @@ class Engine:
         self.running = 0
         self.in_flight = 0
         self._learned = Learned()
+        self._may_wait = self._rule.window_s > 0
         self._wake_at = 1
         self._last_loop: AbstractEventLoop | None = None
         self._held: deque[tuple[Request, ThreadFuture[None] | None]] = deque()
@@ -248,6 +250,8 @@ class Engine:
 
     def _wait_for(self, lane: Lane, now_s: float) -> Decision | None:
         """Return the wait that pays for the lane's requests, or None to dispatch them now."""
+        if not self._may_wait:
+            return None
         if self.lanes.is_full(lane) or self.state is not State.OPEN or not self.lanes.only_one():
             return None
         rule = self._rule if lane.cap.limit >= self._rule.max_batch else self._rule._replace(max_batch=lane.cap.limit)
@@ -338,19 +342,24 @@ class Engine:
         horizon = horizon_s(taken.lane.time) if self._rule.learn else 0.0
         now_s = monotonic()
         with self.lock:
-            self._learned = learn(
-                self._learned,
-                self._arrivals,
-                answered=self._answered,
-                answered_s=self._answered_s,
-                idle=self._empty_then,
-                horizon=horizon,
-                now_s=now_s,
-            )
+            if horizon > 0:
+                self._learn(horizon, now_s)
             self._arrivals = []
             self._answered = len(taken.batch)
             self._answered_s = now_s
             self._empty_then = self.lanes.count == 0
+
+    def _learn(self, horizon: float, now_s: float) -> None:
+        self._learned = learn(
+            self._learned,
+            self._arrivals,
+            answered=self._answered,
+            answered_s=self._answered_s,
+            idle=self._empty_then,
+            horizon=horizon,
+            now_s=now_s,
+        )
+        self._may_wait = self._rule.window_s > 0 or echoes(self._learned)
 
     # ------------------------------------------------------------ the end
 
