@@ -14,6 +14,8 @@ from trimtab.sources.promql import Floats, Prometheus
 from trimtab.units import S_PER_HR
 
 UNKNOWN = "unknown"
+PROVIDER_ID = "provider_id"
+"""Key under which a node's labels keep what its provider calls it."""
 _TYPE_LABELS = ("label_node_kubernetes_io_instance_type", "label_beta_kubernetes_io_instance_type")
 _REGION_LABELS = ("label_topology_kubernetes_io_region", "label_failure_domain_beta_kubernetes_io_region")
 _ZONE_LABELS = ("label_topology_kubernetes_io_zone", "label_failure_domain_beta_kubernetes_io_zone")
@@ -129,7 +131,10 @@ def _node(
         product=_first(labels, _PRODUCT_LABELS) or None,
         gpu_count=gpu_count,
         lives=spans,
-        labels={key.removeprefix("label_"): value for key, value in labels.items() if key.startswith("label_")},
+        labels={
+            **{key.removeprefix("label_"): value for key, value in labels.items() if key.startswith("label_")},
+            **({PROVIDER_ID: provider_id} if provider_id else {}),
+        },
         taints=taints,
         notes=tuple(notes),
     )
