@@ -30,7 +30,7 @@ def test_the_files_of_the_last_audit_are_written_and_listed(folder):
 
     assert shown.exit_code == 0
     assert (folder / "manifests/APPLY.md").is_file()
-    written = sorted(str(path.relative_to(folder / "manifests")) for path in folder.glob("manifests/**/*.*"))
+    written = sorted(str(path.relative_to(folder / "manifests")) for path in folder.glob("manifests/**/[!.]*.*"))
     assert all(path in shown.stdout for path in written)
     assert max(len(line) for line in shown.stdout.splitlines()) <= 85
 
@@ -39,6 +39,16 @@ def test_what_no_file_carries_is_said_with_its_reason(folder):
     shown = run()
 
     assert "left to you: a7, notebooks/bo: KEDA cannot scale a Notebook" in shown.stderr
+
+
+def test_what_left_the_plan_leaves_the_folder_and_nothing_else_does(folder):
+    run()
+    (folder / "manifests/notes.md").write_text("mine", encoding="utf-8")
+
+    run("--action", "a1")
+
+    left = {str(path.relative_to(folder / "manifests")) for path in folder.glob("manifests/**/*.*") if path.is_file()}
+    assert left == {"APPLY.md", "decisions/a1-idle-release.md", "orders/a1-give-back.md", "notes.md", ".trimtab-files"}
 
 
 def test_a_dry_run_writes_nothing(folder):
@@ -51,7 +61,7 @@ def test_a_dry_run_writes_nothing(folder):
 def test_one_action_alone_goes_to_a_folder_of_its_own(folder):
     run("--action", "a1", "--out", "only")
 
-    assert {path.name for path in folder.glob("only/**/*.*")} == {
+    assert {path.name for path in folder.glob("only/**/[!.]*.*")} == {
         "APPLY.md",
         "a1-idle-release.md",
         "a1-give-back.md",

@@ -161,4 +161,5 @@ def _next_steps(document: AuditDocument, request: AuditRequest, report: Path | N
     if document.plan.actions:
         largest = max(document.plan.actions, key=lambda action: action.saving_usd_mo)
         steps.append((f"trimtab explain {largest.id}", "why, the sums, how to try and undo it"))
+        steps.append(("trimtab emit", "the files that enact the plan, in a safe order"))
     return steps

@@ -16,6 +16,8 @@ from trimtab.emit.facts import Autoscaler, EmitFacts
 from trimtab.emit.manifests import emit_plan
 from trimtab.errors import UsageError
 
+_LISTING = ".trimtab-files"
+"""Names the files that emit wrote to a folder, so that the next emit can take back what left the plan."""
 _COLUMNS = (
     Column(key="stage", title="stage", whole=True),
     Column(key="path", title="file", whole=True),
@@ -60,21 +62,30 @@ def _facts(facts: EmitFacts, request: EmitRequest) -> EmitFacts:
 
 
 def _write(emission: Emission, out: Path) -> None:
+    """Write the files and take away those of an earlier emit that are no longer among them; nothing else is touched."""
+    listing = out / _LISTING
     try:
+        earlier = listing.read_text(encoding="utf-8").splitlines() if listing.is_file() else []
+        written = [file.path for file in emission.files]
+        for stale in set(earlier) - set(written):
+            if (out / stale).resolve().is_relative_to(out.resolve()):
+                (out / stale).unlink(missing_ok=True)
         for file in emission.files:
             path = out / file.path
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(file.text, encoding="utf-8")
+        listing.write_text("\n".join(written) + "\n", encoding="utf-8")
     except OSError as error:
         raise UsageError(f"cannot write to {out}: {error}") from error
 
 
 def _sheet(emission: Emission, request: EmitRequest) -> Sheet:
+    stages = emission.stages()
     return Sheet(
         columns=_COLUMNS,
         rows=[
             {
-                "stage": f"{file.stage.value}. {STAGE_MEANING[file.stage]}",
+                "stage": f"{stages[file.stage]}. {STAGE_MEANING[file.stage]}",
                 "path": file.path,
                 "kind": file.kind,
                 "actions": file.actions,

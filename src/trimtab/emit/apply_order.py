@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from trimtab.emit.emission import STAGE_MEANING, Emission, ManifestFile, Stage
+from trimtab.emit.emission import STAGE_MEANING, Emission
 
 
 def apply_order(emission: Emission) -> str:
@@ -13,19 +13,18 @@ def apply_order(emission: Emission) -> str:
         "# How to apply this plan",
         "",
         "Apply stage by stage; go on when the canary of each decision record holds. Nothing here was applied by trimtab.",
-        *_stages(emission.files),
+        *_stages(emission),
         *_left(emission),
     ]
     return "\n".join(lines) + "\n"
 
 
-def _stages(files: Sequence[ManifestFile]) -> Iterator[str]:
-    stages = [stage for stage in Stage if any(file.stage is stage for file in files)]
-    for number, stage in enumerate(stages, start=1):
+def _stages(emission: Emission) -> Iterator[str]:
+    for stage, number in emission.stages().items():
         yield ""
         yield f"## {number}. {STAGE_MEANING[stage][:1].upper()}{STAGE_MEANING[stage][1:]}"
         yield ""
-        for file in files:
+        for file in emission.files:
             if file.stage is stage:
                 yield f"- [ ] `{file.path}` ({file.kind}; {', '.join(file.actions)})"
 

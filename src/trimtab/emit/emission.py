@@ -56,6 +56,11 @@ class Emission:
     files: tuple[ManifestFile, ...]
     withheld: tuple[Withheld, ...]
 
+    def stages(self) -> dict[Stage, int]:
+        """Return the stages that hold files, numbered from 1 in their order."""
+        held = sorted({file.stage for file in self.files})
+        return {stage: number for number, stage in enumerate(held, start=1)}
+
     def grouped(self) -> tuple[tuple[str, tuple[str, ...], str], ...]:
         """Return what was withheld as (action, subjects, reason), subjects of one action and reason together."""
         groups: dict[tuple[str, str], list[str]] = {}

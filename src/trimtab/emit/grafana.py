@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 
+from trimtab.catalog.kinds import CapacityType
 from trimtab.emit.demand_rules import DEMAND, READY, series
-from trimtab.emit.facts import EmitFacts, WorkloadFacts
+from trimtab.emit.facts import EmitFacts, PricedPool, WorkloadFacts
 from trimtab.emit.objects import ACTION, SAVING, action_notes
 from trimtab.emit.plain import Plain
 from trimtab.emit.prometheus import latency_quantile
@@ -19,6 +20,7 @@ _DATASOURCE: Mapping[str, Plain] = {"type": "prometheus", "uid": "${datasource}"
 _COLUMNS = 24
 _HEIGHT = 8
 _INSTANCE_TYPE = "label_node_kubernetes_io_instance_type"
+_CAPACITY_TYPE = "label_karpenter_sh_capacity_type"
 
 
 def dashboard(actions: Sequence[Action], facts: EmitFacts) -> str:
@@ -50,19 +52,14 @@ def _description(actions: Sequence[Action]) -> str:
 
 
 def _fleet_panels(facts: EmitFacts) -> Iterator[dict[str, Plain]]:
-    priced = [pool for pool in facts.pools if pool.rate_micro_usd_hr is not None]
-    if priced:
-        nodes = 'count by ({label}) (kube_node_labels{{{label}="{kind}"}}) * {rate:.6f}'
-        rates = {pool.pool.instance_type: usd(pool.rate_micro_usd_hr or 0) for pool in priced}
-        queries = {
-            kind: nodes.format(label=_INSTANCE_TYPE, kind=kind, rate=rate) for kind, rate in sorted(rates.items())
-        }
-        yield _panel("Spend per hour, at planned rates", "currencyUSD", queries, stack=True)
-    pod = facts.namespace_label
+    spend = {str(one.pool): _spend(one) for one in facts.pools if one.rate_micro_usd_hr is not None}
+    if spend:
+        yield _panel("Spend per hour, at list rates", "currencyUSD", spend, stack=True)
+    namespace = facts.namespace_label
     yield _panel(
         "GPU activity (SM_ACTIVE) by namespace",
         "percentunit",
-        {"{{" + pod + "}}": f"avg by ({pod}) (DCGM_FI_PROF_SM_ACTIVE)"},
+        {"{{" + namespace + "}}": f"avg by ({namespace}) (DCGM_FI_PROF_SM_ACTIVE)"},
     )
     yield _panel(
         "GPUs held, of those there are",
@@ -72,6 +69,13 @@ def _fleet_panels(facts: EmitFacts) -> Iterator[dict[str, Plain]]:
             "there": 'sum(kube_node_status_allocatable{resource="nvidia_com_gpu"})',
         },
     )
+
+
+def _spend(priced: PricedPool) -> str:
+    """Return PromQL of a pool's nodes times its rate; kube-state-metrics must show these two labels of nodes."""
+    how = "=" if priced.pool.capacity_type is CapacityType.SPOT else "!="
+    nodes = f'kube_node_labels{{{_INSTANCE_TYPE}="{priced.pool.instance_type}",{_CAPACITY_TYPE}{how}"spot"}}'
+    return f"count({nodes}) * {usd(priced.rate_micro_usd_hr or 0):.6f}"
 
 
 def _service_panels(actions: Sequence[Action], facts: EmitFacts) -> Iterator[dict[str, Plain]]:
@@ -111,7 +115,7 @@ def _target_panels(action: Action, known: WorkloadFacts) -> Iterator[dict[str, P
 
 def _panel(title: str, unit: str, queries: Mapping[str, str], *, stack: bool = False) -> dict[str, Plain]:
     targets: list[Plain] = [
-        {"refId": chr(ord("A") + number), "expr": query, "legendFormat": legend, "datasource": _DATASOURCE}
+        {"refId": f"Q{number}", "expr": query, "legendFormat": legend, "datasource": _DATASOURCE}
         for number, (legend, query) in enumerate(queries.items())
     ]
     custom: Mapping[str, Plain] = {
