@@ -9,8 +9,8 @@ from trimtab.cli.progress import Tell
 from trimtab.cli.server_options import ServerOptions
 from trimtab.errors import UsageError
 from trimtab.pipeline import open_demo, open_trace
-from trimtab.sources.collect import with_bills
-from trimtab.sources.prometheus import Collected, collect_prometheus
+from trimtab.sources.collect import bundle_with_bills, with_bills
+from trimtab.sources.prometheus import collect_prometheus
 from trimtab.tables.bundle import Bundle, memory_bundle
 from trimtab.tables.checks import check_bundle, checked_bundle
 from trimtab.tables.workloads import read_workloads
@@ -58,8 +58,7 @@ def open_history(named: Named, tell: Tell) -> History:
     if named.source.workloads is not None:
         bundle = replace(bundle, workloads=read_workloads(named.source.workloads))
     if named.source.bills and not _is_collected(named):
-        priced = with_bills(Collected(tables=bundle.tables, meta=bundle.meta), named.source.bills)
-        bundle = replace(bundle, tables=priced.tables, meta=priced.meta)
+        bundle = bundle_with_bills(bundle, named.source.bills)
     return replace(history, bundle=bundle)
 
 
