@@ -121,6 +121,25 @@ def audit(
     return _audit(name or _name(bundle), bundle, fit, allocation, planned, proven, market, settings, split.degraded)
 
 
+def priced_history(
+    bundle: Bundle, settings: Settings | None = None, catalog: Catalog | None = None, *, at: date | None = None
+) -> tuple[Fleet, Allocation]:
+    """Return the fleet over a bundle's whole window, and its bill split over who held what.
+
+    Raises MissingPrice naming every pool that has no rate.
+    """
+    settings, catalog = settings or Settings(), catalog or load_catalog()
+    fleet = build_fleet(bundle, settings)
+    market = Market(
+        catalog=catalog,
+        at=at or fleet.window.end.date(),
+        max_term_years=settings.planning.max_term_years,
+        assumptions=settings.assumptions,
+    )
+    _require_prices(market, set(fleet.usage.pools))
+    return fleet, allocate(bill(fleet.usage, market.rates(fleet.usage.pools)), fleet.holdings)
+
+
 def kept_plan(
     found: Audit,
     bundle: Bundle,

@@ -26,6 +26,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "trimtab.cli.doctor_command",
         "Say what is missing for a good answer, what that costs, and how to mend it.",
     ),
+    "allocate": (
+        "trimtab.cli.allocate_command",
+        "Say what each team, workload, namespace, kind or model costs, and per request and token.",
+    ),
     "replay": (
         "trimtab.cli.replay_command",
         "Replay services under other scaling policies: cost, targets, and the distance to the best in hindsight.",

@@ -1,0 +1,108 @@
+from datetime import timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.tables.bundles import END, META, START, allocation, device, node, tables
+
+from trimtab.diagnose.charges import (
+    DEMAND_COLUMNS,
+    UNALLOCATED,
+    SharedRule,
+    SplitBy,
+    charges,
+    served_in,
+)
+from trimtab.pipeline import priced_history
+from trimtab.tables.bundle import memory_bundle
+from trimtab.tables.workloads import Workloads, WorkloadSpec
+
+HOUR = timedelta(hours=1)
+HOURS = 48
+"""Each hour is split in whole micro-dollars: the parts may be off by one in each."""
+
+
+def demand(workload="prod/chat", hour=0, **changes):
+    row = {"workload": workload, "start": START + hour * HOUR, "interval_s": 3600.0, "completed": 1000.0}
+    return {**row, "input_tokens_mean": 300.0, "output_tokens_mean": 200.0, **changes}
+
+
+def history(allocations, requests=()):
+    rows = {"allocations": list(allocations), "devices": [device(f"GPU-{n}") for n in range(8)], "gpu_usage": []}
+    bundle = memory_bundle(tables(nodes=[node()], demand=list(requests), **rows), META, WORKLOADS)
+    fleet, split = priced_history(bundle)
+    return fleet, split, served_in(bundle.table("demand", DEMAND_COLUMNS), fleet.window)
+
+
+WORKLOADS = Workloads(workloads={"prod/chat": WorkloadSpec(team="assistants", model="llama")})
+HALF = [allocation(gpus=4.0, device=None), allocation(workload="dev/nb", pod="nb-0", gpus=2.0, device=None)]
+
+
+def test_who_held_half_a_node_pays_half_of_it_and_the_rest_is_nobodys():
+    fleet, split, served = history(HALF)
+
+    rows = {row.name: row for row in charges(fleet, split, SplitBy.WORKLOAD, SharedRule.SHOW, served)}
+
+    whole = sum(row.micro_usd for row in rows.values())
+    assert rows["prod/chat"].micro_usd == pytest.approx(whole / 2, abs=HOURS)
+    assert rows["dev/nb"].micro_usd == pytest.approx(whole / 4, abs=HOURS)
+    assert rows[UNALLOCATED].micro_usd == pytest.approx(whole / 4, abs=HOURS)
+
+
+def test_what_nobody_held_is_spread_by_what_was_held():
+    fleet, split, served = history(HALF)
+
+    rows = {row.name: row for row in charges(fleet, split, SplitBy.WORKLOAD, SharedRule.SPREAD, served)}
+
+    assert set(rows) == {"prod/chat", "dev/nb"}
+    assert rows["prod/chat"].shared_micro_usd == pytest.approx(2 * rows["dev/nb"].shared_micro_usd, abs=HOURS)
+
+
+@pytest.mark.parametrize(
+    ("split", "names"),
+    [
+        (SplitBy.TEAM, {"assistants", "unassigned"}),
+        (SplitBy.NAMESPACE, {"prod", "dev"}),
+        (SplitBy.MODEL, {"llama", "unnamed"}),
+    ],
+)
+def test_the_bill_is_split_by_what_is_asked(split, names):
+    fleet, shares, served = history(HALF)
+
+    assert {row.name for row in charges(fleet, shares, split, SharedRule.SPREAD, served)} == names
+
+
+def test_requests_and_tokens_of_the_window_give_unit_costs():
+    requests = [demand(), demand(hour=1), demand(hour=24 * 30), demand(hour=2, completed=None)]
+    fleet, split, served = history(HALF, requests)
+
+    rows = {row.name: row for row in charges(fleet, split, SplitBy.TEAM, SharedRule.SHOW, served)}
+
+    assert rows["assistants"].requests == 2000.0
+    assert rows["assistants"].tokens == 1_000_000.0
+    assert rows["unassigned"].requests is None
+
+
+holders = st.tuples(st.sampled_from(["a", "b", "c"]), st.integers(0, 40), st.integers(1, 8), st.floats(0.1, 2.0))
+
+
+@settings(max_examples=25)
+@given(st.lists(holders, max_size=6), st.sampled_from(SplitBy), st.sampled_from(SharedRule))
+def test_the_rows_sum_to_the_bill_whatever_was_held(held, by, rule):
+    rows = [
+        allocation(
+            workload=f"{name}/{name}",
+            namespace=name,
+            pod=f"{name}-{number}",
+            device=None,
+            gpus=gpus,
+            start=START + first * HOUR,
+            end=min(END, START + (first + length) * HOUR),
+        )
+        for number, (name, first, length, gpus) in enumerate(held)
+    ]
+    fleet, split, served = history(rows)
+
+    found = charges(fleet, split, by, rule, served)
+
+    assert sum(row.micro_usd for row in found) == int(split.cost.sum()) + split.unused_commitment
