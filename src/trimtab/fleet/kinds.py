@@ -10,6 +10,9 @@ from trimtab.fleet.model import JobsObservation, ServiceObservation, Window
 from trimtab.tables.workloads import WorkloadKind, WorkloadSpec
 from trimtab.units import S_PER_DAY, S_PER_HR
 
+RUN_KINDS = frozenset({WorkloadKind.EXPERIMENT, WorkloadKind.TRAINING, WorkloadKind.BATCH, WorkloadKind.EVALUATION})
+"""Kinds that consist of runs with a beginning and an end."""
+
 _NOTEBOOK = re.compile(r"notebook|jupyter|jhub|workbench|vscode", re.IGNORECASE)
 _EVALUATION = re.compile(r"(^|[-/_])eval", re.IGNORECASE)
 _BATCH = re.compile(r"batch|nightly|cron|etl|backfill|embed-all|offline", re.IGNORECASE)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 
 from trimtab.fleet.effects import SetGpuCount
+from trimtab.fleet.kinds import RUN_KINDS
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Workload
 from trimtab.fleet.settings import Lever
-from trimtab.tables.workloads import WorkloadKind
 
 LEVER = Lever.GPU_COUNT
-_RUNS = {WorkloadKind.EXPERIMENT, WorkloadKind.TRAINING, WorkloadKind.BATCH, WorkloadKind.EVALUATION}
 
 
 def gpus_needed(workload: Workload) -> int | None:
@@ -27,7 +26,7 @@ def propose(workload: Workload, market: Market) -> tuple[SetGpuCount, ...]:
     needed = gpus_needed(workload)
     before = round(workload.gpus_per_pod)
     gpu = market.gpu(workload.gpu)
-    if workload.kind not in _RUNS or needed is None or needed >= before or gpu is None:
+    if workload.kind not in RUN_KINDS or needed is None or needed >= before or gpu is None:
         return ()
     return tuple(
         SetGpuCount(gpus=needed, before=before, pool=offering.pool, gpus_per_node=offering.gpus_per_node)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from trimtab.fleet.effects import ReleaseIdle, ReleaseNodes
+from trimtab.fleet.kinds import RUN_KINDS
 from trimtab.fleet.model import Fleet, Workload
 from trimtab.fleet.settings import Assumptions, Lever
 from trimtab.ledger import IDLE
-from trimtab.tables.workloads import WorkloadKind
 
 LEVER = Lever.IDLE_RELEASE
-_RUNS = {WorkloadKind.EXPERIMENT, WorkloadKind.TRAINING, WorkloadKind.BATCH, WorkloadKind.EVALUATION}
 
 
 def propose(workload: Workload, assumptions: Assumptions) -> tuple[ReleaseIdle, ...]:
     """Offer nodes that come with a run and go with it, to workloads that consist of runs."""
-    if workload.kind not in _RUNS or workload.jobs is None:
+    if workload.kind not in RUN_KINDS or workload.jobs is None:
         return ()
     return (ReleaseIdle(startup_s=assumptions.node_startup_s),)
 

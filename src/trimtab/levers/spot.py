@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from trimtab.catalog.kinds import CapacityType
 from trimtab.fleet.effects import SetCapacityType
+from trimtab.fleet.kinds import RUN_KINDS
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Workload
 from trimtab.fleet.settings import Assumptions, Lever
-from trimtab.tables.workloads import WorkloadKind
 
 LEVER = Lever.SPOT
-_RUNS = {WorkloadKind.EXPERIMENT, WorkloadKind.TRAINING, WorkloadKind.BATCH, WorkloadKind.EVALUATION}
 
 
 def propose(workload: Workload, market: Market, assumptions: Assumptions) -> tuple[SetCapacityType, ...]:
     """Return spot pools of the region, for work that somebody declared interruptible; cheaper than on demand, or not at all."""
-    if workload.kind not in _RUNS or workload.jobs is None or not workload.spec.interruptible:
+    if workload.kind not in RUN_KINDS or workload.jobs is None or not workload.spec.interruptible:
         return ()
     return tuple(
         SetCapacityType(

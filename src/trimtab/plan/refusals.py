@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
+from trimtab.fleet.kinds import RUN_KINDS
 from trimtab.fleet.model import Fleet
 from trimtab.fleet.settings import Lever, Planning
 from trimtab.plan.actions import Draft, class_of
@@ -12,8 +13,6 @@ from trimtab.plan.model import NotWorthDoing
 from trimtab.plan.options import WorkloadOptions
 from trimtab.plan.outcome import Effects
 from trimtab.tables.workloads import WorkloadKind
-
-_RUNS = {WorkloadKind.EXPERIMENT, WorkloadKind.TRAINING, WorkloadKind.BATCH, WorkloadKind.EVALUATION}
 
 
 def refusals(
@@ -52,7 +51,7 @@ def left_out(draft: Draft, adds_usd_mo: float, reason: str) -> NotWorthDoing:
 def _applicable(kind: WorkloadKind) -> tuple[Lever, ...]:
     if kind is WorkloadKind.SERVING:
         return (Lever.AUTOSCALING, Lever.RIGHT_SIZE)
-    if kind in _RUNS:
+    if kind in RUN_KINDS:
         return (Lever.RIGHT_SIZE, Lever.SPOT)
     return (Lever.RIGHT_SIZE, Lever.SCHEDULE)
 
