@@ -18,7 +18,7 @@ from trimtab.errors import UnknownName
 from trimtab.physics.boards import all_boards
 from trimtab.physics.footprint import weight_bytes
 from trimtab.physics.formats import WeightFormat, weight_format
-from trimtab.physics.models import Architecture, find_model, resolve_model
+from trimtab.physics.models import Architecture, find_model, generic_model, resolve_model
 from trimtab.physics.serving import Load, ServingQuery, kv_value_bytes, least_tensor_parallel
 from trimtab.units import BYTES_PER_GIB
 
@@ -95,9 +95,24 @@ class Row:
 
 
 def read_rows(path: Path) -> list[Row]:
-    """Read all rows of a measured.csv; rows without a value are skipped."""
+    """Read the rows of a measured.csv that hold a value; rows of boards that nobody described are skipped and told."""
     with path.open(encoding="utf-8", newline="") as stream:
-        return [_row(cells) for cells in csv.DictReader(stream) if cells["value"]]
+        measured = [cells for cells in csv.DictReader(stream) if cells["value"]]
+    known = [cells for cells in measured if is_known(cells["gpu"], cells["gpu_chip"])]
+    if len(known) < len(measured):
+        strange = sorted({cells["gpu"] for cells in measured} - {cells["gpu"] for cells in known})
+        print(f"{len(measured) - len(known)} rows of unknown boards are abstentions: {', '.join(strange)}")
+    return [_row(cells) for cells in known]
+
+
+@lru_cache(maxsize=256)
+def is_known(gpu: str, chip: str) -> bool:
+    """Say whether a SKU of the data means a described board."""
+    try:
+        board_of(gpu, chip)
+    except UnknownName:
+        return False
+    return True
 
 
 def _number(cell: str) -> float | None:
@@ -167,9 +182,16 @@ def mig_frac(row: Row) -> float:
 def language_model(row: Row) -> Architecture | None:
     """Return the row's decoder architecture; None for encoders and other networks."""
     found = find_model(row.model)
+    if found is None and row.params_b and _counts_tokens(row):
+        return generic_model(row.params_b, name=row.model)
     if found is None or found.encoder:
         return None
     return resolve_model(row.model, row.params_b)
+
+
+def _counts_tokens(row: Row) -> bool:
+    """Say whether a row measures generated or trained tokens, so that its unknown network is a language model."""
+    return row.metric.startswith(("ttft", "tpot")) or ("tokens" in row.unit.casefold() and "mel" not in row.unit)
 
 
 def engine_of(row: Row) -> str:

@@ -44,20 +44,20 @@ def _spec(base: float, width: float, *terms: tuple[str | tuple[str, ...], float]
 
 STORED = ("engine", "stored")
 SPECS: Mapping[str, CoefficientSpec] = {
-    "pre": _spec(1.7, 0.3, ("kind", 0.5), (("engine", "kind"), 0.3), (STORED, 0.2), ("stack", 0.4), ("format", 0.3),
+    "pre": _spec(1.6, 0.2, ("kind", 1.0), (("engine", "kind"), 0.4), (STORED, 0.2), ("stack", 0.4), ("format", 0.3),
                  ("architecture", 0.3), ("chip", 0.15), (("engine", "chip"), 0.15)),
     "tok0": _spec(60.0, 0.5, ("stack", 0.4)),
     "w": _spec(1.2, 0.15, (STORED, 0.2), ("stack", 0.25), ("format", 0.3), ("chip", 0.1), (("engine", "architecture"), 0.15)),
     "moew": _spec(1.3, 0.3, ("stack", 0.2), ("format", 0.2), ("architecture", 0.15)),
-    "kv": _spec(1.6, 0.3, ("kind", 0.5), ("stack", 0.4), ("architecture", 0.2), (("engine", "chip"), 0.2)),
-    "dco": _spec(2.0, 0.4, ("stack", 0.3), ("format", 0.3), ("architecture", 0.2)),
-    "lay": _spec(2e-5, 0.5, (STORED, 0.5), ("kind", 0.5), (("engine", "kind"), 0.3), ("stack", 0.6), ("architecture", 0.3),
+    "kv": _spec(1.3, 0.3, ("kind", 0.5), ("stack", 0.4), ("architecture", 0.2), (("engine", "chip"), 0.2)),
+    "dco": _spec(1.8, 0.3, ("kind", 0.7), ("stack", 0.3), ("format", 0.3), ("architecture", 0.2)),
+    "lay": _spec(1.5e-5, 0.4, (STORED, 0.5), ("kind", 0.7), (("engine", "kind"), 0.3), ("stack", 0.6), ("architecture", 0.3),
                  (("engine", "chip"), 0.3)),
     "moel": _spec(4e-5, 0.5, ("stack", 0.4), ("architecture", 0.2)),
     "play": _spec(3e-5, 0.5, ("stack", 0.6), ("architecture", 0.2)),
     "step": _spec(3e-4, 0.5, ("stack", 0.6)),
     "pstep": _spec(1e-3, 0.5, ("stack", 0.6)),
-    "req": _spec(1e-5, 0.5, ("stack", 0.6), ("architecture", 0.2)),
+    "req": _spec(5e-6, 0.5, ("kind", 0.7), ("stack", 0.6), ("architecture", 0.2)),
     "arl": _spec(1e-5, 0.5, ("stack", 0.5), ("nvlink", 0.5), ("architecture", 0.3)),
     "arb": _spec(1.6, 0.3, ("stack", 0.3), ("nvlink", 0.5)),
     "ppx": _spec(0.3, 0.5, ("stack", 0.3)),
@@ -71,7 +71,7 @@ SPECS: Mapping[str, CoefficientSpec] = {
     "tglob": _spec(1.2, 0.3, ("stack", 0.3), ("kind", 0.4), (("engine", "kind"), 0.4), ("chip", 0.2)),
     "bexp": _spec(0.6, 0.5),
     "limit": _spec(800.0, 0.7, ("load", 1.0), (("load", "model"), 0.3)),
-    "glob": _spec(1.0, 0.05, ("workload", 1.0), (STORED, 0.15), (("engine", "kind"), 0.2), ("stack", 0.2),
+    "glob": _spec(1.0, 0.05, ("workload", 1.0), (STORED, 0.15), ("kind", 0.3), (("engine", "kind"), 0.4), ("stack", 0.2),
                   ("architecture", 0.2), ("chip", 0.15), (("engine", "chip"), 0.3), ("model", 0.15),
                   (("engine", "load"), 0.15)),
 }  # fmt: skip
@@ -227,7 +227,7 @@ def _loss(errors: Floats, weights: Floats) -> float:
     return float(np.sum(weights * np.where(size < TUKEY, 0.5 * size**2, TUKEY * size - 0.5 * TUKEY**2)))
 
 
-def fit_serving(data: ServingRows, *, most_steps: int = 25) -> dict[str, Terms]:
+def fit_serving(data: ServingRows, *, most_steps: int = 15) -> dict[str, Terms]:
     """Fit all coefficients on the rows; deterministic, a few seconds for some thousand rows."""
     design = Design(data.keys)
     measured = np.log([row.value for row in data.rows])

@@ -101,3 +101,29 @@ def test_rates_and_limits_are_read_in_their_units():
     assert seconds("2s") == 2
     assert seconds("4h") == 14_400
     assert seconds(None) is None
+
+
+def test_pictures_and_benchmark_jobs_come_on_request(tmp_path):
+    result = run(
+        "llama-3.1-8b", "--serve", "--rate", "5", "--gpu", "L4", "--gpu", "L40S", "--pictures",
+        "--emit-bench", str(tmp_path / "jobs"),
+    )  # fmt: skip
+
+    assert result.exception is None
+    assert "ridge at" in result.output
+    assert "nothing beats" in result.output
+    assert len(list((tmp_path / "jobs").glob("bench-*.yaml"))) == 2
+
+
+def test_results_of_known_benchmarks_calibrate_and_must_name_their_gpu(tmp_path):
+    named = tmp_path / "vllm.json"
+    named.write_text('{"gpu": "L4", "mean_tpot_ms": 60.0, "max_concurrency": 8}')
+    nameless = tmp_path / "genai.json"
+    nameless.write_text('{"inter_token_latency": {"avg": 60.0}}')
+
+    good = run("llama-3.1-8b", "--serve", "--rate", "1", "--gpu", "L4", "--calibrate", str(named))
+    bad = run("llama-3.1-8b", "--serve", "--rate", "1", "--gpu", "L4", "--calibrate", str(nameless))
+
+    assert "calibrated on your point" in good.output
+    assert isinstance(bad.exception, UsageError)
+    assert "which GPU" in str(bad.exception)

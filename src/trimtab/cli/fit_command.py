@@ -52,7 +52,12 @@ OPTIONS = ("on-demand", "spot", "reserved-1y", "reserved-3y")
     "--option", type=click.Choice(OPTIONS), default="on-demand", show_default=True, help="Way of buying to rank by."
 )
 @click.option("--calibrate", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
-              help="JSON of your own measured point: gpu, and tpot_ms or tok_s; fixes the constant.")  # fmt: skip
+              help="Your own measured point (JSON with gpu, and tpot_ms or tok_s; vllm bench, genai-perf).")  # fmt: skip
+@click.option(
+    "--pictures", is_flag=True, help="Draw cost against time, tokens for a dollar, and the first row's roofline."
+)
+@click.option("--emit-bench", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
+              help="Write a Kubernetes Job per shown GPU that replays the mix; feed its result to --calibrate.")  # fmt: skip
 @click.option("--all", "every", is_flag=True, help="All ways, not the best of each GPU.")
 @click.option("--limit", type=click.IntRange(min=1), default=SHOWN, show_default=True, help="Most rows.")
 @output_options(Format.TABLE, Format.JSON, Format.YAML, Format.CSV, Format.MARKDOWN)
@@ -84,6 +89,8 @@ def command(
     region: str | None,
     option: str,
     calibrate: Path | None,
+    pictures: bool,
+    emit_bench: Path | None,
     every: bool,
     limit: int,
     output_format: Format,
@@ -130,7 +137,16 @@ def command(
             headroom_frac=0.0 if offline else headroom,
         )
         answer = fit_serving_question(
-            architecture, demand, market, engine=engine, name=model, every=every, limit=limit, measured=measured
+            architecture,
+            demand,
+            market,
+            engine=engine,
+            name=model,
+            every=every,
+            limit=limit,
+            measured=measured,
+            pictures=pictures,
+            bench=emit_bench,
         )
     else:
         if tokens is None:

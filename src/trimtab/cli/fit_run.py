@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from trimtab.catalog import Gpu
+from trimtab.cli.fit_pictures import pareto_picture, roofline_picture, value_bars
 from trimtab.cli.fit_sheets import (
     SERVING_COLUMNS,
     TRAINING_COLUMNS,
@@ -20,12 +22,14 @@ from trimtab.cli.fit_sheets import (
 )
 from trimtab.cli.output import SCHEMA_VERSION, Format, write, write_sheet
 from trimtab.cli.sheet import Sheet
+from trimtab.emit.bench_jobs import bench_job, job_name
 from trimtab.emit.launch import training_arguments, vllm_serve
 from trimtab.errors import PlanError, UsageError
 from trimtab.physics.ask import Market, serving_answer, training_answer
 from trimtab.physics.boards import board
 from trimtab.physics.models import Architecture
 from trimtab.physics.offers import owned_offer
+from trimtab.physics.roofline import roofline
 from trimtab.physics.search_serving import Demand, Rejected, ServingOption, sweep, ways_of
 from trimtab.physics.search_training import TrainingDemand, TrainingOption, cheapest_change, search_training
 from trimtab.physics.support import notes
@@ -61,8 +65,10 @@ def fit_serving_question(
     every: bool = False,
     limit: int = 12,
     measured: Mapping[str, object] | None = None,
+    pictures: bool = False,
+    bench: Path | None = None,
 ) -> Answer:
-    """Answer `--serve` and `--offline`."""
+    """Answer `--serve` and `--offline`; `bench` is a folder that gets a benchmark Job per shown way."""
     scale = _time_scale(model, demand, engine, measured)
     answer = serving_answer(model, demand, market, engine=engine, scale=scale)
     ways = [one for one in answer.found if isinstance(one, ServingOption)]
@@ -72,7 +78,12 @@ def fit_serving_question(
         vllm_serve(shown[0], name or model.name, math.ceil(demand.input_tokens + demand.output_tokens)) if shown else ""
     )
     remarks = [*_remarks(model, scale), *(notes(shown[0].gpu) if shown else ())]
-    sheet = sheet_of(shown, SERVING_COLUMNS, serving_row, [*lines, *remarks, "", "paste for the first row:", paste])
+    if bench is not None:
+        remarks += _write_jobs(shown, bench, name or model.name, demand)
+    drawn = _pictures(shown, demand, engine) if pictures else []
+    sheet = sheet_of(
+        shown, SERVING_COLUMNS, serving_row, [*drawn, *lines, *remarks, "", "paste for the first row:", paste]
+    )
     return _answer(sheet, [serving_row(one) for one in shown], answer.rejected, paste, lines)
 
 
@@ -102,6 +113,28 @@ def fit_training_question(
     return _answer(sheet, [training_row(one) for one in shown], answer.rejected, paste, lines)
 
 
+def _write_jobs(shown: Sequence[ServingOption], folder: Path, name: str, demand: Demand) -> list[str]:
+    """Write a benchmark Job per shown way and say where; raises UsageError when the folder cannot be written."""
+    tokens = math.ceil(demand.input_tokens), math.ceil(demand.output_tokens)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for one in shown:
+            (folder / f"{job_name(one)}.yaml").write_text(bench_job(one, name, *tokens), encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot write benchmark Jobs to {folder}: {error}") from error
+    return [f"{len(shown)} benchmark Jobs written to {folder}; each prints its result as JSON"]
+
+
+def _pictures(shown: Sequence[ServingOption], demand: Demand, engine: str) -> list[str]:
+    if not shown:
+        return []
+    first = shown[0]
+    ways, _ = ways_of(first.model, first.gpu, (first.offer,), demand, engine, (first.stored,))
+    query = next(way.query for way in ways if way.query.tensor == first.tensor)
+    roof = roofline_picture(roofline(replace(query, requests=first.concurrency)))
+    return [text for text in (pareto_picture(shown), value_bars(shown), roof) if text]
+
+
 def _remarks(model: Architecture, scale: float) -> list[str]:
     found = []
     if model.generic:
@@ -120,16 +153,32 @@ def _answer(
     return Answer(sheet=sheet, document=document, nearest=tuple(lines))
 
 
-def _number(measured: Mapping[str, object], key: str) -> float | None:
-    value = measured.get(key)
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and value > 0 else None
+_TPOT_KEYS = ("tpot_ms", "mean_tpot_ms", "median_tpot_ms", "inter_token_latency")
+"""Our own name, those of `vllm bench serve`, that of genai-perf (a record with `avg`, in milliseconds)."""
+_CONCURRENCY_KEYS = ("concurrency", "max_concurrency")
+
+
+def _number(measured: Mapping[str, object], *keys: str) -> float | None:
+    """Return the first positive number under one of the keys; a record stands for its `avg`."""
+    for key in keys:
+        value = measured.get(key)
+        value = value.get("avg") if isinstance(value, Mapping) else value
+        if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
+            return float(value)
+    return None
+
+
+def _measured_board(measured: Mapping[str, object]) -> Gpu:
+    if not isinstance(measured.get("gpu"), str):
+        raise UsageError('a calibration file must say which GPU it was measured on: add "gpu": "A100-80GB"')
+    return board(str(measured["gpu"]))
 
 
 def _time_scale(model: Architecture, demand: Demand, engine: str, measured: Mapping[str, object] | None) -> float:
     """Return measured over predicted time per token of the user's own point."""
     if measured is None:
         return 1.0
-    tpot_ms, gpu = _number(measured, "tpot_ms"), board(str(measured.get("gpu", "")))
+    tpot_ms, gpu = _number(measured, *_TPOT_KEYS), _measured_board(measured)
     if tpot_ms is None:
         raise UsageError("a serving calibration needs tpot_ms above 0 beside gpu (and concurrency, tensor_parallel)")
     degree = int(_number(measured, "tensor_parallel") or 1)
@@ -137,7 +186,7 @@ def _time_scale(model: Architecture, demand: Demand, engine: str, measured: Mapp
     mine = next((way for way in ways if way.query.tensor == degree), None)
     if mine is None:
         raise UsageError(f"the calibration point cannot have run: {model.name} does not fit {degree} x {gpu.name}")
-    predicted = float(sweep([mine.query], [int(_number(measured, "concurrency") or 1)]).tpot_s[0, 0])
+    predicted = float(sweep([mine.query], [int(_number(measured, *_CONCURRENCY_KEYS) or 1)]).tpot_s[0, 0])
     return tpot_ms / MS_PER_S / predicted
 
 
@@ -145,7 +194,7 @@ def _speed_scale(model: Architecture, demand: TrainingDemand, measured: Mapping[
     """Return measured over predicted tokens a second of the user's own run."""
     if measured is None:
         return 1.0
-    tok_s, gpu = _number(measured, "tok_s"), board(str(measured.get("gpu", "")))
+    tok_s, gpu = _number(measured, "tok_s"), _measured_board(measured)
     gpus = int(_number(measured, "gpus") or 1)
     if tok_s is None:
         raise UsageError("a training calibration needs tok_s above 0 beside gpu (and gpus)")

@@ -84,6 +84,7 @@ class Demand:
 class ServingOption:
     """One way of serving that works: what it takes, what it does, what it costs."""
 
+    model: Architecture
     gpu: Gpu
     tensor: int
     stored: WeightFormat
@@ -310,6 +311,7 @@ def _priced(
     hourly = rate * nodes.nodes
     cost = hourly / (served * tokens * S_PER_HR / TOKENS_PER_MTOK)
     return ServingOption(
+        model=query.model,
         gpu=query.gpu,
         tensor=query.tensor,
         stored=query.stored,

@@ -38,6 +38,8 @@ RUNTIME_BYTES = 3 * BYTES_PER_GB
 """Context, graphs and activations of a serving engine per GPU."""
 SHARPNESS = 3.0
 """Exponent of the soft maximum: two equal costs give 1.26 of one (kernels overlap compute and memory in part)."""
+NARROW_SHARE = 0.7
+"""Weight of the narrow precision's rate in a step that mixes it with 16-bit work."""
 PCIE_GB_S = {3: 16.0, 4: 32.0, 5: 64.0, 6: 128.0}
 """Both directions of a x16 slot by generation, halved below as NVLink's figure is."""
 PARALLEL_ATTENTION_FILL_FRAC = 0.62
@@ -132,12 +134,15 @@ def link_gb_s(gpu: Gpu) -> float:
 def tensor_rate_tflops(query: ServingQuery) -> float:
     """Return the rate at which the engine's kernels can run products.
 
-    llama.cpp uses mma instructions: on GeForce and workstation boards they reach four FLOPs per FP32 FLOP, on HBM boards half
-    of the dense tensor rate (fitted on its published prompt speeds).
+    Where weights are narrow, attention and what lies between the products stay in 16 bits: the rate is the geometric mean of
+    both, 0.7 to 0.3, so that FP8 gives 1.6 of BF16 and FP4 2.6. llama.cpp uses mma instructions: on GeForce and workstation
+    boards they reach four FLOPs per FP32 FLOP, on HBM boards half of the dense tensor rate (its published prompt speeds).
     """
     gpu = query.gpu
     precision = compute_precision(gpu, FORMATS[query.stored].compute)
-    rate = gpu.tflops(precision) or gpu.fp32_tflops
+    full = gpu.tflops(precision) or gpu.fp32_tflops
+    half = gpu.tflops(Precision.BF16) or gpu.tflops(Precision.FP16) or full
+    rate = float(full**NARROW_SHARE * half ** (1 - NARROW_SHARE))
     if query.engine != "llama.cpp":
         return rate
     return min(4 * gpu.fp32_tflops, 2 * rate) if gpu.memory_type.startswith("GDDR") else rate / 2
@@ -240,9 +245,10 @@ def _read(v: Mapping[str, Floats], tokens: Floats) -> Floats:
 
 
 def prefill_s(v: Mapping[str, Floats], c: Mapping[str, Floats], requests: Floats) -> Floats:
-    """Return the time to read the prompts of `requests` requests."""
+    """Return the time to read the prompts of `requests` requests; under full load all pipeline stages are busy."""
     tokens = requests * v["input"]
-    shards = np.where(v["stages"] > 1, v["group"] * np.sqrt(v["stages"]), v["group"])
+    busy = np.where(v["saturates"] > 0, v["stages"], np.sqrt(v["stages"]))
+    shards = v["group"] * busy
     one = 2 * v["active"] * v["input"] + 2 * v["layers"] * v["query_width"] * v["input"] ** 2 + 2 * v["head"]
     compute = one * requests / (shards * v["flop_s"]) * c["pre"] * (1 + c["tok0"] / tokens * v["group"] * v["stages"])
     memory = _read(v, tokens) / (_weight_shards(v) * v["byte_s"]) * c["w"]
@@ -271,7 +277,7 @@ def decode_s(v: Mapping[str, Floats], c: Mapping[str, Floats], requests: Floats)
     """Return the time of one decode step over `requests` requests at mean context."""
     weights, cache, compute = _parts(v, c, requests)
     work = soft_max(weights, compute) + cache
-    hand_over = np.where(v["stages"] > 1, work * (v["stages"] - 1) * c["ppx"], 0.0)
+    hand_over = np.where((v["stages"] > 1) & (v["saturates"] == 0), work * (v["stages"] - 1) * c["ppx"], 0.0)
     return np.asarray(work + hand_over + _overhead(v, c, requests) + _all_reduce(v, c, requests))
 
 
