@@ -19,7 +19,7 @@ from trimtab.runtime.checkpoint.records import Extent, Record
 Kind = Literal["tensor", "array"]
 
 
-class _Tensor(Protocol):
+class TensorLike(Protocol):
     """What is asked of a torch tensor."""
 
     dtype: object
@@ -32,16 +32,27 @@ class _Tensor(Protocol):
     def element_size(self) -> int: ...
     def data_ptr(self) -> int: ...
     def stride(self) -> Sequence[int]: ...
+    def is_contiguous(self) -> bool: ...
+    def is_conj(self) -> bool: ...
+    def is_neg(self) -> bool: ...
 
 
-class _Array(Protocol):
+class _Address(Protocol):
+    data: int
+
+
+class _Flags(Protocol):
+    c_contiguous: bool
+
+
+class ArrayLike(Protocol):
     """What is asked of a NumPy array."""
 
     dtype: object
     shape: Sequence[int]
-    strides: Sequence[int]
     nbytes: int
-    ctypes: object
+    ctypes: _Address
+    flags: _Flags
 
 
 def _loaded(name: str) -> ModuleType | None:
@@ -70,8 +81,8 @@ def kind_of(value: object) -> Kind | None:
 def fault(value: object) -> str:
     """Say why an array cannot be stored; empty if it can."""
     if is_array(value):
-        return "an array of Python objects" if getattr(cast(_Array, value).dtype, "hasobject", False) else ""
-    torch, tensor = import_module("torch"), cast(_Tensor, value)
+        return "an array of Python objects" if getattr(cast(ArrayLike, value).dtype, "hasobject", False) else ""
+    torch, tensor = import_module("torch"), cast(TensorLike, value)
     if tensor.layout is not torch.strided:
         return f"a tensor of layout {tensor.layout}; convert it to a dense one"
     if tensor.is_quantized:
@@ -84,9 +95,9 @@ def fault(value: object) -> str:
 def identity(value: object) -> tuple[object, ...]:
     """Return a key that is equal for two names of the very same memory (tied weights) and for nothing else."""
     if is_array(value):
-        array = cast(_Array, value)
+        array = cast(ArrayLike, value)
         return ("array", id(value), str(array.dtype), tuple(array.shape))
-    tensor = cast(_Tensor, value)
+    tensor = cast(TensorLike, value)
     if is_sharded(value) or tensor.numel() == 0:
         return ("tensor", id(value))
     return (
@@ -107,7 +118,7 @@ def is_sharded(value: object) -> bool:
 
 def is_on_cuda(value: object) -> bool:
     """Say whether a tensor lies in the memory of a CUDA device."""
-    return is_tensor(value) and str(cast(_Tensor, value).device).startswith("cuda")
+    return is_tensor(value) and str(cast(TensorLike, value).device).startswith("cuda")
 
 
 def plain_value(value: object) -> object | None:
@@ -154,12 +165,12 @@ def torch_constant(name: str) -> object:
 
 def extent(name: str, value: object) -> Extent:
     """Describe a whole tensor or array."""
-    shape = tuple(int(length) for length in cast(_Tensor, value).shape)
+    shape = tuple(int(length) for length in cast(TensorLike, value).shape)
     if is_array(value):
-        array = cast(_Array, value)
+        array = cast(ArrayLike, value)
         dtype, size_bytes = str(array.dtype), array.nbytes
     else:
-        tensor = cast(_Tensor, value)
+        tensor = cast(TensorLike, value)
         dtype = str(tensor.dtype).removeprefix("torch.")
         size_bytes = tensor.numel() * tensor.element_size()
     return Extent(
@@ -180,61 +191,8 @@ def empty(kind: Kind, record: Record) -> tuple[object, memoryview]:
 
 def bytes_of_tensor(tensor: object) -> memoryview:
     """Return the writable bytes of a contiguous CPU tensor; the tensor must outlive them."""
-    source = cast(_Tensor, tensor)
+    source = cast(TensorLike, tensor)
     size_bytes = source.numel() * source.element_size()
     if size_bytes == 0:
         return memoryview(b"")
     return memoryview((ctypes.c_char * size_bytes).from_address(source.data_ptr())).cast("B")
-
-
-class HostViews:
-    """Tensors and arrays that lie in a host buffer, one per record, ready to be copied into."""
-
-    def __init__(self, memory: memoryview, records: Sequence[Record], values: Sequence[object]) -> None:
-        pairs = [
-            (_view(memory, record, value), index)
-            for index, (record, value) in enumerate(zip(records, values, strict=True))
-        ]
-        self._tensors = [(view, index) for view, index in pairs if view is not None and is_tensor(view)]
-        self._arrays = [(view, index) for view, index in pairs if view is not None and not is_tensor(view)]
-
-    def fill(self, values: Sequence[object]) -> None:
-        """Copy the values into the buffer and return when they are there, whatever device they come from."""
-        if self._tensors:
-            torch = import_module("torch")
-            sources = [_detached(values[index]) for _, index in self._tensors]
-            with torch.no_grad():
-                torch._foreach_copy_([view for view, _ in self._tensors], sources, non_blocking=True)
-            synchronize({str(cast(_Tensor, source).device) for source in sources})
-        if self._arrays:
-            numpy = import_module("numpy")
-            for view, index in self._arrays:
-                numpy.copyto(view, values[index])
-
-
-def _detached(value: object) -> object:
-    detached: object = value.detach()  # type: ignore[attr-defined]  # a torch tensor, whose type mypy is not given
-    return detached
-
-
-def synchronize(devices: set[str]) -> None:
-    """Wait until copies from these devices ("cuda:1", "mps", ...) have arrived in host memory."""
-    torch = import_module("torch")
-    for device in sorted(devices - {"cpu"}):
-        kind = device.partition(":")[0]
-        if kind == "mps":
-            torch.mps.synchronize()
-        else:
-            getattr(torch, kind).synchronize(device)
-
-
-def _view(memory: memoryview, record: Record, value: object) -> object | None:
-    if record.size_bytes == 0:
-        return None
-    part = memory[record.offset_bytes : record.offset_bytes + record.size_bytes]
-    if is_array(value):
-        array: object = import_module("numpy").frombuffer(part, dtype=record.dtype).reshape(record.shape)
-        return array
-    torch = import_module("torch")
-    view: object = torch.frombuffer(part, dtype=torch.uint8).view(torch_constant(record.dtype)).reshape(record.shape)
-    return view

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from trimtab.runtime.checkpoint import arrays
 from trimtab.runtime.checkpoint.host_buffer import HostBuffer
+from trimtab.runtime.checkpoint.host_views import HostViews
 from trimtab.runtime.checkpoint.pinning import PinnedMemory, cuda_runtime
 from trimtab.runtime.checkpoint.records import Extent, Manifest, Record, lay_out
 from trimtab.runtime.checkpoint.sealed import JsonObject
@@ -40,7 +41,7 @@ class SnapshotTaker:
         self._extents: tuple[Extent, ...] | None = None
         self._records: tuple[Record, ...] = ()
         self._data = memoryview(b"")
-        self._views: arrays.HostViews | None = None
+        self._views: HostViews | None = None
 
     def prepare(self, pieces: Sequence[Piece]) -> None:
         """Allocate the memory for pieces of these shapes ahead of the first save."""
@@ -48,7 +49,7 @@ class SnapshotTaker:
         if extents != self._extents:
             self._records, size_bytes = lay_out(extents)
             self._reserve(size_bytes, pinned=any(arrays.is_on_cuda(piece.value) for piece in pieces))
-            self._views = arrays.HostViews(self._data, self._records, [piece.value for piece in pieces])
+            self._views = HostViews(self._data, self._records, [piece.value for piece in pieces])
             self._extents = extents
 
     def _reserve(self, size_bytes: int, *, pinned: bool) -> None:
