@@ -76,6 +76,14 @@ def unlabelled(page):
     page.add("kube_pod_owner", 1.0, **scraped, exported_pod="run-x7k2p", owner_kind="Job", owner_name="run")
 
 
+def pod_named(page):
+    """A node whose exporter takes its own pod's name for the host's."""
+    labels = {"UUID": "GPU-named", "gpu": "0", "modelName": "Tesla T4", "Hostname": "nvidia-dcgm-exporter-tl46n"}
+    page.add("DCGM_FI_DEV_GPU_UTIL", 10.0, **labels, namespace="ml", pod="named-0")
+    page.add("kube_pod_info", 1.0, namespace="gpu-operator", pod="nvidia-dcgm-exporter-tl46n", node="named-node")
+    page.add("kube_node_info", 1.0, node="named-node", provider_id="aws:///us-east-1b/i-2")
+
+
 def servers(page):
     """An SGLang service with pods, and a Ray Serve deployment without."""
     pod = {"namespace": "prod", "pod": "sg-0", "model_name": "m"}
@@ -95,7 +103,7 @@ def servers(page):
 def bundle(prometheus_bin, promtool_bin, tmp_path_factory):
     folder = tmp_path_factory.mktemp("corners")
     page = Page()
-    for part in (mig, shared, nvidia_smi, unlabelled, servers):
+    for part in (mig, shared, nvidia_smi, unlabelled, pod_named, servers):
         part(page)
     backfill_text("".join(page.lines), promtool_bin, folder / "blocks")
     server = RunningPrometheus(prometheus_bin, folder / "blocks", folder)
@@ -187,3 +195,10 @@ def test_other_servers_land_in_the_same_demand(bundle):
     row = buckets.filter(pc.equal(buckets["workload"], "default/shop")).to_pylist()[10]
     assert row["latency_le_s"] == [0.1, 1.0, float("inf")]
     assert row["latency_count"] == [3.0, 3.0, 0.0]
+
+
+def test_an_exporter_that_gives_its_pods_name_for_the_hosts_is_placed_on_its_node(bundle):
+    nodes = {row["device"]: row["node"] for row in bundle.table("devices").to_pylist()}
+
+    assert nodes["GPU-named"] == "named-node"
+    assert held(bundle, "ml/named")[0]["node"] == "named-node"

@@ -100,6 +100,17 @@ def test_a_piece_that_is_too_large_is_halved_until_it_passes(refused):
     assert server.slept == []
 
 
+def test_a_list_of_series_that_is_too_long_is_asked_for_by_halves_of_the_time():
+    def picky(request):
+        form = parse_qs(request.content.decode())
+        start, end = float(form["start"][0]), float(form["end"][0])
+        return refusal(422, "exceeds the limit") if end - start > 7200 else answer([{"pod": f"at-{start:.0f}"}])
+
+    found = Server(picky).client().series(["up"], 0, 14_400)
+
+    assert found == [{"pod": "at-0"}, {"pod": "at-7200"}]
+
+
 def test_one_step_that_is_refused_names_the_query():
     server = Server(refusal(422, "too many samples"))
 

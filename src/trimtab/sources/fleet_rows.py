@@ -43,12 +43,20 @@ class Boards:
         return next((one.product for one in self.devices.values() if one.product and self.node(one) == node), None)
 
 
-def node_names(devices: Iterable[GpuLabels], nodes: Sequence[KubeNode]) -> dict[str, str]:
-    """Match host names of telemetry with node names of Kubernetes: equal, or equal up to a domain."""
+def node_names(
+    devices: Iterable[GpuLabels], nodes: Sequence[KubeNode], node_of_pod: Mapping[str, str]
+) -> dict[str, str]:
+    """Match host names of telemetry with node names of Kubernetes: equal, equal up to a domain, or the exporter's pod.
+
+    An exporter that does not use the host's network calls itself its host.
+    """
     known = {node.name for node in nodes}
     by_host = {name.partition(".")[0]: name for name in known}
     hosts = {labels.node for labels in devices}
-    return {host: host if host in known else by_host.get(host.partition(".")[0], host) for host in hosts}
+    return {
+        host: host if host in known else node_of_pod.get(host) or by_host.get(host.partition(".")[0], host)
+        for host in hosts
+    }
 
 
 def gpu_name(product: str | None, catalog: Catalog, tally: Tally) -> str | None:

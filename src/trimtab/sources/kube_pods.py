@@ -9,7 +9,7 @@ import numpy as np
 
 from trimtab.sources.dcgm import GpuLabels
 from trimtab.sources.gpu_usage import Holdings
-from trimtab.sources.hours import UsageKey
+from trimtab.sources.hours import HourGrid, UsageKey
 from trimtab.sources.kube_owners import Owners, selectors, subject
 from trimtab.sources.lives import Life, Watch, by_day, lives, presence
 from trimtab.sources.promql import Prometheus, any_of
@@ -106,6 +106,18 @@ def other_holds(
         if pod not in gpu_pods and owners.pods.get(pod, ("", ""))[0] not in _NOT_PLACED:
             placed[pod] = (labels.get("exported_node") or labels.get("node", ""), 0.0)
     return _holds(running(server, watch, placed), placed)
+
+
+def nodes_of_pods(server: Prometheus, grid: HourGrid, pods: Iterable[str]) -> dict[str, str]:
+    """Return the node of each pod that kube-state-metrics knows."""
+    names = set(pods)
+    if not names:
+        return {}
+    matchers = [any_of(label, names) for label in ("pod", "exported_pod")]
+    return {
+        subject(labels, "pod")[1]: labels.get("exported_node") or labels.get("node", "")
+        for labels in server.series(selectors(server, "kube_pod_info", matchers), grid.start_s, grid.end_s)
+    }
 
 
 def _holds(

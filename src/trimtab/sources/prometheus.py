@@ -21,7 +21,7 @@ from trimtab.sources.hours import HourGrid
 from trimtab.sources.kube_jobs import collect_job_facts, job_rows
 from trimtab.sources.kube_nodes import KubeNode, collect_nodes
 from trimtab.sources.kube_owners import Owner, Owners, collect_owners
-from trimtab.sources.kube_pods import Hold, device_holds, other_holds, requested_holds
+from trimtab.sources.kube_pods import Hold, device_holds, nodes_of_pods, other_holds, requested_holds
 from trimtab.sources.lives import Watch, kube_watch, moment
 from trimtab.sources.promql import Prometheus
 from trimtab.tables.arrow import empty_table, table_from_rows
@@ -85,7 +85,7 @@ def collect_prometheus(
     usage = _usage(server, grid, metrics, holdings, resolver, raw_sample_limit, report)
     boards = Boards(
         devices=tally.devices,
-        node_of=node_names(tally.devices.values(), nodes),
+        node_of=_node_names(server, grid, tally, nodes),
         memory_gib=collect_memory(server, metrics, grid),
     )
     report("pods and runs", 0.0)
@@ -102,6 +102,11 @@ def collect_prometheus(
         "jobs": table_from_rows("jobs", jobs),
     }
     return Collected(tables=tables, meta=_meta(server, grid, metrics, tally))
+
+
+def _node_names(server: Prometheus, grid: HourGrid, tally: Tally, nodes: Sequence[KubeNode]) -> dict[str, str]:
+    hosts = {labels.node for labels in tally.devices.values()} - {node.name for node in nodes}
+    return node_names(tally.devices.values(), nodes, nodes_of_pods(server, grid, hosts))
 
 
 def whole_hours(start: datetime, end: datetime) -> HourGrid:
