@@ -139,6 +139,51 @@ def test_the_command_line_runs_a_program_and_turns_sigterm_into_a_requeue(tmp_pa
     assert "interruption" in log
 
 
+JOB = """
+import pathlib, sys, time
+from trimtab.runtime import Checkpointer, CheckpointSettings
+
+class Counter:
+    value = 0
+    def state_dict(self):
+        return {"value": self.value}
+    def load_state_dict(self, state):
+        self.value = state["value"]
+
+counter = Counter()
+with Checkpointer(sys.argv[1], {"counter": counter}, CheckpointSettings(every_s=3600.0)) as checkpointer:
+    checkpointer.resume()
+    for step in range(checkpointer.next_step, int(sys.argv[3])):
+        counter.value += 1
+        pathlib.Path(sys.argv[2]).write_text(f"{step} {counter.value}")
+        time.sleep(0.02)
+        if checkpointer.step_done(step):
+            break
+sys.exit(checkpointer.exit_code)
+"""
+
+
+def test_a_job_goes_on_exactly_where_a_notice_stopped_it(tmp_path):
+    notice, progress = tmp_path / "notice", tmp_path / "progress"
+    command = [*TRIMTAB, "spot-run", "--notice", str(notice), "--grace", "3s", "--"]
+    job = python(JOB, tmp_path / "checkpoints", progress)
+    running = subprocess.Popen([*command, *job, "100000"], stderr=subprocess.PIPE, text=True)
+    for _ in range(1000):
+        if progress.exists() and progress.read_text().startswith("1"):
+            break
+        time.sleep(0.02)
+
+    notice.write_text("60\n")
+    running.communicate(timeout=60)
+    stopped_at = int(progress.read_text().split()[0])
+    notice.unlink()
+    again = subprocess.run([*command, *job, str(stopped_at + 4)], capture_output=True, timeout=60)
+
+    assert running.returncode == 75
+    assert again.returncode == 0
+    assert progress.read_text() == f"{stopped_at + 3} {stopped_at + 4}"
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -11,11 +11,11 @@ from pathlib import Path
 from trimtab.errors import UnknownName, UsageError
 from trimtab.runtime.notice.aws import AwsSpotNotices
 from trimtab.runtime.notice.azure import AzureScheduledEvents
-from trimtab.runtime.notice.detect import automatic_watcher
+from trimtab.runtime.notice.detect import automatic_watcher, signal_grace_s
 from trimtab.runtime.notice.file_source import FileNotices
 from trimtab.runtime.notice.gcp import GcpPreemptionNotices
 from trimtab.runtime.notice.notice import NoticeBoard
-from trimtab.runtime.notice.signals import KUBERNETES_GRACE_S, SignalNotices
+from trimtab.runtime.notice.signals import SignalNotices
 from trimtab.runtime.notice.source import NoticeSource
 from trimtab.runtime.notice.watcher import NoticeWatcher
 from trimtab.units import parse_span
@@ -51,7 +51,7 @@ def watcher(source: str, board: NoticeBoard) -> NoticeWatcher:
     """Return a watcher of the chosen source, and of SIGTERM, which Kubernetes and Slurm send."""
     if source == "auto":
         return automatic_watcher(board)
-    return NoticeWatcher(board, _sources(source), SignalNotices(board))
+    return NoticeWatcher(board, _sources(source), SignalNotices(board, {signal.SIGTERM: signal_grace_s()}))
 
 
 def _sources(source: str) -> list[NoticeSource]:
@@ -65,7 +65,7 @@ def _sources(source: str) -> list[NoticeSource]:
         case "none":
             return []
         case path if "/" in path:
-            return [FileNotices(Path(path), KUBERNETES_GRACE_S)]
+            return [FileNotices(Path(path), signal_grace_s())]
         case _:
             raise UnknownName("source of notices", source, ("auto", "aws", "gcp", "azure", "none", "./FILE"))
 

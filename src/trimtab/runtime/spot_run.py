@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trimtab.errors import InputError
-from trimtab.runtime.notice.detect import FILE_VARIABLE
+from trimtab.runtime.notice.aws import LEAD_S as LONGEST_LEAD_S
+from trimtab.runtime.notice.detect import FILE_VARIABLE, GRACE_VARIABLE
 from trimtab.runtime.notice.notice import Notice, NoticeBoard
 
 logger = logging.getLogger(__name__)
@@ -102,10 +103,10 @@ def _run_once(command: Sequence[str], board: NoticeBoard, settings: SpotRunSetti
 
 
 def _started(command: Sequence[str], notice_file: Path) -> subprocess.Popen[bytes]:
+    # The file tells the true deadline; the signal that comes with it must not make a checkpointer believe in an earlier one.
+    environment = {**os.environ, FILE_VARIABLE: str(notice_file), GRACE_VARIABLE: str(LONGEST_LEAD_S)}
     try:
-        return subprocess.Popen(
-            list(command), env={**os.environ, FILE_VARIABLE: str(notice_file)}, start_new_session=True
-        )
+        return subprocess.Popen(list(command), env=environment, start_new_session=True)
     except OSError as error:
         reason = error.strerror or str(error)
         raise InputError(f"{command[0]}: cannot be started: {reason}; check its name, PATH and permissions") from error

@@ -212,6 +212,21 @@ def test_two_saves_in_a_row_do_not_mix(run):
         assert set(reader.part.state["weights"]) == {float(step)}
 
 
+def test_a_relative_folder_stays_where_it_was_when_the_job_changes_directory(memory_path, monkeypatch):
+    (memory_path / "elsewhere").mkdir()
+    monkeypatch.chdir(memory_path)
+    job = Run(Path("run"))
+    monkeypatch.chdir(memory_path / "elsewhere")
+    job.checkpointer.save(1)
+    job.checkpointer.save(2)
+    job.checkpointer.close()
+
+    monkeypatch.chdir(memory_path)
+    again = Run(Path("run"))
+    assert again.checkpointer.resume().step == 2
+    again.checkpointer.close()
+
+
 def test_a_step_that_was_never_saved_cannot_be_resumed(run):
     job = run()
     job.checkpointer.save(1)

@@ -7,6 +7,7 @@ import signal
 from collections.abc import Mapping
 from pathlib import Path
 
+from trimtab.errors import UsageError
 from trimtab.runtime.notice.aws import AwsSpotNotices
 from trimtab.runtime.notice.azure import AzureScheduledEvents
 from trimtab.runtime.notice.file_source import FileNotices
@@ -42,7 +43,7 @@ def automatic_watcher(board: NoticeBoard, environment: Mapping[str, str] = os.en
     That is the cloud's metadata, SIGTERM (and USR1 in a Slurm job) with the grace in `TRIMTAB_GRACE_S` (default 30 s,
     Kubernetes'), and the file named in `TRIMTAB_NOTICE_FILE`.
     """
-    grace_s = float(environment.get(GRACE_VARIABLE, KUBERNETES_GRACE_S))
+    grace_s = signal_grace_s(environment)
     sources = cloud_sources()
     if environment.get(FILE_VARIABLE):
         sources.append(FileNotices(Path(environment[FILE_VARIABLE]), grace_s))
@@ -50,6 +51,15 @@ def automatic_watcher(board: NoticeBoard, environment: Mapping[str, str] = os.en
     if "SLURM_JOB_ID" in environment:
         leads_s[signal.SIGUSR1] = grace_s
     return NoticeWatcher(board, sources, SignalNotices(board, leads_s))
+
+
+def signal_grace_s(environment: Mapping[str, str] = os.environ) -> float:
+    """Return how long after a signal the process may live; raise `UsageError` for a setting that is no number."""
+    text = environment.get(GRACE_VARIABLE, str(KUBERNETES_GRACE_S))
+    try:
+        return float(text)
+    except ValueError as error:
+        raise UsageError(f"{GRACE_VARIABLE} must be a number of seconds (saw {text!r})") from error
 
 
 def _read(path: Path) -> str:
