@@ -137,23 +137,25 @@ def a_day_known_by_the_minute():
     return np.repeat(by_minute, 60 // STEP_S), capacity_req_s
 
 
-def a_recorded_hour(shared_dir):
-    t_s = pq.read_table(shared_dir / "data/traces/requests/azure2023_conv.parquet")["t_s"].to_numpy()
-    arrivals = np.bincount((t_s // STEP_S).astype(int)).astype(float)
-    return arrivals, 0.5
+def a_recorded_hour(shared_dir, name, capacity_req_s):
+    t_s = pq.read_table(shared_dir / f"data/traces/requests/{name}.parquet")["t_s"].to_numpy()
+    return np.bincount((t_s // STEP_S).astype(int)).astype(float), capacity_req_s
+
+
+RECORDED = {"azure2023_conv": 0.5, "mooncake_conversation": 0.35}
 
 
 def within_one(some, others):
     return np.mean(np.abs(np.asarray(some) - np.asarray(others)) <= 1)
 
 
-@pytest.fixture(params=["quarter-minutes", "minutes", "azure2023"])
+@pytest.fixture(params=["quarter-minutes", "minutes", *RECORDED])
 def trace(request):
     if request.param == "quarter-minutes":
         return a_day_with_a_burst()
     if request.param == "minutes":
         return a_day_known_by_the_minute()
-    return a_recorded_hour(request.getfixturevalue("shared_dir"))
+    return a_recorded_hour(request.getfixturevalue("shared_dir"), request.param, RECORDED[request.param])
 
 
 def recorded(rules):
