@@ -61,3 +61,9 @@ def test_a_slower_scrape_widens_the_window():
 
     assert "[60s]" in rules.total
     assert "/ 30 +" in rules.total
+
+
+def test_activity_without_profiling_fields_is_gpu_util_as_a_share():
+    known = WorkloadFacts(name="prod/embed-api", activity_signal="gpu_util")
+
+    assert demand_rules(known, EmitFacts(), Metric.DEMAND).per_replica.endswith("[300s])) / 100")

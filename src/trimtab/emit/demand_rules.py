@@ -26,6 +26,8 @@ SCALING = "trimtab:scaling_demand"
 LOAD = "trimtab:load_replicas"
 ACTIVITY_WINDOW_S = 5 * S_PER_MIN
 """Over which GPU activity is averaged where it stands in for requests."""
+_ACTIVITY = {"sm_active": ("DCGM_FI_PROF_SM_ACTIVE", ""), "gpu_util": ("DCGM_FI_DEV_GPU_UTIL", " / 100")}
+"""Activity signal -> DCGM's series and what brings it to 0..1."""
 _POD_SUFFIX = {
     "Deployment": "-[a-z0-9]{6,10}-[a-z0-9]{5}",
     "StatefulSet": "-[0-9]+",
@@ -118,10 +120,11 @@ def _per_capacity(requests_s: str, service: ServiceFacts) -> str:
 
 
 def _activity(known: WorkloadFacts, facts: EmitFacts) -> str:
-    """Return each pod's mean SM activity under the labels `namespace` and `pod`, however the scrape spells them."""
+    """Return each pod's mean activity under the labels `namespace` and `pod`, however the scrape spells them."""
     by = (facts.namespace_label, facts.pod_label)
     selector = f'{{{by[0]}="{known.namespace}",{by[1]}=~"{pods_of(known)}"}}'
-    mean = f"avg by ({by[0]}, {by[1]}) (avg_over_time(DCGM_FI_PROF_SM_ACTIVE{selector}[{ACTIVITY_WINDOW_S}s]))"
+    name, scale = _ACTIVITY[known.activity_signal]
+    mean = f"avg by ({by[0]}, {by[1]}) (avg_over_time({name}{selector}[{ACTIVITY_WINDOW_S}s])){scale}"
     for label, wanted in zip(by, ("namespace", "pod"), strict=True):
         if label != wanted:
             mean = f'label_replace({mean}, "{wanted}", "$1", "{label}", "(.*)")'

@@ -90,7 +90,8 @@ guards, 0 until their limit is passed, so that they change nothing while targets
 lost metric a fault, after which KEDA holds today's replicas or more, and an `absent()` alert stands beside every trigger.
 
 Rates are taken over the last two scrapes, because the replayed rule saw every step as it ended. A history coarser than the
-scrapes hides their noise: the deployed rule will then ask for somewhat more than the replay did.
+scrapes hides their noise: the deployed rule will then ask for somewhat more than the replay did. Where a service exposes no
+requests, five minutes of GPU activity stand in for them; that form follows no replay step by step, its history being hourly.
 """
 
 

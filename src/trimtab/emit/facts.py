@@ -51,6 +51,8 @@ class WorkloadFacts:
     pod_labels: Mapping[str, str] = field(default_factory=dict)
     tolerations: tuple[Mapping[str, str], ...] = ()
     run_starts: tuple[int, ...] = ()
+    activity_signal: str = "sm_active"
+    """What stands in for demand where no requests are known: sm_active or, where DCGM has no profiling fields, gpu_util."""
     service: ServiceFacts | None = None
 
     @property

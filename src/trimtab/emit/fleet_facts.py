@@ -46,6 +46,7 @@ def _workload(workload: Workload, fleet: Fleet, settings: Settings, owner_kind: 
         gpus_per_pod=workload.gpus_per_pod,
         pool=workload.pool,
         gpus_per_node=workload.gpus_per_node,
+        activity_signal="gpu_util" if workload.activity.signal == "gpu_util" else "sm_active",
         run_starts=_run_starts(workload, fleet.window.first_week_hour),
         service=service,
     )
