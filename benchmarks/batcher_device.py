@@ -50,9 +50,12 @@ def capacity_req_s(*, base_s: float = BASE_S, per_item_s: float = PER_ITEM_S) ->
 
 
 def greedy_latencies_s(
-    rate_req_s: float, *, base_s: float = BASE_S, horizon_s: float = 120.0, seed: int = 1
+    rate_req_s: float, *, base_s: float = BASE_S, horizon_s: float = 120.0, warm_s: float = 0.0, seed: int = 1
 ) -> list[float]:
-    """Simulate greedy batching of Poisson arrivals without any overhead; return the latencies, sorted."""
+    """Simulate greedy batching of Poisson arrivals without any overhead; return the latencies after `warm_s`, sorted.
+
+    The same seed and rate give the same arrivals as the load generator, so that a short measurement can be compared exactly.
+    """
     rng = random.Random(seed)
     arrivals: list[float] = []
     now = 0.0
@@ -67,7 +70,7 @@ def greedy_latencies_s(
         while last < len(arrivals) and arrivals[last] <= start and last - first < MAX_BATCH:
             last += 1
         free_at = start + base_s + PER_ITEM_S * (last - first)
-        latencies += [free_at - arrival for arrival in arrivals[first:last]]
+        latencies += [free_at - arrival for arrival in arrivals[first:last] if arrival > warm_s]
         first = last
     return sorted(latencies)
 

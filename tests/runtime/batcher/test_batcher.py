@@ -271,6 +271,42 @@ def test_a_model_that_ends_its_thread_is_an_error_and_the_next_request_is_served
     assert model.call("fine") == "fine"
 
 
+def test_a_hook_that_fails_is_told_to_the_callers_and_the_next_request_is_served(caplog):
+    def broken_hook(error):
+        raise KeyError("no such error")
+
+    @batch(isolate=broken_hook)
+    def model(items: list[int]) -> list[int]:
+        return [1 // item for item in items]
+
+    async def scenario():
+        return await asyncio.gather(model(0), model(1), return_exceptions=True)
+
+    assert all(isinstance(answer, KeyError) for answer in asyncio.run(scenario()))
+    assert model.call(1) == 1
+    assert "could not be settled" in caplog.text
+
+
+def test_a_loop_that_shuts_down_does_not_run_its_model_again():
+    runs = []
+
+    @batch
+    async def model(items: list[int]) -> list[int]:
+        runs.append(items)
+        await asyncio.sleep(30)
+        return items
+
+    async def leaves():
+        waiting = [asyncio.ensure_future(model(number)) for number in range(4)]
+        await until(lambda: runs)
+        return waiting
+
+    asyncio.run(leaves())
+
+    assert runs == [[0, 1, 2, 3]]
+    assert model.stats().running == 0
+
+
 def test_late_work_is_refused_before_it_runs():
     async def scenario():
         model = Model(held=True)

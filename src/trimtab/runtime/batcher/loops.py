@@ -78,19 +78,22 @@ class LoopRunner:
 
     async def _run(self, taken: Taken, loop: AbstractEventLoop) -> None:
         run = Run(self._engine, taken, loop)
-        try:
-            outcome = await self._attempt(run, taken.batch)
-            run.observe(taken.batch, outcome, extra=False)
-            if outcome.error is None:
-                self._engine.close_cycle(taken)
-                run.settle(taken.batch, outcome)
-                run.report(taken.batch, outcome)
-            else:
-                run.report(taken.batch, outcome)
-                await self._recover(run, outcome.error)
-                self._engine.close_cycle(taken)
-        finally:
-            self._engine.finished(taken)
+        with Attempt() as whole:
+            await self._run_and_settle(run)
+        run.end(whole.error)
+
+    async def _run_and_settle(self, run: Run) -> None:
+        batch = run.taken.batch
+        outcome = await self._attempt(run, batch)
+        run.observe(batch, outcome, extra=False)
+        if outcome.error is None:
+            self._engine.close_cycle(run.taken)
+            run.settle(batch, outcome)
+            run.report(batch, outcome)
+        else:
+            run.report(batch, outcome)
+            await self._recover(run, outcome.error)
+            self._engine.close_cycle(run.taken)
 
     async def _recover(self, run: Run, error: Exception) -> None:
         steps = run.recovery(error)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from asyncio import CancelledError
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Sequence
 from time import monotonic
 from typing import cast
@@ -13,6 +15,8 @@ from trimtab.runtime.batcher.lanes import Taken
 from trimtab.runtime.batcher.recovery import Attempt, Outcome, Recovery, recover
 from trimtab.runtime.batcher.request import Request
 from trimtab.runtime.batcher.streaming import Parts
+
+logger = logging.getLogger(__name__)
 
 TEXT = (str, bytes, bytearray, dict)
 """Types that have a length and are never one result per item."""
@@ -103,6 +107,15 @@ class Run:
         results = outcome.results if outcome.error is None else [outcome.error] * len(requests)
         deliver(requests, results, self.engine.metrics, self.here)
 
+    def end(self, error: Exception | None) -> None:
+        """Let the engine go on. An error that no caller has seen yet, such as one of a user's hook, goes to those who wait."""
+        if error is not None:
+            logger.error("%s: a batch could not be settled", self.engine.name, exc_info=error)
+            waiting = [request for request in self.taken.batch if not request.reply.done()]
+            if waiting:
+                self.settle(waiting, Outcome((), error))
+        self.engine.finished(self.taken)
+
     def recovery(self, error: Exception) -> Generator[Sequence[Request], Outcome]:
         """Return the groups to run after the whole batch has failed with `error`."""
         engine = self.engine
@@ -114,7 +127,9 @@ class Run:
             self.settle(requests, outcome)
 
         def isolates(error: BaseException) -> bool:
-            return not isinstance(error, WrongResults) and engine.options.isolates(error)
+            if isinstance(error, WrongResults) or isinstance(error.__cause__, CancelledError):
+                return False
+            return engine.options.isolates(error)
 
         def on_oom(items: int) -> int:
             engine.out_of_memory(self.taken.lane, items)
@@ -132,11 +147,19 @@ def attempt(run: Run, requests: Sequence[Request], call: Callable[[list[object]]
 
 
 def run_batch(engine: Engine, taken: Taken, call: Callable[[list[object]], object]) -> None:
-    """Run a taken batch in this thread and settle all of its requests.
+    """Run a taken batch in this thread and settle all of its requests, whatever fails, also a user's own hook."""
+    run = Run(engine, taken)
+    with Attempt() as whole:
+        _run_and_settle(run, call)
+    run.end(whole.error)
+
+
+def _run_and_settle(run: Run, call: Callable[[list[object]], object]) -> None:
+    """Run the whole batch, or its parts where it fails.
 
     The books are closed before the answers leave: a caller's thread that is woken must not wait for this one.
     """
-    run = Run(engine, taken)
+    engine, taken = run.engine, run.taken
     outcome = attempt(run, taken.batch, call)
     run.observe(taken.batch, outcome, extra=False)
     if outcome.error is None:
@@ -147,7 +170,6 @@ def run_batch(engine: Engine, taken: Taken, call: Callable[[list[object]], objec
         run.report(taken.batch, outcome)
         recover_batch(run, outcome.error, call)
         engine.close_cycle(taken)
-    engine.finished(taken)
 
 
 def recover_batch(run: Run, error: Exception, call: Callable[[list[object]], object]) -> None:

@@ -34,6 +34,7 @@ class ThreadRunner:
     def __init__(self, engine: Engine, make_call: Callable[[], AbstractContextManager[Call]]) -> None:
         self._engine = engine
         self._make_call = make_call
+        self._workers = engine.options.workers
         self.reset()
         engine.waker = Waker(self.wake, self.wake_all)
 
@@ -58,7 +59,7 @@ class ThreadRunner:
                 worker.signalled = True
                 worker.gate.release()
                 return
-            if self._started >= self._engine.options.workers:
+            if self._started >= self._workers:
                 return
             self._started += 1
             worker = Worker()
@@ -97,7 +98,7 @@ class ThreadRunner:
             self._leave_idle(worker)
             if step.taken is None:
                 return
-            if self._idle or self._started < engine.options.workers:
+            if self._idle or self._started < self._workers:
                 self.wake_one()
             run_batch(engine, step.taken, call)
 
