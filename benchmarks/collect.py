@@ -25,7 +25,8 @@ import numpy as np
 
 from benchmarks.rollup import peak_gib
 from trimtab.sources.dcgm import METRICS
-from trimtab.sources.gpu_queries import Scale, Tally, collect_statistics
+from trimtab.sources.gpu_queries import collect_statistics
+from trimtab.sources.gpu_series import Scale, Tally
 from trimtab.sources.hours import Cube, HourGrid, UsageKey
 from trimtab.sources.lives import moment
 from trimtab.sources.prometheus import collect_prometheus

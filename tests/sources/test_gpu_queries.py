@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from trimtab.sources.dcgm import METRICS
-from trimtab.sources.gpu_queries import Tally, collect_counts, nearest_step_s, sound_readings
+from trimtab.sources.gpu_mending import sound_readings
+from trimtab.sources.gpu_queries import collect_counts, nearest_step_s
+from trimtab.sources.gpu_series import Tally
 from trimtab.sources.hours import Cube, HourGrid, UsageKey
 from trimtab.sources.promql import Prometheus
 

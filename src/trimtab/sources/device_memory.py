@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trimtab.sources.dcgm import Metric, read_labels
-from trimtab.sources.gpu_queries import grouped, selector
+from trimtab.sources.gpu_series import grouped, selector
 from trimtab.sources.gpu_usage import GpuMetrics
 from trimtab.sources.hours import HourGrid
 from trimtab.sources.lives import by_day

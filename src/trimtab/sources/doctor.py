@@ -11,7 +11,7 @@ from datetime import datetime
 from enum import Enum
 
 from trimtab.sources.dcgm import OWNER_LABELS
-from trimtab.sources.gpu_queries import Tally, selector
+from trimtab.sources.gpu_series import Tally, selector
 from trimtab.sources.gpu_usage import find_gpu_metrics
 from trimtab.sources.hours import HourGrid
 from trimtab.sources.kube_nodes import UNKNOWN, collect_nodes

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from trimtab.catalog import CapacityType, Catalog
 from trimtab.errors import UnknownName
 from trimtab.sources.dcgm import GpuLabels
-from trimtab.sources.gpu_queries import Tally
+from trimtab.sources.gpu_series import Tally
 from trimtab.sources.gpu_usage import Holdings
 from trimtab.sources.kube_nodes import UNKNOWN, KubeNode
 from trimtab.sources.kube_owners import Owner

@@ -11,8 +11,6 @@ import pyarrow as pa
 
 from trimtab.sources.dcgm import ANY_METRIC, METRICS, SHARES, Metric
 from trimtab.sources.gpu_queries import (
-    Scale,
-    Tally,
     collect_counts,
     collect_energy,
     collect_histograms,
@@ -20,6 +18,7 @@ from trimtab.sources.gpu_queries import (
     probe_scale,
     probe_step_s,
 )
+from trimtab.sources.gpu_series import Scale, Tally
 from trimtab.sources.hours import Cube, HourGrid, UsageKey
 from trimtab.sources.promql import Floats, Prometheus
 from trimtab.tables.arrow import conform, empty_table

@@ -15,7 +15,7 @@ from trimtab.errors import SourceError, UsageError
 from trimtab.sources.demand import collect_demand
 from trimtab.sources.device_memory import collect_memory
 from trimtab.sources.fleet_rows import Boards, allocation_rows, device_rows, node_names, node_rows, on_kubernetes_node
-from trimtab.sources.gpu_queries import Tally
+from trimtab.sources.gpu_series import Tally
 from trimtab.sources.gpu_usage import RAW_SAMPLE_LIMIT, GpuMetrics, Holdings, collect_gpu_usage, find_gpu_metrics
 from trimtab.sources.hours import HourGrid
 from trimtab.sources.kube_jobs import collect_job_facts, job_rows
