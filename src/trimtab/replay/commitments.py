@@ -1,0 +1,114 @@
+"""Replay a demand series under rules that commit: what is held in each hour, and what it costs against hindsight.
+
+The game: the history is known, the test is not. On-demand units cost 1 an hour; a committed unit costs 1 - discount in every
+hour from its purchase to the end of the test, used or not. Demand is in units in use per hour, fractions allowed.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import assert_never
+
+import numpy as np
+
+from trimtab.policies.commitment import (
+    REVIEW_HR,
+    LayerRule,
+    evidence_limit_hr,
+    no_evidence,
+    observe,
+    wanted_units,
+)
+from trimtab.replay.series import FloatArray
+from trimtab.units import HR_PER_WEEK
+
+AVERAGE_SHARE = 0.65
+TOP_UP_WEEKS = 4
+
+
+class CommitRule(Enum):
+    """Who decides what is held."""
+
+    NOTHING = "nothing, all on demand"
+    AVERAGE_65 = "65 % of the average"
+    AVERAGE = "the average"
+    MINIMUM = "the minimum"
+    NEWSVENDOR = "newsvendor"
+    WEEKLY_TOP_UP = "newsvendor, topped up weekly"
+    BREAK_EVEN = "online, at break-even"
+    LAYERED = "trimtab"
+    HINDSIGHT = "hindsight, one level"
+
+
+def held_units(rule: CommitRule, history: FloatArray, test: FloatArray, discount_frac: float) -> FloatArray:
+    """Return the units held in each hour of the test (n_test,); only HINDSIGHT looks at hours that are still to come."""
+    match rule:
+        case CommitRule.NOTHING:
+            level = 0.0
+        case CommitRule.AVERAGE_65:
+            level = AVERAGE_SHARE * float(history.mean())
+        case CommitRule.AVERAGE:
+            level = float(history.mean())
+        case CommitRule.MINIMUM:
+            level = float(history.min())
+        case CommitRule.NEWSVENDOR:
+            level = float(np.quantile(history, discount_frac))
+        case CommitRule.HINDSIGHT:
+            level = best_level(test, discount_frac)
+        case CommitRule.WEEKLY_TOP_UP:
+            return _weekly_top_up(history, test, discount_frac)
+        case CommitRule.BREAK_EVEN:
+            return _break_even(test, discount_frac)
+        case CommitRule.LAYERED:
+            return layered(history, test, discount_frac)
+        case _:
+            assert_never(rule)
+    return np.full(len(test), level)
+
+
+def cost(test: FloatArray, held: FloatArray, discount_frac: float) -> float:
+    """Return the cost of the test in on-demand hours of one unit: what is held, and what demand exceeds it by."""
+    return float(((1 - discount_frac) * held + np.maximum(test - held, 0)).sum())
+
+
+def best_level(demand: FloatArray, discount_frac: float) -> float:
+    """Return the one level that makes the cost of a known demand least: its discount-quantile, one of the values seen."""
+    return float(np.quantile(demand, discount_frac, method="inverted_cdf"))
+
+
+def layered(history: FloatArray, test: FloatArray, discount_frac: float, rule: LayerRule | None = None) -> FloatArray:
+    """Return what `policies.commitment` holds in each hour (n_test,), reviewed daily, terms ending with the test."""
+    chosen, term_hr = rule or LayerRule(), len(test)
+    limit_hr = evidence_limit_hr(chosen, term_hr)
+    evidence = no_evidence(float(history.max(initial=0.0)))
+    for units in history.tolist():
+        evidence = observe(evidence, units, discount_frac, limit_hr)
+    held, level = np.zeros(term_hr), 0.0
+    for hour, units in enumerate(test.tolist()):
+        if hour % REVIEW_HR == 0:
+            level = wanted_units(chosen, evidence, level, hour, term_hr)
+        held[hour] = level
+        evidence = observe(evidence, units, discount_frac, limit_hr)
+    return held
+
+
+def _weekly_top_up(history: FloatArray, test: FloatArray, discount_frac: float) -> FloatArray:
+    """Rise each week to the newsvendor quantile of the last four, and never fall."""
+    demand, held, level = np.concatenate([history, test]), np.zeros(len(test)), 0.0
+    for hour in range(0, len(test), HR_PER_WEEK):
+        now = len(history) + hour
+        recent = demand[max(0, now - TOP_UP_WEEKS * HR_PER_WEEK) : now]
+        level = max(level, float(np.quantile(recent, discount_frac)))
+        held[hour : hour + HR_PER_WEEK] = level
+    return held
+
+
+def _break_even(test: FloatArray, discount_frac: float) -> FloatArray:
+    """Buy a unit when its on-demand cost since the start has reached the price of holding it to the end (ski rental)."""
+    held, level = np.zeros(len(test)), 0.0
+    for hour in range(len(test)):
+        needed_hr = max(int(np.ceil((1 - discount_frac) * (len(test) - hour))), 1)
+        if hour % REVIEW_HR == 0 and needed_hr <= hour:
+            level = max(level, float(np.sort(test[:hour])[-needed_hr]))
+        held[hour] = level
+    return held
