@@ -161,6 +161,15 @@ def test_a_failed_save_does_not_stop_the_training_and_the_next_one_is_made(run, 
     assert job.saved() == [0, 2]
 
 
+def test_state_that_can_never_be_stored_stops_the_job_at_the_first_save(run):
+    job = run(every_s=0.0)
+    job.part.state = {"callback": print}
+    job.clock.now_s += 1.0
+
+    with pytest.raises(UsageError, match="parts/part/callback: builtins"):
+        job.checkpointer.step_done(0)
+
+
 def test_a_clock_that_jumps_neither_hangs_nor_skips_saves_for_ever(run):
     job = run(every_s=10.0, keep=100)
     job.step(0, seconds=-500.0)

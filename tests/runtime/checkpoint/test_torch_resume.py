@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from trimtab.errors import CheckpointMismatch, CheckpointNotSaved, UsageError
+from trimtab.errors import CheckpointMismatch, UsageError
 from trimtab.runtime.checkpoint.checkpointer import Checkpointer
 from trimtab.runtime.checkpoint.loader import ResumableLoader
 from trimtab.runtime.checkpoint.settings import CheckpointSettings
@@ -127,7 +127,7 @@ def test_a_checkpoint_of_another_model_is_refused_by_name(torch, memory_path):
 def test_state_that_would_need_pickle_is_refused_with_its_path(torch, memory_path):
     box = Box({"layers": [{"hook": object()}], "sparse": torch.eye(2).to_sparse()})
 
-    with checkpointer(memory_path, {"box": box}) as writer, pytest.raises(CheckpointNotSaved) as refused:
+    with checkpointer(memory_path, {"box": box}) as writer, pytest.raises(UsageError) as refused:
         writer.save(0)
 
     assert "parts/box/layers/0/hook: builtins.object" in str(refused.value)

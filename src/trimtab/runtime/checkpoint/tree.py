@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from trimtab.errors import CheckpointDamaged, CheckpointNotSaved
+from trimtab.errors import CheckpointDamaged, UsageError
 from trimtab.runtime.checkpoint import arrays
 from trimtab.runtime.checkpoint.sealed import Json
 
@@ -29,12 +29,12 @@ class Leaf:
 
 
 def encode(state: object) -> tuple[Json, tuple[Leaf, ...]]:
-    """Return the JSON form of nested state and its tensors; raise `CheckpointNotSaved` naming what cannot be stored."""
+    """Return the JSON form of nested state and its tensors; raise `UsageError` naming what cannot be stored."""
     encoder = _Encoder()
     body = encoder.encode(state, "")
     if encoder.refused:
         shown = "\n".join(f"  - {line}" for line in encoder.refused[:_SHOWN_FAULTS])
-        raise CheckpointNotSaved(
+        raise UsageError(
             f"{len(encoder.refused)} value(s) of the state are neither tensors nor plain data:\n{shown}\n"
             "return plain data from state_dict(), or leave the object out of the checkpoint"
         )
