@@ -133,6 +133,15 @@ def test_the_autoscaler_is_the_replayed_policy():
     assert spec["behavior"]["scaleDown"]["stabilizationWindowSeconds"] == 300
 
 
+def test_for_the_first_day_an_autoscaler_may_only_add(shared_dir):
+    emission = emit_plan(PLAN, replace(example_facts(Autoscaler.HPA), add_only=True))
+
+    hpa = next(one for _, one in objects(emission) if one["kind"] == "HorizontalPodAutoscaler")
+    assert schema_faults(hpa, shared_dir / "data" / "k8s-schemas") == []
+    assert hpa["spec"]["behavior"]["scaleDown"]["selectPolicy"] == "Disabled"
+    assert hpa["spec"]["behavior"]["scaleUp"]["selectPolicy"] == "Max"
+
+
 def test_a_spot_pool_falls_back_on_demand_and_admits_only_who_agreed():
     spec = found("NodePool", name="spot")["spec"]
 

@@ -16,6 +16,8 @@ _AUTOSCALERS = ("keda", "hpa")
               help="The folder to write to; files of an earlier emit in it are replaced.")  # fmt: skip
 @click.option("--action", "only", multiple=True, metavar="ID", help="Only this action; give it again for more.")
 @click.option("--autoscaler", type=click.Choice(_AUTOSCALERS), help="What scales services.  [default: keda]")
+@click.option("--add-only", is_flag=True,
+              help="Autoscalers that may only add replicas: the canary of the first day.")  # fmt: skip
 @click.option("--cluster", "cluster_file", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
               help="What no history tells: pod labels, model servers, node classes, quotas (YAML).")  # fmt: skip
 @click.option("-o", "--output", "--format", "output_format", type=click.Choice([one.value for one in ROW_FORMATS]),
@@ -25,6 +27,7 @@ def command(
     out: Path,
     only: tuple[str, ...],
     autoscaler: str | None,
+    add_only: bool,
     cluster_file: Path | None,
     output_format: str,
     dry_run: bool,
@@ -48,6 +51,7 @@ def command(
             out=out,
             only=only,
             autoscaler=Autoscaler(autoscaler) if autoscaler else None,
+            add_only=add_only,
             cluster_file=cluster_file,
             output_format=Format(output_format),
             dry_run=dry_run,

@@ -33,6 +33,7 @@ class EmitRequest:
     out: Path
     only: tuple[str, ...]
     autoscaler: Autoscaler | None
+    add_only: bool
     cluster_file: Path | None
     output_format: Format
     dry_run: bool
@@ -58,7 +59,7 @@ def _facts(facts: EmitFacts, request: EmitRequest) -> EmitFacts:
         except (OSError, UnicodeDecodeError) as error:
             raise UsageError(f"cannot read {where}: {error}") from error
         facts = with_cluster_file(facts, parse_cluster_file(text, where=where), where=where)
-    return replace(facts, autoscaler=request.autoscaler) if request.autoscaler else facts
+    return replace(facts, autoscaler=request.autoscaler or facts.autoscaler, add_only=request.add_only)
 
 
 def _write(emission: Emission, out: Path) -> None:

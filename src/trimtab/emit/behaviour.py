@@ -11,8 +11,13 @@ DEFAULT_TOLERANCE_FRAC = 0.1
 """Of the controller (--horizontal-pod-autoscaler-tolerance); other values need the field, which Kubernetes has from 1.33."""
 
 
-def behaviour(policy: HpaPolicy) -> dict[str, Plain]:
-    """Return both directions: at most the larger of a share and a number of pods per period, after stabilization."""
+def behaviour(policy: HpaPolicy, *, add_only: bool) -> dict[str, Plain]:
+    """Return both directions: at most the larger of a share and a number of pods per period, after stabilization.
+
+    `add_only` switches scale-down off: the canary of an autoscaler.
+    """
+    if add_only:
+        policy = policy._replace(down_frac=0.0, down_pods=0)
     return {
         "scaleUp": _direction(
             policy.up_frac, policy.up_pods, policy.period_s, policy.up_stabilization_s, policy.tolerance_up_frac

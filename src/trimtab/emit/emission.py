@@ -23,7 +23,7 @@ STAGE_MEANING = {
     Stage.MEASURE: "recording rules, alerts, dashboard; wait until the recorded series are there",
     Stage.NODES: "node pools; nothing moves yet",
     Stage.WORKLOADS: "changes to workloads' own manifests, one canary first",
-    Stage.SCALE: "autoscalers, timetables and disruption budgets, scale-down switched off for a day",
+    Stage.SCALE: "autoscalers, timetables and disruption budgets; the first day with --add-only",
     Stage.RELEASE: "give back nodes",
     Stage.COMMIT: "buy commitments, last; then show their price to Karpenter",
 }

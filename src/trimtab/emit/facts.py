@@ -94,6 +94,8 @@ class EmitFacts:
     node_classes: Mapping[str, NodeClass] = field(default_factory=dict)
     """Provider -> node class, where it is not the default one."""
     autoscaler: Autoscaler = Autoscaler.KEDA
+    add_only: bool = False
+    """Whether autoscalers may only add replicas: the canary of the first day."""
     prometheus_url: str = "http://prometheus-operated.monitoring.svc:9090"
     scrape_interval_s: int = 15
     pod_label: str = "pod"

@@ -46,7 +46,7 @@ def scaled_object(action: Action, effect: SetReplicaPolicy, known: WorkloadFacts
             "replicas": min(max(known.replicas, policy.min_replicas), policy.max_replicas),
             "behavior": "currentReplicasIfHigher",
         },
-        "advanced": {"horizontalPodAutoscalerConfig": {"behavior": behaviour(policy)}},
+        "advanced": {"horizontalPodAutoscalerConfig": {"behavior": behaviour(policy, add_only=facts.add_only)}},
         "triggers": list(_triggers(effect, known, facts)),
     }
     return _object(action, known, spec)

@@ -7,7 +7,7 @@ from typing import assert_never
 
 from trimtab.emit.behaviour import behaviour
 from trimtab.emit.demand_rules import PER_REPLICA
-from trimtab.emit.facts import WorkloadFacts
+from trimtab.emit.facts import EmitFacts, WorkloadFacts
 from trimtab.emit.forecast_rules import LOAD_WANTED
 from trimtab.emit.objects import dns_name, metadata
 from trimtab.emit.plain import Plain
@@ -16,7 +16,9 @@ from trimtab.plan.model import Action
 from trimtab.policies.scaling import HpaPolicy, Metric
 
 
-def horizontal_pod_autoscaler(action: Action, effect: SetReplicaPolicy, known: WorkloadFacts) -> dict[str, Plain]:
+def horizontal_pod_autoscaler(
+    action: Action, effect: SetReplicaPolicy, known: WorkloadFacts, facts: EmitFacts
+) -> dict[str, Plain]:
     """Return the autoscaler of a service that never goes to zero replicas."""
     policy = effect.hpa
     return {
@@ -28,7 +30,7 @@ def horizontal_pod_autoscaler(action: Action, effect: SetReplicaPolicy, known: W
             "minReplicas": policy.min_replicas,
             "maxReplicas": policy.max_replicas,
             "metrics": [_metric(policy, known)],
-            "behavior": behaviour(policy),
+            "behavior": behaviour(policy, add_only=facts.add_only),
         },
     }
 

@@ -32,7 +32,7 @@ def scaling_files(
         one = scaled_object(action, effect, known, facts)
         yield object_file(action, known, "scaling", "scaledobject", Stage.SCALE, one)
     else:
-        one = horizontal_pod_autoscaler(action, effect, known)
+        one = horizontal_pod_autoscaler(action, effect, known, facts)
         yield object_file(action, known, "scaling", "hpa", Stage.SCALE, one)
     if known.service is not None and not known.service.server_is_known:
         reason = (
