@@ -1,0 +1,25 @@
+import pytest
+
+from trimtab.cli import COMMANDS, main
+from trimtab.cli.doctor_command import _page
+
+
+def test_its_help_has_the_line_of_the_list_and_examples(capsys):
+    with pytest.raises(SystemExit) as exit_:
+        main(["doctor", "--help"])
+
+    out = capsys.readouterr().out
+    assert exit_.value.code == 0
+    assert COMMANDS["doctor"][1] in " ".join(out.split())
+    assert "trimtab doctor --prometheus http://localhost:9090" in out
+
+
+def test_what_is_amiss_says_its_cost_and_its_fix_and_what_is_well_does_not():
+    well = {"what": "history", "status": "ok", "detail": "30 days", "cost": "", "fix": ""}
+    amiss = {"what": "bill", "status": "weak", "detail": "none given", "cost": "list prices", "fix": "--focus bills/"}
+
+    page = _page([well, amiss])
+
+    assert page.count("costs:") == 1
+    assert "fix:   --focus bills/" in page
+    assert "1 of 2 could be better" in page
