@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trimtab.errors import CredentialsError, SourceError, UsageError
-from trimtab.sources.promql import Access, Prometheus, any_of
+from trimtab.sources.access import Access
+from trimtab.sources.promql import Prometheus, any_of
 
 URL = "http://prometheus.test:9090"
 

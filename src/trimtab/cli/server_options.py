@@ -50,7 +50,8 @@ class ServerOptions:
     @contextmanager
     def server(self) -> Iterator[Prometheus]:
         """Open the server; raises UsageError."""
-        from trimtab.sources.promql import Access, Prometheus
+        from trimtab.sources.access import Access
+        from trimtab.sources.promql import Prometheus
 
         access = Access(
             bearer=self.bearer_file.read_text(encoding="utf-8").strip() if self.bearer_file else self.bearer,

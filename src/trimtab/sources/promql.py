@@ -6,15 +6,12 @@ A range is asked for in pieces; a piece that the server refuses as too large or 
 
 from __future__ import annotations
 
-import base64
 import json
 import logging
 import re
-import ssl
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from typing import cast
 
 import httpx
@@ -22,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trimtab.errors import CredentialsError, SourceError, UsageError
+from trimtab.sources.access import Access
 from trimtab.units import BYTES_PER_MIB, MS_PER_S, S_PER_HR
 
 logger = logging.getLogger(__name__)
@@ -52,34 +50,6 @@ class Series:
     labels: Mapping[str, str]
     times_ms: Ints
     values: Floats
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
-    """How to reach a server: who we are, which tenant, which certificates we trust."""
-
-    bearer: str | None = field(default=None, repr=False)
-    user: str | None = None
-    password: str | None = field(default=None, repr=False)
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    tenant: str | None = None
-    """Sent as X-Scope-OrgID, as Mimir and Thanos' receivers expect it."""
-    ca_file: Path | None = None
-    insecure: bool = False
-
-    def request_headers(self) -> dict[str, str]:
-        """Return the headers that carry the access; raises UsageError where two kinds contradict."""
-        headers = dict(self.headers)
-        if self.bearer is not None and self.user is not None:
-            raise UsageError("give either a bearer token or a user and password, not both")
-        if self.bearer is not None:
-            headers["Authorization"] = f"Bearer {self.bearer}"
-        if self.user is not None:
-            pair = base64.b64encode(f"{self.user}:{self.password or ''}".encode()).decode("ascii")
-            headers["Authorization"] = f"Basic {pair}"
-        if self.tenant is not None:
-            headers["X-Scope-OrgID"] = self.tenant
-        return headers
 
 
 Parameters = Mapping[str, str | list[str]]
@@ -122,7 +92,7 @@ class Prometheus:
         self._client = httpx.Client(
             headers=access.request_headers(),
             timeout=httpx.Timeout(timeout_s, connect=10.0),
-            verify=_trust(access),
+            verify=access.trust(),
             transport=transport,
         )
 
@@ -291,16 +261,6 @@ def any_of(label: str, values: Iterable[str]) -> str:
     """Return a matcher of a label that is any of the values, taken literally."""
     escaped = (re.sub(r"([.+*?()|\[\]{}^$\\])", r"\\\\\1", value).replace('"', '\\"') for value in sorted(set(values)))
     return f'{label}=~"{"|".join(escaped)}"'
-
-
-def _trust(access: Access) -> bool | ssl.SSLContext:
-    if access.insecure:
-        return False
-    if access.ca_file is not None:
-        if not access.ca_file.is_file():
-            raise UsageError(f"--ca-file {access.ca_file}: no such file")
-        return ssl.create_default_context(cafile=str(access.ca_file))
-    return True
 
 
 def _series(item: Mapping[str, object]) -> Series:

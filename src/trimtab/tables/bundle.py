@@ -81,7 +81,7 @@ class Bundle:
     def table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
         """Return a table, or the named columns of it in that order; an absent one has no rows.
 
-        Without `columns` a table comes without its histograms and bucket lists, which are large: ask for those by name.
+        Without `columns` a table comes without its histograms, which are large: ask for those by name.
         """
         wanted = list(columns) if columns is not None else light_columns(name)
         schema = arrow_schema(name, wanted)
