@@ -56,7 +56,7 @@ TRAINING_SPEC: tuple[TermSpec, ...] = (
     ((), "ln_pipeline", 0.1),
     ((), "offload", 0.5),
     ((), "recompute", 0.3),
-    ((), "small_step", 0.3),
+    ((), "small_step", 0.8),
 )
 
 WORKLOAD_SPEC: tuple[TermSpec, ...] = (

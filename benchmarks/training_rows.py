@@ -43,6 +43,13 @@ def _recompute(row: Row) -> Recompute:
     return Recompute.SELECTIVE if "act_ckpt=selective" in row.notes else Recompute.NONE
 
 
+def _unstated_sequence(row: Row) -> float:
+    """Return the tokens of a sequence where the row leaves them open: an Alpaca example, packed 4k, 2k."""
+    if row.metric == "train_iterations":
+        return ALPACA_TOKENS
+    return 4096 if row.source == "fms" else 2048
+
+
 def training_query(row: Row) -> TrainingQuery | None:
     """Return the question of a row that trains a language model; None for other rows and unknown models."""
     if row.kind == "inference" or row.source in ("lam", "dle"):
@@ -61,7 +68,7 @@ def training_query(row: Row) -> TrainingQuery | None:
         framework=row.framework,
         version=row.version.split(" ")[0],
         recompute=_recompute(row),
-        sequence=row.input_len or 2048,
+        sequence=row.input_len or _unstated_sequence(row),
         micro_batch=row.batch or 1,
         global_batch=_stated(row, r"GBS=(\d+)"),
         tensor=max(1, int(row.tensor or 1)),

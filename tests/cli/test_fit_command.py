@@ -127,3 +127,13 @@ def test_results_of_known_benchmarks_calibrate_and_must_name_their_gpu(tmp_path)
     assert "calibrated on your point" in good.output
     assert isinstance(bad.exception, UsageError)
     assert "which GPU" in str(bad.exception)
+
+
+def test_narrow_weights_are_warned_of_and_can_be_ruled_out():
+    narrow = run("llama-3.1-8b", "--serve", "--rate", "5", "--gpu", "L4")
+    wide = json.loads(
+        run("llama-3.1-8b", "--serve", "--rate", "5", "--gpu", "L4", "--format", "bf16", "-o", "json").output
+    )
+
+    assert "test quality first" in narrow.output
+    assert {row["format"] for row in wide["rows"]} == {"bf16"}

@@ -14,6 +14,7 @@ from trimtab.errors import UsageError
 
 SHOWN = 12
 FINETUNES = ("full", "lora", "qlora")
+FORMATS = ("bf16", "fp16", "fp8", "int8", "int4", "fp4")
 ENGINES = ("vllm", "sglang", "trtllm")
 OPTIONS = ("on-demand", "spot", "reserved-1y", "reserved-3y")
 
@@ -45,6 +46,9 @@ OPTIONS = ("on-demand", "spot", "reserved-1y", "reserved-3y")
 @click.option("--batch", type=click.IntRange(min=1), help="Global batch in sequences.")
 @click.option("--on", "own", metavar="rtx4090", help="Make it fit on my card.")
 @click.option("--gpu", "gpus", multiple=True, help="Only these GPUs.")
+@click.option(
+    "--format", "formats", multiple=True, type=click.Choice(FORMATS), help="Only these weights: bf16 keeps quality."
+)
 @click.option("--engine", type=click.Choice(ENGINES), default="vllm", show_default=True, help="Serving engine.")
 @click.option("--provider", help="Only this provider.")
 @click.option("--region", help="Only this region.")
@@ -84,6 +88,7 @@ def command(
     batch: int | None,
     own: str | None,
     gpus: tuple[str, ...],
+    formats: tuple[str, ...],
     engine: str,
     provider: str | None,
     region: str | None,
@@ -113,6 +118,7 @@ def command(
     from trimtab.cli.fit_inputs import amount, amount_per_second, model_of, seconds
     from trimtab.cli.fit_run import deliver, fit_serving_question, fit_training_question
     from trimtab.physics.ask import Market
+    from trimtab.physics.formats import WeightFormat
     from trimtab.physics.search_serving import Demand, Targets
     from trimtab.physics.search_training import TrainingDemand
     from trimtab.physics.training_memory import Method
@@ -146,6 +152,7 @@ def command(
             limit=limit,
             measured=measured,
             pictures=pictures,
+            formats=[WeightFormat(one) for one in formats],
             bench=emit_bench,
         )
     else:

@@ -27,6 +27,7 @@ from trimtab.emit.launch import training_arguments, vllm_serve
 from trimtab.errors import PlanError, UsageError
 from trimtab.physics.ask import Market, serving_answer, training_answer
 from trimtab.physics.boards import board
+from trimtab.physics.formats import WeightFormat
 from trimtab.physics.models import Architecture
 from trimtab.physics.offers import owned_offer
 from trimtab.physics.roofline import roofline
@@ -65,19 +66,20 @@ def fit_serving_question(
     every: bool = False,
     limit: int = 12,
     measured: Mapping[str, object] | None = None,
+    formats: Sequence[WeightFormat] = (),
     pictures: bool = False,
     bench: Path | None = None,
 ) -> Answer:
     """Answer `--serve` and `--offline`; `bench` is a folder that gets a benchmark Job per shown way."""
     scale = _time_scale(model, demand, engine, measured)
-    answer = serving_answer(model, demand, market, engine=engine, scale=scale)
+    answer = serving_answer(model, demand, market, engine=engine, formats=formats, scale=scale)
     ways = [one for one in answer.found if isinstance(one, ServingOption)]
     shown = best_per_gpu(ways, limit, every)
     lines = reject_lines(answer.rejected)
     paste = (
         vllm_serve(shown[0], name or model.name, math.ceil(demand.input_tokens + demand.output_tokens)) if shown else ""
     )
-    remarks = [*_remarks(model, scale), *(notes(shown[0].gpu) if shown else ())]
+    remarks = [*_remarks(model, scale), *_quality(shown), *(notes(shown[0].gpu) if shown else ())]
     if bench is not None:
         remarks += _write_jobs(shown, bench, name or model.name, demand)
     drawn = _pictures(shown, demand, engine) if pictures else []
@@ -133,6 +135,13 @@ def _pictures(shown: Sequence[ServingOption], demand: Demand, engine: str) -> li
     query = next(way.query for way in ways if way.query.tensor == first.tensor)
     roof = roofline_picture(roofline(replace(query, requests=first.concurrency)))
     return [text for text in (pareto_picture(shown), value_bars(shown), roof) if text]
+
+
+def _quality(shown: Sequence[ServingOption]) -> list[str]:
+    """Warn where the first row narrows the weights: nothing is bought with quality unseen."""
+    if not shown or shown[0].stored in (WeightFormat.BF16, WeightFormat.FP16):
+        return []
+    return [f"{shown[0].stored.value} weights change a model's answers: test quality first, or ask with --format bf16"]
 
 
 def _remarks(model: Architecture, scale: float) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from html import escape
@@ -9,6 +10,7 @@ from html import escape
 from trimtab.catalog import BuyingOption, Catalog, Gpu, load_catalog
 from trimtab.errors import MissingPrice, UsageError
 from trimtab.physics.boards import board
+from trimtab.physics.formats import WeightFormat
 from trimtab.physics.models import Architecture, model_named
 from trimtab.physics.offers import Offer, offers_for, owned_offer
 from trimtab.physics.search_serving import Demand, Rejected, ServingOption, Way, search_serving, ways_of
@@ -81,13 +83,22 @@ def offered(market: Market, catalog: Catalog | None = None) -> list[tuple[Gpu, t
 
 
 def serving_answer(
-    model: Architecture, demand: Demand, market: Market, *, engine: str = DEFAULT_ENGINE, scale: float = 1.0
+    model: Architecture,
+    demand: Demand,
+    market: Market,
+    *,
+    engine: str = DEFAULT_ENGINE,
+    formats: Sequence[WeightFormat] = (),
+    scale: float = 1.0,
 ) -> FitAnswer:
-    """Search all ways of serving a demand; `scale` is measured over predicted time of one's own point."""
+    """Search all ways of serving a demand, in the named formats or in all that a GPU runs.
+
+    `scale` is measured over predicted time of one's own point.
+    """
     ways: list[Way] = []
     rejected: list[Rejected] = []
     for gpu, offers in offered(market):
-        fitting, refused = ways_of(model, gpu, offers, demand, engine)
+        fitting, refused = ways_of(model, gpu, offers, demand, engine, formats)
         ways += fitting
         rejected += refused
     found, missed = search_serving(ways, demand, option=market.option, scale=scale)
@@ -107,6 +118,7 @@ def fit(
     train: TrainingDemand | None = None,
     market: Market = ANYWHERE,
     engine: str = DEFAULT_ENGINE,
+    formats: Sequence[WeightFormat] = (),
 ) -> FitAnswer:
     """Return which GPU a model needs, how many, and what it costs; give either `serve` or `train`.
 
@@ -119,7 +131,7 @@ def fit(
     architecture = model_named(model) if isinstance(model, str) else model
     match serve, train:
         case Demand(), None:
-            return serving_answer(architecture, serve, market, engine=engine)
+            return serving_answer(architecture, serve, market, engine=engine, formats=formats)
         case None, TrainingDemand():
             return training_answer(architecture, train, market)
         case _:

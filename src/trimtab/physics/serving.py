@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
+import numpy.typing as npt
 
 from trimtab.catalog import Gpu, Precision
 from trimtab.physics.footprint import weight_bytes
@@ -34,8 +35,12 @@ from trimtab.units import BYTES_PER_GB, BYTES_PER_GIB, FLOPS_PER_TFLOPS
 
 USABLE_FRAC = 0.90
 """Share of memory an engine plans with (vLLM's default)."""
-RUNTIME_BYTES = 3 * BYTES_PER_GB
-"""Context, graphs and activations of a serving engine per GPU."""
+RUNTIME_BYTES = 3.1 * BYTES_PER_GB
+"""Context, graphs and activations per GPU: where Llama-2-70B's batches split into waves on 4 x A100-40GB."""
+TRTLLM_RUNTIME_BYTES = 2.8 * BYTES_PER_GB
+"""The same for TensorRT-LLM, whose batches split later."""
+LEAST_CACHE_FRAC = 0.02
+"""Share of memory that an engine which runs at all has for its cache."""
 SHARPNESS = 3.0
 """Exponent of the soft maximum: two equal costs give 1.26 of one (kernels overlap compute and memory in part)."""
 NARROW_SHARE = 0.7
@@ -116,6 +121,7 @@ def serving_keys(query: ServingQuery) -> Keys:
         "kind": kind,
         "model": model.name,
         "load": query.load.value,
+        "cache": "8bit" if query.kv_value_bytes <= 1 else "",
         "nvlink": "nvlink" if has_switched_nvlink(gpu) else "pcie",
         "workload": query.workload,
     }
@@ -187,7 +193,8 @@ def _numbers(query: ServingQuery) -> dict[str, float]:
         "output": max(query.output_tokens, 1),
         "requests": query.requests,
         "saturates": float(query.load.saturates),
-        "replicated_limit": float(query.load.saturates),
+        "static": float(query.load is Load.STATIC),
+        "runtime": TRTLLM_RUNTIME_BYTES if query.engine == "trtllm" else RUNTIME_BYTES,
     }
 
 
@@ -224,11 +231,15 @@ def cache_bytes(v: Mapping[str, Floats], context: Floats) -> Floats:
 
 
 def capacity(v: Mapping[str, Floats]) -> Floats:
-    """Return how many requests of mean context fit at once; at least 1 (an engine that runs at all runs one)."""
+    """Return how many requests fit at once; at least 1 (an engine that runs at all runs one).
+
+    A static batch grows to its full length together; in continuous batching requests are at all stages: the mean context.
+    """
     per_deployment = v["group"] * v["stages"]
-    budget = USABLE_FRAC * v["memory"] * per_deployment - v["weights"] - RUNTIME_BYTES * per_deployment
-    floor = 0.05 * v["memory"] * per_deployment
-    return np.maximum(np.floor(np.maximum(budget, floor) / cache_bytes(v, v["input"] + v["output"] / 2)), 1)
+    budget = USABLE_FRAC * v["memory"] * per_deployment - v["weights"] - v["runtime"] * per_deployment
+    context = v["input"] + v["output"] * np.where(v["static"] > 0, 1.0, 0.5)
+    least = LEAST_CACHE_FRAC * v["memory"] * per_deployment
+    return np.maximum(np.floor(np.maximum(budget, least) / cache_bytes(v, context)), 1)
 
 
 def _all_reduce(v: Mapping[str, Floats], c: Mapping[str, Floats], tokens: Floats) -> Floats:
@@ -260,8 +271,13 @@ def _weight_shards(v: Mapping[str, Floats]) -> Floats:
     return v["group"]
 
 
+def _is_alone(v: Mapping[str, Floats]) -> npt.NDArray[np.bool_]:
+    """Say where one request crosses pipeline stages one after another."""
+    return np.asarray((v["stages"] > 1) & (v["requests"] < 2) & (v["saturates"] == 0))
+
+
 def _parts(v: Mapping[str, Floats], c: Mapping[str, Floats], requests: Floats) -> tuple[Floats, Floats, Floats]:
-    alone = (v["stages"] > 1) & (v["requests"] < 2) & (v["saturates"] == 0)
+    alone = _is_alone(v)
     shards = np.where(alone, v["group"], v["group"] * v["stages"])
     weights = _read(v, requests) / (_weight_shards(v) * v["byte_s"]) * c["w"] * np.where(v["moe"] > 0, c["moew"], 1.0)
     cache = requests * cache_bytes(v, v["input"] + v["output"] / 2) / (shards * v["byte_s"]) * c["kv"]
@@ -277,7 +293,8 @@ def decode_s(v: Mapping[str, Floats], c: Mapping[str, Floats], requests: Floats)
     """Return the time of one decode step over `requests` requests at mean context."""
     weights, cache, compute = _parts(v, c, requests)
     work = soft_max(weights, compute) + cache
-    hand_over = np.where((v["stages"] > 1) & (v["saturates"] == 0), work * (v["stages"] - 1) * c["ppx"], 0.0)
+    shared = (v["stages"] > 1) & (v["saturates"] == 0) & ~_is_alone(v)
+    hand_over = np.where(shared, work * (v["stages"] - 1) * c["ppx"], 0.0)
     return np.asarray(work + hand_over + _overhead(v, c, requests) + _all_reduce(v, c, requests))
 
 
@@ -287,8 +304,8 @@ def serving_times(v: Mapping[str, Floats], c: Mapping[str, Floats]) -> ServingTi
     replicas = np.maximum(v["gpus"] / deployment, 1)
     fit = capacity(v)
     wanted = np.where(v["saturates"] > 0, np.minimum(fit, c["limit"] * deployment ** c["bexp"]), v["requests"])
-    resident = np.minimum(wanted, fit)
-    waves = wanted / resident
+    waves = np.where(v["static"] > 0, np.ceil(wanted / fit), np.maximum(wanted / fit, 1))
+    resident = wanted / waves
     one, batch, step = prefill_s(v, c, np.ones_like(fit)), prefill_s(v, c, resident), decode_s(v, c, resident)
     output, scale = v["output"], c["glob"]
     mixed = one * c["mix"]

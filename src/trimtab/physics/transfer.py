@@ -28,7 +28,8 @@ TENSOR_REACH = 0.80
 SM_TO_TENSOR = (0.15, 0.45, 1.0)
 """Tensor time per SM-active time where the tensor counter is missing: low, middle, high."""
 MODEL_SPREAD = 0.17
-"""Standard deviation of ln(predicted / measured speed ratio) that the split itself leaves; from pairs of GPUs held out."""
+"""Standard deviation of ln(predicted / measured speed ratio) that the split leaves: assumed, between what a measured point
+leaves on one GPU (0.12) and what pairs of GPUs leave without activity (0.21; docs/benchmarks/physics.md)."""
 Z_80 = 1.2816
 """Normal quantile that leaves 10 % on each side."""
 
