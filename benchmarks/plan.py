@@ -3,7 +3,8 @@
 python -m benchmarks.plan [--referees ../shared/referees] [--workloads 500] [--large 5000] [--tiny 1000]
 
 `loose` and `binding` are the referees' 500 workloads x 40 options x 4 ways to buy (skipped, and null, where their folder is
-absent); `own` and `large` are fleets in our own form: 40 options a workload, commitments, 30 days of whole nodes by the hour.
+absent); `own` and `large` are fleets in our own form: 40 options a workload, commitments, 30 days of whole nodes by the hour;
+`own_limited` adds quotas and a limit on spot that bind.
 Compiling the pricing of the referees' form happens once per machine and is timed apart (`compile_s`).
 """
 
@@ -19,12 +20,12 @@ from itertools import product
 from pathlib import Path
 from types import ModuleType
 
-from benchmarks.plan_fleets import generated, tiny
+from benchmarks.plan_fleets import generated, limited, tiny
 from benchmarks.referee_fleet import RefereeFleet
 from trimtab.fleet.settings import Planning
 from trimtab.plan.decompose import mix, relax
 from trimtab.plan.problem import KEEP, Problem
-from trimtab.plan.solve import choice_cost, solve_problem
+from trimtab.plan.solve import Chosen, choice_cost, solve_problem
 from trimtab.units import MIB_PER_GIB, MICRO_PER_USD, usd
 
 QUOTA_SCALES = {"loose": 1.0, "binding": 0.15}
@@ -69,13 +70,21 @@ def referee_case(module: ModuleType, workloads: int, quota_scale: float) -> Row:
     }
 
 
-def own_case(workloads: int) -> Row:
-    """Solve a generated fleet in our own form."""
+def own_cases(workloads: int, *, with_limits: bool) -> dict[str, Row]:
+    """Solve a generated fleet in our own form, and again under limits that bind."""
     problem = generated(workloads, OPTIONS)
+    chosen, free = solved(problem)
+    if not with_limits:
+        return {"free": free}
+    return {"free": free, "limited": solved(limited(problem, chosen.choice))[1]}
+
+
+def solved(problem: Problem) -> tuple[Chosen, Row]:
+    """Solve a problem and return its figures beside the plan."""
     started, cpu = time.perf_counter(), time.process_time()
     chosen = solve_problem(problem, Planning())
-    return {
-        "workloads": workloads,
+    return chosen, {
+        "workloads": problem.workloads,
         "gap_frac": chosen.gap_frac,
         "wall_s": time.perf_counter() - started,
         "cpu_s": time.process_time() - cpu,
@@ -119,9 +128,9 @@ def main() -> None:
             result[name] = referee_case(module, arguments.workloads, scale)
             print(name, result[name], file=sys.stderr, flush=True)
     result["tiny"] = tiny_cases(arguments.tiny)
-    for name, workloads in (("own", arguments.workloads), ("large", arguments.large)):
-        result[name] = own_case(workloads) if workloads else None
-        print(name, result[name], file=sys.stderr, flush=True)
+    own = own_cases(arguments.workloads, with_limits=True)
+    result |= {"own": own["free"], "own_limited": own["limited"]}
+    result["large"] = own_cases(arguments.large, with_limits=False)["free"] if arguments.large else None
     print(json.dumps({"benchmark": "plan", "data": str(arguments.referees), **result}))
 
 

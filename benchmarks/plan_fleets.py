@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import numpy as np
 
 from trimtab.catalog.kinds import BuyingOption, CapacityType
 from trimtab.catalog.pools import Pool
 from trimtab.fleet.model import FloatArray, IntArray
-from trimtab.plan.problem import CommitmentOffer, NodeGroup, Option, Problem
+from trimtab.plan.problem import CommitmentOffer, NodeGroup, Option, Problem, total_usage
 from trimtab.units import DAYS_PER_WEEK, HR_PER_DAY, MICRO_PER_USD, S_PER_HR
 
 HOURS = 30 * HR_PER_DAY
 TYPES = 12
 SPOT_FRAC = 0.38
 COMMITTED_FRAC = 0.62
+QUOTA_FRAC = 0.9
+SPOT_MAX_FRAC = 0.2
 SHARED_EVERY = 8
 """One workload in so many shares its present nodes with the one before it."""
 
@@ -47,6 +52,13 @@ def generated(workloads: int, options: int, *, seed: int = 0, hours: int = HOURS
         },
         hours=hours,
     )
+
+
+def limited(problem: Problem, choice: Sequence[int]) -> Problem:
+    """Return a problem whose quotas are 90 % of the peaks that a choice has on every other pool, and 20 % of node-hours on spot."""
+    peaks = {pool: int(seconds.max()) // S_PER_HR for pool, seconds in total_usage(problem, choice).items()}
+    quotas = {pool: int(peaks[pool] * QUOTA_FRAC) for pool in sorted(peaks)[::2]}
+    return replace(problem, quotas=quotas, spot_max_frac=SPOT_MAX_FRAC)
 
 
 def tiny(seed: int) -> Problem:

@@ -124,10 +124,14 @@ def mix(
     gap_frac: float,
     max_nodes: int,
     start: Collection[tuple[int, int]] = (),
+    integral: bool = True,
 ) -> Mixed:
-    """Choose one of some columns per block, exactly: a MILP over them. `start` holds the (block, key) of a known choice."""
+    """Choose one of some columns per block: a MILP over them, or its relaxation (then only the bound means anything).
+
+    `start` holds the (block, key) of a known choice.
+    """
     whole = program.copy()
-    where = [whole.add_column(column.cost, 1.0, integer=True) for column in columns]
+    where = [whole.add_column(column.cost, 1.0, integer=integral) for column in columns]
     for at, column in zip(where, columns, strict=True):
         whole.put(column.block, at, 1.0)
         whole.put(column.rows, at, column.values)

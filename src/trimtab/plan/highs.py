@@ -164,7 +164,7 @@ def solve_integral(
         known = sorted(start)
         solver.setSolution(len(known), np.array(known, dtype=np.int32), np.array([start[column] for column in known]))
     solver.run()
-    return _solution(solver, integral=True)
+    return _solution(solver, integral=any(program.integer))
 
 
 def _solver() -> highspy.Highs:

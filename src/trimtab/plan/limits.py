@@ -8,6 +8,7 @@ from itertools import combinations
 
 from trimtab.catalog.kinds import CapacityType
 from trimtab.catalog.pools import Pool
+from trimtab.errors import PlanError
 from trimtab.plan.decompose import mix
 from trimtab.plan.master import Master
 from trimtab.plan.periods import gather
@@ -19,7 +20,11 @@ Rule = Pool | None
 """The quota of a pool, or (None) the limit on spot."""
 
 _MAX_NODES = 200
+_MAX_INTEGRAL_ENTRIES = 60_000
+"""Above so many coefficients the relaxation judges: what it calls impossible is impossible, but it may miss a conflict."""
 _MOST_TRIED_TOGETHER = 2
+_MOST_SETS = 50
+"""More sets of one size are not tried one by one: an irreducible set is found by leaving rules out."""
 _EXCESS = 1e-6
 
 
@@ -40,39 +45,55 @@ def broken(problem: Problem, choice: Sequence[int]) -> tuple[Rule, ...]:
     return tuple(found)
 
 
-def conflict(problem: Problem) -> str:
-    """Say which limits no plan can keep together: a single one, else a pair, else a set from which none can be left out."""
-    rules: list[Rule] = [*sorted(problem.quotas), *([None] if problem.spot_max_frac is not None else [])]
-    if _can_keep(problem, rules):
-        return f"no plan was found that keeps {_words(problem, rules)} in every hour; raise the tightest or add options"
+def refuse_conflict(problem: Problem) -> None:
+    """Raise PlanError if no plan can keep the limits, naming those that contradict one another.
+
+    Named are one that is impossible alone, else a pair, else a set from which none can be left out.
+    """
+    judge = _Judge(problem)
+    if judge.can_keep(judge.rules):
+        return
     for size in range(1, _MOST_TRIED_TOGETHER + 1):
-        for some in combinations(rules, size):
-            if not _can_keep(problem, some):
-                return _message(problem, some)
-    left = list(rules)
-    for rule in rules:
+        sets = list(combinations(judge.rules, size))
+        for some in sets if len(sets) <= _MOST_SETS else ():
+            if not judge.can_keep(some):
+                raise PlanError(_message(problem, some))
+    left = list(judge.rules)
+    for rule in judge.rules:
         fewer = [other for other in left if other != rule]
-        if not _can_keep(problem, fewer):
+        if not judge.can_keep(fewer):
             left = fewer
-    return _message(problem, left)
+    raise PlanError(_message(problem, left))
 
 
-def _can_keep(problem: Problem, rules: Sequence[Rule]) -> bool:
-    """Tell whether some choice keeps these limits on the mean of gathered periods; False is certain."""
-    fewer = replace(
-        problem,
-        quotas={pool: quota for pool, quota in problem.quotas.items() if pool in rules},
-        spot_max_frac=problem.spot_max_frac if None in rules else None,
-        offers={},
-    )
-    table = Table(fewer)
-    master = Master(table, gather(table, table.use_of([KEEP] * problem.workloads), HR_PER_DAY))
-    program = master.program().copy()
-    program.cost = [0.0] * len(program.cost)
-    for excess in master.excess:
-        program.cost[excess] = 1.0
-    columns = [replace(master.column(row), cost=0.0) for row in range(table.rows)]
-    return mix(program, columns, gap_frac=0.0, max_nodes=_MAX_NODES).bound <= _EXCESS
+def limits_in_words(problem: Problem) -> str:
+    """Name all limits of a problem."""
+    return _words(problem, _rules(problem))
+
+
+def _rules(problem: Problem) -> list[Rule]:
+    return [*sorted(problem.quotas), *([None] if problem.spot_max_frac is not None else [])]
+
+
+class _Judge:
+    """Tells which limits can be kept together, on the mean of gathered periods: a refusal is certain."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.rules = _rules(problem)
+        table = Table(replace(problem, offers={}))
+        self._master = Master(table, gather(table, table.use_of([KEEP] * problem.workloads), HR_PER_DAY))
+        self._columns = [replace(self._master.column(row), cost=0.0) for row in range(table.rows)]
+        self._integral = self._master.entries(range(table.rows)) <= _MAX_INTEGRAL_ENTRIES
+
+    def can_keep(self, rules: Sequence[Rule]) -> bool:
+        """Tell whether some choice breaks none of these limits."""
+        program = self._master.program().copy()
+        program.cost = [0.0] * len(program.cost)
+        for rule in rules:
+            for excess in self._master.excess_of[rule]:
+                program.cost[excess] = 1.0
+        answer = mix(program, self._columns, gap_frac=0.0, max_nodes=_MAX_NODES, integral=self._integral)
+        return answer.bound <= _EXCESS
 
 
 def _message(problem: Problem, rules: Sequence[Rule]) -> str:

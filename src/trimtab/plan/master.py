@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from trimtab.catalog.pools import Pool
 from trimtab.fleet.model import FloatArray, IntArray
 from trimtab.plan.decompose import Priced
 from trimtab.plan.highs import INFINITY, Column, Program
@@ -24,10 +25,15 @@ EXCESS_PRICE = 100.0
 
 
 class Master:
-    """A table in gathered periods as a program; also the owner of its blocks."""
+    """A table in gathered periods as a program; also the owner of its blocks.
 
-    def __init__(self, table: Table, gathered: Sequence[Gathered]) -> None:
+    Quota rows count the mean nodes of gathered periods, so that the program is a relaxation; with `safe_quotas` they count
+    each option's most nodes in any of them, so that its plans keep the quotas in every period, at the price of being no bound.
+    """
+
+    def __init__(self, table: Table, gathered: Sequence[Gathered], *, safe_quotas: bool = False) -> None:
         self.table = table
+        self._safe_quotas = safe_quotas
         self.gathered = gathered
         self._program = Program()
         problem = table.problem
@@ -35,8 +41,8 @@ class Master:
         self._retain = self._retain_rows()
         self.committed: dict[int, int] = {}
         """Column of the committed count per tracked pool that has one."""
-        self.excess: list[int] = []
-        """Columns that break a limit where they are above 0."""
+        self.excess_of: dict[Pool | None, list[int]] = {}
+        """Columns that break a limit where they are above 0: of a pool's quota, or (None) of the spot limit."""
         self._balance = [self._balance_rows(place) for place in range(len(gathered))]
         self._quota = [self._quota_rows(place) for place in range(len(gathered))]
         self._spot = self._spot_row()
@@ -82,7 +88,7 @@ class Master:
         price = EXCESS_PRICE * usd(problem.rates_micro_usd_hr[pool])
         excess = np.array([self._program.add_column(price * float(weight)) for weight in weights])
         self._program.put(rows, excess, -1.0)
-        self.excess += excess.tolist()
+        self.excess_of[pool] = excess.tolist()
         return rows
 
     def _spot_row(self) -> int | None:
@@ -92,7 +98,7 @@ class Master:
         dearest = usd(max(self.table.problem.rates_micro_usd_hr.values(), default=0))
         excess = self._program.add_column(EXCESS_PRICE * dearest)
         self._program.put(row, excess, -1.0)
-        self.excess.append(excess)
+        self.excess_of[None] = [excess]
         return row
 
     def _add_shared(self) -> None:
@@ -113,6 +119,18 @@ class Master:
     def program(self) -> Program:
         """Return the shared part."""
         return self._program
+
+    @property
+    def excess(self) -> list[int]:
+        """Return all columns that break a limit where they are above 0."""
+        return [column for columns in self.excess_of.values() for column in columns]
+
+    def strict(self) -> Program:
+        """Return the shared part without leave to break a limit."""
+        program = self._program.copy()
+        for column in self.excess:
+            program.upper[column] = 0.0
+        return program
 
     def entries(self, rows: Sequence[int]) -> int:
         """Return about how many coefficients the columns of some table rows have."""
@@ -137,11 +155,12 @@ class Master:
         rows: list[IntArray] = []
         values: list[FloatArray] = []
         for place, at in ((place, where[row]) for place, where in enumerate(self._where) if row in where):
-            nodes = self.gathered[place].nodes[at]
-            for lines in (self._balance[place], self._quota[place]):
+            one = self.gathered[place]
+            limited = one.peak if self._safe_quotas else one.nodes
+            for lines, nodes in ((self._balance[place], one.nodes), (self._quota[place], limited)):
                 if len(lines):
                     rows.append(lines)
-                    values.append(nodes)
+                    values.append(nodes[at])
         if self._spot is not None:
             rows.append(np.array([self._spot]))
             values.append(self.table.spot_excess_hr[row : row + 1])

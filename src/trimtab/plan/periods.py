@@ -22,18 +22,25 @@ class Gathered:
 
     weight_hr: FloatArray
     nodes: FloatArray
+    peak: FloatArray
+    """The most nodes of each of its table rows in any period gathered; (0, 0) for a pool without a quota."""
 
 
-def gather(table: Table, use: Sequence[FloatArray], most: int) -> tuple[Gathered, ...]:
-    """Gather each tracked pool's periods into at most `most`, by the level of `use` (one (n_periods,) per tracked pool)."""
+def gather(table: Table, use: Sequence[FloatArray], most: int, most_limited: int | None = None) -> tuple[Gathered, ...]:
+    """Gather each tracked pool's periods into at most `most`, by the level of `use` (one (n_periods,) per tracked pool).
+
+    Pools with a quota are gathered into at most `most_limited` where that is given.
+    """
     gathered = []
     for tracked, level in zip(table.tracked, use, strict=True):
-        peaks = most // 2 if tracked.pool in table.problem.quotas else 0
-        label = _labels(level, most, peaks)
+        limited = tracked.pool in table.problem.quotas
+        parts = most if most_limited is None or not limited else most_limited
+        label = _labels(level, parts, parts // 2 if limited else 0)
         weight_hr = np.asarray(np.bincount(label, weights=table.weight_hr), dtype=np.float64)
         mean = np.zeros((table.periods, len(weight_hr)))
         mean[np.arange(table.periods), label] = table.weight_hr / weight_hr[label]
-        gathered.append(Gathered(weight_hr=weight_hr, nodes=tracked.nodes @ mean))
+        peak = _peaks(tracked.nodes, label) if tracked.pool in table.problem.quotas else np.zeros((0, 0))
+        gathered.append(Gathered(weight_hr=weight_hr, nodes=tracked.nodes @ mean, peak=peak))
     return tuple(gathered)
 
 
@@ -47,3 +54,9 @@ def _labels(level: FloatArray, most: int, peaks: int) -> IntArray:
     label[order[:rest]] = np.arange(rest) * (most - peaks) // rest
     label[order[rest:]] = most - peaks + np.arange(peaks)
     return label
+
+
+def _peaks(nodes: FloatArray, label: IntArray) -> FloatArray:
+    order = np.argsort(label, kind="stable")
+    first = np.searchsorted(label[order], np.arange(int(label.max()) + 1))
+    return np.asarray(np.maximum.reduceat(nodes[:, order], first, axis=1), dtype=np.float64)

@@ -22,7 +22,7 @@ from trimtab.fleet.settings import Planning
 from trimtab.ledger import Commitment
 from trimtab.plan.decompose import heaviest, mix, relax
 from trimtab.plan.improve import improved
-from trimtab.plan.limits import broken, conflict
+from trimtab.plan.limits import broken, limits_in_words, refuse_conflict
 from trimtab.plan.master import Master
 from trimtab.plan.periods import gather
 from trimtab.plan.problem import KEEP, Problem, best_commitments, exact_bill, total_usage
@@ -38,6 +38,10 @@ _PAYS_USD = 1e-6
 _TRIED = 6
 _MAX_MIP_ROUNDS = 4
 _EXCESS = 1e-6
+_SOME = 1e-6
+_MEND_PERIODS = 64
+_MEND_NODES = 1
+_MEND_GAP_FRAC = 0.003
 _MAX_MIP_ENTRIES = 60_000
 """A MILP with more coefficients is not tried: what is dropped by proof shrinks with the gap, the rest would take too long."""
 
@@ -68,6 +72,8 @@ class _Search:
     cost_micro_usd: int | None = None
     bound_usd: float = -np.inf
     reduced_usd: FloatArray = field(default_factory=lambda: np.zeros(0))
+    support: list[int] = field(default_factory=list)
+    """Table rows with weight in the last relaxation."""
 
     @property
     def gap_frac(self) -> float:
@@ -93,6 +99,15 @@ class _Search:
         for row in order[rank < _TRIED]:
             near[int(self.table.workload[row])].append(self.table.option(int(row)))
         return near
+
+    def torn(self) -> list[int]:
+        """Return the rows in the last relaxation, and for workloads torn between several the candidates worth a try."""
+        rows = set(self.support)
+        workloads = self.table.workload[self.support]
+        torn = np.flatnonzero(np.bincount(workloads, minlength=len(self.choice)) > 1)
+        near = self.nearest()
+        rows |= {self.table.row(int(workload), option) for workload in torn for option in near[int(workload)]}
+        return sorted(rows | {self.table.row(workload, option) for workload, option in enumerate(self.choice)})
 
     def bounded(self, bound_usd: float, reduced_usd: FloatArray) -> None:
         """Take a bound if it is better than the best known."""
@@ -122,14 +137,18 @@ def solve_problem(problem: Problem, planning: Planning) -> Chosen:
     for most in _PERIODS:
         gap_before = search.gap_frac
         master = Master(table, gather(table, table.use_of(search.choice), most))
-        _relaxed(search, master)
+        if _relaxed(search, master) > _EXCESS:
+            refuse_conflict(problem)
         finest = most >= table.periods or search.gap_frac > _WORTH_FINER * gap_before
         if search.gap_frac <= _RELAX_GAP_FRAC or finest:
             break
     if search.gap_frac > planning.mip_gap_frac:
         _mixed(search, master, planning)
     if search.cost_micro_usd is None:
-        raise PlanError(conflict(problem))
+        refuse_conflict(problem)
+        raise PlanError(
+            f"no plan was found that keeps {limits_in_words(problem)} in every hour; raise the tightest limit"
+        )
     dropped = table.rows - problem.workloads - sum(len(set(kept) - {KEEP}) for kept in search.candidates())
     return Chosen(
         choice=search.choice,
@@ -152,14 +171,21 @@ def _cheapest_on_demand(table: Table) -> tuple[int, ...]:
     return table.choice([first + int(np.argmin(cost[first:end])) for first, end in ends])
 
 
-def _relaxed(search: _Search, master: Master) -> None:
-    """Solve the relaxation; take its bound, and its plan rounded to the heaviest option of each workload."""
+def _relaxed(search: _Search, master: Master) -> float:
+    """Solve the relaxation; take its bound, and its plan rounded to the heaviest option of each workload.
+
+    Return by how much even the relaxation breaks the limits.
+    """
     table = search.table
     start = [table.row(workload, option) for workload, option in enumerate(search.choice)]
     keep = [row for row in table.first[:-1].tolist() if row not in start]
     relaxed = relax(master, [master.column(row) for row in sorted([*start, *keep])], _RELAX_GAP_FRAC)
     search.bounded(relaxed.bound, relaxed.reduced)
+    search.support = [
+        column.key for column, weight in zip(relaxed.columns, relaxed.weights, strict=True) if weight > _SOME
+    ]
     search.offer(table.choice(heaviest(relaxed.columns, relaxed.weights, table.problem.workloads)))
+    return float(relaxed.shared[master.excess].sum())
 
 
 def _mixed(search: _Search, master: Master, planning: Planning) -> None:
@@ -168,6 +194,7 @@ def _mixed(search: _Search, master: Master, planning: Planning) -> None:
     for _ in range(_MAX_MIP_ROUNDS):
         rows = [table.row(workload, option) for workload, kept in enumerate(search.candidates()) for option in kept]
         if master.entries(rows) > _MAX_MIP_ENTRIES:
+            _mended(search)
             return
         answer = mix(
             master.program(),
@@ -181,6 +208,26 @@ def _mixed(search: _Search, master: Master, planning: Planning) -> None:
         if search.offer(choice) or answer.shared[master.excess].sum() > _EXCESS:
             return
         master = Master(table, gather(table, table.use_of(choice), _PERIODS[-1]))
+
+
+def _mended(search: _Search) -> None:
+    """Choose anew for the workloads that the relaxation tears between options, by a MILP that keeps quotas in every period.
+
+    Rounding loses little but where limits bind; no bound comes from here.
+    """
+    table = search.table
+    if not table.problem.quotas and table.problem.spot_max_frac is None:
+        return
+    gathered = gather(table, table.use_of(search.choice), _MEND_PERIODS, most_limited=table.periods)
+    master = Master(table, gathered, safe_quotas=True)
+    answer = mix(
+        master.program() if search.cost_micro_usd is None else master.strict(),
+        [master.column(row) for row in search.torn()],
+        gap_frac=_MEND_GAP_FRAC,
+        max_nodes=_MEND_NODES,
+        start={(workload, table.row(workload, option)) for workload, option in enumerate(search.choice)},
+    )
+    search.offer(table.choice(answer.keys))
 
 
 def choice_cost(problem: Problem, choice: Sequence[int]) -> int:
