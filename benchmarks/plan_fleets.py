@@ -55,7 +55,7 @@ def generated(workloads: int, options: int, *, seed: int = 0, hours: int = HOURS
 
 
 def limited(problem: Problem, choice: Sequence[int]) -> Problem:
-    """Return a problem whose quotas are 90 % of the peaks that a choice has on every other pool, and 20 % of node-hours on spot."""
+    """Return a problem with quotas at 90 % of a choice's peak on every other pool, and at most 20 % of node-hours on spot."""
     peaks = {pool: int(seconds.max()) // S_PER_HR for pool, seconds in total_usage(problem, choice).items()}
     quotas = {pool: int(peaks[pool] * QUOTA_FRAC) for pool in sorted(peaks)[::2]}
     return replace(problem, quotas=quotas, spot_max_frac=SPOT_MAX_FRAC)

@@ -114,6 +114,17 @@ def _best_pair(
 
 
 @numba.njit(cache=True)
+def _write(units: IntArray, steps: IntArray, node: int, at: int, number: int, on_spot: int) -> None:
+    """Write the mix that a branch and one step more make."""
+    units[:] = 0
+    units[0, at], units[1, at] = number - on_spot, on_spot
+    while node > 0:
+        parent, option, taken, spot = steps[node]
+        units[0, option], units[1, option] = taken - spot, spot
+        node = parent
+
+
+@numba.njit(cache=True)
 def cheapest_mix(
     steady_cost: FloatArray,
     spot_cost: FloatArray,
@@ -153,13 +164,7 @@ def cheapest_mix(
                         continue
                     if _complete(steady, spot, demand, cap):
                         best = cost
-                        units[:] = 0
-                        units[0, at], units[1, at] = number - on_spot, on_spot
-                        above = node
-                        while above > 0:
-                            units[0, steps[above, 1]] = steps[above, 2] - steps[above, 3]
-                            units[1, steps[above, 1]] = steps[above, 3]
-                            above = steps[above, 0]
+                        _write(units, steps, node, at, number, on_spot)
                         continue
                     bound = cost + _rest(at + 1, steady, spot, suffix, demand, cap, fixed)
                     if bound >= best:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from benchmarks.plan import QUOTA_SCALES, referee_case, referees
 from benchmarks.referee_fleet import RefereeFleet
 
 from trimtab.plan.decompose import mix, relax
@@ -80,3 +81,13 @@ def test_one_workload_alone_is_priced_exactly():
         unlimited = Purchase(**{**instance.__dict__, "quota": np.full(5, 1e6)})
 
         assert fleet.start()[0].cost == pytest.approx(whole(unlimited).objective, rel=2e-4), seed
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("quotas", QUOTA_SCALES)
+def test_the_referees_instance_is_certified_within_two_percent(shared_dir, quotas):
+    module = referees(shared_dir / "referees")
+
+    figures = referee_case(module, 500, QUOTA_SCALES[quotas])
+
+    assert figures["gap_frac"] <= 0.02

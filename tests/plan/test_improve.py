@@ -32,9 +32,9 @@ def test_the_use_kept_move_by_move_is_the_use_of_the_choice(problem, data):
         workload = data.draw(st.integers(0, problem.workloads - 1))
         option = data.draw(st.integers(KEEP, len(problem.options[workload]) - 1))
         before = billed_usd(problem, improver)
-        gain = improver._gains(workload, [option])[0]
+        gain = improver.gains(workload, [option])[0]
 
-        improver._move(workload, option)
+        improver.move(workload, option)
 
         assert billed_usd(problem, improver) == pytest.approx(before - gain, abs=1e-5 * (1 + problem.hours))
         expected = total_usage(problem, improver.choice)

@@ -50,12 +50,11 @@ class Blocks(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Relaxed:
-    """The relaxation at its end: the bound and what gave it, its value, the columns and their weights (n_columns,)."""
+    """The relaxation at its end: the bound, its value, reduced costs at the bound, columns and their weights (n_columns,)."""
 
     bound: float
     value: float
     reduced: FloatArray
-    duals: FloatArray
     columns: tuple[Column, ...]
     weights: FloatArray
     shared: FloatArray
@@ -91,7 +90,6 @@ def relax(blocks: Blocks, start: Sequence[Column], gap_frac: float) -> Relaxed:
         bound=best[0],
         value=solution.objective,
         reduced=best[1],
-        duals=best[2],
         columns=tuple(columns.values()),
         weights=solution.values[own : own + len(columns)],
         shared=solution.values[:own],
@@ -109,10 +107,9 @@ def _pays(column: Column, duals: FloatArray) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Mixed:
-    """An integral answer: the key of each block's column, its cost, a bound over the columns given, the shared values."""
+    """An integral answer: the key of each block's column, a bound over the columns given, the shared columns' values."""
 
     keys: list[int]
-    cost: float
     bound: float
     shared: FloatArray
 
@@ -141,7 +138,6 @@ def mix(
     blocks = 1 + max((column.block for column in columns), default=-1)
     return Mixed(
         keys=heaviest(columns, solution.values[own:], blocks),
-        cost=solution.objective,
         bound=solution.bound,
         shared=solution.values[:own],
     )

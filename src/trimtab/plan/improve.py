@@ -45,10 +45,10 @@ class Improver:
         for workload, options in enumerate(candidates):
             tried = [option for option in options if option != self.choice[workload]]
             if tried:
-                gains = self._gains(workload, tried)
+                gains = self.gains(workload, tried)
                 best = int(np.argmax(gains))
                 if gains[best] > _LEAST_GAIN_USD:
-                    self._move(workload, tried[best])
+                    self.move(workload, tried[best])
                     gained += float(gains[best])
         self.counts = {pool: self._renewed(pool) for pool in self.problem.offers if pool in self.use}
         return gained
@@ -64,8 +64,8 @@ class Improver:
             if self._keepers[group] - (1 if mine else 0) == 0
         ]
 
-    def _gains(self, workload: int, options: Sequence[int]) -> FloatArray:
-        """Return what each move saves, dollars."""
+    def gains(self, workload: int, options: Sequence[int]) -> FloatArray:
+        """Return what moving a workload to each of some options (or KEEP) saves, dollars, limits weighed in."""
         changes: list[tuple[int, Pool, IntArray]] = []
         for at, option in enumerate((self.choice[workload], *options)):
             changes += [(at, pool, seconds) for use in self._uses(workload, option) for pool, seconds in use.items()]
@@ -106,7 +106,8 @@ class Improver:
         known = self.use.get(pool)
         return np.zeros(self.problem.hours, dtype=np.int64) if known is None else known
 
-    def _move(self, workload: int, option: int) -> None:
+    def move(self, workload: int, option: int) -> None:
+        """Make a move: give a workload another option (or KEEP)."""
         gone, come = self._uses(workload, self.choice[workload]), self._uses(workload, option)
         for sign, uses in ((-1, gone), (1, come)):
             for use in uses:

@@ -6,7 +6,8 @@
 2. An option whose reduced cost exceeds the distance between the best known plan and the bound cannot be in a better plan: it
    is dropped, and nothing is lost (reduced-cost fixing).
 3. Where the gap is still wider than asked, the options left go into a MILP whose dual bound is certified too; its choice,
-   improved on the exact bill one workload at a time, is the plan.
+   improved on the exact bill one workload at a time, is the plan. Where too many options are left and limits bind, a MILP
+   chooses anew for the workloads that the relaxation tears between options, and the bound stays that of step 1.
 """
 
 from __future__ import annotations
@@ -34,16 +35,18 @@ _PERIODS = (24, 48, 96, 192)
 _WORTH_FINER = 0.9
 """Another round follows if this one narrowed the gap to at most this share of what it was."""
 _RELAX_GAP_FRAC = 1e-4
+"""Column generation ends at this gap, and a plan this near to its bound is not refined."""
 _PAYS_USD = 1e-6
 _TRIED = 6
-_MAX_MIP_ROUNDS = 4
-_EXCESS = 1e-6
+"""Options per workload that are tried on the exact bill."""
 _SOME = 1e-6
+"""Weights and excesses below this are 0."""
+_MAX_MIP_ENTRIES = 60_000
+"""A MILP over all the options left is solved up to so many coefficients; beyond, only torn workloads are chosen anew."""
+_MAX_MIP_ROUNDS = 4
 _MEND_PERIODS = 64
 _MEND_NODES = 1
 _MEND_GAP_FRAC = 0.003
-_MAX_MIP_ENTRIES = 60_000
-"""A MILP with more coefficients is not tried: what is dropped by proof shrinks with the gap, the rest would take too long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +140,7 @@ def solve_problem(problem: Problem, planning: Planning) -> Chosen:
     for most in _PERIODS:
         gap_before = search.gap_frac
         master = Master(table, gather(table, table.use_of(search.choice), most))
-        if _relaxed(search, master) > _EXCESS:
+        if _relaxed(search, master) > _SOME:
             refuse_conflict(problem)
         finest = most >= table.periods or search.gap_frac > _WORTH_FINER * gap_before
         if search.gap_frac <= _RELAX_GAP_FRAC or finest:
@@ -205,7 +208,7 @@ def _mixed(search: _Search, master: Master, planning: Planning) -> None:
         )
         search.bounded(answer.bound, search.reduced_usd)
         choice = table.choice(answer.keys)
-        if search.offer(choice) or answer.shared[master.excess].sum() > _EXCESS:
+        if search.offer(choice) or answer.shared[master.excess].sum() > _SOME:
             return
         master = Master(table, gather(table, table.use_of(choice), _PERIODS[-1]))
 
