@@ -110,6 +110,10 @@ def test_the_interval_stays_within_its_bounds_and_never_below_a_save(age_s, stal
     assert max(5.0, save_s) <= span_s <= max(3600.0, save_s)
 
 
+def test_equal_bounds_fix_the_interval():
+    assert interval_s(RULE._replace(min_interval_s=3.0, max_interval_s=3.0), 0.0, 1.0, 60.0, 1.0) == 3.0
+
+
 def test_it_saves_when_the_interval_is_over_and_not_before():
     span_s = interval_s(RULE, 1000.0, 0.2, 4.0, 0.5)
 

@@ -143,8 +143,10 @@ def interval_s(rule: CheckpointRule, age_s: float, stall_s: float, save_s: float
     """Return how long to train from one save to the next at this age of the machine.
 
     It is Young's interval with the mean hazard over the interval itself, counting only the interruptions that destroy
-    work. It is never shorter than a save takes.
+    work. It is never shorter than a save takes. Equal bounds fix it.
     """
+    if rule.max_interval_s <= rule.min_interval_s:
+        return rule.min_interval_s
     share = losing_frac(rule, save_s, step_s)
     floor_s = max(rule.min_interval_s, save_s)
     span_s = max(floor_s, 1.0)
