@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from asyncio import AbstractEventLoop, InvalidStateError
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import monotonic
 
 from trimtab.runtime.batcher.metrics import Metrics
@@ -13,18 +13,30 @@ from trimtab.runtime.batcher.request import Request
 logger = logging.getLogger(__name__)
 
 
-def deliver(requests: Sequence[Request], results: Sequence[object], metrics: Metrics, here: object = None) -> None:
+def nothing() -> None:
+    """Do nothing after the answers."""
+
+
+def deliver(
+    requests: Sequence[Request],
+    results: Sequence[object],
+    metrics: Metrics,
+    here: object = None,
+    after: Callable[[], None] = nothing,
+) -> None:
     """Answer requests in order; a result that is an exception is raised to its caller.
 
     `here` is the event loop that this runs on, if any; other loops are called once each, thread callers are answered in place.
+    `after` is called once, where the first answers are: on an event loop the worker need not wait for it.
     """
     loops = {request.loop for request in requests}
     if len(loops) == 1:
-        _send(requests, results, loops.pop(), metrics, here)
+        _send(requests, results, loops.pop(), metrics, here, after)
         return
     for loop in loops:
         mine = [(request, result) for request, result in zip(requests, results, strict=True) if request.loop is loop]
-        _send([request for request, _ in mine], [result for _, result in mine], loop, metrics, here)
+        _send([request for request, _ in mine], [result for _, result in mine], loop, metrics, here, after)
+        after = nothing
 
 
 def _send(
@@ -33,18 +45,23 @@ def _send(
     loop: AbstractEventLoop | None,
     metrics: Metrics,
     here: object,
+    after: Callable[[], None],
 ) -> None:
     if loop is None or loop is here:
-        _answer(requests, results, metrics)
+        after()
+        _answer(requests, results, metrics, nothing)
         return
     try:
-        loop.call_soon_threadsafe(_answer, requests, results, metrics)
+        loop.call_soon_threadsafe(_answer, requests, results, metrics, after)
     except RuntimeError:  # the loop was closed with the callers on it
+        after()
         metrics.count_answers(requests, monotonic(), abandoned=len(requests), failed=0)
         logger.debug("%d answers had no event loop left to go to", len(requests))
 
 
-def _answer(requests: Sequence[Request], results: Sequence[object], metrics: Metrics) -> None:
+def _answer(
+    requests: Sequence[Request], results: Sequence[object], metrics: Metrics, after: Callable[[], None]
+) -> None:
     abandoned = failed = 0
     for request, result in zip(requests, results, strict=True):
         try:
@@ -56,6 +73,7 @@ def _answer(requests: Sequence[Request], results: Sequence[object], metrics: Met
         except InvalidStateError:  # cancelled meanwhile
             abandoned += 1
     metrics.count_answers(requests, monotonic(), abandoned=abandoned, failed=failed)
+    after()
 
 
 def refuse(requests: Sequence[Request], error: Exception, metrics: Metrics, reason: str) -> None:

@@ -83,6 +83,16 @@ class Waker(NamedTuple):
     wake_all: Callable[[], None]
 
 
+class Ended(NamedTuple):
+    """A cycle that is over: what came between two answers."""
+
+    arrivals: list[float]
+    answered: int
+    answered_s: float
+    idle: bool
+    now_s: float
+
+
 class Engine:
     """The shared state of one batcher."""
 
@@ -337,29 +347,32 @@ class Engine:
             self.in_flight -= len(taken.batch)
             self._end_if_drained()
 
-    def close_cycle(self, taken: Taken) -> None:
-        """Learn how arrivals followed the last answer; the next cycle begins with the answers about to leave."""
-        horizon = horizon_s(taken.lane.time) if self._rule.learn else 0.0
+    def end_cycle(self, taken: Taken) -> Ended:
+        """Begin a new cycle with the answers about to leave; return the one that ends, to learn from when there is time."""
         now_s = monotonic()
         with self.lock:
-            if horizon > 0:
-                self._learn(horizon, now_s)
+            ended = Ended(self._arrivals, self._answered, self._answered_s, self._empty_then, now_s)
             self._arrivals = []
             self._answered = len(taken.batch)
             self._answered_s = now_s
             self._empty_then = self.lanes.count == 0
+        return ended
 
-    def _learn(self, horizon: float, now_s: float) -> None:
-        self._learned = learn(
-            self._learned,
-            self._arrivals,
-            answered=self._answered,
-            answered_s=self._answered_s,
-            idle=self._empty_then,
-            horizon=horizon,
-            now_s=now_s,
-        )
-        self._may_wait = self._rule.window_s > 0 or echoes(self._learned)
+    def learn(self, taken: Taken, run_s: float, ended: Ended) -> None:
+        """Learn from a batch that ran well, and from how arrivals followed the answers before it."""
+        self.observe(taken.lane, taken.batch, run_s, failed=False, extra=False)
+        horizon = horizon_s(taken.lane.time) if self._rule.learn else 0.0
+        if horizon > 0:
+            self._learned = learn(
+                self._learned,
+                ended.arrivals,
+                answered=ended.answered,
+                answered_s=ended.answered_s,
+                idle=ended.idle,
+                horizon=horizon,
+                now_s=ended.now_s,
+            )
+            self._may_wait = self._rule.window_s > 0 or echoes(self._learned)
 
     # ------------------------------------------------------------ the end
 

@@ -83,17 +83,12 @@ class LoopRunner:
         run.end(whole.error)
 
     async def _run_and_settle(self, run: Run) -> None:
-        batch = run.taken.batch
-        outcome = await self._attempt(run, batch)
-        run.observe(batch, outcome, extra=False)
+        outcome = await self._attempt(run, run.taken.batch)
         if outcome.error is None:
-            self._engine.close_cycle(run.taken)
-            run.settle(batch, outcome)
-            run.report(batch, outcome)
+            run.succeed(outcome)
         else:
-            run.report(batch, outcome)
+            run.fail(outcome)
             await self._recover(run, outcome.error)
-            self._engine.close_cycle(run.taken)
 
     async def _recover(self, run: Run, error: Exception) -> None:
         steps = run.recovery(error)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from asyncio import CancelledError
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Sequence
+from functools import partial
 from time import monotonic
 from typing import cast
 
@@ -107,6 +108,20 @@ class Run:
         results = outcome.results if outcome.error is None else [outcome.error] * len(requests)
         deliver(requests, results, self.engine.metrics, self.here)
 
+    def succeed(self, outcome: Outcome) -> None:
+        """Answer the whole batch, then learn from it: on the callers' loop, while the worker goes on to the next batch."""
+        taken = self.taken
+        self.run_s = monotonic() - self.began_s
+        learn = partial(self.engine.learn, taken, self.run_s, self.engine.end_cycle(taken))
+        deliver(taken.batch, outcome.results, self.engine.metrics, self.here, learn)
+        self.report(taken.batch, outcome)
+
+    def fail(self, outcome: Outcome) -> None:
+        """Count and report a batch that failed as a whole; its cycle ends unlearned."""
+        self.observe(self.taken.batch, outcome, extra=False)
+        self.report(self.taken.batch, outcome)
+        self.engine.end_cycle(self.taken)
+
     def end(self, error: Exception | None) -> None:
         """Let the engine go on. An error that no caller has seen yet, such as one of a user's hook, goes to those who wait."""
         if error is not None:
@@ -155,21 +170,13 @@ def run_batch(engine: Engine, taken: Taken, call: Callable[[list[object]], objec
 
 
 def _run_and_settle(run: Run, call: Callable[[list[object]], object]) -> None:
-    """Run the whole batch, or its parts where it fails.
-
-    The books are closed before the answers leave: a caller's thread that is woken must not wait for this one.
-    """
-    engine, taken = run.engine, run.taken
-    outcome = attempt(run, taken.batch, call)
-    run.observe(taken.batch, outcome, extra=False)
+    """Run the whole batch, or its parts where it fails."""
+    outcome = attempt(run, run.taken.batch, call)
     if outcome.error is None:
-        engine.close_cycle(taken)
-        run.settle(taken.batch, outcome)
-        run.report(taken.batch, outcome)
+        run.succeed(outcome)
     else:
-        run.report(taken.batch, outcome)
+        run.fail(outcome)
         recover_batch(run, outcome.error, call)
-        engine.close_cycle(taken)
 
 
 def recover_batch(run: Run, error: Exception, call: Callable[[list[object]], object]) -> None:
