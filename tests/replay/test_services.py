@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trimtab.policies.cron import CronPolicy
+from trimtab.policies.forecast import forecast_policy
 from trimtab.policies.keda import KedaPolicy
 from trimtab.policies.knative import KnativePolicy
 from trimtab.policies.saturation import SaturationPolicy
@@ -21,6 +22,7 @@ POLICIES = [
     KedaPolicy(HpaPolicy(0.7, 0, 50)),
     KnativePolicy(0.7, 1, 50),
     SaturationPolicy(1, 50),
+    forecast_policy(cold_start_s=120.0, max_replicas=50),
 ]
 
 

@@ -36,12 +36,15 @@ def cache_dir() -> Path | None:
     for folder in SOURCES:
         for source in sorted(folder.glob("*.py")):
             digest.update(source.name.encode() + b"\0" + source.read_bytes())
-    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    base = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
     folder = base / "trimtab" / "compiled" / digest.hexdigest()[:16]
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         logger.warning("replay compiles anew in each process: cannot write %s (%s)", folder, error)
+        return None
+    if not os.access(folder, os.W_OK):
+        logger.warning("replay compiles anew in each process: cannot write %s", folder)
         return None
     return folder
 

@@ -18,7 +18,8 @@ from trimtab.units import S_PER_MIN
 MARGINS = (1.8, 7.0)
 """The margins searched. Below the least one a calm fit window would be trusted too far."""
 MARGIN_ROUNDS = 8
-TOLERANCES_FRAC = (0.0, 0.05, 0.1)
+TOLERANCES_FRAC = ((0.0, 0.0), (0.05, 0.0), (0.05, 0.05), (0.1, 0.1))
+"""Tolerances of the HPA on the way up and down."""
 SLACK_FRAC = 0.35
 """Chosen for targets of 99.9 %, where one surge more than the fit window had is most of what is permitted."""
 WARM_UP_S = 10 * S_PER_MIN
@@ -111,8 +112,8 @@ def _warm(history: ServiceHistory, signal: FloatArray | None = None) -> ServiceH
     return replace(history, arrivals=history.arrivals[first:], signal=None if signal is None else signal[first:])
 
 
-def _with_tolerance(policy: ForecastPolicy, tolerance_frac: float) -> ForecastPolicy:
-    hpa = policy.hpa._replace(tolerance_up_frac=tolerance_frac, tolerance_down_frac=tolerance_frac)
+def _with_tolerance(policy: ForecastPolicy, tolerance_frac: tuple[float, float]) -> ForecastPolicy:
+    hpa = policy.hpa._replace(tolerance_up_frac=tolerance_frac[0], tolerance_down_frac=tolerance_frac[1])
     return policy._replace(hpa=hpa)
 
 
