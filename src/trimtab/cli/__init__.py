@@ -37,6 +37,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "collect": ("trimtab.cli.collect_command", "Write a fleet bundle from a Prometheus server and bills."),
     "fit": ("trimtab.cli.fit_command", "Find which GPU a model needs, how many, and what it costs."),
     "prices": ("trimtab.cli.prices_command", "List what GPUs cost, at a date, in a region, under a buying option."),
+    "commit": (
+        "trimtab.cli.commit_command",
+        "Say how much to commit to, in which layers, what it returns, and how other rules would have done.",
+    ),
     "batch": ("trimtab.cli.batch_command", "Tune the dynamic batcher that `trimtab.batch` puts in front of a model."),
     "spot-run": (
         "trimtab.cli.spot_run_command",

@@ -1,0 +1,93 @@
+"""`trimtab commit`: how much of what to commit to, in layers, and what it returns."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+
+import click
+
+from trimtab.cli.output import Format, output_options
+
+SECTIONS = ("steps", "rules", "returns", "inventory", "load")
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+def _day(_context: click.Context, _parameter: click.Parameter, value: str | None) -> date | None:
+    try:
+        return date.fromisoformat(value) if value else None
+    except ValueError as error:
+        raise click.BadParameter(f"{value!r} is not a date; write 2026-07-20") from error
+
+
+@click.command()
+@click.argument("bundle", required=False, type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--demo", is_flag=False, flag_value="two-hundred-k", metavar="[NAME]",
+              help="A demonstration fleet; two-hundred-k where no name is given.")  # fmt: skip
+@click.option("--term", type=click.Choice(["1y", "3y", "any"]), default="1y", show_default=True,
+              help="The terms that may be advised; the return table shows all.")  # fmt: skip
+@click.option("--type", "instance_type", metavar="TYPE", help="Only this instance type: p4d.24xlarge.")
+@click.option("--nodes", type=click.IntRange(min=1), help="Nodes in the return table, instead of those advised.")
+@click.option("--hours-mo", type=click.FloatRange(0, 730), metavar="H",
+              help="Hours a month that each is used in the return table, instead of what was measured.")  # fmt: skip
+@click.option("--offer", "quotes", multiple=True, metavar="TYPE:TERM:UPFRONT_USD:USD_HR",
+              help="A price per node that you were quoted: p4d.24xlarge:3y:230000:0.")  # fmt: skip
+@click.option("--owned", type=_FILE, metavar="FILE", help="Commitments that you hold, CSV.")
+@click.option("--prices", envvar="TRIMTAB_PRICES", type=_FILE, metavar="FILE",
+              help="Your own rates, CSV or YAML; they go over the list.")  # fmt: skip
+@click.option("--at", callback=_day, metavar="DATE", show_default="the end of the history",
+              help="Prices and commitments that hold on this day.")  # fmt: skip
+@click.option("--section", type=click.Choice(SECTIONS), help="Only this part of the answer; CSV needs one.")
+@click.option("-q", "--quiet", is_flag=True, help="No progress, errors only.")
+@click.option("-v", "--verbose", count=True, help="Log stages (-v) or every step (-vv) on stderr.")
+@output_options()
+def command(
+    bundle: Path | None,
+    demo: str | None,
+    term: str,
+    instance_type: str | None,
+    nodes: int | None,
+    hours_mo: float | None,
+    quotes: tuple[str, ...],
+    owned: Path | None,
+    prices: Path | None,
+    at: date | None,
+    section: str | None,
+    quiet: bool,
+    verbose: int,
+    output_format: Format,
+    out: Path | None,
+    fields: tuple[str, ...],
+) -> None:
+    """Say how much to commit to, in which layers, what it returns, and how other rules would have done.
+
+    \b
+    Examples:
+      trimtab commit --demo                               a demonstration
+      trimtab commit fleet/ --term any                    let 3-year terms be advised too
+      trimtab commit fleet/ --type p4d.24xlarge --nodes 6 --hours-mo 500
+      trimtab commit fleet/ --offer p4d.24xlarge:1y:118000:0 --owned held.csv
+      trimtab commit fleet/ --section returns -o csv      the return table for a spreadsheet
+    """
+    from trimtab.cli.commit_run import CommitRequest, run_commit
+
+    run_commit(
+        CommitRequest(
+            bundle=bundle,
+            demo=demo,
+            term=term,
+            instance_type=instance_type,
+            nodes=nodes,
+            hours_mo=hours_mo,
+            quotes=quotes,
+            owned=owned,
+            prices=prices,
+            at=at,
+            section=section,
+            quiet=quiet,
+            verbose=verbose,
+            output_format=output_format,
+            out=out,
+            fields=fields,
+        )
+    )

@@ -1,0 +1,259 @@
+"""The sheets of `trimtab commit`: what to buy when, the rules compared, the return table, the inventory, the load."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import assert_never
+
+from trimtab.cli.sheet import Cell, Column, Sheet, fixed
+from trimtab.emit.money import dollars, percent
+from trimtab.plan.commit_advice import Advice
+from trimtab.plan.commit_report import CommitReport
+from trimtab.plan.load_duration import LoadPoint, load_duration
+from trimtab.replay.commitments import CommitRule
+
+CURVE_POINTS = 20
+
+
+class Section(Enum):
+    """The parts of the answer."""
+
+    STEPS = "steps"
+    RULES = "rules"
+    RETURNS = "returns"
+    INVENTORY = "inventory"
+    LOAD = "load"
+
+    @property
+    def title(self) -> str:
+        """Return its heading."""
+        return {
+            Section.STEPS: "What to buy, and when",
+            Section.RULES: "Rules on this fleet's own use: first half known, second half played",
+            Section.RETURNS: "What each commitment returns",
+            Section.INVENTORY: "Commitments held, the first to end first",
+            Section.LOAD: "Load by share of the hours, busiest first (nodes)",
+        }[self]
+
+
+def sheet_of(section: Section, report: CommitReport) -> Sheet:
+    """Return a part of the answer as rows."""
+    match section:
+        case Section.STEPS:
+            return _steps(report)
+        case Section.RULES:
+            return _rules(report)
+        case Section.RETURNS:
+            return _returns(report)
+        case Section.INVENTORY:
+            return _inventory(report)
+        case Section.LOAD:
+            return _load(report)
+    assert_never(section)
+
+
+def curve(advice: Advice, points: int) -> tuple[LoadPoint, ...]:
+    """Return a pool's load-duration curve over the layers advised."""
+    first = advice.layers[0].buy if advice.layers and advice.layers[0].day == 0 else 0
+    return load_duration(advice.nodes, owned=advice.owned, first=first, later=advice.buy - first, points=points)
+
+
+def _shown_percent(cell: Cell) -> str:
+    return percent(cell) if isinstance(cell, int | float) else str(cell)
+
+
+def _shown_dollars(cell: Cell) -> str:
+    return dollars(cell) if isinstance(cell, int | float) else str(cell)
+
+
+def _text(key: str, title: str, *, whole: bool = False) -> Column:
+    return Column(key=key, title=title, whole=whole)
+
+
+def _number(key: str, title: str, digits: int = 0) -> Column:
+    return Column(key=key, title=title, show=fixed(digits), right=True)
+
+
+def _share(key: str, title: str) -> Column:
+    return Column(key=key, title=title, show=_shown_percent, right=True)
+
+
+def _money(key: str, title: str) -> Column:
+    return Column(key=key, title=title, show=_shown_dollars, right=True)
+
+
+def _steps(report: CommitReport) -> Sheet:
+    rows: list[dict[str, Cell]] = []
+    for one in report.advice:
+        held = one.owned
+        for layer in one.layers:
+            rows.append(
+                {
+                    "pool": str(one.pool),
+                    "day": layer.day,
+                    "buy_nodes": layer.buy,
+                    "hold_nodes": layer.hold,
+                    "term_years": one.offer.term_years,
+                    "payment": one.offer.payment.value,
+                    "usd_hr": one.offer.effective_usd_hr,
+                    "discount_frac": one.discount_frac,
+                    "used_frac": one.used_frac(held, layer.hold),
+                    "source": one.offer.source,
+                }
+            )
+            held = layer.hold
+    columns = [
+        _number("day", "day"),
+        _number("buy_nodes", "buy"),
+        _number("hold_nodes", "hold then"),
+        _number("term_years", "years"),
+        _text("payment", "paid", whole=True),
+        _number("usd_hr", "$/h", 3),
+        _share("discount_frac", "off"),
+        _share("used_frac", "in use"),
+    ]
+    return Sheet(columns=_with_pool(columns, "source"), rows=rows, section="pool", notes=_steps_notes(report))
+
+
+def _with_pool(columns: Sequence[Column], *more: str) -> list[Column]:
+    """Return columns with the pool in front, which tables for people show as a heading, and keys for machines behind."""
+    return [_text("pool", "pool"), *columns, *(_text(key, key) for key in more)]
+
+
+def _steps_notes(report: CommitReport) -> list[str]:
+    notes = []
+    for one in report.advice:
+        saved = f"saves {dollars(one.saving_usd_mo)} a month on this window's use" if one.buy else "buy nothing"
+        notes.append(
+            f"{one.pool.instance_type}: {saved}; the use backs {one.backed_nodes:.1f} nodes, {one.owned} held already; "
+            f"known afterwards, {one.best_nodes} would have been best"
+        )
+    return notes
+
+
+_SHOWN_RULES = (
+    CommitRule.NOTHING,
+    CommitRule.AVERAGE_65,
+    CommitRule.NEWSVENDOR,
+    CommitRule.WEEKLY_TOP_UP,
+    CommitRule.BREAK_EVEN,
+    CommitRule.LAYERED,
+    CommitRule.HINDSIGHT,
+)
+
+
+def _rules(report: CommitReport) -> Sheet:
+    rows: list[dict[str, Cell]] = [
+        {
+            "pool": str(one.pool),
+            "rule": rule.value,
+            "cost_frac": one.rule_costs[rule],
+            "over_hindsight": one.rule_costs[rule] / one.rule_costs[CommitRule.HINDSIGHT],
+        }
+        for one in report.advice
+        if one.rule_costs
+        for rule in _SHOWN_RULES
+    ]
+    columns = [
+        _text("rule", "rule"),
+        _number("cost_frac", "cost, on demand = 1", 3),
+        _number("over_hindsight", "over hindsight", 3),
+    ]
+    return Sheet(columns=_with_pool(columns), rows=rows, section="pool")
+
+
+def _returns(report: CommitReport) -> Sheet:
+    rows: list[dict[str, Cell]] = [
+        {
+            "pool": str(one.offer.pool),
+            "offer": f"{one.offer.term_years} y, {one.offer.payment.value}",
+            "nodes": one.nodes,
+            "hours_mo": one.hours_mo,
+            "upfront_usd": one.offer.upfront_usd * one.nodes,
+            "on_demand_usd": one.on_demand_usd,
+            "committed_usd": one.committed_usd,
+            "saving_usd": one.saving_usd,
+            "saving_frac": one.saving_frac,
+            "break_even_mo": one.break_even_mo,
+            "on_demand_usd_year": one.on_demand_usd_year,
+            "committed_usd_year": one.committed_usd_year,
+            "loses_below_frac": one.loses_below_frac,
+            "source": one.offer.source,
+        }
+        for one in report.returns
+    ]
+    columns = [
+        Column(key="offer", title="offer", whole=True, repeat=True),
+        _number("nodes", "nodes"),
+        _number("hours_mo", "h/mo"),
+        _money("upfront_usd", "upfront"),
+        _money("on_demand_usd", "on demand"),
+        _money("committed_usd", "committed"),
+        _money("saving_usd", "saves"),
+        _share("saving_frac", "%"),
+        _number("break_even_mo", "even at month", 1),
+        _money("on_demand_usd_year", "on demand/y"),
+        _money("committed_usd_year", "committed/y"),
+        _share("loses_below_frac", "loses below"),
+    ]
+    notes = [
+        "totals are over the term; a year's cost is over three years, a 1-year term being bought again at its price; "
+        "even: on demand has then cost as much as the whole commitment; used less of the hours than `loses below`, it loses"
+    ]
+    return Sheet(columns=_with_pool(columns, "source"), rows=rows, section="pool", notes=notes if rows else [])
+
+
+def _inventory(report: CommitReport) -> Sheet:
+    rows: list[dict[str, Cell]] = [
+        {
+            "pool": str(one.owned.pool),
+            "name": one.owned.name,
+            "count": one.owned.count,
+            "used_frac": one.used_frac,
+            "coverage_frac": one.coverage_frac,
+            "unused_usd_mo": one.unused_usd_mo,
+            "end": one.owned.end.isoformat(),
+            "days_left": one.days_left,
+            "held_after_nodes": one.held_after,
+        }
+        for one in report.held
+    ]
+    columns = [
+        _text("name", "commitment"),
+        _number("count", "nodes"),
+        _share("used_frac", "used"),
+        _share("coverage_frac", "covers"),
+        _money("unused_usd_mo", "sunk $/mo"),
+        _text("end", "ends", whole=True),
+        _number("days_left", "days left"),
+        _number("held_after_nodes", "held after"),
+    ]
+    return Sheet(columns=_with_pool(columns), rows=rows, section="pool")
+
+
+def _load(report: CommitReport) -> Sheet:
+    rows: list[dict[str, Cell]] = [
+        {
+            "pool": str(one.pool),
+            "hours_frac": point.hours_frac,
+            "load_nodes": point.load,
+            "owned_nodes": point.owned,
+            "first_layer_nodes": point.first_layer,
+            "later_layers_nodes": point.later_layers,
+            "on_demand_nodes": point.on_demand,
+            "unused_nodes": point.unused,
+        }
+        for one in report.advice
+        for point in curve(one, CURVE_POINTS)
+    ]
+    columns = [
+        _share("hours_frac", "hours"),
+        _number("load_nodes", "load", 1),
+        _number("owned_nodes", "held", 1),
+        _number("first_layer_nodes", "first layer", 1),
+        _number("later_layers_nodes", "later", 1),
+        _number("on_demand_nodes", "on demand", 1),
+        _number("unused_nodes", "unused", 1),
+    ]
+    return Sheet(columns=_with_pool(columns), rows=rows, section="pool")

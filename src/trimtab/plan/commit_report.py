@@ -1,0 +1,112 @@
+"""Everything `trimtab commit` answers for a fleet: advice by pool, the return table, the inventory, and what to ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+
+from trimtab.catalog.kinds import CapacityType
+from trimtab.catalog.pools import Pool
+from trimtab.fleet.market import Market
+from trimtab.fleet.model import Fleet, Window
+from trimtab.plan.commit_advice import Advice, advise
+from trimtab.plan.commit_inventory import Held, Owned, inventory, owned_nodes
+from trimtab.plan.commit_table import Offer, Return, listed_offer, return_of
+from trimtab.units import HR_PER_MO, MICRO_PER_USD
+
+TERMS_YEARS = (1, 3)
+BASIS = "use as it was: what the other levers would take away is not taken off yet"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitReport:
+    """The answer for one fleet over one window."""
+
+    window: Window
+    basis: str
+    advice: tuple[Advice, ...]
+    returns: tuple[Return, ...]
+    held: tuple[Held, ...]
+    wanted_rates: tuple[str, ...]
+    """Rates that no table has and that a person is asked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What is asked: the terms allowed, one instance type or all, and the size of the return table where it is stated."""
+
+    terms_years: tuple[int, ...] = (1,)
+    instance_type: str | None = None
+    nodes: int | None = None
+    hours_mo: float | None = None
+
+
+def commit_report(
+    fleet: Fleet, market: Market, question: Question, *, day: date, owned: Sequence[Owned], quotes: Sequence[Offer]
+) -> CommitReport:
+    """Return what to commit to on a day, given a fleet's use; raises MissingPrice for a pool without an on-demand rate."""
+    pools = [
+        pool
+        for pool in fleet.usage.pools
+        if pool.capacity_type is CapacityType.ON_DEMAND and question.instance_type in (None, pool.instance_type)
+    ]
+    rates = market.rates(fleet.usage.pools)
+    have = owned_nodes(owned, day)
+    row_of = {pool: row for row, pool in enumerate(fleet.usage.pools)}
+    advice, returns = [], []
+    for pool in pools:
+        offers = offers_for(pool, market, quotes)
+        usd_hr = rates[pool] / MICRO_PER_USD
+        allowed = [offer for offer in offers if offer.term_years in question.terms_years]
+        found = advise(pool, fleet.usage.node_seconds[row_of[pool]], usd_hr, allowed, owned=have.get(pool, 0))
+        if found:
+            advice.append(found)
+            returns += [_return(offer, found, question) for offer in offers]
+    return CommitReport(
+        window=fleet.window,
+        basis=BASIS,
+        advice=tuple(advice),
+        returns=tuple(returns),
+        held=inventory(owned, fleet.usage, rates, day),
+        wanted_rates=wanted_rates(pools, market, quotes),
+    )
+
+
+def offers_for(pool: Pool, market: Market, quotes: Sequence[Offer]) -> tuple[Offer, ...]:
+    """Return every commitment known for a pool, list rates first, then what a person was quoted."""
+    listed = market.catalog.prices.options(pool.provider, pool.instance_type, pool.region, at=market.at)
+    return (
+        *(listed_offer(pool, price) for price in listed if price.option.term_years > 0),
+        *(offer for offer in quotes if offer.pool == pool),
+    )
+
+
+def wanted_rates(pools: Sequence[Pool], market: Market, quotes: Sequence[Offer]) -> tuple[str, ...]:
+    """Name the rates that are not known: a term of a pool, or its price with something paid upfront."""
+    wanted = []
+    for pool in pools:
+        known = offers_for(pool, market, quotes)
+        terms = {offer.term_years for offer in known}
+        missing = [f"{years} year{'s' if years > 1 else ''}" for years in TERMS_YEARS if years not in terms]
+        if not any(offer.upfront_usd > 0 for offer in known):
+            missing.append("anything paid upfront")
+        if missing:
+            wanted.append(f"{pool.instance_type} in {pool.region} ({pool.provider}): {', '.join(missing)}")
+    return tuple(wanted)
+
+
+def _return(offer: Offer, advice: Advice, question: Question) -> Return:
+    """Return a row for the nodes and hours asked about, or else for the nodes advised and the hours they were in use."""
+    nodes = question.nodes or max(advice.hold, 1)
+    hours_mo = question.hours_mo
+    if hours_mo is None:
+        hours_mo = advice.used_frac(0, nodes) * HR_PER_MO
+    return return_of(offer, advice.on_demand_usd_hr, nodes=nodes, hours_mo=min(hours_mo, HR_PER_MO))
+
+
+def pools_by_type(fleet: Fleet) -> Mapping[str, Pool]:
+    """Return the fleet's on-demand pools by instance type; of two regions the one used more."""
+    hours = dict(zip(fleet.usage.pools, fleet.usage.node_seconds.sum(axis=1).tolist(), strict=True))
+    on_demand = [pool for pool in fleet.usage.pools if pool.capacity_type is CapacityType.ON_DEMAND]
+    return {pool.instance_type: pool for pool in sorted(on_demand, key=lambda pool: hours[pool])}

@@ -1,0 +1,140 @@
+"""`trimtab commit` as a person types it, on a demonstration fleet."""
+
+import csv
+import io
+import json
+
+import pytest
+
+from trimtab.cli import main
+from trimtab.pipeline import open_demo
+from trimtab.tables.bundle import write_bundle
+
+OWNED = """name,provider,instance_type,region,count,term_years,upfront_usd,usd_hr,start,end
+ri-1,aws,p4d.24xlarge,us-east-1,3,1,0,13.9,2026-01-01,2027-01-01
+"""
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("fleet") / "fleet"
+    shown = open_demo("two-hundred-k")
+    write_bundle(folder, shown.tables, shown.meta, shown.workloads)
+    return folder
+
+
+@pytest.fixture
+def run(capsys, monkeypatch, bundle):
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.delenv("TRIMTAB_PRICES", raising=False)
+
+    def call(*arguments, fleet=True):
+        with pytest.raises(SystemExit) as ended:
+            main(["commit", *([str(bundle)] if fleet else []), *arguments])
+        captured = capsys.readouterr()
+        return ended.value.code, captured.out, captured.err
+
+    return call
+
+
+def test_the_whole_answer_fits_80_columns_and_says_what_it_rests_on(run):
+    code, out, _ = run()
+
+    assert code == 0
+    assert max(len(line) for line in out.splitlines()) <= 80
+    assert "use as it was" in out
+    for part in ("What to buy, and when", "newsvendor", "loses below", "busiest hour"):
+        assert part in out
+
+
+def test_rates_that_no_table_has_are_asked_for_and_none_is_assumed(run):
+    _, out, _ = run("--section", "steps")
+
+    asked = out.partition("No price is known")[2]
+    assert "p3.8xlarge in us-east-1 (aws): 1 year, 3 years" in asked
+
+
+def test_the_steps_are_layers_that_add_up(run):
+    _, out, _ = run("--type", "p4d.24xlarge", "-o", "json")
+
+    document = json.loads(out)
+    steps = document["steps"]
+    assert document["schema_version"] == 1
+    assert {row["pool"] for row in steps} == {"p4d.24xlarge on-demand in us-east-1 (aws)"}
+    assert steps[0]["day"] == 0
+    assert sum(row["buy_nodes"] for row in steps) == steps[-1]["hold_nodes"] == 6
+    assert all(row["source"] for row in steps)
+
+
+def test_a_quote_is_compared_and_taken_where_it_is_cheaper(run):
+    _, out, _ = run("--type", "p4d.24xlarge", "--offer", "p4d.24xlarge:1y:100000:0", "-o", "json")
+
+    document = json.loads(out)
+    assert {row["offer"] for row in document["returns"]} == {"1 y, monthly", "1 y, all upfront"}
+    assert {row["payment"] for row in document["steps"]} == {"all upfront"}
+
+
+def test_commitments_held_are_judged_and_not_bought_again(run, tmp_path):
+    held = tmp_path / "held.csv"
+    held.write_text(OWNED)
+
+    _, out, _ = run("--type", "p4d.24xlarge", "--owned", str(held), "-o", "json")
+
+    document = json.loads(out)
+    assert document["inventory"][0]["used_frac"] == pytest.approx(1.0)
+    assert document["inventory"][0]["end"] == "2027-01-01"
+    assert sum(row["buy_nodes"] for row in document["steps"]) == 3
+
+
+def test_all_faults_of_the_file_of_commitments_are_told_at_once(run, tmp_path):
+    held = tmp_path / "held.csv"
+    held.write_text(OWNED.replace(",3,1,0,", ",0,1,0,") + OWNED.splitlines()[1].replace("2027-01-01", "soon") + "\n")
+
+    code, _, err = run("--owned", str(held))
+
+    assert code == 1
+    assert "2 fault(s)" in err
+    assert "row 2" in err
+    assert "row 3" in err
+
+
+def test_the_return_table_takes_stated_nodes_and_hours(run):
+    _, out, _ = run("--section", "returns", "--type", "g5.xlarge", "--nodes", "2", "--hours-mo", "365", "-o", "csv")
+
+    (row,) = csv.DictReader(io.StringIO(out))
+    assert float(row["on_demand_usd"]) == pytest.approx(2 * 365 * 12 * 1.006)
+    assert float(row["committed_usd"]) == pytest.approx(2 * 8760 * 0.63378)
+    assert row["break_even_mo"] == ""
+
+
+def test_markdown_has_a_heading_for_each_part(run):
+    _, out, _ = run("-o", "markdown")
+
+    assert "## What to buy, and when" in out
+    assert "| pool |" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["--type", "p4d.24xlrge"], 1, "did you mean p4d.24xlarge"),
+        (["--demo"], 2, "different histories"),
+        (["-o", "csv"], 2, "--section"),
+        (["--fields", "day"], 2, "--section"),
+        (["--offer", "p4d.24xlarge:2y:1:1"], 1, "TYPE:TERM:UPFRONT_USD:USD_HR"),
+        (["--offer", "h100:1y:1:1"], 1, "the fleet has no on-demand h100"),
+        (["--offer", "p4d.24xlarge:1y:0:0"], 1, "above 0"),
+    ],
+)
+def test_a_wrong_question_is_answered_with_the_cure(run, arguments, code, said):
+    ended, _, err = run(*arguments)
+
+    assert ended == code
+    assert said in err
+
+
+def test_no_fleet_is_a_question_back(run):
+    ended, _, err = run(fleet=False)
+
+    assert ended == 2
+    assert "--demo" in err

@@ -1,0 +1,146 @@
+from datetime import date
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trimtab.catalog.pools import Pool
+from trimtab.ledger import Usage
+from trimtab.plan.commit_advice import Layer, advise
+from trimtab.plan.commit_inventory import Owned, inventory, owned_nodes
+from trimtab.plan.commit_table import Offer
+from trimtab.plan.load_duration import load_duration
+from trimtab.replay.commitments import CommitRule
+from trimtab.units import micro_usd
+
+POOL = Pool("aws", "p4d.24xlarge", "us-east-1")
+MONTH = 730
+
+
+def offer(usd_hr=6.0, years=1):
+    return Offer(pool=POOL, term_years=years, upfront_usd=0.0, usd_hr=usd_hr, source="a quote")
+
+
+def seconds(nodes):
+    return np.round(np.asarray(nodes, dtype=float) * 3600).astype(np.int64)
+
+
+def owned(count, start, end, name="c1"):
+    return Owned(name=name, offer=offer(), count=count, start=start, end=end)
+
+
+def test_steady_use_is_bought_two_thirds_at_once_and_the_rest_by_the_month():
+    advice = advise(POOL, seconds(np.full(MONTH, 9.0)), 10.0, [offer()])
+
+    # 9 nodes backed; 6, then 6.83, 7.67, 8.5 and 9 of them released after 0, 1, 2, 3 and 3.6 months of 12.
+    assert advice.layers == (
+        Layer(day=0, buy=6, hold=6),
+        Layer(day=30, buy=1, hold=7),
+        Layer(day=61, buy=1, hold=8),
+        Layer(day=91, buy=1, hold=9),
+    )
+    assert advice.saving_usd_mo == pytest.approx(9 * 4.0 * 730)
+
+
+def test_what_is_owned_already_is_not_bought_again():
+    advice = advise(POOL, seconds(np.full(MONTH, 9.0)), 10.0, [offer()], owned=8)
+
+    assert advice.buy == 1
+    assert advice.hold == 9
+
+
+def test_nothing_is_bought_beyond_demand_that_is_owned():
+    advice = advise(POOL, seconds(np.full(MONTH, 9.0)), 10.0, [offer()], owned=12)
+
+    assert advice.layers == ()
+    assert advice.hold == 12
+
+
+def test_an_offer_above_the_on_demand_price_is_no_offer():
+    assert advise(POOL, seconds(np.full(MONTH, 9.0)), 10.0, [offer(usd_hr=10.0)]) is None
+    assert advise(POOL, seconds(np.full(MONTH, 9.0)), 10.0, []) is None
+
+
+def test_the_cheapest_of_several_offers_is_taken():
+    advice = advise(POOL, seconds(np.full(MONTH, 9.0)), 10.0, [offer(7.0), offer(4.0, years=3)])
+
+    assert advice.offer.term_years == 3
+    assert advice.discount_frac == pytest.approx(0.6)
+
+
+def test_a_few_days_of_history_back_little():
+    day = advise(POOL, seconds(np.full(24, 9.0)), 10.0, [offer()])
+
+    assert day.backed_nodes == pytest.approx(9 * 24 * 0.4 / 200)
+    assert day.buy <= 1
+
+
+def test_the_rules_are_played_on_the_second_half():
+    advice = advise(POOL, seconds(np.full(MONTH, 9.0)), 10.0, [offer()])
+
+    assert advice.rule_costs[CommitRule.NOTHING] == pytest.approx(1.0)
+    assert advice.rule_costs[CommitRule.HINDSIGHT] == pytest.approx(0.6)
+
+
+@settings(max_examples=20)
+@given(nodes=st.lists(st.integers(0, 12), min_size=48, max_size=200), rate=st.floats(2, 9))
+def test_no_more_is_advised_than_was_ever_in_use(nodes, rate):
+    advice = advise(POOL, seconds(nodes), 10.0, [offer(rate)])
+
+    assert advice.hold <= max(nodes)
+    assert advice.best_nodes <= max(nodes)
+
+
+def test_inventory_tells_use_coverage_and_what_is_sunk():
+    usage = Usage(pools=(POOL,), node_seconds=seconds([[3.0] * 5 + [1.0] * 5]))
+    day = date(2026, 11, 1)
+
+    (held,) = inventory([owned(2, date(2026, 1, 1), date(2027, 1, 1))], usage, {POOL: micro_usd(10)}, day)
+
+    assert held.used_frac == pytest.approx((5 * 2 + 5 * 1) / 20)
+    assert held.coverage_frac == pytest.approx(15 / 20)
+    assert held.unused_usd_mo == pytest.approx(5 * 6.0 / 10 * 730)
+    assert held.days_left == 61
+
+
+def test_the_calendar_shows_the_first_to_end_first_and_what_is_left_then():
+    usage = Usage(pools=(POOL,), node_seconds=seconds([[3.0] * 10]))
+    both = [
+        owned(2, date(2026, 1, 1), date(2027, 1, 1), "late"),
+        owned(1, date(2025, 12, 1), date(2026, 12, 1), "soon"),
+        owned(5, date(2024, 12, 1), date(2025, 12, 1), "over"),
+    ]
+
+    held = inventory(both, usage, {POOL: micro_usd(10)}, date(2026, 11, 1))
+
+    assert [one.owned.name for one in held] == ["soon", "late"]
+    assert [one.held_after for one in held] == [2, 0]
+    assert owned_nodes(both, date(2026, 11, 1)) == {POOL: 3}
+
+
+def test_a_commitment_on_a_type_that_nobody_uses_is_sunk_whole():
+    other = Pool("aws", "g6.xlarge", "us-east-1")
+    usage = Usage(pools=(other,), node_seconds=seconds([[3.0] * 10]))
+
+    (held,) = inventory([owned(2, date(2026, 1, 1), date(2027, 1, 1))], usage, {other: 1}, date(2026, 11, 1))
+
+    assert held.used_frac == 0
+    assert held.coverage_frac is None
+    assert held.unused_usd_mo == pytest.approx(2 * 6.0 * 730)
+
+
+@given(
+    nodes=st.lists(st.floats(0, 20), min_size=1, max_size=50),
+    layers=st.tuples(st.integers(0, 5), st.integers(0, 5), st.integers(0, 5)),
+)
+def test_the_parts_of_the_load_sum_to_it(nodes, layers):
+    held, first, later = layers
+
+    points = load_duration(np.array(nodes), owned=held, first=first, later=later, points=11)
+
+    for point in points:
+        parts = point.owned + point.first_layer + point.later_layers + point.on_demand
+        assert parts == pytest.approx(point.load)
+        assert point.load + point.unused == pytest.approx(max(point.load, sum(layers)))
+    assert [point.load for point in points] == sorted((point.load for point in points), reverse=True)
