@@ -28,7 +28,8 @@ from benchmarks.traces import Floats, data_argument
 from trimtab.policies.fallback import Rule
 from trimtab.replay.market import hindsight_cost, replay_deadline_job
 from trimtab.replay.spot_plan import Flags, learn_market, plan_job
-from trimtab.replay.zone_plan import market_states, plan_zones, run_zones, zones_in_hindsight
+from trimtab.replay.zone_plan import market_states, plan_zones
+from trimtab.replay.zones import run_zones, zones_in_hindsight
 from trimtab.units import S_PER_HR
 
 DATASET = "aws-02-15-2023"

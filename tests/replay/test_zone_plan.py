@@ -4,16 +4,9 @@ import numpy as np
 import pytest
 
 from trimtab.policies.zones import FIRST_ZONE, PAY, WAIT, ZoneMode, ZoneView, kept, time_price_level
-from trimtab.replay import zone_plan
 from trimtab.replay.market import hindsight_cost
-from trimtab.replay.zone_plan import (
-    learn_zone,
-    market_states,
-    plan_zones,
-    run_zones,
-    zone_states,
-    zones_in_hindsight,
-)
+from trimtab.replay.zone_plan import learn_zone, market_states, plan_zones, zone_states
+from trimtab.replay.zones import run_zones, zones_in_hindsight
 
 PRICE = np.array([0.3, 0.36])
 
@@ -87,4 +80,4 @@ def test_more_time_costs_less_on_average(plan):
 def test_the_compiled_run_is_the_interpreted_one(plan):
     up = trace(200, seed=7)
     arguments = (up, market_states(up), plan.actions, plan.values, plan.pace, plan.price, plan.move_cost, 120)
-    assert zone_plan.run_zones(*arguments) == zone_plan.run_zones.py_func(*arguments)
+    assert run_zones(*arguments) == run_zones.py_func(*arguments)

@@ -17,6 +17,7 @@ import math
 from typing import NamedTuple
 
 from trimtab.policies.scaling import NO_LIMIT, SYNC_S, HpaPolicy, Metric
+from trimtab.units import S_PER_DAY, S_PER_HR
 
 
 class ForecastRules(NamedTuple):
@@ -33,8 +34,8 @@ class ForecastRules(NamedTuple):
     fast_level_s: int = 120
     fast_slope_s: int = 240
     fast_gain: float = 1.2
-    recent_s: int = 7200
-    settled_s: int = 86400
+    recent_s: int = 2 * S_PER_HR
+    settled_s: int = S_PER_DAY
     settled_weight: float = 0.8
     """Share of the settled spread that a calm recent window cannot undercut."""
     least_spread_frac: float = 0.045
@@ -49,7 +50,7 @@ ERROR_LEVEL_S = 60
 """The load that a forecast is compared with is that of a minute."""
 ERROR_MOST_FRAC = 0.5
 """A return from an outage counts as no larger an error than this."""
-ERROR_FLOOR_S = 3600
+ERROR_FLOOR_S = S_PER_HR
 ERROR_FLOOR_FRAC = 0.3
 """A forecast below this share of the last hour's peak is an outage, and errors are counted against the share instead."""
 

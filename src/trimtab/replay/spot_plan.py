@@ -26,7 +26,8 @@ AGE_EDGES = (1, 2, 3, 5, 9, 17, 33, 65, 129)
 """Steps of age at which a bin begins."""
 PRIOR_STEPS = 2.0
 """A bin's chance of turning is shrunk towards that of all ages as if it had been seen for so many more steps."""
-NEVER = 1e9
+NEVER = 1e8
+"""A cost that no plan reaches, in on-demand steps; finite, so that a chance of 0 times it is 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

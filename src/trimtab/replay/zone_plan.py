@@ -10,17 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from trimtab.policies import zones as zone_rules
-from trimtab.policies.zones import FIRST_ZONE, PAY, WAIT, ZoneMode, ZoneView, kept, time_price_level
-from trimtab.replay.compiled import admit, compiled
+from trimtab.policies.zones import FIRST_ZONE, PAY, WAIT
+from trimtab.replay.compiled import compiled
 from trimtab.replay.series import FloatArray, IntArray
-from trimtab.replay.spot_plan import NEVER, Flags, ages
-
-admit(zone_rules)
-
-Actions = NDArray[np.int8]
+from trimtab.replay.spot_plan import Flags, ages
+from trimtab.replay.zones import Actions, run_zones
 
 DOWN_EDGES = (1, 9)
 UP_EDGES = (1, 3, 9, 33)
@@ -200,81 +195,3 @@ def solve_zones(
         gain += 0.5 * growth
         value[:, :] = fresh - fresh[zones, market - 1]
     return actions, value
-
-
-@compiled
-def run_zones(
-    up: Flags,
-    joint: IntArray,
-    actions: Actions,
-    values: FloatArray,
-    pace: FloatArray,
-    price: FloatArray,
-    move_cost: float,
-    work: int,
-) -> tuple[float, bool, int, int, int]:
-    """Run one job over the recorded steps; return cost, whether it finished, losses, moves, steps it took.
-
-    A job that has not begun has no home: it begins in the zone of least value, and pays no transfer.
-    """
-    zones = len(price)
-    done, mode, home, cost = 0, ZoneMode.IDLE, 0, 0.0
-    losses, moves, elapsed = 0, 0, 0
-    while elapsed < len(up) and done < work:
-        if (mode == ZoneMode.SPOT or mode == ZoneMode.ARRIVING) and not up[elapsed, home]:
-            mode = ZoneMode.IDLE
-            losses += 1
-        level = time_price_level(ZoneView(len(up) - elapsed, work - done, mode, home), pace)
-        if done == 0 and mode == ZoneMode.IDLE:
-            least = NEVER
-            for zone in range(zones):
-                worth = price[zone] + values[level, zones + zone, joint[elapsed]]
-                if up[elapsed, zone] and worth < least:
-                    least, home = worth, zone
-        view = ZoneView(len(up) - elapsed, work - done, mode, home)
-        action = kept(int(actions[level, mode * zones + home, joint[elapsed]]), view)
-        if action == WAIT:
-            mode = ZoneMode.IDLE
-        elif action == PAY:
-            cost += 1.0
-            done += 1 if mode == ZoneMode.ON_DEMAND else 0
-            mode = ZoneMode.ON_DEMAND
-        else:
-            zone = action - FIRST_ZONE
-            cost += price[zone]
-            if zone == home:
-                done += 1 if mode == ZoneMode.SPOT else 0
-                mode = ZoneMode.SPOT
-            else:
-                cost += move_cost
-                moves += 1
-                home, mode = zone, ZoneMode.ARRIVING
-        elapsed += 1
-    return cost, done >= work, losses, moves, elapsed
-
-
-@compiled
-def zones_in_hindsight(up: Flags, price: FloatArray, move_cost: float, work: int) -> float:
-    """Return the least cost with the whole future of all zones known, from any home zone."""
-    zones = len(price)
-    value = np.full((4, zones, work + 1), NEVER)
-    value[:, :, 0] = 0.0
-    earlier = value.copy()
-    for elapsed in range(len(up) - 1, -1, -1):
-        for home in range(zones):
-            for r in range(1, work + 1):
-                best = min(value[0, home, r], 1.0 + value[2, home, r])
-                for zone in range(zones):
-                    if up[elapsed, zone]:
-                        if zone == home:
-                            best = min(best, price[zone] + value[1, home, r])
-                        else:
-                            best = min(best, price[zone] + move_cost + value[3, zone, r])
-                earlier[0, home, r] = best
-                earlier[2, home, r] = min(best, 1.0 + value[2, home, r - 1])
-                earlier[1, home, r], earlier[3, home, r] = best, best
-                if up[elapsed, home]:
-                    earlier[1, home, r] = min(best, price[home] + value[1, home, r - 1])
-                    earlier[3, home, r] = min(best, price[home] + value[1, home, r])
-        value, earlier = earlier, value
-    return float(value[0, :, work].min())
