@@ -182,6 +182,7 @@ def _collect(url: str, grid: HourGrid) -> dict[str, float]:
         wall_s = time.monotonic() - began
         return {
             "collect_s": round(wall_s, 2),
+            "collect_cpu_s": round(time.process_time(), 2),
             "collect_rss_mib": round(peak_gib() * MIB_PER_GIB, 1),
             "collect_requests": server.requests,
             "collect_mib": round(server.received_bytes / BYTES_PER_MIB, 2),

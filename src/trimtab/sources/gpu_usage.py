@@ -163,7 +163,7 @@ def usage_table(
         _rows(cube, bins, step_s, device, workload, keys)
         for (device, workload), keys in sorted(groups.items(), key=lambda item: (item[0][0], item[0][1] or ""))
     ]
-    return pa.concat_tables(tables) if tables else empty_table("gpu_usage", None)
+    return pa.concat_tables(tables).combine_chunks() if tables else empty_table("gpu_usage", None)
 
 
 def _rows(
