@@ -101,6 +101,15 @@ def test_a_replica_may_span_nodes():
     assert result.node_seconds.tolist() == [4 * 3600]
 
 
+@given(replicas=st.integers(1, 200), nodes_each=st.integers(1, 64))
+def test_replicas_that_span_nodes_bill_exactly_their_nodes(replicas, nodes_each):
+    wide = model(gpus_per_replica=8 * nodes_each, gpus_per_node=8)
+
+    result = replay_service(history([1.0] * 4), wide, StaticReplicas(replicas), initial_replicas=replicas)
+
+    assert result.node_seconds.tolist() == [60 * replicas * nodes_each]
+
+
 def test_demand_beyond_the_quota_is_reported():
     result = replay_service(history([300.0] * 240), model(quota_replicas=4), HpaPolicy(0.7, 1, 50), initial_replicas=4)
 

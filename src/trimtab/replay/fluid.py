@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from trimtab.policies.rules import Rule, decide
-from trimtab.policies.scaling import SYNC_S, Observation
+from trimtab.policies.scaling import ROUNDING, SYNC_S, Observation
 from trimtab.replay.compiled import compiled, inlined
 from trimtab.replay.series import CountArray, FloatArray, IntArray
 from trimtab.units import S_PER_HR
@@ -204,7 +204,7 @@ def bill_step(
     """Add a step of what is running, in whole nodes, to its hour."""
     hour = step // STEPS_PER_HR
     replica_seconds[hour] += replicas * SYNC_S
-    node_seconds[hour] += math.ceil(replicas / replicas_per_node) * SYNC_S
+    node_seconds[hour] += math.ceil(replicas / replicas_per_node - ROUNDING) * SYNC_S
 
 
 @compiled
