@@ -20,7 +20,7 @@ def test_gathering_keeps_node_hours_and_hours(most):
     for tracked, one in zip(table.tracked, gathered, strict=True):
         assert len(one.weight_hr) == min(most, 100)
         assert one.weight_hr.sum() == 100
-        assert np.allclose(one.nodes @ one.weight_hr, tracked.nodes @ table.weight_hr)
+        assert np.allclose(one.nodes @ one.weight_hr, tracked.node_hours())
 
 
 def test_the_highest_hours_of_a_pool_with_a_quota_stand_alone():
@@ -30,3 +30,13 @@ def test_the_highest_hours_of_a_pool_with_a_quota_stand_alone():
     gathered = gather(table, table.use_of([0] * 5), 10)
 
     assert all((one.weight_hr == 1).sum() >= 5 for one in gathered)
+
+
+def test_no_more_periods_are_made_than_memory_allows(monkeypatch):
+    monkeypatch.setattr("trimtab.plan.periods.MAX_NUMBERS", 500)
+    table = Table(generated(5, 4, hours=100))
+    rows = sum(len(tracked.rows) for tracked in table.tracked)
+
+    gathered = gather(table, table.use_of([KEEP] * 5), 100)
+
+    assert {len(one.weight_hr) for one in gathered} == {500 // rows}

@@ -1,8 +1,8 @@
-"""Gather periods of like use, pool by pool, so that a program needs few balance rows.
+"""Gather hours of like use into periods, pool by pool, so that a program needs few balance rows.
 
 The bill is convex in use, so that a program over means is never dearer than the hourly one: its optimum is a bound. What it
-loses depends on where the cuts are. At the optimum a pool's balance price is the on-demand rate in periods above the committed
-count and 0 below, so that cuts by the level of use lose almost nothing: periods are sorted by use and cut into equal parts.
+loses depends on where the cuts are. At the optimum a pool's balance price is the on-demand rate in hours above the committed
+count and 0 below, so that cuts by the level of use lose almost nothing: hours are sorted by use and cut into equal parts.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ import numpy as np
 from trimtab.fleet.model import FloatArray, IntArray
 from trimtab.plan.table import Table
 
+MAX_NUMBERS = 60_000_000
+"""Fewer periods than asked for are made where options times periods would exceed this: 0.5 GB."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Gathered:
@@ -23,29 +26,32 @@ class Gathered:
     weight_hr: FloatArray
     nodes: FloatArray
     peak: FloatArray
-    """The most nodes of each of its table rows in any period gathered; (0, 0) for a pool without a quota."""
+    """The most nodes of each of its table rows in any hour gathered; (0, 0) for a pool without a quota."""
 
 
 def gather(table: Table, use: Sequence[FloatArray], most: int, most_limited: int | None = None) -> tuple[Gathered, ...]:
-    """Gather each tracked pool's periods into at most `most`, by the level of `use` (one (n_periods,) per tracked pool).
+    """Gather each tracked pool's hours into at most `most` periods, by the level of `use` (one (n_hours,) per tracked pool).
 
     Pools with a quota are gathered into at most `most_limited` where that is given.
     """
+    allowed = max(1, MAX_NUMBERS // max(1, sum(len(tracked.rows) for tracked in table.tracked)))
     gathered = []
     for tracked, level in zip(table.tracked, use, strict=True):
         limited = tracked.pool in table.problem.quotas
-        parts = most if most_limited is None or not limited else most_limited
+        parts = min(allowed, most if most_limited is None or not limited else most_limited)
         label = _labels(level, parts, parts // 2 if limited else 0)
-        weight_hr = np.asarray(np.bincount(label, weights=table.weight_hr), dtype=np.float64)
-        mean = np.zeros((table.periods, len(weight_hr)))
-        mean[np.arange(table.periods), label] = table.weight_hr / weight_hr[label]
-        peak = _peaks(tracked.nodes, label) if tracked.pool in table.problem.quotas else np.zeros((0, 0))
-        gathered.append(Gathered(weight_hr=weight_hr, nodes=tracked.nodes @ mean, peak=peak))
+        weight_hr = np.bincount(label).astype(np.float64)
+        share = np.zeros((len(label), len(weight_hr)))
+        share[np.arange(len(label)), label] = 1.0 / weight_hr[label]
+        order = np.argsort(label, kind="stable")
+        first = np.searchsorted(label[order], np.arange(len(weight_hr)))
+        peak = tracked.peaks(order, first) if limited else np.zeros((0, 0))
+        gathered.append(Gathered(weight_hr=weight_hr, nodes=tracked.means(share), peak=peak))
     return tuple(gathered)
 
 
 def _labels(level: FloatArray, most: int, peaks: int) -> IntArray:
-    """Return the gathered period of each period; the `peaks` highest stand alone, because a quota binds there."""
+    """Return the period of each hour; the `peaks` highest stand alone, because a quota binds there."""
     if len(level) <= most:
         return np.arange(len(level))
     label = np.empty(len(level), dtype=np.int64)
@@ -54,9 +60,3 @@ def _labels(level: FloatArray, most: int, peaks: int) -> IntArray:
     label[order[:rest]] = np.arange(rest) * (most - peaks) // rest
     label[order[rest:]] = most - peaks + np.arange(peaks)
     return label
-
-
-def _peaks(nodes: FloatArray, label: IntArray) -> FloatArray:
-    order = np.argsort(label, kind="stable")
-    first = np.searchsorted(label[order], np.arange(int(label.max()) + 1))
-    return np.asarray(np.maximum.reduceat(nodes[:, order], first, axis=1), dtype=np.float64)

@@ -30,7 +30,7 @@ from trimtab.plan.problem import KEEP, Problem, best_commitments, exact_bill, to
 from trimtab.plan.table import Table
 from trimtab.units import MICRO_PER_USD, usd
 
-_PERIODS = (24, 48, 96, 192)
+_PERIODS = (24, 96, 768)
 """Gathered periods per pool, round by round."""
 _WORTH_FINER = 0.9
 """Another round follows if this one narrowed the gap to at most this share of what it was."""
@@ -142,7 +142,7 @@ def solve_problem(problem: Problem, planning: Planning) -> Chosen:
         master = Master(table, gather(table, table.use_of(search.choice), most))
         if _relaxed(search, master) > _SOME:
             refuse_conflict(problem)
-        finest = most >= table.periods or search.gap_frac > _WORTH_FINER * gap_before
+        finest = most >= problem.hours or search.gap_frac > _WORTH_FINER * gap_before
         if search.gap_frac <= _RELAX_GAP_FRAC or finest:
             break
     if search.gap_frac > planning.mip_gap_frac:
@@ -169,7 +169,7 @@ def _cheapest_on_demand(table: Table) -> tuple[int, ...]:
         if tracked.pool in table.problem.offers:
             mine = tracked.rows < table.rows
             rate = usd(table.problem.rates_micro_usd_hr[tracked.pool])
-            cost[tracked.rows[mine]] += rate * (tracked.nodes[mine] @ table.weight_hr)
+            cost[tracked.rows[mine]] += rate * tracked.node_hours()[mine]
     ends = zip(table.first[:-1].tolist(), table.first[1:].tolist(), strict=True)
     return table.choice([first + int(np.argmin(cost[first:end])) for first, end in ends])
 
@@ -221,7 +221,7 @@ def _mended(search: _Search) -> None:
     table = search.table
     if not table.problem.quotas and table.problem.spot_max_frac is None:
         return
-    gathered = gather(table, table.use_of(search.choice), _MEND_PERIODS, most_limited=table.periods)
+    gathered = gather(table, table.use_of(search.choice), _MEND_PERIODS, most_limited=table.problem.hours)
     master = Master(table, gathered, safe_quotas=True)
     answer = mix(
         master.program() if search.cost_micro_usd is None else master.strict(),

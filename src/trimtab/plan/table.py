@@ -17,21 +17,39 @@ from trimtab.catalog.pools import Pool
 from trimtab.fleet.model import FloatArray, IntArray
 from trimtab.ledger.arrays import charge
 from trimtab.plan.problem import KEEP, NodeGroup, Problem, total_usage
-from trimtab.units import HR_PER_WEEK, S_PER_HR, usd
+from trimtab.units import S_PER_HR, usd
 
-MAX_NUMBERS = 60_000_000
-"""Above so many numbers, hours are gathered into the hours of a week (their mean) before anything else."""
+_CHUNK = 2_000
+"""Rows gathered at a time, to keep memory small."""
 
 Uses = Mapping[Pool, IntArray]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Tracked:
-    """One pool that couples workloads: the table rows that use it (n,), and their mean nodes per period (n, n_periods)."""
+    """One pool that couples workloads: the table rows that use it (n,), and each one's node-seconds per hour."""
 
     pool: Pool
     rows: IntArray
-    nodes: FloatArray
+    seconds: tuple[IntArray, ...]
+
+    def node_hours(self) -> FloatArray:
+        """Return each row's node-hours (n,)."""
+        return np.array([float(use.sum()) for use in self.seconds]) / S_PER_HR
+
+    def means(self, share: FloatArray) -> FloatArray:
+        """Return mean nodes (n, n_periods) under `share` (n_hours, n_periods): each hour's share of its period."""
+        mean = np.empty((len(self.seconds), share.shape[1]))
+        for at in range(0, len(self.seconds), _CHUNK):
+            mean[at : at + _CHUNK] = np.array(self.seconds[at : at + _CHUNK], dtype=np.float64) @ share
+        return mean / S_PER_HR
+
+    def peaks(self, order: IntArray, first: IntArray) -> FloatArray:
+        """Return the most nodes (n, n_periods) in any hour; periods are runs of hours in `order`, beginning at `first`."""
+        peak = np.empty((len(self.seconds), len(first)))
+        for row, use in enumerate(self.seconds):
+            peak[row] = np.maximum.reduceat(use[order], first)
+        return peak / S_PER_HR
 
 
 class Table:
@@ -50,13 +68,7 @@ class Table:
         self.first: IntArray = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
         self.workload: IntArray = np.repeat(np.arange(len(sizes)), sizes)
         self.fixed_usd, self.spot_excess_hr = _fixed(problem, uses)
-        self.of_hour, self.weight_hr = _periods(problem.hours, len(uses))
-        self.tracked = _tracked(problem, uses, self.of_hour, self.weight_hr)
-
-    @property
-    def periods(self) -> int:
-        """Return the number of periods."""
-        return len(self.weight_hr)
+        self.tracked = _tracked(problem, uses)
 
     def row(self, workload: int, option: int) -> int:
         """Return the row of an option index or KEEP."""
@@ -71,13 +83,10 @@ class Table:
         return tuple(self.option(row) for row in rows)
 
     def use_of(self, choice: Sequence[int]) -> list[FloatArray]:
-        """Return the nodes per period of each tracked pool under a choice."""
+        """Return the nodes per hour of each tracked pool under a choice."""
         total = total_usage(self.problem, choice)
         none = np.zeros(self.problem.hours, dtype=np.int64)
-        return [
-            np.bincount(self.of_hour, weights=total.get(one.pool, none)) / self.weight_hr / S_PER_HR
-            for one in self.tracked
-        ]
+        return [total.get(one.pool, none) / S_PER_HR for one in self.tracked]
 
 
 def _split(problem: Problem) -> tuple[list[Uses], tuple[NodeGroup, ...]]:
@@ -113,24 +122,11 @@ def _fixed(problem: Problem, uses: Sequence[Uses]) -> tuple[FloatArray, FloatArr
     return fixed, excess
 
 
-def _periods(hours: int, uses: int) -> tuple[IntArray, FloatArray]:
-    cycle = hours if hours * uses <= MAX_NUMBERS else min(hours, HR_PER_WEEK)
-    of_hour = np.arange(hours) % cycle
-    return of_hour, np.bincount(of_hour).astype(np.float64)
-
-
-def _tracked(problem: Problem, uses: Sequence[Uses], of_hour: IntArray, weight_hr: FloatArray) -> tuple[Tracked, ...]:
+def _tracked(problem: Problem, uses: Sequence[Uses]) -> tuple[Tracked, ...]:
     found = []
     for pool in sorted({*problem.offers, *problem.quotas}):
         rows = [row for row, use in enumerate(uses) if pool in use]
-        nodes = np.empty((len(rows), len(weight_hr)))
-        for place, row in enumerate(rows):
-            nodes[place] = _means(uses[row][pool], of_hour, weight_hr)
-        found.append(Tracked(pool=pool, rows=np.array(rows, dtype=np.int64), nodes=nodes / S_PER_HR))
+        found.append(
+            Tracked(pool=pool, rows=np.array(rows, dtype=np.int64), seconds=tuple(uses[row][pool] for row in rows))
+        )
     return tuple(found)
-
-
-def _means(seconds: IntArray, of_hour: IntArray, weight_hr: FloatArray) -> FloatArray:
-    if len(weight_hr) == len(of_hour):
-        return seconds.astype(np.float64)
-    return np.asarray(np.bincount(of_hour, weights=seconds) / weight_hr, dtype=np.float64)
