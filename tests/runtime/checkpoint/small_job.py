@@ -6,6 +6,7 @@ from tests.runtime.checkpoint.faulty_files import Killed
 from trimtab.errors import CheckpointNotSaved
 from trimtab.runtime.checkpoint.checkpointer import Checkpointer
 from trimtab.runtime.checkpoint.settings import CheckpointSettings
+from trimtab.runtime.notice.notice import NoticeBoard
 
 SETTINGS = CheckpointSettings(keep=2, asynchronous=False)
 
@@ -28,7 +29,7 @@ def save_steps(folder, steps, files=None):
     part, promised = Part(), []
     checkpointer = None
     try:
-        checkpointer = Checkpointer(folder, {"part": part}, SETTINGS, files=files)
+        checkpointer = Checkpointer(folder, {"part": part}, SETTINGS, files=files, board=NoticeBoard())
         for step in steps:
             part.state = Part(step).state
             try:
@@ -40,13 +41,21 @@ def save_steps(folder, steps, files=None):
         pass
     finally:
         if checkpointer is not None:
-            checkpointer._lock.release()
+            _close(checkpointer)
     return promised
+
+
+def _close(checkpointer):
+    """Wait for the tidying after the last save; one that is killed leaves no more than the lock to be freed."""
+    try:
+        checkpointer.close()
+    except Killed:
+        checkpointer._lock.release()
 
 
 def resumed_step(folder):
     part = Part(-1)
-    with Checkpointer(folder, {"part": part}, SETTINGS) as checkpointer:
+    with Checkpointer(folder, {"part": part}, SETTINGS, board=NoticeBoard()) as checkpointer:
         resumed = checkpointer.resume()
     if resumed is None:
         return None

@@ -130,6 +130,7 @@ class Checkpointer:
         Call it once, after every part has been made and before the first step. Nothing of the job is changed before
         every byte has been verified on every rank.
         """
+        self.settle()
         found, skipped = find_newest(self._files, self._root, self._ranks, self._job.read, step=step)
         require_step(found, skipped, step, self._root)
         if found is None:
@@ -197,7 +198,7 @@ class Checkpointer:
         With `wait` it returns when the checkpoint is durable and raises `CheckpointNotSaved` if it could not be made
         so. Without, it returns once the state is copied; training may go on while it is written.
         """
-        self._await_previous()
+        self.settle()
         began_s = self._clock()
         pieces, values = self._job.capture()
         allocating_s = self._clock()
@@ -209,12 +210,10 @@ class Checkpointer:
         self._save_number += 1
         pending = self._pending = PendingSave(step)
         self._timing.add_stall(self._clock() - began_s)
-        if not wait:
-            self._saver.start(snapshot, name, pending)
-            return pending
-        self._saver.run(snapshot, name, pending)
-        self._collect()
-        pending.wait()
+        self._saver.save(snapshot, name, pending, wait=wait)
+        if wait:
+            self._collect()
+            pending.wait()
         return pending
 
     def _save_or_log(self, step: int, *, wait: bool) -> None:
@@ -223,11 +222,13 @@ class Checkpointer:
         except CheckpointNotSaved as error:  # the last good checkpoint stands, and training may go on
             logger.debug("step %d was not saved: %s", step, error)
 
-    def _await_previous(self) -> None:
+    def settle(self) -> None:
+        """Wait until no save and no removal of older ones is under way."""
         if self._pending is not None:
             with suppress(CheckpointError):  # reported by `_collect`
                 self._pending.wait()
             self._collect()
+        self._saver.settle()
 
     def _collect(self) -> None:
         """Take note of a save that has ended in the background."""
@@ -246,7 +247,7 @@ class Checkpointer:
         """Wait for the save and the upload under way (after a notice until its deadline), and give the folder free."""
         if self._watcher is not None:
             self._watcher.stop()
-        self._await_previous()
+        self.settle()
         if self._mirror is not None:
             notice = self.board.interruption
             left_s = None if notice is None else max(0.0, notice.deadline_s - self._clock())

@@ -27,6 +27,19 @@ class _Box:
         self.content = state
 
 
+class PendingFlatSave:
+    """A save in the background; after `wait` nothing more happens in the folder."""
+
+    def __init__(self, pending: PendingSave, checkpointer: Checkpointer) -> None:
+        self._pending = pending
+        self._checkpointer = checkpointer
+
+    def wait(self) -> None:
+        """Wait until the save is durable and older ones are removed; raise what made it fail."""
+        self._pending.wait()
+        self._checkpointer.settle()
+
+
 class FlatWriter:
     """Writes dictionaries of tensors to a folder and reads the newest back; two are kept."""
 
@@ -41,10 +54,10 @@ class FlatWriter:
         self._box.content = state
         self._checkpointer.save(step)
 
-    def save_async(self, step: int, state: Mapping[str, object]) -> PendingSave:
+    def save_async(self, step: int, state: Mapping[str, object]) -> PendingFlatSave:
         """Save in the background; `wait` on what is returned."""
         self._box.content = state
-        return self._checkpointer.save(step, wait=False)
+        return PendingFlatSave(self._checkpointer.save(step, wait=False), self._checkpointer)
 
     def load(self, like: Mapping[str, object] | None = None) -> tuple[int, Mapping[str, object]] | None:
         """Return step and state of the newest checkpoint that verifies, None if there is none."""
