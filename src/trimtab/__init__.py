@@ -6,8 +6,12 @@ Names load on first use, so that `import trimtab` and `import trimtab.runtime` s
 from __future__ import annotations
 
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from trimtab._version import __version__
+
+if TYPE_CHECKING:  # so that a type checker sees the decorator and not what `__getattr__` returns
+    from trimtab.runtime.batcher import batch as batch
 
 _LAZY: dict[str, str] = {
     "audit": "trimtab.pipeline",
