@@ -54,6 +54,7 @@ class Run:
         return self.checkpointer.step_done(number)
 
     def saved(self):
+        self.checkpointer.settle()
         return sorted(name.step for name in store.committed(FileOperations(), self.folder))
 
     def notice(self, left_s):
