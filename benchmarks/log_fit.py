@@ -69,6 +69,8 @@ WORKLOAD_SPEC: tuple[TermSpec, ...] = (
     ((), "ln_fp32", 0.3),
     ((), "ln_power", 0.3),
     ((), "ln_memory", 0.14),
+    (("suite",), "ln_rate", 0.4),
+    (("suite",), "ln_bandwidth", 0.4),
     (("domain",), "ln_rate", 0.14),
     (("domain",), "ln_bandwidth", 0.14),
     (("domain",), "ln_memory", 0.07),

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from benchmarks.perf_rows import board_of
 from trimtab.catalog import Gpu
+from trimtab.errors import UnknownName
 from trimtab.physics.footprint import Parallel
 from trimtab.physics.formats import WeightFormat, weight_format
 from trimtab.physics.models import Architecture, resolve_model
@@ -49,9 +50,18 @@ class MemoryRow:
 
 
 def read_memory(path: Path) -> list[MemoryRow]:
-    """Read all rows of a memory.csv."""
+    """Read the rows of a memory.csv; those of boards, models or formats that nobody described are skipped and told."""
+    rows: list[MemoryRow] = []
+    strange: list[str] = []
     with path.open(encoding="utf-8", newline="") as stream:
-        return [_row(cells) for cells in csv.DictReader(stream)]
+        for cells in csv.DictReader(stream):
+            try:
+                rows.append(_row(cells))
+            except UnknownName as error:
+                strange.append(f"{cells['id']} ({error})")
+    if strange:
+        print(f"{len(strange)} rows are abstentions: {'; '.join(strange[:5])}")
+    return rows
 
 
 def _row(cells: dict[str, str]) -> MemoryRow:

@@ -67,6 +67,7 @@ def workload_keys(query: WorkloadQuery) -> Keys:
         "task": query.task,
         "precision": query.precision,
         "domain": query.domain,
+        "suite": "" if query.setting else query.domain,
         "board": query.gpu.name,
         "chip": chip_of(query.gpu),
         "architecture": query.gpu.architecture,
