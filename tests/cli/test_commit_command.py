@@ -138,3 +138,13 @@ def test_no_fleet_is_a_question_back(run):
 
     assert ended == 2
     assert "--demo" in err
+
+
+def test_after_the_plan_less_is_left_to_commit_to(run):
+    _, before, _ = run("--section", "steps", "-o", "json")
+    _, after, _ = run("--section", "steps", "--after-plan", "-o", "json")
+
+    def dearest(text):
+        return sum(row["buy_nodes"] for row in json.loads(text)["rows"] if row["pool"].startswith("p4d"))
+
+    assert 0 < dearest(after) < dearest(before)

@@ -24,6 +24,7 @@ def _day(_context: click.Context, _parameter: click.Parameter, value: str | None
 @click.argument("bundle", required=False, type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--demo", is_flag=False, flag_value="two-hundred-k", metavar="[NAME]",
               help="A demonstration fleet; two-hundred-k where no name is given.")  # fmt: skip
+@click.option("--after-plan", is_flag=True, help="Plan the other levers first, and commit to the use that is left.")
 @click.option("--term", type=click.Choice(["1y", "3y", "any"]), default="1y", show_default=True,
               help="The terms that may be advised; the return table shows all.")  # fmt: skip
 @click.option("--type", "instance_type", metavar="TYPE", help="Only this instance type: p4d.24xlarge.")
@@ -44,6 +45,7 @@ def _day(_context: click.Context, _parameter: click.Parameter, value: str | None
 def command(
     bundle: Path | None,
     demo: str | None,
+    after_plan: bool,
     term: str,
     instance_type: str | None,
     nodes: int | None,
@@ -64,6 +66,7 @@ def command(
     \b
     Examples:
       trimtab commit --demo                               a demonstration
+      trimtab commit fleet/ --after-plan                  on what autoscaling and the rest leave
       trimtab commit fleet/ --term any                    let 3-year terms be advised too
       trimtab commit fleet/ --type p4d.24xlarge --nodes 6 --hours-mo 500
       trimtab commit fleet/ --offer p4d.24xlarge:1y:118000:0 --owned held.csv
@@ -75,6 +78,7 @@ def command(
         CommitRequest(
             bundle=bundle,
             demo=demo,
+            after_plan=after_plan,
             term=term,
             instance_type=instance_type,
             nodes=nodes,

@@ -17,15 +17,17 @@ from trimtab.cli.commit_picture import picture, picture_points
 from trimtab.cli.commit_sheets import Section, curve, sheet_of
 from trimtab.cli.output import PLAIN_WIDTH, SCHEMA_VERSION, Format, colour_wanted, render, screen_width, write
 from trimtab.cli.output import write_sheet as write_rows
-from trimtab.cli.progress import progress_bar, set_verbosity
+from trimtab.cli.progress import Tell, progress_bar, set_verbosity
 from trimtab.cli.settings import resolve
 from trimtab.cli.sheet import Sheet
 from trimtab.errors import UnknownName, UsageError
 from trimtab.fleet.build import build_fleet, bundle_window
 from trimtab.fleet.market import Market
-from trimtab.fleet.model import Fleet
-from trimtab.pipeline import open_demo
-from trimtab.plan.commit_report import CommitReport, Question, commit_report, pools_by_type
+from trimtab.ledger import Usage
+from trimtab.pipeline import SEED, open_demo
+from trimtab.plan.commit_after import usage_after
+from trimtab.plan.commit_report import AFTER_PLAN, AS_IT_WAS, CommitReport, Question, commit_report, pools_by_type
+from trimtab.plan.planner import make_plan
 from trimtab.sources.commitment_files import TERMS, quoted_offer, read_owned
 from trimtab.tables.checks import checked_bundle
 
@@ -39,6 +41,7 @@ class CommitRequest:
 
     bundle: Path | None
     demo: str | None
+    after_plan: bool
     term: str
     instance_type: str | None
     nodes: int | None
@@ -61,7 +64,7 @@ def run_commit(request: CommitRequest) -> None:
     _check(request)
     with progress_bar(quiet=request.quiet) as tell:
         tell("opening the fleet", 0.0)
-        report = _report(request)
+        report = _report(request, tell)
     sections = [Section(request.section)] if request.section else list(Section)
     if request.section and request.output_format in (Format.CSV, Format.JSON, Format.YAML):
         write_rows(sheet_of(sections[0], report), request.output_format, out=request.out, fields=request.fields)
@@ -80,7 +83,7 @@ def _check(request: CommitRequest) -> None:
         raise UsageError("--fields needs --section, because each part has its own columns")
 
 
-def _report(request: CommitRequest) -> CommitReport:
+def _report(request: CommitRequest, tell: Tell) -> CommitReport:
     settings = resolve(file=None, environ=os.environ, flags=()).settings
     bundle = checked_bundle(request.bundle) if request.bundle else open_demo(str(request.demo))
     fleet = build_fleet(bundle, settings, bundle_window(bundle))
@@ -89,9 +92,14 @@ def _report(request: CommitRequest) -> CommitReport:
     market = Market(
         catalog=load_catalog(request.prices), at=day, max_term_years=max(terms), assumptions=settings.assumptions
     )
-    _check_type(fleet, request.instance_type)
+    usage, basis = fleet.usage, AS_IT_WAS
+    if request.after_plan:
+        planned = make_plan(fleet, market, settings, seed=SEED, progress=tell)
+        usage, basis = usage_after(planned, market), AFTER_PLAN
+    _check_type(usage, request.instance_type)
     return commit_report(
-        fleet,
+        usage,
+        fleet.window,
         market,
         Question(
             terms_years=terms,
@@ -99,14 +107,15 @@ def _report(request: CommitRequest) -> CommitReport:
             nodes=request.nodes,
             hours_mo=request.hours_mo,
         ),
+        basis=basis,
         day=day,
         owned=read_owned(request.owned) if request.owned else (),
-        quotes=[quoted_offer(text, pools_by_type(fleet)) for text in request.quotes],
+        quotes=[quoted_offer(text, pools_by_type(usage)) for text in request.quotes],
     )
 
 
-def _check_type(fleet: Fleet, instance_type: str | None) -> None:
-    known = pools_by_type(fleet)
+def _check_type(usage: Usage, instance_type: str | None) -> None:
+    known = pools_by_type(usage)
     if instance_type is not None and instance_type not in known:
         raise UnknownName("instance type", instance_type, known, where="the fleet's on-demand nodes")
 

@@ -124,7 +124,11 @@ def _with_pool(columns: Sequence[Column], *more: str) -> list[Column]:
 def _steps_notes(report: CommitReport) -> list[str]:
     notes = []
     for one in report.advice:
-        saved = f"saves {dollars(one.saving_usd_mo)} a month on this window's use" if one.buy else "buy nothing"
+        saved = (
+            f"saves {dollars(one.saving_usd_mo)} a month on the use of the last four weeks"
+            if one.buy
+            else "buy nothing"
+        )
         notes.append(
             f"{one.pool.instance_type}: {saved}; the use backs {one.backed_nodes:.1f} nodes, {one.owned} held already; "
             f"known afterwards, {one.best_nodes} would have been best"

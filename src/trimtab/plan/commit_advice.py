@@ -14,7 +14,10 @@ from trimtab.ledger.commitments import best_count
 from trimtab.plan.commit_table import Offer
 from trimtab.policies.commitment import LayerRule, backed_units, evidence_limit_hr, no_evidence, observe, released_frac
 from trimtab.replay.commitments import CommitRule, cost, held_units
-from trimtab.units import HR_PER_DAY, HR_PER_MO, HR_PER_YEAR, S_PER_HR, micro_usd
+from trimtab.units import HR_PER_DAY, HR_PER_MO, HR_PER_WEEK, HR_PER_YEAR, S_PER_HR, micro_usd
+
+RECENT_HR = 4 * HR_PER_WEEK
+"""Use of the last four weeks is what shares and savings are told of; the evidence and the rules see all of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +44,7 @@ class Advice:
     """Nodes that the use so far backs, owned ones included."""
     layers: tuple[Layer, ...]
     best_nodes: int
-    """What would have been best to hold over the window, known afterwards."""
+    """What would have been best to hold over the recent weeks, known afterwards."""
     rule_costs: dict[CommitRule, float]
     """Cost over all on demand of each rule: first half of the window known, second half played."""
 
@@ -61,12 +64,13 @@ class Advice:
         return self.hold - self.owned
 
     def used_frac(self, floor: int, top: int) -> float:
-        """Return the share of all hours in which the nodes above `floor` and up to `top` were in use."""
-        return float(np.clip(self.nodes - floor, 0, top - floor).mean() / (top - floor)) if top > floor else 0.0
+        """Return the share of the recent hours in which the nodes above `floor` and up to `top` were in use."""
+        recent = self.nodes[-RECENT_HR:]
+        return float(np.clip(recent - floor, 0, top - floor).mean() / (top - floor)) if top > floor else 0.0
 
     @property
     def saving_usd_mo(self) -> float:
-        """Return what the bought nodes would have saved a month on the window's use, had they been held throughout it."""
+        """Return what the bought nodes would have saved a month on the recent use, had they been held throughout it."""
         used = self.used_frac(self.owned, self.hold) * self.on_demand_usd_hr
         return self.buy * (used - self.offer.effective_usd_hr) * HR_PER_MO
 
@@ -100,7 +104,9 @@ def advise(
         owned=owned,
         backed_nodes=backed,
         layers=_layers(backed, owned, chosen, offer.term_years * HR_PER_YEAR),
-        best_nodes=best_count(node_seconds, micro_usd(on_demand_usd_hr), micro_usd(offer.effective_usd_hr)),
+        best_nodes=best_count(
+            node_seconds[-RECENT_HR:], micro_usd(on_demand_usd_hr), micro_usd(offer.effective_usd_hr)
+        ),
         rule_costs=_rule_costs(nodes, discount),
     )
 

@@ -9,14 +9,16 @@ from datetime import date
 from trimtab.catalog.kinds import CapacityType
 from trimtab.catalog.pools import Pool
 from trimtab.fleet.market import Market
-from trimtab.fleet.model import Fleet, Window
+from trimtab.fleet.model import Window
+from trimtab.ledger import Usage
 from trimtab.plan.commit_advice import Advice, advise
 from trimtab.plan.commit_inventory import Held, Owned, inventory, owned_nodes
 from trimtab.plan.commit_table import Offer, Return, listed_offer, return_of
 from trimtab.units import HR_PER_MO, MICRO_PER_USD
 
 TERMS_YEARS = (1, 3)
-BASIS = "use as it was: what the other levers would take away is not taken off yet"
+AS_IT_WAS = "use as it was: what the other levers would take away is not taken off"
+AFTER_PLAN = "use after the other levers, as the plan's replay has it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,32 +45,40 @@ class Question:
 
 
 def commit_report(
-    fleet: Fleet, market: Market, question: Question, *, day: date, owned: Sequence[Owned], quotes: Sequence[Offer]
+    usage: Usage,
+    window: Window,
+    market: Market,
+    question: Question,
+    *,
+    basis: str,
+    day: date,
+    owned: Sequence[Owned],
+    quotes: Sequence[Offer],
 ) -> CommitReport:
-    """Return what to commit to on a day, given a fleet's use; raises MissingPrice for a pool without an on-demand rate."""
+    """Return what to commit to on a day, given a fleet's use over a window; raises MissingPrice for a pool without a rate."""
     pools = [
         pool
-        for pool in fleet.usage.pools
+        for pool in usage.pools
         if pool.capacity_type is CapacityType.ON_DEMAND and question.instance_type in (None, pool.instance_type)
     ]
-    rates = market.rates(fleet.usage.pools)
+    rates = market.rates(usage.pools)
     have = owned_nodes(owned, day)
-    row_of = {pool: row for row, pool in enumerate(fleet.usage.pools)}
+    row_of = {pool: row for row, pool in enumerate(usage.pools)}
     advice, returns = [], []
     for pool in pools:
         offers = offers_for(pool, market, quotes)
         usd_hr = rates[pool] / MICRO_PER_USD
         allowed = [offer for offer in offers if offer.term_years in question.terms_years]
-        found = advise(pool, fleet.usage.node_seconds[row_of[pool]], usd_hr, allowed, owned=have.get(pool, 0))
+        found = advise(pool, usage.node_seconds[row_of[pool]], usd_hr, allowed, owned=have.get(pool, 0))
         if found:
             advice.append(found)
             returns += [_return(offer, found, question) for offer in offers]
     return CommitReport(
-        window=fleet.window,
-        basis=BASIS,
+        window=window,
+        basis=basis,
         advice=tuple(advice),
         returns=tuple(returns),
-        held=inventory(owned, fleet.usage, rates, day),
+        held=inventory(owned, usage, rates, day),
         wanted_rates=wanted_rates(pools, market, quotes),
     )
 
@@ -105,8 +115,8 @@ def _return(offer: Offer, advice: Advice, question: Question) -> Return:
     return return_of(offer, advice.on_demand_usd_hr, nodes=nodes, hours_mo=min(hours_mo, HR_PER_MO))
 
 
-def pools_by_type(fleet: Fleet) -> Mapping[str, Pool]:
-    """Return the fleet's on-demand pools by instance type; of two regions the one used more."""
-    hours = dict(zip(fleet.usage.pools, fleet.usage.node_seconds.sum(axis=1).tolist(), strict=True))
-    on_demand = [pool for pool in fleet.usage.pools if pool.capacity_type is CapacityType.ON_DEMAND]
+def pools_by_type(usage: Usage) -> Mapping[str, Pool]:
+    """Return the on-demand pools in use by instance type; of two regions the one used more."""
+    hours = dict(zip(usage.pools, usage.node_seconds.sum(axis=1).tolist(), strict=True))
+    on_demand = [pool for pool in usage.pools if pool.capacity_type is CapacityType.ON_DEMAND]
     return {pool.instance_type: pool for pool in sorted(on_demand, key=lambda pool: hours[pool])}

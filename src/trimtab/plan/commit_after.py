@@ -1,0 +1,31 @@
+"""What a fleet would use once the other levers are in place: the demand that is left to commit to."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from trimtab.fleet.market import Market
+from trimtab.fleet.settings import Lever
+from trimtab.ledger import Usage
+from trimtab.plan.evaluate import Evaluator
+from trimtab.plan.fleet_problem import Enacted, restricted
+from trimtab.plan.planner import Planned
+
+
+def usage_after(planned: Planned, market: Market) -> Usage:
+    """Return node-seconds per pool and hour of the planned window with every action but commitments in force, as replayed."""
+    fleet = planned.fleet
+    evaluators = {
+        index: Evaluator(case=planned.cases[workload.name])
+        for index, workload in enumerate(fleet.workloads)
+        if workload.name in planned.cases
+    }
+    in_force = {
+        index: restricted(planned.effects[workload.name], frozenset(Lever) - {Lever.COMMITMENT})
+        for index, workload in enumerate(fleet.workloads)
+        if workload.name in planned.effects
+    }
+    used = Enacted(fleet=fleet, evaluators=evaluators, market=market).usage(in_force, planned.released)
+    pools = tuple(sorted(used))
+    rows = [used[pool] for pool in pools]
+    return Usage(pools=pools, node_seconds=np.array(rows, dtype=np.int64).reshape(len(pools), fleet.window.hours))
