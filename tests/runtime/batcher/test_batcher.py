@@ -455,6 +455,23 @@ def test_cancelled_requests_make_room_in_a_full_queue():
     assert asyncio.run(scenario()) == (0, 30)
 
 
+@pytest.mark.parametrize("drained", [False, True])
+def test_held_requests_are_run_when_all_that_kept_them_out_was_cancelled(drained):
+    async def scenario():
+        model = Model(held=True)
+        batcher, first = await held_batcher(model, max_queue=2)
+        gone = [asyncio.ensure_future(batcher(item)) for item in (1, 2)]
+        held = [asyncio.ensure_future(batcher(item)) for item in (3, 4, 5)]
+        for each in (*gone, held[1]):
+            each.cancel()
+        await asyncio.sleep(0)
+        draining = [asyncio.ensure_future(batcher.drain())] if drained else []
+        model.go.set()
+        return await asyncio.wait_for(asyncio.gather(first, held[0], held[2], *draining), 5)
+
+    assert asyncio.run(scenario())[:3] == [0, 30, 50]
+
+
 def test_a_thread_waits_for_room_too():
     model = Model(held=True)
     batcher = wrapped(model, max_queue=1, max_batch=1)
@@ -539,6 +556,20 @@ def test_a_batcher_that_nobody_holds_ends_its_thread():
 
     ended = time.monotonic() + 5
     while any("forgotten" in thread.name for thread in threading.enumerate()):
+        assert time.monotonic() < ended
+        time.sleep(0.001)
+
+
+def test_the_loop_that_serves_threads_ends_with_its_batcher():
+    @batch(name="background")
+    async def model(items: list[int]) -> list[int]:
+        return items
+
+    with model:
+        assert model.call(1) == 1
+
+    ended = time.monotonic() + 5
+    while any("background" in thread.name for thread in threading.enumerate()):
         assert time.monotonic() < ended
         time.sleep(0.001)
 

@@ -45,7 +45,7 @@ def run_to_the_end(items, bad, *, fits=10**9, isolates=lambda error: True):
 
 
 def test_one_poison_item_costs_at_most_twice_the_logarithm_wherever_it_is():
-    for size in range(2, 130):
+    for size in (*range(2, 40), 63, 64, 65, 100, 128):
         for bad in range(size):
             runs, settled, _ = run_to_the_end(range(size), {bad})
 

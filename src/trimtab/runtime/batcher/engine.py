@@ -127,6 +127,7 @@ class Engine:
         self._wake_at = 1
         self._last_loop: AbstractEventLoop | None = None
         self._held: deque[tuple[Request, ThreadFuture[None] | None]] = deque()
+        self._admitted: list[ThreadFuture[None]] = []
         self._refused_since_sweep = NEVER
         self._drained: list[ThreadFuture[None]] = []
         self._arrivals: list[float] = []
@@ -206,16 +207,16 @@ class Engine:
             "answer 503, add a replica, or set when_full='wait'"
         )
 
-    def _admit(self) -> list[ThreadFuture[None]]:
-        """Move held requests into the room that has become free; return whom to tell."""
-        admitted = []
+    def _admit(self) -> bool:
+        """Move held requests into the room that has become free; say whether there was any."""
+        before = len(self._held)
         while self._held and self.lanes.count < self.options.max_queue:
             request, waiter = self._held.popleft()
             if not request.reply.done():
                 self.lanes.add(request)
             if waiter is not None:
-                admitted.append(waiter)
-        return admitted
+                self._admitted.append(waiter)
+        return len(self._held) < before
 
     # ------------------------------------------------------------ batches go out
 
@@ -228,7 +229,9 @@ class Engine:
                 self.running += 1
                 self.in_flight += len(step.taken.batch)
                 step.taken.lane.running += 1
-            admitted = self._admit() if self._held else ()
+            if self._held:
+                self._admit()
+            admitted, self._admitted = self._admitted, []
         for waiter in admitted:
             waiter.set_result(None)
         if late:
@@ -240,6 +243,8 @@ class Engine:
         while True:
             lane = self.lanes.next_lane()
             if lane is None:
+                if self._held and self._admit():
+                    continue
                 return self._idle()
             decision = self._wait_for(lane, now_s)
             if decision is not None:
@@ -393,7 +398,7 @@ class Engine:
         self._limit = -1
 
     def _end_if_drained(self) -> None:
-        if self.state is State.OPEN or self.lanes.count or self.running:
+        if self.state is State.OPEN or self.lanes.count or self._held or self.running:
             return
         self.state = State.CLOSED
         drained, self._drained = self._drained, []

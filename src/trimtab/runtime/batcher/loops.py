@@ -6,6 +6,7 @@ import asyncio
 import threading
 from asyncio import AbstractEventLoop
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
 
 from trimtab.runtime.batcher.engine import FOREVER_S, Engine, Waker
 from trimtab.runtime.batcher.lanes import Taken
@@ -42,16 +43,17 @@ class LoopRunner:
 
     def wake_all(self) -> None:
         """Look at the queue once more, to see that the batcher is closing."""
-        loop = self._last_loop or self._own_loop
-        if loop is not None and not loop.is_closed():
-            loop.call_soon_threadsafe(self._pump)
+        for loop in (self._last_loop, self._own_loop):
+            if loop is not None:
+                with suppress(RuntimeError):  # closed: it has nothing left to look for
+                    loop.call_soon_threadsafe(self._pump)
 
     def _background(self) -> AbstractEventLoop:
         with self._lock:
             if self._own_loop is None:
                 self._own_loop = asyncio.new_event_loop()
                 name = f"batcher {self._engine.name}"
-                threading.Thread(target=self._own_loop.run_forever, name=name, daemon=True).start()
+                threading.Thread(target=_run, args=(self._own_loop,), name=name, daemon=True).start()
             return self._own_loop
 
     def _pump(self) -> None:
@@ -61,7 +63,9 @@ class LoopRunner:
         while len(self._tasks) < self._engine.options.workers:
             step = self._engine.next_step()
             if step.taken is None:
-                if not step.ended and step.wait_s != FOREVER_S:
+                if step.ended and loop is self._own_loop and not self._tasks:
+                    loop.stop()
+                elif not step.ended and step.wait_s != FOREVER_S:
                     loop.call_later(step.wait_s, self._pump)
                 return
             task = loop.create_task(self._run(step.taken, loop))
@@ -111,3 +115,9 @@ class LoopRunner:
             else:
                 results = run.results(requests, await returned)
         return Outcome(results, tried.error)
+
+
+def _run(loop: AbstractEventLoop) -> None:
+    """Run the loop that thread callers share until the batcher ends."""
+    loop.run_forever()
+    loop.close()
