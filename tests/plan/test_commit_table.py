@@ -61,9 +61,11 @@ def test_use_of_no_hour_has_no_saving_share():
     assert row.break_even_mo is None
 
 
-def test_a_free_offer_and_more_hours_than_a_month_has_are_refused():
+def test_a_free_or_unknown_price_and_more_hours_than_a_month_has_are_refused():
     with pytest.raises(ValueError, match="above 0"):
         offer(usd_hr=0.0)
+    with pytest.raises(ValueError, match="above 0"):
+        offer(usd_hr=float("nan"))
     with pytest.raises(ValueError, match="730"):
         return_of(offer(), 10.0, nodes=1, hours_mo=731)
 

@@ -6,6 +6,7 @@ the whole term, undiscounted.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import Enum
 
@@ -34,7 +35,8 @@ class Offer:
     source: str
 
     def __post_init__(self) -> None:
-        if self.term_years < 1 or min(self.upfront_usd, self.usd_hr) < 0 or self.effective_usd_hr <= 0:
+        known = math.isfinite(self.upfront_usd) and math.isfinite(self.usd_hr)
+        if not known or self.term_years < 1 or min(self.upfront_usd, self.usd_hr) < 0 or self.effective_usd_hr <= 0:
             raise ValueError("an offer needs a term of at least 1 year and a price above 0")
 
     @property
