@@ -18,7 +18,6 @@ from trimtab.policies.batching import (
     base_s,
     decide,
     excess_frac,
-    in_time,
     observe_cycle,
     observe_fit,
     observe_oom,
@@ -207,10 +206,3 @@ def test_small_batches_do_not_count_towards_a_larger_cap():
 
 def test_a_cap_never_falls_below_one():
     assert observe_oom(Cap(1), 1).limit == 1
-
-
-def test_a_deadline_is_met_when_the_predicted_end_is_before_it():
-    time = learned_time(1, 32)
-
-    assert in_time(0.0, 0.009, time, 32)
-    assert not in_time(0.0, 0.008, time, 32)

@@ -331,8 +331,3 @@ def window_exceeds(rule: BatchRule, time: RunTime) -> bool:
     With a latency target that is a choice: waits end in time for it, and larger batches spare the device.
     """
     return rule.target_s == inf and time.runs >= SEEN_ENOUGH and rule.window_s > time.mean_s
-
-
-def in_time(now_s: float, deadline_s: float, time: RunTime, size: float) -> bool:
-    """Say whether a batch of `size` that starts now is expected to end by the deadline."""
-    return now_s + run_time_s(time, size) <= deadline_s
