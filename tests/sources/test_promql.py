@@ -69,6 +69,14 @@ def test_a_range_comes_as_series_with_labels_times_and_values():
     assert series.values[1] != series.values[1]
 
 
+@pytest.mark.parametrize("time", ["NaN", "1e300", None, "noon"])
+def test_a_time_that_is_no_moment_is_no_answer_of_prometheus(time):
+    server = Server(matrix(({"pod": "a"}, [[time, "1"]])))
+
+    with pytest.raises(SourceError, match="a series that cannot be read"):
+        list(server.client().range("up", 10, 20, 10))
+
+
 def test_a_long_range_is_asked_for_in_pieces_that_cover_it_once():
     server = Server(points)
 

@@ -33,6 +33,8 @@ MAX_RESPONSE_BYTES = 96 * BYTES_PER_MIB
 _RETRY_STATUS = frozenset({429, 502, 503, 504})
 _BACKOFF_S = (0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
 _FIRST_TRIES = 3
+_END_OF_TIME_S = 1e11
+"""Some time in the year 5138: what lies beyond, NaN included, is no moment."""
 _TOO_LARGE = (
     "too many samples",
     "exceeded maximum",
