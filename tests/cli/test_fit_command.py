@@ -125,6 +125,10 @@ def test_results_of_known_benchmarks_calibrate_and_must_name_their_gpu(tmp_path)
     bad = run("llama-3.1-8b", "--serve", "--rate", "1", "--gpu", "L4", "--calibrate", str(nameless))
 
     assert "calibrated on your point" in good.output
+    exact = run("llama-3.1-8b", "--serve", "--rate", "1", "--gpu", "L4", "--calibrate", str(named), "-o", "json")
+    row = json.loads(exact.output)["rows"][0]
+    assert row["basis"] == "calibrated"
+    assert row["tpot_high_ms"] / row["tpot_low_ms"] < 1.8
     assert isinstance(bad.exception, UsageError)
     assert "which GPU" in str(bad.exception)
 
@@ -137,3 +141,12 @@ def test_narrow_weights_are_warned_of_and_can_be_ruled_out():
 
     assert "test quality first" in narrow.output
     assert {row["format"] for row in wide["rows"]} == {"bf16"}
+
+
+def test_programs_get_bounds_as_numbers():
+    row = json.loads(run("llama-3.1-8b", "--serve", "--rate", "5", "--gpu", "L4", "-o", "json").output)["rows"][0]
+
+    assert row["usd_per_mtok_low"] <= row["usd_per_mtok"] <= row["usd_per_mtok_high"]
+    assert 0 < row["memory_gib"] < 24
+    assert row["basis"] == "modelled"
+    assert "memory" not in row

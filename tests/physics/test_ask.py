@@ -3,7 +3,7 @@
 import pytest
 
 import trimtab as tt
-from trimtab.errors import MissingPrice, UnknownName, UsageError
+from trimtab.errors import MissingPrice, UnknownName, Unpredictable, UsageError
 from trimtab.physics.ask import Market
 from trimtab.physics.search_serving import Demand, Targets, Unmet
 from trimtab.physics.search_training import TrainingDemand
@@ -72,3 +72,8 @@ def test_no_price_unknown_model_and_no_question_have_clear_answers():
         tt.fit("lama", serve=CHAT)
     with pytest.raises(UsageError, match="either"):
         tt.fit("llama-3.1-8b")
+
+
+def test_an_encoder_generates_nothing_and_is_refused_with_what_helps():
+    with pytest.raises(Unpredictable, match="speed_ratio"):
+        tt.fit("bert-large", serve=CHAT)

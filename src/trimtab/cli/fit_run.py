@@ -14,6 +14,8 @@ from trimtab.cli.fit_sheets import (
     SERVING_COLUMNS,
     TRAINING_COLUMNS,
     best_per_gpu,
+    machine_serving_row,
+    machine_training_row,
     reject_lines,
     reject_rows,
     serving_row,
@@ -86,7 +88,7 @@ def fit_serving_question(
     sheet = sheet_of(
         shown, SERVING_COLUMNS, serving_row, [*drawn, *lines, *remarks, "", "paste for the first row:", paste]
     )
-    return _answer(sheet, [serving_row(one) for one in shown], answer.rejected, paste, lines)
+    return _answer(sheet, [machine_serving_row(one) for one in shown], answer.rejected, paste, lines)
 
 
 def fit_training_question(
@@ -112,7 +114,7 @@ def fit_training_question(
     paste = training_arguments(shown[0], name or model.name, demand.global_batch) if shown else ""
     remarks = [*_remarks(model, scale), *(notes(shown[0].gpu) if shown else ())]
     sheet = sheet_of(shown, TRAINING_COLUMNS, training_row, [*lines, *remarks, "", "paste for the first row:", paste])
-    return _answer(sheet, [training_row(one) for one in shown], answer.rejected, paste, lines)
+    return _answer(sheet, [machine_training_row(one) for one in shown], answer.rejected, paste, lines)
 
 
 def _write_jobs(shown: Sequence[ServingOption], folder: Path, name: str, demand: Demand) -> list[str]:

@@ -137,6 +137,38 @@ def training_row(one: TrainingOption) -> dict[str, Cell]:
     }
 
 
+def machine_serving_row(one: ServingOption) -> dict[str, Cell]:
+    """Return one way of serving for programs: bounds and sizes as numbers instead of bars and ranges."""
+    return {
+        **_numeric(serving_row(one)),
+        "usd_per_mtok_low": round(one.usd_per_mtok.low, 4),
+        "usd_per_mtok_high": round(one.usd_per_mtok.high, 4),
+        "ttft_low_ms": round(one.ttft_s.low * MS_PER_S, 1),
+        "ttft_high_ms": round(one.ttft_s.high * MS_PER_S, 1),
+        "tpot_low_ms": round(one.tpot_s.low * MS_PER_S, 2),
+        "tpot_high_ms": round(one.tpot_s.high * MS_PER_S, 2),
+        "memory_gib": round(one.footprint.total_gib, 2),
+        "basis": one.tok_s.basis.value,
+    }
+
+
+def machine_training_row(one: TrainingOption) -> dict[str, Cell]:
+    """Return one way of training for programs."""
+    return {
+        **_numeric(training_row(one)),
+        "usd_low": round(one.usd.low, 2),
+        "usd_high": round(one.usd.high, 2),
+        "days_low": round(one.days.low, 3),
+        "days_high": round(one.days.high, 3),
+        "memory_gib": round(one.footprint.total_gib, 2),
+        "basis": one.tok_s.basis.value,
+    }
+
+
+def _numeric(row: dict[str, Cell]) -> dict[str, Cell]:
+    return {key: value for key, value in row.items() if key != "memory" and not key.endswith("_interval")}
+
+
 def best_per_gpu(found: Sequence[T], limit: int, every: bool) -> list[T]:
     """Return the cheapest way on each GPU (all ways when asked), at most `limit`."""
     kept: dict[str, T] = {}

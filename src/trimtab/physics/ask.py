@@ -8,7 +8,7 @@ from datetime import date
 from html import escape
 
 from trimtab.catalog import BuyingOption, Catalog, Gpu, load_catalog
-from trimtab.errors import MissingPrice, UsageError
+from trimtab.errors import MissingPrice, Unpredictable, UsageError
 from trimtab.physics.boards import board
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.models import Architecture, model_named
@@ -93,8 +93,13 @@ def serving_answer(
 ) -> FitAnswer:
     """Search all ways of serving a demand, in the named formats or in all that a GPU runs.
 
-    `scale` is measured over predicted time of one's own point.
+    `scale` is measured over predicted time of one's own point. Raises Unpredictable for encoders.
     """
+    if model.encoder:
+        raise Unpredictable(
+            f"{model.name} is an encoder: it generates no tokens. Measure it on one GPU and carry it over with "
+            "trimtab.physics.transfer.speed_ratio"
+        )
     ways: list[Way] = []
     rejected: list[Rejected] = []
     for gpu, offers in offered(market):

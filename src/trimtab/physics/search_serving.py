@@ -19,7 +19,7 @@ from trimtab.physics.footprint import Footprint, Parallel, Serving, inference_fo
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.models import Architecture
 from trimtab.physics.offers import Offer
-from trimtab.physics.predict import Asked, coefficients_at, packaged, with_interval
+from trimtab.physics.predict import Asked, calibrated, coefficients_at, packaged, with_interval
 from trimtab.physics.serving import (
     Load,
     ServingQuery,
@@ -306,7 +306,7 @@ def _priced(
     served = demand.rate_req_s if demand.rate_req_s is not None else replica * replicas
     here = replace(query, requests=concurrency)
     tokens = demand.input_tokens + demand.output_tokens
-    step = with_interval(here, Asked.TPOT, tpot)
+    step = with_interval(here, Asked.TPOT, tpot) if scale == 1 else calibrated(tpot)
     speed = _rate(replica * tokens, tpot, step)
     hourly = rate * nodes.nodes
     cost = hourly / (served * tokens * S_PER_HR / TOKENS_PER_MTOK)

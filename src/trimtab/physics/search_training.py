@@ -12,7 +12,7 @@ from trimtab.physics.footprint import Footprint, Parallel
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.models import Architecture
 from trimtab.physics.offers import Offer
-from trimtab.physics.predict import predict_training
+from trimtab.physics.predict import calibrated, predict_training
 from trimtab.physics.search_serving import Rejected, Unmet
 from trimtab.physics.sizing import nodes_for
 from trimtab.physics.support import native_precision
@@ -181,7 +181,8 @@ def _on(
     if not fitting:
         return _too_large(plans, gpu, gpus)
     speed, plan = max(((_speed(plan, gpu, demand), plan) for plan in fitting), key=lambda pair: pair[0].value)
-    speed = speed.scaled(scale)
+    if scale != 1:
+        speed = calibrated(speed.value * scale)
     days = _days(demand, speed)
     if demand.deadline_days is not None and days.value > demand.deadline_days:
         return Rejected(
