@@ -269,6 +269,8 @@ def _series(item: Mapping[str, object]) -> Series:
     points = cast("Sequence[Sequence[float | str]]", item.get("values") or [item["value"]])
     times = np.fromiter((float(point[0]) for point in points), dtype=np.float64, count=len(points))
     values = np.fromiter((float(point[1]) for point in points), dtype=np.float64, count=len(points))
+    if not (np.abs(times) < _END_OF_TIME_S).all():
+        raise ValueError("a time that is no moment")
     return Series(
         labels=_labels(item.get("metric")), times_ms=np.rint(times * MS_PER_S).astype(np.int64), values=values
     )
