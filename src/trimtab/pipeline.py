@@ -23,14 +23,16 @@ from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet, Window
 from trimtab.fleet.settings import Settings
 from trimtab.ledger import Allocation, allocate, bill
+from trimtab.plan.baseline import baseline_of
 from trimtab.plan.model import Audit, HeatMap
 from trimtab.plan.planner import Planned, make_plan
 from trimtab.plan.proof import Proven, prove
+from trimtab.plan.verify import Verification, verify
 from trimtab.sources.demo import demo_fleet, trace_fleet
 from trimtab.tables.bundle import Bundle, BundleMeta, memory_bundle
 from trimtab.tables.checks import checked_bundle
 from trimtab.tables.workloads import Workloads
-from trimtab.units import HR_PER_DAY, HR_PER_WEEK, usd
+from trimtab.units import HR_PER_DAY, HR_PER_WEEK, hours_between, usd
 
 SEED = 7
 """Fixes what the replay draws (spot losses, sampled attribution), so that the same history gives the same audit."""
@@ -171,7 +173,48 @@ def kept_plan(
         owner_kinds={row["workload"]: row["owner_kind"] for row in owners if row["owner_kind"]},
         pools={*fleet.usage.pools, *changed},
     )
-    return KeptPlan(fleet=found.fleet, plan=found.plan, facts=facts)
+    return KeptPlan(fleet=found.fleet, plan=found.plan, facts=facts, baseline=baseline_of(fleet, market))
+
+
+def verify_plan(
+    kept: KeptPlan,
+    bundle: Bundle,
+    settings: Settings | None = None,
+    catalog: Catalog | None = None,
+    *,
+    at: date | None = None,
+) -> Verification:
+    """Hold a later bundle against a kept plan; history up to the end of the plan's fit window does not count.
+
+    Today's rates are those that held at `at` (default: the bundle's end), the plan's those at the end of its window. Raises
+    InputError where the plan was kept without its fit window's use or the bundle ends before it, and MissingPrice.
+    """
+    if kept.baseline is None:
+        raise InputError(
+            "the kept plan does not say how the fleet ran before; run `trimtab audit` on that history again"
+        )
+    settings, catalog = settings or Settings(), catalog or load_catalog()
+    fleet = build_fleet(bundle, settings, later_window(bundle_window(bundle), kept.plan.window))
+    then, now = (
+        Market(
+            catalog=catalog,
+            at=day,
+            max_term_years=settings.planning.max_term_years,
+            assumptions=settings.assumptions,
+        )
+        for day in (kept.plan.window.end.date(), at or fleet.window.end.date())
+    )
+    for market in (then, now):
+        _require_prices(market, set(fleet.usage.pools))
+    return verify(kept.plan, kept.baseline, fleet, then, now)
+
+
+def later_window(whole: Window, fit: Window) -> Window:
+    """Return the part of a window that lies after the fit window; raises InputError where there is less than a day of it."""
+    skipped = max(0, int(hours_between(whole.start, fit.end)))
+    if whole.hours - skipped < HR_PER_DAY:
+        raise InputError(f"{whole}: less than a day of it lies after the plan's fit window, {fit}; give later history")
+    return whole.part(skipped, whole.hours - skipped)
 
 
 def _audit(

@@ -22,6 +22,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "explain": ("trimtab.cli.explain_command", "Explain one action of the last audit; without ID, list the actions."),
     "emit": ("trimtab.cli.emit_command", "Write the manifests that enact the plan of the last audit."),
+    "verify": (
+        "trimtab.cli.verify_command",
+        "Say what the plan of the last audit saved since: per action on track, short (and why), or not enacted.",
+    ),
     "doctor": (
         "trimtab.cli.doctor_command",
         "Say what is missing for a good answer, what that costs, and how to mend it.",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
+
+import click
 
 from trimtab.errors import UsageError
 from trimtab.units import parse_span
@@ -31,3 +33,11 @@ def parse_window(start: str, end: str, now: datetime) -> tuple[datetime, datetim
     if start_at >= end_at:
         raise UsageError(f"--from {start} is not before --to {end}")
     return start_at, end_at
+
+
+def parse_day(_context: click.Context, _parameter: click.Parameter, value: str | None) -> date | None:
+    """Return the day that an option gives (a click callback); raises BadParameter with the form that is understood."""
+    try:
+        return date.fromisoformat(value) if value else None
+    except ValueError as error:
+        raise click.BadParameter(f"{value!r} is not a date; write 2026-07-20") from error

@@ -1,4 +1,4 @@
-"""A plan and the facts around it as JSON text, and back without loss: what `trimtab audit` keeps for `trimtab emit`."""
+"""A plan and the facts around it as JSON text, and back without loss: what `trimtab audit` keeps for `emit` and `verify`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from trimtab.emit.facts import EmitFacts
 from trimtab.emit.plain import from_plain, to_plain
 from trimtab.errors import InputError
+from trimtab.plan.baseline import Baseline
 from trimtab.plan.model import Plan
 
 FORMAT = 1
@@ -22,6 +23,8 @@ class KeptPlan:
     fleet: str
     plan: Plan
     facts: EmitFacts
+    baseline: Baseline | None = None
+    """How the fleet ran in the fit window; None in plans kept before this was known."""
 
 
 def render_kept_plan(kept: KeptPlan) -> str:

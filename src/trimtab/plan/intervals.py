@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from trimtab.fleet.model import FloatArray
+from trimtab.plan.model import Plan
 from trimtab.provenance import Basis, Estimate
 from trimtab.units import DAYS_PER_WEEK, HR_PER_DAY
 
@@ -30,6 +31,12 @@ def saving_estimate(saving_usd_mo: float, hourly_saving: FloatArray, speed: Esti
         high = max(high, saving_usd_mo + abs(saving_usd_mo) * math.log(max(speed.high, speed.value) / speed.value) / 2)
         because += f"; speed x{speed.value:.2f} ({speed.low:.2f}-{speed.high:.2f})"
     return Estimate(value=saving_usd_mo, low=low, high=high, basis=basis, because=because)
+
+
+def joint_saving(plan: Plan) -> Estimate:
+    """Return a plan's whole monthly saving with an 80 % interval."""
+    saving = plan.usd_mo(plan.joint_saving_micro_usd)
+    return Estimate(value=saving, low=saving, high=saving, basis=Basis.CALIBRATED, because="")
 
 
 def _relative_error(hourly: FloatArray) -> float:

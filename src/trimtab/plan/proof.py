@@ -6,14 +6,17 @@ vanished uses nothing; commitments are paid all the same.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from trimtab.catalog.pools import Pool
+from trimtab.fleet.effects import BuyCommitment, ReleaseNodes
 from trimtab.fleet.market import Market
-from trimtab.fleet.model import Fleet, FloatArray, Target, Workload
+from trimtab.fleet.model import Fleet, FloatArray, IntArray, Target, Workload
 from trimtab.fleet.settings import Settings
-from trimtab.ledger import Bill
+from trimtab.ledger import Bill, Commitment, best_count
 from trimtab.plan.clairvoyant import clairvoyant_bound
 from trimtab.plan.evaluate import Evaluator
 from trimtab.plan.fleet_problem import Enacted
@@ -31,6 +34,52 @@ class Proven:
 
     proof: Proof
     capacity: tuple[CapacityPicture, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Replayed:
+    """A plan's actions laid over another window: what the bill would have been with some of them.
+
+    All together buy what was planned. Fewer of them buy what is best for the use that they leave, as attribution has it.
+    """
+
+    planned: Planned
+    enacted: Enacted
+
+    def cost(self, some: frozenset[int]) -> int:
+        """Return the exact bill with some of the plan's actions (by their place in it), in micro-dollars."""
+        actions = [self.planned.plan.actions[place] for place in sorted(some)]
+        levers = {(change.subject, action.lever) for action in actions for change in action.changes}
+        effects = [change.effect for action in actions for change in action.changes]
+        in_force = {
+            index: {lever: effect for lever, effect in mine.items() if (workload.name, lever) in levers}
+            for index, workload in enumerate(self.enacted.fleet.workloads)
+            if index in self.enacted.evaluators and (mine := self.planned.effects.get(workload.name))
+        }
+        released = [node for effect in effects if isinstance(effect, ReleaseNodes) for node in effect.nodes]
+        pools = {effect.pool for effect in effects if isinstance(effect, BuyCommitment)}
+        bought = [one for one in self.planned.commitments if one.pool in pools]
+        if len(some) < len(self.planned.plan.actions):
+            bought = self._best(bought, self.enacted.usage(in_force, released))
+        return self.enacted.bill(in_force, released, bought).total
+
+    def saving(self, some: frozenset[int]) -> int:
+        """Return what some of the plan's actions save together, in micro-dollars."""
+        return self.cost(frozenset()) - self.cost(some)
+
+    def _best(self, bought: Sequence[Commitment], usage: Mapping[Pool, IntArray]) -> list[Commitment]:
+        rates = self.enacted.rates(usage)
+        return [
+            replace(one, count=best_count(usage[one.pool], rates[one.pool], one.rate_micro_usd_hr))
+            for one in bought
+            if one.pool in usage
+        ]
+
+
+def replayed(planned: Planned, fleet: Fleet, market: Market, settings: Settings, *, seed: int) -> Replayed:
+    """Lay a plan over another window of the same fleet."""
+    evaluators = _evaluators(planned, fleet, settings, seed)
+    return Replayed(planned=planned, enacted=Enacted(fleet=fleet, evaluators=evaluators, market=market))
 
 
 def prove(planned: Planned, proof_fleet: Fleet, market: Market, settings: Settings, *, seed: int) -> Proven:

@@ -1,0 +1,109 @@
+"""`trimtab verify`: what the plan of the last audit saved since, action by action."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from trimtab.cli.moments import parse_day
+from trimtab.cli.output import Cell, Column, Format, Sheet, fixed, output_options, write_sheet
+from trimtab.cli.progress import progress_bar, set_verbosity
+
+if TYPE_CHECKING:
+    from trimtab.plan.verify import ActionVerdict, Verification
+
+
+def _percent(cell: Cell) -> str:
+    return f"{cell:.0%}" if isinstance(cell, int | float) else str(cell)
+
+
+COLUMNS = (
+    Column(key="id", title="", whole=True),
+    Column(key="lever", title="lever", whole=True),
+    Column(key="subject", title="on"),
+    Column(key="status", title="status", whole=True),
+    Column(key="enacted_frac", title="enacted", show=_percent, right=True, whole=True),
+    Column(key="predicted_usd_mo", title="predicted $/mo", show=fixed(0), right=True, whole=True),
+    Column(key="predicted_low_usd_mo", title="low", show=fixed(0), right=True, whole=True),
+    Column(key="predicted_high_usd_mo", title="high", show=fixed(0), right=True, whole=True),
+    Column(key="realised_usd_mo", title="realised $/mo", show=fixed(0), right=True, whole=True),
+    Column(key="cause", title="why"),
+)
+TABLE_FIELDS = ("id", "lever", "subject", "status", "predicted_usd_mo", "realised_usd_mo", "cause")
+"""What fits a terminal; machines get every column."""
+
+
+@click.command()
+@click.argument("bundle", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--prices", "--rates", "prices", envvar="TRIMTAB_PRICES", metavar="FILE",
+              type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="Your own rates, CSV or YAML; they go over the list.")  # fmt: skip
+@click.option("--at", callback=parse_day, metavar="DATE", show_default="the end of the history",
+              help="Today's rates are those that held on this day.")  # fmt: skip
+@click.option("-q", "--quiet", is_flag=True, help="No progress.")
+@output_options()
+def command(
+    bundle: Path,
+    prices: Path | None,
+    at: date | None,
+    quiet: bool,
+    output_format: Format,
+    out: Path | None,
+    fields: tuple[str, ...],
+) -> None:
+    """Say what the plan of the last audit saved since: per action on track, short (and why), or not enacted.
+
+    BUNDLE is later history of the same fleet. What counts as saved is the difference to the former way of running at today's
+    demand, both at the rates of the plan; what new rates and new demand do to the bill is told apart from it.
+
+    \b
+    Examples:
+      trimtab verify fleet-in-march/
+      trimtab verify fleet-in-march/ -o json
+      trimtab verify fleet-in-march/ --prices our-rates.csv --at 2027-03-31
+    """
+    from trimtab.catalog import load_catalog
+    from trimtab.cli.state import recall_plan
+    from trimtab.pipeline import open_fleet, verify_plan
+
+    set_verbosity(0, quiet)
+    kept = recall_plan()
+    with progress_bar(quiet=quiet) as tell:
+        tell("reading the later history", 0.0)
+        found = verify_plan(kept, open_fleet(bundle), catalog=load_catalog(prices), at=at)
+    shown = fields or (TABLE_FIELDS if output_format is Format.TABLE else ())
+    write_sheet(_sheet(found), output_format, out=out, fields=shown)
+
+
+def _sheet(found: Verification) -> Sheet:
+    parts = (
+        ("the bill then", found.then_usd_mo),
+        ("demand since", found.demand_usd_mo),
+        ("saved", -found.saved_usd_mo),
+        ("new rates", found.rates_usd_mo),
+    )
+    bridge = " ".join(f"{name} {amount:+,.0f}," for name, amount in parts).rstrip(",")
+    notes = [
+        f"$/month: {bridge} = {found.now_usd_mo:,.0f} now. Predicted to save {found.predicted_usd_mo:,.0f}; "
+        f"{found.outside_usd_mo:,.0f} of what was saved is of no action of the plan.",
+        *found.notes,
+    ]
+    return Sheet(columns=COLUMNS, rows=[_row(one) for one in found.actions], notes=notes)
+
+
+def _row(one: ActionVerdict) -> dict[str, Cell]:
+    return {
+        "id": one.id,
+        "lever": one.lever.value,
+        "subject": one.subject,
+        "status": one.status.value,
+        "enacted_frac": round(one.enacted_frac, 4),
+        "predicted_usd_mo": round(one.predicted_usd_mo.value, 2),
+        "predicted_low_usd_mo": round(one.predicted_usd_mo.low, 2),
+        "predicted_high_usd_mo": round(one.predicted_usd_mo.high, 2),
+        "realised_usd_mo": round(one.realised_usd_mo, 2),
+        "cause": one.cause,
+    }

@@ -1,0 +1,145 @@
+"""What a fleet used and did in a window, small enough to keep with a plan: what a later window is held against."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from trimtab.catalog.pools import Pool
+from trimtab.fleet.market import Market
+from trimtab.fleet.model import Fleet, FloatArray, Workload
+from trimtab.ledger import IDLE
+from trimtab.units import S_PER_HR, usd
+
+STILL_FRAC = 0.02
+"""Capacity that departs from its mean by less than this (standard deviation) was held still."""
+_PEAK_QUANTILE = 0.999
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolUse:
+    """Mean nodes of a pool over a window, and their rate at the time."""
+
+    pool: Pool
+    nodes: float
+    usd_per_node_hr: float
+
+    @property
+    def usd_hr(self) -> float:
+        """Return what they cost an hour."""
+        return self.nodes * self.usd_per_node_hr
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkloadUse:
+    """A workload's mean nodes, whether it held them still, and the work it did with them.
+
+    Work is requests where there are any, else GPUs' worth of activity; `peak_work_per_hr` is its 99.9th percentile by hour, 0
+    where nothing was measured.
+    """
+
+    workload: str
+    uses: tuple[PoolUse, ...]
+    held_still: bool
+    mean_capacity: float
+    """Mean ready replicas of a service, else mean nodes (`capacity_of`)."""
+    work: str
+    mean_work_per_hr: float
+    peak_work_per_hr: float
+
+    @property
+    def usd_hr(self) -> float:
+        """Return what it cost an hour."""
+        return sum(use.usd_hr for use in self.uses)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Baseline:
+    """The way a fleet ran over a window; `unheld` are nodes that no workload held."""
+
+    workloads: tuple[WorkloadUse, ...] = ()
+    unheld: tuple[PoolUse, ...] = ()
+
+    @property
+    def usd_hr(self) -> float:
+        """Return the bill an hour."""
+        return sum(one.usd_hr for one in self.workloads) + sum(use.usd_hr for use in self.unheld)
+
+
+def baseline_of(fleet: Fleet, market: Market) -> Baseline:
+    """Return how a fleet ran; every node goes to its holders by GPU time held over the window, so that the bill adds up."""
+    nodes = nodes_by_owner(fleet)
+    rates = {pool: usd(market.rate(pool)) for pool in fleet.usage.pools}
+
+    def uses(owner: int) -> tuple[PoolUse, ...]:
+        mine = sorted((pool, mean) for (holder, pool), mean in nodes.items() if holder == owner)
+        return tuple(PoolUse(pool=pool, nodes=mean, usd_per_node_hr=rates[pool]) for pool, mean in mine)
+
+    return Baseline(
+        workloads=tuple(_workload_use(one, uses(index)) for index, one in enumerate(fleet.workloads)),
+        unheld=uses(IDLE),
+    )
+
+
+def nodes_by_owner(fleet: Fleet) -> dict[tuple[int, Pool], float]:
+    """Return mean nodes by workload index (IDLE: held by nobody) and pool; they add up to the fleet's."""
+    cells = fleet.holdings
+    mine = cells.owner != IDLE
+    held = np.zeros((len(fleet.nodes), len(fleet.workloads)))
+    np.add.at(held, (cells.node[mine], cells.owner[mine]), cells.node_seconds[mine])
+    total = held.sum(axis=1)
+    means: dict[tuple[int, Pool], float] = {}
+    for row, node in enumerate(fleet.nodes):
+        mean = float(fleet.node_seconds[row].sum()) / fleet.window.seconds
+        shares = {int(owner): held[row, owner] / total[row] for owner in np.flatnonzero(held[row])} or {IDLE: 1.0}
+        for owner, share in shares.items():
+            means[owner, node.pool] = means.get((owner, node.pool), 0.0) + mean * float(share)
+    return means
+
+
+def capacity_of(workload: Workload) -> FloatArray:
+    """Return the capacity that a workload held by hour (n_hours,): ready replicas of a service, else nodes."""
+    hours = len(workload.gpu_seconds)
+    if workload.service is not None and np.isfinite(workload.service.replicas).any():
+        return _by_hour(workload.service.replicas, workload.service.step_s, hours)
+    return np.asarray(workload.held_node_seconds / S_PER_HR, dtype=np.float64)
+
+
+def work_of(workload: Workload) -> tuple[str, FloatArray]:
+    """Return what stands for a workload's work, and it by hour (n_hours,); NaN where nothing was measured."""
+    service = workload.service
+    if service is not None and np.isfinite(service.arrivals).any():
+        rate = _by_hour(service.arrivals, service.step_s, len(workload.gpu_seconds))
+        return "requests", np.asarray(rate * S_PER_HR / service.step_s, dtype=np.float64)
+    return "active GPU-hours", workload.activity.busy_gpus
+
+
+def is_still(capacity: FloatArray) -> bool:
+    """Tell whether capacity was held still."""
+    mean = float(np.nanmean(capacity)) if np.isfinite(capacity).any() else 0.0
+    return mean <= 0 or float(np.nanstd(capacity)) <= STILL_FRAC * mean
+
+
+def _workload_use(workload: Workload, uses: tuple[PoolUse, ...]) -> WorkloadUse:
+    name, work = work_of(workload)
+    capacity = capacity_of(workload)
+    seen = work[np.isfinite(work)]
+    return WorkloadUse(
+        workload=workload.name,
+        uses=uses,
+        held_still=is_still(capacity),
+        mean_capacity=float(np.nanmean(capacity)),
+        work=name,
+        mean_work_per_hr=float(seen.mean()) if len(seen) else 0.0,
+        peak_work_per_hr=float(np.quantile(seen, _PEAK_QUANTILE)) if len(seen) else 0.0,
+    )
+
+
+def _by_hour(steps: FloatArray, step_s: float, hours: int) -> FloatArray:
+    """Return the mean of the known steps of each hour (n_hours,); NaN where none is."""
+    hour = np.minimum(np.arange(len(steps)) * step_s // S_PER_HR, hours - 1).astype(np.int64)
+    known = np.isfinite(steps)
+    count = np.bincount(hour[known], minlength=hours)
+    total = np.bincount(hour[known], weights=steps[known], minlength=hours)
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)

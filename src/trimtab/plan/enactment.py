@@ -1,0 +1,89 @@
+"""Whether a change was made: what a later window shows of it, as a share 0..1 of the change."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+import numpy as np
+
+from trimtab.catalog.kinds import CapacityType
+from trimtab.fleet.effects import (
+    BuyCommitment,
+    Effect,
+    ReleaseIdle,
+    ReleaseNodes,
+    SetCapacityType,
+    SetGpuCount,
+    SetReplicaPolicy,
+    SetSchedule,
+    StartBeforeRuns,
+    UseOffering,
+)
+from trimtab.fleet.model import Fleet, FloatArray, Window, Workload
+from trimtab.plan.baseline import PoolUse, WorkloadUse, capacity_of, is_still
+from trimtab.units import HR_PER_DAY, HR_PER_WEEK
+
+FEWER_FRAC = 0.95
+"""Capacity below this share of the former was given back, even where it stands still."""
+
+
+def enacted_frac(effect: Effect, then: WorkloadUse | None, now: Workload | None, held: PoolUses, fleet: Fleet) -> float:
+    """Return how much of a change a later fleet shows; `held` are the workload's pools in it."""
+    match effect:
+        case ReleaseNodes(nodes=names):
+            return 1 - len({node.name for node in fleet.nodes} & set(names)) / max(len(names), 1)
+        case BuyCommitment():
+            return _committed(effect, fleet)
+        case UseOffering(pool=pool):
+            return _share(held, {use.pool for use in held if use.pool.instance_type == pool.instance_type})
+        case SetCapacityType():
+            return _share(held, {use.pool for use in held if use.pool.capacity_type is CapacityType.SPOT})
+        case SetGpuCount(gpus=gpus):
+            return float(now is not None and now.gpus_per_pod <= gpus)
+        case SetReplicaPolicy() | ReleaseIdle() | StartBeforeRuns():
+            return _moving(then, now)
+        case SetSchedule(hours_of_week=hours):
+            return _on_time(now, hours, fleet.window)
+        case _:
+            assert_never(effect)
+
+
+PoolUses = tuple[PoolUse, ...]
+
+
+def _share(held: PoolUses, wanted: set[object]) -> float:
+    total = sum(use.nodes for use in held)
+    return sum(use.nodes for use in held if use.pool in wanted) / total if total else 0.0
+
+
+def _committed(effect: BuyCommitment, fleet: Fleet) -> float:
+    reserved = sum(
+        float(seconds.sum())
+        for node, seconds in zip(fleet.nodes, fleet.node_seconds, strict=True)
+        if node.pool.instance_type == effect.pool.instance_type and node.pool.capacity_type is CapacityType.RESERVED
+    )
+    return min(1.0, reserved / (effect.count * fleet.window.seconds))
+
+
+def _moving(then: WorkloadUse | None, now: Workload | None) -> float:
+    """Return the share of days on which capacity moved, or was lower than it used to be."""
+    if now is None or then is None:
+        return 0.0
+    capacity = capacity_of(now)
+    days = len(capacity) // HR_PER_DAY
+    by_day = capacity[: days * HR_PER_DAY].reshape(days, HR_PER_DAY)
+    known = [day for day in by_day if np.isfinite(day).any()]
+    enacted = [not is_still(day) or float(np.nanmean(day)) < FEWER_FRAC * then.mean_capacity for day in known]
+    return float(np.mean(enacted)) if enacted else 0.0
+
+
+def _on_time(now: Workload | None, hours_of_week: tuple[int, ...], window: Window) -> float:
+    """Return how much of the time outside a timetable is free of nodes."""
+    if now is None:
+        return 0.0
+    inside = np.isin(np.arange(HR_PER_WEEK), hours_of_week)[window.week_hours()]
+    nodes: FloatArray = now.held_node_seconds
+    usual = float(nodes[inside].mean()) if inside.any() else 0.0
+    if inside.all() or usual <= 0:
+        return 1.0
+    return float(np.clip(1 - nodes[~inside].mean() / usual, 0.0, 1.0))

@@ -1,0 +1,193 @@
+"""A plan held against a later month of the same fleet, made by hand: what was enacted is seen, what was not is named."""
+
+from datetime import timedelta
+
+import pytest
+from tests.fleets import MONDAY, FleetRows
+
+from trimtab.catalog import load_catalog
+from trimtab.catalog.pools import Pool
+from trimtab.emit.facts import EmitFacts
+from trimtab.emit.kept_plan import KeptPlan, parse_kept_plan, render_kept_plan
+from trimtab.errors import InputError
+from trimtab.fleet.build import build_fleet
+from trimtab.fleet.effects import ReleaseIdle, ReleaseNodes, UseOffering
+from trimtab.fleet.market import Market
+from trimtab.fleet.model import Window
+from trimtab.fleet.settings import Lever, Settings
+from trimtab.pipeline import verify_plan
+from trimtab.plan.baseline import baseline_of
+from trimtab.plan.model import Action, Change, Plan, Risk
+from trimtab.plan.verify import Status
+from trimtab.provenance import Basis, Estimate
+from trimtab.units import HR_PER_MO, micro_usd, usd
+
+DAYS = 14
+SERVICES = ("web/a", "web/b")
+
+
+def estimate(value, part=0.1):
+    return Estimate(value=value, low=value * (1 - part), high=value * (1 + part), basis=Basis.CALIBRATED)
+
+
+def market():
+    settings = Settings()
+    return Market(
+        catalog=load_catalog(),
+        at=MONDAY.date(),
+        max_term_years=settings.planning.max_term_years,
+        assumptions=settings.assumptions,
+    )
+
+
+def rate(instance_type):
+    return usd(market().rate(Pool("aws", instance_type, "us-east-1")))
+
+
+def before():
+    """Two services that hold a g5.12xlarge each, and a node that nobody holds."""
+    rows = FleetRows(DAYS).node("spare", "g5.xlarge")
+    for place, name in enumerate(SERVICES):
+        rows.node(f"n{place}", "g5.12xlarge").hold(name, f"n{place}", [0], owner_kind="Deployment")
+        rows.use(name, f"n{place}", 0, range(DAYS * 24), sm=0.3)
+    return rows.bundle()
+
+
+def after(moved, spare=False, sm=0.3):
+    """The later weeks: services of `moved` hold a g5.xlarge, the others stay; window from the fit window's end on."""
+    first, last = DAYS * 24, 2 * DAYS * 24
+    rows = FleetRows(2 * DAYS)
+    if spare:
+        rows.node("spare", "g5.xlarge")
+    for place, name in enumerate(SERVICES):
+        node, kind = (f"m{place}", "g5.xlarge") if name in moved else (f"n{place}", "g5.12xlarge")
+        rows.node(node, kind).hold(name, node, [0], owner_kind="Deployment")
+        rows.use(name, node, 0, range(first, last), sm=sm)
+    return rows.bundle()
+
+
+def action(number, lever, subject, effects, saving_usd_mo):
+    return Action(
+        id=f"a{number}",
+        lever=lever,
+        subject=subject,
+        changes=tuple(Change(subject=name, effect=effect) for name, effect in effects.items()),
+        saving_micro_usd=micro_usd(saving_usd_mo * DAYS * 24 / HR_PER_MO),
+        saving_usd_mo=estimate(saving_usd_mo),
+        standalone_usd_mo=saving_usd_mo,
+        last_in_usd_mo=saving_usd_mo,
+        effort_weeks=1.0,
+        risk=Risk.LOW,
+        quarter=1,
+        evidence=(),
+        rollback="undo it",
+    )
+
+
+def kept():
+    """Move both services to nodes of one GPU, and give the spare node back."""
+    smaller = UseOffering(
+        pool=Pool("aws", "g5.xlarge", "us-east-1"), gpu="A10G", gpus_per_node=1, speed=estimate(1.0, 0.0)
+    )
+    each = (rate("g5.12xlarge") - rate("g5.xlarge")) * HR_PER_MO
+    actions = (
+        action(1, Lever.RIGHT_SIZE, "web/*", dict.fromkeys(SERVICES, smaller), 2 * each),
+        action(
+            2, Lever.IDLE_RELEASE, "1 unheld", {"spare": ReleaseNodes(nodes=("spare",))}, rate("g5.xlarge") * HR_PER_MO
+        ),
+    )
+    fit = Window(start=MONDAY, hours=DAYS * 24)
+    baseline = baseline_of(build_fleet(before(), Settings()), market())
+    cost = micro_usd(baseline.usd_hr * fit.hours)
+    plan = Plan(
+        window=fit,
+        before_micro_usd=cost,
+        after_micro_usd=cost - sum(one.saving_micro_usd for one in actions),
+        bound_micro_usd=0,
+        actions=actions,
+        not_worth_doing=(),
+        options=2,
+    )
+    return KeptPlan(fleet="by hand", plan=plan, facts=EmitFacts(), baseline=baseline)
+
+
+def verdicts(bundle, catalog=None):
+    found = verify_plan(kept(), bundle, catalog=catalog)
+    return found, {one.id: one for one in found.actions}
+
+
+def test_a_plan_that_was_enacted_is_on_track_to_the_dollar():
+    found, actions = verdicts(after(SERVICES))
+
+    assert [one.status for one in actions.values()] == [Status.ON_TRACK, Status.ON_TRACK]
+    assert found.saved_usd_mo == pytest.approx(found.predicted_usd_mo, abs=0.01)
+    assert found.outside_usd_mo == pytest.approx(0, abs=0.01)
+
+
+def test_the_action_that_was_half_enacted_is_named_with_the_workload_left():
+    found, actions = verdicts(after(SERVICES[:1]))
+
+    assert actions["a1"].status is Status.SHORT
+    assert actions["a1"].enacted_frac == pytest.approx(0.5)
+    assert "web/b" in actions["a1"].cause
+    assert actions["a1"].realised_usd_mo == pytest.approx(actions["a1"].predicted_usd_mo.value / 2, rel=1e-6)
+    assert found.saved_usd_mo == pytest.approx(sum(one.realised_usd_mo for one in actions.values()), abs=0.01)
+
+
+def test_a_node_that_is_still_there_was_not_given_back():
+    _, actions = verdicts(after(SERVICES, spare=True))
+
+    assert actions["a2"].status is Status.NOT_ENACTED
+    assert actions["a2"].realised_usd_mo == pytest.approx(0, abs=0.01)
+
+
+def test_growth_beyond_the_former_peak_raises_what_the_former_way_would_cost():
+    found, _ = verdicts(after((), spare=True, sm=0.45))
+
+    assert found.demand_usd_mo == pytest.approx(2 * rate("g5.12xlarge") * HR_PER_MO * 0.5, rel=0.01)
+
+
+def test_a_price_cut_is_told_apart_from_what_was_saved():
+    catalog = load_catalog()
+    then = catalog.prices.price("aws", "g5.xlarge", "us-east-1", market_option(catalog), at=MONDAY.date())
+    cut = type(then)(**{**fields_of(then), "usd_hr": then.usd_hr / 2, "as_of": (MONDAY + timedelta(days=20)).date()})
+    book = type(catalog.prices)(prices=(*catalog.prices.prices, cut), instance_types=catalog.prices.instance_types)
+    cheaper = type(catalog)(
+        gpu_table=catalog.gpu_table, mig_table=catalog.mig_table, instance_table=catalog.instance_table, prices=book
+    )
+
+    found, actions = verdicts(after(SERVICES), cheaper)
+
+    assert found.rates_usd_mo == pytest.approx(-rate("g5.xlarge") * HR_PER_MO, rel=1e-6)
+    assert actions["a1"].status is Status.ON_TRACK
+    bridge = found.then_usd_mo + found.demand_usd_mo - found.saved_usd_mo + found.rates_usd_mo
+    assert bridge == pytest.approx(found.now_usd_mo)
+
+
+def market_option(catalog):
+    return next(key[3] for key in catalog.prices.keys if key[3].value == "on-demand")
+
+
+def fields_of(price):
+    return {name: getattr(price, name) for name in type(price).__dataclass_fields__}
+
+
+def test_history_of_the_fit_window_alone_is_refused():
+    with pytest.raises(InputError, match="less than a day"):
+        verify_plan(kept(), before())
+
+
+def test_a_kept_plan_comes_back_with_its_baseline():
+    assert parse_kept_plan(render_kept_plan(kept()), where="here").baseline == kept().baseline
+
+
+def test_capacity_that_stands_still_shows_no_release_of_idle_nodes():
+    one = kept()
+    held = action(3, Lever.IDLE_RELEASE, "web/a", {"web/a": ReleaseIdle(startup_s=300.0)}, 100.0)
+    plan = Plan(
+        **{name: getattr(one.plan, name) for name in Plan.__dataclass_fields__ if name != "actions"}, actions=(held,)
+    )
+
+    found = verify_plan(KeptPlan(fleet="", plan=plan, facts=EmitFacts(), baseline=one.baseline), after((), spare=True))
+
+    assert [verdict.status for verdict in found.actions] == [Status.NOT_ENACTED]
