@@ -31,6 +31,9 @@ from trimtab.runtime import Checkpointer, CheckpointSettings, NoticeBoard, Resum
 
 SETTINGS = CheckpointSettings(every_s=0.0, keep=2, asynchronous=False, rank_timeout_s=60.0)
 SEED = 5
+
+Run = dict[str, object]
+"""What one run of the job reports."""
 BATCH = 8
 
 
@@ -127,11 +130,29 @@ def _forked(rank: int, world_size: int, scratch: Path, job: Callable[[], dict[st
     return child
 
 
-def compare(folder: Path, wrap: str, ranks: int, steps: int, stop_after: int, resume_ranks: int) -> dict[str, object]:
-    """Return the unbroken and the broken run's losses and what became of the weights in between."""
-    unbroken = on_ranks(ranks, lambda: train(folder / "unbroken", wrap, steps, -1))
-    before = on_ranks(ranks, lambda: train(folder / "broken", wrap, steps, stop_after))
-    after = on_ranks(resume_ranks, lambda: train(folder / "broken", wrap, steps, -1))
+def compare(
+    folder: Path, wraps: list[str], ranks: int, steps: int, stop_after: int, resume_ranks: int
+) -> dict[str, dict[str, object]]:
+    """Return for each wrap how the broken run's losses and weights compare with the unbroken one's.
+
+    Starting ranks takes longest, so they are started twice: before the break and after it.
+    """
+    first = on_ranks(
+        ranks,
+        lambda: {
+            wrap: [
+                train(folder / wrap / "unbroken", wrap, steps, -1),
+                train(folder / wrap / "broken", wrap, steps, stop_after),
+            ]
+            for wrap in wraps
+        },
+    )
+    second = on_ranks(resume_ranks, lambda: {wrap: train(folder / wrap / "broken", wrap, steps, -1) for wrap in wraps})
+    return {wrap: _compared(cast("list[Run]", first[wrap]), cast("Run", second[wrap])) for wrap in wraps}
+
+
+def _compared(first: list[Run], after: Run) -> dict[str, object]:
+    unbroken, before = first
     broken = {**_losses(before), **_losses(after)}
     return {
         "resumed_step": after["resumed_step"],
@@ -142,7 +163,7 @@ def compare(folder: Path, wrap: str, ranks: int, steps: int, stop_after: int, re
     }
 
 
-def _losses(result: dict[str, object]) -> dict[str, float]:
+def _losses(result: Run) -> dict[str, float]:
     losses = result["losses"]
     return dict(losses) if isinstance(losses, dict) else {}
 
@@ -159,13 +180,12 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)  # the ranks are forked: no thread may be alive
     warnings.simplefilter("ignore")
-    results = {}
     for wrap in arguments.wrap:
         shutil.rmtree(arguments.folder / wrap, ignore_errors=True)
-        resume_ranks = arguments.resume_ranks or arguments.ranks
-        results[wrap] = compare(
-            arguments.folder / wrap, wrap, arguments.ranks, arguments.steps, arguments.stop_after, resume_ranks
-        )
+    resume_ranks = arguments.resume_ranks or arguments.ranks
+    results = compare(
+        arguments.folder, arguments.wrap, arguments.ranks, arguments.steps, arguments.stop_after, resume_ranks
+    )
     print(json.dumps(results))
 
 

@@ -232,7 +232,16 @@ def test_a_position_in_other_data_is_refused(torch):
 
 
 def resumed_on_ranks(folder, *options):
-    command = [sys.executable, "-m", "benchmarks.distributed_resume", str(folder), "--ranks", "2", "--steps", "5"]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.distributed_resume",
+        str(folder / "ranks"),
+        "--ranks",
+        "2",
+        "--steps",
+        "5",
+    ]
     done = subprocess.run([*command, *options], capture_output=True, text=True, timeout=300, check=True, cwd=ROOT)
     return json.loads(done.stdout.splitlines()[-1])
 
