@@ -39,6 +39,7 @@ from trimtab.emit.money import month_cents, month_usd, month_usd_parts, percent
 from trimtab.emit.rollout import canary_steps
 from trimtab.emit.words import WASTE_MEANING, target_words
 from trimtab.fleet.model import FloatArray, Window
+from trimtab.plan.intervals import joint_saving
 from trimtab.plan.model import (
     Action,
     Audit,
@@ -169,6 +170,7 @@ def _plan(plan: Plan, spend_usd_mo: dict[str, float], targets: tuple[TargetPart,
     hours = plan.window.hours
     before_cents = month_cents(plan.before_micro_usd, hours)
     saved_cents = month_cents(plan.joint_saving_micro_usd, hours)
+    joint = joint_saving(plan)
     savings = month_usd_parts([action.saving_micro_usd for action in plan.actions], plan.joint_saving_micro_usd, hours)
     return PlanPart(
         window=_window(plan.window),
@@ -177,6 +179,8 @@ def _plan(plan: Plan, spend_usd_mo: dict[str, float], targets: tuple[TargetPart,
         bound_usd_mo=min(month_cents(plan.bound_micro_usd, hours), before_cents - saved_cents) / 100,
         gap_frac=plan.gap_frac,
         joint_saving_usd_mo=saved_cents / 100,
+        joint_saving_low_usd_mo=min(saved_cents / 100, round(joint.low, 2)),
+        joint_saving_high_usd_mo=max(saved_cents / 100, round(joint.high, 2)),
         saving_frac=_share(plan.joint_saving_micro_usd, plan.before_micro_usd),
         attribution=plan.attribution,
         options=plan.options,

@@ -243,6 +243,10 @@ class PlanPart(_Part):
     """How far the plan may be from that bound, as a share of its cost."""
     joint_saving_usd_mo: float
     """before - objective."""
+    joint_saving_low_usd_mo: float | None = None
+    """Lower end of its 80% interval: what a replay of later weeks would show. Null in documents made before it was known."""
+    joint_saving_high_usd_mo: float | None = None
+    """Upper end of that interval."""
     saving_frac: float
     """The joint saving as a share of the bill."""
     attribution: str

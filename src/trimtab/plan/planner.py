@@ -137,7 +137,7 @@ def _actions(drafted: Drafted, shares: Shares, settings: Settings) -> tuple[Acti
                 subject=draft.subject,
                 changes=draft.changes,
                 saving_micro_usd=shares.shapley[number],
-                saving_usd_mo=saving_estimate(monthly[number], hourly, _speed(drafted, number)),
+                saving_usd_mo=saving_estimate(monthly[number], hourly, _speed(drafted, number), draft.lever),
                 standalone_usd_mo=per_month(usd(shares.standalone[number]), hours),
                 last_in_usd_mo=per_month(usd(shares.last_in[number]), hours),
                 effort_weeks=weeks[number],
