@@ -141,10 +141,17 @@ def test_a_node_that_is_still_there_was_not_given_back():
     assert actions["a2"].realised_usd_mo == pytest.approx(0, abs=0.01)
 
 
-def test_growth_beyond_the_former_peak_raises_what_the_former_way_would_cost():
+def test_growth_that_idle_gpus_absorb_costs_the_former_way_nothing():
     found, _ = verdicts(after((), spare=True, sm=0.45))
 
-    assert found.demand_usd_mo == pytest.approx(2 * rate("g5.12xlarge") * HR_PER_MO * 0.5, rel=0.01)
+    assert found.demand_usd_mo == pytest.approx(0)
+    assert found.saved_usd_mo == pytest.approx(0)
+
+
+def test_growth_beyond_the_healthy_band_raises_what_the_former_way_would_cost():
+    found, _ = verdicts(after((), spare=True, sm=1.0))
+
+    assert found.demand_usd_mo == pytest.approx(2 * rate("g5.12xlarge") * HR_PER_MO * (1.0 / 0.8 - 1), rel=0.01)
 
 
 def test_a_price_cut_is_told_apart_from_what_was_saved():

@@ -33,20 +33,21 @@ class PoolUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadUse:
-    """A workload's mean nodes, whether it held them still, and the work it did with them.
+    """A workload's mean nodes, whether they stood still, and the work it did with them.
 
     Work is requests where there are any, else GPUs' worth of activity; `peak_work_per_hr` is its 99.9th percentile by hour, 0
-    where nothing was measured.
+    where nothing was measured. `peak_load_frac` is that of its activity over the GPUs it held.
     """
 
     workload: str
     uses: tuple[PoolUse, ...]
     held_still: bool
     mean_capacity: float
-    """Mean ready replicas of a service, else mean nodes (`capacity_of`)."""
+    """Mean ready replicas of a service, else mean nodes that it ran on (`capacity_of`)."""
     work: str
     mean_work_per_hr: float
     peak_work_per_hr: float
+    peak_load_frac: float
 
     @property
     def usd_hr(self) -> float:
@@ -77,7 +78,7 @@ def baseline_of(fleet: Fleet, market: Market) -> Baseline:
         return tuple(PoolUse(pool=pool, nodes=mean, usd_per_node_hr=rates[pool]) for pool, mean in mine)
 
     return Baseline(
-        workloads=tuple(_workload_use(one, uses(index)) for index, one in enumerate(fleet.workloads)),
+        workloads=tuple(_workload_use(fleet, index, uses(index)) for index in range(len(fleet.workloads))),
         unheld=uses(IDLE),
     )
 
@@ -98,12 +99,18 @@ def nodes_by_owner(fleet: Fleet) -> dict[tuple[int, Pool], float]:
     return means
 
 
-def capacity_of(workload: Workload) -> FloatArray:
-    """Return the capacity that a workload held by hour (n_hours,): ready replicas of a service, else nodes."""
-    hours = len(workload.gpu_seconds)
+def capacity_of(fleet: Fleet, index: int) -> FloatArray:
+    """Return the capacity that a workload ran on by hour (n_hours,): ready replicas of a service, else nodes, shared or not."""
+    workload = fleet.workloads[index]
     if workload.service is not None and np.isfinite(workload.service.replicas).any():
-        return _by_hour(workload.service.replicas, workload.service.step_s, hours)
-    return np.asarray(workload.held_node_seconds / S_PER_HR, dtype=np.float64)
+        return _by_hour(workload.service.replicas, workload.service.step_s, fleet.window.hours)
+    return nodes_of(fleet, index)
+
+
+def nodes_of(fleet: Fleet, index: int) -> FloatArray:
+    """Return how many of the nodes that a workload ever ran on were up, by hour (n_hours,)."""
+    rows = np.unique(fleet.holdings.node[fleet.holdings.owner == index])
+    return np.asarray(fleet.node_seconds[rows].sum(axis=0) / S_PER_HR, dtype=np.float64)
 
 
 def work_of(workload: Workload) -> tuple[str, FloatArray]:
@@ -121,19 +128,31 @@ def is_still(capacity: FloatArray) -> bool:
     return mean <= 0 or float(np.nanstd(capacity)) <= STILL_FRAC * mean
 
 
-def _workload_use(workload: Workload, uses: tuple[PoolUse, ...]) -> WorkloadUse:
+def _workload_use(fleet: Fleet, index: int, uses: tuple[PoolUse, ...]) -> WorkloadUse:
+    workload = fleet.workloads[index]
     name, work = work_of(workload)
-    capacity = capacity_of(workload)
-    seen = work[np.isfinite(work)]
+    held_gpus = workload.gpu_seconds / S_PER_HR
+    load = np.divide(workload.activity.busy_gpus, held_gpus, out=np.full(len(held_gpus), np.nan), where=held_gpus > 0)
     return WorkloadUse(
         workload=workload.name,
         uses=uses,
-        held_still=is_still(capacity),
-        mean_capacity=float(np.nanmean(capacity)),
+        held_still=is_still(nodes_of(fleet, index)),
+        mean_capacity=float(np.nanmean(capacity_of(fleet, index))),
         work=name,
-        mean_work_per_hr=float(seen.mean()) if len(seen) else 0.0,
-        peak_work_per_hr=float(np.quantile(seen, _PEAK_QUANTILE)) if len(seen) else 0.0,
+        mean_work_per_hr=_mean(work),
+        peak_work_per_hr=_peak(work),
+        peak_load_frac=_peak(load),
     )
+
+
+def _mean(values: FloatArray) -> float:
+    seen = values[np.isfinite(values)]
+    return float(seen.mean()) if len(seen) else 0.0
+
+
+def _peak(values: FloatArray) -> float:
+    seen = values[np.isfinite(values)]
+    return float(np.quantile(seen, _PEAK_QUANTILE)) if len(seen) else 0.0
 
 
 def _by_hour(steps: FloatArray, step_s: float, hours: int) -> FloatArray:

@@ -20,15 +20,16 @@ from trimtab.fleet.effects import (
     UseOffering,
 )
 from trimtab.fleet.model import Fleet, FloatArray, Window, Workload
-from trimtab.plan.baseline import PoolUse, WorkloadUse, capacity_of, is_still
+from trimtab.plan.baseline import PoolUse, WorkloadUse, capacity_of, is_still, nodes_of
 from trimtab.units import HR_PER_DAY, HR_PER_WEEK
 
 FEWER_FRAC = 0.95
 """Capacity below this share of the former was given back, even where it stands still."""
 
 
-def enacted_frac(effect: Effect, then: WorkloadUse | None, now: Workload | None, held: PoolUses, fleet: Fleet) -> float:
-    """Return how much of a change a later fleet shows; `held` are the workload's pools in it."""
+def enacted_frac(effect: Effect, then: WorkloadUse | None, index: int | None, held: PoolUses, fleet: Fleet) -> float:
+    """Return how much of a change a later fleet shows of a workload (its index there; None: gone) on pools `held`."""
+    now = None if index is None else fleet.workloads[index]
     match effect:
         case ReleaseNodes(nodes=names):
             return 1 - len({node.name for node in fleet.nodes} & set(names)) / max(len(names), 1)
@@ -40,8 +41,10 @@ def enacted_frac(effect: Effect, then: WorkloadUse | None, now: Workload | None,
             return _share(held, {use.pool for use in held if use.pool.capacity_type is CapacityType.SPOT})
         case SetGpuCount(gpus=gpus):
             return float(now is not None and now.gpus_per_pod <= gpus)
-        case SetReplicaPolicy() | ReleaseIdle() | StartBeforeRuns():
-            return _moving(then, now)
+        case SetReplicaPolicy():
+            return _scaled(then, index, fleet)
+        case ReleaseIdle() | StartBeforeRuns():
+            return 0.0 if index is None else _moving(nodes_of(fleet, index), HR_PER_WEEK)
         case SetSchedule(hours_of_week=hours):
             return _on_time(now, hours, fleet.window)
         case _:
@@ -65,16 +68,22 @@ def _committed(effect: BuyCommitment, fleet: Fleet) -> float:
     return min(1.0, reserved / (effect.count * fleet.window.seconds))
 
 
-def _moving(then: WorkloadUse | None, now: Workload | None) -> float:
-    """Return the share of days on which capacity moved, or was lower than it used to be."""
-    if now is None or then is None:
+def _scaled(then: WorkloadUse | None, index: int | None, fleet: Fleet) -> float:
+    """Return the share of days on which replicas moved, or all where they stand still at fewer than before."""
+    if then is None or index is None:
         return 0.0
-    capacity = capacity_of(now)
-    days = len(capacity) // HR_PER_DAY
-    by_day = capacity[: days * HR_PER_DAY].reshape(days, HR_PER_DAY)
-    known = [day for day in by_day if np.isfinite(day).any()]
-    enacted = [not is_still(day) or float(np.nanmean(day)) < FEWER_FRAC * then.mean_capacity for day in known]
-    return float(np.mean(enacted)) if enacted else 0.0
+    capacity = capacity_of(fleet, index)
+    fewer = float(np.nanmean(capacity)) < FEWER_FRAC * then.mean_capacity
+    return max(_moving(capacity, HR_PER_DAY), float(fewer))
+
+
+def _moving(capacity: FloatArray, block_hr: int) -> float:
+    """Return the share of blocks of hours within which capacity did not stand still; one block where history is shorter."""
+    block = min(block_hr, len(capacity))
+    count = len(capacity) // block
+    blocks = capacity[: count * block].reshape(count, block)
+    moved = [not is_still(one) for one in blocks if np.isfinite(one).any()]
+    return float(np.mean(moved)) if moved else 0.0
 
 
 def _on_time(now: Workload | None, hours_of_week: tuple[int, ...], window: Window) -> float:

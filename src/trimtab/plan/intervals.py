@@ -30,7 +30,7 @@ DRIFT_FRAC: Mapping[Lever, float] = MappingProxyType(
         Lever.SPOT: 0.072,
     }
 )
-"""80 % quantile of |replayed - predicted| / |predicted| of an action's share of the saving, by lever (13 to 36 actions each)."""
+"""80 % quantile of |replayed - predicted| / |predicted| of an action's share of the saving, by lever (14 to 36 each)."""
 OTHER_DRIFT_FRAC = 0.167
 """The same over all actions, for levers that no fleet of the benchmark used."""
 PLAN_DRIFT = 0.0633

@@ -1,9 +1,9 @@
 """Verify a plan afterwards: what a later window saved against what was predicted, at its own demand and the plan's rates.
 
-The counterfactual is the fit window's way of running, met with the later demand. A workload that held its capacity still would
-hold it still today, until the peak of its work outgrows the former peak; one whose capacity followed its work would use as
-much for each unit of work. New workloads cost the same either way; those that are gone would be gone. Saving = counterfactual
-- what the later window used, both at the rates of the plan; the difference that rates make is reported apart.
+The counterfactual is the fit window's way of running, met with the later demand. A workload whose nodes stood still would hold
+as many today, until the peak of its work outgrows them; one whose nodes came and went would use as much for each unit of work.
+New workloads cost the same either way; those that are gone would be gone. Saving = counterfactual - what the later window
+used, both at the rates of the plan; the difference that rates make is reported apart.
 
 A spot or commitment discount is owed to the action that brought it; the rest of a workload's saving to its other actions, by
 what was predicted of each times how much of it was enacted.
@@ -27,11 +27,13 @@ from trimtab.plan.model import Action, Change, Plan
 from trimtab.provenance import Estimate
 from trimtab.units import HR_PER_MO, usd
 
-NOT_ENACTED_FRAC = 0.05
+NOT_ENACTED_FRAC = 0.1
 WHOLLY_FRAC = 0.9
 """Above this share a change counts as made: days without demand and nodes in exchange leave a little."""
 ON_TRACK_FRAC = 0.9
 """An action is on track at this share of its prediction, or within its interval."""
+HEALTHY_FRAC = 0.8
+"""What stood still absorbs growth up to this activity, the top of the healthy band (`fleet.settings.Bands`)."""
 _DEMAND_FRAC = 0.1
 
 
@@ -101,10 +103,11 @@ def verify(plan: Plan, then: Baseline, fleet: Fleet, market_then: Market, market
 
 def growth_of(then: WorkloadUse, now: WorkloadUse) -> float:
     """Return the factor on the former capacity that today's work would have needed."""
-    if then.work != now.work or not then.mean_work_per_hr:
+    if then.work != now.work or not then.mean_work_per_hr or not then.peak_work_per_hr:
         return 1.0
     if then.held_still:
-        return max(1.0, now.peak_work_per_hr / then.peak_work_per_hr) if then.peak_work_per_hr else 1.0
+        load = then.peak_load_frac * now.peak_work_per_hr / then.peak_work_per_hr
+        return max(1.0, load / max(then.peak_load_frac, HEALTHY_FRAC))
     return now.mean_work_per_hr / then.mean_work_per_hr
 
 
@@ -176,11 +179,11 @@ def _enacted(action: Action, then: Baseline, now: Baseline, fleet: Fleet) -> dic
     """Return how much of each change of an action was made, by its subject."""
     former = {one.workload: one for one in then.workloads}
     held = {one.workload: one.uses for one in now.workloads}
-    workloads = {workload.name: workload for workload in fleet.workloads}
+    places = {workload.name: place for place, workload in enumerate(fleet.workloads)}
 
     def made(change: Change) -> float:
         name = change.subject
-        return enacted_frac(change.effect, former.get(name), workloads.get(name), held.get(name, ()), fleet)
+        return enacted_frac(change.effect, former.get(name), places.get(name), held.get(name, ()), fleet)
 
     return {change.subject: made(change) for change in action.changes}
 
