@@ -5,7 +5,7 @@ from tests.fleets import FleetRows
 
 from trimtab.errors import InputError, MissingPrice
 from trimtab.fleet.build import bundle_window
-from trimtab.fleet.settings import Settings
+from trimtab.fleet.settings import Lever, Settings
 from trimtab.pipeline import audit, split_window
 
 
@@ -66,3 +66,21 @@ def test_a_workload_that_appears_in_the_proof_window_stays_as_it_is():
 
     assert "a/new" in found.proof.notes[0]
     assert found.proof.after_micro_usd > 0
+
+
+@pytest.mark.parametrize("capacity_type", ["reserved", "spot", "on-demand"])
+def test_only_on_demand_nodes_are_committed_and_reserved_ones_save_nothing(capacity_type):
+    steady = FleetRows(14).node("n0", "p4d.24xlarge", capacity_type=capacity_type)
+    steady.node("unheld", "p4d.24xlarge", capacity_type=capacity_type)
+    steady.hold("team/train", "n0", range(8), end=14 * 8)
+    for device in range(8):
+        steady.use("team/train", "n0", device, range(14 * 8), sm=0.9 if device == 0 else 0.0)
+
+    found = audit(steady.bundle())
+
+    committed = [action for action in found.plan.actions if action.lever is Lever.COMMITMENT]
+    assert bool(committed) <= (capacity_type == "on-demand")
+    assert (found.plan.after_micro_usd < found.plan.before_micro_usd) == (capacity_type != "reserved")
+    if capacity_type == "reserved":
+        assert not found.plan.actions
+        assert any("paid for whether used or not" in one.reason for one in found.plan.not_worth_doing)

@@ -14,6 +14,11 @@ class CapacityType(Enum):
     CAPACITY_BLOCK = "capacity-block"
     OWNED = "owned"
 
+    @property
+    def paid_anyway(self) -> bool:
+        """Tell whether the node is paid for whether it is used or not, so that giving it back saves nothing."""
+        return self in (CapacityType.RESERVED, CapacityType.CAPACITY_BLOCK, CapacityType.OWNED)
+
 
 class BuyingOption(Enum):
     """What one pays under: a column of the price book."""

@@ -22,16 +22,21 @@ from trimtab.plan.problem import CommitmentOffer, NodeGroup, Option, Problem, ex
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Groups:
-    """Nodes that the same workloads held, and those that nobody held (by pool)."""
+    """Nodes that the same workloads held, those that nobody held (by pool), and those that stay billed whatever is planned."""
 
     held: tuple[tuple[frozenset[int], Mapping[Pool, IntArray]], ...]
     unheld: Mapping[Pool, tuple[int, ...]]
+    paid_anyway: Mapping[Pool, IntArray]
 
 
 def groups_of(fleet: Fleet) -> Groups:
-    """Group a fleet's nodes by who held them over the window."""
+    """Group a fleet's nodes by who held them over the window.
+
+    Reserved capacity, capacity blocks and own hardware are paid for whoever holds them: no plan saves by leaving them.
+    """
     cells = fleet.holdings
-    mine = cells.owner != IDLE
+    fixed = [index for index, node in enumerate(fleet.nodes) if node.pool.capacity_type.paid_anyway]
+    mine = (cells.owner != IDLE) & ~np.isin(cells.node, fixed)
     holders: dict[int, set[int]] = {}
     for node, owner in {(int(n), int(o)) for n, o in zip(cells.node[mine], cells.owner[mine], strict=True)}:
         holders.setdefault(node, set()).add(owner)
@@ -39,11 +44,12 @@ def groups_of(fleet: Fleet) -> Groups:
     for node, owners in sorted(holders.items()):
         by_holders.setdefault(frozenset(owners), []).append(node)
     unheld: dict[Pool, list[int]] = {}
-    for node in unheld_nodes(fleet):
+    for node in sorted(set(unheld_nodes(fleet)) - set(fixed)):
         unheld.setdefault(fleet.nodes[node].pool, []).append(node)
     return Groups(
         held=tuple((owners, usage_of_nodes(fleet, nodes)) for owners, nodes in by_holders.items()),
         unheld={pool: tuple(nodes) for pool, nodes in unheld.items()},
+        paid_anyway=usage_of_nodes(fleet, fixed),
     )
 
 
@@ -60,7 +66,8 @@ def usage_of_nodes(fleet: Fleet, nodes: Iterable[int]) -> dict[Pool, IntArray]:
 def fleet_problem(fleet: Fleet, options: Sequence[WorkloadOptions | None], market: Market) -> Problem:
     """Build the problem: one row of options per workload, then one per pool with nodes that nobody holds (give them back).
 
-    A workload without options (None: it cannot be judged) can only stay as it is.
+    A workload without options (None: it cannot be judged) can only stay as it is; so does a last row, which holds what is paid
+    for anyway, where there is such a thing.
     """
     groups = groups_of(fleet)
     rows = [() if one is None else tuple(Option(usage=c.usage) for c in one.candidates) for one in options]
@@ -68,10 +75,15 @@ def fleet_problem(fleet: Fleet, options: Sequence[WorkloadOptions | None], marke
         NodeGroup(usage=usage_of_nodes(fleet, nodes), holders=frozenset({len(rows) + row}))
         for row, (_, nodes) in enumerate(sorted(groups.unheld.items()))
     ]
+    fixed = (
+        [NodeGroup(usage=groups.paid_anyway, holders=frozenset({len(rows) + len(unheld)}))]
+        if groups.paid_anyway
+        else []
+    )
     pools = {pool for row in rows for option in row for pool in option.usage} | set(fleet.usage.pools)
     return Problem(
-        options=(*rows, *(((Option(usage={}),)) for _ in unheld)),
-        groups=(*(NodeGroup(usage=usage, holders=owners) for owners, usage in groups.held), *unheld),
+        options=(*rows, *(((Option(usage={}),)) for _ in unheld), *(() for _ in fixed)),
+        groups=(*(NodeGroup(usage=usage, holders=owners) for owners, usage in groups.held), *unheld, *fixed),
         rates_micro_usd_hr=market.rates(sorted(pools)),
         offers={
             pool: CommitmentOffer(option=offer.option, rate_micro_usd_hr=offer.rate_micro_usd_hr)
@@ -113,6 +125,7 @@ class Enacted:
             place = placement(self.evaluators[workload].case.workload, effects)
             parts.append(place.usage(self.outcome(workload, effects)))
         parts += [usage for owners, usage in self.groups.held if not owners <= moved]
+        parts.append(self.groups.paid_anyway)
         gone = frozenset(released)
         for nodes in self.groups.unheld.values():
             parts.append(

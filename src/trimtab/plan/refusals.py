@@ -61,6 +61,8 @@ def _reason(lever: Lever, options: WorkloadOptions, index: int, fleet: Fleet) ->
     if lever is Lever.SPOT and not workload.spec.interruptible:
         said = workload.spec.interruptible is False
         return "declared not interruptible" if said else "nobody declared it interruptible (workloads.yaml)"
+    if workload.pool.capacity_type.paid_anyway:
+        return f"on {workload.pool.capacity} nodes, paid for whether used or not: leaving them saves nothing"
     with_lever = [one for one in options.candidates if lever in one.effects]
     if with_lever:
         return "possible, but dearer than the plan"
