@@ -107,3 +107,17 @@ def test_the_product_form_multiplies_allocation_busy_and_efficiency():
 
     assert (form.allocation_frac, form.busy_frac, form.efficiency_frac) == (0.5, 1.0, 0.5)
     assert form.product_frac == 0.25
+
+
+def test_only_the_nodes_bought_the_dear_way_count_as_wrongly_bought():
+    rows = FleetRows(1)
+    for node, capacity_type in (("here", "on-demand"), ("there", "spot")):
+        rows.node(node, "g5.xlarge", capacity_type=capacity_type)
+        rows.hold("team/train", node, [0]).use("team/train", node, 0, range(24), sm=1.0)
+    fleet = build_fleet(rows.bundle(), SETTINGS)
+    on_demand, spot = sorted(fleet.usage.pools)
+    allocation = allocate(bill(fleet.usage, {on_demand: 3_000_000, spot: 1_000_000}), fleet.holdings)
+
+    found = waste_of(fleet, allocation, SETTINGS.bands, {on_demand: 0.5})
+
+    assert {one.kind: one.micro_usd for one in found}[WasteKind.BUYING_OPTION] == 36_000_000

@@ -48,8 +48,9 @@ def waste_of(
     by_kind: dict[WasteKind, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     _idle_nodes(fleet, allocation, non_gpu_nodes, by_kind)
     costs = allocation.by_owner_hour(len(fleet.workloads), fleet.window.hours)
-    for workload, cost in zip(fleet.workloads, costs, strict=True):
-        shares = _shares(workload, bands, cheaper_frac.get(workload.pool, 0.0))
+    cheaper = _cheaper_by_hour(fleet, allocation, cheaper_frac)
+    for workload, cost, dearer in zip(fleet.workloads, costs, cheaper, strict=True):
+        shares = _shares(workload, bands, dearer)
         for kind, amount in _split(cost, shares).items():
             by_kind[kind][workload.name] += amount
     by_kind[WasteKind.UNUSED_COMMITMENT]["commitments"] += allocation.unused_commitment
@@ -67,6 +68,20 @@ def waste_of(
             key=lambda one: (one.kind is WasteKind.USEFUL, -one.micro_usd),
         )
     )
+
+
+def _cheaper_by_hour(fleet: Fleet, allocation: Allocation, cheaper_frac: Mapping[Pool, float]) -> FloatArray:
+    """Return the share of a workload's cost that another way of buying its nodes would save (n_workloads, n_hours).
+
+    A workload on nodes held in several ways is weighed by what each of them costs it.
+    """
+    cells = allocation.holdings
+    frac = np.array([cheaper_frac.get(pool, 0.0) for pool in fleet.usage.pools])
+    mine = cells.owner != IDLE
+    saved = np.zeros((len(fleet.workloads), fleet.window.hours))
+    np.add.at(saved, (cells.owner[mine], cells.hour[mine]), allocation.cost[mine] * frac[cells.pool[mine]])
+    costs = allocation.by_owner_hour(len(fleet.workloads), fleet.window.hours)
+    return np.divide(saved, costs, out=np.zeros_like(saved), where=costs > 0)
 
 
 def _idle_nodes(
@@ -90,8 +105,11 @@ def _idle_nodes(
             by_kind[WasteKind.HOURS_NOT_USED][fleet.workloads[owner].name] += part
 
 
-def _shares(workload: Workload, bands: Bands, cheaper_frac: float) -> dict[WasteKind, FloatArray]:
-    """Return the share of each hour's cost per kind (n_hours,), in order; each takes its part of what is left."""
+def _shares(workload: Workload, bands: Bands, cheaper_frac: FloatArray) -> dict[WasteKind, FloatArray]:
+    """Return the share of each hour's cost per kind (n_hours,), in order; each takes its part of what is left.
+
+    `cheaper_frac` (n_hours,) is the share that another way of buying would save.
+    """
     activity = workload.activity
     held = workload.gpu_seconds / S_PER_HR
     busy = np.divide(activity.busy_gpus, held, out=np.full(len(held), np.nan), where=held > 0)
@@ -110,7 +128,7 @@ def _shares(workload: Workload, bands: Bands, cheaper_frac: float) -> dict[Waste
         WasteKind.OVER_PARALLEL: parallel,
         WasteKind.OVER_PROVISIONED: spare if serving else none,
         WasteKind.OVER_SIZED: none if serving else spare,
-        WasteKind.BUYING_OPTION: np.full(len(held), cheaper_frac),
+        WasteKind.BUYING_OPTION: cheaper_frac,
     }
 
 
