@@ -150,3 +150,15 @@ def test_programs_get_bounds_as_numbers():
     assert 0 < row["memory_gib"] < 24
     assert row["basis"] == "modelled"
     assert "memory" not in row
+
+
+def test_what_is_pasted_stands_line_for_line_in_the_table():
+    result = run("llama-3.1-8b", "--serve", "--rate", "10")
+
+    assert "\nvllm serve llama-3.1-8b \\\n  --tensor-parallel-size" in result.output
+
+
+def test_pictures_keep_their_lines():
+    result = run("llama-3.1-8b", "--serve", "--rate", "10", "--pictures")
+
+    assert "\n└" + "─" * 60 + "\n" in result.output

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -156,7 +157,7 @@ def _next_steps(document: AuditDocument, request: AuditRequest, report: Path | N
     if report:
         steps.append((f"open {report}", "this report with pictures, in a browser"))
     else:
-        again = " ".join(str(part) for part in ("trimtab audit", request.named.bundle) if part)
+        again = " ".join(["trimtab audit", *([shlex.quote(str(request.named.bundle))] if request.named.bundle else [])])
         steps.append((f"{again} -o html --out report.html", "one page with pictures"))
     if document.plan.actions:
         largest = max(document.plan.actions, key=lambda action: action.saving_usd_mo)

@@ -86,7 +86,7 @@ def fit_serving_question(
         remarks += _write_jobs(shown, bench, name or model.name, demand)
     drawn = _pictures(shown, demand, engine) if pictures else []
     sheet = sheet_of(
-        shown, SERVING_COLUMNS, serving_row, [*drawn, *lines, *remarks, "", "paste for the first row:", paste]
+        shown, SERVING_COLUMNS, serving_row, [*drawn, *lines, *remarks, "paste for the first row:", paste]
     )
     return _answer(sheet, [machine_serving_row(one) for one in shown], answer.rejected, paste, lines)
 
@@ -113,7 +113,7 @@ def fit_training_question(
         lines.append(f"what makes it fit {card.name}: {change or 'nothing; it needs a larger card or several'}")
     paste = training_arguments(shown[0], name or model.name, demand.global_batch) if shown else ""
     remarks = [*_remarks(model, scale), *(notes(shown[0].gpu) if shown else ())]
-    sheet = sheet_of(shown, TRAINING_COLUMNS, training_row, [*lines, *remarks, "", "paste for the first row:", paste])
+    sheet = sheet_of(shown, TRAINING_COLUMNS, training_row, [*lines, *remarks, "paste for the first row:", paste])
     return _answer(sheet, [machine_training_row(one) for one in shown], answer.rejected, paste, lines)
 
 

@@ -164,4 +164,5 @@ def _markdown(sheet: Sheet) -> str:
     for row in sheet.rows:
         cells = (column.text(row.get(column.key)).replace("|", "\\|") for column in columns)
         lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join([*lines, *(f"\n{note}" for note in sheet.notes)])
+    notes = (f"```\n{note}\n```" if "\n" in note else note for note in sheet.notes)
+    return "\n".join([*lines, *(f"\n{note}" for note in notes)])

@@ -42,7 +42,7 @@ def render_report(
         markup=False,
     )
     for part in _parts(document, next_steps):
-        console.print(part)
+        console.print(part, crop=False)
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()).strip("\n") + "\n"
 
 
@@ -73,6 +73,7 @@ def _coverage(document: AuditDocument) -> RenderableType:
     ]
     lines += [Text(f"! {reason}", style="yellow") for reason in document.degraded]
     lines += [Text(f"· {note}", style="dim") for note in document.coverage.notes]
+    lines += [Text(f"· {count:,} x {what}", style="dim") for what, count in document.coverage.counts.items()]
     return Group(*lines)
 
 
@@ -160,7 +161,9 @@ def _product_form(document: AuditDocument) -> Text:
 def _plan(document: AuditDocument) -> RenderableType:
     plan = document.plan
     if not plan.actions:
-        return _section("The plan", "", Text("Nothing that is worth doing was found: the fleet is well kept."))
+        return _section(
+            "The plan", "", Text("Nothing that is worth doing was found; what was judged and refused stands below.")
+        )
     table = _table()
     table.add_column("id", no_wrap=True, style="bold")
     table.add_column("what to do", overflow="fold", ratio=1)
@@ -254,12 +257,13 @@ def _missed(target: TargetPart) -> Text:
 
 
 def _next_steps(steps: Sequence[tuple[str, str]]) -> RenderableType:
-    table = _table(head=False)
-    table.add_column(overflow="fold", style="bold")
-    table.add_column(overflow="fold")
+    """Show what to do now; a command is never broken over lines, so that it can be copied."""
+    lines: list[RenderableType] = []
     for what, why in steps:
-        table.add_row(what, why)
-    return _section("Next", "", table)
+        # not in a Padding, which would cut what is wider than the screen
+        lines.append(Text(f"{' ' * _INDENT}{what}", style="bold", no_wrap=True, overflow="ignore"))
+        lines.append(Padding(Text(why, style="dim"), (0, 0, 0, 2 * _INDENT)))
+    return Group(_section("Next", ""), *lines)
 
 
 def _table(*, head: bool = True) -> Table:

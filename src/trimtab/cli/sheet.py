@@ -39,7 +39,7 @@ class Sheet:
     section: str = ""
     """A key whose value heads each run of rows that share it, in tables for people."""
     notes: Sequence[str] = ()
-    """Lines for people, under the table."""
+    """Lines for people, under the table. One of several lines is laid out already (a command, a picture): kept as it is."""
 
     def only(self, fields: Sequence[str]) -> Sheet:
         """Return the sheet with the named columns only, in that order; raises UnknownName for a column it lacks."""

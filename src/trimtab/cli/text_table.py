@@ -17,9 +17,14 @@ _NARROWEST = 8
 def text_table(sheet: Sheet, width: int, colour: bool) -> str:
     """Return a sheet as a table of at most `width` columns, where its unbreakable cells allow it."""
     parts = ["\n".join(_part_lines(columns, sheet, width, colour)) for columns in _parts(sheet, width)]
-    notes = [line for note in sheet.notes for line in textwrap.wrap(note, width, subsequent_indent="  ")]
+    notes = [line for note in sheet.notes for line in _note_lines(note, width)]
     foot = "\n".join(_styled(line, "dim", colour) for line in notes)
     return "\n\n".join([*parts, *([foot] if foot else [])])
+
+
+def _note_lines(note: str, width: int) -> list[str]:
+    """Break a note into lines; one that has lines already is never re-flowed, so that it can be copied."""
+    return ["", *note.splitlines()] if "\n" in note else textwrap.wrap(note, width, subsequent_indent="  ")
 
 
 def _part_lines(columns: Sequence[Column], sheet: Sheet, width: int, colour: bool) -> list[str]:
