@@ -115,6 +115,7 @@ def audit(
     )
     tell("reading the fleet", 0.0)
     fit, proof = build_fleet(bundle, settings, split.fit), build_fleet(bundle, settings, split.proof)
+    _require_nodes(bundle, fit)
     _require_prices(market, {*fit.usage.pools, *proof.usage.pools})
     allocation = allocate(bill(fit.usage, market.rates(fit.usage.pools)), fit.holdings)
     planned = make_plan(fit, market, settings, seed=SEED, progress=tell)
@@ -138,6 +139,7 @@ def priced_history(
         max_term_years=settings.planning.max_term_years,
         assumptions=settings.assumptions,
     )
+    _require_nodes(bundle, fleet)
     _require_prices(market, set(fleet.usage.pools))
     return fleet, allocate(bill(fleet.usage, market.rates(fleet.usage.pools)), fleet.holdings)
 
@@ -259,6 +261,18 @@ def _unjudged(fleet: Fleet, allocation: Allocation, planned: Planned) -> tuple[U
         Unjudged(workload=workload.name, micro_usd=int(cost), reason=planned.unjudged[workload.name])
         for workload, cost in zip(fleet.workloads, costs, strict=True)
         if workload.name in planned.unjudged
+    )
+
+
+def _require_nodes(bundle: Bundle, fleet: Fleet) -> None:
+    """Refuse a history in which nothing with a GPU was billed: there is no bill to explain."""
+    if fleet.usage.pools:
+        return
+    rows = bundle.table("nodes", ["gpu_count"]).num_rows
+    seen = "; ".join(f"{number} {reason}" for reason, number in fleet.coverage.counts.items()) or "no node at all"
+    raise InputError(
+        f"{_name(bundle)}: none of its {rows} nodes had a GPU and was up within {fleet.window} ({seen}); collect a window in "
+        "which GPU nodes ran, or mend gpu_count, start and end in nodes.parquet"
     )
 
 

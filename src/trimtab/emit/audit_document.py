@@ -96,7 +96,8 @@ def _coverage(audit: Audit) -> CoveragePart:
     return CoveragePart(
         summary=(
             f"{whole.days:.1f} of {coverage.asked_days:g} days ({fit.days:g} to plan on, {proof.days:g} to prove on), "
-            f"{coverage.nodes} nodes with {coverage.gpus} GPUs billed, {percent(coverage.device_hours_seen_frac)} of GPU-hours "
+            f"{coverage.nodes} {'node' if coverage.nodes == 1 else 'nodes'} with {coverage.gpus} GPUs billed, "
+            f"{percent(coverage.device_hours_seen_frac)} of GPU-hours "
             f"measured ({percent(coverage.sm_active_frac)} of them with SM activity)"
         ),
         window=_window(whole),

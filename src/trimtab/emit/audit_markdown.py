@@ -83,7 +83,8 @@ def _headline(document: AuditDocument) -> str:
 
 
 def _coverage(document: AuditDocument) -> str:
-    notes = [*document.degraded, *document.coverage.notes]
+    counts = (f"{count:,} x {what}" for what, count in document.coverage.counts.items())
+    notes = [*document.degraded, *document.coverage.notes, *counts]
     return _join([f"Seen: {_text(document.coverage.summary)}.", _bullets(_text(note) for note in notes)])
 
 

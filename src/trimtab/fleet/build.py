@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
 from trimtab.catalog.pools import Pool
+from trimtab.errors import near_matches
 from trimtab.fleet.activity import USAGE_COLUMNS, DeviceHours, activity_of, device_hours
 from trimtab.fleet.columns import text
 from trimtab.fleet.jobs import job_observations, pods_as_jobs
@@ -59,7 +61,7 @@ def build_fleet(bundle: Bundle, settings: Settings, window: Window | None = None
         settings=settings,
         window=window,
         allocations=allocations,
-        meta=_meta(allocations),
+        meta=_meta(allocations, {node.name: node.gpu_count for node in held.nodes}),
         held=held,
         rows=rows,
         services=service_observations(demand, window),
@@ -73,7 +75,7 @@ def build_fleet(bundle: Bundle, settings: Settings, window: Window | None = None
         node_seconds=held.node_seconds,
         holdings=_renumbered(held, [index[name] for name in present], len(index)),
         workloads=workloads,
-        coverage=_coverage(bundle, held, rows, window),
+        coverage=_coverage(bundle, held, rows, window, index),
     )
 
 
@@ -154,18 +156,22 @@ def _gpu_seconds(held: Occupancy, owners: int, hours: int) -> FloatArray:
     return seconds
 
 
-def _meta(allocations: pa.Table) -> dict[str, dict[str, str]]:
-    """Return namespace, owner kind, team and GPUs per pod by workload, as its first allocation that says so has them."""
+def _meta(allocations: pa.Table, gpus_of_node: Mapping[str, int]) -> dict[str, dict[str, str]]:
+    """Return namespace, owner kind, team and GPUs per pod by workload, as its first allocation that says so has them.
+
+    A row never counts for more GPUs than there are: one where it names its device, else those of its node.
+    """
     found: dict[str, dict[str, str]] = defaultdict(dict)
     devices: dict[str, dict[tuple[str, str | None], float]] = defaultdict(dict)
-    columns = ["workload", "namespace", "owner_kind", "team", "pod", "device", "gpus"]
+    columns = ["workload", "namespace", "owner_kind", "team", "pod", "node", "device", "gpus"]
     for row in allocations.select(columns).to_pylist():
         mine = found[row["workload"]]
         for key in ("namespace", "owner_kind", "team"):
             if row[key]:
                 mine.setdefault(key, row[key])
         place = (row["pod"], row["device"])
-        devices[row["workload"]][place] = max(row["gpus"], devices[row["workload"]].get(place, 0.0))
+        most = 1.0 if row["device"] else float(gpus_of_node.get(row["node"], row["gpus"]))
+        devices[row["workload"]][place] = max(min(row["gpus"], most), devices[row["workload"]].get(place, 0.0))
     for name, places in devices.items():
         of_pod: dict[str, float] = defaultdict(float)
         for (pod, _), gpus in places.items():
@@ -182,7 +188,7 @@ def _renumbered(held: Occupancy, present: list[int], owners: int) -> Holdings:
     return replace(held.holdings, owner=new[held.holdings.owner])
 
 
-def _coverage(bundle: Bundle, held: Occupancy, rows: DeviceHours, window: Window) -> Coverage:
+def _coverage(bundle: Bundle, held: Occupancy, rows: DeviceHours, window: Window, names: Iterable[str]) -> Coverage:
     gpus = np.array([node.gpu_count for node in held.nodes], dtype=np.float64)
     expected = float((held.node_seconds.sum(axis=1) * gpus).sum()) / S_PER_HR
     best = rows.best
@@ -195,6 +201,17 @@ def _coverage(bundle: Bundle, held: Occupancy, rows: DeviceHours, window: Window
         sm_active_frac=with_sm / seen if seen else 0.0,
         gpus=int(gpus.sum()),
         nodes=len({node.name for node in held.nodes}),
-        notes=bundle.meta.notes,
+        notes=(*bundle.meta.notes, *_declared_in_vain(bundle, names)),
         counts={**dict(bundle.meta.counts), **held.counts},
     )
+
+
+def _declared_in_vain(bundle: Bundle, names: Iterable[str]) -> list[str]:
+    """Say which keys of workloads.yaml no workload of the history answers to: they change nothing."""
+    known = list(names)
+    notes = []
+    for key in bundle.workloads.unmatched(known):
+        near = near_matches(key, known)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        notes.append(f"workloads.yaml declares {key}, which this history does not hold{hint}")
+    return notes

@@ -23,7 +23,7 @@ from trimtab.errors import BundleError, Fault, InputError
 from trimtab.tables.arrow import arrow_schema, columns_of, conform, empty_table
 from trimtab.tables.schemas import Dtype
 from trimtab.tables.workloads import WORKLOADS_FILE, Workloads, read_workloads, workloads_text
-from trimtab.tables.yaml_faults import load_mapping, validation_faults
+from trimtab.tables.yaml_faults import load_mapping, read_text, validation_faults
 
 META_FILE = "bundle.yaml"
 BUNDLE_VERSION = 1
@@ -106,7 +106,12 @@ def _read_columns(path: Path, schema: pa.Schema) -> pa.Table:
     """Read the columns that the file has; nullable ones it lacks are null."""
     file = open_parquet(path)
     present = [column for column in schema.names if column in file.schema_arrow.names]
-    table = file.read(columns=present)
+    try:
+        table = file.read(columns=present)
+    except (pa.ArrowException, OSError) as error:
+        raise BundleError(
+            [Fault(what="the file is damaged", where=str(path), value=str(error), cure="collect it again")]
+        ) from error
     for missing in schema.names:
         if missing not in present:
             table = table.append_column(missing, pa.nulls(table.num_rows, schema.field(missing).type))
@@ -192,5 +197,5 @@ def read_bundle(path: Path | str) -> Bundle:
     folder = Path(path)
     if not (folder / META_FILE).is_file():
         raise InputError(f"{folder}: no {META_FILE} there; a fleet bundle is a folder that `trimtab collect` wrote")
-    meta = parse_meta((folder / META_FILE).read_text(encoding="utf-8"), where=str(folder / META_FILE))
+    meta = parse_meta(read_text(folder / META_FILE), where=str(folder / META_FILE))
     return Bundle(meta=meta, workloads=read_workloads(folder / WORKLOADS_FILE), path=folder)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trimtab.errors import Fault
+from trimtab.errors import Fault, near_matches
 from trimtab.tables.schemas import Column, Dtype
 
 SENTINEL_FLOOR = 9.2e18
@@ -122,6 +122,18 @@ def _check_texts(column: Column, values: pa.ChunkedArray, place: str, findings: 
     if mask.any():
         shown = np.asarray(values.to_numpy(), dtype=np.object_)
         _refuse_or_null(column, "text that means no value, made null", mask, shown, place, findings)
+    if column.choices:
+        _check_choices(column, values, place, findings)
+
+
+def _check_choices(column: Column, values: pa.ChunkedArray, place: str, findings: ColumnFindings) -> None:
+    for value in values.unique().to_pylist():
+        if value is None or value in column.choices or value in ABSENT_TEXTS:
+            continue
+        near = near_matches(value, column.choices)
+        cure = f"did you mean {near[0]}?" if near else f"one of {', '.join(column.choices)}"
+        row = values.index(value).as_py()
+        findings.faults.append(Fault(what=f"unknown {column.name}", where=f"{place} row {row}", value=value, cure=cure))
 
 
 def _check_buckets(

@@ -37,6 +37,8 @@ class Column:
     nullable: bool = False
     low: float | None = None
     high: float | None = None
+    choices: tuple[str, ...] = ()
+    """The only values, for a closed choice."""
 
 
 def _text(name: str, meaning: str, *, nullable: bool = False, origin: str = "") -> Column:
@@ -87,7 +89,12 @@ NODES = (
     _text("instance_type", "instance type, as the provider spells it"),
     _text("region", "region"),
     _text("zone", "availability zone", nullable=True),
-    _text("capacity_type", "on-demand, spot, reserved, capacity-block, owned"),
+    Column(
+        name="capacity_type",
+        dtype=Dtype.STRING,
+        meaning="on-demand, spot, reserved, capacity-block, owned",
+        choices=("on-demand", "spot", "reserved", "capacity-block", "owned"),
+    ),
     _time("start", "first moment the node was billed"),
     _time("end", "moment it was given back; null while it lives", nullable=True),
     _text("gpu", "GPU name", nullable=True),

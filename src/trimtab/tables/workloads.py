@@ -6,7 +6,7 @@ last, and a later value replaces an earlier one field by field. What nobody decl
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -16,7 +16,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from trimtab.errors import BundleError
-from trimtab.tables.yaml_faults import load_mapping, validation_faults
+from trimtab.tables.yaml_faults import load_mapping, read_text, validation_faults
 
 WORKLOADS_FILE = "workloads.yaml"
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -107,13 +107,26 @@ class Workloads(_Model):
     workloads: Mapping[str, WorkloadSpec] = Field(default_factory=dict)
 
     def spec(self, workload: str) -> WorkloadSpec:
-        """Return what is declared about a workload, patterns and the exact key merged; all None where nothing is."""
+        """Return what is declared about a workload, patterns and the exact key merged; all None where nothing is.
+
+        Raises BundleError where what two keys declare contradicts.
+        """
         matching = [spec for key, spec in self.workloads.items() if key != workload and fnmatchcase(workload, key)]
         exact = self.workloads.get(workload)
         merged: dict[str, object] = {}
         for spec in [*matching, *([exact] if exact is not None else [])]:
             merged.update({name: getattr(spec, name) for name in spec.model_fields_set})
-        return WorkloadSpec.model_validate(merged)
+        try:
+            return WorkloadSpec.model_validate(merged)
+        except ValidationError as error:
+            keys = ", ".join(key for key in self.workloads if key == workload or fnmatchcase(workload, key))
+            where = f"{WORKLOADS_FILE}: {workload}, as {keys} declare it together"
+            raise BundleError(validation_faults(error, WorkloadSpec, where)) from error
+
+    def unmatched(self, names: Iterable[str]) -> list[str]:
+        """Return the keys that no workload of these names answers to: declarations without effect."""
+        known = list(names)
+        return [key for key in self.workloads if not any(key == name or fnmatchcase(name, key) for name in known)]
 
 
 def parse_workloads(text: str, *, where: str = WORKLOADS_FILE) -> Workloads:
@@ -129,7 +142,7 @@ def read_workloads(path: Path) -> Workloads:
     """Read a workloads.yaml; an absent file declares nothing."""
     if not path.is_file():
         return Workloads()
-    return parse_workloads(path.read_text(encoding="utf-8"), where=str(path))
+    return parse_workloads(read_text(path), where=str(path))
 
 
 def workloads_text(workloads: Workloads) -> str:

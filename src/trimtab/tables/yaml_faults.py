@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import get_args
 
 import yaml
 from pydantic import BaseModel, ValidationError
 
 from trimtab.errors import BundleError, Fault, near_matches
+
+
+def read_text(path: Path) -> str:
+    """Return a file's text; raises BundleError where it cannot be read or is not UTF-8."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BundleError(
+            [Fault(what="not a readable text file", where=str(path), value=str(error), cure="write it as UTF-8")]
+        ) from error
 
 
 def load_mapping(text: str, where: str) -> dict[str, object]:

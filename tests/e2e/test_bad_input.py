@@ -1,0 +1,125 @@
+"""What a stranger feeds `trimtab audit`: every fault ends in a message with place and cure, or is counted in what was seen."""
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+from tests.fleets import FleetRows
+
+from trimtab.cli import root
+from trimtab.errors import TrimtabError
+from trimtab.tables.bundle import write_bundle
+
+DAYS = 3
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    rows = FleetRows(DAYS).node("n0", "p4d.24xlarge").hold("serve/api", "n0", range(8), owner_kind="Deployment")
+    for device in range(8):
+        rows.use("serve/api", "n0", device, range(DAYS * 24), sm=0.3, util=0.5)
+    return written(rows, tmp_path / "fleet")
+
+
+def written(rows, path):
+    bundle = rows.bundle()
+    write_bundle(path, bundle.tables, bundle.meta, bundle.workloads)
+    return path
+
+
+def refusal(folder):
+    """The message of an audit that is refused on purpose, never a traceback."""
+    result = CliRunner().invoke(root, ["audit", str(folder), "-q"])
+    assert isinstance(result.exception, TrimtabError), result.exception
+    return str(result.exception)
+
+
+def audited(folder):
+    result = CliRunner().invoke(root, ["audit", str(folder), "-q", "-o", "json"], catch_exceptions=False)
+    return json.loads(result.stdout)
+
+
+def mend(folder, table, column, change):
+    """Change one column of a table: `change(row number, value)`."""
+    file = folder / f"{table}.parquet"
+    rows = pq.read_table(file)
+    at_column = rows.column_names.index(column)
+    values = [change(number, value) for number, value in enumerate(rows.column(column).to_pylist())]
+    field = rows.schema.field(at_column)
+    pq.write_table(rows.set_column(at_column, field, pa.array(values, field.type)), file)
+
+
+def test_a_parquet_file_with_damaged_pages_is_named(folder):
+    file = folder / "gpu_usage.parquet"
+    content = file.read_bytes()
+    file.write_bytes(content[:60] + b"\xff" * 340 + content[400:])
+
+    assert "gpu_usage.parquet: the file is damaged" in refusal(folder)
+
+
+@pytest.mark.parametrize("name", ["bundle.yaml", "workloads.yaml"])
+def test_a_yaml_file_that_is_not_text_is_named(folder, name):
+    (folder / name).write_bytes(b"\xff\xfe\x00\x01")
+
+    assert f"{name}: not a readable text file" in refusal(folder)
+
+
+def test_an_unknown_capacity_type_names_the_row_and_the_nearest(folder):
+    mend(folder, "nodes", "capacity_type", lambda number, value: "on_demand")
+
+    assert "nodes.parquet row 0: unknown capacity_type (saw 'on_demand'); did you mean on-demand?" in refusal(folder)
+
+
+def test_a_fleet_without_nodes_says_so(folder):
+    for table in ("nodes", "devices", "allocations", "gpu_usage"):
+        file = folder / f"{table}.parquet"
+        pq.write_table(pq.read_table(file).slice(0, 0), file)
+
+    assert "none of its 0 nodes had a GPU" in refusal(folder)
+
+
+def test_a_fleet_without_gpu_nodes_says_how_many_were_left_out(folder):
+    mend(folder, "nodes", "gpu_count", lambda number, value: 0)
+
+    assert "1 nodes without GPUs, left out" in refusal(folder)
+
+
+def test_declarations_that_contradict_over_two_keys_are_a_fault(folder):
+    (folder / "workloads.yaml").write_text(
+        "workloads:\n  serve/*: {max_replicas: 2}\n  serve/api: {min_replicas: 5}\n", encoding="utf-8"
+    )
+
+    assert "min_replicas 5 is above max_replicas 2" in refusal(folder)
+
+
+def test_a_declaration_that_no_workload_answers_to_is_noted(folder):
+    (folder / "workloads.yaml").write_text("workloads:\n  serve/apo: {interruptible: true}\n", encoding="utf-8")
+
+    (note,) = audited(folder)["coverage"]["notes"]
+    assert note == "workloads.yaml declares serve/apo, which this history does not hold; did you mean serve/api?"
+
+
+def test_readings_that_were_made_null_stand_in_the_report_for_people(folder):
+    mend(folder, "gpu_usage", "sm_active_mean", lambda number, value: float("nan") if number % 10 == 0 else value)
+
+    result = CliRunner().invoke(root, ["audit", str(folder), "-q"], catch_exceptions=False)
+    assert "58 x gpu_usage.sm_active_mean: not finite, made null" in result.stdout
+
+
+def test_a_row_that_claims_more_gpus_than_its_device_counts_for_one(tmp_path, folder):
+    mend(folder, "allocations", "gpus", lambda number, value: 16.0)
+
+    document = audited(folder)
+    assert document["proof"]["clairvoyant_usd"] <= document["proof"]["after_usd"]
+    assert document["coverage"]["counts"]
+
+
+def test_the_next_commands_can_be_copied_whatever_the_folder_is_called(tmp_path, folder):
+    renamed = folder.rename(tmp_path / ("a fleet of a rather long name " * 3).strip())
+
+    result = CliRunner().invoke(root, ["audit", str(renamed), "-q"], catch_exceptions=False)
+    assert f"trimtab audit '{renamed}' -o html --out report.html\n" in result.stdout
