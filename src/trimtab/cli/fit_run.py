@@ -85,9 +85,7 @@ def fit_serving_question(
     if bench is not None:
         remarks += _write_jobs(shown, bench, name or model.name, demand)
     drawn = _pictures(shown, demand, engine) if pictures else []
-    sheet = sheet_of(
-        shown, SERVING_COLUMNS, serving_row, [*drawn, *lines, *remarks, "paste for the first row:", paste]
-    )
+    sheet = sheet_of(shown, SERVING_COLUMNS, serving_row, [*drawn, *lines, *remarks, "paste for the first row:", paste])
     return _answer(sheet, [machine_serving_row(one) for one in shown], answer.rejected, paste, lines)
 
 
