@@ -1,24 +1,26 @@
 """A plan held against a later month of the same fleet, made by hand: what was enacted is seen, what was not is named."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from tests.fleets import MONDAY, FleetRows
 
-from trimtab.catalog import load_catalog
+from trimtab.catalog import BuyingOption, load_catalog
 from trimtab.catalog.pools import Pool
 from trimtab.emit.facts import EmitFacts
 from trimtab.emit.kept_plan import KeptPlan, parse_kept_plan, render_kept_plan
 from trimtab.errors import InputError
 from trimtab.fleet.build import build_fleet
-from trimtab.fleet.effects import ReleaseIdle, ReleaseNodes, UseOffering
+from trimtab.fleet.effects import ReleaseIdle, ReleaseNodes, SetReplicaPolicy, UseOffering
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Window
 from trimtab.fleet.settings import Lever, Settings
 from trimtab.pipeline import verify_plan
-from trimtab.plan.baseline import baseline_of
+from trimtab.plan.baseline import Baseline, baseline_of
 from trimtab.plan.model import Action, Change, Plan, Risk
 from trimtab.plan.verify import Status
+from trimtab.policies.scaling import HpaPolicy
 from trimtab.provenance import Basis, Estimate
 from trimtab.units import HR_PER_MO, micro_usd, usd
 
@@ -154,16 +156,16 @@ def test_growth_beyond_the_healthy_band_raises_what_the_former_way_would_cost():
     assert found.demand_usd_mo == pytest.approx(2 * rate("g5.12xlarge") * HR_PER_MO * (1.0 / 0.8 - 1), rel=0.01)
 
 
-def test_a_price_cut_is_told_apart_from_what_was_saved():
+def with_price_cut():
+    """The catalog with the rate of a g5.xlarge halved in the later weeks."""
     catalog = load_catalog()
-    then = catalog.prices.price("aws", "g5.xlarge", "us-east-1", market_option(catalog), at=MONDAY.date())
-    cut = type(then)(**{**fields_of(then), "usd_hr": then.usd_hr / 2, "as_of": (MONDAY + timedelta(days=20)).date()})
-    book = type(catalog.prices)(prices=(*catalog.prices.prices, cut), instance_types=catalog.prices.instance_types)
-    cheaper = type(catalog)(
-        gpu_table=catalog.gpu_table, mig_table=catalog.mig_table, instance_table=catalog.instance_table, prices=book
-    )
+    then = catalog.prices.price("aws", "g5.xlarge", "us-east-1", BuyingOption.ON_DEMAND, at=MONDAY.date())
+    cut = replace(then, usd_hr=then.usd_hr / 2, as_of=(MONDAY + timedelta(days=20)).date())
+    return replace(catalog, prices=replace(catalog.prices, prices=(*catalog.prices.prices, cut)))
 
-    found, actions = verdicts(after(SERVICES), cheaper)
+
+def test_a_price_cut_is_told_apart_from_what_was_saved():
+    found, actions = verdicts(after(SERVICES), with_price_cut())
 
     assert found.rates_usd_mo == pytest.approx(-rate("g5.xlarge") * HR_PER_MO, rel=1e-6)
     assert actions["a1"].status is Status.ON_TRACK
@@ -171,12 +173,64 @@ def test_a_price_cut_is_told_apart_from_what_was_saved():
     assert bridge == pytest.approx(found.now_usd_mo)
 
 
-def market_option(catalog):
-    return next(key[3] for key in catalog.prices.keys if key[3].value == "on-demand")
+def chat(rows, first, last, nodes, growth=1.0):
+    """A service with a replica on each node; `nodes(hour)` are up; activity follows the clock."""
+    for number in range(4):
+        up = [hour for hour in range(first, last) if number < nodes(hour)]
+        for run_start, run_end in runs(up):
+            name = f"chat{number}-{run_start}"
+            rows.node(name, "g5.xlarge", run_start, run_end)
+            rows.hold("chat/api", name, [0], run_start, run_end, pod=name, owner_kind="Deployment")
+            level = {hour: min(1.0, (0.3 if is_day(hour) else 0.15) * growth * 4 / nodes(hour)) for hour in up}
+            rows.use("chat/api", name, 0, range(run_start, run_end), sm=level.get)
+    return rows
 
 
-def fields_of(price):
-    return {name: getattr(price, name) for name in type(price).__dataclass_fields__}
+def is_day(hour):
+    return 8 <= hour % 24 < 20
+
+
+def runs(hours):
+    """Consecutive hours as (first, last + 1)."""
+    starts = [hour for hour in hours if hour - 1 not in hours]
+    ends = [hour + 1 for hour in hours if hour + 1 not in hours]
+    return list(zip(starts, ends, strict=True))
+
+
+def test_a_planted_saving_is_recovered_through_growth_a_mix_shift_and_a_price_cut():
+    """A service scaled by the clock, one of two services moved, the spare node gone; demand grew by 40 % on one of them."""
+    first, last = DAYS * 24, 2 * DAYS * 24
+    then_rows = chat(FleetRows(DAYS), 0, first, lambda hour: 4)
+    then = baseline_of(build_fleet(then_rows.bundle(), Settings()), market())
+    both = Baseline(workloads=(*kept().baseline.workloads, *then.workloads), unheld=kept().baseline.unheld)
+    scale = SetReplicaPolicy(policy=HpaPolicy(target_frac=0.6, min_replicas=2, max_replicas=8), metric="activity")
+    planted_usd_mo = {
+        "a1": (rate("g5.12xlarge") - rate("g5.xlarge")) * HR_PER_MO,
+        "a2": rate("g5.xlarge") * HR_PER_MO,
+        "a3": rate("g5.xlarge") * HR_PER_MO * (4 - (3 * 12 + 2 * 12) / 24),
+    }
+    one = kept()
+    scaling = action(3, Lever.AUTOSCALING, "chat/api", {"chat/api": scale}, planted_usd_mo["a3"])
+    plan = Plan(
+        **{name: getattr(one.plan, name) for name in Plan.__dataclass_fields__ if name != "actions"},
+        actions=(*one.plan.actions, scaling),
+    )
+    later = chat(FleetRows(2 * DAYS), first, last, lambda hour: 3 if is_day(hour) else 2, growth=1.4)
+    for place, (name, shape) in enumerate(zip(SERVICES, ("g5.xlarge", "g5.12xlarge"), strict=True)):
+        later.node(f"w{place}", shape).hold(name, f"w{place}", [0], owner_kind="Deployment")
+        later.use(name, f"w{place}", 0, range(first, last), sm=0.35)
+
+    found = verify_plan(
+        KeptPlan(fleet="", plan=plan, facts=EmitFacts(), baseline=both), later.bundle(), catalog=with_price_cut()
+    )
+
+    tolerance_usd_mo = 0.02 * found.now_usd_mo
+    actions = {verdict.id: verdict for verdict in found.actions}
+    assert found.saved_usd_mo == pytest.approx(sum(planted_usd_mo.values()), abs=tolerance_usd_mo)
+    for name, usd_mo in planted_usd_mo.items():
+        assert actions[name].realised_usd_mo == pytest.approx(usd_mo, abs=tolerance_usd_mo)
+    assert [actions[name].status for name in ("a1", "a2", "a3")] == [Status.SHORT, Status.ON_TRACK, Status.ON_TRACK]
+    assert "web/b" in actions["a1"].cause
 
 
 def test_history_of_the_fit_window_alone_is_refused():

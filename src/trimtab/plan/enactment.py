@@ -44,7 +44,7 @@ def enacted_frac(effect: Effect, then: WorkloadUse | None, index: int | None, he
         case SetReplicaPolicy():
             return _scaled(then, index, fleet)
         case ReleaseIdle() | StartBeforeRuns():
-            return 0.0 if index is None else _moving(nodes_of(fleet, index), HR_PER_WEEK)
+            return _released(then, index, held, fleet)
         case SetSchedule(hours_of_week=hours):
             return _on_time(now, hours, fleet.window)
         case _:
@@ -75,6 +75,15 @@ def _scaled(then: WorkloadUse | None, index: int | None, fleet: Fleet) -> float:
     capacity = capacity_of(fleet, index)
     fewer = float(np.nanmean(capacity)) < FEWER_FRAC * then.mean_capacity
     return max(_moving(capacity, HR_PER_DAY), float(fewer))
+
+
+def _released(then: WorkloadUse | None, index: int | None, held: PoolUses, fleet: Fleet) -> float:
+    """Return the share of weeks in which nodes came and went; where they did so before, whether fewer are held now."""
+    if then is None or index is None:
+        return 0.0
+    if then.held_still:
+        return _moving(nodes_of(fleet, index), HR_PER_WEEK)
+    return float(sum(use.nodes for use in held) < FEWER_FRAC * sum(use.nodes for use in then.uses))
 
 
 def _moving(capacity: FloatArray, block_hr: int) -> float:
