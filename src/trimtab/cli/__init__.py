@@ -26,6 +26,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "trimtab.cli.verify_command",
         "Say what the plan of the last audit saved since: per action on track, short (and why), or not enacted.",
     ),
+    "diff": (
+        "trimtab.cli.diff_command",
+        "Say what changed between two audits: actions that are new, gone or changed, the bill, the saving.",
+    ),
     "doctor": (
         "trimtab.cli.doctor_command",
         "Say what is missing for a good answer, what that costs, and how to mend it.",

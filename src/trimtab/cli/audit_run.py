@@ -13,6 +13,7 @@ import click
 from trimtab.catalog import load_catalog
 from trimtab.cli.faces import check_fields, render_audit
 from trimtab.cli.history import Named, open_history
+from trimtab.cli.kept_audits import append
 from trimtab.cli.output import PLAIN_WIDTH, Format, colour_wanted, screen_width, write, write_sheet
 from trimtab.cli.progress import progress_bar, set_verbosity
 from trimtab.cli.settings import Resolved, resolve
@@ -124,6 +125,7 @@ def _kept(document: AuditDocument, plan: KeptPlan) -> list[str]:
     try:
         keep(document)
         keep_plan(plan)
+        append(document, plan)
     except OSError as error:
         return [f"warning: the audit was not kept, so `trimtab explain` and `emit` will not find it: {error}"]
     return []

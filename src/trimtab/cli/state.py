@@ -42,9 +42,10 @@ def recall(file: Path | None = None) -> AuditDocument:
     return parse_document(_recall(path), where=str(path))
 
 
-def recall_plan() -> KeptPlan:
-    """Return the plan of the last audit; raises InputError where there is none."""
-    return parse_kept_plan(_recall(last_plan_file()), where=str(last_plan_file()))
+def recall_plan(file: Path | None = None) -> KeptPlan:
+    """Return a kept plan from a file, or that of the last audit; raises InputError where there is none."""
+    path = file or last_plan_file()
+    return parse_kept_plan(_recall(path), where=str(path))
 
 
 def _keep(file: Path, text: str) -> Path:

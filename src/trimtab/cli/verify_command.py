@@ -38,6 +38,8 @@ TABLE_FIELDS = ("id", "lever", "subject", "status", "predicted_usd_mo", "realise
 
 @click.command()
 @click.argument("bundle", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--audit", "number", metavar="N", help="The kept audit whose plan it was, as `trimtab diff` counts them.",
+              show_default="the last one")  # fmt: skip
 @click.option("--prices", "--rates", "prices", envvar="TRIMTAB_PRICES", metavar="FILE",
               type=click.Path(exists=True, dir_okay=False, path_type=Path),
               help="Your own rates, CSV or YAML; they go over the list.")  # fmt: skip
@@ -47,6 +49,7 @@ TABLE_FIELDS = ("id", "lever", "subject", "status", "predicted_usd_mo", "realise
 @output_options()
 def command(
     bundle: Path,
+    number: str | None,
     prices: Path | None,
     at: date | None,
     quiet: bool,
@@ -62,15 +65,16 @@ def command(
     \b
     Examples:
       trimtab verify fleet-in-march/
-      trimtab verify fleet-in-march/ -o json
+      trimtab verify fleet-in-march/ --audit 3 -o json
       trimtab verify fleet-in-march/ --prices our-rates.csv --at 2027-03-31
     """
     from trimtab.catalog import load_catalog
+    from trimtab.cli.kept_audits import find
     from trimtab.cli.state import recall_plan
     from trimtab.pipeline import open_fleet, verify_plan
 
     set_verbosity(0, quiet)
-    kept = recall_plan()
+    kept = recall_plan(find(number).plan if number else None)
     with progress_bar(quiet=quiet) as tell:
         tell("reading the later history", 0.0)
         found = verify_plan(kept, open_fleet(bundle), catalog=load_catalog(prices), at=at)

@@ -1,0 +1,92 @@
+"""`trimtab diff`: what changed between two kept audits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from trimtab.cli.output import Cell, Column, Format, Sheet, fixed, output_options, write_sheet
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from trimtab.emit.document import ActionPart, AuditDocument
+
+COLUMNS = (
+    Column(key="change", title="", whole=True),
+    Column(key="lever", title="lever", whole=True),
+    Column(key="subject", title="on"),
+    Column(key="before_usd_mo", title="saving before, $/mo", show=fixed(0), right=True, whole=True),
+    Column(key="after_usd_mo", title="after", show=fixed(0), right=True, whole=True),
+    Column(key="effect", title="what"),
+)
+
+
+@click.command()
+@click.argument("before", default="-2")
+@click.argument("after", default="-1")
+@output_options()
+def command(before: str, after: str, output_format: Format, out: Path | None, fields: tuple[str, ...]) -> None:
+    """Say what changed between two audits: actions that are new, gone or changed, the bill, the saving.
+
+    BEFORE and AFTER are numbers of kept audits (.trimtab/history), -1 for the last one, or files of `trimtab audit -o json`;
+    the last two where none is given. Write -- before a number that counts from the end.
+
+    \b
+    Examples:
+      trimtab diff
+      trimtab diff 3 7
+      trimtab diff march.json april.json -o markdown
+      trimtab diff -- -3 -1
+    """
+    first, second = _audit(before), _audit(after)
+    write_sheet(_sheet(first, second), output_format, out=out, fields=fields)
+
+
+def _audit(name: str) -> AuditDocument:
+    from trimtab.cli.kept_audits import find
+    from trimtab.cli.state import recall
+
+    return recall(Path(name) if Path(name).is_file() else find(name).audit)
+
+
+def _sheet(before: AuditDocument, after: AuditDocument) -> Sheet:
+    first, second = _actions(before), _actions(after)
+    rows = [_row(first.get(key), second.get(key)) for key in {**first, **second}]
+    parts = (
+        ("bill", before.bill_usd_mo, after.bill_usd_mo),
+        ("saving", before.plan.joint_saving_usd_mo, after.plan.joint_saving_usd_mo),
+    )
+    bridge = "; ".join(f"{name} {one:,.0f} -> {two:,.0f} ({two - one:+,.0f})" for name, one, two in parts)
+    notes = [f"$/month: {bridge}."]
+    if before.fleet != after.fleet:
+        notes.append(f"not the same fleet: {before.fleet}, then {after.fleet}")
+    return Sheet(columns=COLUMNS, rows=rows, notes=notes)
+
+
+def _actions(document: AuditDocument) -> Mapping[tuple[str, str], ActionPart]:
+    return {(action.lever, action.subject): action for action in document.plan.actions}
+
+
+def _row(before: ActionPart | None, after: ActionPart | None) -> dict[str, Cell]:
+    shown = after or before
+    if shown is None:
+        return {}
+    return {
+        "change": _change(before, after),
+        "lever": shown.lever,
+        "subject": shown.subject,
+        "before_usd_mo": before.saving_usd_mo if before else None,
+        "after_usd_mo": after.saving_usd_mo if after else None,
+        "effect": shown.effect,
+    }
+
+
+def _change(before: ActionPart | None, after: ActionPart | None) -> str:
+    if before is None:
+        return "new"
+    if after is None:
+        return "gone"
+    return "same" if before.changes == after.changes and before.saving_usd_mo == after.saving_usd_mo else "changed"

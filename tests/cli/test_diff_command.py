@@ -1,0 +1,67 @@
+import json
+
+import pytest
+from click.testing import CliRunner
+from tests.emit.example import example_audit
+from tests.plan.test_verify import kept
+
+from trimtab.cli import root
+from trimtab.cli.kept_audits import append, find, kept_audits
+from trimtab.emit.audit_document import audit_document
+from trimtab.errors import UnknownName
+
+
+@pytest.fixture
+def document(tmp_path, monkeypatch):
+    monkeypatch.setenv("TRIMTAB_STATE", str(tmp_path / "state"))
+    return audit_document(example_audit())
+
+
+def less(document):
+    """The same audit without its first action, and with another saving of the second."""
+    _, second, *others = document.plan.actions
+    changed = second.model_copy(update={"saving_usd_mo": second.saving_usd_mo + 100})
+    return document.model_copy(update={"plan": document.plan.model_copy(update={"actions": (changed, *others)})})
+
+
+def test_the_last_two_audits_are_compared_action_by_action(document):
+    append(document, kept())
+    append(less(document), kept())
+
+    shown = CliRunner().invoke(root, ["diff", "-o", "json"])
+
+    rows = json.loads(shown.stdout)["rows"]
+    first, second, third, *_ = document.plan.actions
+    change = {(row["lever"], row["subject"]): row["change"] for row in rows}
+    assert change[first.lever, first.subject] == "gone"
+    assert change[second.lever, second.subject] == "changed"
+    assert change[third.lever, third.subject] == "same"
+
+
+def test_the_bill_and_the_saving_are_compared(document):
+    append(document, kept())
+    append(document, kept())
+
+    shown = CliRunner().invoke(root, ["diff", "1", "2"])
+
+    assert shown.exit_code == 0
+    assert "(+0)" in shown.output
+
+
+def test_an_audit_is_added_and_none_is_replaced(document):
+    assert [append(document, kept()).number for _ in range(3)] == [1, 2, 3]
+    assert find("-1").number == 3
+
+
+def test_a_folder_that_a_crash_left_unfinished_is_no_audit(document):
+    first = append(document, kept())
+    (first.audit.parent.parent / ".half").mkdir()
+
+    assert [one.number for one in kept_audits()] == [1]
+
+
+def test_an_audit_that_is_not_there_is_named_with_those_that_are(document):
+    append(document, kept())
+
+    with pytest.raises(UnknownName, match="7"):
+        find("7")
