@@ -5,7 +5,7 @@ from tests.fleets import FleetRows
 
 from trimtab.errors import InputError, MissingPrice
 from trimtab.fleet.build import bundle_window
-from trimtab.fleet.settings import Lever, Settings
+from trimtab.fleet.settings import Lever, Planning, Settings
 from trimtab.pipeline import audit, split_window
 
 
@@ -28,6 +28,12 @@ def test_the_proof_is_the_last_third_and_the_fit_is_whole_weeks():
 def test_little_history_is_marked_degraded():
     assert "14 are the least" in split(6).degraded[0]
     assert split(14).degraded == ()
+
+
+def test_a_day_to_plan_on_is_always_left():
+    split = split_window(bundle_window(rows(10).bundle()), Settings(planning=Planning(proof_frac=0.99)))
+
+    assert split.fit.days == 1
 
 
 def test_less_than_two_days_are_refused():

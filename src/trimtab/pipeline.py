@@ -73,7 +73,7 @@ def split_window(whole: Window, settings: Settings) -> Split:
     days = int(whole.hours // HR_PER_DAY)
     if days < 2:
         raise InputError(f"{whole}: {whole.hours} h of history; a plan and its proof need at least 2 whole days")
-    proof_days = max(1, round(days * planning.proof_frac))
+    proof_days = min(max(1, round(days * planning.proof_frac)), days - 1)
     fit_days = days - proof_days
     if fit_days >= HR_PER_WEEK / HR_PER_DAY:
         fit_days -= fit_days % round(HR_PER_WEEK / HR_PER_DAY)

@@ -225,3 +225,9 @@ def test_any_text_is_searched_for_an_instance_type(text):
     found = find_instance_type(text)
 
     assert found is None or found in text
+
+
+def test_a_bill_without_rows_is_said_to_be_so(tmp_path):
+    head = (DATA / "focus_1_2.csv").read_text().splitlines()[0]
+
+    assert "empty.csv: no rows in it" in bill(tmp_path / "empty.csv", head + "\n").notes

@@ -36,7 +36,12 @@ def command(action_id: str | None, audit_file: Path | None, output_format: str, 
         return
     action = document.action(action_id)
     if action is None:
-        raise UnknownName("action", action_id, [known.id for known in document.plan.actions], where=document.fleet)
+        raise UnknownName(
+            "action",
+            action_id,
+            [known.id for known in document.plan.actions],
+            where=f"the plan for {document.fleet} (`trimtab explain` lists it)",
+        )
     if Format(output_format) is Format.JSON:
         write(action.model_dump_json(indent=2), out)
     else:

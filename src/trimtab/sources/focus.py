@@ -133,6 +133,8 @@ def _file_rows(path: Path, said: BillNotes) -> Iterator[pa.Table]:
             return
         yield _costs(table, path, first_row, said)
         first_row += table.num_rows
+    if first_row == 0:
+        said.note(f"{path.name}: no rows in it")
 
 
 def _batches(path: Path) -> Iterator[pa.RecordBatch]:

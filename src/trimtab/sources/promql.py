@@ -110,7 +110,7 @@ class Prometheus:
 
     def check(self) -> None:
         """Ask for one number, so that an unreachable or foreign server is told at once; raises SourceError."""
-        self._ask("/api/v1/query", {"query": "1"}, tries=_FIRST_TRIES)
+        self._whole("/api/v1/query", {"query": "1"}, tries=_FIRST_TRIES)
 
     def series(self, selectors: Sequence[str], start_s: float, end_s: float) -> list[dict[str, str]]:
         """Return the label sets that any of the selectors saw between two moments; one may come twice.
@@ -168,9 +168,11 @@ class Prometheus:
             return
         yield from self._result(data)
 
-    def _whole(self, path: str, parameters: Parameters, *, method: str = "POST") -> object:
+    def _whole(
+        self, path: str, parameters: Parameters, *, method: str = "POST", tries: int = len(_BACKOFF_S) + 1
+    ) -> object:
         try:
-            return self._ask(path, parameters, method=method)
+            return self._ask(path, parameters, method=method, tries=tries)
         except _TooLargeError as error:
             asked = parameters.get("query") or parameters.get("match[]") or path
             raise SourceError(f"{self.url} refuses {asked} as too large: {error}; narrow it with --selector") from error
