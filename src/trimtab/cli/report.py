@@ -12,7 +12,7 @@ from rich.text import Text
 
 from trimtab.emit.document import ActionPart, AuditDocument, NotWorthPart, ProofPart, SpendPart, TargetPart
 from trimtab.emit.money import dollars, percent
-from trimtab.emit.words import USEFUL, certificate, days, interval
+from trimtab.emit.words import USEFUL, certificate, days, interval, joint_interval
 
 MAX_WIDTH = 120
 """A wider screen does not make lines easier to read."""
@@ -88,7 +88,7 @@ def _headline(document: AuditDocument) -> RenderableType:
             (dollars(plan.objective_usd_mo), "bold green"),
             ": it saves ",
             (f"{dollars(plan.joint_saving_usd_mo)} a month ({percent(plan.saving_frac, 1)})", "bold green"),
-            ".",
+            f"{joint_interval(plan)}.",
         ),
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from trimtab.emit.document import ActionPart, AuditDocument, SpendPart
 from trimtab.emit.money import dollars, percent
-from trimtab.emit.words import certificate, days, interval
+from trimtab.emit.words import certificate, days, interval, joint_interval
 
 COMMENT_MARKER = "<!-- trimtab audit -->"
 """First line of a comment, by which a later run finds the one to update."""
@@ -77,7 +77,8 @@ def _headline(document: AuditDocument) -> str:
     return (
         f"The bill is **{dollars(document.bill_usd_mo)} a month**. The plan brings it to "
         f"{dollars(plan.objective_usd_mo)} and saves **{dollars(plan.joint_saving_usd_mo)} a month "
-        f"({percent(plan.saving_frac, 1)})**. Replayed on {days(proof.window.start, proof.window.end)}, which the "
+        f"({percent(plan.saving_frac, 1)})**{joint_interval(plan)}. "
+        f"Replayed on {days(proof.window.start, proof.window.end)}, which the "
         f"planner never saw, it saves {percent(proof.saving_frac, 1)}, with {kept}."
     )
 

@@ -81,6 +81,14 @@ def certificate(plan: PlanPart) -> str:
     )
 
 
+def joint_interval(plan: PlanPart) -> str:
+    """Say, after the joint saving, in which range it lies; nothing where that is not known, or nothing is saved."""
+    low, high = plan.joint_saving_low_usd_mo, plan.joint_saving_high_usd_mo
+    if low is None or high is None or low == high:
+        return ""
+    return f", 80% interval {dollars(low)}–{dollars(high)}"
+
+
 def interval(action: ActionPart) -> str:
     """Show an action's 80% interval in whole dollars; one figure where its ends are the same."""
     low, high = (f"{usd_mo:,.0f}" for usd_mo in (action.saving_low_usd_mo, action.saving_high_usd_mo))
