@@ -3,6 +3,7 @@
 Where one is absent the test skips and says so; where CI=true that is a failure, because there it must be present.
 """
 
+import logging
 import os
 import shutil
 from collections.abc import Callable
@@ -84,3 +85,13 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
         )
 
     return check
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_it_was():
+    """Give the root logger back as it was: the command line sets its level and handlers for the process."""
+    root = logging.getLogger()
+    level, handlers = root.level, root.handlers[:]
+    yield
+    root.setLevel(level)
+    root.handlers[:] = handlers
