@@ -17,7 +17,7 @@ DAYS = 3
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("TRIMTAB_STATE", str(tmp_path / "state"))
     monkeypatch.chdir(tmp_path)
     rows = FleetRows(DAYS).node("n0", "p4d.24xlarge").hold("serve/api", "n0", range(8), owner_kind="Deployment")
     for device in range(8):
@@ -123,3 +123,39 @@ def test_the_next_commands_can_be_copied_whatever_the_folder_is_called(tmp_path,
 
     result = CliRunner().invoke(root, ["audit", str(renamed), "-q"], catch_exceptions=False)
     assert f"trimtab audit '{renamed}' -o html --out report.html\n" in result.stdout
+
+
+def test_holdings_of_another_year_do_not_make_every_node_look_unused(folder):
+    mend(folder, "allocations", "start", lambda number, value: value.replace(year=2027))
+
+    assert "allocations.parquet: 8 of 8 rows lie outside the window" in refusal(folder)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("version: 9", "of a newer version (saw '9')"),
+        ("workloads:\n  a/b: {interruptible: true}\n  a/b: {interruptible: false}", "the key a/b stands twice"),
+    ],
+)
+def test_a_workloads_file_that_would_be_misread_is_refused(folder, text, told):
+    (folder / "workloads.yaml").write_text(text, encoding="utf-8")
+
+    assert told in refusal(folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"interval_s": 0.0}, "demand.parquet row 0: column interval_s has 1 value(s) below its bound"),
+        ({"latency_le_s": [1.0, 0.5]}, "latency_le_s does not rise"),
+        ({"latency_count": [-1.0, 2.0]}, "latency_count holds what is no count"),
+        ({"latency_count": [1.0, float("nan")]}, "latency_count holds what is no count"),
+    ],
+)
+def test_demand_that_cannot_be_is_refused(tmp_path, monkeypatch, change, told):
+    rows = FleetRows(DAYS).node("n0", "g5.xlarge").hold("serve/api", "n0", [0])
+    rows.demand("serve/api", lambda hour: 3, 1, le_s=(0.5, float("inf")), counts=lambda hour: (1, 2))
+    rows.rows["demand"][0].update(change)
+
+    assert told in refusal(written(rows, tmp_path / "fleet"))

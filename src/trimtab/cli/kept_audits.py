@@ -55,7 +55,9 @@ def find(name: str) -> KeptAudit:
     known = kept_audits()
     by_name = {str(one.number): one for one in known} | {str(-back): one for back, one in enumerate(reversed(known), 1)}
     if name not in by_name:
-        raise UnknownName("kept audit", name, by_name, where=str(_folder()))
+        raise UnknownName(
+            "kept audit", name, by_name, where=f"{_folder()} ({len(known)} kept; each `trimtab audit` adds one)"
+        )
     return by_name[name]
 
 

@@ -178,6 +178,8 @@ def _check_rows(bundle: Bundle, name: str, found: _Findings) -> None:
         _check_intervals(bundle, name, repair, found)
     if name in IN_WINDOW:
         _check_window(bundle, name, repair, found)
+    if name == "allocations":
+        _check_allocations_meet_window(bundle, found)
     if name in KEYS:
         _check_duplicates(bundle, name, repair, found)
 
@@ -232,6 +234,22 @@ def _check_window(bundle: Bundle, name: str, repair: _Repair, found: _Findings) 
             found.faults.append(
                 Fault(what="hour is not on the hour", where=f"{place} row {off[0]}", value=seen, cure=cure)
             )
+
+
+def _check_allocations_meet_window(bundle: Bundle, found: _Findings) -> None:
+    """Refuse holdings most of which lie outside the window: every node would look as if nobody had used it."""
+    start, end = (_times(bundle, "allocations", column) for column in INTERVALS["allocations"])
+    first, last = (np.datetime64(moment.replace(tzinfo=None), "us") for moment in (bundle.start, bundle.end))
+    outside = (start >= last) | (end <= first)
+    if len(start) and outside.mean() > _MOST_OUTSIDE_FRAC:
+        found.faults.append(
+            Fault(
+                what=f"{outside.sum()} of {len(start)} rows lie outside the window of bundle.yaml",
+                where=_place(bundle, "allocations"),
+                value=f"{start.min()} .. {start.max()}",
+                cure="mend start and end in bundle.yaml, or the clocks (UTC)",
+            )
+        )
 
 
 def _check_duplicates(bundle: Bundle, name: str, repair: _Repair, found: _Findings) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -147,3 +148,21 @@ def _check_buckets(
         other = column.name.removesuffix("_le_s") + "_count"
         what = f"{column.name} and {other} differ in length in {int(wrong.sum())} row(s)"
         findings.faults.append(Fault(what=what, where=f"{place} row {row}", cure="one count a bucket"))
+        return
+    for row, (bound, count) in enumerate(zip(bounds.to_pylist(), counts.to_pylist(), strict=True)):
+        fault = _bucket_fault(column.name, bound, count)
+        if fault:
+            cure = "bounds rise, the last is inf; counts are those of each bucket, 0 or more"
+            findings.faults.append(Fault(what=fault, where=f"{place} row {row}", value=f"{bound}: {count}", cure=cure))
+            return
+
+
+def _bucket_fault(name: str, bounds: Sequence[float] | None, counts: Sequence[float] | None) -> str:
+    """Say what is wrong with one histogram; nothing where it is fine or absent."""
+    if bounds is None or counts is None:
+        return ""
+    if any(not low < high for low, high in pairwise(bounds)):
+        return f"{name} does not rise"
+    if any(count is None or not 0 <= count < np.inf for count in counts):
+        return f"{name.removesuffix('_le_s')}_count holds what is no count"
+    return ""

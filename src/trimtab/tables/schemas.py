@@ -149,7 +149,7 @@ GPU_USAGE = (
 DEMAND = (
     _text("workload", "service"),
     _time("start", "start of the interval"),
-    Column(name="interval_s", dtype=Dtype.FLOAT, meaning="length of the interval", unit="s", low=0.0),
+    Column(name="interval_s", dtype=Dtype.FLOAT, meaning="length of the interval", unit="s", low=1e-3),
     _amount("arrivals", "requests that arrived", "requests"),
     _amount("completed", "requests answered", "requests"),
     _amount("failed", "requests refused or failed", "requests"),

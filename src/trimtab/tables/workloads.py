@@ -15,10 +15,11 @@ from typing import Annotated, Self, cast
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from trimtab.errors import BundleError
+from trimtab.errors import BundleError, Fault
 from trimtab.tables.yaml_faults import load_mapping, read_text, validation_faults
 
 WORKLOADS_FILE = "workloads.yaml"
+_VERSION = 1
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
@@ -103,7 +104,7 @@ class WorkloadSpec(_Model):
 class Workloads(_Model):
     """The whole file: specs by workload or pattern, in file order."""
 
-    version: int = 1
+    version: int = _VERSION
     workloads: Mapping[str, WorkloadSpec] = Field(default_factory=dict)
 
     def spec(self, workload: str) -> WorkloadSpec:
@@ -132,6 +133,10 @@ class Workloads(_Model):
 def parse_workloads(text: str, *, where: str = WORKLOADS_FILE) -> Workloads:
     """Read the text of a workloads.yaml; raises BundleError with every fault and near matches for misspelt keys."""
     raw = load_mapping(text, where)
+    version = raw.get("version", _VERSION)
+    if isinstance(version, int) and version > _VERSION:
+        cure = f"this trimtab reads up to version {_VERSION}: update trimtab"
+        raise BundleError([Fault(what="the file is of a newer version", where=where, value=str(version), cure=cure)])
     try:
         return Workloads.model_validate(raw)
     except ValidationError as error:
