@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -149,20 +148,24 @@ def _check_buckets(
         what = f"{column.name} and {other} differ in length in {int(wrong.sum())} row(s)"
         findings.faults.append(Fault(what=what, where=f"{place} row {row}", cure="one count a bucket"))
         return
-    for row, (bound, count) in enumerate(zip(bounds.to_pylist(), counts.to_pylist(), strict=True)):
-        fault = _bucket_fault(column.name, bound, count)
-        if fault:
+    for what, flags, of in (
+        (f"{column.name} does not rise", _not_rising(bounds), bounds),
+        (f"{column.name.removesuffix('_le_s')}_count holds what is no count", _no_count(counts), counts),
+    ):
+        if flags.any():
+            row = int(pc.list_parent_indices(of)[int(np.flatnonzero(flags)[0])].as_py())
             cure = "bounds rise, the last is inf; counts are those of each bucket, 0 or more"
-            findings.faults.append(Fault(what=fault, where=f"{place} row {row}", value=f"{bound}: {count}", cure=cure))
-            return
+            findings.faults.append(Fault(what=what, where=f"{place} row {row}", value=str(of[row].as_py()), cure=cure))
 
 
-def _bucket_fault(name: str, bounds: Sequence[float] | None, counts: Sequence[float] | None) -> str:
-    """Say what is wrong with one histogram; nothing where it is fine or absent."""
-    if bounds is None or counts is None:
-        return ""
-    if any(not low < high for low, high in pairwise(bounds)):
-        return f"{name} does not rise"
-    if any(count is None or not 0 <= count < np.inf for count in counts):
-        return f"{name.removesuffix('_le_s')}_count holds what is no count"
-    return ""
+def _not_rising(bounds: pa.ChunkedArray) -> Mask:
+    """Tell which of the flattened bounds are not above the one before them in their histogram."""
+    flat, row = (np.asarray(part.to_numpy()) for part in (pc.list_flatten(bounds), pc.list_parent_indices(bounds)))
+    return np.r_[False, (row[1:] == row[:-1]) & ~(flat[1:] > flat[:-1])] if len(flat) else np.zeros(0, dtype=np.bool_)
+
+
+def _no_count(counts: pa.ChunkedArray) -> Mask:
+    """Tell which of the flattened counts are missing, negative or not finite."""
+    flat = np.asarray(pc.list_flatten(counts).to_numpy(), dtype=np.float64)
+    with np.errstate(invalid="ignore"):
+        return ~((flat >= 0) & (flat < np.inf))
