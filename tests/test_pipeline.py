@@ -5,6 +5,7 @@ from tests.fleets import FleetRows
 
 from trimtab.errors import InputError, MissingPrice
 from trimtab.fleet.build import bundle_window
+from trimtab.fleet.effects import ReleaseNodes
 from trimtab.fleet.settings import Lever, Planning, Settings
 from trimtab.pipeline import audit, split_window
 
@@ -90,3 +91,12 @@ def test_only_on_demand_nodes_are_committed_and_reserved_ones_save_nothing(capac
     if capacity_type == "reserved":
         assert not found.plan.actions
         assert any("paid for whether used or not" in one.reason for one in found.plan.not_worth_doing)
+
+
+def test_a_node_at_work_that_nobody_is_known_to_hold_is_never_given_back():
+    fleet = rows(14).node("beside", "g5.xlarge").node("empty", "g5.xlarge").use(None, "beside", 0, range(48), sm=0.8)
+
+    found = audit(fleet.bundle())
+
+    released = [effect for one in found.plan.actions for change in one.changes if (effect := change.effect)]
+    assert [effect.nodes for effect in released if isinstance(effect, ReleaseNodes)] == [("empty",)]

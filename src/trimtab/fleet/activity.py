@@ -35,6 +35,13 @@ class DeviceHours:
     """Maximum of the best signal present."""
     memory_gib: FloatArray
     memory_total_gib: FloatArray
+    device: IntArray
+    """Index into `names`."""
+    names: tuple[str, ...]
+
+    def worked(self, active_frac: float) -> frozenset[str]:
+        """Return the devices that were at work in some hour, whoever held them."""
+        return frozenset(self.names[index] for index in np.unique(self.device[np.nan_to_num(self.best) >= active_frac]))
 
     @property
     def best(self) -> FloatArray:
@@ -47,6 +54,7 @@ def device_hours(usage: pa.Table, devices: pa.Table, workloads: Mapping[str, int
     hour = np.floor(seconds_from(usage["hour"], window) / S_PER_HR).astype(np.int64)
     inside = (hour >= 0) & (hour < window.hours)
     total = dict(zip(text(devices["device"]), numbers(devices["memory_gib"]), strict=True))
+    devices_seen = usage["device"].combine_chunks().dictionary_encode()
     sm_max, util_max = numbers(usage["sm_active_max"]), numbers(usage["gpu_util_max"])
     return DeviceHours(
         owner=np.array([workloads.get(name, -1) for name in text(usage["workload"])], dtype=np.int64)[inside],
@@ -55,6 +63,8 @@ def device_hours(usage: pa.Table, devices: pa.Table, workloads: Mapping[str, int
         peak=np.where(np.isnan(sm_max), util_max, sm_max)[inside],
         memory_gib=numbers(usage["memory_used_gib_max"])[inside],
         memory_total_gib=np.array([total.get(name, np.nan) for name in text(usage["device"])])[inside],
+        device=np.asarray(devices_seen.indices, dtype=np.int64)[inside],
+        names=tuple(devices_seen.dictionary.to_pylist()),
     )
 
 

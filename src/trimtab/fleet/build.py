@@ -67,6 +67,7 @@ def build_fleet(bundle: Bundle, settings: Settings, window: Window | None = None
         services=service_observations(demand, window),
         jobs=job_observations(jobs, window),
     )
+    worked = rows.worked(settings.bands.active_frac)
     workloads = tuple(facts.workload(name, index[name], gpu_seconds[index[name]]) for name in present)
     return Fleet(
         window=window,
@@ -76,6 +77,9 @@ def build_fleet(bundle: Bundle, settings: Settings, window: Window | None = None
         holdings=_renumbered(held, [index[name] for name in present], len(index)),
         workloads=workloads,
         coverage=_coverage(bundle, held, rows, window, index),
+        worked=frozenset(
+            row["node"] for row in bundle.table("devices", ["device", "node"]).to_pylist() if row["device"] in worked
+        ),
     )
 
 

@@ -208,6 +208,8 @@ class Fleet:
     """Who held which share of each node; owner indices follow `workloads`."""
     workloads: tuple[Workload, ...]
     coverage: Coverage
+    worked: frozenset[str] = frozenset()
+    """Names of nodes of which some GPU was at work, whether or not anybody is known to have held it."""
 
     def workload(self, name: str) -> Workload:
         """Return a workload by name; raises KeyError."""
