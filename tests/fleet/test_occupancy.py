@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.fleets import FleetRows
+from tests.fleets import MONDAY, FleetRows
 
 from trimtab.fleet.build import build_fleet
+from trimtab.fleet.model import Window
 from trimtab.fleet.settings import Settings
 from trimtab.ledger import IDLE, allocate, bill
 
@@ -92,3 +93,12 @@ def test_holdings_never_exceed_what_the_node_was_billed():
     np.add.at(total, (fleet.holdings.node, fleet.holdings.hour), fleet.holdings.node_seconds)
 
     assert total == pytest.approx(fleet.node_seconds)
+
+
+def test_what_nodes_of_other_days_held_is_no_fault_of_the_history():
+    rows = FleetRows(4).node("now", "g5.xlarge").hold("a/x", "now", [0])
+    rows.node("later", "g5.xlarge", start=72).hold("a/y", "later", [0], start=72)
+
+    fleet = build_fleet(rows.bundle(), Settings(), Window(start=MONDAY, hours=48))
+
+    assert fleet.coverage.counts == {"nodes up on other days only": 1}

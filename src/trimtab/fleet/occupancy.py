@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from trimtab.catalog.pools import Pool
 from trimtab.fleet.columns import numbers, seconds_from, text
@@ -57,7 +58,7 @@ def occupancy(nodes: pa.Table, allocations: pa.Table, workloads: Mapping[str, in
     lives, kept, counts = _lives(nodes, window)
     node_seconds = _seconds_per_hour(nodes, kept, lives, window)
     alive = node_seconds.any(axis=1)
-    counts["nodes outside the window"] = int((~alive).sum())
+    counts["nodes up on other days only"] = int((~alive).sum())
     lives = [lives[index] for index in np.flatnonzero(alive)]
     node_seconds = node_seconds[alive]
     pools = tuple(sorted({life.pool for life in lives}))
@@ -65,6 +66,8 @@ def occupancy(nodes: pa.Table, allocations: pa.Table, workloads: Mapping[str, in
     pool_of_node = np.array([row[life.pool] for life in lives], dtype=np.int64)
     billed = np.zeros((len(pools), window.hours), dtype=np.int64)
     np.add.at(billed, pool_of_node, node_seconds)
+    elsewhere = pa.array(sorted(set(text(nodes["node"])) - {life.name for life in lives}), pa.string())
+    allocations = allocations.filter(pc.invert(pc.is_in(allocations["node"], value_set=elsewhere)))
     holdings = _holdings(lives, node_seconds, pool_of_node, allocations, workloads, window, counts)
     return Occupancy(
         nodes=tuple(lives),
