@@ -62,6 +62,13 @@ def test_an_allocation_on_an_unknown_node_is_counted_and_not_billed():
     assert shares(fleet) == {None: 24 * 3600}
 
 
+def test_a_device_that_changed_hands_within_an_hour_is_seen_once():
+    rows = FleetRows(1).node("n", "p3.8xlarge").hold("a/x", "n", [0], 0, 12.5).hold("a/y", "n", [0], 12.5)
+    rows.use("a/x", "n", 0, range(13), sm=0.5).use("a/y", "n", 0, range(12, 24), sm=0.5)
+
+    assert fleet_of(rows).coverage.device_hours_seen_frac == 0.25
+
+
 hours = st.tuples(st.floats(0, 48), st.floats(0, 48)).map(sorted)
 
 

@@ -49,6 +49,11 @@ class DeviceHours:
         return np.where(np.isnan(self.means["sm_active"]), self.means["gpu_util"], self.means["sm_active"])
 
 
+def distinct_hours(rows: DeviceHours, seen: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> int:
+    """Return how many device-hours some rows (n_rows,) cover."""
+    return len(np.unique(np.stack([rows.device[seen], rows.hour[seen]]), axis=1).T)
+
+
 def device_hours(usage: pa.Table, devices: pa.Table, workloads: Mapping[str, int], window: Window) -> DeviceHours:
     """Read the usage rows that fall into the window."""
     hour = np.floor(seconds_from(usage["hour"], window) / S_PER_HR).astype(np.int64)

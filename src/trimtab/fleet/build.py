@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from trimtab.catalog.pools import Pool
 from trimtab.errors import near_matches
-from trimtab.fleet.activity import USAGE_COLUMNS, DeviceHours, activity_of, device_hours
+from trimtab.fleet.activity import USAGE_COLUMNS, DeviceHours, activity_of, device_hours, distinct_hours
 from trimtab.fleet.columns import text
 from trimtab.fleet.jobs import job_observations, pods_as_jobs
 from trimtab.fleet.kinds import workload_kind
@@ -195,9 +195,8 @@ def _renumbered(held: Occupancy, present: list[int], owners: int) -> Holdings:
 def _coverage(bundle: Bundle, held: Occupancy, rows: DeviceHours, window: Window, names: Iterable[str]) -> Coverage:
     gpus = np.array([node.gpu_count for node in held.nodes], dtype=np.float64)
     expected = float((held.node_seconds.sum(axis=1) * gpus).sum()) / S_PER_HR
-    best = rows.best
-    seen = int((~np.isnan(best)).sum())
-    with_sm = int((~np.isnan(rows.means["sm_active"])).sum())
+    seen = distinct_hours(rows, ~np.isnan(rows.best))
+    with_sm = distinct_hours(rows, ~np.isnan(rows.means["sm_active"]))
     return Coverage(
         window=window,
         asked_days=hours_between(bundle.start, bundle.end) / HR_PER_DAY,
