@@ -152,20 +152,28 @@ def _check_buckets(
         (f"{column.name} does not rise", _not_rising(bounds), bounds),
         (f"{column.name.removesuffix('_le_s')}_count holds what is no count", _no_count(counts), counts),
     ):
-        if flags.any():
-            row = int(pc.list_parent_indices(of)[int(np.flatnonzero(flags)[0])].as_py())
+        if len(flags):
+            row = int(flags[0])
             cure = "bounds rise, the last is inf; counts are those of each bucket, 0 or more"
             findings.faults.append(Fault(what=what, where=f"{place} row {row}", value=str(of[row].as_py()), cure=cure))
 
 
-def _not_rising(bounds: pa.ChunkedArray) -> Mask:
-    """Tell which of the flattened bounds are not above the one before them in their histogram."""
-    flat, row = (np.asarray(part.to_numpy()) for part in (pc.list_flatten(bounds), pc.list_parent_indices(bounds)))
-    return np.r_[False, (row[1:] == row[:-1]) & ~(flat[1:] > flat[:-1])] if len(flat) else np.zeros(0, dtype=np.bool_)
+def _flattened(lists: pa.ChunkedArray) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
+    """Return the elements of all lists and the row that each is from; a null list has none, whatever lies beneath it."""
+    rows = np.flatnonzero(np.asarray(lists.is_valid().to_numpy(), dtype=np.bool_))
+    there = lists.drop_null()
+    lengths = np.asarray(pc.list_value_length(there).to_numpy(), dtype=np.int64)
+    return np.asarray(pc.list_flatten(there).to_numpy(), dtype=np.float64), np.repeat(rows, lengths)
 
 
-def _no_count(counts: pa.ChunkedArray) -> Mask:
-    """Tell which of the flattened counts are missing, negative or not finite."""
-    flat = np.asarray(pc.list_flatten(counts).to_numpy(), dtype=np.float64)
+def _not_rising(bounds: pa.ChunkedArray) -> npt.NDArray[np.int64]:
+    """Return the rows with a bound that is not above the one before it."""
+    flat, row = _flattened(bounds)
+    return np.asarray(row[1:][(row[1:] == row[:-1]) & ~(flat[1:] > flat[:-1])], dtype=np.int64)
+
+
+def _no_count(counts: pa.ChunkedArray) -> npt.NDArray[np.int64]:
+    """Return the rows with a count that is missing, negative or not finite."""
+    flat, row = _flattened(counts)
     with np.errstate(invalid="ignore"):
-        return ~((flat >= 0) & (flat < np.inf))
+        return np.asarray(row[~((flat >= 0) & (flat < np.inf))], dtype=np.int64)
