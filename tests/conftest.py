@@ -88,10 +88,8 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
 
 
 @pytest.fixture(autouse=True)
-def _logging_as_it_was():
-    """Give the root logger back as it was: the command line sets its level and handlers for the process."""
+def _logging_as_python_starts_it():
+    """Undo what a command line set for the process, also in a fixture of a wider scope: root level and plain handlers."""
     root = logging.getLogger()
-    level, handlers = root.level, root.handlers[:]
-    yield
-    root.setLevel(level)
-    root.handlers[:] = handlers
+    root.setLevel(logging.WARNING)
+    root.handlers[:] = [handler for handler in root.handlers if type(handler) is not logging.StreamHandler]
