@@ -135,6 +135,20 @@ def test_a_notebook_whose_hours_change_every_week_gets_no_timetable():
     assert schedule.propose(workload, window, SETTINGS.bands, SETTINGS.assumptions, 0.9) == ()
 
 
+def test_hours_without_readings_stay_in_a_notebooks_timetable():
+    def office(hour):
+        return hour // 24 % 7 < 5 and 9 <= hour % 24 < 17
+
+    rows = FleetRows(28).node("n", "g5.xlarge").hold("a/jupyter", "n", [0], owner_kind="Notebook")
+    measured = [hour for hour in range(28 * 24) if hour % 168 != 6 * 24 + 3]
+    rows.use("a/jupyter", "n", 0, measured, sm=lambda hour: 0.3 if office(hour) else 0.0)
+    fleet = build_fleet(rows.bundle(), SETTINGS)
+    offers = schedule.propose(fleet.workload("a/jupyter"), fleet.window, SETTINGS.bands, SETTINGS.assumptions, 0.9)
+
+    assert offers
+    assert all(6 * 24 + 3 in offer.hours_of_week for offer in offers)
+
+
 def test_autoscaling_never_goes_below_the_declared_floor():
     rows = FleetRows(7).node("n", "g5.xlarge").hold("prod/api", "n", [0]).demand("prod/api", lambda hour: 100, 4)
     rows.workloads = {"prod/api": {"min_replicas": 3, "max_replicas": 9}}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from trimtab.diagnose.findings import ProductForm, Verdict
 from trimtab.fleet.model import Fleet, Workload
 from trimtab.fleet.settings import Bands
@@ -84,7 +86,7 @@ def product_form(fleet: Fleet, bands: Bands) -> ProductForm:
     busy_hours, work_hours, measured = 0.0, 0.0, 0.0
     for workload in fleet.workloads:
         gpus = workload.gpu_seconds / S_PER_HR
-        seen = ~(workload.activity.busy_gpus != workload.activity.busy_gpus) & (gpus > 0)
+        seen = ~np.isnan(workload.activity.busy_gpus) & (gpus > 0)
         level = workload.activity.busy_gpus[seen]
         measured += float(gpus[seen].sum())
         busy_hours += float(gpus[seen][level >= gpus[seen] * bands.active_frac / 2].sum())

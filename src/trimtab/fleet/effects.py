@@ -12,6 +12,7 @@ from trimtab.catalog.pools import Pool
 from trimtab.policies.forecast import ForecastPolicy
 from trimtab.policies.scaling import HpaPolicy
 from trimtab.provenance import Estimate
+from trimtab.units import S_PER_MIN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +94,7 @@ class StartBeforeRuns:
 
     def describe(self) -> str:
         """Say it in words."""
-        return f"start nodes {self.lead_s / 60:.0f} min before each scheduled run, give them back after it"
+        return f"start nodes {self.lead_s / S_PER_MIN:.0f} min before each scheduled run, give them back after it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

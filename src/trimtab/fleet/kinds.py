@@ -8,7 +8,7 @@ import numpy as np
 
 from trimtab.fleet.model import JobsObservation, ServiceObservation, Window
 from trimtab.tables.workloads import WorkloadKind, WorkloadSpec
-from trimtab.units import S_PER_DAY, S_PER_HR
+from trimtab.units import S_PER_DAY, S_PER_HR, S_PER_MIN
 
 RUN_KINDS = frozenset({WorkloadKind.EXPERIMENT, WorkloadKind.TRAINING, WorkloadKind.BATCH, WorkloadKind.EVALUATION})
 """Kinds that consist of runs with a beginning and an end."""
@@ -16,7 +16,7 @@ RUN_KINDS = frozenset({WorkloadKind.EXPERIMENT, WorkloadKind.TRAINING, WorkloadK
 _NOTEBOOK = re.compile(r"notebook|jupyter|jhub|workbench|vscode", re.IGNORECASE)
 _EVALUATION = re.compile(r"(^|[-/_])eval", re.IGNORECASE)
 _BATCH = re.compile(r"batch|nightly|cron|etl|backfill|embed-all|offline", re.IGNORECASE)
-_REGULAR_S = 20 * 60
+_REGULAR_S = 20 * S_PER_MIN
 _LONG_RUN_FRAC = 0.5
 
 

@@ -48,22 +48,21 @@ def propose(
 
 
 def _activity_by_week(workload: Workload, window: Window, bands: Bands) -> FloatArray:
-    """Return activity by week and hour of the week (n_weeks, 168), what is below the band's floor as 0; whole weeks only.
+    """Return activity by week and hour of the week (n_weeks, 168): below the band's floor 0, where unmeasured NaN.
 
-    Nothing comes back where most of what it held was not measured: a timetable must not rest on gaps.
+    Whole weeks only. Nothing comes back where most of what it held was not measured: a timetable must not rest on gaps.
     """
     busy, held = workload.activity.busy_gpus, workload.gpu_seconds > 0
     if not held.any() or np.isnan(busy[held]).mean() > _MOST_GAPS_FRAC:
         return np.zeros((0, HR_PER_WEEK))
-    seen = np.nan_to_num(busy)
-    active = np.where(seen >= bands.active_frac / 2, seen, 0.0)
+    active = np.where(busy < bands.active_frac / 2, 0.0, np.where(held, busy, 0.0))
     weeks = window.hours // HR_PER_WEEK
     return np.roll(active[: weeks * HR_PER_WEEK].reshape(weeks, HR_PER_WEEK), window.first_week_hour, axis=1)
 
 
 def _timetable(weeks: FloatArray, rule: _Rule) -> tuple[int, ...]:
-    """Return the hours of the week that a rule keeps, given the weeks it learns from."""
-    active = (weeks > 0).any(axis=0)
+    """Return the hours of the week that a rule keeps, given weeks to learn from; an unmeasured hour may have been active."""
+    active = ((weeks > 0) | np.isnan(weeks)).any(axis=0)
     if rule.same_every_workday:
         days = active.reshape(DAYS_PER_WEEK, HR_PER_DAY).copy()
         days[:_WORKDAYS] = days[:_WORKDAYS].any(axis=0)
@@ -79,7 +78,7 @@ def _foretold(weeks: FloatArray, rule: _Rule) -> float:
     shares = []
     for left_out in range(len(weeks)):
         table = _timetable(np.delete(weeks, left_out, axis=0), rule)
-        total = float(weeks[left_out].sum())
+        total = float(np.nansum(weeks[left_out]))
         if total > 0:
-            shares.append(float(weeks[left_out][list(table)].sum()) / total)
+            shares.append(float(np.nansum(weeks[left_out][list(table)])) / total)
     return min(shares, default=0.0)

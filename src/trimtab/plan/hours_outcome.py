@@ -11,7 +11,8 @@ from trimtab.tables.workloads import TargetMetric
 
 
 def hours_outcome(case: Case, effects: Effects) -> Outcome:
-    """Hold the nodes in the hours of the timetable; throughput is the share of history's activity that falls into them."""
+    """Hold the nodes in the hours of the timetable; throughput is the share of history's measured activity that
+    falls into them: what was not measured counts on neither side."""
     place = placement(case.workload, effects)
     usage = held_usage(case.workload, place)
     schedule = effects.get(Lever.SCHEDULE)
