@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from trimtab.cli.moments import parse_day
 from trimtab.cli.output import Cell, Column, Format, Sheet, fixed, output_options, write_sheet
 from trimtab.cli.progress import progress_bar, set_verbosity
 from trimtab.cli.server_options import ServerOptions, server_options
@@ -37,13 +38,6 @@ TABLE_FIELDS = ("name", "usd", "share_frac", "usd_mo", "gpu_hours", "usd_per_1k_
 """What fits 80 columns; machines get every column."""
 
 
-def _day(_context: click.Context, _parameter: click.Parameter, value: str | None) -> date | None:
-    try:
-        return date.fromisoformat(value) if value else None
-    except ValueError as error:
-        raise click.BadParameter(f"{value!r} is not a date; write 2026-07-20") from error
-
-
 @click.command()
 @click.argument("bundle", required=False, type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--demo", is_flag=False, flag_value="two-hundred-k", metavar="[NAME]",
@@ -56,7 +50,7 @@ def _day(_context: click.Context, _parameter: click.Parameter, value: str | None
 @click.option("--prices", "--rates", "prices", envvar="TRIMTAB_PRICES", metavar="FILE",
               type=click.Path(exists=True, dir_okay=False, path_type=Path),
               help="Your own rates, CSV or YAML; they go over the list.")  # fmt: skip
-@click.option("--at", callback=_day, metavar="DATE", show_default="the end of the history",
+@click.option("--at", callback=parse_day, metavar="DATE", show_default="the end of the history",
               help="Prices that held on this day.")  # fmt: skip
 @click.option("-q", "--quiet", is_flag=True, help="No progress.")
 @output_options()

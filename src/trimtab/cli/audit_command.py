@@ -7,15 +7,9 @@ from pathlib import Path
 
 import click
 
+from trimtab.cli.moments import parse_day
 from trimtab.cli.output import Format, output_options
 from trimtab.cli.server_options import ServerOptions, server_options
-
-
-def _day(_context: click.Context, _parameter: click.Parameter, value: str | None) -> date | None:
-    try:
-        return date.fromisoformat(value) if value else None
-    except ValueError as error:
-        raise click.BadParameter(f"{value!r} is not a date; write 2026-07-20") from error
 
 
 @click.command()
@@ -28,7 +22,7 @@ def _day(_context: click.Context, _parameter: click.Parameter, value: str | None
 @click.option("--prices", "--rates", "prices", envvar="TRIMTAB_PRICES", metavar="FILE",
               type=click.Path(exists=True, dir_okay=False, path_type=Path),
               help="Your own rates, CSV or YAML; they go over the list.")  # fmt: skip
-@click.option("--at", callback=_day, metavar="DATE", show_default="the end of the history",
+@click.option("--at", callback=parse_day, metavar="DATE", show_default="the end of the history",
               help="Prices that held on this day.")  # fmt: skip
 @click.option("--settings", "settings_file", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
               help="A settings file instead of trimtab.toml.")  # fmt: skip

@@ -7,17 +7,11 @@ from pathlib import Path
 
 import click
 
+from trimtab.cli.moments import parse_day
 from trimtab.cli.output import Format, output_options
 
 SECTIONS = ("steps", "rules", "returns", "inventory", "load")
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-
-
-def _day(_context: click.Context, _parameter: click.Parameter, value: str | None) -> date | None:
-    try:
-        return date.fromisoformat(value) if value else None
-    except ValueError as error:
-        raise click.BadParameter(f"{value!r} is not a date; write 2026-07-20") from error
 
 
 @click.command()
@@ -36,7 +30,7 @@ def _day(_context: click.Context, _parameter: click.Parameter, value: str | None
 @click.option("--owned", type=_FILE, metavar="FILE", help="Commitments that you hold, CSV.")
 @click.option("--prices", envvar="TRIMTAB_PRICES", type=_FILE, metavar="FILE",
               help="Your own rates, CSV or YAML; they go over the list.")  # fmt: skip
-@click.option("--at", callback=_day, metavar="DATE", show_default="the end of the history",
+@click.option("--at", callback=parse_day, metavar="DATE", show_default="the end of the history",
               help="Prices and commitments that hold on this day.")  # fmt: skip
 @click.option("--section", type=click.Choice(SECTIONS), help="Only this part of the answer; CSV needs one.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress, errors only.")

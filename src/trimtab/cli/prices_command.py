@@ -11,6 +11,7 @@ import click
 from trimtab.catalog import BuyingOption, Catalog, load_catalog
 from trimtab.catalog.prices import Price
 from trimtab.cli.gpu_matrix import matrix_sheet, with_doubt_shown, with_provenance
+from trimtab.cli.moments import parse_day
 from trimtab.cli.output import Format, Sheet, output_options, write_sheet
 from trimtab.cli.price_sheets import Selection, first_day, long_sheet, selected, wide_sheet
 from trimtab.errors import MissingPrice, UnknownName
@@ -20,20 +21,13 @@ SHOWN_SHAPES = 40
 _FOR_PEOPLE = (Format.TABLE, Format.MARKDOWN)
 
 
-def _day(_context: click.Context, _parameter: click.Parameter, value: str) -> date:
-    try:
-        return date.fromisoformat(value)
-    except ValueError as error:
-        raise click.BadParameter(f"{value!r} is not a date; write 2026-07-20") from error
-
-
 @click.command()
 @click.option("--gpu", help="Only this GPU, under any of its names: H100, A100-40GB, 'Tesla T4'.")
 @click.option("--provider", help="Only this provider: aws, gcp, azure, oci, lambda, ...")
 @click.option("--region", help="Only this region, with the rates that hold in any region.")
 @click.option("--type", "instance_type", help="Only this instance type: p5.48xlarge.")
 @click.option("--option", type=click.Choice([option.value for option in BuyingOption]), help="Only this way of buying.")
-@click.option("--at", callback=_day, default=lambda: date.today().isoformat(), show_default="today", metavar="DATE",
+@click.option("--at", callback=parse_day, default=lambda: date.today().isoformat(), show_default="today", metavar="DATE",
               help="The prices that held on this day.")  # fmt: skip
 @click.option(
     "--gpus", "matrix", is_flag=True, help="Show the GPU matrix instead: rates, memory, links, price a month."
