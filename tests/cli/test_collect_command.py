@@ -1,4 +1,9 @@
+import json
+
 import pytest
+import yaml
+from tests.kube_cluster import dump
+from tests.sources.kube_server import api_server, kubeconfig
 
 from trimtab.cli import COMMANDS, main
 
@@ -33,3 +38,38 @@ def test_options_that_make_no_sense_exit_with_2(capsys, arguments, part):
 def test_an_unreachable_server_exits_with_1_and_says_what_to_do(capsys):
     assert run("-p", "http://127.0.0.1:9", "--from", "1d") == 1
     assert "cannot be reached" in capsys.readouterr().err
+
+
+def test_a_kubernetes_dump_becomes_a_bundle_that_audit_takes(tmp_path, capsys):
+    dumped = tmp_path / "dump.json"
+    dumped.write_text(json.dumps(dump()))
+
+    assert run("--kube-dump", str(dumped), "--out", str(tmp_path / "fleet")) == 0
+    assert "nodes                1 rows" in capsys.readouterr().out
+
+    with pytest.raises(SystemExit) as exit_:
+        main(["audit", str(tmp_path / "fleet"), "-q"])
+    page = capsys.readouterr().out
+    assert exit_.value.code == 0
+    assert "prod/chat" in page
+    assert "no activity was measured" in page
+
+
+def test_a_live_cluster_is_read_through_a_kubeconfig(tmp_path, capsys):
+    with api_server() as (_, url):
+        file = kubeconfig(tmp_path, url)
+        assert run("--context", "current", "--kubeconfig", str(file), "--out", str(tmp_path / "fleet")) == 0
+
+    assert "pods                 4 rows" in capsys.readouterr().out
+
+
+def test_the_read_only_role_is_printed_alone(capsys):
+    assert run("--rbac") == 0
+
+    out = capsys.readouterr().out
+    assert [one["kind"] for one in yaml.safe_load_all(out)][-1] == "ClusterRoleBinding"
+
+
+def test_without_a_place_it_says_which_there_are(capsys):
+    assert run() == 2
+    assert "--kube-dump" in capsys.readouterr().err

@@ -42,7 +42,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "trimtab.cli.replay_command",
         "Replay services under other scaling policies: cost, targets, and the distance to the best in hindsight.",
     ),
-    "collect": ("trimtab.cli.collect_command", "Write a fleet bundle from a Prometheus server and bills."),
+    "collect": (
+        "trimtab.cli.collect_command",
+        "Write a fleet bundle from a Prometheus server, a Kubernetes cluster and bills.",
+    ),
     "fit": ("trimtab.cli.fit_command", "Find which GPU a model needs, how many, and what it costs."),
     "prices": ("trimtab.cli.prices_command", "List what GPUs cost, at a date, in a region, under a buying option."),
     "commit": (

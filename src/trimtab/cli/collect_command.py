@@ -1,4 +1,4 @@
-"""`trimtab collect`: write a fleet bundle from a Prometheus server and bills."""
+"""`trimtab collect`: write a fleet bundle from a Prometheus server, a Kubernetes cluster and bills."""
 
 from __future__ import annotations
 
@@ -6,17 +6,21 @@ from pathlib import Path
 
 import click
 
+from trimtab.cli.place_options import Places, place_options, print_rbac
 from trimtab.cli.server_options import ServerOptions, server_options
 
 
 @click.command()
-@server_options(required=True)
+@server_options(required=False)
+@place_options
+@click.option("--rbac", is_flag=True, is_eager=True, expose_value=False, callback=print_rbac,
+              help="Print the read-only role that --context needs, and stop.")  # fmt: skip
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), default=Path("fleet"), show_default=True,
               help="The bundle's folder; a bundle that is there is replaced.")  # fmt: skip
 @click.option("-q", "--quiet", is_flag=True, help="Only errors on stderr.")
 @click.option("-v", "--verbose", count=True, help="Log stages (-v) or every step (-vv) on stderr.")
-def command(source: ServerOptions, out: Path, quiet: bool, verbose: int) -> None:
-    """Write a fleet bundle from a Prometheus server and bills.
+def command(source: ServerOptions, places: Places, out: Path, quiet: bool, verbose: int) -> None:
+    """Write a fleet bundle from a Prometheus server, a Kubernetes cluster and bills.
 
     It holds what the GPUs did, who held them, what was asked of them and what they cost. Reads only. The window's whole
     hours are collected, aggregated on the server; set the password of --user in TRIMTAB_PROMETHEUS_PASSWORD.
@@ -26,18 +30,20 @@ def command(source: ServerOptions, out: Path, quiet: bool, verbose: int) -> None
       trimtab collect --prometheus http://localhost:9090
       trimtab collect -p https://mimir.example/prometheus --tenant prod --bearer-file token --from 30d --out fleet
       trimtab collect -p http://localhost:9090 --focus bills/ --workloads workloads.yaml
+      trimtab collect -p http://localhost:9090 --context prod
+      trimtab collect --kube-dump dump.json
+      trimtab collect --rbac | kubectl apply -f -
     """
+    from trimtab.cli.collect_run import gather
     from trimtab.cli.progress import progress_bar, set_verbosity
-    from trimtab.sources.collect import with_bills
     from trimtab.sources.coverage import bundle_coverage
-    from trimtab.sources.prometheus import collect_prometheus
     from trimtab.tables.bundle import write_bundle
     from trimtab.tables.workloads import read_workloads
 
     set_verbosity(verbose, quiet)
     declared = read_workloads(source.workloads) if source.workloads is not None else None
-    with progress_bar(quiet=quiet) as report, source.server() as server:
-        collected = with_bills(collect_prometheus(server, *source.window(), report=report), source.bills)
+    with progress_bar(quiet=quiet) as report:
+        collected = gather(source, places, report)
     bundle = write_bundle(out, collected.tables, collected.meta, declared)
     click.echo(f"{out}: {bundle_coverage(bundle)}")
     for name, table in collected.tables.items():

@@ -18,7 +18,7 @@ def set_verbosity(verbose: int, quiet: bool) -> None:
     """Send logs to stderr: errors with -q, warnings by default, one line a stage with -v, every step with -vv."""
     level = logging.ERROR if quiet else (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)]
     logging.basicConfig(stream=sys.stderr, level=level, format="%(levelname)s %(name)s: %(message)s", force=True)
-    for noisy in ("httpx", "httpcore", "numba"):
+    for noisy in ("httpx", "httpcore", "httpx2", "httpcore2", "numba"):
         logging.getLogger(noisy).setLevel(max(level, logging.WARNING))
 
 

@@ -16,6 +16,7 @@ from trimtab.units import S_PER_HR
 UNKNOWN = "unknown"
 PROVIDER_ID = "provider_id"
 """Key under which a node's labels keep what its provider calls it."""
+NO_TYPE = "nodes without an instance type (kube-state-metrics exports no node labels)"
 _TYPE_LABELS = ("label_node_kubernetes_io_instance_type", "label_beta_kubernetes_io_instance_type")
 _REGION_LABELS = ("label_topology_kubernetes_io_region", "label_failure_domain_beta_kubernetes_io_region")
 _ZONE_LABELS = ("label_topology_kubernetes_io_zone", "label_failure_domain_beta_kubernetes_io_zone")
@@ -69,7 +70,7 @@ def collect_nodes(server: Prometheus, watch: Watch) -> list[KubeNode]:
     nodes = []
     for name, keys in _by_name(seen).items():
         nodes.append(
-            _node(
+            described_node(
                 name,
                 provider_id=next((key[2] for key in keys if key[2]), ""),
                 labels=labels.get(name, {}),
@@ -102,7 +103,7 @@ def _spans(counts: Sequence[Floats], watch: Watch, created_s: float | None) -> t
     return tuple(exact)
 
 
-def _node(
+def described_node(
     name: str,
     *,
     provider_id: str,
@@ -111,13 +112,14 @@ def _node(
     gpu_count: int | None,
     spans: tuple[Life, ...],
 ) -> KubeNode:
+    """Return what a node's labels (spelled as kube-state-metrics does, `label_...`) and its provider id tell."""
     notes = []
     provider = _PROVIDERS.get(provider_id.partition(":")[0], UNKNOWN)
     zone = _first(labels, _ZONE_LABELS) or zone_of_provider_id(provider_id)
     region = _first(labels, _REGION_LABELS) or region_of_zone(provider, zone)
     instance_type = _first(labels, _TYPE_LABELS)
     if not instance_type:
-        notes.append("nodes without an instance type (kube-state-metrics exports no node labels)")
+        notes.append(NO_TYPE)
     capacity_type = next((kind for (key, value), kind in _CAPACITY_LABELS.items() if labels.get(key) == value), None)
     if capacity_type is None:
         notes.append("nodes without a capacity type, taken as on-demand")

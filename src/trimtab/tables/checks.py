@@ -37,6 +37,9 @@ KEYS = {
     "gpu_usage": ("device", "workload", "hour"),
     "demand": ("workload", "start"),
     "jobs": ("job",),
+    "pods": ("namespace", "pod", "created"),
+    "images": ("node", "image"),
+    "volumes": ("namespace", "name"),
 }
 """Columns that tell a table's rows apart; costs and spot events may repeat."""
 

@@ -16,6 +16,11 @@ ROWS = {
     "jobs": "A run.",
     "costs": "A charge, in the columns of FOCUS 1.0-1.4.",
     "spot_events": "An interruption, or a change of availability.",
+    "pods": "A pod, what it asks for and what it tolerates.",
+    "scalers": "An autoscaler that is in place.",
+    "queues": "A queue (and resource flavor) that rations GPUs.",
+    "images": "An image that a GPU node holds.",
+    "volumes": "A claim to a persistent volume.",
 }
 """Table -> what one row is."""
 

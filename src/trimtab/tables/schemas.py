@@ -198,6 +198,7 @@ JOBS = (
     Column(name="gpus", dtype=Dtype.FLOAT, meaning="GPUs it held", unit="GPU", low=0.0),
     _text("state", "queued, running, completed, failed, cancelled, preempted, timeout"),
     _text("node", "node(s), comma separated", nullable=True),
+    _text("queue", "queue it waited in: Kueue LocalQueue, Volcano queue, Slurm partition", nullable=True),
     _amount("steps_done", "training steps or items done", "steps"),
     _amount("tokens_done", "tokens processed", "tokens"),
     _amount("checkpoint_interval_s", "time between checkpoints; null = none taken", "s"),
@@ -213,6 +214,73 @@ SPOT_EVENTS = (
     _time("at", "moment of the event"),
     _text("event", "launched, interrupted, unavailable, available"),
     Column(name="notice_s", dtype=Dtype.FLOAT, meaning="notice given", unit="s", nullable=True, low=0.0),
+)
+
+PODS = (
+    _text("pod", "pod name"),
+    _text("namespace", "namespace"),
+    _text("workload", "workload it belongs to: namespace/name of the owner"),
+    _text("owner_kind", "kind of the owner", nullable=True),
+    _text("node", "node it was placed on; null while it waits", nullable=True),
+    _text("phase", "Pending, Running, Succeeded, Failed, Unknown"),
+    _amount("gpus", "boards' worth of GPUs asked for: MIG and time-sliced resources count their share", "GPU"),
+    _text("gpu_resource", "extended resource asked for, such as nvidia.com/mig-1g.10gb", nullable=True),
+    _amount("cpu_request", "CPU asked for", "cores", origin="resources.requests"),
+    _amount("cpu_limit", "CPU allowed; null = no limit", "cores", origin="resources.limits"),
+    _amount("memory_request_gib", "memory asked for", "GiB", origin="resources.requests"),
+    _amount("memory_limit_gib", "memory allowed; null = no limit", "GiB", origin="resources.limits"),
+    _time("created", "when it was created"),
+    _time("scheduled", "when it got its node; null while it waits", nullable=True),
+    _time("ended", "when its last container ended; null while it runs", nullable=True),
+    _text("queue", "Kueue or Volcano queue that it names", nullable=True),
+    _text("priority_class", "priority class", nullable=True),
+    Column(name="node_selector", dtype=Dtype.LABELS, meaning="labels that its node must have", nullable=True),
+    Column(name="tolerations", dtype=Dtype.LABELS, meaning="taint key (`*` = any) -> `value:effect`", nullable=True),
+    _text("images", "images of its containers, comma separated", nullable=True),
+)
+
+SCALERS = (
+    _text("kind", "HorizontalPodAutoscaler, ScaledObject, NodePool"),
+    _text("namespace", "namespace; null for what belongs to the cluster", nullable=True),
+    _text("name", "name"),
+    _text("target", "workload that it scales; null for a NodePool", nullable=True),
+    _amount("min_replicas", "least replicas", "replicas"),
+    _amount("max_replicas", "most replicas", "replicas"),
+    _amount("current_replicas", "replicas when it was read", "replicas"),
+    _text("triggers", "what it scales on, in words", nullable=True),
+    Column(name="limits", dtype=Dtype.LABELS, meaning="a NodePool's limits: resource -> quantity", nullable=True),
+    _text("consolidation", "a NodePool's consolidation policy and delay", nullable=True),
+)
+
+QUEUES = (
+    _text("kind", "ClusterQueue, LocalQueue (Kueue), Queue (Volcano), Partition (Slurm)"),
+    _text("namespace", "namespace; null for what belongs to the cluster", nullable=True),
+    _text("name", "name"),
+    _text("parent", "ClusterQueue of a LocalQueue, cohort of a ClusterQueue", nullable=True),
+    _text("resource", "resource that it rations", nullable=True),
+    _text("flavor", "resource flavor", nullable=True),
+    _amount("quota_gpus", "GPUs that are its own; null = none stated", "GPU"),
+    _amount("borrowing_gpus", "GPUs that it may borrow; null = no limit stated", "GPU"),
+    _amount("used_gpus", "GPUs in use when it was read", "GPU"),
+    _count("pending", "workloads that waited in it when it was read", nullable=True),
+    _count("admitted", "workloads that it had admitted when it was read", nullable=True),
+)
+
+IMAGES = (
+    _text("node", "node that holds it"),
+    _text("image", "image, by its first name that is not a digest"),
+    _amount("size_gib", "compressed or unpacked size as the node's runtime tells it", "GiB"),
+)
+
+VOLUMES = (
+    _text("namespace", "namespace of the claim"),
+    _text("name", "name of the PersistentVolumeClaim"),
+    _text("workload", "workload whose pods mount it; null where none does", nullable=True),
+    _text("storage_class", "storage class", nullable=True),
+    _amount("requested_gib", "size asked for", "GiB"),
+    _amount("capacity_gib", "size it has", "GiB"),
+    _text("access_modes", "access modes, comma separated", nullable=True),
+    _text("phase", "Bound, Pending, Lost"),
 )
 
 _COST_TEXT = (
@@ -270,6 +338,11 @@ TABLES: dict[str, tuple[Column, ...]] = {
     "jobs": JOBS,
     "costs": COSTS,
     "spot_events": SPOT_EVENTS,
+    "pods": PODS,
+    "scalers": SCALERS,
+    "queues": QUEUES,
+    "images": IMAGES,
+    "volumes": VOLUMES,
 }
 """Every table of a bundle; `nodes`, `devices`, `allocations` and `gpu_usage` must be there, the others may be absent."""
 

@@ -1,0 +1,44 @@
+"""What `trimtab collect` does: read the places that were named, and put together what they told."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from trimtab.cli.moments import parse_window
+from trimtab.cli.place_options import CURRENT, Places
+from trimtab.cli.progress import Tell
+from trimtab.cli.server_options import ServerOptions
+from trimtab.sources.collect import with_bills
+from trimtab.sources.kube_connect import cluster_api
+from trimtab.sources.kube_merge import with_snapshot
+from trimtab.sources.kube_objects import Objects, read_dumps
+from trimtab.sources.kube_snapshot import collect_snapshot, snapshot_moment
+from trimtab.sources.prometheus import Collected, collect_prometheus
+
+
+def gather(source: ServerOptions, places: Places, tell: Tell) -> Collected:
+    """Collect from everything that was named; raises UsageError where nothing was."""
+    places.check(source.url)
+    return with_bills(_fleet(source, places, tell), source.bills)
+
+
+def _fleet(source: ServerOptions, places: Places, tell: Tell) -> Collected:
+    found = None
+    if source.url:
+        with source.server() as server:
+            found = collect_prometheus(server, *source.window(), report=tell)
+    if not places.kubernetes and found is not None:
+        return found
+    objects, name = _cluster(places, tell)
+    if found is not None:
+        return with_snapshot(found, objects, source=name)
+    newest = snapshot_moment(objects) if places.kube_dumps else datetime.now(UTC)
+    return collect_snapshot(objects, *parse_window(source.start, source.end, newest), source=name)
+
+
+def _cluster(places: Places, tell: Tell) -> tuple[Objects, str]:
+    if places.kube_dumps:
+        return read_dumps(places.kube_dumps), "Kubernetes dump " + ", ".join(path.name for path in places.kube_dumps)
+    context = None if places.context in (None, CURRENT) else places.context
+    with cluster_api(context, places.kubeconfig) as api:
+        return api.read(tell), f"Kubernetes {context or 'current context'}"

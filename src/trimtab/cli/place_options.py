@@ -1,0 +1,73 @@
+"""Where a fleet is read from beside Prometheus: the options of `collect` for Kubernetes, Slurm and recorded traces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import wraps
+from pathlib import Path
+from typing import cast
+
+import click
+
+from trimtab.errors import UsageError
+
+Command = Callable[..., object]
+
+CURRENT = "current"
+"""The value of --context that means the kubeconfig's current context."""
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_ANY = click.Path(exists=True, path_type=Path)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """What was said about places other than a Prometheus server; empty where nothing was."""
+
+    context: str | None
+    kubeconfig: Path | None
+    kube_dumps: tuple[Path, ...]
+
+    @property
+    def kubernetes(self) -> bool:
+        """Tell whether a cluster was named, live or as a dump."""
+        return bool(self.context or self.kubeconfig or self.kube_dumps)
+
+    def check(self, url: str | None) -> None:
+        """Raise UsageError where no place or contradicting ones were named."""
+        if self.kube_dumps and (self.context or self.kubeconfig):
+            raise UsageError("--kube-dump and --context read the same things: give one of them")
+        if not (url or self.kubernetes):
+            raise UsageError(
+                "where from? give --prometheus URL, --context NAME (Kubernetes) or --kube-dump PATH; "
+                "see trimtab collect --help"
+            )
+
+
+def place_options(command: Command) -> Command:
+    """Add the options to a command, as one parameter `places`."""
+    options = (
+        click.option("--context", metavar="NAME", help="Read a live Kubernetes cluster: a kubeconfig context, or `current`."),
+        click.option("--kubeconfig", type=_FILE, help="The kubeconfig file."),
+        click.option("--kube-dump", "kube_dumps", multiple=True, type=_ANY, metavar="PATH",
+                     help="Read `kubectl get -o json` dumps: a file or a folder; repeat for several."),
+    )  # fmt: skip
+
+    @wraps(command)
+    def packed(**given: object) -> object:
+        said = {field.name: given.pop(field.name) for field in fields(Places)}
+        return command(places=cast("Callable[..., Places]", Places)(**said), **given)
+
+    result: Command = packed
+    for option in reversed(options):
+        result = option(result)
+    return result
+
+
+def print_rbac(context: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
+    """Print the read-only role and stop (a click callback)."""
+    if wanted and not context.resilient_parsing:
+        from trimtab.sources.kube_resources import rbac_manifest
+
+        click.echo(rbac_manifest(), nl=False)
+        context.exit()

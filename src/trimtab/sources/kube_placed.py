@@ -1,0 +1,142 @@
+"""The pods of a snapshot: whose they are, what they ask for, and when they held their node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from trimtab.sources.gpu_series import Tally
+from trimtab.sources.kube_lineage import owners_of
+from trimtab.sources.kube_objects import Object, Objects, at, condition, listed, mapping, moment_at, text
+from trimtab.sources.kube_owners import Owner
+from trimtab.sources.kube_pods import Hold
+from trimtab.sources.kube_quantity import quantity
+from trimtab.sources.kube_queues import queue_of
+from trimtab.sources.kube_requests import Asked, asked_by, images_of
+from trimtab.sources.lives import Life
+from trimtab.units import BYTES_PER_GIB
+
+_FOLLOWS_NODES = frozenset({"DaemonSet", "Node"})
+_DONE = frozenset({"Succeeded", "Failed"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacedPod:
+    """A pod of a snapshot: who it belongs to, what it asks for, where and when it ran."""
+
+    namespace: str
+    name: str
+    source: Object
+    owner: Owner
+    asked: Asked
+    gpus: float
+    node: str | None
+    created: datetime
+    scheduled: datetime | None
+    ended: datetime | None
+
+
+def shares_of_a_board(labels: Mapping[str, str]) -> float:
+    """Return as how many shares a node advertises each board (time-slicing, MPS); 1 where it does not share."""
+    return max(quantity(labels.get("nvidia.com/gpu.replicas")) or 1.0, 1.0)
+
+
+def placed_pods(objects: Objects, tally: Tally) -> list[PlacedPod]:
+    """Return the pods of a snapshot; those without a moment of creation are counted and left out."""
+    owners = owners_of(objects)
+    labels = {text(node, "metadata", "name"): mapping(node, "metadata", "labels") for node in objects.of("Node")}
+    placed = []
+    for one in objects.of("Pod"):
+        created = moment_at(one, "metadata", "creationTimestamp")
+        if created is None:
+            tally.count("pods without a moment of creation, left out")
+            continue
+        namespace, name = text(one, "metadata", "namespace"), text(one, "metadata", "name")
+        node, asked = text(one, "spec", "nodeName") or None, asked_by(at(one, "spec"))
+        if not owners.knows(namespace, name):
+            tally.count("pods without an owner")
+        if listed(one, "spec", "resourceClaims"):
+            tally.count("pods with ResourceClaims: GPUs claimed through DRA are not counted")
+        on = labels.get(node or "", {})
+        placed.append(
+            PlacedPod(
+                namespace=namespace,
+                name=name,
+                source=one,
+                owner=owners.of(namespace, name),
+                asked=asked,
+                gpus=asked.gpus(on.get("nvidia.com/gpu.product", ""), shares_of_a_board(on)),
+                node=node,
+                created=created,
+                scheduled=_scheduled(one) if node else None,
+                ended=_ended(one),
+            )
+        )
+    return placed
+
+
+def _scheduled(one: Object) -> datetime | None:
+    told = condition(one, "PodScheduled")
+    return moment_at(told, "lastTransitionTime") or moment_at(one, "status", "startTime")
+
+
+def _ended(one: Object) -> datetime | None:
+    """Return when a finished pod let go: its last container's end, else the last change of its conditions."""
+    if text(one, "status", "phase") not in _DONE:
+        return None
+    ends = [moment_at(item, "state", "terminated", "finishedAt") for item in listed(one, "status", "containerStatuses")]
+    known = [end for end in ends if end is not None]
+    changes = [moment_at(item, "lastTransitionTime") for item in listed(one, "status", "conditions")]
+    known = known or [change for change in changes if change is not None]
+    return max(known, default=moment_at(one, "status", "startTime"))
+
+
+def holds_of(pods: Sequence[PlacedPod], nodes: set[str], end: datetime, tally: Tally) -> list[Hold]:
+    """Return who held what, of pods on the named nodes; pods that follow the nodes hold nothing."""
+    holds = []
+    for pod in pods:
+        if pod.node is None or pod.scheduled is None:
+            continue
+        if pod.node not in nodes:
+            tally.count("pods with GPUs on nodes that are gone, not judged", int(pod.gpus > 0))
+            continue
+        if pod.gpus == 0 and (pod.owner.kind in _FOLLOWS_NODES or pod.ended is not None):
+            continue
+        if pod.scheduled >= end or (pod.ended is not None and pod.ended <= pod.scheduled):
+            tally.count("pods that held nothing within the window")
+            continue
+        life = Life(start_s=pod.scheduled.timestamp(), end_s=pod.ended.timestamp() if pod.ended else None)
+        holds.append(Hold(namespace=pod.namespace, pod=pod.name, node=pod.node, device=None, gpus=pod.gpus, life=life))
+    return holds
+
+
+def pod_row(pod: PlacedPod) -> dict[str, object]:
+    """Return a pod's row of `pods`."""
+    spec = at(pod.source, "spec")
+    request, limit = pod.asked.memory_request_bytes, pod.asked.memory_limit_bytes
+    return {
+        "pod": pod.name,
+        "namespace": pod.namespace,
+        "workload": pod.owner.workload,
+        "owner_kind": pod.owner.kind,
+        "node": pod.node,
+        "phase": text(pod.source, "status", "phase") or "Unknown",
+        "gpus": pod.gpus,
+        "gpu_resource": pod.asked.gpu_resource,
+        "cpu_request": pod.asked.cpu_request,
+        "cpu_limit": pod.asked.cpu_limit,
+        "memory_request_gib": None if request is None else request / BYTES_PER_GIB,
+        "memory_limit_gib": None if limit is None else limit / BYTES_PER_GIB,
+        "created": pod.created,
+        "scheduled": pod.scheduled,
+        "ended": pod.ended,
+        "queue": queue_of(pod.source),
+        "priority_class": text(spec, "priorityClassName") or None,
+        "node_selector": mapping(spec, "nodeSelector"),
+        "tolerations": {
+            text(one, "key") or "*": f"{text(one, 'value')}:{text(one, 'effect')}"
+            for one in listed(spec, "tolerations")
+        },
+        "images": images_of(spec),
+    }
