@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trimtab.units import apportion, cents, micro_usd, mul_div, parse_span, per_month
+from trimtab.units import apportion, cents, micro_usd, mul_div, parse_span, per_month, round_parts
 
 
 def test_dollars_become_whole_micro_dollars_half_to_even():
@@ -39,3 +39,11 @@ def test_a_month_has_730_hours():
 def test_a_span_that_cannot_be_read_names_the_cure(text):
     with pytest.raises(ValueError, match="write 15s, 5m"):
         parse_span(text)
+
+
+@given(st.lists(st.integers(-(10**12), 10**12), max_size=30), st.sampled_from([10, 1000, 10_000]))
+def test_rounded_parts_sum_to_the_rounded_sum_and_none_is_off_by_a_unit(parts, unit):
+    rounded = round_parts(parts, unit)
+
+    assert abs(sum(rounded) * unit - sum(parts)) <= unit / 2
+    assert all(abs(whole * unit - part) < unit for whole, part in zip(rounded, parts, strict=True))

@@ -28,6 +28,8 @@ MO_PER_QUARTER = 3
 WEEKS_PER_QUARTER = 13
 MICRO_PER_USD = 1_000_000
 MICRO_PER_CENT = 10_000
+NANO_PER_USD = 1_000_000_000
+NANO_PER_MICRO = 1000
 BYTES_PER_MIB = 1024**2
 BYTES_PER_GIB = 1024**3
 MIB_PER_GIB = 1024
@@ -90,6 +92,21 @@ def apportion(total: int, weights: Sequence[float]) -> list[int]:
     for turn in range(abs(left)):
         parts[order[turn % len(order)]] += step
     return [sign * part for part in parts]
+
+
+def round_parts(parts: Sequence[int], unit: int) -> list[int]:
+    """Return whole parts in a larger unit, each off by less than one, that sum to the rounded sum (half to even).
+
+    >>> round_parts([15, 15, -4], 10)
+    [2, 1, 0]
+    """
+    wanted, rest = divmod(sum(parts), unit)
+    wanted += 1 if 2 * rest > unit or (2 * rest == unit and wanted % 2) else 0
+    whole = [part // unit for part in parts]
+    order = sorted(range(len(parts)), key=lambda i: (-(parts[i] % unit), i))
+    for index in order[: wanted - sum(whole)]:
+        whole[index] += 1
+    return whole
 
 
 def per_month(amount: float, window_hr: float) -> float:

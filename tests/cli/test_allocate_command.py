@@ -49,3 +49,92 @@ def test_a_table_states_the_sum_and_the_window(fleet, capsys):
     out = capsys.readouterr().out
     assert "the bill of 1 Sep 2026 to 3 Sep 2026" in out
     assert max(len(line) for line in out.splitlines()) <= 80
+
+
+CHARGES = """ChargePeriodStart,ChargePeriodEnd,BilledCost,EffectiveCost,BillingCurrency,ChargeCategory,ResourceId,Tags
+2026-09-01T00:00:00Z,2026-09-02T00:00:00Z,100.10,90.05,USD,Usage,n0,
+2026-09-01T00:00:00Z,2026-09-02T00:00:00Z,7.005,7.005,EUR,Tax,,
+2026-09-01T00:00:00Z,2026-09-02T00:00:00Z,3,3,USD,Usage,vol-1,"{""cost-center"": ""4711""}"
+"""
+
+
+@pytest.fixture
+def bill(tmp_path):
+    path = tmp_path / "bill.csv"
+    path.write_text(CHARGES)
+    return str(path)
+
+
+def test_a_bill_is_split_as_it_is_and_its_currency_at_the_stated_rate(fleet, bill, capsys):
+    assert run(fleet, "-q", "--focus", bill, "--fx", "EUR=2", "--cost", "billed", "--by", "workload", "-o", "json") == 0
+
+    rows = {row["name"]: row["usd"] for row in json.loads(capsys.readouterr().out)["rows"]}
+    assert round(sum(rows.values()), 2) == 117.11
+    assert (rows["ns/0"], rows["shared (tax)"], rows["shared (untagged)"]) == (12.51, 14.01, 3.0)
+
+
+def test_a_label_that_only_the_bill_knows_gets_its_row(fleet, bill, capsys):
+    assert run(fleet, "-q", "--focus", bill, "--fx", "EUR=2", "--by", "label:cost-center", "-o", "json") == 0
+
+    assert {row["name"]: row["usd"] for row in json.loads(capsys.readouterr().out)["rows"]}["4711"] == 3.0
+
+
+def test_a_month_closes_against_its_invoice(fleet, bill, capsys):
+    given = ("--focus", bill, "--fx", "EUR=2", "--invoice", "2026-09=117.11")
+    assert run(fleet, "-q", *given, "--months", "-o", "json") == 0
+    assert json.loads(capsys.readouterr().out)["rows"][0]["difference_usd"] == 0.0
+
+    assert run(fleet, "-q", *given) == 0
+    assert "which is the invoice" in capsys.readouterr().out
+
+
+def test_budgets_are_held_against_where_the_month_will_end(fleet, tmp_path, capsys):
+    (tmp_path / "budgets.csv").write_text("name,usd_mo\nns/1,1000\nns/9,5\n")
+
+    assert run(fleet, "-q", "--by", "workload", "--budgets", str(tmp_path / "budgets.csv"), "-o", "json") == 0
+
+    row = next(row for row in json.loads(capsys.readouterr().out)["rows"] if row["name"] == "ns/1")
+    assert row["month_forecast_usd"] == pytest.approx(15 * row["usd"], abs=0.2)
+    assert row["over_budget_usd"] == pytest.approx(row["month_forecast_usd"] - 1000, abs=0.01)
+
+
+def test_the_page_stands_alone_and_escapes_names(tmp_path, capsys):
+    held = [allocation(workload="ns/<b>", device=None)]
+    write_bundle(tmp_path / "fleet", tables(nodes=[node()], allocations=held, gpu_usage=[]), META)
+
+    assert run(str(tmp_path / "fleet"), "-q", "--by", "workload", "-o", "html") == 0
+
+    html = capsys.readouterr().out
+    assert "ns/&lt;b&gt;" in html
+    assert "http" not in html.replace("http-equiv", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--cost", "billed"), "--focus"),
+        (("--months",), "--focus"),
+        (("--by", "colour"), "label:KEY"),
+        (("--fx", "EUR"), "EUR=1.08"),
+        (("--invoice", "September=3"), "2026-09=12345.67"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_its_cure(fleet, capsys, arguments, said):
+    assert run(fleet, "-q", *arguments) == 2
+
+    assert said in capsys.readouterr().err
+
+
+def test_a_currency_without_a_rate_is_refused(fleet, bill, capsys):
+    assert run(fleet, "-q", "--focus", bill) == 1
+
+    assert "--fx EUR=1.08" in capsys.readouterr().err
+
+
+def test_every_wrong_budget_is_named(fleet, tmp_path, capsys):
+    (tmp_path / "budgets.csv").write_text("name,usd_mo\na,-1\n,5\nb,1\nb,2\n")
+
+    assert run(fleet, "-q", "--budgets", str(tmp_path / "budgets.csv")) == 1
+
+    said = capsys.readouterr().err
+    assert all(f"row {row}" in said for row in (2, 3, 5))

@@ -5,14 +5,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.tables.bundles import END, META, START, allocation, device, node, tables
 
-from trimtab.diagnose.charges import (
-    DEMAND_COLUMNS,
-    UNALLOCATED,
-    SharedRule,
-    SplitBy,
-    charges,
-    served_in,
-)
+from trimtab.diagnose.charges import DEMAND_COLUMNS, Rules, SharedRule, charges, served_in
+from trimtab.diagnose.spent import UNALLOCATED, spent_at_list
+from trimtab.diagnose.split import Split, SplitBy
+from trimtab.errors import UsageError
 from trimtab.pipeline import priced_history
 from trimtab.tables.bundle import memory_bundle
 from trimtab.tables.workloads import Workloads, WorkloadSpec
@@ -34,14 +30,24 @@ def history(allocations, requests=()):
     return fleet, split, served_in(bundle.table("demand", DEMAND_COLUMNS), fleet.window)
 
 
-WORKLOADS = Workloads(workloads={"prod/chat": WorkloadSpec(team="assistants", model="llama")})
+WORKLOADS = Workloads(
+    workloads={"prod/chat": WorkloadSpec(team="assistants", model="llama", labels={"cost-center": "4711"})}
+)
 HALF = [allocation(gpus=4.0, device=None), allocation(workload="dev/nb", pod="nb-0", gpus=2.0, device=None)]
+
+
+BY_WORKLOAD = Split(by=SplitBy.WORKLOAD)
+SHOW, SPREAD = Rules(), Rules(idle=SharedRule.SPREAD, shared=SharedRule.SPREAD)
+
+
+def charged(fleet, allocation, split, rules, served):
+    return charges(fleet, spent_at_list(fleet, allocation, split), split, rules, served)
 
 
 def test_who_held_half_a_node_pays_half_of_it_and_the_rest_is_nobodys():
     fleet, split, served = history(HALF)
 
-    rows = {row.name: row for row in charges(fleet, split, SplitBy.WORKLOAD, SharedRule.SHOW, served)}
+    rows = {row.name: row for row in charged(fleet, split, BY_WORKLOAD, SHOW, served)}
 
     whole = sum(row.micro_usd for row in rows.values())
     assert rows["prod/chat"].micro_usd == pytest.approx(whole / 2, abs=HOURS)
@@ -52,7 +58,7 @@ def test_who_held_half_a_node_pays_half_of_it_and_the_rest_is_nobodys():
 def test_what_nobody_held_is_spread_by_what_was_held():
     fleet, split, served = history(HALF)
 
-    rows = {row.name: row for row in charges(fleet, split, SplitBy.WORKLOAD, SharedRule.SPREAD, served)}
+    rows = {row.name: row for row in charged(fleet, split, BY_WORKLOAD, SPREAD, served)}
 
     assert set(rows) == {"prod/chat", "dev/nb"}
     assert rows["prod/chat"].shared_micro_usd == pytest.approx(2 * rows["dev/nb"].shared_micro_usd, abs=HOURS)
@@ -61,22 +67,36 @@ def test_what_nobody_held_is_spread_by_what_was_held():
 @pytest.mark.parametrize(
     ("split", "names"),
     [
-        (SplitBy.TEAM, {"assistants", "unassigned"}),
-        (SplitBy.NAMESPACE, {"prod", "dev"}),
-        (SplitBy.MODEL, {"llama", "unnamed"}),
+        ("team", {"assistants", "unassigned"}),
+        ("namespace", {"prod", "dev"}),
+        ("model", {"llama", "unnamed"}),
+        ("label:cost-center", {"4711", "unnamed"}),
     ],
 )
 def test_the_bill_is_split_by_what_is_asked(split, names):
     fleet, shares, served = history(HALF)
 
-    assert {row.name for row in charges(fleet, shares, split, SharedRule.SPREAD, served)} == names
+    assert {row.name for row in charged(fleet, shares, Split.parse(split), SPREAD, served)} == names
+
+
+def test_an_unknown_way_of_splitting_is_refused_with_those_that_are_known():
+    with pytest.raises(UsageError, match="label:KEY"):
+        Split.parse("cost-center")
+
+
+def test_what_is_nobodys_can_be_laid_on_everyone_alike():
+    fleet, split, served = history(HALF)
+
+    rows = charged(fleet, split, BY_WORKLOAD, Rules(idle=SharedRule.EVEN), served)
+
+    assert rows[0].shared_micro_usd == pytest.approx(rows[1].shared_micro_usd, abs=1)
 
 
 def test_requests_and_tokens_of_the_window_give_unit_costs():
     requests = [demand(), demand(hour=1), demand(hour=24 * 30), demand(hour=2, completed=None)]
     fleet, split, served = history(HALF, requests)
 
-    rows = {row.name: row for row in charges(fleet, split, SplitBy.TEAM, SharedRule.SHOW, served)}
+    rows = {row.name: row for row in charged(fleet, split, Split(by=SplitBy.TEAM), SHOW, served)}
 
     assert rows["assistants"].requests == 2000.0
     assert rows["assistants"].tokens == 1_000_000.0
@@ -103,6 +123,6 @@ def test_the_rows_sum_to_the_bill_whatever_was_held(held, by, rule):
     ]
     fleet, split, served = history(rows)
 
-    found = charges(fleet, split, by, rule, served)
+    found = charged(fleet, split, Split(by=by), Rules(idle=rule), served)
 
     assert sum(row.micro_usd for row in found) == int(split.cost.sum()) + split.unused_commitment

@@ -1,56 +1,40 @@
-"""Charge-back: the bill by team, workload, namespace, kind or model, with unit costs; its rows sum to the bill exactly."""
+"""Charge-back: the bill by team, workload, model, label and the like, with unit costs; its rows sum to the bill exactly."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import assert_never
 
 import numpy as np
 import pyarrow as pa
 
-from trimtab.fleet.model import Fleet, Window, Workload
-from trimtab.ledger import Allocation
+from trimtab.diagnose.spent import UNALLOCATED, UNUSED_COMMITMENT, Spent
+from trimtab.diagnose.split import Split
+from trimtab.fleet.model import Fleet, Window
 from trimtab.units import apportion
 
-UNALLOCATED = "nobody (idle nodes)"
-UNUSED_COMMITMENT = "nobody (unused commitment)"
-UNNAMED = "unnamed"
 DEMAND_COLUMNS = ("workload", "start", "completed", "input_tokens_mean", "output_tokens_mean")
 
 
-class SplitBy(Enum):
-    """What the bill is split by."""
-
-    TEAM = "team"
-    WORKLOAD = "workload"
-    NAMESPACE = "namespace"
-    KIND = "kind"
-    MODEL = "model"
-
-    def of(self, workload: Workload) -> str:
-        """Return a workload's value."""
-        match self:
-            case SplitBy.TEAM:
-                return workload.team
-            case SplitBy.WORKLOAD:
-                return workload.name
-            case SplitBy.NAMESPACE:
-                return workload.namespace
-            case SplitBy.KIND:
-                return workload.kind.value
-            case SplitBy.MODEL:
-                return workload.spec.model or UNNAMED
-            case _:
-                assert_never(self)
-
-
 class SharedRule(Enum):
-    """Who pays for what nobody held: a row of its own, or everyone by what they held."""
+    """Who pays for what is nobody's: a row of its own, everyone by what they held, or everyone alike."""
 
     SHOW = "show"
     SPREAD = "spread"
+    EVEN = "even"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What becomes of idle nodes and unused commitments, and of the other shared charges (tax, credits, untagged)."""
+
+    idle: SharedRule = SharedRule.SHOW
+    shared: SharedRule = SharedRule.SHOW
+
+    def of(self, name: str) -> SharedRule:
+        """Return the rule for an unheld row."""
+        return self.idle if name in (UNALLOCATED, UNUSED_COMMITMENT) else self.shared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +55,8 @@ class Charge:
     gpu_hours: float
     requests: float | None
     tokens: float | None
+    nobodys: bool = False
+    """A row of shared cost, not of a payer."""
 
     @property
     def micro_usd(self) -> int:
@@ -78,31 +64,40 @@ class Charge:
         return self.held_micro_usd + self.shared_micro_usd
 
 
-def charges(
-    fleet: Fleet,
-    allocation: Allocation,
-    split: SplitBy,
-    rule: SharedRule,
-    served: Mapping[str, Served],
-) -> tuple[Charge, ...]:
-    """Split the bill, largest first. The rows sum to it exactly, under either rule."""
-    costs = allocation.by_owner(len(fleet.workloads))
+def charges(fleet: Fleet, spent: Spent, split: Split, rules: Rules, served: Mapping[str, Served]) -> tuple[Charge, ...]:
+    """Return what each payer is charged, largest first. The rows sum to what was spent exactly, under any rule.
+
+    Cost is spread by what was held (a payer with net credits bears nothing more); where nobody held anything it stays shown.
+    """
     members: dict[str, list[int]] = {}
     for index, workload in enumerate(fleet.workloads):
         members.setdefault(split.of(workload), []).append(index)
-    held = {name: int(costs[indices].sum()) for name, indices in members.items()}
-    unheld = {UNALLOCATED: allocation.idle, UNUSED_COMMITMENT: allocation.unused_commitment}
+    held = {name: int(days.sum()) for name, days in spent.held.items()}
     shares = dict.fromkeys(held, 0)
-    if rule is SharedRule.SPREAD and held:
-        parts = apportion(sum(unheld.values()), [float(cost) for cost in held.values()])
-        shares, unheld = dict(zip(held, parts, strict=True)), {}
-    rows = [_charge(fleet, name, members[name], held[name], shares[name], served) for name in held]
-    for name, cost in unheld.items():
-        if cost:
-            rows.append(
-                Charge(name=name, held_micro_usd=0, shared_micro_usd=cost, gpu_hours=0.0, requests=None, tokens=None)
-            )
+    rows = []
+    for name, days in spent.unheld.items():
+        rule, cost = rules.of(name), int(days.sum())
+        if rule is SharedRule.SHOW or not held:
+            if cost:
+                rows.append(_nobodys(name, cost))
+            continue
+        weights = [max(0.0, float(one)) if rule is SharedRule.SPREAD else 1.0 for one in held.values()]
+        for payer, part in zip(held, apportion(cost, weights), strict=True):
+            shares[payer] += part
+    rows += [_charge(fleet, name, members.get(name, []), held[name], shares[name], served) for name in held]
     return tuple(sorted(rows, key=lambda row: (-row.micro_usd, row.name)))
+
+
+def _nobodys(name: str, cost: int) -> Charge:
+    return Charge(
+        name=name,
+        held_micro_usd=0,
+        shared_micro_usd=cost,
+        gpu_hours=0.0,
+        requests=None,
+        tokens=None,
+        nobodys=True,
+    )
 
 
 def _charge(

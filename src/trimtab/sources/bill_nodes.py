@@ -12,8 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trimtab.catalog import CapacityType
-from trimtab.sources.kube_nodes import PROVIDER_ID, UNKNOWN
+from trimtab.sources.kube_nodes import UNKNOWN
 from trimtab.tables.arrow import table_from_rows
+from trimtab.tables.resource_ids import PROVIDER_ID, last_part
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,11 +41,6 @@ def billed_nodes(costs: pa.Table) -> dict[str, BilledNode]:
             instance_type=row["instance_type"], region=row["RegionId"], spot=row["PricingCategory"] == "Dynamic"
         )
     return found
-
-
-def last_part(resource: str) -> str:
-    """Return the last part of a resource id: `arn:...:instance/i-0abc` and `aws:///zone/i-0abc` name the same node."""
-    return resource.rstrip("/").rpartition("/")[2].rpartition(":")[2].casefold()
 
 
 def with_billed_types(nodes: pa.Table, costs: pa.Table) -> tuple[pa.Table, int]:

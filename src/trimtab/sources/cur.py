@@ -24,6 +24,8 @@ _RENAMED: Mapping[str, str] = {
     "pricing_unit": "PricingUnit",
     "pricing_public_on_demand_cost": "ListCost",
     "bill_payer_account_id": "BillingAccountId",
+    "bill_billing_period_start_date": "BillingPeriodStart",
+    "bill_invoice_id": "InvoiceId",
     "product_region_code": "RegionId",
     "product_sku": "SkuId",
     "product_instance_type": "x_InstanceType",

@@ -11,11 +11,10 @@ from trimtab.catalog import CapacityType
 from trimtab.sources.hours import HourGrid
 from trimtab.sources.lives import Life, Watch, by_day, lives, presence
 from trimtab.sources.promql import Floats, Prometheus
+from trimtab.tables.resource_ids import PROVIDER_ID
 from trimtab.units import S_PER_HR
 
 UNKNOWN = "unknown"
-PROVIDER_ID = "provider_id"
-"""Key under which a node's labels keep what its provider calls it."""
 NO_TYPE = "nodes without an instance type (kube-state-metrics exports no node labels)"
 _TYPE_LABELS = ("label_node_kubernetes_io_instance_type", "label_beta_kubernetes_io_instance_type")
 _REGION_LABELS = ("label_topology_kubernetes_io_region", "label_failure_domain_beta_kubernetes_io_region")

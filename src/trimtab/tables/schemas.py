@@ -292,6 +292,7 @@ _COST_TEXT = (
     "CommitmentDiscountId",
     "CommitmentDiscountStatus",
     "CommitmentDiscountType",
+    "InvoiceId",
     "PricingCategory",
     "PricingUnit",
     "ProviderName",
@@ -307,6 +308,7 @@ _COST_MONEY = ("BilledCost", "EffectiveCost", "ListCost", "ContractedCost")
 COSTS = (
     _time("ChargePeriodStart", "start of the charge period"),
     _time("ChargePeriodEnd", "its end, exclusive"),
+    _time("BillingPeriodStart", "start of the month that the charge is invoiced for", nullable=True),
     *(_text(name, f"FOCUS {name}", nullable=True, origin="FOCUS 1.0-1.4") for name in _COST_TEXT),
     *(
         Column(

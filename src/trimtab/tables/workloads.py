@@ -92,6 +92,8 @@ class WorkloadSpec(_Model):
     cold_start_s: NotNegative | None = None
     checkpoint: DeclaredCheckpoint | None = None
     need_gib: Positive | None = None
+    labels: Mapping[str, str] | None = None
+    """What a bill may be split by beside the team: cost centre, product, environment."""
     notes: str | None = None
 
     @model_validator(mode="after")

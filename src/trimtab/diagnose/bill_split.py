@@ -1,0 +1,264 @@
+"""Who caused the charges of a bill: each goes to who held the node it is for, to whom its tags name, or to a shared row.
+
+In this order, for every charge:
+ 1. what a commitment left unused is nobody's;
+ 2. a charge for a node that the fleet knows is split by GPU time held on it during the charge period; what nobody held is idle;
+ 3. a charge whose tags name a payer is that payer's;
+ 4. a charge for a machine type that the fleet has in that region is split over all nodes of the type, as in 2;
+ 5. the rest is shared, under the name of what it is: tax, credits, support, machines that telemetry has not seen, untagged.
+
+Amounts are whole billionths of a dollar inside, since bills state more digits than a cent has, so that parts sum to the whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import Enum
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from trimtab.catalog.kinds import CapacityType
+from trimtab.diagnose.spent import UNALLOCATED, UNUSED_COMMITMENT, Spent
+from trimtab.diagnose.split import Split
+from trimtab.errors import BillError
+from trimtab.fleet.columns import seconds_from
+from trimtab.fleet.model import Fleet, FloatArray, IntArray
+from trimtab.fleet.occupancy import cut_by_hour
+from trimtab.ledger.arrays import apportion_groups
+from trimtab.tables.resource_ids import last_part
+from trimtab.units import HR_PER_DAY, NANO_PER_MICRO, NANO_PER_USD, S_PER_HR, round_parts
+
+COLUMNS = (
+    "ChargePeriodStart",
+    "ChargePeriodEnd",
+    "BillingPeriodStart",
+    "BillingCurrency",
+    "BilledCost",
+    "EffectiveCost",
+    "ChargeCategory",
+    "ChargeClass",
+    "CommitmentDiscountStatus",
+    "PricingCategory",
+    "ResourceId",
+    "RegionId",
+    "instance_type",
+    "Tags",
+)
+DOLLAR = "USD"
+UNSEEN = "shared (machines without telemetry)"
+UNTAGGED = "shared (untagged)"
+_SHARED = {
+    "Tax": "shared (tax)",
+    "Credit": "shared (credits)",
+    "Adjustment": "shared (adjustments)",
+    "Purchase": "shared (purchases)",
+}
+
+
+class Basis(Enum):
+    """What a charge counts: what the invoice asks, or what it is amortised over the use that a commitment covers."""
+
+    BILLED = "billed"
+    EFFECTIVE = "effective"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Charges:
+    """A bill's charges in dollars: the `costs` rows, and whole billionths of a dollar for each (n_rows,)."""
+
+    rows: pa.Table
+    nano_usd: IntArray
+
+
+def charges_of(costs: pa.Table, basis: Basis, usd_per: Mapping[str, float]) -> Charges:
+    """Return a bill's charges in dollars; `costs` has COLUMNS, `usd_per` the dollars per unit of other currencies.
+
+    A charge without an effective cost counts its billed one. Raises BillError where a currency has no rate.
+    """
+    currency = pc.fill_null(costs["BillingCurrency"], DOLLAR)
+    rates = {DOLLAR: 1.0, **usd_per}
+    missing = sorted(set(pc.unique(currency).to_pylist()) - rates.keys())
+    if missing:
+        raise BillError(
+            f"the bill holds charges in {', '.join(missing)}; state what one is worth in dollars: --fx {missing[0]}=1.08"
+        )
+    cost = costs["BilledCost"] if basis is Basis.BILLED else pc.coalesce(costs["EffectiveCost"], costs["BilledCost"])
+    names = list(rates)
+    index = pc.index_in(currency, value_set=pa.array(names)).to_numpy()
+    usd = cost.to_numpy() * np.array([rates[name] for name in names])[index]
+    return Charges(rows=costs, nano_usd=np.rint(usd * NANO_PER_USD).astype(np.int64))
+
+
+def spent_of_bill(charges: Charges, fleet: Fleet, resources: Mapping[str, str], split: Split) -> Spent:
+    """Split a bill's charges; `resources` maps the last part of a resource id to the name of the fleet's node."""
+    rows = charges.rows
+    payers = Payers()
+    unused = pc.equal(pc.fill_null(rows["CommitmentDiscountStatus"], ""), "Unused").to_numpy(zero_copy_only=False)
+    names = node_names(fleet)
+    node = np.where(unused, NOBODY, _node_of(rows, resources, names))
+    tagged = _tagged(rows, split, node)
+    pool = np.where(unused | (node != NOBODY) | (tagged != ""), NOBODY, _pool_of(rows, fleet))
+    owners = payers.of_owners(fleet, split)
+    number = {name: index for index, name in enumerate(names)}
+    node_of_cell = np.array([number[one.name] for one in fleet.nodes], dtype=np.int64)[fleet.holdings.node]
+    parts = [
+        _held_parts(charges, fleet, node, node_of_cell, owners),
+        _held_parts(charges, fleet, pool, fleet.holdings.pool, owners),
+    ]
+    seen = np.zeros(rows.num_rows, dtype=np.bool_)
+    for part in parts:
+        seen[part.row] = True
+    parts.append(_named_parts(charges, fleet, np.flatnonzero(~seen), unused, tagged, node, payers))
+    return _spent(parts, payers, fleet)
+
+
+NOBODY = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Payers:
+    """Numbers the names that money goes to: of people (held), and of rows that are nobody's."""
+
+    numbers: dict[tuple[bool, str], int] = field(default_factory=dict)
+
+    def number(self, name: str, *, held: bool) -> int:
+        """Return a name's number, a new one where it has none."""
+        return self.numbers.setdefault((held, name), len(self.numbers))
+
+    def of_owners(self, fleet: Fleet, split: Split) -> IntArray:
+        """Return the number of each workload's name (n_workloads + 1,); the last, which IDLE points at, is idle time's."""
+        mine = [self.number(split.of(workload), held=True) for workload in fleet.workloads]
+        return np.array([*mine, self.number(UNALLOCATED, held=False)], dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Parts:
+    """Parts of charges (n_parts,): the row, the payer's number, the day of the fleet's window, how much."""
+
+    row: IntArray
+    payer: IntArray
+    day: IntArray
+    nano_usd: IntArray
+
+
+def node_names(fleet: Fleet) -> tuple[str, ...]:
+    """Return the names of a fleet's nodes, each once."""
+    return tuple(dict.fromkeys(node.name for node in fleet.nodes))
+
+
+def _node_of(rows: pa.Table, resources: Mapping[str, str], names: Sequence[str]) -> IntArray:
+    """Return the number of the node that each charge is for; NOBODY where it is for none that the fleet knows."""
+    number = {name: index for index, name in enumerate(names)}
+    known = rows["ResourceId"].combine_chunks().dictionary_encode()
+    of_id = [
+        number.get(resources.get(last_part(one), ""), NOBODY) if one else NOBODY for one in known.dictionary.to_pylist()
+    ]
+    index = pc.fill_null(known.indices, len(of_id)).to_numpy(zero_copy_only=False)
+    return np.asarray(np.array([*of_id, NOBODY], dtype=np.int64)[index], dtype=np.int64)
+
+
+def _pool_of(rows: pa.Table, fleet: Fleet) -> IntArray:
+    """Return the row of the pool whose machine type and region each charge names; spot prices go to spot pools."""
+    numbers = {
+        (pool.instance_type, pool.region, pool.capacity_type is CapacityType.SPOT): index
+        for index, pool in reversed(list(enumerate(fleet.usage.pools)))
+    }
+    keys = zip(
+        rows["instance_type"].to_pylist(),
+        rows["RegionId"].to_pylist(),
+        pc.equal(pc.fill_null(rows["PricingCategory"], ""), "Dynamic").to_pylist(),
+        strict=True,
+    )
+    return np.array([numbers.get(key, NOBODY) for key in keys], dtype=np.int64)
+
+
+def _tagged(rows: pa.Table, split: Split, node: IntArray) -> npt.NDArray[np.str_]:
+    """Return the payer that each charge's tags name, "" where they name none or the node says it better."""
+    tags = rows["Tags"]
+    found = [""] * rows.num_rows
+    for row in np.flatnonzero((node == NOBODY) & tags.is_valid().to_numpy(zero_copy_only=False)).tolist():
+        found[row] = split.of_tags(tags[row].as_py()) or ""
+    return np.array(found, dtype=np.str_)
+
+
+def _held_parts(charges: Charges, fleet: Fleet, place: IntArray, place_of_cell: IntArray, owners: IntArray) -> _Parts:
+    """Split charges over who held their place (a node or a pool) in their charge period; charges of no seen place are left."""
+    cells, hours = fleet.holdings, fleet.window.hours
+    key_of_cell = place_of_cell * hours + cells.hour
+    order = np.argsort(key_of_cell, kind="stable")
+    sorted_keys = key_of_cell[order]
+    mine = np.flatnonzero(place != NOBODY)
+    start, end = _periods(charges.rows, fleet)
+    cut = cut_by_hour(start[mine], end[mine], fleet.window)
+    key = place[mine][cut.index] * hours + cut.hour
+    first, last = np.searchsorted(sorted_keys, key), np.searchsorted(sorted_keys, key, side="right")
+    count = last - first
+    inside = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+    cell = order[np.repeat(first, count) + inside]
+    weight = cells.node_seconds[cell] * np.repeat(cut.seconds, count)
+    settled, group = np.unique(mine[np.repeat(cut.index, count)], return_inverse=True)
+    totals = charges.nano_usd[settled]
+    parts = apportion_groups(np.abs(totals), group, weight) * np.sign(totals)[group]
+    return _Parts(
+        row=settled[group], payer=owners[cells.owner[cell]], day=_day(cells.hour[cell], fleet), nano_usd=parts
+    )
+
+
+def _named_parts(
+    charges: Charges,
+    fleet: Fleet,
+    rest: IntArray,
+    unused: npt.NDArray[np.bool_],
+    tagged: npt.NDArray[np.str_],
+    node: IntArray,
+    payers: Payers,
+) -> _Parts:
+    """Give charges that no holding settles to whom their tags name, or to the shared row of their kind, on their first day."""
+    category = charges.rows["ChargeCategory"].to_pylist()
+    machine = charges.rows["instance_type"].is_valid().to_numpy(zero_copy_only=False) | (node != NOBODY)
+    payer = []
+    for row in rest.tolist():
+        if unused[row]:
+            payer.append(payers.number(UNUSED_COMMITMENT, held=False))
+        elif tagged[row]:
+            payer.append(payers.number(str(tagged[row]), held=True))
+        else:
+            name = _SHARED.get(category[row] or "", UNSEEN if machine[row] else UNTAGGED)
+            payer.append(payers.number(name, held=False))
+    start, _ = _periods(charges.rows, fleet)
+    return _Parts(
+        row=rest,
+        payer=np.array(payer, dtype=np.int64),
+        day=_day(np.floor_divide(start[rest], S_PER_HR).astype(np.int64), fleet),
+        nano_usd=charges.nano_usd[rest],
+    )
+
+
+def _periods(rows: pa.Table, fleet: Fleet) -> tuple[FloatArray, FloatArray]:
+    return seconds_from(rows["ChargePeriodStart"], fleet.window), seconds_from(rows["ChargePeriodEnd"], fleet.window)
+
+
+def _day(hour: IntArray, fleet: Fleet) -> IntArray:
+    """Return the day (0: the window's first) of hours of the window; hours before it are of negative days."""
+    return np.floor_divide(hour + fleet.window.start.hour, HR_PER_DAY)
+
+
+def _spent(parts: Sequence[_Parts], payers: Payers, fleet: Fleet) -> Spent:
+    """Add parts up by payer and day, in micro-dollars that sum to the bill."""
+    payer, day, nano = (
+        np.concatenate([getattr(part, name) for part in parts]) for name in ("payer", "day", "nano_usd")
+    )
+    first, days = (int(day.min()), int(np.ptp(day)) + 1) if len(day) else (0, 1)
+    sums = np.zeros((len(payers.numbers), days), dtype=np.int64)
+    np.add.at(sums, (payer, day - first), nano)
+    micro = np.array(round_parts(sums.reshape(-1).tolist(), NANO_PER_MICRO), dtype=np.int64).reshape(sums.shape)
+    by_kind: dict[bool, dict[str, IntArray]] = {True: {}, False: {}}
+    for (held, name), number in payers.numbers.items():
+        if micro[number].any():
+            by_kind[held][name] = micro[number]
+    return Spent(first_day=fleet.window.start.date() + timedelta(days=first), held=by_kind[True], unheld=by_kind[False])
