@@ -148,3 +148,16 @@ def test_after_the_plan_less_is_left_to_commit_to(run):
         return sum(row["buy_nodes"] for row in json.loads(text)["rows"] if row["pool"].startswith("p4d"))
 
     assert 0 < dearest(after) < dearest(before)
+
+
+def test_a_clouds_own_list_of_what_is_held_is_read_and_its_spend_named(tmp_path, run):
+    plan = {"savingsPlanId": "sp-1", "savingsPlanType": "Compute", "commitment": "12.5", "state": "active"}
+    path = tmp_path / "held.json"
+    path.write_text(
+        json.dumps({"savingsPlans": [{**plan, "start": "2026-01-01T00:00:00Z", "end": "2029-01-01T00:00:00Z"}]})
+    )
+
+    code, out, _ = run("-q", "--owned", str(path))
+
+    assert code == 0
+    assert "sp-1 (Compute): 12.5000 USD an hour of spend until 2029-01-01" in " ".join(out.split())

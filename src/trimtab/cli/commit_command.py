@@ -27,7 +27,11 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
               help="Hours a month that each is used in the return table, instead of what was measured.")  # fmt: skip
 @click.option("--offer", "quotes", multiple=True, metavar="TYPE:TERM:UPFRONT_USD:USD_HR",
               help="A price per node that you were quoted: p4d.24xlarge:3y:230000:0.")  # fmt: skip
-@click.option("--owned", type=_FILE, metavar="FILE", help="Commitments that you hold, CSV.")
+@click.option("--owned", type=_FILE, metavar="FILE",
+              help="Commitments that you hold: a CSV, FOCUS contract commitments, or a cloud's JSON list.")  # fmt: skip
+@click.option(
+    "--owned-region", metavar="REGION", help="The region of a list that names none (AWS' reserved instances)."
+)
 @click.option("--prices", envvar="TRIMTAB_PRICES", type=_FILE, metavar="FILE",
               help="Your own rates, CSV or YAML; they go over the list.")  # fmt: skip
 @click.option("--at", callback=parse_day, metavar="DATE", show_default="the end of the history",
@@ -46,6 +50,7 @@ def command(
     hours_mo: float | None,
     quotes: tuple[str, ...],
     owned: Path | None,
+    owned_region: str | None,
     prices: Path | None,
     at: date | None,
     section: str | None,
@@ -64,6 +69,7 @@ def command(
       trimtab commit fleet/ --term any                    let 3-year terms be advised too
       trimtab commit fleet/ --type p4d.24xlarge --nodes 6 --hours-mo 500
       trimtab commit fleet/ --offer p4d.24xlarge:1y:118000:0 --owned held.csv
+      trimtab commit fleet/ --owned reserved-instances.json --owned-region us-east-1
       trimtab commit fleet/ --section returns -o csv      the return table for a spreadsheet
     """
     from trimtab.cli.commit_run import CommitRequest, run_commit
@@ -79,6 +85,7 @@ def command(
             hours_mo=hours_mo,
             quotes=quotes,
             owned=owned,
+            owned_region=owned_region,
             prices=prices,
             at=at,
             section=section,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import yaml
 
-from trimtab.catalog import load_catalog
+from trimtab.catalog import Catalog, load_catalog
 from trimtab.cli.commit_picture import picture, picture_points
 from trimtab.cli.commit_sheets import Section, curve, sheet_of
 from trimtab.cli.output import PLAIN_WIDTH, SCHEMA_VERSION, Format, colour_wanted, render, screen_width, write
@@ -28,7 +28,9 @@ from trimtab.pipeline import SEED, open_demo
 from trimtab.plan.commit_after import usage_after
 from trimtab.plan.commit_report import AFTER_PLAN, AS_IT_WAS, CommitReport, Question, commit_report, pools_by_type
 from trimtab.plan.planner import make_plan
-from trimtab.sources.commitment_files import TERMS, quoted_offer, read_owned
+from trimtab.sources.commitment_files import TERMS, quoted_offer
+from trimtab.sources.commitment_inventories import Inventory, read_inventory, types_in_bill
+from trimtab.tables.bundle import Bundle
 from trimtab.tables.checks import checked_bundle
 
 HIDDEN_FROM_PEOPLE = {"pool", "source"}
@@ -48,6 +50,7 @@ class CommitRequest:
     hours_mo: float | None
     quotes: tuple[str, ...]
     owned: Path | None
+    owned_region: str | None
     prices: Path | None
     at: date | None
     section: str | None
@@ -89,9 +92,9 @@ def _report(request: CommitRequest, tell: Tell) -> CommitReport:
     fleet = build_fleet(bundle, settings, bundle_window(bundle))
     terms = tuple(TERMS.values()) if request.term == "any" else (TERMS[request.term],)
     day = request.at or fleet.window.end.date()
-    market = Market(
-        catalog=load_catalog(request.prices), at=day, max_term_years=max(terms), assumptions=settings.assumptions
-    )
+    catalog = load_catalog(request.prices)
+    held = _held(request, catalog, bundle)
+    market = Market(catalog=catalog, at=day, max_term_years=max(terms), assumptions=settings.assumptions)
     usage, basis = fleet.usage, AS_IT_WAS
     if request.after_plan:
         planned = make_plan(fleet, market, settings, seed=SEED, progress=tell)
@@ -109,9 +112,27 @@ def _report(request: CommitRequest, tell: Tell) -> CommitReport:
         ),
         basis=basis,
         day=day,
-        owned=read_owned(request.owned) if request.owned else (),
+        owned=held.owned,
         quotes=[quoted_offer(text, pools_by_type(usage)) for text in request.quotes],
+        held_beside=_beside(held, day),
     )
+
+
+def _held(request: CommitRequest, catalog: Catalog, bundle: Bundle) -> Inventory:
+    if request.owned is None:
+        return Inventory()
+    costs = bundle.table("costs", ["CommitmentDiscountId", "instance_type"])
+    return read_inventory(request.owned, catalog, region=request.owned_region, type_of=types_in_bill(costs))
+
+
+def _beside(held: Inventory, day: date) -> list[str]:
+    running = [one for one in held.spend if one.start <= day < one.end]
+    lines = [
+        f"{one.name}: {one.usd_hr:,.4f} USD an hour of spend until {one.end}; it covers no type of machine, so it is not in "
+        "the inventory above"
+        for one in running
+    ]
+    return [*lines, *(f"left out: {line}" for line in held.left_out)]
 
 
 def _check_type(usage: Usage, instance_type: str | None) -> None:
@@ -143,6 +164,7 @@ def _document(report: CommitReport) -> dict[str, object]:
         "basis": report.basis,
         **{key: [{c.key: row.get(c.key) for c in sheet.columns} for row in sheet.rows] for key, sheet in parts.items()},
         "wanted_rates": list(report.wanted_rates),
+        "held_beside": list(report.held_beside),
     }
 
 
@@ -157,6 +179,8 @@ def _for_people(
             blocks.append(f"{heading}{section.title}\n\n{body}")
     if not report.advice:
         blocks.append("No commitment below the on-demand price is known for any pool of this fleet.")
+    if report.held_beside:
+        blocks.append("Held beside these:\n" + "\n".join(f"  {line}" for line in report.held_beside))
     if report.wanted_rates:
         lines = "\n".join(f"  {line}" for line in report.wanted_rates)
         blocks.append(

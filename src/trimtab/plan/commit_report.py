@@ -32,6 +32,8 @@ class CommitReport:
     held: tuple[Held, ...]
     wanted_rates: tuple[str, ...]
     """Rates that no table has and that a person is asked for."""
+    held_beside: tuple[str, ...] = ()
+    """What is held beside commitments to machines, and what of an inventory was left out, with why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +56,7 @@ def commit_report(
     day: date,
     owned: Sequence[Owned],
     quotes: Sequence[Offer],
+    held_beside: Sequence[str] = (),
 ) -> CommitReport:
     """Return what to commit to on a day, given a fleet's use over a window; raises MissingPrice for a pool without a rate."""
     pools = [
@@ -80,6 +83,7 @@ def commit_report(
         returns=tuple(returns),
         held=inventory(owned, usage, rates, day),
         wanted_rates=wanted_rates(pools, market, quotes),
+        held_beside=tuple(held_beside),
     )
 
 

@@ -1,0 +1,292 @@
+"""Commitments already held, as clouds and FOCUS list them -> what `trimtab commit --owned` takes.
+
+Read: our own CSV (`commitment_files`), `aws ec2 describe-reserved-instances`, `aws savingsplans describe-savings-plans`,
+`az reservations reservation list`, `gcloud compute commitments list` (all as JSON), and FOCUS' Contract Commitments (CSV).
+
+What covers machines of one type becomes an `Owned`. What commits to spend covers no type: it is listed as such. What a list
+does not price is priced by the price book's rate of its first day, and what even that does not know is left out by name, with
+the reason.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from pathlib import Path
+
+import pyarrow as pa
+
+from trimtab.catalog import BuyingOption, Catalog
+from trimtab.catalog.pools import Pool
+from trimtab.errors import Fault, InputError, MissingPrice, PriceFileError, UnknownName
+from trimtab.plan.commit_inventory import Owned
+from trimtab.plan.commit_table import Offer
+from trimtab.sources.bill_cells import find_instance_type
+from trimtab.sources.commitment_files import read_owned
+from trimtab.units import HR_PER_YEAR, S_PER_HR, hours_between
+
+Entry = Mapping[str, object]
+
+_RUNNING = frozenset({"active", "payment-pending", "queued", "succeeded", ""})
+_TERM_BY_PLAN = {"P1Y": 1, "P3Y": 3, "TWELVE_MONTH": 1, "THIRTY_SIX_MONTH": 3}
+_FOCUS_COLUMNS = {"ContractCommitmentId", "ContractCommitmentCategory"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spend:
+    """A commitment to spend, on whatever its plan covers: dollars an hour, for the days `[start, end)`."""
+
+    name: str
+    usd_hr: float
+    start: date
+    end: date
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inventory:
+    """What is held: commitments to machines, commitments to spend, and what was left out, with why."""
+
+    owned: tuple[Owned, ...] = ()
+    spend: tuple[Spend, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class _Found:
+    """What a reader has found so far."""
+
+    owned: list[Owned] = field(default_factory=list)
+    spend: list[Spend] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+
+
+def read_inventory(path: Path, catalog: Catalog, *, region: str | None, type_of: Mapping[str, str]) -> Inventory:
+    """Read a list of commitments held; `region` stands in where AWS' list names none, `type_of` maps ids to types by the bill.
+
+    Raises InputError where the file is none of the known lists, PriceFileError naming every entry that cannot be read.
+    """
+    reader = _Lists(catalog=catalog, region=region, type_of=type_of)
+    text = _text(path)
+    if text.lstrip()[:1] in ("{", "["):
+        return reader.read(path, *_json_entries(path, text))
+    with path.open(encoding="utf-8-sig", newline="") as lines:
+        rows = csv.DictReader(lines)
+        if not set(rows.fieldnames or ()) >= _FOCUS_COLUMNS:
+            return Inventory(owned=read_owned(path))
+        return reader.read(path, [dict(row) for row in rows], _Lists.focus)
+
+
+def types_in_bill(costs: pa.Table) -> dict[str, str]:
+    """Return instance types by the commitment that covered them, as a bill's charges tell; `costs` has both columns."""
+    pairs = costs.select(["CommitmentDiscountId", "instance_type"]).drop_null()
+    return {row["CommitmentDiscountId"]: row["instance_type"] for row in pairs.to_pylist()}
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot read {path}: {error}") from error
+
+
+def _json_entries(path: Path, text: str) -> tuple[list[Entry], Callable[[_Lists, Entry, _Found], None]]:
+    try:
+        raw: object = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: not readable as JSON: {error}") from error
+    for key, read in (("ReservedInstances", _Lists.aws_reserved), ("savingsPlans", _Lists.aws_savings_plan)):
+        if isinstance(raw, Mapping) and isinstance(raw.get(key), list):
+            return list(_mappings(raw[key])), read
+    entries = raw.get("value") if isinstance(raw, Mapping) else raw
+    if isinstance(entries, list):
+        found = list(_mappings(entries))
+        if found and "plan" in found[0]:
+            return found, _Lists.gcp
+        if found and "properties" in found[0]:
+            return found, _Lists.azure
+    raise InputError(
+        f"{path}: no list of commitments that is known; give the JSON of `aws ec2 describe-reserved-instances`, "
+        "`aws savingsplans describe-savings-plans`, `az reservations reservation list` or "
+        "`gcloud compute commitments list --format=json`"
+    )
+
+
+def _mappings(raw: Sequence[object]) -> Iterator[Entry]:
+    for number, entry in enumerate(raw, start=1):
+        if not isinstance(entry, Mapping):
+            raise InputError(f"entry {number} of the list of commitments is no object: {entry!r}")
+        yield entry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Lists:
+    """Readers of single entries, one a list."""
+
+    catalog: Catalog
+    region: str | None
+    type_of: Mapping[str, str]
+
+    def read(self, path: Path, entries: Sequence[Entry], read: Callable[[_Lists, Entry, _Found], None]) -> Inventory:
+        """Read every entry; raises PriceFileError with all faults."""
+        found, faults = _Found(), []
+        for number, entry in enumerate(entries, start=1):
+            try:
+                read(self, entry, found)
+            except KeyError as error:
+                faults.append(
+                    Fault(what=f"no {error}", where=f"entry {number}", cure="give the list as the cloud wrote it")
+                )
+            except (TypeError, ValueError) as error:
+                faults.append(Fault(what=str(error), where=f"entry {number}"))
+        if faults:
+            raise PriceFileError(str(path), faults)
+        return Inventory(owned=tuple(found.owned), spend=tuple(found.spend), left_out=tuple(found.left_out))
+
+    def aws_reserved(self, entry: Entry, found: _Found) -> None:
+        """Read an entry of `describe-reserved-instances`; only running ones count."""
+        name = str(entry["ReservedInstancesId"])
+        if str(entry.get("State", "")) not in _RUNNING:
+            return
+        zone = str(entry.get("AvailabilityZone") or "")
+        region = str(entry.get("Region") or zone[:-1] or self.region or "")
+        if not region:
+            found.left_out.append(f"{name}: the list names no region; say it with --owned-region us-east-1")
+            return
+        hourly = sum(
+            _number(charge["Amount"])
+            for charge in _mappings(_list(entry.get("RecurringCharges")))
+            if charge.get("Frequency") == "Hourly"
+        )
+        term = round(_number(entry["Duration"]) / S_PER_HR / HR_PER_YEAR)
+        offer = Offer(
+            pool=Pool("aws", str(entry["InstanceType"]), region),
+            term_years=term,
+            upfront_usd=_number(entry.get("FixedPrice", 0)),
+            usd_hr=hourly + _number(entry.get("UsagePrice", 0)),
+            source="aws ec2 describe-reserved-instances",
+        )
+        found.owned.append(_owned(name, offer, int(_number(entry["InstanceCount"])), entry["Start"], entry["End"]))
+
+    def aws_savings_plan(self, entry: Entry, found: _Found) -> None:
+        """Read an entry of `describe-savings-plans`."""
+        if str(entry.get("state", "")) in _RUNNING:
+            name = str(entry.get("savingsPlanId") or entry["savingsPlanArn"])
+            kind = str(entry.get("savingsPlanType", "savings plan"))
+            start, end = _day(entry["start"]), _day(entry["end"])
+            found.spend.append(
+                Spend(name=f"{name} ({kind})", usd_hr=_number(entry["commitment"]), start=start, end=end)
+            )
+
+    def azure(self, entry: Entry, found: _Found) -> None:
+        """Read an entry of `az reservations reservation list`; its price is the price book's."""
+        facts = entry["properties"]
+        if not isinstance(facts, Mapping):
+            raise ValueError("properties is no object")
+        if str(facts.get("provisioningState", "")).casefold() not in _RUNNING:
+            return
+        sku = entry.get("sku")
+        instance_type = str(sku.get("name")) if isinstance(sku, Mapping) else str(facts["skuName"])
+        self._at_list_price(
+            name=str(facts.get("displayName") or entry.get("name") or instance_type),
+            pool=Pool("azure", instance_type, str(entry["location"])),
+            term=str(facts["term"]),
+            count=int(_number(facts["quantity"])),
+            period=(facts["effectiveDateTime"], facts.get("expiryDateTime") or facts["expiryDate"]),
+            found=found,
+        )
+
+    def gcp(self, entry: Entry, found: _Found) -> None:
+        """Read an entry of `gcloud compute commitments list`: it commits to vCPUs, memory and GPUs, not to machine types."""
+        if str(entry.get("status", "")).casefold() in _RUNNING:
+            resources = [f"{one.get('amount')} {one.get('acceleratorType') or one.get('type')}" for one in
+                         _mappings(_list(entry.get("resources")))]  # fmt: skip
+            found.left_out.append(
+                f"{entry['name']}: commits to {', '.join(resources) or 'nothing named'}, not to a machine type; write it as "
+                "a row of a CSV (name, provider, instance_type, region, count, term_years, upfront_usd, usd_hr, start, end)"
+            )
+
+    def focus(self, entry: Entry, found: _Found) -> None:
+        """Read a row of FOCUS' Contract Commitment data set."""
+        name = str(entry["ContractCommitmentId"])
+        start, end = str(entry["ContractCommitmentPeriodStart"]), str(entry["ContractCommitmentPeriodEnd"])
+        hours = hours_between(datetime.fromisoformat(start), datetime.fromisoformat(end))
+        if hours <= 0:
+            raise ValueError(f"{name}: the commitment ends before it begins")
+        cost = _number(entry["ContractCommitmentCost"])
+        if str(entry.get("BillingCurrency") or "USD") != "USD":
+            found.left_out.append(f"{name}: in {entry['BillingCurrency']}, and rates are in USD")
+        elif entry["ContractCommitmentCategory"] == "Spend":
+            kind = str(entry.get("ContractCommitmentType") or "spend")
+            found.spend.append(Spend(name=f"{name} ({kind})", usd_hr=cost / hours, start=_day(start), end=_day(end)))
+        else:
+            self._focus_usage(name, entry, hours, cost, found)
+
+    def _focus_usage(self, name: str, entry: Entry, hours: float, cost: float, found: _Found) -> None:
+        described = str(entry.get("ContractCommitmentDescription") or "")
+        instance_type = self.type_of.get(name) or find_instance_type(described)
+        region = name.split(":")[3] if name.startswith("arn:") else self.region
+        quantity = _number(entry.get("ContractCommitmentQuantity") or 0)
+        count = round(quantity / hours)
+        if instance_type is None or not region or count < 1:
+            found.left_out.append(
+                f"{name}: {quantity:g} {entry.get('ContractCommitmentUnit') or 'units'} of no machine type that the data "
+                "set or the bill names"
+            )
+            return
+        offer = Offer(
+            pool=Pool(
+                "aws" if name.startswith("arn:aws") else str(entry.get("provider", "aws")), instance_type, region
+            ),
+            term_years=max(1, round(hours / HR_PER_YEAR)),
+            upfront_usd=0.0,
+            usd_hr=cost / hours / count,
+            source="FOCUS contract commitments",
+        )
+        start, end = entry["ContractCommitmentPeriodStart"], entry["ContractCommitmentPeriodEnd"]
+        found.owned.append(_owned(name, offer, count, start, end))
+
+    def _at_list_price(
+        self, *, name: str, pool: Pool, term: str, count: int, period: tuple[object, object], found: _Found
+    ) -> None:
+        """Take a commitment whose list states no price at the price book's rate of its first day."""
+        if term not in _TERM_BY_PLAN:
+            raise ValueError(f"{name}: term {term!r} is neither one nor three years")
+        years = _TERM_BY_PLAN[term]
+        option = BuyingOption(f"reserved-{years}y")
+        try:
+            price = self.catalog.prices.price(
+                pool.provider, pool.instance_type, pool.region, option, at=_day(period[0])
+            )
+        except (MissingPrice, UnknownName) as error:
+            found.left_out.append(f"{name}: its list states no price, and the price book has none ({error})")
+            return
+        offer = Offer(
+            pool=pool, term_years=years, upfront_usd=0.0, usd_hr=price.usd_hr, source=f"list price, {price.source}"
+        )
+        found.owned.append(_owned(name, offer, count, *period))
+
+
+def _owned(name: str, offer: Offer, count: int, start: object, end: object) -> Owned:
+    first, last = _day(start), _day(end)
+    if count < 1 or last <= first:
+        raise ValueError(f"{name}: a count of at least 1, and an end after the start, are needed")
+    return Owned(name=name, offer=offer, count=count, start=first, end=last)
+
+
+def _day(moment: object) -> date:
+    return datetime.fromisoformat(str(moment)).date()
+
+
+def _number(value: object) -> float:
+    return float(str(value))
+
+
+def _list(value: object) -> list[object]:
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise ValueError(f"expected a list, found {value!r}")
+    return value
