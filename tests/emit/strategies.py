@@ -7,10 +7,12 @@ from hypothesis import strategies as st
 from trimtab.catalog.kinds import BuyingOption, CapacityType
 from trimtab.catalog.pools import Pool
 from trimtab.fleet.effects import (
+    BatchForm,
     BuyCommitment,
     Effect,
     ReleaseIdle,
     ReleaseNodes,
+    SetBatchPolicy,
     SetCapacityType,
     SetGpuCount,
     SetReplicaPolicy,
@@ -56,6 +58,18 @@ EFFECTS = {
     UseOffering: st.builds(UseOffering, pool=POOLS, gpu=st.just("A100"), gpus_per_node=COUNTS, speed=SPEEDS),
     SetGpuCount: st.builds(SetGpuCount, gpus=COUNTS, before=COUNTS, pool=POOLS, gpus_per_node=COUNTS),
     SetReplicaPolicy: st.builds(SetReplicaPolicy, policy=POLICIES | FORECASTS, metric=st.just("requests")),
+    SetBatchPolicy: st.builds(
+        SetBatchPolicy,
+        form=st.sampled_from(BatchForm),
+        max_batch=st.sampled_from([2, 4]),
+        window_s=st.sampled_from([0.0, 0.25]),
+        replicas=st.none() | COUNTS,
+        before=COUNTS,
+        sizes=st.just((1, 2, 4)),
+        seconds=st.just((0.85, 0.92, 1.06)),
+        basis=st.sampled_from(Basis),
+        model=st.none() | st.just("Qwen/Qwen2-VL-7B-Instruct"),
+    ),
     SetCapacityType: st.builds(SetCapacityType, pool=POOLS, loss_per_hr=SHARES, on_demand_after=COUNTS),
     SetSchedule: st.builds(
         SetSchedule, hours_of_week=st.sets(st.integers(0, 167), min_size=1).map(lambda hours: tuple(sorted(hours)))

@@ -19,6 +19,7 @@ from trimtab.fleet.effects import (
     Effect,
     ReleaseIdle,
     ReleaseNodes,
+    SetBatchPolicy,
     SetCapacityType,
     SetGpuCount,
     SetReplicaPolicy,
@@ -30,6 +31,7 @@ from trimtab.fleet.effects import (
 WRITTEN: Mapping[type[Effect], str] = MappingProxyType(
     {
         SetReplicaPolicy: "PrometheusRule, then a KEDA ScaledObject or an HPA v2, a PodDisruptionBudget, the NodePool under it",
+        SetBatchPolicy: "a page with the batcher's line or the engine's flags; kustomize Component with the replicas",
         UseOffering: "NodePool of the instance type; kustomize Component that points the workload at it",
         SetGpuCount: "NodePool; kustomize Component that sets `nvidia.com/gpu` and points the workload at it",
         SetCapacityType: "NodePool with spot first and on-demand behind it, tainted; kustomize Component with the toleration",

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from trimtab.emit.apply_order import apply_order
+from trimtab.emit.batching import batch_curve, batching_page
 from trimtab.emit.decision_record import decision_record
 from trimtab.emit.emission import Emission, ManifestFile, Stage, Withheld
 from trimtab.emit.facts import SCALABLE, Autoscaler, EmitFacts, WorkloadFacts, is_kubernetes_name
@@ -25,8 +26,10 @@ from trimtab.emit.workload_patch import component, patchable
 from trimtab.errors import UnknownName
 from trimtab.fleet.effects import (
     BuyCommitment,
+    Effect,
     ReleaseIdle,
     ReleaseNodes,
+    SetBatchPolicy,
     SetCapacityType,
     SetGpuCount,
     SetReplicaPolicy,
@@ -113,12 +116,20 @@ def _order(actions: tuple[Action, ...], facts: EmitFacts) -> _Order:
 
 
 def _sped_up(known: WorkloadFacts, changes: Sequence[tuple[Action, Change]]) -> WorkloadFacts:
-    """Return a service with what a replica will serve once it runs on another GPU."""
-    for _, change in changes:
-        if change.subject == known.name and isinstance(change.effect, UseOffering) and known.service is not None:
-            capacity = known.service.capacity_req_s * change.effect.speed.value
-            return replace(known, service=replace(known.service, capacity_req_s=capacity))
-    return known
+    """Return a service with what a replica will serve once it runs on another GPU, or serves several requests at once."""
+    if known.service is None:
+        return known
+    mine = [change.effect for _, change in changes if change.subject == known.name]
+    size = _moved(mine)
+    batching = next((effect for effect in mine if isinstance(effect, SetBatchPolicy)), None)
+    capacity = known.service.capacity_req_s * (size.speed.value if size else 1.0)
+    if batching is not None:
+        capacity = batching.max_batch / batch_curve(batching, size).run_s(batching.max_batch)
+    return replace(known, service=replace(known.service, capacity_req_s=capacity))
+
+
+def _moved(effects: Sequence[Effect]) -> UseOffering | None:
+    return next((effect for effect in effects if isinstance(effect, UseOffering)), None)
 
 
 def _pieces(action: Action, change: Change, order: _Order) -> Iterator[Piece]:
@@ -130,6 +141,12 @@ def _pieces(action: Action, change: Change, order: _Order) -> Iterator[Piece]:
             yield _page(action, "give-back", release_order(action, effect), Stage.RELEASE)
         case SetReplicaPolicy() | SetSchedule() | StartBeforeRuns():
             yield from _controllers(action, change.subject, effect, order)
+        case SetBatchPolicy():
+            size = _moved(
+                [one.effect for other in order.actions for one in other.changes if one.subject == change.subject]
+            )
+            text = batching_page(action, change.subject, effect, size, order.facts)
+            yield _page(action, f"batch-{change.subject.partition('/')[2] or change.subject}", text, Stage.WORKLOADS)
         case UseOffering() | SetGpuCount() | SetCapacityType() | ReleaseIdle():
             if order.facts.workload(change.subject) is None:
                 yield _unknown(action, change.subject)
@@ -219,17 +236,18 @@ def _patches(order: _Order) -> Iterator[Piece]:
     for name, needs in sorted(order.needs.items()):
         known, spec = order.facts.workload(name), order.spec(name)
         actions = tuple({need.action.id: need.action for need in needs}.values())
-        gpus = _gpu_count(name, actions)
-        if known is None or (spec is None and gpus is None):
+        gpus, replicas = _gpu_count(name, actions), _replica_count(name, actions)
+        if known is None or (spec is None and gpus is None and replicas is None):
             continue
         pool = spec.name if spec else None
         if not patchable(known):
             asks = f", limits nvidia.com/gpu: {gpus}" if gpus else ""
+            asks += f", replicas: {replicas}" if replicas else ""
             reason = f"set in its {known.owner_kind}: nodeSelector karpenter.sh/nodepool: {pool}{asks}"
             for action in actions:
                 yield Withheld(action=action.id, subject=name, reason=reason)
             continue
-        patch = component(known, actions, gpus=gpus, node_pool=pool, spot=bool(spec and spec.spot))
+        patch = component(known, actions, gpus=gpus, replicas=replicas, node_pool=pool, spot=bool(spec and spec.spot))
         yield ManifestFile(
             path=f"workloads/{dns_name(known.namespace)}/{dns_name(known.short_name)}/kustomization.yaml",
             text=yaml_text(patch, comment=f"trimtab {', '.join(action.id for action in actions)}: {name}"),
@@ -244,6 +262,14 @@ def _gpu_count(workload: str, actions: Sequence[Action]) -> int | None:
         for change in action.changes:
             if change.subject == workload and isinstance(change.effect, SetGpuCount):
                 return change.effect.gpus
+    return None
+
+
+def _replica_count(workload: str, actions: Sequence[Action]) -> int | None:
+    for action in actions:
+        for change in action.changes:
+            if change.subject == workload and isinstance(change.effect, SetBatchPolicy):
+                return change.effect.replicas
     return None
 
 

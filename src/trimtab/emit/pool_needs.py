@@ -15,6 +15,7 @@ from trimtab.fleet.effects import (
     BuyCommitment,
     ReleaseIdle,
     ReleaseNodes,
+    SetBatchPolicy,
     SetCapacityType,
     SetGpuCount,
     SetReplicaPolicy,
@@ -86,6 +87,8 @@ def need_of(action: Action, change: Change, facts: EmitFacts) -> PoolNeed | None
             return replace(need, spot_pool=effect.pool, empties=True)
         case SetReplicaPolicy():
             return replace(need, gpus=effect.hpa.max_replicas * gpus_per_pod)
+        case SetBatchPolicy():
+            return replace(need, gpus=None if effect.replicas is None else effect.replicas * gpus_per_pod)
         case SetSchedule():
             return replace(need, gpus=known.replicas * gpus_per_pod if known else None, empties=True)
         case StartBeforeRuns() | ReleaseIdle():

@@ -9,6 +9,7 @@ from trimtab.fleet.effects import (
     Effect,
     ReleaseIdle,
     ReleaseNodes,
+    SetBatchPolicy,
     SetCapacityType,
     SetGpuCount,
     SetReplicaPolicy,
@@ -42,6 +43,11 @@ def effect_canary(effect: Effect) -> tuple[str, ...]:
             return (
                 "Apply the autoscaler with scale-down switched off for one day: it may only add.",
                 "Then allow scale-down for the least busy service, and watch its p95 through one peak.",
+            )
+        case SetBatchPolicy():
+            return (
+                f"Batch up to {effect.max_batch} requests on one replica; leave the others and their number as they are.",
+                "Compare its batch times and p95 with the plan through one peak; then lower the replicas one at a time.",
             )
         case SetCapacityType():
             return (

@@ -41,6 +41,7 @@ USEFUL = WasteKind.USEFUL.value
 LEVER_TITLE: Mapping[Lever, str] = MappingProxyType(
     {
         Lever.AUTOSCALING: "Autoscale",
+        Lever.BATCHING: "Batch requests",
         Lever.IDLE_RELEASE: "Release idle nodes",
         Lever.GPU_COUNT: "Fewer GPUs a run",
         Lever.RIGHT_SIZE: "Right-size",

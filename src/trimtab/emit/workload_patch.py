@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 import yaml
 
-from trimtab.emit.facts import WorkloadFacts
+from trimtab.emit.facts import SCALABLE, WorkloadFacts
 from trimtab.emit.karpenter import GPU_RESOURCE, GPU_TAINT, SPOT_TAINT
 from trimtab.emit.objects import ACTION, action_notes
 from trimtab.emit.plain import Plain
@@ -30,13 +30,21 @@ def patchable(known: WorkloadFacts) -> bool:
 
 
 def component(
-    known: WorkloadFacts, actions: Sequence[Action], *, gpus: int | None, node_pool: str | None, spot: bool
+    known: WorkloadFacts,
+    actions: Sequence[Action],
+    *,
+    gpus: int | None,
+    replicas: int | None,
+    node_pool: str | None,
+    spot: bool,
 ) -> dict[str, Plain]:
     """Return a kustomize Component with the patches of one workload, to be listed under `components` beside its manifest."""
     target = {"kind": known.owner_kind, "name": known.short_name, "namespace": known.namespace}
     patches: list[Plain] = [{"target": target, "patch": _merge_patch(known, actions, node_pool, spot=spot)}]
     if gpus is not None:
         patches.append({"target": target, "patch": _gpu_patch(known, gpus)})
+    if replicas is not None and known.owner_kind in SCALABLE:
+        patches.append({"target": target, "patch": _replica_patch(replicas)})
     return {
         "apiVersion": "kustomize.config.k8s.io/v1alpha1",
         "kind": "Component",
@@ -77,3 +85,7 @@ def _gpu_patch(known: WorkloadFacts, gpus: int) -> str:
     template = "/spec/jobTemplate/spec/template" if known.owner_kind == "CronJob" else "/spec/template"
     path = f"{template}/spec/containers/0/resources/limits/{GPU_RESOURCE.replace('/', '~1')}"
     return yaml.safe_dump([{"op": "replace", "path": path, "value": str(gpus)}], sort_keys=False)
+
+
+def _replica_patch(replicas: int) -> str:
+    return yaml.safe_dump([{"op": "replace", "path": "/spec/replicas", "value": replicas}], sort_keys=False)

@@ -6,23 +6,28 @@ Plan, replay and emit each `match` on it with `assert_never`: a new effect is a 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 from trimtab.catalog.kinds import BuyingOption
 from trimtab.catalog.pools import Pool
 from trimtab.policies.forecast import ForecastPolicy
 from trimtab.policies.scaling import HpaPolicy
-from trimtab.provenance import Estimate
+from trimtab.provenance import Basis, Estimate
 from trimtab.units import S_PER_MIN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UseOffering:
-    """Run on nodes of another instance type: `gpus_per_node` GPUs, each `speed` times as fast as the present one."""
+    """Run on nodes of another instance type: `gpus_per_node` GPUs, each `speed` times as fast as the present one.
+
+    `work_speed` is that of work which keeps the GPU itself busy: what each further request of a batch adds.
+    """
 
     pool: Pool
     gpu: str
     gpus_per_node: int
     speed: Estimate
+    work_speed: Estimate | None = None
 
     def describe(self) -> str:
         """Say it in words."""
@@ -60,6 +65,52 @@ class SetReplicaPolicy:
         top = "" if self.hpa.max_replicas >= 10**6 else f"..{self.hpa.max_replicas}"
         ahead = " ahead of demand" if isinstance(self.policy, ForecastPolicy) else ""
         return f"scale {self.hpa.min_replicas}{top} replicas{ahead} at {self.hpa.target_frac:.0%} load each ({self.metric})"
+
+
+class BatchForm(Enum):
+    """When a batch leaves."""
+
+    GREEDY = "greedy"
+    """As soon as the device is free, with what waits."""
+    FIXED = "fixed"
+    """When it is full, or its window ends."""
+    TARGET = "target-aware"
+    """When it is full, or its oldest request would just meet the latency target."""
+    CONTINUOUS = "continuous"
+    """Requests join and leave a running batch one by one, as in vLLM."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetBatchPolicy:
+    """Serve up to `max_batch` requests at once where a replica took one at a time.
+
+    `seconds` (by `sizes`) are the times that batches of these sizes take on the present GPU; `replicas` is how many then do
+    (None: as scaled, or as before).
+    """
+
+    form: BatchForm
+    max_batch: int
+    window_s: float
+    replicas: int | None
+    before: int
+    sizes: tuple[int, ...]
+    seconds: tuple[float, ...]
+    basis: Basis
+    model: str | None = None
+
+    def describe(self) -> str:
+        """Say it in words."""
+        window = f", waiting at most {self.window_s:.2g} s" if self.window_s else ""
+        how = {
+            BatchForm.GREEDY: "batch what waits",
+            BatchForm.FIXED: "batch requests",
+            BatchForm.TARGET: "batch requests for the latency target",
+            BatchForm.CONTINUOUS: "serve with a continuous-batching engine",
+        }[self.form]
+        count = ""
+        if self.replicas is not None:
+            count = f": {self.replicas} replica{'s' if self.replicas != 1 else ''}, not {self.before}"
+        return f"{how}, up to {self.max_batch} at once{window}{count}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +189,7 @@ Effect = (
     UseOffering
     | SetGpuCount
     | SetReplicaPolicy
+    | SetBatchPolicy
     | SetCapacityType
     | SetSchedule
     | StartBeforeRuns

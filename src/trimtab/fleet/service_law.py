@@ -40,6 +40,8 @@ class ServiceLaw:
     """Loads above this are not promised."""
     basis: Basis
     because: str
+    full_batch_s: float = 0.0
+    """How long a request takes at full load once the backlog before it is served; what a wait in the queue must leave."""
 
     @property
     def seen_load(self) -> float:
@@ -82,7 +84,7 @@ def service_law(workload: Workload, healthy_frac: float) -> ServiceLaw | str:
     per_request = _gpu_seconds_per_request(service, workload.activity.busy_gpus)
     if per_request is None:
         return "requests and GPU activity were never seen in the same hour"
-    one_by_one = _seconds_per_request_one_by_one(service)
+    one_by_one = seconds_one_by_one(service)
     signal = workload.activity.signal
     if one_by_one is not None and one_by_one * workload.gpus_per_pod > per_request:
         per_request, signal = one_by_one * workload.gpus_per_pod, "a replica that takes one request at a time"
@@ -147,7 +149,7 @@ def _gpu_seconds_per_request(service: ServiceObservation, busy_gpus: FloatArray)
     return float(busy_gpus[: len(requests)][both].sum() * S_PER_HR / requests[both].sum())
 
 
-def _seconds_per_request_one_by_one(service: ServiceObservation) -> float | None:
+def seconds_one_by_one(service: ServiceObservation) -> float | None:
     """Return how long a request occupies a replica that serves one at a time; None where replicas serve several."""
     both = ~np.isnan(service.running) & ~np.isnan(service.arrivals) & (service.replicas > 0)
     if not both.any() or service.arrivals[both].sum() <= 0:

@@ -10,6 +10,7 @@ class Lever(Enum):
     """What a saving is owed to."""
 
     AUTOSCALING = "autoscaling"
+    BATCHING = "batching"
     IDLE_RELEASE = "idle-release"
     GPU_COUNT = "gpu-count"
     RIGHT_SIZE = "right-size"
@@ -50,6 +51,7 @@ def default_efforts() -> dict[Lever, Effort]:
     """Return the default effort table: planning assumptions of this project, to be overridden by the team's own."""
     return {
         Lever.AUTOSCALING: Effort(weeks=12.0, per="fleet"),
+        Lever.BATCHING: Effort(weeks=2.0, per="class"),
         Lever.IDLE_RELEASE: Effort(weeks=1.0, per="class"),
         Lever.GPU_COUNT: Effort(weeks=1.0, per="class"),
         Lever.RIGHT_SIZE: Effort(weeks=2.0, per="class"),

@@ -64,7 +64,7 @@ def _observed(
         because="no worse than observed, within 10 %",
     )
     if service is not None:
-        return (*_latency_targets(service), throughput)
+        return (*latency_targets(service), throughput)
     if jobs is not None and jobs.count:
         return (
             Target(
@@ -79,7 +79,8 @@ def _observed(
     return (throughput,)
 
 
-def _latency_targets(service: ServiceObservation) -> tuple[Target, ...]:
+def latency_targets(service: ServiceObservation) -> tuple[Target, ...]:
+    """Return the targets of a service that is to stay as quick as it was."""
     total = service.latency_count.sum(axis=0)
     if total.sum() <= 0:
         return ()

@@ -15,7 +15,7 @@ from trimtab.units import S_PER_MIN
 LEVER = Lever.AUTOSCALING
 TARGET_LOADS = tuple(round(0.10 + 0.05 * step, 2) for step in range(15))
 """10 % to 80 % of what a replica can serve."""
-_ROOM_TO_GROW = 4
+ROOM_TO_GROW = 4
 """A policy may grow to this many times the replicas that history ran, unless workloads.yaml says otherwise."""
 
 
@@ -34,7 +34,7 @@ def propose(workload: Workload, demand: ServiceObservation, cold_start_s: float)
         return ()
     most = observed_replicas(demand)
     floor = workload.spec.min_replicas if workload.spec.min_replicas is not None else min(2, most)
-    top = workload.spec.max_replicas or most * _ROOM_TO_GROW
+    top = workload.spec.max_replicas or most * ROOM_TO_GROW
     metric = "requests per replica" if workload.service is not None else "GPU activity per replica"
     policies: list[HpaPolicy | ForecastPolicy] = [
         HpaPolicy(target_frac=load, min_replicas=max(floor, 1), max_replicas=max(top, 1)) for load in TARGET_LOADS

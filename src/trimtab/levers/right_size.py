@@ -12,7 +12,7 @@ from trimtab.fleet.market import Market, Offering
 from trimtab.fleet.model import Workload
 from trimtab.fleet.settings import Assumptions, Lever
 from trimtab.physics.transfer import Activity as DeviceActivity
-from trimtab.physics.transfer import fits_memory, speed_ratio
+from trimtab.physics.transfer import fits_memory, speed_ratio, work_ratio
 from trimtab.provenance import Basis, Estimate
 
 LEVER = Lever.RIGHT_SIZE
@@ -43,6 +43,7 @@ def propose(workload: Workload, market: Market, assumptions: Assumptions) -> Rig
                     gpu=offering.gpu.name,
                     gpus_per_node=offering.gpus_per_node,
                     speed=verdict,
+                    work_speed=work_ratio(source, offering.gpu),
                 )
             )
     return RightSizing(fitting=tuple(fitting), refused=refused)

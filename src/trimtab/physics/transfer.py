@@ -180,6 +180,24 @@ def speed_ratio(*, observed: Activity, source: Gpu, target: Gpu, precision: Prec
     )
 
 
+def work_ratio(source: Gpu, target: Gpu, precision: Precision | None = None) -> Estimate:
+    """Predict the speed on `target`, relative to `source`, of work that keeps the device itself busy, of unknown kind.
+
+    It lies between the ratios of bandwidth and of tensor rates: their geometric mean, with both as the interval. What each
+    further request of a batch adds is such work: launches and weights are paid once a batch.
+    """
+    if source.name == target.name:
+        return Estimate(value=1.0, low=1.0, high=1.0, basis=Basis.MEASURED, because="the same GPU")
+    ratios = _rate_ratios(source, target, precision)
+    return Estimate(
+        value=math.sqrt(ratios[0] * ratios[1]),
+        low=min(ratios),
+        high=max(ratios),
+        basis=Basis.MODELLED,
+        because=f"between tensor rate x{ratios[0]:.2f} and bandwidth x{ratios[1]:.2f}",
+    )
+
+
 def _spread(observed: Activity, compute_ratio: float) -> float:
     """Widen the model's own spread by what the unexplained share could gain or lose."""
     other = split_time(observed).other_frac * 0.5 * abs(math.log(compute_ratio)) * 0.5

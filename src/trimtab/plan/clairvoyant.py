@@ -17,6 +17,7 @@ from trimtab.fleet.market import Market, Offering
 from trimtab.fleet.model import Fleet, FloatArray, IntArray
 from trimtab.fleet.settings import Lever, Settings
 from trimtab.levers import gpu_count, right_size
+from trimtab.levers.batching import profile_of
 from trimtab.plan.evaluate import Evaluator
 from trimtab.plan.fleet_problem import groups_of
 from trimtab.plan.options import refusal
@@ -40,10 +41,12 @@ def _least(case: Case, market: Market, settings: Settings) -> int:
     """Return the least a workload can cost: its work on the cheapest fitting GPU, hour by hour."""
     workload = case.workload
     speeds = {workload.pool: 1.0}
+    batched = _batching_gain(case)
     for effect in right_size.propose(workload, market, settings.assumptions).fitting:
         if refusal(case, {Lever.RIGHT_SIZE: effect}) is None:
-            speeds[effect.pool] = effect.speed.high
-    gpu_seconds = float(_work(case).sum())
+            work_speed = effect.work_speed or effect.speed
+            speeds[effect.pool] = max(effect.speed.high, work_speed.high if batched > 1 else 0.0)
+    gpu_seconds = float(_work(case).sum()) / batched
     costs = [
         _gpu_rate(offering, market, spot=bool(workload.spec.interruptible)) * gpu_seconds / speeds[offering.pool]
         for offering in market.offerings(workload.pool.provider, workload.pool.region)
@@ -51,6 +54,15 @@ def _least(case: Case, market: Market, settings: Settings) -> int:
     ]
     here = market.rate(workload.pool) / workload.gpus_per_node / S_PER_HR * gpu_seconds
     return int(min([*costs, here]))
+
+
+def _batching_gain(case: Case) -> float:
+    """Return how many times its own promised rate a replica could serve in full batches; 1 where it would not batch."""
+    profile = profile_of(case.workload)
+    if isinstance(profile, str) or case.law is None:
+        return 1.0
+    most = max(size / second_s for size, second_s in zip(profile.sizes, profile.seconds, strict=True))
+    return max(1.0, most / (case.law.capacity_req_s * max(case.law.top_load, case.law.seen_load)))
 
 
 def _work(case: Case) -> FloatArray:

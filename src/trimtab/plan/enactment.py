@@ -12,6 +12,7 @@ from trimtab.fleet.effects import (
     Effect,
     ReleaseIdle,
     ReleaseNodes,
+    SetBatchPolicy,
     SetCapacityType,
     SetGpuCount,
     SetReplicaPolicy,
@@ -20,6 +21,7 @@ from trimtab.fleet.effects import (
     UseOffering,
 )
 from trimtab.fleet.model import Fleet, FloatArray, Window, Workload
+from trimtab.fleet.service_law import seconds_one_by_one
 from trimtab.plan.baseline import PoolUse, WorkloadUse, capacity_of, is_still, nodes_of
 from trimtab.units import HR_PER_DAY, HR_PER_WEEK
 
@@ -43,6 +45,8 @@ def enacted_frac(effect: Effect, then: WorkloadUse | None, index: int | None, he
             return float(now is not None and now.gpus_per_pod <= gpus)
         case SetReplicaPolicy():
             return _scaled(then, index, fleet)
+        case SetBatchPolicy():
+            return _batched(then, index, fleet)
         case ReleaseIdle() | StartBeforeRuns():
             return _released(then, index, held, fleet)
         case SetSchedule(hours_of_week=hours):
@@ -75,6 +79,15 @@ def _scaled(then: WorkloadUse | None, index: int | None, fleet: Fleet) -> float:
     capacity = capacity_of(fleet, index)
     fewer = float(np.nanmean(capacity)) < FEWER_FRAC * then.mean_capacity
     return max(_moving(capacity, HR_PER_DAY), float(fewer))
+
+
+def _batched(then: WorkloadUse | None, index: int | None, fleet: Fleet) -> float:
+    """Return 1 where replicas are seen to serve several requests at once, or fewer of them do the work."""
+    if then is None or index is None:
+        return 0.0
+    service = fleet.workloads[index].service
+    several = service is not None and seconds_one_by_one(service) is None
+    return float(several or float(np.nanmean(capacity_of(fleet, index))) < FEWER_FRAC * then.mean_capacity)
 
 
 def _released(then: WorkloadUse | None, index: int | None, held: PoolUses, fleet: Fleet) -> float:

@@ -63,7 +63,8 @@ class Evaluator:
             sorted((lever.value, repr(effect)) for lever, effect in effects.items() if lever not in _PLACING)
         )
         loss = None if place.spot is None else (place.spot.loss_per_hr, place.spot.on_demand_after)
-        key = (place.gpus_per_node, place.gpus_per_run, place.speed.value, place.speed.low, loss, others)
+        speeds = (place.speed.value, place.speed.low, place.work_speed.value, place.work_speed.low)
+        key = (place.gpus_per_node, place.gpus_per_run, speeds, loss, others)
         if key not in self._known:
             self._known[key] = self._replay(effects)
         return self._known[key]

@@ -8,6 +8,7 @@ from trimtab.fleet.effects import UseOffering
 from trimtab.fleet.model import Fleet, Workload
 from trimtab.fleet.settings import Bands, Lever
 from trimtab.plan.actions import Draft
+from trimtab.plan.batch_evidence import batching_facts
 from trimtab.plan.fleet_problem import Enacted
 from trimtab.plan.outcome import Attained, Effects
 from trimtab.provenance import Evidence
@@ -35,6 +36,9 @@ def evidence_of(
         workload = fleet.workloads[index]
         lines.append(_activity(workload, window, bands))
         lines += _of_lever(draft.lever, workload, effects[index], window)
+        if draft.lever is Lever.BATCHING:
+            facts = batching_facts(enacted.evaluators[index], effects[index])
+            lines += [_line(workload, fact.what, fact.query, fact.value, fact.threshold, window) for fact in facts]
         lines += [_attained(workload, one, window) for one in enacted.outcome(index, effects[index]).attained]
     return tuple(lines)
 
@@ -84,7 +88,7 @@ def _of_lever(lever: Lever, workload: Workload, effects: Effects, window: str) -
                 _line(workload, "memory peak", "gpu_usage.memory_used_gib_max", memory, size.gpu, window),
                 _line(workload, f"speed on {size.gpu}", size.speed.because, speed, "", window),
             ]
-        case Lever.SPOT | Lever.AUTOSCALING | Lever.COMMITMENT:
+        case Lever.SPOT | Lever.BATCHING | Lever.AUTOSCALING | Lever.COMMITMENT:
             return []
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 
@@ -13,7 +14,8 @@ from trimtab.fleet.effects import Effect, SetCapacityType, SetGpuCount, UseOffer
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import IntArray
 from trimtab.fleet.settings import Lever
-from trimtab.levers import autoscaling, gpu_count, idle_release, right_size, schedule, spot
+from trimtab.levers import autoscaling, batching, gpu_count, idle_release, right_size, schedule, spot
+from trimtab.plan.batch_options import batched_options
 from trimtab.plan.evaluate import Evaluator
 from trimtab.plan.outcome import Case, Effects, Outcome, placement
 from trimtab.plan.service_outcome import cold_start_of, demand_of
@@ -42,6 +44,8 @@ class WorkloadOptions:
     dropped: Counter[str]
     missed: Counter[Lever]
     """Candidates that missed a target, by each lever in them: what the report says of levers that found nothing."""
+    notes: Mapping[Lever, str] = field(default_factory=dict)
+    """Why a lever had nothing to offer, in its own words."""
 
 
 def options_of(case: Case, market: Market) -> WorkloadOptions:
@@ -51,7 +55,8 @@ def options_of(case: Case, market: Market) -> WorkloadOptions:
     margin = case.settings.planning.target_margin_frac
     kept, missed = [], Counter[Lever]()
     considered = sum(refused.values())
-    for effects in _combinations(menu, case.workload.pool):
+    batched = batched_options(evaluator, _places(menu), market)
+    for effects in chain(_combinations(menu, case.workload.pool), batched):
         considered += 1
         reason = refusal(case, effects)
         if reason is not None:
@@ -66,8 +71,21 @@ def options_of(case: Case, market: Market) -> WorkloadOptions:
     candidates, dominated = _undominated(kept, market)
     refused.update(dominated)
     return WorkloadOptions(
-        evaluator=evaluator, candidates=candidates, considered=considered, dropped=refused, missed=missed
+        evaluator=evaluator,
+        candidates=candidates,
+        considered=considered,
+        dropped=refused,
+        missed=missed,
+        notes=_notes(case),
     )
+
+
+def _notes(case: Case) -> dict[Lever, str]:
+    """Return why levers that depend on what is known of a workload's model have nothing to offer."""
+    if case.workload.kind is not WorkloadKind.SERVING:
+        return {}
+    profile = batching.profile_of(case.workload)
+    return {Lever.BATCHING: profile} if isinstance(profile, str) else {}
 
 
 def _menu(case: Case, market: Market) -> tuple[dict[Lever, Choices], Counter[str]]:
@@ -148,7 +166,7 @@ def refusal(case: Case, effects: Effects) -> str | None:
     if place.nodes_per_run > placement(workload, {}).nodes_per_run:
         return "would spread a run over more nodes"
     if workload.kind is WorkloadKind.SERVING:
-        return _hopeless(case, place.speed.low)
+        return None if Lever.BATCHING in effects else _hopeless(case, place.speed.low)
     required = [target.required_frac for target in case.targets if target.metric is TargetMetric.THROUGHPUT]
     return "slower than the target allows" if required and place.speed.low < max(required) else None
 

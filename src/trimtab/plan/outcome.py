@@ -76,6 +76,8 @@ class Placement:
     gpus_per_node: int
     gpus_per_run: float
     speed: Estimate
+    work_speed: Estimate
+    """The speed of work that keeps the GPU itself busy."""
     spot: SetCapacityType | None
 
     @property
@@ -98,13 +100,15 @@ class Placement:
 
 def placement(workload: Workload, effects: Effects) -> Placement:
     """Resolve the effects that say where and on how many GPUs; a spot effect must name the same instance type."""
-    pool, gpus_per_node, gpus, speed = workload.pool, workload.gpus_per_node, workload.gpus_per_pod, SAME_SPEED
+    pool, gpus_per_node, gpus = workload.pool, workload.gpus_per_node, workload.gpus_per_pod
+    speed = work_speed = SAME_SPEED
     count = effects.get(Lever.GPU_COUNT)
     if isinstance(count, SetGpuCount):
         pool, gpus_per_node, gpus = count.pool, count.gpus_per_node, float(count.gpus)
     size = effects.get(Lever.RIGHT_SIZE)
     if isinstance(size, UseOffering):
         pool, gpus_per_node, speed = size.pool, size.gpus_per_node, size.speed
+        work_speed = size.work_speed or size.speed
     capacity = effects.get(Lever.SPOT)
     spot = capacity if isinstance(capacity, SetCapacityType) else None
     if spot is not None and spot.pool.instance_type != pool.instance_type:
@@ -113,7 +117,9 @@ def placement(workload: Workload, effects: Effects) -> Placement:
             loss_per_hr=spot.loss_per_hr,
             on_demand_after=spot.on_demand_after,
         )
-    return Placement(pool=pool, gpus_per_node=gpus_per_node, gpus_per_run=gpus, speed=speed, spot=spot)
+    return Placement(
+        pool=pool, gpus_per_node=gpus_per_node, gpus_per_run=gpus, speed=speed, work_speed=work_speed, spot=spot
+    )
 
 
 def held_usage(workload: Workload, place: Placement) -> IntArray:

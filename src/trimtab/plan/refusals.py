@@ -50,7 +50,7 @@ def left_out(draft: Draft, adds_usd_mo: float, reason: str) -> NotWorthDoing:
 
 def _applicable(kind: WorkloadKind) -> tuple[Lever, ...]:
     if kind is WorkloadKind.SERVING:
-        return (Lever.AUTOSCALING, Lever.RIGHT_SIZE)
+        return (Lever.AUTOSCALING, Lever.BATCHING, Lever.RIGHT_SIZE)
     if kind in RUN_KINDS:
         return (Lever.RIGHT_SIZE, Lever.SPOT)
     return (Lever.RIGHT_SIZE, Lever.SCHEDULE)
@@ -63,6 +63,8 @@ def _reason(lever: Lever, options: WorkloadOptions, index: int, fleet: Fleet) ->
         return "declared not interruptible" if said else "nobody declared it interruptible (workloads.yaml)"
     if workload.pool.capacity_type.paid_anyway:
         return f"on {workload.pool.capacity} nodes, paid for whether used or not: leaving them saves nothing"
+    if lever in options.notes:
+        return options.notes[lever]
     with_lever = [one for one in options.candidates if lever in one.effects]
     if with_lever:
         return "possible, but dearer than the plan"

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from trimtab.fleet.effects import SetReplicaPolicy
+from trimtab.fleet.effects import SetBatchPolicy, SetReplicaPolicy
 from trimtab.fleet.model import FloatArray, ServiceObservation, Target
 from trimtab.fleet.service_law import ServiceLaw, activity_as_demand
 from trimtab.fleet.settings import Lever
 from trimtab.fleet.targets import share_within
 from trimtab.levers.autoscaling import observed_replicas
+from trimtab.plan.batch_place import batching_law
 from trimtab.plan.outcome import Attained, Case, Effects, Outcome, Placement, held_as, placement
 from trimtab.policies.scaling import StaticReplicas
-from trimtab.replay.services import ServiceHistory, ServiceModel, replay_service
+from trimtab.replay.services import QUEUE_LIMIT_S, ServiceHistory, ServiceModel, replay_service
 from trimtab.tables.workloads import TargetMetric
 from trimtab.units import S_PER_HR
 
@@ -37,7 +38,7 @@ def service_outcome(case: Case, effects: Effects) -> Outcome:
     place = placement(case.workload, effects)
     demand = demand_of(case)
     targets = tuple(target for target in case.targets if target.metric in JUDGED)
-    replicas = observed_replicas(demand)
+    replicas = _replicas(case, effects)
     scaling = effects.get(Lever.AUTOSCALING)
     policy = scaling.policy if isinstance(scaling, SetReplicaPolicy) else StaticReplicas(replicas)
     stress = 1 + case.settings.planning.demand_headroom_frac
@@ -46,11 +47,11 @@ def service_outcome(case: Case, effects: Effects) -> Outcome:
             ServiceHistory(
                 arrivals=demand.arrivals * growth, step_s=demand.step_s, start_hour=case.window.first_week_hour
             ),
-            service_model(case, law, place, targets, speed),
+            service_model(case, at_speed, place, targets, speed),
             policy,
             initial_replicas=replicas,
         )
-        for speed, growth in ((place.speed.value, 1.0), (place.speed.low, stress))
+        for (at_speed, speed), growth in zip(_laws(law, effects, place), (1.0, stress), strict=True)
     )
     on_demand, spot = held_as(place, expected.node_seconds)
     return Outcome(
@@ -62,6 +63,30 @@ def service_outcome(case: Case, effects: Effects) -> Outcome:
         ),
         gpus=expected.gpu_seconds,
     )
+
+
+def _laws(law: ServiceLaw, effects: Effects, place: Placement) -> tuple[tuple[ServiceLaw, float], ...]:
+    """Return the law to replay and the speed to replay it at: as expected, and at the low end of the speed estimate."""
+    batching = effects.get(Lever.BATCHING)
+    if not isinstance(batching, SetBatchPolicy):
+        return (law, place.speed.value), (law, place.speed.low)
+    return (batching_law(batching, place, law), 1.0), (batching_law(batching, place, law, low=True), 1.0)
+
+
+def _replicas(case: Case, effects: Effects) -> int:
+    """Return the replicas at the start: as many as history ran, or as batching leaves."""
+    batching = effects.get(Lever.BATCHING)
+    fewer = batching.replicas if isinstance(batching, SetBatchPolicy) else None
+    return observed_replicas(demand_of(case)) if fewer is None else fewer
+
+
+def floor_replicas(case: Case) -> int:
+    """Return the fewest replicas to plan with: declared, else two, or one where a lost one is back well within the targets."""
+    spec = case.workload.spec
+    if spec.min_replicas is not None:
+        return max(1, spec.min_replicas)
+    limits = [target.limit_s for target in case.targets if target.metric in JUDGED and target.limit_s is not None]
+    return 1 if limits and min(limits) >= 2 * cold_start_of(case) else 2
 
 
 def cold_start_of(case: Case) -> float:
@@ -82,10 +107,11 @@ def service_model(
         capacity_req_s=law.capacity_req_s * speed,
         load_grid=law.grid(),
         ok_frac=np.array([law.ok_frac(target.limit_s, speed) for target in targets]).reshape(len(targets), -1),
-        wait_limit_s=np.array([_wait_limit(target) for target in targets]),
+        wait_limit_s=np.array([max(0.0, _wait_limit(target) - law.full_batch_s) for target in targets]),
         cold_start_s=cold_start_of(case),
         gpus_per_replica=place.gpus_per_run,
         gpus_per_node=place.gpus_per_node,
+        queue_limit_s=max([QUEUE_LIMIT_S, *(target.limit_s for target in targets if target.limit_s is not None)]),
     )
 
 

@@ -57,6 +57,10 @@ NO_RULE = Rule(
 )
 
 
+QUEUE_LIMIT_S = 300.0
+"""How long a request waits before it gives up, where no target allows more."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ServiceHistory:
     """What arrived at a service, step by step.
@@ -98,7 +102,7 @@ class ServiceModel:
     cold_start_s: float
     gpus_per_replica: float = 1.0
     gpus_per_node: int = 1
-    queue_limit_s: float = 300.0
+    queue_limit_s: float = QUEUE_LIMIT_S
     quota_replicas: int = NO_LIMIT
 
     def __post_init__(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from enum import Enum
 from fnmatch import fnmatchcase
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Self, cast
 
@@ -77,6 +78,25 @@ class DeclaredCheckpoint(_Model):
     restore_s: NotNegative = 0.0
 
 
+class DeclaredBatching(_Model):
+    """What a replica does with several requests at once: seconds by batch size, and the memory of each further request.
+
+    `seconds` were measured on the GPU that the workload runs on; sizes start at 1.
+    """
+
+    seconds: Mapping[Annotated[int, Field(ge=1)], Positive]
+    item_gib: NotNegative | None = None
+
+    @model_validator(mode="after")
+    def _is_a_curve(self) -> Self:
+        if 1 not in self.seconds or len(self.seconds) < 2:
+            raise ValueError("seconds needs size 1 and at least one larger batch")
+        times = [self.seconds[size] for size in sorted(self.seconds)]
+        if any(late < early for early, late in pairwise(times)):
+            raise ValueError("a larger batch cannot take less time: check the seconds")
+        return self
+
+
 class WorkloadSpec(_Model):
     """What a person declared about a workload; None = not declared."""
 
@@ -94,6 +114,7 @@ class WorkloadSpec(_Model):
     need_gib: Positive | None = None
     labels: Mapping[str, str] | None = None
     """What a bill may be split by beside the team: cost centre, product, environment."""
+    batching: DeclaredBatching | None = None
     notes: str | None = None
 
     @model_validator(mode="after")

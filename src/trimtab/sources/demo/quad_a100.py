@@ -2,7 +2,7 @@
 
 One a2-highgpu-4g in GCP us-central1 (14.69354 USD/h). Each replica of `prod/image-caption` holds a GPU and works on a single
 request (0.85 s on average), so the fleet is sized by its bursts. The model would answer 16 requests at once in 1.9 s: the
-team's own profile stands in the notes of workloads.yaml, as `BATCH_TIME_S` here.
+team's own profile stands under batching in workloads.yaml, as `BATCH_TIME_S` here.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ class QuadA100:
     surge_gain: float = 1.8
     sm_while_busy_frac: float = 0.42
     memory_gib: float = 17.5
+    batch_item_gib: float = 0.15
     input_tokens: float = 640.0
     output_tokens: float = 58.0
     cold_start_s: float = 150.0
@@ -117,6 +118,7 @@ def workloads() -> dict[str, object]:
                 "model": "Qwen/Qwen2-VL-7B-Instruct",
                 "targets": [{"metric": "latency", "quantile": 0.95, "limit_s": FLEET.latency_p95_s}],
                 "cold_start_s": FLEET.cold_start_s,
+                "batching": {"seconds": dict(BATCH_TIME_S), "item_gib": FLEET.batch_item_gib},
                 "notes": f"takes one request at a time; measured seconds by batch size: {profile}",
             }
         },

@@ -1,0 +1,110 @@
+"""How a replica answers once it serves several requests at once: its capacity, and its latency at each load.
+
+Within a minute requests come as a Poisson stream (what a history by the minute can tell); each load is one replay of such a
+stream through the batcher, with the same random numbers for every load and rule. At full load a request takes the batch before
+it and its own, beyond its wait for the backlog.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from trimtab.fleet.effects import BatchForm, SetBatchPolicy
+from trimtab.fleet.service_law import ServiceLaw
+from trimtab.provenance import Basis
+from trimtab.replay.batch_queue import batch_latencies, stream_latencies
+from trimtab.replay.batches import BatchCurve
+from trimtab.replay.series import FloatArray
+
+REQUESTS = 12_000
+"""Requests replayed at each load; the 99th percentile of latency is then known to about 2 %."""
+WARM_UP = 1_000
+LOADS = tuple(round(0.05 * step, 2) for step in range(1, 20))
+BUCKETS = 96
+_SEED = 20261120
+_JUST_BELOW = 0.999
+_TAIL_SDS = 2.0
+"""At full load a batch is taken to be this many standard deviations (of the logarithm) slower than the curve."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchSpeed:
+    """A batch-time curve on the GPU at hand, and how run times scatter around it (standard deviation of the logarithm)."""
+
+    curve: BatchCurve
+    spread: float
+
+    def capacity_req_s(self, max_batch: int) -> float:
+        """Return the requests a second that full batches serve."""
+        return max_batch / self.curve.run_s(max_batch)
+
+
+def carried_curve(policy: SetBatchPolicy, speed: float, work_speed: float) -> BatchCurve:
+    """Return a policy's batch-time curve on a GPU of these speeds relative to the present one.
+
+    A batch of one runs at the workload's own speed there; what each further request adds is work that fills the GPU.
+    """
+    alone_s = policy.seconds[0]
+    seconds = tuple(alone_s / speed + (second_s - alone_s) / work_speed for second_s in policy.seconds)
+    return BatchCurve(sizes=policy.sizes, seconds=seconds)
+
+
+@lru_cache(maxsize=512)
+def batched_law(form: BatchForm, max_batch: int, window_s: float, speed: BatchSpeed, basis: Basis) -> ServiceLaw:
+    """Return the law of a replica that batches so."""
+    capacity = speed.capacity_req_s(max_batch)
+    full_s = _full_s(form, max_batch, window_s, speed)
+    bounds = np.geomspace(speed.curve.seconds[0] / 4, 40 * full_s, BUCKETS)
+    le_s = np.concatenate((np.union1d(bounds, [_JUST_BELOW * full_s, full_s]), [np.inf]))
+    below = np.array([_below(form, max_batch, window_s, speed, load * capacity, le_s) for load in LOADS])
+    below = np.vstack([below, le_s >= full_s])
+    below = np.minimum.accumulate(below, axis=0)
+    return ServiceLaw(
+        capacity_req_s=capacity,
+        load=np.array([*LOADS, 1.0]),
+        share=np.diff(below, axis=1, prepend=0.0),
+        le_s=le_s,
+        top_load=1.0,
+        basis=basis,
+        because=f"{capacity:.3g} requests a second in batches of {max_batch}; latency by load from replayed batches",
+        full_batch_s=full_s,
+    )
+
+
+def law_of_policy(policy: SetBatchPolicy, speed: BatchSpeed) -> ServiceLaw:
+    """Return the law of a replica under a batch policy."""
+    return batched_law(policy.form, policy.max_batch, policy.window_s, speed, policy.basis)
+
+
+def _full_s(form: BatchForm, max_batch: int, window_s: float, speed: BatchSpeed) -> float:
+    batches = 1 if form is BatchForm.CONTINUOUS else 2
+    return batches * speed.curve.run_s(max_batch) * math.exp(_TAIL_SDS * speed.spread) + window_s
+
+
+def _below(
+    form: BatchForm, max_batch: int, window_s: float, speed: BatchSpeed, rate_req_s: float, le_s: FloatArray
+) -> FloatArray:
+    """Return the share of requests within each bound at an arrival rate (n_bounds,)."""
+    latency_s = replayed_latencies(form, max_batch, window_s, speed, rate_req_s)[WARM_UP:]
+    return np.asarray(np.searchsorted(np.sort(latency_s), le_s, side="right") / len(latency_s))
+
+
+def replayed_latencies(
+    form: BatchForm, max_batch: int, window_s: float, speed: BatchSpeed, rate_req_s: float
+) -> FloatArray:
+    """Return the latencies of a Poisson stream of requests, in order of arrival."""
+    rng = np.random.default_rng(_SEED)
+    arrival_s = np.cumsum(rng.standard_exponential(REQUESTS)) / rate_req_s
+    work = np.exp(speed.spread * rng.standard_normal(REQUESTS) - speed.spread**2 / 2)
+    run_s = np.array([0.0, *(speed.curve.run_s(size) for size in range(1, max_batch + 1))])
+    latency_s = np.empty(REQUESTS)
+    if form is BatchForm.CONTINUOUS:
+        stream_latencies(arrival_s, work, run_s, latency_s)
+    else:
+        least = 1 if form is BatchForm.GREEDY else max_batch
+        batch_latencies(arrival_s, work, run_s, least, window_s, latency_s)
+    return latency_s
