@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 
 import pytest
 import yaml
@@ -68,6 +69,37 @@ def test_the_read_only_role_is_printed_alone(capsys):
 
     out = capsys.readouterr().out
     assert [one["kind"] for one in yaml.safe_load_all(out)][-1] == "ClusterRoleBinding"
+
+
+def test_dumps_of_slurm_become_a_bundle_priced_by_the_owners_figures(tmp_path, capsys):
+    data = Path(__file__).parents[1] / "data" / "slurm"
+    dumps = ["--slurm", str(data / "jobs.txt"), "--slurm", str(data / "nodes.txt")]
+    assert run(*dumps, "--gpu", "a100=A100-SXM4-80GB", "--out", str(tmp_path / "fleet")) == 0
+    template = capsys.readouterr().err.partition("    owned:")
+    prices = tmp_path / "owned.yaml"
+    figures = {"capital_usd": 2e5, "years": 4, "power_w": 5e3, "pue": 1.3, "electricity_usd_kwh": 0.12}
+    lines = [line for line in template[2].splitlines() if line.startswith("      ")]
+    text = "\n".join(["owned:", *lines])
+    for name, figure in figures.items():
+        text = text.replace(f"{name}: ...", f"{name}: {figure}")
+    prices.write_text(text)
+
+    with pytest.raises(SystemExit) as exit_:
+        main(["audit", str(tmp_path / "fleet"), "--prices", str(prices), "-q"])
+    page = capsys.readouterr().out
+
+    assert exit_.value.code == 0
+    assert "vision/ana-train-vit" in page
+    assert "nobody (idle nodes)" in page
+
+
+def test_a_gpu_type_without_a_board_and_two_fleets_at_once_are_refused(tmp_path, capsys):
+    jobs = str(Path(__file__).parents[1] / "data" / "slurm" / "jobs.txt")
+
+    assert run("--slurm", jobs, "--gpu", "a100") == 2
+    assert "write TYPE=BOARD" in capsys.readouterr().err
+    assert run("--slurm", jobs, "--context", "current") == 2
+    assert "different fleets" in capsys.readouterr().err
 
 
 def test_without_a_place_it_says_which_there_are(capsys):

@@ -44,7 +44,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "collect": (
         "trimtab.cli.collect_command",
-        "Write a fleet bundle from a Prometheus server, a Kubernetes cluster and bills.",
+        "Write a fleet bundle from Prometheus, Kubernetes, Slurm and bills.",
     ),
     "fit": ("trimtab.cli.fit_command", "Find which GPU a model needs, how many, and what it costs."),
     "prices": ("trimtab.cli.prices_command", "List what GPUs cost, at a date, in a region, under a buying option."),

@@ -1,4 +1,4 @@
-"""`trimtab collect`: write a fleet bundle from a Prometheus server, a Kubernetes cluster and bills."""
+"""`trimtab collect`: write a fleet bundle from Prometheus, Kubernetes, Slurm and bills."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from trimtab.cli.server_options import ServerOptions, server_options
 @click.option("-q", "--quiet", is_flag=True, help="Only errors on stderr.")
 @click.option("-v", "--verbose", count=True, help="Log stages (-v) or every step (-vv) on stderr.")
 def command(source: ServerOptions, places: Places, out: Path, quiet: bool, verbose: int) -> None:
-    """Write a fleet bundle from a Prometheus server, a Kubernetes cluster and bills.
+    """Write a fleet bundle from Prometheus, Kubernetes, Slurm and bills.
 
     It holds what the GPUs did, who held them, what was asked of them and what they cost. Reads only. The window's whole
     hours are collected, aggregated on the server; set the password of --user in TRIMTAB_PROMETHEUS_PASSWORD.
@@ -33,8 +33,10 @@ def command(source: ServerOptions, places: Places, out: Path, quiet: bool, verbo
       trimtab collect -p http://localhost:9090 --context prod
       trimtab collect --kube-dump dump.json
       trimtab collect --rbac | kubectl apply -f -
+      trimtab collect --slurm jobs.txt --slurm nodes.txt --gpu a100=A100-SXM4-80GB --timezone Europe/Berlin
     """
     from trimtab.cli.collect_run import gather
+    from trimtab.cli.owned_prices import missing_prices
     from trimtab.cli.progress import progress_bar, set_verbosity
     from trimtab.sources.coverage import bundle_coverage
     from trimtab.tables.bundle import write_bundle
@@ -48,6 +50,8 @@ def command(source: ServerOptions, places: Places, out: Path, quiet: bool, verbo
     click.echo(f"{out}: {bundle_coverage(bundle)}")
     for name, table in collected.tables.items():
         click.echo(f"  {name:<12} {table.num_rows:>9,} rows")
+    for line in missing_prices(collected):
+        click.echo(line, err=True)
     for line in (*collected.meta.sources, *collected.meta.notes):
         click.echo(f"  {line}", err=True)
     for reason, number in collected.meta.counts.items():

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import click
+from click.core import ParameterSource
+
 from trimtab.cli.moments import parse_window
 from trimtab.cli.place_options import CURRENT, Places
 from trimtab.cli.progress import Tell
@@ -14,6 +17,8 @@ from trimtab.sources.kube_merge import with_snapshot
 from trimtab.sources.kube_objects import Objects, read_dumps
 from trimtab.sources.kube_snapshot import collect_snapshot, snapshot_moment
 from trimtab.sources.prometheus import Collected, collect_prometheus
+from trimtab.sources.slurm import collect_slurm, read_slurm
+from trimtab.sources.slurm_lines import zone_of
 
 
 def gather(source: ServerOptions, places: Places, tell: Tell) -> Collected:
@@ -23,6 +28,8 @@ def gather(source: ServerOptions, places: Places, tell: Tell) -> Collected:
 
 
 def _fleet(source: ServerOptions, places: Places, tell: Tell) -> Collected:
+    if places.slurm:
+        return _slurm(source, places)
     found = None
     if source.url:
         with source.server() as server:
@@ -34,6 +41,17 @@ def _fleet(source: ServerOptions, places: Places, tell: Tell) -> Collected:
         return with_snapshot(found, objects, source=name)
     newest = snapshot_moment(objects) if places.kube_dumps else datetime.now(UTC)
     return collect_snapshot(objects, *parse_window(source.start, source.end, newest), source=name)
+
+
+def _slurm(source: ServerOptions, places: Places) -> Collected:
+    """Read Slurm's dumps over all that they cover, unless a window was asked for."""
+    boards = places.boards()
+    dump = read_slurm(places.slurm, zone_of(places.timezone))
+    first, last = dump.span
+    asked = click.get_current_context().get_parameter_source("start") is not ParameterSource.DEFAULT
+    start, end = parse_window(source.start if asked else first.isoformat(), source.end, last)
+    name = "Slurm " + ", ".join(path.name for path in places.slurm)
+    return collect_slurm(dump, start, end, gpu_names=boards, source=name)
 
 
 def _cluster(places: Places, tell: Tell) -> tuple[Objects, str]:

@@ -27,6 +27,9 @@ class Places:
     context: str | None
     kubeconfig: Path | None
     kube_dumps: tuple[Path, ...]
+    slurm: tuple[Path, ...]
+    timezone: str
+    gpu_names: tuple[str, ...]
 
     @property
     def kubernetes(self) -> bool:
@@ -37,11 +40,32 @@ class Places:
         """Raise UsageError where no place or contradicting ones were named."""
         if self.kube_dumps and (self.context or self.kubeconfig):
             raise UsageError("--kube-dump and --context read the same things: give one of them")
-        if not (url or self.kubernetes):
+        named = [
+            option
+            for option, value in (
+                ("--prometheus", url),
+                ("--context or --kube-dump", self.kubernetes),
+                ("--slurm", self.slurm),
+            )
+            if value
+        ]
+        if not named:
             raise UsageError(
-                "where from? give --prometheus URL, --context NAME (Kubernetes) or --kube-dump PATH; "
+                "where from? give --prometheus URL, --context NAME (Kubernetes), --kube-dump PATH or --slurm FILE; "
                 "see trimtab collect --help"
             )
+        if self.slurm and len(named) > 1:
+            raise UsageError(f"{' and '.join(named)} are different fleets: collect each into a folder of its own")
+
+    def boards(self) -> dict[str, str]:
+        """Return what --gpu says: GRES type -> board; raises UsageError."""
+        pairs = {}
+        for pair in self.gpu_names:
+            kind, equals, name = pair.partition("=")
+            if not (equals and kind.strip() and name.strip()):
+                raise UsageError(f"--gpu {pair!r} says no board; write TYPE=BOARD, as a100=A100-SXM4-80GB")
+            pairs[kind.strip()] = name.strip()
+        return pairs
 
 
 def place_options(command: Command) -> Command:
@@ -51,6 +75,12 @@ def place_options(command: Command) -> Command:
         click.option("--kubeconfig", type=_FILE, help="The kubeconfig file."),
         click.option("--kube-dump", "kube_dumps", multiple=True, type=_ANY, metavar="PATH",
                      help="Read `kubectl get -o json` dumps: a file or a folder; repeat for several."),
+        click.option("--slurm", multiple=True, type=_FILE, metavar="FILE",
+                     help="Read dumps of Slurm: sacct (text or JSON), scontrol show node, sinfo; repeat for several."),
+        click.option("--timezone", default="UTC", show_default=True, metavar="ZONE",
+                     help="The clock of Slurm's moments, such as Europe/Berlin."),
+        click.option("--gpu", "gpu_names", multiple=True, metavar="TYPE=BOARD",
+                     help="Which board a GRES type of Slurm means, such as a100=A100-SXM4-80GB; repeat for several."),
     )  # fmt: skip
 
     @wraps(command)

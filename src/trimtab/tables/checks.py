@@ -33,7 +33,7 @@ Mask = npt.NDArray[np.bool_]
 KEYS = {
     "devices": ("device", "node"),
     "nodes": ("node", "start"),
-    "allocations": ("workload", "pod", "device", "start"),
+    "allocations": ("workload", "pod", "node", "device", "start"),
     "gpu_usage": ("device", "workload", "hour"),
     "demand": ("workload", "start"),
     "jobs": ("job",),

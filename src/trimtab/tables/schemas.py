@@ -196,7 +196,9 @@ JOBS = (
     _time("start", "when it started; null while it queues", nullable=True),
     _time("end", "when it ended; null while it runs", nullable=True),
     Column(name="gpus", dtype=Dtype.FLOAT, meaning="GPUs it held", unit="GPU", low=0.0),
-    _text("state", "queued, running, completed, failed, cancelled, preempted, timeout"),
+    _text(
+        "state", "queued, running, completed, failed, cancelled, preempted, timeout; of Slurm also requeued, node_fail"
+    ),
     _text("node", "node(s), comma separated", nullable=True),
     _text("queue", "queue it waited in: Kueue LocalQueue, Volcano queue, Slurm partition", nullable=True),
     _amount("steps_done", "training steps or items done", "steps"),
