@@ -157,3 +157,15 @@ def test_autoscaling_never_goes_below_the_declared_floor():
     offers = autoscaling.propose(workload, workload.service, 120.0)
 
     assert {(offer.policy.min_replicas, offer.policy.max_replicas) for offer in offers} == {(3, 9)}
+
+
+def test_a_service_is_judged_by_what_its_gpu_does_while_there_is_work():
+    rows = FleetRows(7).node("n", "p4d.24xlarge").hold("prod/api", "n", [0], owner_kind="Deployment")
+    rows.use("prod/api", "n", 0, range(168), sm=0.06, util=0.15, tensor=0.03, dram=0.12)
+    rows.demand("prod/api", lambda hour: 100, 1)
+    service = build_fleet(rows.bundle(), SETTINGS).workload("prod/api")
+
+    at_work = right_size.activity_at_work(service)
+
+    assert (at_work.sm_active, at_work.tensor_active, at_work.dram_active) == pytest.approx((0.4, 0.2, 0.8))
+    assert right_size.activity_at_work(runs()).sm_active == runs().activity.sm_frac

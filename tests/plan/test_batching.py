@@ -5,7 +5,7 @@ from tests.fleets import FleetRows
 
 from trimtab.fleet.effects import SetBatchPolicy, UseOffering
 from trimtab.fleet.settings import Lever
-from trimtab.pipeline import audit
+from trimtab.pipeline import audit, open_demo
 
 LE_S = (0.5, 0.7, 0.85, 1.0, 1.3, 2.0, 4.0, float("inf"))
 SECONDS = {1: 0.85, 2: 0.92, 4: 1.06, 8: 1.34, 16: 1.90}
@@ -91,3 +91,14 @@ def test_a_service_that_runs_several_at_once_is_not_told_to_batch():
     found = audit(quad(batching={"seconds": SECONDS}, running=lambda hour: 4 * 6.0))
 
     assert reason(found, Lever.BATCHING) == "runs up to 6 requests a replica at once already"
+
+
+def test_the_demonstration_of_four_gpus_saves_three_quarters_by_batches_on_one():
+    found = audit(open_demo("quad-a100"))
+
+    (policy,) = effects(found, SetBatchPolicy)
+    assert policy.replicas == 1
+    assert {action.lever for action in found.plan.actions} <= ADVISED
+    assert not any(size.gpu.startswith(("H100", "H200", "B200")) for size in effects(found, UseOffering))
+    assert found.plan.joint_saving_micro_usd > 0.75 * found.plan.before_micro_usd
+    assert all(one.kept for one in found.proof.targets)

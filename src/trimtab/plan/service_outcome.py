@@ -81,12 +81,16 @@ def _replicas(case: Case, effects: Effects) -> int:
 
 
 def floor_replicas(case: Case) -> int:
-    """Return the fewest replicas to plan with: declared, else two, or one where a lost one is back well within the targets."""
+    """Return the fewest replicas to plan with: declared, else two where history had them on two nodes, else one.
+
+    One is also enough where a lost replica is back well within every target.
+    """
     spec = case.workload.spec
     if spec.min_replicas is not None:
         return max(1, spec.min_replicas)
     limits = [target.limit_s for target in case.targets if target.metric in JUDGED and target.limit_s is not None]
-    return 1 if limits and min(limits) >= 2 * cold_start_of(case) else 2
+    on_one_node = float(case.workload.held_node_seconds.max(initial=0.0)) <= S_PER_HR
+    return 1 if on_one_node or (limits and min(limits) >= 2 * cold_start_of(case)) else 2
 
 
 def cold_start_of(case: Case) -> float:
