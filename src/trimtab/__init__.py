@@ -12,6 +12,7 @@ from trimtab._version import __version__
 
 if TYPE_CHECKING:  # so that a type checker sees the decorator and not what `__getattr__` returns
     from trimtab.runtime.batcher import batch as batch
+    from trimtab.runtime.profile import profile as profile
 
 _LAZY: dict[str, str] = {
     "audit": "trimtab.pipeline",
@@ -19,6 +20,7 @@ _LAZY: dict[str, str] = {
     "open_demo": "trimtab.pipeline",
     "open_fleet": "trimtab.pipeline",
     "batch": "trimtab.runtime.batcher",
+    "profile": "trimtab.runtime.profile",
 }
 
 __all__ = ["__version__", *_LAZY]

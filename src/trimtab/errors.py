@@ -20,6 +20,7 @@
     │   ├── ItemTooLarge      the item alone exceeds the largest total size of a batch
     │   ├── WrongResults      the batch function did not return one result per item
     │   └── WorkerLost        the worker process or the batch function's thread ended instead of answering
+    ├── ProfileError          a GPU could not be profiled: no driver, no device, a call refused (exit 1)
     └── CheckpointError       a training checkpoint could not be saved, found or read (exit 1)
         ├── CheckpointDamaged    bytes differ from what was written, or are missing
         ├── CheckpointMismatch   intact, but of another program, format version, model or world size
@@ -159,6 +160,10 @@ class WrongResults(BatchError):
 
 class WorkerLost(BatchError):
     """The worker process died, or the batch function ended its thread, instead of answering."""
+
+
+class ProfileError(TrimtabError):
+    """A GPU could not be profiled: there is no driver or no device, or the driver refused a call."""
 
 
 class CheckpointError(TrimtabError):

@@ -30,6 +30,7 @@ MICRO_PER_USD = 1_000_000
 MICRO_PER_CENT = 10_000
 NANO_PER_USD = 1_000_000_000
 NANO_PER_MICRO = 1000
+BYTES_PER_KIB = 1024
 BYTES_PER_MIB = 1024**2
 BYTES_PER_GIB = 1024**3
 MIB_PER_GIB = 1024
@@ -39,6 +40,8 @@ TOKENS_PER_MTOK = 10**6
 MJ_PER_KWH = 3.6e9
 """Millijoules (DCGM's energy counter) in a kilowatt-hour."""
 W_PER_KW = 1000
+MW_PER_W = 1000
+"""Milliwatts (NVML's power) in a watt."""
 MS_PER_S = 1000
 
 
