@@ -152,7 +152,9 @@ class Sampler:
             device.readings.columns.remove(column)
             device.readings.absent[column.metric.value] = answer_words(int(answers[-1]))
 
-    def _column(self, device: Device, column: Column, seconds: Sequence[float]) -> tuple[list[float], Sequence[float]]:
+    def _column(
+        self, device: Device, column: Column, seconds: Sequence[float]
+    ) -> tuple[Sequence[float], Sequence[float]]:
         """Return a reading of every sample of the ring that has it, and the seconds of these samples."""
         values = self._raw(device, column.kind, column.at, len(seconds))
         answers = None if column.answer_at is None else self._raw(device, "I", column.answer_at, len(seconds))
@@ -178,10 +180,10 @@ class Sampler:
             if answer not in (0, NO_VALUE_U32) and (known or answer not in UNSUPPORTED):
                 self._trouble(device, what, int(answer), self.last_s)
 
-    def _raw(self, device: Device, kind: str, at: int, count: int) -> list[float]:
+    def _raw(self, device: Device, kind: str, at: int, count: int) -> Sequence[float]:
         width = _WIDTH[kind]
         start, step = (device.readings.base + at) // width, self._size // width
-        found: list[float] = self._casts[kind][start : start + (count - 1) * step + 1 : step].tolist()
+        found: Sequence[float] = self._casts[kind][start : start + (count - 1) * step + 1 : step].tolist()
         return found
 
     def _refused(self, device: Device, probe: Probe, code: int, now_s: float) -> None:
