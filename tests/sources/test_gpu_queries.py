@@ -9,6 +9,7 @@ from trimtab.sources.dcgm import METRICS
 from trimtab.sources.gpu_mending import sound_readings
 from trimtab.sources.gpu_queries import collect_counts, nearest_step_s
 from trimtab.sources.gpu_series import Tally
+from trimtab.sources.hourly_values import HourlyValues
 from trimtab.sources.hours import Cube, HourGrid, UsageKey
 from trimtab.sources.promql import Prometheus
 
@@ -35,7 +36,7 @@ def test_a_server_that_refuses_one_hour_of_all_boards_is_asked_by_shards():
     server = Prometheus("http://prometheus.test", transport=httpx.MockTransport(stingy))
     cube = Cube(grid=GRID)
 
-    collect_counts(server, SM, cube, Tally())
+    collect_counts(HourlyValues(server=server).ask, SM, cube, Tally())
 
     counts = {key: cube.of("samples", key).tolist() for key in cube.keys("samples")}
     assert counts == {UsageKey(device, "", ""): [12.0, 12.0] for device in DEVICES}

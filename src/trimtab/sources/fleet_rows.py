@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+
+import numpy as np
 
 from trimtab.catalog import CapacityType, Catalog
 from trimtab.errors import UnknownName
@@ -15,6 +17,7 @@ from trimtab.sources.kube_nodes import UNKNOWN, KubeNode
 from trimtab.sources.kube_owners import Owner
 from trimtab.sources.kube_pods import Hold, usage_watch
 from trimtab.sources.lives import Life, lives, moment, moment_or_none
+from trimtab.sources.promql import Floats
 from trimtab.units import BYTES_PER_GB, BYTES_PER_GIB
 
 _PROFILE_GB = re.compile(r"\.(\d+)gb")
@@ -104,7 +107,7 @@ def node_rows(
     named = {node.name for node in nodes}
     hosts = {boards.node(labels) for labels in boards.devices.values()}
     rows: list[dict[str, object]] = []
-    for node in [*nodes, *(_only_telemetry(host, boards, holdings) for host in sorted(hosts - named))]:
+    for node in [*nodes, *_only_telemetry(hosts - named, boards, holdings)]:
         count = node.gpu_count or boards.count_on(node.name)
         if not count:
             continue
@@ -133,10 +136,19 @@ def _node_row(
     }
 
 
-def _only_telemetry(host: str, boards: Boards, holdings: Holdings) -> KubeNode:
-    watch = usage_watch(holdings)
-    mine = [key for key in holdings.pieces if boards.node(boards.devices[key.device]) == host]
-    counts = sum((holdings.counts(key) for key in mine), start=holdings.counts(mine[0]) * 0.0)
+def _only_telemetry(hosts: Collection[str], boards: Boards, holdings: Holdings) -> Iterator[KubeNode]:
+    """Yield the hosts that only telemetry saw: there while any of their boards was."""
+    watch = usage_watch(holdings) if hosts else None
+    counts: dict[str, Floats] = {}
+    for key in holdings.pieces:
+        host = boards.node(boards.devices[key.device])
+        if host in hosts:
+            counts[host] = counts.get(host, np.zeros(holdings.grid.hours)) + holdings.counts(key)
+    for host in sorted(counts):
+        yield _unknown_node(host, tuple(lives(counts[host], watch)) if watch else ())
+
+
+def _unknown_node(host: str, seen: tuple[Life, ...]) -> KubeNode:
     return KubeNode(
         name=host,
         provider=UNKNOWN,
@@ -146,7 +158,7 @@ def _only_telemetry(host: str, boards: Boards, holdings: Holdings) -> KubeNode:
         capacity_type=CapacityType.ON_DEMAND.value,
         product=None,
         gpu_count=None,
-        lives=tuple(lives(counts, watch)),
+        lives=seen,
         notes=("nodes that kube-state-metrics does not know: type, place and capacity type unknown",),
     )
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trimtab.sources.dcgm import SHARES, Metric, Unit
-from trimtab.sources.gpu_series import STATISTICS, Scale, Tally, device_matcher, hourly, selector
+from trimtab.sources.gpu_series import GAUGE_STATISTICS, Scale, Tally, device_matcher, selector
 from trimtab.sources.hours import EDGE_S, Cube, UsageKey
 from trimtab.sources.promql import Floats, Ints, Prometheus
 from trimtab.tables.column_checks import SENTINEL_FLOOR
@@ -22,7 +22,7 @@ _BOUNDS = {"memory_used_gib": 1024.0, "power_w": 5000.0}
 """No board holds or draws as much: larger readings are faults of the exporter."""
 TOLERANCE = 1e-6
 _MOST_REPAIRS = 2_000
-_NEGATIVE = "min by ({group}) (min_over_time({name}[1h])) < 0"
+_NAMES = tuple(statistic.label for statistic in GAUGE_STATISTICS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,10 +36,13 @@ class Mender:
     cube: Cube
     tally: Tally
 
-    def mend(self, taken: Mapping[UsageKey, Floats]) -> None:
-        """Replace the statistics of hours that hold a bad reading; `taken` tells the hours that are this metric's."""
+    def mend(self, taken: Mapping[UsageKey, Floats], negative: Mapping[UsageKey, Ints]) -> None:
+        """Replace the statistics of hours that hold a bad reading.
+
+        `taken` tells the hours that are this metric's, `negative` those in which a reading was below 0.
+        """
         repairs = 0
-        for key, hours in self._spoilt(taken).items():
+        for key, hours in self._spoilt(taken, negative).items():
             hopeless = [hour for hour in hours.tolist() if self._is_all_sentinel(key, hour)]
             self.tally.count(f"{self.metric.name}: unsupported (sentinel) hours dropped", len(hopeless))
             self._forget(key, hopeless)
@@ -52,18 +55,19 @@ class Mender:
             for hour in rest:
                 self._mend_hour(key, hour)
 
-    def _spoilt(self, taken: Mapping[UsageKey, Floats]) -> dict[UsageKey, Ints]:
+    def _spoilt(self, taken: Mapping[UsageKey, Floats], negative: Mapping[UsageKey, Ints]) -> dict[UsageKey, Ints]:
         """Return by key the hours whose maximum, minimum or mean tells of a bad reading."""
         bound = bound_of(self.metric)
         spoilt = {}
         for key, mine in taken.items():
             highest, mean = (self.cube.of(f"{self.target}_{name}", key) for name in ("max", "mean"))
-            spoilt[key] = np.flatnonzero((mine > 0) & (~(highest <= bound + TOLERANCE) | np.isnan(mean)))
-        for series in hourly(self.server, _NEGATIVE, self.metric, self.cube.grid):
-            found = self.tally.key_of(series)
-            if found is not None and found[0] in spoilt:
-                spoilt[found[0]] = np.union1d(spoilt[found[0]], self.cube.grid.hour_of(series.times_ms))
-        return {key: hours for key, hours in spoilt.items() if len(hours)}
+            bad = (mine > 0) & (~(highest <= bound + TOLERANCE) | np.isnan(mean))
+            below = negative.get(key)
+            if below is not None:
+                bad[below[(below >= 0) & (below < len(bad))]] = True
+            if bad.any():
+                spoilt[key] = np.flatnonzero(bad)
+        return spoilt
 
     def _is_all_sentinel(self, key: UsageKey, hour: int) -> bool:
         factor = self.scale.of(self.tally.devices[key.device].node)
@@ -71,7 +75,7 @@ class Mender:
 
     def _forget(self, key: UsageKey, hours: Iterable[int]) -> None:
         for hour in hours:
-            self._put(key, hour, dict.fromkeys(STATISTICS, np.nan))
+            self._put(key, hour, dict.fromkeys(_NAMES, np.nan))
 
     def _mend_hour(self, key: UsageKey, hour: int) -> None:
         labels = self.tally.devices[key.device]
@@ -108,7 +112,7 @@ def sound_readings(readings: Floats, metric: Metric, tally: Tally) -> Floats:
 
 def _statistics(readings: Floats) -> dict[str, float]:
     if not len(readings):
-        return dict.fromkeys(STATISTICS, np.nan)
+        return dict.fromkeys(_NAMES, np.nan)
     return {
         "max": float(readings.max()),
         "mean": float(readings.mean()),

@@ -8,28 +8,26 @@ import numpy as np
 
 from trimtab.sources.dcgm import GpuLabels, Metric, Unit
 from trimtab.sources.gpu_mending import TOLERANCE, Mender
-from trimtab.sources.gpu_series import STATISTICS, Scale, Tally, grouped, hourly, selector
+from trimtab.sources.gpu_series import Scale, Statistic, Tally, grouped, selector
+from trimtab.sources.hourly_values import Ask, HourlyValues, Wanted
 from trimtab.sources.hours import Cube, HourGrid, UsageKey
-from trimtab.sources.promql import Floats, Prometheus
+from trimtab.sources.promql import Floats, Ints, Prometheus
+from trimtab.sources.recording_rules import BIN_LABEL, statistics_of
 from trimtab.tables.rollup import histogram_of
+from trimtab.tables.schemas import HISTOGRAM_BINS
 from trimtab.units import S_PER_HR
 
 _ENERGY_BOUND_KWH = 5.0
 _PROBE_STEP_HR = 6
 
-NEEDED = {
-    "memory_used_gib": ("max", "mean"),
-    "power_w": ("max", "mean"),
-}
-_COUNT = "sum by ({group}) (count_over_time({name}[1h]))"
-_RISE = "max by ({group}) (increase({name}[1h]))"
+_MEAN = "avg by ({group}) (avg_over_time({name}[1h]))"
 
 
 def probe_scale(server: Prometheus, metric: Metric, grid: HourGrid, tally: Tally) -> Scale:
     """Tell from the data whether a share comes as 0..1 or as percent, node by node: names and help texts do not say."""
     if metric.unit is not Unit.SHARE:
         return Scale(usual=metric.unit.factor)
-    query = grouped(STATISTICS["mean"], metric, selector(server, metric))
+    query = grouped(_MEAN, metric, selector(server, metric))
     step_s = min(_PROBE_STEP_HR, grid.hours) * S_PER_HR
     highest: dict[str, float] = {}
     for series in server.range(query, grid.first_evaluation_s, grid.last_evaluation_s, step_s):
@@ -60,17 +58,17 @@ def nearest_step_s(step_s: float) -> float:
     return near[0] if near else step_s
 
 
-def collect_counts(server: Prometheus, metric: Metric, cube: Cube, tally: Tally) -> None:
+def collect_counts(ask: Ask, metric: Metric, cube: Cube, tally: Tally) -> None:
     """Count each device's samples by pod and hour."""
-    for series in hourly(server, _COUNT, metric, cube.grid):
+    for series in ask(Wanted(statistic=Statistic.COUNT, metric=metric, grid=cube.grid)):
         found = tally.key_of(series)
         if found is not None:
             cube.add("samples", found[0], cube.grid.hour_of(series.times_ms), series.values)
 
 
-def collect_energy(server: Prometheus, metric: Metric, cube: Cube, tally: Tally) -> None:
+def collect_energy(ask: Ask, metric: Metric, cube: Cube, tally: Tally) -> None:
     """Collect the energy drawn in each hour; boards with MIG repeat the whole board's, which is no instance's."""
-    for series in hourly(server, _RISE, metric, cube.grid):
+    for series in ask(Wanted(statistic=Statistic.RISE, metric=metric, grid=cube.grid)):
         found = tally.key_of(series)
         if found is None or found[1].mig_profile:
             continue
@@ -81,24 +79,41 @@ def collect_energy(server: Prometheus, metric: Metric, cube: Cube, tally: Tally)
         cube.put("energy_kwh", found[0], hours[sound], drawn_kwh[sound])
 
 
-def collect_statistics(server: Prometheus, metric: Metric, scale: Scale, cube: Cube, tally: Tally) -> None:
+def gauge_questions(metric: Metric, grid: HourGrid) -> list[Wanted]:
+    """Return what `collect_statistics` asks about a gauge, in its order."""
+    return [
+        Wanted(statistic=statistic, metric=metric, grid=grid)
+        for statistic in statistics_of(metric)
+        if statistic is not Statistic.COUNT
+    ]
+
+
+def collect_statistics(
+    server: Prometheus, metric: Metric, scale: Scale, cube: Cube, tally: Tally, ask: Ask | None = None
+) -> None:
     """Collect a gauge's statistics by device, pod and hour, with the hours that hold bad readings mended from raw samples."""
+    ask = ask or HourlyValues(server=server).ask
     taken: dict[UsageKey, Floats] = {}
+    spoilt: dict[UsageKey, Ints] = {}
     target = "gpu_util" if metric.canonical == "gr_engine_active" else metric.canonical
-    for statistic in NEEDED.get(metric.canonical, tuple(STATISTICS)):
-        for series in hourly(server, STATISTICS[statistic], metric, cube.grid):
+    for wanted in gauge_questions(metric, cube.grid):
+        for series in ask(wanted):
             found = tally.key_of(series)
             if found is None or not _applies(metric, found[1]):
                 continue
             hours = cube.grid.hour_of(series.times_ms)
             key = found[0]
-            if statistic == "max":
+            if wanted.statistic is Statistic.MIN:
+                spoilt[key] = np.union1d(spoilt.get(key, hours), hours)
+                continue
+            if wanted.statistic is Statistic.MAX:
                 free = np.isnan(cube.of(f"{target}_max", key))
                 mine = taken.setdefault(key, np.zeros(cube.grid.hours, dtype=np.float64))
                 mine[hours] = free[hours]
             ours = taken.get(key, np.zeros(cube.grid.hours))[hours] > 0
-            cube.put(f"{target}_{statistic}", key, hours[ours], series.values[ours] * scale.of(found[1].node))
-    Mender(server=server, metric=metric, target=target, scale=scale, cube=cube, tally=tally).mend(taken)
+            name = f"{target}_{wanted.statistic.label}"
+            cube.put(name, key, hours[ours], series.values[ours] * scale.of(found[1].node))
+    Mender(server=server, metric=metric, target=target, scale=scale, cube=cube, tally=tally).mend(taken, spoilt)
 
 
 def _applies(metric: Metric, labels: GpuLabels) -> bool:
@@ -122,6 +137,23 @@ def collect_histograms(
             for hour in np.unique(hours):
                 sound = np.clip(readings[(hours == hour) & (readings < 2.0) & (readings >= 0.0)], 0.0, 1.0)
                 _add_bins(found_bins.setdefault(found[0], {}), int(hour), sound)
+    return found_bins
+
+
+def recorded_histograms(
+    values: HourlyValues, metric: Metric, cube: Cube, tally: Tally
+) -> dict[UsageKey, dict[int, list[int]]]:
+    """Read the histograms that a rule recorded, by key and hour; none where it did not run in every hour."""
+    found_bins: dict[UsageKey, dict[int, list[int]]] = {}
+    for series in values.histograms(metric, cube.grid):
+        found = tally.key_of(series)
+        if found is None or not _applies(metric, found[1]):
+            continue
+        at = round(float(series.labels.get(BIN_LABEL, "nan")))
+        for hour, number in zip(cube.grid.hour_of(series.times_ms).tolist(), series.values.tolist(), strict=True):
+            if 0 <= at < HISTOGRAM_BINS:
+                bins = found_bins.setdefault(found[0], {}).setdefault(hour, [0] * HISTOGRAM_BINS)
+                bins[at] += round(number)
     return found_bins
 
 

@@ -1,27 +1,42 @@
-"""Series of GPU readings: the selectors, groupings and scales that every query shares, and who each series is of."""
+"""Series of GPU readings: the statistics, selectors and scales that every query shares, and who each series is of."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 
 from trimtab.sources.dcgm import KEPT_LABELS, GpuLabels, Metric, read_labels
-from trimtab.sources.hours import HourGrid, UsageKey
-from trimtab.sources.promql import AnswerTooLarge, Prometheus, Series
-from trimtab.units import S_PER_HR
-
-logger = logging.getLogger(__name__)
+from trimtab.sources.hours import UsageKey
+from trimtab.sources.promql import Prometheus, Series
 
 _GROUP = ", ".join(label for label in KEPT_LABELS if label not in ("instance", "exported_container"))
 _GROUP_BY_INSTANCE = f"{_GROUP}, instance"
 
-STATISTICS = {
-    "max": "max by ({group}) (max_over_time({name}[1h]))",
-    "mean": "avg by ({group}) (avg_over_time({name}[1h]))",
-    "p50": "avg by ({group}) (quantile_over_time(0.5, {name}[1h]))",
-    "p95": "avg by ({group}) (quantile_over_time(0.95, {name}[1h]))",
-}
+
+class Statistic(Enum):
+    """A value that a device and pod have in each hour: how it is had from samples, and how series of one device are joined."""
+
+    COUNT = ("count", "sum", "count_over_time({samples})")
+    MIN = ("min", "min", "min_over_time({samples})")
+    MAX = ("max", "max", "max_over_time({samples})")
+    MEAN = ("mean", "avg", "avg_over_time({samples})")
+    P50 = ("p50", "avg", "quantile_over_time(0.5, {samples})")
+    P95 = ("p95", "avg", "quantile_over_time(0.95, {samples})")
+    RISE = ("rise", "max", "increase({samples})")
+
+    def __init__(self, label: str, joined: str, function: str) -> None:
+        self.label = label
+        self.joined = joined
+        self.function = function
+
+    @property
+    def only_below_zero(self) -> bool:
+        """Tell whether only negative values matter: a minimum shows a bad reading that the maximum and the mean hide."""
+        return self is Statistic.MIN
+
+
+GAUGE_STATISTICS = (Statistic.MAX, Statistic.MEAN, Statistic.P50, Statistic.P95)
 """Maximum first: it decides which hours need their raw samples."""
 
 
@@ -36,6 +51,12 @@ class Tally:
         """Add to a reason."""
         if number:
             self.counts[reason] = self.counts.get(reason, 0) + number
+
+    def take(self, part: Tally) -> None:
+        """Add what a part of the work saw."""
+        self.devices.update(part.devices)
+        for reason, number in part.counts.items():
+            self.count(reason, number)
 
     def key_of(self, series: Series) -> tuple[UsageKey, GpuLabels] | None:
         """Return whose readings a series holds, noting the device; None where its labels name none."""
@@ -64,31 +85,14 @@ def selector(server: Prometheus, metric: Metric, *matchers: str) -> str:
     return metric.name + server.matching(*matchers)
 
 
+def group_of(metric: Metric) -> str:
+    """Return the labels that a metric's queries group by; nvidia_smi series name their node by `instance` alone."""
+    return _GROUP_BY_INSTANCE if metric.name.startswith("nvidia_smi") else _GROUP
+
+
 def grouped(query: str, metric: Metric, chosen: str) -> str:
-    """Fill a query's template; nvidia_smi series name their node by `instance` alone."""
-    group = _GROUP_BY_INSTANCE if metric.name.startswith("nvidia_smi") else _GROUP
-    return query.format(group=group, name=chosen)
-
-
-def hourly(server: Prometheus, template: str, metric: Metric, grid: HourGrid) -> Iterator[Series]:
-    """Evaluate a query over the hours; where the server refuses even one hour of it, a sixteenth of the boards at a time."""
-    try:
-        whole = list(_range(server, template, metric, grid))
-    except AnswerTooLarge as error:
-        logger.info("asking by shards: %s", error)
-        label = uuid_label(metric)
-        digits = [f'{label}=~".*{digit:x}"' for digit in range(16)]
-        whole = [
-            series
-            for shard in (*digits, f'{label}!~".*[0-9a-f]"')
-            for series in _range(server, template, metric, grid, shard)
-        ]
-    yield from whole
-
-
-def _range(server: Prometheus, template: str, metric: Metric, grid: HourGrid, *shard: str) -> Iterator[Series]:
-    query = grouped(template, metric, selector(server, metric, *shard))
-    return server.range(query, grid.first_evaluation_s, grid.last_evaluation_s, S_PER_HR)
+    """Fill a query's template with the labels to group by and a selector."""
+    return query.format(group=group_of(metric), name=chosen)
 
 
 def uuid_label(metric: Metric) -> str:

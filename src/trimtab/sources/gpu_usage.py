@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 
+from trimtab.sources.ahead import read_ahead
 from trimtab.sources.dcgm import ANY_METRIC, METRICS, SHARES, Metric
 from trimtab.sources.gpu_queries import (
     collect_counts,
     collect_energy,
     collect_histograms,
     collect_statistics,
+    gauge_questions,
     probe_scale,
     probe_step_s,
+    recorded_histograms,
 )
-from trimtab.sources.gpu_series import Scale, Tally
+from trimtab.sources.gpu_series import Scale, Statistic, Tally
+from trimtab.sources.hourly_values import Ask, HourlyValues, Wanted
 from trimtab.sources.hours import Cube, HourGrid, UsageKey
+from trimtab.sources.journal import Bins, Journal, Span, identity_of
 from trimtab.sources.promql import Floats, Prometheus
+from trimtab.sources.recording_rules import RECORDED
 from trimtab.tables.arrow import conform, empty_table
 from trimtab.units import HR_PER_DAY, HR_PER_WEEK, MS_PER_S, S_PER_HR
 
-logger = logging.getLogger(__name__)
-
 _VALUES_PER_CHUNK = 30_000
+_SPANS_HR = (6, 12, 24, 2 * HR_PER_DAY, 4 * HR_PER_DAY, HR_PER_WEEK, 2 * HR_PER_WEEK)
 _SAMPLES_PER_REQUEST = 400_000
+Histograms = dict[UsageKey, dict[int, list[int]]]
+
 RAW_SAMPLE_LIMIT = 3_000_000
 """Raw activity samples that are fetched for histograms at most: about 65 MB of JSON."""
 
@@ -39,6 +45,8 @@ class GpuMetrics:
     present: tuple[Metric, ...]
     scales: Mapping[str, Scale]
     step_s: float
+    recorded: frozenset[str] = frozenset()
+    """Names of the series that recording rules of ours left."""
 
     def of(self, canonical: str) -> list[Metric]:
         """Return the spellings present of a canonical reading."""
@@ -60,11 +68,10 @@ class Holdings:
     grid: HourGrid
     pieces: dict[UsageKey, list[tuple[int, Floats]]] = field(default_factory=dict)
 
-    def add(self, cube: Cube) -> None:
-        """Note the samples of one span of hours."""
-        offset = (cube.grid.start_s - self.grid.start_s) // S_PER_HR
-        for key in cube.keys("samples"):
-            counts = np.nan_to_num(cube.of("samples", key))
+    def add(self, span: HourGrid, samples: Mapping[UsageKey, Floats]) -> None:
+        """Note the samples of one span of hours (span.hours,) by device and pod."""
+        offset = (span.start_s - self.grid.start_s) // S_PER_HR
+        for key, counts in samples.items():
             seen = np.flatnonzero(counts)
             if len(seen):
                 piece = counts[seen[0] : seen[-1] + 1].copy()
@@ -79,15 +86,19 @@ class Holdings:
 
 
 def find_gpu_metrics(server: Prometheus, grid: HourGrid, tally: Tally) -> GpuMetrics:
-    """Find which spellings the server has, and from the data how to read them."""
-    names = server.names(grid.start_s, grid.end_s, ANY_METRIC)
+    """Find which spellings the server has, and from the data how to read them; and what recording rules left."""
+    names = server.names(grid.start_s, grid.end_s, f"{ANY_METRIC}|{RECORDED}.*")
     present = tuple(metric for metric in METRICS if metric.name in names)
     scales = {metric.name: probe_scale(server, metric, grid, tally) for metric in present}
-    found = GpuMetrics(present=present, scales=scales, step_s=float(S_PER_HR))
+    found = GpuMetrics(
+        present=present,
+        scales=scales,
+        step_s=float(S_PER_HR),
+        recorded=frozenset(name for name in names if name.startswith(RECORDED)),
+    )
     if not found.counted:
         return found
-    step_s = min(probe_step_s(server, metric, grid) for metric in found.counted)
-    return GpuMetrics(present=present, scales=scales, step_s=step_s)
+    return replace(found, step_s=min(probe_step_s(server, metric, grid) for metric in found.counted))
 
 
 def collect_gpu_usage(
@@ -99,100 +110,132 @@ def collect_gpu_usage(
     *,
     workload_of: Callable[[str, str], str | None],
     raw_sample_limit: int = RAW_SAMPLE_LIMIT,
+    journal: Journal | None = None,
     progress: Callable[[int], None] = lambda hours: None,
 ) -> Iterator[pa.Table]:
-    """Yield the `gpu_usage` rows of successive spans of hours; memory stays bounded by the span, whatever the window."""
+    """Yield the `gpu_usage` rows of successive spans of hours; memory stays bounded by the span, whatever the window.
+
+    Spans that the journal holds are read from it; those that are asked for are kept in it.
+    """
     devices = max(1, len(tally.devices))
-    raw_samples = devices * grid.hours * S_PER_HR / metrics.step_s
-    with_histograms = raw_samples <= raw_sample_limit
-    if not with_histograms:
-        tally.count("device-hours without a histogram (too many raw samples to fetch)", devices * grid.hours)
-    span = int(np.clip(_VALUES_PER_CHUNK // devices, HR_PER_DAY // 4, 2 * HR_PER_WEEK))
-    for piece in grid.chunks(span):
-        cube = _cube(server, piece, metrics, tally)
-        holdings.add(cube)
-        bins = _histograms(server, cube, metrics, tally) if with_histograms else {}
-        yield usage_table(cube, bins, metrics.step_s, workload_of)
-        progress(piece.hours)
+    with_raw = devices * grid.hours * S_PER_HR / metrics.step_s <= raw_sample_limit
+    pieces = list(grid.aligned_chunks(_span_hr(devices)))
+    mig = any(labels.mig_profile for labels in tally.devices.values())
+    kept = (journal or Journal(folder=None)).of(identity_of(server.url, server.selector, metrics, mig, with_raw))
+    values = HourlyValues(server=server, recorded=metrics.recorded)
+    missing = [piece for piece in pieces if not kept.holds(piece)]
+    questions = [wanted for piece in missing for wanted in _questions(metrics, piece, mig=mig)]
+    with read_ahead(questions, values.ask, server.at_once) as ahead:
+        for piece in pieces:
+            span = kept.read(piece)
+            if span is None:
+                span = _collected(values, piece, metrics, tally, ahead.take, mig=mig, with_raw=with_raw)
+                kept.write(piece, span)
+            tally.take(span.tally)
+            holdings.add(piece, span.samples)
+            yield usage_table(span, metrics.step_s, workload_of)
+            progress(piece.hours)
 
 
-def _cube(server: Prometheus, piece: HourGrid, metrics: GpuMetrics, tally: Tally) -> Cube:
+def _span_hr(devices: int) -> int:
+    """Return how many hours to collect at a time: a divisor of a week, so that windows that overlap share their spans."""
+    most = _VALUES_PER_CHUNK // devices
+    return max((hours for hours in _SPANS_HR if hours <= most), default=_SPANS_HR[0])
+
+
+def _gauges(metrics: GpuMetrics, *, mig: bool) -> list[Metric]:
+    """Return the gauges to collect, in the order in which spellings of one reading count."""
+    return [
+        metric
+        for canonical in (*SHARES, "memory_used_gib", "power_w")
+        if canonical != "gr_engine_active" or mig or not metrics.of("gpu_util")
+        for metric in metrics.of(canonical)
+    ]
+
+
+def _questions(metrics: GpuMetrics, piece: HourGrid, *, mig: bool) -> Iterator[Wanted]:
+    """Yield what `_collected` asks, in its order."""
+    for metric in metrics.counted:
+        yield Wanted(statistic=Statistic.COUNT, metric=metric, grid=piece)
+    for metric in _gauges(metrics, mig=mig):
+        yield from gauge_questions(metric, piece)
+    for metric in metrics.of("energy_kwh"):
+        yield Wanted(statistic=Statistic.RISE, metric=metric, grid=piece)
+
+
+def _collected(
+    values: HourlyValues, piece: HourGrid, metrics: GpuMetrics, whole: Tally, ask: Ask, *, mig: bool, with_raw: bool
+) -> Span:
+    tally = Tally(devices=dict(whole.devices))
     cube = Cube(grid=piece)
     for metric in metrics.counted:
-        collect_counts(server, metric, cube, tally)
-    mig = any(labels.mig_profile for labels in tally.devices.values())
-    for canonical in (*SHARES, "memory_used_gib", "power_w"):
-        if canonical == "gr_engine_active" and not mig and metrics.of("gpu_util"):
-            continue
-        for metric in metrics.of(canonical):
-            collect_statistics(server, metric, metrics.scales[metric.name], cube, tally)
+        collect_counts(ask, metric, cube, tally)
+    for metric in _gauges(metrics, mig=mig):
+        collect_statistics(values.server, metric, metrics.scales[metric.name], cube, tally, ask)
     for metric in metrics.of("energy_kwh"):
-        collect_energy(server, metric, cube, tally)
-    return cube
+        collect_energy(ask, metric, cube, tally)
+    bins = _best_bins(cube, metrics, lambda metric: recorded_histograms(values, metric, cube, tally))
+    basis = "recording rules" if bins else "raw samples"
+    if not bins and with_raw:
+        bins = _raw_bins(values.server, cube, metrics, tally)
+    elif not bins:
+        hours = piece.hours * len({key.device for key in cube.keys("samples")})
+        tally.count("device-hours without a histogram (too many raw samples to fetch)", hours)
+    return Span(cube=cube, bins=bins, tally=tally, basis=basis)
 
 
-def _histograms(
-    server: Prometheus, cube: Cube, metrics: GpuMetrics, tally: Tally
-) -> dict[UsageKey, dict[int, list[int]]]:
-    """Return histograms of the best activity signal of each device: sm_active, else gpu_util."""
+def _raw_bins(server: Prometheus, cube: Cube, metrics: GpuMetrics, tally: Tally) -> Histograms:
     per_hour = max(1, len(tally.devices)) * S_PER_HR / metrics.step_s
     span_hr = int(np.clip(_SAMPLES_PER_REQUEST // per_hour, 1, HR_PER_DAY))
-    bins: dict[UsageKey, dict[int, list[int]]] = {}
+
+    def counted(metric: Metric) -> Histograms:
+        scale = metrics.scales[metric.name]
+        return collect_histograms(server, metric, scale, cube, tally, span_hr=span_hr)
+
+    return _best_bins(cube, metrics, counted)
+
+
+def _best_bins(cube: Cube, metrics: GpuMetrics, counted: Callable[[Metric], Histograms]) -> Histograms:
+    """Return histograms of the best activity signal of each device: sm_active, else gpu_util."""
+    bins: Histograms = {}
     for canonical in ("sm_active", "gpu_util", "gr_engine_active"):
-        missing = [key for key in cube.keys("samples") if key not in bins]
-        if not missing:
+        if all(key in bins for key in cube.keys("samples")):
             break
         for metric in metrics.of(canonical):
-            found = collect_histograms(server, metric, metrics.scales[metric.name], cube, tally, span_hr=span_hr)
-            bins = {**found, **bins}
+            bins = {**counted(metric), **bins}
     return bins
 
 
-def usage_table(
-    cube: Cube,
-    bins: Mapping[UsageKey, Mapping[int, list[int]]],
-    step_s: float,
-    workload_of: Callable[[str, str], str | None],
-) -> pa.Table:
+def usage_table(span: Span, step_s: float, workload_of: Callable[[str, str], str | None]) -> pa.Table:
     """Return the rows of a span: the pods of one workload on one device are folded into one row an hour."""
+    cube, bins = span.cube, span.bins
     groups: dict[tuple[str, str | None], list[UsageKey]] = {}
     for key in cube.keys("samples"):
         workload = workload_of(key.namespace, key.pod) if key.pod else None
         groups.setdefault((key.device, workload), []).append(key)
-    tables = [
-        _rows(cube, bins, step_s, device, workload, keys)
-        for (device, workload), keys in sorted(groups.items(), key=lambda item: (item[0][0], item[0][1] or ""))
-    ]
-    return pa.concat_tables(tables).combine_chunks() if tables else empty_table("gpu_usage", None)
-
-
-def _rows(
-    cube: Cube,
-    bins: Mapping[UsageKey, Mapping[int, list[int]]],
-    step_s: float,
-    device: str,
-    workload: str | None,
-    keys: Sequence[UsageKey],
-) -> pa.Table:
-    counts = np.nan_to_num(np.stack([cube.of("samples", key) for key in keys]))
-    hours = np.flatnonzero(counts.sum(axis=0) > 0)
+    ordered = sorted(groups.items(), key=lambda item: (item[0][0], item[0][1] or ""))
+    if not ordered:
+        return empty_table("gpu_usage", None)
+    counts = span.samples
+    samples = np.stack([sum((counts[key] for key in keys), start=np.zeros(cube.grid.hours)) for _, keys in ordered])
+    group, hours = np.nonzero(samples > 0)
+    names, workloads = (pa.array([who[part] for who, _ in ordered], type=pa.string()) for part in (0, 1))
     columns: dict[str, pa.Array] = {
-        "device": pa.repeat(pa.scalar(device), len(hours)),
-        "workload": pa.array([workload] * len(hours), type=pa.string()),
+        "device": names.take(pa.array(group)),
+        "workload": workloads.take(pa.array(group)),
         "hour": _times(cube.grid, hours),
-        "samples": pa.array(counts.sum(axis=0)[hours].astype(np.int64)),
+        "samples": pa.array(samples[group, hours].astype(np.int64)),
         "samples_expected": pa.array(np.full(len(hours), round(S_PER_HR / step_s), dtype=np.int64)),
     }
     for statistic in cube.values:
-        if statistic in ("samples", "power_w_max"):
+        if statistic in ("samples", "power_w_max") or statistic.startswith("memory_used_gib_p"):
             continue
-        stacked = np.stack([cube.of(statistic, key) for key in keys])
-        columns[statistic] = pa.array(_folded(statistic, stacked, counts)[hours], from_pandas=True)
-    merged = [_merged_bins(bins, keys, int(hour)) for hour in hours]
+        rows = [_folded(statistic, [cube.of(statistic, key) for key in keys], keys, counts) for _, keys in ordered]
+        columns[statistic] = pa.array(np.stack(rows)[group, hours], from_pandas=True)
+    merged = [_merged_bins(bins, ordered[at][1], hour) for at, hour in zip(group.tolist(), hours.tolist(), strict=True)]
     columns["activity_histogram"] = pa.array(merged, type=pa.list_(pa.int64()))
-    columns["basis"] = pa.array(["pushed down" if one is None else "raw samples" for one in merged], type=pa.string())
-    known = {name: column for name, column in columns.items() if not name.startswith("memory_used_gib_p")}
-    return conform("gpu_usage", pa.table(known))
+    columns["basis"] = pa.array(["pushed down" if one is None else span.basis for one in merged], type=pa.string())
+    return conform("gpu_usage", pa.table(columns))
 
 
 def _times(grid: HourGrid, hours: np.ndarray[tuple[int], np.dtype[np.int64]]) -> pa.Array:
@@ -200,13 +243,16 @@ def _times(grid: HourGrid, hours: np.ndarray[tuple[int], np.dtype[np.int64]]) ->
     return pa.array(starts_ms, type=pa.timestamp("ms", tz="UTC")).cast(pa.timestamp("us", tz="UTC"))
 
 
-def _folded(statistic: str, stacked: Floats, counts: Floats) -> Floats:
+def _folded(
+    statistic: str, rows: Sequence[Floats], keys: Sequence[UsageKey], samples: Mapping[UsageKey, Floats]
+) -> Floats:
     """Fold pods that shared an hour: the largest maximum, summed energy, everything else weighted by samples.
 
     A weighted quantile is not the quantile of the union; where it matters, the histogram is.
     """
-    if len(stacked) == 1:
-        return np.asarray(stacked[0], dtype=np.float64)
+    if len(rows) == 1:
+        return rows[0]
+    stacked, counts = np.stack(rows), np.stack([samples[key] for key in keys])
     present = ~np.isnan(stacked)
     some = present.any(axis=0)
     if statistic.endswith("_max"):
@@ -220,9 +266,7 @@ def _folded(statistic: str, stacked: Floats, counts: Floats) -> Floats:
     return np.where(some, folded, np.nan)
 
 
-def _merged_bins(
-    bins: Mapping[UsageKey, Mapping[int, list[int]]], keys: Sequence[UsageKey], hour: int
-) -> list[int] | None:
+def _merged_bins(bins: Bins, keys: Sequence[UsageKey], hour: int) -> list[int] | None:
     found = [bins[key][hour] for key in keys if key in bins and hour in bins[key]]
     if not found:
         return None

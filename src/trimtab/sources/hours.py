@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 
@@ -46,6 +47,13 @@ class HourGrid:
         for first in range(0, self.hours, hours):
             size = min(hours, self.hours - first)
             yield HourGrid(start_s=self.start_s + first * S_PER_HR, hours=size)
+
+    def aligned_chunks(self, hours: int) -> Iterator[HourGrid]:
+        """Cut the grid where the hours since 1970 are multiples of `hours`: windows that overlap have pieces in common."""
+        first_hr = self.start_s // S_PER_HR
+        cuts = [at for at in range(first_hr, first_hr + self.hours + 1) if at % hours == 0]
+        for left, right in pairwise(sorted({first_hr, *cuts, first_hr + self.hours})):
+            yield HourGrid(start_s=left * S_PER_HR, hours=right - left)
 
 
 @dataclass(frozen=True, slots=True)

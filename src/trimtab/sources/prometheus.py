@@ -18,6 +18,7 @@ from trimtab.sources.fleet_rows import Boards, allocation_rows, device_rows, nod
 from trimtab.sources.gpu_series import Tally
 from trimtab.sources.gpu_usage import RAW_SAMPLE_LIMIT, GpuMetrics, Holdings, collect_gpu_usage, find_gpu_metrics
 from trimtab.sources.hours import HourGrid
+from trimtab.sources.journal import Journal
 from trimtab.sources.kube_jobs import collect_job_facts, job_rows
 from trimtab.sources.kube_nodes import KubeNode, collect_nodes
 from trimtab.sources.kube_owners import Owner, Owners, collect_owners
@@ -66,9 +67,10 @@ def collect_prometheus(
     *,
     catalog: Catalog | None = None,
     raw_sample_limit: int = RAW_SAMPLE_LIMIT,
+    journal: Journal | None = None,
     report: Report = lambda stage, done_frac: None,
 ) -> Collected:
-    """Collect the whole hours of `[start, end)`.
+    """Collect the whole hours of `[start, end)`; what a journal holds is not asked for again.
 
     Raises SourceError where the server fails or has no GPU metrics, CredentialsError where it refuses us, UsageError where
     the window holds no whole hour.
@@ -82,7 +84,7 @@ def collect_prometheus(
     nodes = collect_nodes(server, watch)
     resolver = _Resolver(owners=collect_owners(server, grid.start_s, grid.end_s, ()), tally=tally)
     holdings = Holdings(grid=grid)
-    usage = _usage(server, grid, metrics, holdings, resolver, raw_sample_limit, report)
+    usage = _usage(server, grid, metrics, holdings, resolver, raw_sample_limit, journal, report)
     boards = Boards(
         devices=tally.devices,
         node_of=_node_names(server, grid, tally, nodes),
@@ -138,6 +140,7 @@ def _usage(
     holdings: Holdings,
     resolver: _Resolver,
     raw_sample_limit: int,
+    journal: Journal | None,
     report: Report,
 ) -> pa.Table:
     done_hr = 0
@@ -155,6 +158,7 @@ def _usage(
         holdings,
         workload_of=resolver.workload,
         raw_sample_limit=raw_sample_limit,
+        journal=journal,
         progress=advance,
     )
     found = list(pieces)

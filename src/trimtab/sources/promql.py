@@ -6,9 +6,9 @@ A range is asked for in pieces; a piece that the server refuses as too large or 
 
 from __future__ import annotations
 
-import json
 import logging
 import re
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +17,7 @@ from typing import cast
 import httpx
 import numpy as np
 import numpy.typing as npt
+import orjson
 
 from trimtab.errors import CredentialsError, SourceError, UsageError
 from trimtab.sources.access import Access
@@ -70,7 +71,7 @@ class Prometheus:
     """A server that speaks PromQL. Use as a context manager.
 
     `transport` and `sleep` are there for tests; `selector` (such as `cluster="a"`) is added to every selector that callers
-    build with `matching`.
+    build with `matching`. At most `at_once` large queries are asked at the same time.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class Prometheus:
         *,
         selector: str = "",
         timeout_s: float = 120.0,
+        at_once: int = 2,
         transport: httpx.BaseTransport | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -88,8 +90,10 @@ class Prometheus:
             raise UsageError(f"{url!r} is no address of a Prometheus server; write http://HOST:9090")
         self.url = url.rstrip("/")
         self.selector = selector
+        self.at_once = at_once
         self.requests = 0
         self.received_bytes = 0
+        self._counting = threading.Lock()
         self._sleep = sleep
         self._client = httpx.Client(
             headers=access.request_headers(),
@@ -193,15 +197,19 @@ class Prometheus:
         raise AssertionError("the loop returns or raises")
 
     def _once(self, path: str, parameters: Parameters, method: str) -> object:
-        self.requests += 1
+        with self._counting:
+            self.requests += 1
         form, asked = (dict(parameters), None) if method == "POST" else (None, dict(parameters))
         with self._client.stream(method, self.url + path, data=form, params=asked) as response:
             body = self._body(response)
             content_type = response.headers.get("content-type", "")
-        self._refuse(response.status_code, body, content_type, str(parameters.get("query", path)))
+        if response.status_code != httpx.codes.OK:
+            self._refuse(response.status_code, body, content_type, str(parameters.get("query", path)))
+        if "text/html" in content_type:
+            raise self._foreign("it answered with a web page: a login page or another service")
         try:
-            answer: object = json.loads(body)
-        except ValueError as error:
+            answer: object = orjson.loads(body)
+        except orjson.JSONDecodeError as error:
             raise self._foreign(f"the answer is {content_type or 'of no stated type'}, not JSON") from error
         if not isinstance(answer, dict) or answer.get("status") != "success":
             raise self._foreign("the answer is not of Prometheus' form")
@@ -217,7 +225,8 @@ class Prometheus:
             if size > MAX_RESPONSE_BYTES:
                 raise _TooLargeError(f"an answer of more than {MAX_RESPONSE_BYTES} bytes")
             parts.append(part)
-        self.received_bytes += size
+        with self._counting:
+            self.received_bytes += size
         return b"".join(parts)
 
     def _refuse(self, status: int, body: bytes, content_type: str, query: str) -> None:
@@ -268,9 +277,10 @@ def any_of(label: str, values: Iterable[str]) -> str:
 
 
 def _series(item: Mapping[str, object]) -> Series:
-    points = cast("Sequence[Sequence[float | str]]", item.get("values") or [item["value"]])
-    times = np.fromiter((float(point[0]) for point in points), dtype=np.float64, count=len(points))
-    values = np.fromiter((float(point[1]) for point in points), dtype=np.float64, count=len(points))
+    points = cast("Sequence[tuple[float, str]]", item.get("values") or [item["value"]])
+    moments, texts = zip(*points, strict=True)
+    times = np.array(moments, dtype=np.float64)
+    values = np.array(list(map(float, texts)), dtype=np.float64)
     if not (np.abs(times) < _END_OF_TIME_S).all():
         raise ValueError("a time that is no moment")
     return Series(
@@ -285,8 +295,8 @@ def _labels(metric: object) -> dict[str, str]:
 def _said(body: bytes) -> str:
     """Return the reason that an answer gives, if any."""
     try:
-        answer: object = json.loads(body)
-    except ValueError:
+        answer: object = orjson.loads(body)
+    except orjson.JSONDecodeError:
         return "" if body.lstrip().startswith(b"<") else body[:200].decode("utf-8", "replace").strip()
     return str(answer.get("error", "")) if isinstance(answer, dict) else ""
 
