@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import socket
 import subprocess
@@ -57,9 +58,12 @@ def main() -> None:
     blocks = options.data / f"prometheus-{options.gpus}-{options.hours}-{options.step}-{options.metrics}"
     if not blocks.is_dir():
         _backfill(blocks, options.gpus, options.hours, options.step, NAMES[: options.metrics])
-    with _serving(blocks) as url:
+    with _serving(blocks) as (url, pid):
         compared = {} if options.no_raw else _compared(url, grid, options.step)
+        before_s = _cpu_s(pid)
         collected = _collected_apart(url, options.hours)
+        collected["server_cpu_s"] = round(_cpu_s(pid) - before_s, 2)
+        collected["load_average"] = os.getloadavg()[0]
     shape = {"gpus": options.gpus, "hours": options.hours, "step_s": options.step, "metrics": options.metrics}
     print(json.dumps({"benchmark": "collect", "data": str(blocks), **shape, **compared, **collected}))
 
@@ -98,7 +102,7 @@ def _write_page(page: Path, gpus: int, first_hr: int, hours: int, step: int, nam
 
 
 @contextmanager
-def _serving(blocks: Path) -> Iterator[str]:
+def _serving(blocks: Path) -> Iterator[tuple[str, int]]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -116,10 +120,16 @@ def _serving(blocks: Path) -> Iterator[str]:
             except httpx.TransportError:
                 pass
             time.sleep(0.1)
-        yield url
+        yield url, process.pid
     finally:
         process.terminate()
         process.wait()
+
+
+def _cpu_s(pid: int) -> float:
+    """Return the CPU seconds that a process has used, of user and system."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _compared(url: str, grid: HourGrid, step: int) -> dict[str, float]:

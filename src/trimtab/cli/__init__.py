@@ -46,6 +46,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "trimtab.cli.collect_command",
         "Write a fleet bundle from Prometheus, Kubernetes, Slurm and bills.",
     ),
+    "rollup": (
+        "trimtab.cli.rollup_command",
+        "Roll raw GPU samples up to hourly rows with histograms, where the samples live.",
+    ),
     "fit": ("trimtab.cli.fit_command", "Find which GPU a model needs, how many, and what it costs."),
     "prices": ("trimtab.cli.prices_command", "List what GPUs cost, at a date, in a region, under a buying option."),
     "commit": (

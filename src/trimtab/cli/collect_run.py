@@ -7,33 +7,32 @@ from datetime import UTC, datetime
 import click
 from click.core import ParameterSource
 
+from trimtab.cli.collect_servers import collect_servers
 from trimtab.cli.moments import parse_window
 from trimtab.cli.place_options import CURRENT, Places
 from trimtab.cli.progress import Tell
 from trimtab.cli.server_options import ServerOptions
 from trimtab.sources.collect import with_bills
+from trimtab.sources.journal import Journal
 from trimtab.sources.kube_connect import cluster_api
 from trimtab.sources.kube_merge import with_snapshot
 from trimtab.sources.kube_objects import Objects, read_dumps
 from trimtab.sources.kube_snapshot import collect_snapshot, snapshot_moment
-from trimtab.sources.prometheus import Collected, collect_prometheus
+from trimtab.sources.prometheus import Collected
 from trimtab.sources.slurm import collect_slurm, read_slurm
 from trimtab.sources.slurm_lines import zone_of
 
 
-def gather(source: ServerOptions, places: Places, tell: Tell) -> Collected:
-    """Collect from everything that was named; raises UsageError where nothing was."""
+def gather(source: ServerOptions, places: Places, tell: Tell, journal: Journal | None = None) -> Collected:
+    """Collect from everything that was named; raises UsageError where nothing was. A journal keeps what is there so far."""
     places.check(source.url)
-    return with_bills(_fleet(source, places, tell), source.bills)
+    return with_bills(_fleet(source, places, tell, journal), source.bills)
 
 
-def _fleet(source: ServerOptions, places: Places, tell: Tell) -> Collected:
+def _fleet(source: ServerOptions, places: Places, tell: Tell, journal: Journal | None) -> Collected:
     if places.slurm:
         return _slurm(source, places)
-    found = None
-    if source.url:
-        with source.server() as server:
-            found = collect_prometheus(server, *source.window(), report=tell)
+    found = collect_servers(source, tell, journal) if source.url else None
     if not places.kubernetes and found is not None:
         return found
     objects, name = _cluster(places, tell)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from trimtab.cli.collect_servers import collect_servers
 from trimtab.cli.progress import Tell
 from trimtab.cli.server_options import ServerOptions
 from trimtab.errors import UsageError
 from trimtab.pipeline import open_demo, open_trace
 from trimtab.sources.collect import bundle_with_bills, with_bills
-from trimtab.sources.prometheus import collect_prometheus
 from trimtab.tables.bundle import Bundle, memory_bundle
 from trimtab.tables.checks import check_bundle, checked_bundle
 from trimtab.tables.workloads import read_workloads
@@ -73,6 +73,5 @@ def _opened(named: Named, tell: Tell) -> History:
         return History(name=f"trace {named.demo_trace.name}", bundle=open_trace(named.demo_trace), demo=True)
     if named.demo is not None:
         return History(name=f"demo {named.demo}", bundle=open_demo(named.demo), demo=True)
-    with named.source.server() as server:
-        found = with_bills(collect_prometheus(server, *named.source.window(), report=tell), named.source.bills)
+    found = with_bills(collect_servers(named.source, tell), named.source.bills)
     return History(name=str(named.source.url), bundle=check_bundle(memory_bundle(found.tables, found.meta)))

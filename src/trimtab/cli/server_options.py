@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
+from urllib.parse import urlsplit
 
 import click
 
@@ -26,9 +27,11 @@ _ANY = click.Path(exists=True, path_type=Path)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions:
-    """What was said about the server, the window, and what is read beside it. `url` is None where no server was named."""
+    """What was said about the servers, the window, and what is read beside them."""
 
-    url: str | None
+    urls: tuple[str, ...]
+    cluster_label: str
+    at_once: int
     start: str
     end: str
     bills: tuple[Path, ...]
@@ -43,13 +46,32 @@ class ServerOptions:
     ca_file: Path | None
     insecure: bool
 
+    @property
+    def url(self) -> str | None:
+        """Return the first server's address; None where no server was named."""
+        return self.addresses()[0][1] if self.urls else None
+
+    def addresses(self) -> list[tuple[str, str]]:
+        """Return (cluster, address) of each server: NAME=URL names it, else its host does; raises UsageError."""
+        found = [_address(text) for text in self.urls]
+        names = [name for name, _ in found]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise UsageError(f"two servers are named {twice[0]!r}; tell them apart with --prometheus NAME=URL")
+        return found
+
     def window(self) -> tuple[datetime, datetime]:
         """Return the window as of now; raises UsageError."""
         return parse_window(self.start, self.end, datetime.now(UTC))
 
     @contextmanager
     def server(self) -> Iterator[Prometheus]:
-        """Open the server; raises UsageError."""
+        """Open the first server; raises UsageError."""
+        with self.client(self.url or "", self.selector) as server:
+            yield server
+
+    def client(self, url: str, selector: str) -> Prometheus:
+        """Return a client of a server, to be used as a context manager; raises UsageError."""
         from trimtab.sources.access import Access
         from trimtab.sources.promql import Prometheus
 
@@ -62,15 +84,26 @@ class ServerOptions:
             ca_file=self.ca_file,
             insecure=self.insecure,
         )
-        with Prometheus(self.url or "", access, selector=self.selector) as server:
-            yield server
+        return Prometheus(url, access, selector=selector, at_once=self.at_once)
+
+
+def _address(text: str) -> tuple[str, str]:
+    name, equals, url = text.partition("=")
+    if equals and "://" not in name:
+        return name, url
+    return urlsplit(text).hostname or text, text
 
 
 def server_options(*, required: bool) -> Callable[[Command], Command]:
     """Add the options to a command, as one parameter `source`."""
     options = (
-        click.option("-p", "--prometheus", "url", envvar="TRIMTAB_PROMETHEUS", required=required, metavar="URL",
-                     help="Prometheus, Thanos, Mimir or VictoriaMetrics, with its path prefix."),
+        click.option("-p", "--prometheus", "urls", envvar="TRIMTAB_PROMETHEUS", required=required, multiple=True,
+                     metavar="[NAME=]URL",
+                     help="Prometheus, Thanos, Mimir or VictoriaMetrics, with its path prefix; repeat for more clusters."),
+        click.option("--cluster-label", default="", metavar="LABEL",
+                     help="The label that tells clusters apart on a central server; each is collected for itself."),
+        click.option("--at-once", type=click.IntRange(1, 16), default=2, show_default=True, metavar="N",
+                     help="How many large queries a server gets at the same time."),
         click.option("--from", "start", default="14d", show_default=True,
                      help="Start of the window: 14d, now-14d, 2026-09-01."),
         click.option("--to", "end", default="now", show_default=True, help="End of the window."),

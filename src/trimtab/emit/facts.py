@@ -126,4 +126,5 @@ def namespace_of(workload: str) -> str:
 
 def short_name_of(workload: str) -> str:
     """Return the name of `namespace/name`."""
-    return workload.partition("/")[2] if "/" in workload else workload
+    name = workload.partition("/")[2] if "/" in workload else workload
+    return name.partition("@")[0]

@@ -46,6 +46,10 @@ class Tally:
 
     devices: dict[str, GpuLabels] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
+    known: dict[tuple[tuple[str, str], ...], tuple[UsageKey, GpuLabels] | None] = field(
+        default_factory=dict, repr=False
+    )
+    """Label sets that were read before: every statistic of every span comes with the same ones."""
 
     def count(self, reason: str, number: int = 1) -> None:
         """Add to a reason."""
@@ -60,12 +64,17 @@ class Tally:
 
     def key_of(self, series: Series) -> tuple[UsageKey, GpuLabels] | None:
         """Return whose readings a series holds, noting the device; None where its labels name none."""
-        labels = read_labels(series.labels)
-        if labels is None:
+        said = tuple(series.labels.items())
+        if said not in self.known:
+            labels = read_labels(series.labels)
+            key = UsageKey(labels.device, labels.namespace, labels.pod) if labels else None
+            self.known[said] = (key, labels) if key and labels else None
+        found = self.known[said]
+        if found is None:
             self.count("GPU series without a device label ignored", len(series.values))
             return None
-        self.devices[labels.device] = labels
-        return UsageKey(labels.device, labels.namespace, labels.pod), labels
+        self.devices[found[1].device] = found[1]
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

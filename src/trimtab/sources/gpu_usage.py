@@ -29,7 +29,7 @@ from trimtab.sources.recording_rules import RECORDED
 from trimtab.tables.arrow import conform, empty_table
 from trimtab.units import HR_PER_DAY, HR_PER_WEEK, MS_PER_S, S_PER_HR
 
-_VALUES_PER_CHUNK = 30_000
+VALUES_PER_SPAN = 30_000
 _SPANS_HR = (6, 12, 24, 2 * HR_PER_DAY, 4 * HR_PER_DAY, HR_PER_WEEK, 2 * HR_PER_WEEK)
 _SAMPLES_PER_REQUEST = 400_000
 Histograms = dict[UsageKey, dict[int, list[int]]]
@@ -139,7 +139,7 @@ def collect_gpu_usage(
 
 def _span_hr(devices: int) -> int:
     """Return how many hours to collect at a time: a divisor of a week, so that windows that overlap share their spans."""
-    most = _VALUES_PER_CHUNK // devices
+    most = VALUES_PER_SPAN // devices
     return max((hours for hours in _SPANS_HR if hours <= most), default=_SPANS_HR[0])
 
 
@@ -166,7 +166,7 @@ def _questions(metrics: GpuMetrics, piece: HourGrid, *, mig: bool) -> Iterator[W
 def _collected(
     values: HourlyValues, piece: HourGrid, metrics: GpuMetrics, whole: Tally, ask: Ask, *, mig: bool, with_raw: bool
 ) -> Span:
-    tally = Tally(devices=dict(whole.devices))
+    tally = Tally(devices=dict(whole.devices), known=whole.known)
     cube = Cube(grid=piece)
     for metric in metrics.counted:
         collect_counts(ask, metric, cube, tally)

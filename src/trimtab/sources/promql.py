@@ -145,6 +145,16 @@ class Prometheus:
             raise self._foreign("the list of metric names is no list")
         return {str(item) for item in data}
 
+    def label_values(self, label: str, start_s: float, end_s: float) -> list[str]:
+        """Return the values that a label had between two moments, under the client's own selector; empty ones left out."""
+        parameters: Parameters = {"start": _moment(start_s), "end": _moment(end_s)}
+        if self.selector:
+            parameters = {**parameters, "match[]": self.matching()}
+        data = self._whole(f"/api/v1/label/{label}/values", parameters, method="GET")
+        if not isinstance(data, list):
+            raise self._foreign("the list of label values is no list")
+        return sorted(str(item) for item in data if item)
+
     def instant(self, query: str, at_s: float) -> list[Series]:
         """Evaluate an expression at one moment; a range selector gives raw samples."""
         data = self._whole("/api/v1/query", {"query": query, "time": _moment(at_s)})

@@ -72,8 +72,9 @@ def _histogram_rules(
         return
     step = f"{max(1, round(step_s))}s"
     reading = f"last_over_time({metric.name}{matchers}[{step}]) * {scale.usual * 100:g}"
-    counted = f'count_values by ({group_of(metric)}) ("{BIN_LABEL}", floor({reading} + 0.5))'
-    value = f"count_over_time({counted}[1h:{step}] offset 1ms)"
+    # `without ()`: to labels that are listed Prometheus 2 adds the new one for good, so that the next run of the rule differs.
+    counted = f'count_values without () ("{BIN_LABEL}", floor({reading} + 0.5))'
+    value = f"sum by ({group_of(metric)}, {BIN_LABEL}) (count_over_time({counted}[1h:{step}] offset 1ms))"
     yield {"record": recorded_name(metric.name, HISTOGRAM), "expr": _last_full_hour(value)}
 
 
