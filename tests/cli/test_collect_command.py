@@ -1,6 +1,8 @@
 import json
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import yaml
 from tests.kube_cluster import dump
@@ -105,3 +107,17 @@ def test_a_gpu_type_without_a_board_and_two_fleets_at_once_are_refused(tmp_path,
 def test_without_a_place_it_says_which_there_are(capsys):
     assert run() == 2
     assert "--kube-dump" in capsys.readouterr().err
+
+
+def test_a_trace_becomes_a_bundle_on_a_stated_machine(tmp_path, capsys):
+    rows = [
+        {"pod": "p", "t_s": second, "gpu_util_pct": 5.0, "gpu_mem_used_bytes": 2.0**33} for second in range(0, 7200, 60)
+    ]
+    trace = tmp_path / "trace.parquet"
+    pq.write_table(pa.Table.from_pylist(rows), trace)
+
+    told = ("--trace", str(trace), "--machine", "aws:p4d.24xlarge", "--repeat", "3", "--out", str(tmp_path / "fleet"))
+    assert run(*told) == 0
+
+    assert "gpu_usage           72 rows" in capsys.readouterr().out
+    assert run("-p", "http://127.0.0.1:9", "--machine", "p4d.24xlarge") == 2

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from trimtab.cli import COMMANDS, main
@@ -23,3 +25,26 @@ def test_what_is_amiss_says_its_cost_and_its_fix_and_what_is_well_does_not():
     assert page.count("costs:") == 1
     assert "fix:   --focus bills/" in page
     assert "1 of 2 could be better" in page
+
+
+def test_a_bundle_is_judged_by_its_folder(tmp_path, capsys):
+    data = Path(__file__).parents[1] / "data" / "slurm"
+    with pytest.raises(SystemExit):
+        main(["collect", "-q", "--slurm", str(data / "jobs.txt"), "--out", str(tmp_path / "fleet")])
+    capsys.readouterr()
+
+    with pytest.raises(SystemExit) as exit_:
+        main(["doctor", str(tmp_path / "fleet")])
+
+    page = capsys.readouterr().out
+    assert exit_.value.code == 1
+    assert "a price is never guessed" in page
+    assert "--prices owned.yaml" in page
+
+
+def test_neither_a_bundle_nor_a_server_is_an_error_of_use(capsys):
+    with pytest.raises(SystemExit) as exit_:
+        main(["doctor"])
+
+    assert exit_.value.code == 2
+    assert "trimtab doctor fleet/" in capsys.readouterr().err

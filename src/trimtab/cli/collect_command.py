@@ -43,6 +43,8 @@ def command(
       trimtab collect --kube-dump dump.json
       trimtab collect --rbac | kubectl apply -f -
       trimtab collect --slurm jobs.txt --slurm nodes.txt --gpu a100=A100-SXM4-80GB --timezone Europe/Berlin
+      trimtab collect --trace philly2017_jobs.parquet --machine aws:p3.8xlarge
+      trimtab collect --trace gentd26_pod_gpu_1min.parquet --repeat 14
     """
     from trimtab.cli.collect_run import gather
     from trimtab.cli.collect_servers import write_rules

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 
 import click
 from click.core import ParameterSource
@@ -19,6 +20,9 @@ from trimtab.sources.kube_merge import with_snapshot
 from trimtab.sources.kube_objects import Objects, read_dumps
 from trimtab.sources.kube_snapshot import collect_snapshot, snapshot_moment
 from trimtab.sources.prometheus import Collected
+from trimtab.sources.recorded import read_trace
+from trimtab.sources.recorded.machine import machine_of
+from trimtab.sources.recorded.repeat import repeated
 from trimtab.sources.slurm import collect_slurm, read_slurm
 from trimtab.sources.slurm_lines import zone_of
 
@@ -32,6 +36,8 @@ def gather(source: ServerOptions, places: Places, tell: Tell, journal: Journal |
 def _fleet(source: ServerOptions, places: Places, tell: Tell, journal: Journal | None) -> Collected:
     if places.slurm:
         return _slurm(source, places)
+    if places.trace is not None:
+        return _trace(places.trace, places)
     found = collect_servers(source, tell, journal) if source.url else None
     if not places.kubernetes and found is not None:
         return found
@@ -51,6 +57,12 @@ def _slurm(source: ServerOptions, places: Places) -> Collected:
     start, end = parse_window(source.start if asked else first.isoformat(), source.end, last)
     name = "Slurm " + ", ".join(path.name for path in places.slurm)
     return collect_slurm(dump, start, end, gpu_names=boards, source=name)
+
+
+def _trace(path: Path, places: Places) -> Collected:
+    """Make a fleet of a recorded trace; it covers what the trace does."""
+    made = read_trace(path, machine_of(places.machine) if places.machine else None)
+    return repeated(made, places.repeat) if places.repeat else made
 
 
 def _cluster(places: Places, tell: Tell) -> tuple[Objects, str]:

@@ -5,42 +5,52 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from trimtab.cli.moments import parse_day
 from trimtab.cli.output import Column, Format, Sheet, output_options, write, write_sheet
 from trimtab.cli.server_options import ServerOptions, server_options
+from trimtab.errors import UsageError
+
+if TYPE_CHECKING:
+    from trimtab.sources.doctor import Finding
 
 _MARKS = {"ok": ("✓", "green"), "weak": ("~", "yellow"), "missing": ("✗", "red")}
 
 
 @click.command()
-@server_options(required=True)
+@click.argument("bundle", required=False, type=click.Path(exists=True, file_okay=False, path_type=Path))
+@server_options(required=False)
+@click.option("--prices", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
+              help="Your own rates, to see whether every node of a bundle has one.")  # fmt: skip
+@click.option("--at", callback=parse_day, metavar="DATE", show_default="the end of the history",
+              help="Prices that held on this day, for a bundle.")  # fmt: skip
 @output_options()
 def command(
+    bundle: Path | None,
     source: ServerOptions,
+    prices: Path | None,
+    at: date | None,
     output_format: Format,
     out: Path | None,
     fields: tuple[str, ...],
 ) -> None:
     """Say what is missing for a good answer, what that costs, and how to mend it.
 
-    Looks at the last hours of the window on a Prometheus server; changes nothing. Exits with 1 where there are no GPU
-    metrics.
+    Looks at the last hours of the window on a Prometheus server, or at a bundle; changes nothing. Exits with 1 where a
+    server has no GPU metrics, or where audit would refuse the bundle.
 
     \b
     Examples:
       trimtab doctor --prometheus http://localhost:9090
       trimtab doctor -p http://localhost:9090 --focus bills/ -o json
+      trimtab doctor fleet/ --prices owned.yaml
     """
-    from trimtab.catalog import load_catalog
-    from trimtab.sources.doctor import Status, findings, look
-
-    _, end = source.window()
-    with source.server() as server:
-        facts = look(server, end)
-    newest = max(price.as_of for price in load_catalog().prices.prices)
-    found = findings(facts, bills=len(source.bills), newest_price_days=_days_since(newest, end.date()))
+    if bundle is None and not source.url:
+        raise UsageError("give the folder of a bundle (trimtab doctor fleet/) or a server (--prometheus URL)")
+    found, refused = _of_bundle(bundle, prices, at) if bundle else _of_server(source)
     rows = [
         {"what": one.what, "status": one.status.value, "detail": one.detail, "cost": one.cost, "fix": one.fix}
         for one in found
@@ -49,8 +59,42 @@ def command(
         write(_page(rows), out)
     else:
         write_sheet(_sheet(rows), output_format, out=out, fields=fields)
-    if any(one.status is Status.MISSING and one.what == "GPU metrics" for one in found):
+    if refused:
         raise click.exceptions.Exit(1)
+
+
+def _of_server(source: ServerOptions) -> tuple[list[Finding], bool]:
+    """Return what a server lacks, and whether it has no GPU metrics."""
+    from trimtab.catalog import load_catalog
+    from trimtab.sources.doctor import Status, findings, look
+
+    _, end = source.window()
+    with source.server() as server:
+        facts = look(server, end)
+    newest = max(price.as_of for price in load_catalog().prices.prices)
+    found = findings(facts, bills=len(source.bills), newest_price_days=_days_since(newest, end.date()))
+    return found, any(one.status is Status.MISSING and one.what == "GPU metrics" for one in found)
+
+
+def _of_bundle(folder: Path, prices: Path | None, at: date | None) -> tuple[list[Finding], bool]:
+    """Return what a bundle lacks, and whether audit would refuse it."""
+    from trimtab.catalog import load_catalog
+    from trimtab.fleet.market import Market
+    from trimtab.fleet.settings import Settings
+    from trimtab.sources.bundle_doctor import bundle_findings, refuses
+    from trimtab.tables.checks import checked_bundle
+
+    bundle, catalog, settings = checked_bundle(folder), load_catalog(prices), Settings()
+    day = at or bundle.end.date()
+    market = Market(
+        catalog=catalog,
+        at=day,
+        max_term_years=settings.planning.max_term_years,
+        assumptions=settings.assumptions,
+    )
+    newest = max(price.as_of for price in catalog.prices.prices)
+    found = bundle_findings(bundle, market, _days_since(newest, day))
+    return found, refuses(found)
 
 
 def _days_since(day: date, today: date) -> int:

@@ -30,6 +30,9 @@ class Places:
     slurm: tuple[Path, ...]
     timezone: str
     gpu_names: tuple[str, ...]
+    trace: Path | None
+    machine: str | None
+    repeat: int | None
 
     @property
     def kubernetes(self) -> bool:
@@ -46,15 +49,18 @@ class Places:
                 ("--prometheus", url),
                 ("--context or --kube-dump", self.kubernetes),
                 ("--slurm", self.slurm),
+                ("--trace", self.trace),
             )
             if value
         ]
         if not named:
             raise UsageError(
-                "where from? give --prometheus URL, --context NAME (Kubernetes), --kube-dump PATH or --slurm FILE; "
-                "see trimtab collect --help"
+                "where from? give --prometheus URL, --context NAME (Kubernetes), --kube-dump PATH, --slurm FILE or "
+                "--trace FILE; see trimtab collect --help"
             )
-        if self.slurm and len(named) > 1:
+        if not self.trace and (self.machine or self.repeat):
+            raise UsageError("--machine and --repeat are assumptions about a --trace FILE: name one")
+        if (self.slurm or self.trace) and len(named) > 1:
             raise UsageError(f"{' and '.join(named)} are different fleets: collect each into a folder of its own")
 
     def boards(self) -> dict[str, str]:
@@ -81,6 +87,11 @@ def place_options(command: Command) -> Command:
                      help="The clock of Slurm's moments, such as Europe/Berlin."),
         click.option("--gpu", "gpu_names", multiple=True, metavar="TYPE=BOARD",
                      help="Which board a GRES type of Slurm means, such as a100=A100-SXM4-80GB; repeat for several."),
+        click.option("--trace", type=_FILE, metavar="FILE",
+                     help="Make a fleet of a recorded trace (Parquet) of jobs, pods or requests, known by its columns."),
+        click.option("--machine", metavar="TYPE", help="The machine that a trace is laid on, as aws:p4d.24xlarge:us-east-1."),
+        click.option("--repeat", type=click.IntRange(min=2), metavar="DAYS",
+                     help="Repeat a shorter trace to so many days, for a plan and its proof."),
     )  # fmt: skip
 
     @wraps(command)

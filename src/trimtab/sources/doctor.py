@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
@@ -112,8 +112,8 @@ def findings(facts: Facts, *, bills: int, newest_price_days: int) -> list[Findin
     """Judge what a server told; `bills` is how many bill files were given, `newest_price_days` the age of the price book."""
     found = [_gpu_metrics(facts)]
     if facts.gpus:
-        found += [*_activity(facts), _pods(facts), _history(facts), _scrapes(facts)]
-    return [*found, *_kubernetes(facts), _requests(facts), _bill(bills), _prices(newest_price_days)]
+        found += [*activity(facts.readings), _pods(facts), history(facts.history_days), _scrapes(facts)]
+    return [*found, *_kubernetes(facts), _requests(facts), bill(bills), price_book(newest_price_days)]
 
 
 def _gpu_metrics(facts: Facts) -> Finding:
@@ -140,9 +140,10 @@ _COSTS = {
 }
 
 
-def _activity(facts: Facts) -> Iterator[Finding]:
+def activity(readings: Collection[str]) -> Iterator[Finding]:
+    """Judge which readings of activity are exported."""
     for name, line in _COUNTERS.items():
-        if name in facts.readings:
+        if name in readings:
             yield Finding(what=name, status=Status.OK, detail="exported")
         else:
             fix = f"add to dcgm-exporter's counters file (-f counters.csv): {line}"
@@ -161,9 +162,10 @@ def _pods(facts: Facts) -> Finding:
     )
 
 
-def _history(facts: Facts) -> Finding:
-    detail = f"{facts.history_days} days" + (" or more" if facts.history_days >= _HISTORY_DAYS else "")
-    if facts.history_days >= ENOUGH_DAYS:
+def history(days: int) -> Finding:
+    """Judge how far back readings go."""
+    detail = f"{days} days" + (" or more" if days >= _HISTORY_DAYS else "")
+    if days >= ENOUGH_DAYS:
         return Finding(what="history", status=Status.OK, detail=detail)
     return Finding(
         what="history",
@@ -239,7 +241,8 @@ def _requests(facts: Facts) -> Finding:
     )
 
 
-def _bill(bills: int) -> Finding:
+def bill(bills: int) -> Finding:
+    """Judge whether a bill was given."""
     if bills:
         return Finding(what="bill", status=Status.OK, detail=f"{bills} file(s)")
     return Finding(
@@ -251,7 +254,8 @@ def _bill(bills: int) -> Finding:
     )
 
 
-def _prices(newest_days: int) -> Finding:
+def price_book(newest_days: int) -> Finding:
+    """Judge the age of the price book."""
     detail = f"confirmed {newest_days} days ago"
     if newest_days <= STALE_PRICE_DAYS:
         return Finding(what="price book", status=Status.OK, detail=detail)

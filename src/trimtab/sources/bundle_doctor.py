@@ -1,0 +1,163 @@
+"""What a fleet bundle lacks for a good answer, what each absence costs, and what mends it: `trimtab doctor BUNDLE`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import pyarrow.compute as pc
+
+from trimtab.catalog import CapacityType
+from trimtab.catalog.pools import Pool
+from trimtab.fleet.market import Market
+from trimtab.sources.coverage import bundle_coverage
+from trimtab.sources.doctor import Finding, Status, activity, bill, history, price_book
+from trimtab.sources.kube_nodes import UNKNOWN
+from trimtab.tables.bundle import Bundle
+from trimtab.units import HR_PER_DAY, hours_between
+
+LEAST_DAYS = 2
+"""Days of history below which `audit` refuses: one to plan on, one to prove on."""
+_READINGS = ("sm_active", "tensor_active", "dram_active")
+_COLLECT = "trimtab collect -p URL --context NAME"
+
+
+def bundle_findings(bundle: Bundle, market: Market, newest_price_days: int) -> list[Finding]:
+    """Judge a bundle; `market` knows the rates that `audit` would use."""
+    seen = _readings(bundle)
+    found = [_gpu_metrics(bundle), *(activity(seen) if seen else ()), _days(bundle), *_nodes(bundle, market)]
+    found += [_teams(bundle), _demand(bundle), _waits(bundle), bill(bundle.table("costs").num_rows)]
+    return [*found, price_book(newest_price_days), _left_out(bundle.meta.counts)]
+
+
+def refuses(found: list[Finding]) -> bool:
+    """Tell whether `audit` would refuse this bundle."""
+    return any(one.status is Status.MISSING and one.what in ("history", "prices") for one in found)
+
+
+def _readings(bundle: Bundle) -> frozenset[str]:
+    usage = bundle.table("gpu_usage", [f"{name}_mean" for name in (*_READINGS, "gpu_util")])
+    return frozenset(name for name in (*_READINGS, "gpu_util") if usage[f"{name}_mean"].null_count < usage.num_rows)
+
+
+def _gpu_metrics(bundle: Bundle) -> Finding:
+    coverage = bundle_coverage(bundle)
+    if coverage.gpus_seen:
+        status = Status.OK if coverage.gpus_seen >= coverage.gpus else Status.WEAK
+        cost = "" if status is Status.OK else "workloads on the other GPUs are priced, not judged"
+        fix = "" if status is Status.OK else "scrape dcgm-exporter on every GPU node"
+        return Finding(what="GPU metrics", status=status, detail=str(coverage), cost=cost, fix=fix)
+    return Finding(
+        what="GPU metrics",
+        status=Status.MISSING,
+        detail=f"none for {coverage.gpus} GPUs",
+        cost="who held what is priced, but no workload is judged: how busy it was is not known",
+        fix=f"{_COLLECT}   (a Prometheus that scrapes dcgm-exporter)",
+    )
+
+
+def _days(bundle: Bundle) -> Finding:
+    days = hours_between(bundle.start, bundle.end) / HR_PER_DAY
+    if days >= LEAST_DAYS:
+        found = history(int(days))
+        return found if found.status is Status.OK else replace(found, fix="collect a longer window, as --from 30d")
+    return Finding(
+        what="history",
+        status=Status.MISSING,
+        detail=f"{days:.2g} days",
+        cost=f"below {LEAST_DAYS} whole days audit refuses: one is planned on, one is proved on",
+        fix="collect a longer window (--from 14d), or repeat a short trace: --repeat 14",
+    )
+
+
+def _nodes(bundle: Bundle, market: Market) -> Iterator[Finding]:
+    rows = bundle.table("nodes", ["provider", "instance_type", "region", "capacity_type", "gpu_count"]).to_pylist()
+    rows = [row for row in rows if row["gpu_count"] > 0]
+    typed = sum(row["instance_type"] != UNKNOWN for row in rows)
+    detail = f"{typed} of {len(rows)} node lives"
+    if typed < len(rows):
+        yield Finding(
+            what="instance types",
+            status=Status.MISSING,
+            detail=detail,
+            cost="the other nodes have no price",
+            fix=f"{_COLLECT}   (reads them from the cluster), or --focus bills/",
+        )
+    else:
+        yield Finding(what="instance types", status=Status.OK, detail=detail)
+    pools = {Pool(row["provider"], row["instance_type"], row["region"], row["capacity_type"]) for row in rows}
+    yield _prices(market.unpriced(sorted(pools)), len(pools))
+
+
+def _prices(missing: Mapping[Pool, str], pools: int) -> Finding:
+    if not missing:
+        return Finding(what="prices", status=Status.OK, detail=f"{pools} kind(s) of nodes have a rate")
+    pool = next(iter(missing))
+    fix = "give your own rates: --prices rates.yaml (trimtab prices --help)"
+    if pool.capacity_type is CapacityType.OWNED:
+        fix = (
+            f"--prices owned.yaml with `owned: [{{instance_type: {pool.instance_type}, gpu: ..., gpu_count: ..., "
+            "capital_usd: ..., years: ..., power_w: ..., pue: ..., electricity_usd_kwh: ...}]`"
+        )
+    elif "first known row" in missing[pool]:
+        fix = "price the history at a date that the list knows: --at DATE"
+    return Finding(
+        what="prices",
+        status=Status.MISSING,
+        detail=f"{len(missing)} of {pools} kind(s) of nodes have none ({pool}: {missing[pool]})",
+        cost="audit refuses: a price is never guessed",
+        fix=fix,
+    )
+
+
+def _teams(bundle: Bundle) -> Finding:
+    teams = bundle.table("allocations", ["team"])["team"]
+    known = len(teams) - teams.null_count
+    if known or not len(teams):
+        return Finding(what="teams", status=Status.OK, detail=f"{known} of {len(teams)} holdings name a team")
+    return Finding(
+        what="teams",
+        status=Status.WEAK,
+        detail="no holding names a team",
+        cost="spend by team is 'unassigned'",
+        fix="label pods or namespaces with team, or name teams in workloads.yaml",
+    )
+
+
+def _demand(bundle: Bundle) -> Finding:
+    services = len(pc.unique(bundle.table("demand", ["workload"])["workload"]))
+    if services:
+        return Finding(what="request metrics", status=Status.OK, detail=f"{services} service(s)")
+    return Finding(
+        what="request metrics",
+        status=Status.WEAK,
+        detail="none",
+        cost="services are judged by GPU activity alone: latency targets cannot be checked",
+        fix=f"scrape the servers' /metrics, then {_COLLECT}",
+    )
+
+
+def _waits(bundle: Bundle) -> Finding:
+    runs = bundle.table("jobs", ["submit", "start"])
+    started = runs.filter(pc.is_valid(runs["start"]))
+    waited = int(pc.sum(pc.greater(started["start"], started["submit"])).as_py() or 0)
+    if waited or not runs.num_rows:
+        detail = f"{runs.num_rows} runs, {waited} with a known wait" if runs.num_rows else "no runs"
+        return Finding(what="runs and waits", status=Status.OK, detail=detail)
+    return Finding(
+        what="runs and waits",
+        status=Status.WEAK,
+        detail=f"{runs.num_rows} runs, none with a wait",
+        cost="whether fewer nodes would make runs wait longer than now cannot be compared",
+        fix="collect from the queue that knows: --context NAME (Jobs, Kueue, Volcano) or --slurm FILE",
+    )
+
+
+def _left_out(counts: Mapping[str, int]) -> Finding:
+    if not counts:
+        return Finding(what="left out", status=Status.OK, detail="nothing")
+    reason = max(counts, key=lambda name: counts[name])
+    detail = (
+        f"{sum(counts.values()):,} readings or lines for {len(counts)} reason(s); most: {counts[reason]:,} x {reason}"
+    )
+    return Finding(what="left out", status=Status.OK, detail=detail)

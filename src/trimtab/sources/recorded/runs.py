@@ -1,0 +1,164 @@
+"""A fleet bundle's tables from runs that held GPUs, laid on machines."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from trimtab.errors import InputError
+from trimtab.sources.prometheus import Collected
+from trimtab.sources.recorded.machine import Machine
+from trimtab.sources.recorded.packing import Piece, pack
+from trimtab.tables.arrow import table_from_rows
+from trimtab.tables.bundle import BundleMeta
+from trimtab.units import DAYS_PER_WEEK, S_PER_DAY, S_PER_HR
+
+LATEST = datetime(2026, 9, 28, tzinfo=UTC)
+"""The Monday before which a trace without dates is taken to end."""
+Row = dict[str, object]
+_MOST_NODES = 20_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A run in seconds from the start of its trace; `start_s` is None where it never started, `end_s` while it runs."""
+
+    name: str
+    workload: str
+    team: str
+    owner_kind: str
+    submit_s: float
+    start_s: float | None
+    end_s: float | None
+    gpus: float
+    state: str = "completed"
+
+    @property
+    def is_job(self) -> bool:
+        """Tell whether it runs to an end, so that it is a row of `jobs`."""
+        return self.owner_kind == "Job"
+
+
+def fleet_of(
+    runs: Sequence[Run],
+    machine: Machine,
+    length_s: float,
+    *,
+    source: str,
+    notes: Sequence[str],
+    counts: Mapping[str, int],
+    start: datetime | None = None,
+) -> Collected:
+    """Return the tables of runs over `[0, length_s)`; raises InputError where none held a GPU within it."""
+    hours = math.ceil(length_s / S_PER_HR)
+    start = start or start_of(length_s)
+    held = [run for run in runs if run.start_s is not None and _within(run, length_s)]
+    if not held:
+        raise InputError(f"{source}: no run held a GPU within {hours} hours; is it the file that was meant?")
+    spans = [(run.start_s or 0.0, length_s if run.end_s is None else run.end_s, run.gpus) for run in held]
+    pieces, count = pack(spans, machine.gpu_count)
+    if count > _MOST_NODES:
+        raise InputError(
+            f"{source}: {count} nodes of {machine.words} would be needed; is the GPU column in whole GPUs?"
+        )
+    allocations: list[Row] = [_allocation(held[piece.run], piece.node, piece.gpus, start) for piece in pieces]
+    tables: dict[str, list[Row]] = {
+        "devices": [],
+        "nodes": _nodes(spans, pieces, machine, start, length_s),
+        "allocations": allocations,
+        "gpu_usage": [],
+        "jobs": [_job(run, start) for run in runs if run.is_job],
+    }
+    if not tables["jobs"]:
+        del tables["jobs"]
+    laid = f"assumed: {count} nodes of {machine.words}, each up from the first run that it held to the last"
+    meta = BundleMeta(
+        start=start,
+        end=start + timedelta(hours=hours),
+        sources=(source,),
+        notes=(laid, *notes, "no readings of GPU activity: only who held what and what it cost can be judged"),
+        counts={reason: number for reason, number in counts.items() if number},
+    )
+    return Collected(tables={name: table_from_rows(name, rows) for name, rows in tables.items()}, meta=meta)
+
+
+def start_of(length_s: float) -> datetime:
+    """Return the Monday on which a trace without dates is taken to begin: whole weeks before `LATEST`, as few as hold it."""
+    return LATEST - timedelta(weeks=max(math.ceil(length_s / (S_PER_DAY * DAYS_PER_WEEK)), 1))
+
+
+def _nodes(
+    spans: Sequence[tuple[float, float, float]],
+    pieces: Sequence[Piece],
+    machine: Machine,
+    start: datetime,
+    length_s: float,
+) -> list[Row]:
+    first: dict[int, float] = {}
+    last: dict[int, float] = {}
+    for piece in pieces:
+        start_s, end_s, _ = spans[piece.run]
+        first[piece.node] = min(first.get(piece.node, start_s), start_s)
+        last[piece.node] = max(last.get(piece.node, end_s), end_s)
+    return [
+        node_row(node, machine, start + timedelta(seconds=math.floor(first[node])))
+        | {"end": None if last[node] >= length_s else at(start, math.ceil(last[node]))}
+        for node in sorted(first)
+    ]
+
+
+def _within(run: Run, length_s: float) -> bool:
+    start_s, end_s = run.start_s or 0.0, math.inf if run.end_s is None else run.end_s
+    return start_s < length_s and end_s > max(start_s, 0.0) and run.gpus > 0
+
+
+def node_name(index: int) -> str:
+    """Return the name of a node that is laid under a trace."""
+    return f"node-{index:05d}"
+
+
+def node_row(index: int, machine: Machine, start: datetime) -> Row:
+    """Return the row of a node that is up from the start on."""
+    return {
+        "node": node_name(index),
+        "provider": machine.provider,
+        "instance_type": machine.instance_type,
+        "region": machine.region,
+        "capacity_type": "on-demand",
+        "start": start,
+        "gpu": machine.gpu,
+        "gpu_count": machine.gpu_count,
+    }
+
+
+def at(start: datetime, offset_s: float | None) -> datetime | None:
+    """Return the moment so many seconds after the start, or None."""
+    return None if offset_s is None else start + timedelta(seconds=round(offset_s))
+
+
+def _allocation(run: Run, node: int, gpus: float, start: datetime) -> Row:
+    return {
+        "workload": run.workload,
+        "namespace": run.workload.partition("/")[0],
+        "owner_kind": run.owner_kind,
+        "team": run.team,
+        "pod": run.name,
+        "node": node_name(node),
+        "gpus": gpus,
+        "start": at(start, run.start_s),
+        "end": at(start, run.end_s),
+    }
+
+
+def _job(run: Run, start: datetime) -> Row:
+    return {
+        "job": run.name,
+        "workload": run.workload,
+        "submit": at(start, run.submit_s),
+        "start": at(start, run.start_s),
+        "end": at(start, run.end_s),
+        "gpus": run.gpus,
+        "state": run.state,
+    }
