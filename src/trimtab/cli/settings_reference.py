@@ -11,14 +11,15 @@ import sys
 from textwrap import dedent
 
 from trimtab.cli.settings import defaults, env_name
-from trimtab.fleet.settings import Assumptions, Bands, Effort, Planning
+from trimtab.fleet.settings import Assumptions, Bands, Effort, Ownership, Planning
 
-_GROUPS = {"bands": Bands, "efforts": Effort, "assumptions": Assumptions, "planning": Planning}
+_GROUPS = {"bands": Bands, "efforts": Effort, "assumptions": Assumptions, "planning": Planning, "ownership": Ownership}
 _TITLES = {
     "bands": "Where a reading becomes a verdict",
     "efforts": "What a lever costs in engineer-weeks",
     "assumptions": "What the data cannot tell",
     "planning": "How the plan is made and laid out",
+    "ownership": "What GPUs cost besides their hours",
 }
 
 _HEAD = """# Settings

@@ -87,6 +87,32 @@ class Assumptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Ownership:
+    """What a model on GPUs costs besides the GPUs (`trimtab fit`, total cost); each is shown with its figure."""
+
+    storage_usd_gib_mo: float = 0.08
+    """Block storage for weights, images and checkpoints: AWS EBS gp3 in us-east-1, list price."""
+    image_gib: float = 20.0
+    """Container image and its unpacked layers on each node: a planning assumption (engine images are 8-10 GiB packed)."""
+    egress_usd_gib: float = 0.09
+    """Traffic to the internet: AWS EC2 data transfer out, first 10 TB a month, list price; many GPU clouds charge nothing."""
+    egress_bytes_per_token: float = 200.0
+    """A streamed token as one server-sent event of JSON in the OpenAI format, about 200 bytes: a planning assumption."""
+    operations_hr_node_mo: float = 1.0
+    """Engineer-hours that a node takes a month (upgrades, faults, alerts): a planning assumption."""
+    work_week_hr: float = 40.0
+    """Turns planning.engineer_week_usd into an hour's cost."""
+    rollouts_mo: float = 4.0
+    """Times a month that every replica is replaced, old and new side by side while the new one starts: a planning assumption."""
+    checkpoints_kept: float = 2.0
+    """Checkpoints of a training run kept at once."""
+    data_bytes_per_token: float = 4.0
+    """Training data on disk: token numbers of 32 bits."""
+    electricity_usd_kwh: float = 0.15
+    """Power of one's own card at its limit, around the mean price of households and small firms: a planning assumption."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Planning:
     """How the plan is made and laid out."""
 
@@ -120,3 +146,4 @@ class Settings:
     efforts: dict[Lever, Effort] = field(default_factory=default_efforts)
     assumptions: Assumptions = field(default_factory=Assumptions)
     planning: Planning = field(default_factory=Planning)
+    ownership: Ownership = field(default_factory=Ownership)

@@ -11,10 +11,12 @@ from trimtab.catalog import BuyingOption, Catalog, Gpu, load_catalog
 from trimtab.errors import MissingPrice, Unpredictable, UsageError
 from trimtab.physics.boards import board
 from trimtab.physics.formats import WeightFormat
+from trimtab.physics.interruption import USUAL, Interruptions
 from trimtab.physics.models import Architecture, model_named
 from trimtab.physics.offers import Offer, offers_for, owned_offer
-from trimtab.physics.search_serving import Demand, Rejected, ServingOption, Way, search_serving, ways_of
+from trimtab.physics.search_serving import Demand, Rejected, ServingOption, Unmet, Way, search_serving, ways_of
 from trimtab.physics.search_training import TrainingDemand, TrainingOption, search_training
+from trimtab.physics.support import too_old
 
 DEFAULT_ENGINE = "vllm"
 NOTEBOOK_ROWS = 12
@@ -30,6 +32,13 @@ class Market:
     region: str | None = None
     option: BuyingOption = BuyingOption.ON_DEMAND
     at: date | None = None
+    catalog: Catalog | None = None
+    """Facts and prices; the packaged ones when None."""
+    driver: str | None = None
+    """The driver that nodes have; None: any that a GPU needs."""
+    cuda: str | None = None
+    losses: Interruptions = USUAL
+    """What losing spot nodes costs."""
 
 
 ANYWHERE = Market()
@@ -63,12 +72,12 @@ def _cells(one: ServingOption | TrainingOption) -> tuple[str, ...]:
     return (one.gpu.name, str(one.gpus), f"{cost.value:,.2f} {unit}", interval, f"{speed:,.0f}", one.offer.where)
 
 
-def offered(market: Market, catalog: Catalog | None = None) -> list[tuple[Gpu, tuple[Offer, ...]]]:
+def offered(market: Market) -> list[tuple[Gpu, tuple[Offer, ...]]]:
     """Return the GPUs that somebody sells there, or the user's own card; raises MissingPrice when there is none."""
     if market.own is not None:
         gpu = board(market.own)
         return [(gpu, (owned_offer(gpu, 1),))]
-    catalog = catalog or load_catalog()
+    catalog = market.catalog or load_catalog()
     wanted = [catalog.gpu(name) for name in market.gpus] or [gpu for gpu in catalog.gpus if gpu.vendor == "NVIDIA"]
     found = [
         (gpu, offers)
@@ -80,6 +89,17 @@ def offered(market: Market, catalog: Catalog | None = None) -> list[tuple[Gpu, t
         names = ", ".join(gpu.name for gpu in wanted[:3])
         raise MissingPrice(f"no price for {names} in {place}; drop --provider or --region, or see `trimtab prices`")
     return found
+
+
+def runnable(market: Market) -> tuple[list[tuple[Gpu, tuple[Offer, ...]]], list[Rejected]]:
+    """Return the GPUs on offer that the named driver and CUDA run, and the others with their reason."""
+    fine, rejected = [], []
+    for gpu, offers in offered(market):
+        if reason := too_old(gpu, driver=market.driver, cuda=market.cuda):
+            rejected.append(Rejected(gpu=gpu.name, what="all formats", reason=Unmet.DRIVER, because=reason))
+        else:
+            fine.append((gpu, offers))
+    return fine, rejected
 
 
 def serving_answer(
@@ -101,19 +121,20 @@ def serving_answer(
             "trimtab.physics.transfer.speed_ratio"
         )
     ways: list[Way] = []
-    rejected: list[Rejected] = []
-    for gpu, offers in offered(market):
+    candidates, rejected = runnable(market)
+    for gpu, offers in candidates:
         fitting, refused = ways_of(model, gpu, offers, demand, engine, formats)
         ways += fitting
         rejected += refused
-    found, missed = search_serving(ways, demand, option=market.option, scale=scale)
+    found, missed = search_serving(ways, demand, option=market.option, scale=scale, losses=market.losses)
     return FitAnswer(found=tuple(found), rejected=(*rejected, *missed))
 
 
 def training_answer(model: Architecture, demand: TrainingDemand, market: Market, *, scale: float = 1.0) -> FitAnswer:
     """Search all ways of training; `scale` is measured over predicted speed of one's own run."""
-    found, rejected = search_training(model, offered(market), demand, option=market.option, scale=scale)
-    return FitAnswer(found=tuple(found), rejected=tuple(rejected))
+    candidates, rejected = runnable(market)
+    found, missed = search_training(model, candidates, demand, option=market.option, scale=scale, losses=market.losses)
+    return FitAnswer(found=tuple(found), rejected=(*rejected, *missed))
 
 
 def fit(

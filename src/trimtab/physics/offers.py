@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 
-from trimtab.catalog import BuyingOption, Catalog, Gpu
+from trimtab.catalog import BuyingOption, Catalog, Gpu, InstanceType, InterruptionBucket, Price, PriceBasis
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +18,10 @@ class Offer:
     region: str
     gpus: int
     usd_hr: Mapping[BuyingOption, float]
+    interruption: InterruptionBucket | None = None
+    """The published interruption rate of its spot nodes; None where none is known."""
+    spot_derived: bool = False
+    """The spot rate is on demand less an advised saving, not an observed price."""
 
     def gpu_usd_hr(self, option: BuyingOption) -> float | None:
         """Return the rate of one GPU, None where the option is not sold."""
@@ -34,17 +38,29 @@ def offers_for(
     catalog: Catalog, gpu: Gpu, *, provider: str | None = None, region: str | None = None, at: date | None = None
 ) -> tuple[Offer, ...]:
     """Return the whole-board shapes that carry a GPU, priced at a date; empty where nobody sells it there."""
-    found: dict[tuple[str, str, str], dict[BuyingOption, float]] = {}
+    found: dict[tuple[str, str, str], dict[BuyingOption, Price]] = {}
     for price in catalog.prices.offerings(gpu=gpu.name, provider=provider, region=region, at=at):
-        found.setdefault((price.provider, price.instance_type, price.region), {})[price.option] = price.usd_hr
-    offers = []
-    for (seller, name, place), rates in found.items():
-        instance = catalog.instance_table.get((seller, name))
-        if instance is not None and instance.gpu_frac == 1 and instance.gpu_count >= 1:
-            offers.append(
-                Offer(provider=seller, instance_type=name, region=place, gpus=instance.gpu_count, usd_hr=rates)
-            )
-    return tuple(offers)
+        found.setdefault((price.provider, price.instance_type, price.region), {})[price.option] = price
+    return tuple(
+        _offer(instance, place, rates)
+        for (seller, name, place), rates in found.items()
+        if (instance := catalog.instance_table.get((seller, name))) is not None
+        and instance.gpu_frac == 1
+        and instance.gpu_count >= 1
+    )
+
+
+def _offer(instance: InstanceType, region: str, rates: Mapping[BuyingOption, Price]) -> Offer:
+    spot = rates.get(BuyingOption.SPOT)
+    return Offer(
+        provider=instance.provider,
+        instance_type=instance.name,
+        region=region,
+        gpus=instance.gpu_count,
+        usd_hr={option: price.usd_hr for option, price in rates.items()},
+        interruption=spot.interruption if spot else None,
+        spot_derived=spot is not None and spot.basis is not PriceBasis.LISTED,
+    )
 
 
 def owned_offer(gpu: Gpu, gpus: int) -> Offer:

@@ -7,7 +7,7 @@ predicted, so that only ratios between GPUs remain modelled.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -17,6 +17,7 @@ from trimtab.catalog import BuyingOption, Gpu
 from trimtab.errors import InputError
 from trimtab.physics.footprint import Footprint, Parallel, Serving, inference_footprint, resident_requests
 from trimtab.physics.formats import WeightFormat
+from trimtab.physics.interruption import USUAL, Interruptions
 from trimtab.physics.models import Architecture
 from trimtab.physics.offers import Offer
 from trimtab.physics.predict import Asked, calibrated, coefficients_at, packaged, with_interval
@@ -49,6 +50,7 @@ class Unmet(Enum):
 
     MEMORY = "does not fit"
     FORMAT = "not supported"
+    DRIVER = "driver too old"
     TARGET = "misses the target"
     PRICE = "no price"
 
@@ -72,8 +74,13 @@ class Demand:
     concurrency: int | None = None
     targets: Targets = Targets()
     headroom_frac: float = 0.2
+    mean_req_s: float | None = None
+    """What is served on average where `rate_req_s` is a peak; the cost of a token spreads over these. None: the rate itself."""
 
     def __post_init__(self) -> None:
+        for rate in (self.rate_req_s, self.mean_req_s):
+            if rate is not None and not (math.isfinite(rate) and rate > 0):
+                raise InputError(f"a rate of {rate} requests a second cannot be served; give one above 0")
         if self.input_tokens < 1 or self.output_tokens < 1:
             raise InputError("requests need at least one input and one output token")
         if (self.rate_req_s is None) == (self.concurrency is None):
@@ -103,6 +110,10 @@ class ServingOption:
     stranded_gpus: int
     usd_hr: float
     usd_per_mtok: Estimate
+    usd_hr_by_option: Mapping[BuyingOption, float]
+    """What an hour of these nodes costs under each way of buying; spot with the nodes that stand in for lost ones."""
+    served_req_s: float
+    """Requests a second that are answered on average."""
 
     @property
     def gpus(self) -> int:
@@ -216,7 +227,12 @@ def sweep(queries: Sequence[ServingQuery], concurrencies: Sequence[int] = CONCUR
 
 
 def search_serving(
-    ways: Sequence[Way], demand: Demand, *, option: BuyingOption = BuyingOption.ON_DEMAND, scale: float = 1.0
+    ways: Sequence[Way],
+    demand: Demand,
+    *,
+    option: BuyingOption = BuyingOption.ON_DEMAND,
+    scale: float = 1.0,
+    losses: Interruptions = USUAL,
 ) -> tuple[list[ServingOption], list[Rejected]]:
     """Return the ways that keep the targets, cheapest per million tokens first, and the others with their nearest miss.
 
@@ -233,7 +249,7 @@ def search_serving(
             bad.append(chosen)
             continue
         priced = [
-            found for offer in way.offers if (found := _priced(way, times, at, chosen, demand, offer, option, scale))
+            found for offer in way.offers if (found := _priced(way, times, at, chosen, demand, offer, option, scale, losses))
         ]
         if priced:
             good.append(min(priced, key=lambda one: (one.usd_hr, one.offer.where)))
@@ -289,13 +305,20 @@ def _binding(times: ServingTimes, at: int, index: int, demand: Demand) -> Bindin
 
 
 def _priced(
-    way: Way, times: ServingTimes, at: int, index: int, demand: Demand, offer: Offer, option: BuyingOption, scale: float
+    way: Way,
+    times: ServingTimes,
+    at: int,
+    index: int,
+    demand: Demand,
+    offer: Offer,
+    option: BuyingOption,
+    scale: float,
+    losses: Interruptions,
 ) -> ServingOption | None:
     """Return the way at an offer, None where the offer lacks the option or cannot hold a replica."""
     query = way.query
-    owned = offer.usd_hr.get(BuyingOption.OWNED)
-    rate = offer.usd_hr.get(option) if owned is None else owned
-    if rate is None or offer.gpus < query.tensor:
+    bought = BuyingOption.OWNED if BuyingOption.OWNED in offer.usd_hr else option
+    if bought not in offer.usd_hr or offer.gpus < query.tensor:
         return None
     concurrency = CONCURRENCIES[index]
     ttft, tpot = float(times.ttft_s[at, index]) * scale, float(times.tpot_s[at, index]) * scale
@@ -303,12 +326,18 @@ def _priced(
     replica = concurrency / latency
     replicas = _replicas(demand, concurrency, replica)
     nodes = nodes_for(replicas, query.tensor, offer.gpus)
-    served = demand.rate_req_s if demand.rate_req_s is not None else replica * replicas
+    served = demand.mean_req_s or demand.rate_req_s or replica * replicas
     here = replace(query, requests=concurrency)
     tokens = demand.input_tokens + demand.output_tokens
     step = with_interval(here, Asked.TPOT, tpot) if scale == 1 else calibrated(tpot)
     speed = _rate(replica * tokens, tpot, step)
-    hourly = rate * nodes.nodes
+    by_option = {
+        way_bought: rate
+        * nodes.nodes
+        * (losses.serving_factor(offer.interruption) if way_bought is BuyingOption.SPOT else 1)
+        for way_bought, rate in offer.usd_hr.items()
+    }
+    hourly = by_option[bought]
     cost = hourly / (served * tokens * S_PER_HR / TOKENS_PER_MTOK)
     return ServingOption(
         model=query.model,
@@ -325,11 +354,13 @@ def _priced(
         binding=_binding(times, at, index, demand),
         footprint=_footprint(query, concurrency),
         offer=offer,
-        option=option if owned is None else BuyingOption.OWNED,
+        option=bought,
         nodes=nodes.nodes,
         stranded_gpus=nodes.stranded_gpus,
         usd_hr=hourly,
         usd_per_mtok=_inverse(speed, cost),
+        usd_hr_by_option=by_option,
+        served_req_s=served,
     )
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from trimtab.catalog import BuyingOption, Gpu, Precision
 from trimtab.errors import InputError
 from trimtab.physics.footprint import Footprint, Parallel
 from trimtab.physics.formats import WeightFormat
+from trimtab.physics.interruption import USUAL, Interruptions
 from trimtab.physics.models import Architecture
 from trimtab.physics.offers import Offer
 from trimtab.physics.predict import calibrated, predict_training
@@ -51,7 +52,7 @@ class TrainingDemand:
     pretrain: bool = False
 
     def __post_init__(self) -> None:
-        if not self.tokens > 0 or self.sequence < 1:
+        if not (math.isfinite(self.tokens) and self.tokens > 0) or self.sequence < 1:
             raise InputError("training needs tokens and a sequence length above 0")
 
 
@@ -71,6 +72,8 @@ class TrainingOption:
     stranded_gpus: int
     usd_hr: float
     usd: Estimate
+    usd_by_option: Mapping[BuyingOption, float]
+    """What the run costs under each way of buying; spot with lost work, saves and restarts."""
 
     @property
     def tok_s_per_usd_hr(self) -> float | None:
@@ -132,6 +135,7 @@ def search_training(
     *,
     option: BuyingOption = BuyingOption.ON_DEMAND,
     scale: float = 1.0,
+    losses: Interruptions = USUAL,
 ) -> tuple[list[TrainingOption], list[Rejected]]:
     """Return the ways that fit and meet the deadline, cheapest first, and the others with their nearest miss.
 
@@ -141,7 +145,7 @@ def search_training(
     bad: list[Rejected] = []
     for gpu, sold in offers:
         for gpus in _counts(sold, demand):
-            found = _on(model, gpu, gpus, sold, demand, option, scale)
+            found = _on(model, gpu, gpus, sold, demand, option, scale, losses)
             if isinstance(found, Rejected):
                 bad.append(found)
             else:
@@ -173,6 +177,7 @@ def _on(
     demand: TrainingDemand,
     option: BuyingOption,
     scale: float,
+    losses: Interruptions,
 ) -> TrainingOption | Rejected:
     if reason := _unfit_precision(gpu, sold):
         return Rejected(gpu=gpu.name, what=f"{gpus} GPUs", reason=Unmet.FORMAT, because=reason)
@@ -192,9 +197,11 @@ def _on(
             because=f"takes {days.value:.1f} days, the deadline is {demand.deadline_days:g}",
             miss_frac=days.value / demand.deadline_days - 1,
         )
-    priced = [one for offer in sold if (one := _priced(gpu, gpus, plan, speed, days, offer, option, demand))]
+    priced = [one for offer in sold if (one := _priced(gpu, gpus, plan, speed, days, offer, option, demand, losses))]
     if not priced:
         where = f"nobody sells {gpu.name} {option.value} there"
+        if option is BuyingOption.SPOT and any(option in offer.usd_hr for offer in sold):
+            where = f"lost nodes would keep a run on spot {gpu.name} from its deadline, or from ending at all"
         return Rejected(gpu=gpu.name, what=f"{gpus} GPUs", reason=Unmet.PRICE, because=where)
     return min(priced, key=lambda one: (one.usd.value, one.offer.where))
 
@@ -225,14 +232,19 @@ def _priced(
     offer: Offer,
     option: BuyingOption,
     demand: TrainingDemand,
+    losses: Interruptions,
 ) -> TrainingOption | None:
-    owned = offer.usd_hr.get(BuyingOption.OWNED)
-    rate = offer.usd_hr.get(option) if owned is None else owned
-    if rate is None or (owned is not None and offer.gpus < gpus):
+    bought = BuyingOption.OWNED if BuyingOption.OWNED in offer.usd_hr else option
+    if bought not in offer.usd_hr or (bought is BuyingOption.OWNED and offer.gpus < gpus):
         return None
     nodes = nodes_for(gpus, 1, offer.gpus)
-    hourly = rate * nodes.nodes
-    cost = days.scaled(HR_PER_DAY * hourly)
+    longer = losses.training_factor(offer.interruption, nodes.nodes)
+    lasting = {way: longer if way is BuyingOption.SPOT else 1.0 for way in offer.usd_hr}
+    hourly = offer.usd_hr[bought] * nodes.nodes
+    taken = days.scaled(lasting[bought]) if math.isfinite(lasting[bought]) else None
+    if taken is None or (demand.deadline_days is not None and taken.value > demand.deadline_days):
+        return None
+    cost = taken.scaled(HR_PER_DAY * hourly)
     setup = demand.setup_hr * hourly
     return TrainingOption(
         gpu=gpu,
@@ -240,13 +252,18 @@ def _priced(
         plan=plan,
         footprint=training_footprint(plan),
         tok_s=speed,
-        days=days,
+        days=taken,
         offer=offer,
-        option=option if owned is None else BuyingOption.OWNED,
+        option=bought,
         nodes=nodes.nodes,
         stranded_gpus=nodes.stranded_gpus,
         usd_hr=hourly,
         usd=replace(cost, value=cost.value + setup, low=cost.low + setup, high=cost.high + setup),
+        usd_by_option={
+            way: rate * nodes.nodes * (days.value * lasting[way] * HR_PER_DAY + demand.setup_hr)
+            for way, rate in offer.usd_hr.items()
+            if math.isfinite(lasting[way])
+        },
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from trimtab.catalog import Gpu, Precision
+from trimtab.errors import InputError
 from trimtab.physics.formats import WeightFormat
 
 ENGINE_CAPABILITY = 7.0
@@ -48,6 +49,25 @@ def why_not(gpu: Gpu, stored: WeightFormat) -> str:
             return f"4-bit weight-only kernels need compute capability {WEIGHT_ONLY_CAPABILITY}; {gpu.name} is {capability}"
         case _:
             return ""
+
+
+def too_old(gpu: Gpu, *, driver: str | None, cuda: str | None) -> str:
+    """Return why an installed driver or CUDA does not run a GPU; empty where it does, or nothing was said."""
+    if gpu.architecture not in CUDA_BY_ARCHITECTURE:
+        return ""
+    oldest_cuda, oldest_driver = CUDA_BY_ARCHITECTURE[gpu.architecture]
+    for what, have, needs in (("driver", driver, oldest_driver), ("CUDA", cuda, oldest_cuda)):
+        if have is not None and _version(have) < _version(needs):
+            return f"{gpu.architecture} needs {what} {needs} or newer, yours is {have}"
+    return ""
+
+
+def _version(text: str) -> tuple[int, ...]:
+    """Read a version such as 535.104.05; raises InputError."""
+    try:
+        return tuple(int(part) for part in text.split("."))
+    except ValueError:
+        raise InputError(f"{text!r} is no version; write 535.104 or 12.4") from None
 
 
 def notes(gpu: Gpu) -> tuple[str, ...]:

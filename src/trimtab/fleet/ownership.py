@@ -1,0 +1,173 @@
+"""What serving or training a model costs all told: the nodes, what of them is idle or stranded, and what comes besides.
+
+Node-hours are billed whole; the first lines split that one bill, the others come on top. Every line says how it was reckoned, with the
+assumption (`ownership`, `assumptions` and `planning` of the settings) that it rests on; a line of 0 says why.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from trimtab.catalog import BuyingOption
+from trimtab.fleet.settings import Settings
+from trimtab.physics.footprint import weight_bytes
+from trimtab.physics.search_serving import ServingOption
+from trimtab.physics.search_training import TrainingOption
+from trimtab.physics.training_memory import adapter_params
+from trimtab.units import BYTES_PER_GIB, HR_PER_DAY, HR_PER_MO, S_PER_HR, TOKENS_PER_MTOK, W_PER_KW
+
+CHECKPOINT_BYTES_PER_PARAM = 14
+"""16-bit weights, their fp32 copy and two fp32 moments (2 + 4 + 8): what a full mixed-precision checkpoint holds."""
+
+
+class CostItem(Enum):
+    """What money goes to."""
+
+    WORK = "GPUs at work"
+    IDLE = "headroom and idle time"
+    STRANDED = "stranded GPUs"
+    SETUP = "set-up and roll-outs"
+    POWER = "electricity"
+    STORAGE = "storage"
+    EGRESS = "network egress"
+    OPERATIONS = "operations"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostLine:
+    """One part of the total, and how it was reckoned."""
+
+    item: CostItem
+    usd: float
+    how: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TotalCost:
+    """All parts, over a month of serving or over a training run."""
+
+    lines: tuple[CostLine, ...]
+    per: str
+
+    @property
+    def usd(self) -> float:
+        """Return the sum of the parts."""
+        return sum(line.usd for line in self.lines)
+
+
+def serving_cost(one: ServingOption, settings: Settings, *, output_tokens: float, hours_per_day: float) -> TotalCost:
+    """Return a month's cost of a way of serving `hours_per_day`, its answers of `output_tokens` each."""
+    hours = HR_PER_MO * hours_per_day / HR_PER_DAY
+    bill = one.usd_hr * hours
+    stranded = one.stranded_gpus / (one.gpus + one.stranded_gpus)
+    busy = min(1.0, one.served_req_s / (one.replicas * one.replica_req_s))
+    answered = one.served_req_s * hours * S_PER_HR * output_tokens
+    lines = (
+        CostLine(
+            item=CostItem.WORK,
+            usd=bill * (1 - stranded) * busy,
+            how=f"{one.nodes} nodes x ${one.usd_hr / one.nodes:,.2f}/h {one.option.value} x {hours:,.0f} h, {busy:.0%} busy",
+        ),
+        CostLine(
+            item=CostItem.IDLE,
+            usd=bill * (1 - stranded) * (1 - busy),
+            how=f"{one.replicas} replicas carry {one.replicas * one.replica_req_s:,.3g} requests/s, {one.served_req_s:,.3g} come",
+        ),
+        CostLine(item=CostItem.STRANDED, usd=bill * stranded, how=f"{one.stranded_gpus} GPUs paid and not needed: nodes are whole"),
+        _rollouts(one, settings, hours_per_day),
+        _power(one, hours, settings),
+        _storage(
+            settings,
+            one.nodes * (weight_bytes(one.model, one.stored) / BYTES_PER_GIB + settings.ownership.image_gib),
+            1.0,
+            "weights and image on each node",
+        ),
+        _egress(settings, answered * settings.ownership.egress_bytes_per_token, f"{answered / TOKENS_PER_MTOK:,.0f}M tokens out"),
+        _operations(settings, one.nodes, 1.0),
+    )  # fmt: skip
+    return TotalCost(lines=lines, per="month")
+
+
+def _rollouts(one: ServingOption, settings: Settings, hours_per_day: float) -> CostLine:
+    """Return what starting nodes and replicas costs: each roll-out, and each day's start where nodes do not run all day."""
+    starts = settings.ownership.rollouts_mo
+    why = f"{starts:g} roll-outs a month"
+    if hours_per_day < HR_PER_DAY:
+        starts += HR_PER_MO / HR_PER_DAY
+        why += " and a start each day"
+    waits_s = settings.assumptions.node_startup_s + settings.assumptions.service_cold_start_s
+    return CostLine(
+        item=CostItem.SETUP,
+        usd=one.usd_hr * starts * waits_s / S_PER_HR,
+        how=f"{why}, {waits_s:,.0f} s of all nodes each (node start and model load)",
+    )
+
+
+def training_cost(one: TrainingOption, settings: Settings, *, setup_hr: float, tokens: float) -> TotalCost:
+    """Return the cost of a training run of so many tokens."""
+    hours = one.days.value * HR_PER_DAY
+    months = hours / HR_PER_MO
+    bill = one.usd_hr * hours
+    stranded = one.stranded_gpus / (one.gpus + one.stranded_gpus)
+    own = settings.ownership
+    weights_gib = weight_bytes(one.plan.model, one.plan.stored) / BYTES_PER_GIB
+    trained = one.plan.model.params if one.plan.trains_all else adapter_params(one.plan.model, one.plan.lora_rank)
+    checkpoint_gib = trained * CHECKPOINT_BYTES_PER_PARAM / BYTES_PER_GIB
+    kept_gib = (
+        one.nodes * (weights_gib + own.image_gib)
+        + own.checkpoints_kept * checkpoint_gib
+        + tokens * own.data_bytes_per_token / BYTES_PER_GIB
+    )
+    lines = (
+        CostLine(
+            item=CostItem.WORK,
+            usd=bill * (1 - stranded),
+            how=f"{one.nodes} nodes x ${one.usd_hr / one.nodes:,.2f}/h {one.option.value} x {hours:,.1f} h"
+            + (" (lost work and restarts included)" if one.option is BuyingOption.SPOT else ""),
+        ),
+        CostLine(item=CostItem.STRANDED, usd=bill * stranded, how=f"{one.stranded_gpus} GPUs paid and not needed: nodes are whole"),
+        CostLine(item=CostItem.SETUP, usd=one.usd_hr * setup_hr, how=f"{setup_hr:g} h of all nodes before the first step"),
+        _power(one, hours, settings),
+        _storage(settings, kept_gib, months, f"weights, image, {own.checkpoints_kept:g} checkpoints and data"),
+        _egress(settings, checkpoint_gib * BYTES_PER_GIB, "the last checkpoint, once"),
+        _operations(settings, one.nodes, months),
+    )  # fmt: skip
+    return TotalCost(lines=lines, per="run")
+
+
+def _power(one: ServingOption | TrainingOption, hours: float, settings: Settings) -> CostLine:
+    """Return the power of one's own card; a rate, of rent or of owned hardware by --prices, holds it already."""
+    if one.usd_hr > 0:
+        inside = "your own rate" if one.option is BuyingOption.OWNED else "the rent"
+        return CostLine(item=CostItem.POWER, usd=0.0, how=f"in {inside}")
+    gpus, tdp_w = one.gpus, one.gpu.tdp_w
+    rate = settings.ownership.electricity_usd_kwh
+    return CostLine(
+        item=CostItem.POWER,
+        usd=gpus * tdp_w / W_PER_KW * hours * rate,
+        how=f"{gpus} x {tdp_w:,.0f} W x {hours:,.0f} h x ${rate:g}/kWh; what the card itself cost is not counted: give --prices",
+    )
+
+
+def _storage(settings: Settings, gib: float, months: float, what: str) -> CostLine:
+    rate = settings.ownership.storage_usd_gib_mo
+    return CostLine(
+        item=CostItem.STORAGE,
+        usd=gib * rate * months,
+        how=f"{gib:,.0f} GiB ({what}) x ${rate:g}/GiB-month" + ("" if months == 1 else f" x {months:.2g} months"),
+    )
+
+
+def _egress(settings: Settings, sent_bytes: float, what: str) -> CostLine:
+    gib, rate = sent_bytes / BYTES_PER_GIB, settings.ownership.egress_usd_gib
+    return CostLine(item=CostItem.EGRESS, usd=gib * rate, how=f"{gib:,.1f} GiB ({what}) x ${rate:g}/GiB")
+
+
+def _operations(settings: Settings, nodes: int, months: float) -> CostLine:
+    own = settings.ownership
+    hour_usd = settings.planning.engineer_week_usd / own.work_week_hr
+    worked = nodes * own.operations_hr_node_mo * months
+    return CostLine(
+        item=CostItem.OPERATIONS, usd=worked * hour_usd, how=f"{worked:.3g} engineer-hours ({nodes} nodes) x ${hour_usd:,.0f}"
+    )

@@ -1,0 +1,201 @@
+"""What a request trace says of the demand to serve: its rate at the peak and on average, its tokens, its bursts.
+
+A trace is a Parquet or CSV file with `t_s` and either one row a request (`input_tokens` and `output_tokens` where they are known)
+or one row an interval with `requests_per_s`, by `client` and with `iat_cv` where they are known; or a fleet bundle's `demand`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+
+from trimtab.errors import InputError, UnknownName
+from trimtab.tables.bundle import META_FILE, read_bundle
+from trimtab.units import S_PER_MIN
+
+Floats = npt.NDArray[np.float64]
+
+PEAK_QUANTILE = 0.99
+"""The busiest of a hundred intervals is what replicas are sized for."""
+PEAK_SIGMAS = 2.33
+"""The same quantile of a normal count within an interval, where only its mean and burstiness are known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestMix:
+    """A demand as its trace shows it."""
+
+    peak_req_s: float
+    """The 99th percentile of the rate of a minute."""
+    mean_req_s: float
+    burst_cv: float
+    """Coefficient of variation of the times between requests: 1 when they come at random, more in bursts."""
+    input_tokens: float | None
+    output_tokens: float | None
+    longest_tokens: int | None
+    """Input and output of the longest request."""
+    hours: float
+
+    @property
+    def summary(self) -> str:
+        """Return what the trace shows, in a sentence."""
+        rate = f"{self.mean_req_s:,.3g} requests/s on average, {self.peak_req_s:,.3g} in the busiest minutes"
+        tokens = (
+            f", {self.input_tokens:,.0f} tokens in and {self.output_tokens:,.0f} out"
+            if self.input_tokens is not None and self.output_tokens is not None
+            else ", no tokens recorded"
+        )
+        return f"trace of {self.hours:,.1f} h: {rate} (burst CV {self.burst_cv:.2f}){tokens}"
+
+
+def read_request_mix(path: Path, *, workload: str | None = None) -> RequestMix:
+    """Read a trace file or the demand of a fleet bundle; `workload` names one of several models or services.
+
+    Raises InputError where it is no trace, UnknownName for a workload that it lacks.
+    """
+    if path.is_dir():
+        return _bundle_mix(path, workload)
+    table = _table(path)
+    if "t_s" not in table.column_names:
+        found = ", ".join(table.column_names)
+        raise InputError(f"{path}: a trace has a column t_s (seconds from its start); found {found}")
+    table = _one_of(table, "model", workload, path)
+    if table.num_rows < 2:
+        raise InputError(f"{path}: {table.num_rows} rows are no trace")
+    return _rate_mix(table, path) if "requests_per_s" in table.column_names else _request_mix(table, path)
+
+
+def _table(path: Path) -> pa.Table:
+    try:
+        return pa_csv.read_csv(path) if path.suffix == ".csv" else pq.read_table(path)
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: no such file; give a trace or a fleet bundle") from error
+    except (pa.ArrowInvalid, OSError) as error:
+        raise InputError(f"{path}: not a readable Parquet or CSV file ({error})") from error
+
+
+def _one_of(table: pa.Table, column: str, wanted: str | None, path: Path) -> pa.Table:
+    """Return the rows of one model or service; the only one there is when none is named."""
+    if column not in table.column_names:
+        return table
+    names = sorted(str(name) for name in pc.unique(table[column].cast(pa.string())).to_pylist())
+    if wanted is None and len(names) > 1:
+        raise InputError(f"{path}: holds several: {', '.join(names)}; choose one with --workload")
+    chosen = wanted or names[0]
+    if chosen not in names:
+        raise UnknownName("workload of the trace", chosen, names)
+    return table.filter(pc.equal(table[column].cast(pa.string()), chosen))
+
+
+def _floats(table: pa.Table, name: str) -> Floats | None:
+    """Return a column as numbers, NaN where one is missing; None without the column."""
+    if name not in table.column_names:
+        return None
+    return np.asarray(table[name].cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
+
+
+def _times(table: pa.Table, path: Path) -> Floats:
+    found = _floats(table, "t_s")
+    if found is None or not np.isfinite(found).all():
+        raise InputError(f"{path}: t_s must be finite numbers")
+    return found
+
+
+def _request_mix(table: pa.Table, path: Path) -> RequestMix:
+    t_s = np.sort(_times(table, path))
+    span_s = float(t_s[-1] - t_s[0])
+    if span_s <= 0:
+        raise InputError(f"{path}: all requests come at the same moment; a rate needs a span of time")
+    gaps = np.diff(t_s)
+    window_s = min(float(S_PER_MIN), span_s)
+    counts = np.bincount(((t_s - t_s[0]) // window_s).astype(np.int64))
+    whole = counts[:-1] if len(counts) > 1 else counts
+    tokens_in, tokens_out = _floats(table, "input_tokens"), _floats(table, "output_tokens")
+    longest = None if tokens_in is None or tokens_out is None else math.ceil(float(np.nanmax(tokens_in + tokens_out)))
+    return RequestMix(
+        peak_req_s=float(np.quantile(whole, PEAK_QUANTILE)) / window_s,
+        mean_req_s=len(t_s) / span_s,
+        burst_cv=float(gaps.std() / gaps.mean()),
+        input_tokens=_mean(tokens_in),
+        output_tokens=_mean(tokens_out),
+        longest_tokens=longest,
+        hours=span_s / (S_PER_MIN * S_PER_MIN),
+    )
+
+
+def _mean(values: Floats | None, weights: Floats | None = None) -> float | None:
+    if values is None:
+        return None
+    known = np.isfinite(values) if weights is None else np.isfinite(values) & np.isfinite(weights) & (weights > 0)
+    if not known.any():
+        return None
+    return max(1.0, float(np.average(values[known], weights=None if weights is None else weights[known])))
+
+
+def _rate_mix(table: pa.Table, path: Path) -> RequestMix:
+    """Read rates per interval; rows of several clients at one time are added up."""
+    t_s, rate = _times(table, path), _floats(table, "requests_per_s")
+    assert rate is not None
+    cv = _floats(table, "iat_cv")
+    known = np.isfinite(rate) & (rate >= 0)
+    at, place = np.unique(t_s[known], return_inverse=True)
+    if len(at) < 2:
+        raise InputError(f"{path}: rates at {len(at)} moments are no trace")
+    step_s = float(np.median(np.diff(at)))
+    total = np.bincount(place, weights=rate[known])
+    burst = np.ones(len(at)) if cv is None else _pooled_cv(rate[known], np.nan_to_num(cv[known], nan=1.0), place, total)
+    return _from_rates(total, burst, step_s, _floats(table, "peak_minute_requests_per_s"), None, None)
+
+
+def _pooled_cv(rate: Floats, cv: Floats, place: npt.NDArray[np.intp], total: Floats) -> Floats:
+    """Return the burstiness of streams laid together: variances of independent counts add (rate x cv^2 of each)."""
+    spread = np.bincount(place, weights=rate * cv**2)
+    return np.asarray(np.sqrt(np.divide(spread, total, out=np.ones_like(total), where=total > 0)))
+
+
+def _from_rates(
+    rate: Floats,
+    burst: Floats,
+    step_s: float,
+    peaks: Floats | None,
+    tokens: tuple[float | None, float | None] | None,
+    longest: int | None,
+) -> RequestMix:
+    """Size by the busiest minutes: as recorded, or the mean and the spread that its burstiness gives a minute's count."""
+    busiest = peaks if peaks is not None else rate + PEAK_SIGMAS * burst * np.sqrt(rate / S_PER_MIN)
+    peak, mean = float(np.nanquantile(busiest, PEAK_QUANTILE)), float(np.nanmean(rate))
+    if not mean > 0:
+        raise InputError("the trace holds no requests")
+    into, out = tokens or (None, None)
+    return RequestMix(
+        peak_req_s=max(peak, mean),
+        mean_req_s=mean,
+        burst_cv=float(np.average(burst, weights=rate)),
+        input_tokens=into,
+        output_tokens=out,
+        longest_tokens=longest,
+        hours=len(rate) * step_s / (S_PER_MIN * S_PER_MIN),
+    )
+
+
+def _bundle_mix(folder: Path, workload: str | None) -> RequestMix:
+    if not (folder / META_FILE).is_file():
+        raise InputError(f"{folder}: no fleet bundle and no trace file")
+    columns = ["workload", "interval_s", "arrivals", "input_tokens_mean", "output_tokens_mean"]
+    table = _one_of(read_bundle(folder).table("demand", columns), "workload", workload, folder)
+    arrivals, interval_s = _floats(table, "arrivals"), _floats(table, "interval_s")
+    assert arrivals is not None and interval_s is not None
+    known = np.isfinite(arrivals) & (interval_s > 0)
+    if not known.any():
+        raise InputError(f"{folder}: the demand of {workload or 'its services'} holds no arrivals")
+    rate = arrivals[known] / interval_s[known]
+    tokens = (_mean(_floats(table, "input_tokens_mean"), arrivals), _mean(_floats(table, "output_tokens_mean"), arrivals))
+    return _from_rates(rate, np.ones(len(rate)), float(np.median(interval_s[known])), None, tokens, None)
