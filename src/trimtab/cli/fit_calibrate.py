@@ -50,7 +50,9 @@ def read_measured(path: Path, on: str | None = None) -> Measured:
     if not isinstance(content, dict):
         raise UsageError(f"{path} must hold one JSON object: a result of vllm bench, genai-perf, k6, or a profile")
     fields = _flat(content)
-    name = on or next((content[key] for key in ("gpu", "gpu_name", "device") if isinstance(content.get(key), str)), None)
+    name = on or next(
+        (content[key] for key in ("gpu", "gpu_name", "device") if isinstance(content.get(key), str)), None
+    )
     if name is None:
         raise UsageError(f'{path} must say on which GPU it was measured: add "gpu": "A100-80GB", or give --measured-on')
     tpot_ms, latency_ms = _number(fields, *_TPOT_MS), _number(fields, *_LATENCY_MS)
@@ -94,7 +96,9 @@ def time_scale(model: Architecture, demand: Demand, engine: str, point: Measured
     if point is None:
         return 1.0
     if point.tpot_s is None and point.latency_s is None:
-        raise UsageError("a serving calibration needs a time per output token (tpot_ms) or of a request (latency_ms) above 0")
+        raise UsageError(
+            "a serving calibration needs a time per output token (tpot_ms) or of a request (latency_ms) above 0"
+        )
     ways, _ = ways_of(model, point.gpu, (owned_offer(point.gpu, MOST_GPUS),), demand, engine)
     mine = next((way for way in ways if way.query.tensor == point.gpus), None)
     if mine is None:

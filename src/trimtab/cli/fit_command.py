@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import os
 from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
@@ -28,10 +28,13 @@ OPTIONS = ("on-demand", "spot", "reserved-1y", "reserved-3y")
 @click.option("--within", metavar="4h", help="With --offline: the time in which a day's requests must be done.")
 @click.option("--finetune", type=click.Choice(FINETUNES), help="Fine-tune all weights, LoRA or QLoRA.")
 @click.option("--pretrain", is_flag=True, help="Train from scratch.")
+@click.option("--trace", type=click.Path(exists=True, path_type=Path), metavar="PATH",
+              help="With --serve: rate, tokens and bursts from a request trace or a fleet bundle.")  # fmt: skip
+@click.option("--workload", help="Which model or service of the trace.")
 @click.option("--rate", metavar="20", help="Requests a second, 20 or 1M/day.")
 @click.option("--concurrency", type=click.IntRange(min=1), help="Requests at once, instead of a rate.")
-@click.option("--input", "input_tokens", type=click.IntRange(min=1), default=1024, show_default=True, help="Tokens in.")
-@click.option("--output-tokens", type=click.IntRange(min=1), default=256, show_default=True, help="Tokens out.")
+@click.option("--input", "input_tokens", type=click.IntRange(min=1), help="Tokens in; 1024 unless a trace tells.")
+@click.option("--output-tokens", type=click.IntRange(min=1), help="Tokens out; 256 unless a trace tells.")
 @click.option("--ttft", metavar="300ms", help="Time to first token, p95.")
 @click.option("--tpot", metavar="40ms", help="Time per output token.")
 @click.option("--latency", metavar="5s", help="Time of a whole request.")
@@ -56,7 +59,19 @@ OPTIONS = ("on-demand", "spot", "reserved-1y", "reserved-3y")
     "--option", type=click.Choice(OPTIONS), default="on-demand", show_default=True, help="Way of buying to rank by."
 )
 @click.option("--calibrate", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
-              help="Your own measured point (JSON with gpu, and tpot_ms or tok_s; vllm bench, genai-perf).")  # fmt: skip
+              help="Your measured point: JSON of vllm bench, genai-perf, k6, a profile, or one of our own.")  # fmt: skip
+@click.option("--measured-on", metavar="GPU", help="Where that was measured, if the file does not say.")
+@click.option("--driver", metavar="535.104", help="Driver of your nodes: GPUs that need a newer one are rejected.")
+@click.option("--cuda", metavar="12.4", help="CUDA of your image, likewise.")
+@click.option("--prices", "--rates", "prices", envvar="TRIMTAB_PRICES", metavar="FILE",
+              type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Own rates, owned hardware.")  # fmt: skip
+@click.option(
+    "--set", "flags", multiple=True, metavar="KEY=VALUE", help="One setting, such as ownership.egress_usd_gib=0."
+)
+@click.option(
+    "--rank", type=click.Choice(("rent", "total")), default="rent", show_default=True, help="Cost to rank by."
+)
+@click.option("--explain", is_flag=True, help="Itemise what the first row costs all told.")
 @click.option(
     "--pictures", is_flag=True, help="Draw cost against time, tokens for a dollar, and the first row's roofline."
 )
@@ -64,7 +79,7 @@ OPTIONS = ("on-demand", "spot", "reserved-1y", "reserved-3y")
               help="Write a Kubernetes Job per shown GPU that replays the mix; feed its result to --calibrate.")  # fmt: skip
 @click.option("--all", "every", is_flag=True, help="All ways, not the best of each GPU.")
 @click.option("--limit", type=click.IntRange(min=1), default=SHOWN, show_default=True, help="Most rows.")
-@output_options(Format.TABLE, Format.JSON, Format.YAML, Format.CSV, Format.MARKDOWN)
+@output_options(Format.TABLE, Format.JSON, Format.YAML, Format.CSV, Format.MARKDOWN, Format.HTML)
 def command(
     model: str | None,
     params: str | None,
@@ -74,10 +89,12 @@ def command(
     within: str | None,
     finetune: str | None,
     pretrain: bool,
+    trace: Path | None,
+    workload: str | None,
     rate: str | None,
     concurrency: int | None,
-    input_tokens: int,
-    output_tokens: int,
+    input_tokens: int | None,
+    output_tokens: int | None,
     ttft: str | None,
     tpot: str | None,
     latency: str | None,
@@ -94,6 +111,13 @@ def command(
     region: str | None,
     option: str,
     calibrate: Path | None,
+    measured_on: str | None,
+    driver: str | None,
+    cuda: str | None,
+    prices: Path | None,
+    flags: tuple[str, ...],
+    rank: str,
+    explain: bool,
     pictures: bool,
     emit_bench: Path | None,
     every: bool,
@@ -109,36 +133,78 @@ def command(
     \b
     Examples:
       trimtab fit llama-3.1-8b --serve --rate 20 --ttft 500ms --tpot 40ms
+      trimtab fit llama-3.1-8b --serve --trace requests.parquet --ttft 1s -o html --out fit.html
       trimtab fit qwen2.5-32b --offline 1M/day --within 4h
       trimtab fit llama-3.1-8b --finetune lora --tokens 200M --deadline 2d
       trimtab fit --params 7B --pretrain --tokens 140B --deadline 30d
       trimtab fit mistral-7b --finetune qlora --tokens 5M --on rtx4090
     """
-    from trimtab.catalog import BuyingOption
+    from trimtab.catalog import BuyingOption, load_catalog
+    from trimtab.cli.fit_calibrate import read_measured
     from trimtab.cli.fit_inputs import amount, amount_per_second, model_of, seconds
-    from trimtab.cli.fit_run import deliver, fit_serving_question, fit_training_question
+    from trimtab.cli.fit_run import Wishes, deliver, fit_serving_question, fit_training_question
+    from trimtab.cli.settings import resolve
     from trimtab.physics.ask import Market
     from trimtab.physics.formats import WeightFormat
+    from trimtab.physics.interruption import Interruptions
     from trimtab.physics.search_serving import Demand, Targets
     from trimtab.physics.search_training import TrainingDemand
     from trimtab.physics.training_memory import Method
-    from trimtab.units import S_PER_DAY
+    from trimtab.sources.request_mix import read_request_mix
+    from trimtab.units import HR_PER_DAY, S_PER_DAY
 
     kinds = {"--serve": serve, "--offline": bool(offline), "--finetune": bool(finetune), "--pretrain": pretrain}
     asked = [name for name, given in kinds.items() if given]
     if len(asked) != 1:
         raise UsageError(f"give one of {', '.join(kinds)}" + (f", not {' and '.join(asked)}" if asked else ""))
+    _refuse_strays(serve, bool(offline), {"--trace": trace, "--rate": rate, "--concurrency": concurrency}, within)
     architecture = model_of(model, params, active)
-    market = Market(gpus=gpus, own=own, provider=provider, region=region, option=BuyingOption(option), at=date.today())
-    measured = _measured(calibrate)
+    settings = resolve(file=None, environ=os.environ, flags=flags).settings
+    assumed = settings.assumptions
+    market = Market(
+        gpus=gpus,
+        own=own,
+        provider=provider,
+        region=region,
+        option=BuyingOption(option),
+        at=date.today(),
+        catalog=load_catalog(prices) if prices else None,
+        driver=driver,
+        cuda=cuda,
+        losses=Interruptions(
+            startup_s=assumed.node_startup_s,
+            cold_start_s=assumed.service_cold_start_s,
+            save_s=assumed.checkpoint_save_s,
+            restore_s=assumed.checkpoint_restore_s,
+            notice_s=assumed.spot_notice_s,
+            unknown_loss_per_hr=assumed.spot_loss_per_hr,
+        ),
+    )
+    mix = read_request_mix(trace, workload=workload) if trace else None
+    wishes = Wishes(
+        name=model,
+        settings=settings,
+        every=every,
+        limit=limit,
+        by_total=rank == "total",
+        measured=read_measured(calibrate, measured_on) if calibrate else None,
+        pictures=pictures or output_format is Format.HTML,
+        explain=explain,
+        remarks=(mix.summary,) if mix else (),
+    )
     if serve or offline:
-        needed = amount_per_second(offline) * S_PER_DAY / (seconds(within) or S_PER_DAY) if offline else None
-        arrivals = needed if needed is not None else amount_per_second(rate) if rate else None
+        window_s = (seconds(within) or S_PER_DAY) if offline else S_PER_DAY
+        arrivals = amount_per_second(rate) if rate else mix.peak_req_s if mix else None
+        if offline:
+            arrivals = amount_per_second(offline) * S_PER_DAY / window_s
+        if concurrency is not None and not offline:
+            arrivals = None
         demand = Demand(
-            input_tokens=input_tokens,
-            output_tokens=output_tokens,
-            rate_req_s=arrivals if concurrency is None or arrivals is not None else None,
-            concurrency=None if arrivals is not None else concurrency or 16,
+            input_tokens=_tokens(input_tokens, mix.input_tokens if mix else None, 1024),
+            output_tokens=_tokens(output_tokens, mix.output_tokens if mix else None, 256),
+            rate_req_s=arrivals,
+            mean_req_s=mix.mean_req_s if mix and rate is None and arrivals is not None else None,
+            concurrency=(concurrency or 16) if arrivals is None else None,
             targets=Targets(ttft_s=seconds(ttft), tpot_s=seconds(tpot), latency_s=seconds(latency)),
             headroom_frac=0.0 if offline else headroom,
         )
@@ -146,13 +212,11 @@ def command(
             architecture,
             demand,
             market,
+            wishes,
             engine=engine,
-            name=model,
-            every=every,
-            limit=limit,
-            measured=measured,
-            pictures=pictures,
             formats=[WeightFormat(one) for one in formats],
+            hours_per_day=min(HR_PER_DAY, window_s / S_PER_DAY * HR_PER_DAY),
+            context=mix.longest_tokens if mix else None,
             bench=emit_bench,
         )
     else:
@@ -167,19 +231,23 @@ def command(
             deadline_days=None if limit_s is None else limit_s / S_PER_DAY,
             pretrain=pretrain,
         )
-        answer = fit_training_question(
-            architecture, training, market, name=model, every=every, limit=limit, measured=measured
-        )
+        answer = fit_training_question(architecture, training, market, wishes)
     deliver(answer, output_format, out, fields)
 
 
-def _measured(path: Path | None) -> Mapping[str, object] | None:
-    if path is None:
-        return None
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise UsageError(f"cannot read {path}: {error}") from error
-    if not isinstance(content, dict):
-        raise UsageError(f"{path} must hold one JSON object with gpu and tpot_ms or tok_s")
-    return content
+def _refuse_strays(serve: bool, offline: bool, loads: Mapping[str, object], within: str | None) -> None:
+    """Refuse options that contradict one another; raises UsageError."""
+    given = [name for name, value in loads.items() if value is not None]
+    if within is not None and not offline:
+        raise UsageError("--within belongs to --offline: the time in which a day's requests must be done")
+    if offline and given:
+        raise UsageError(f"--offline states the amount: leave out {' and '.join(given)}")
+    if "--concurrency" in given and len(given) > 1:
+        raise UsageError(f"give one of {' and '.join(given)}: each states the load")
+    if not serve and given:
+        raise UsageError(f"{' and '.join(given)} belong to --serve")
+
+
+def _tokens(given: int | None, traced: float | None, usual: int) -> float:
+    """Return a token count: as given, else as the trace has it, else the usual one."""
+    return float(given or traced or usual)

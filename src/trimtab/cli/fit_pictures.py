@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from trimtab.emit.fit_document import Way, frontier
+from trimtab.fleet.ownership import TotalCost
 from trimtab.physics.roofline import Roofline
-from trimtab.physics.search_serving import ServingOption
 
 WIDTH = 60
 HEIGHT = 14
@@ -26,7 +27,7 @@ def _drawn(grid: Sequence[Sequence[str]], title: str, below: str) -> str:
 
 
 def roofline_picture(one: Roofline) -> str:
-    """Return a log-log roofline: the roof in dots, P for prefill and D for decode."""
+    """Return a log-log roofline: the roof in dots, P for prefill, D for decode, T for a training step."""
     flops = [point.flop_per_byte for point in one.points]
     left, right = min(*flops, one.ridge_flop_per_byte) / 4, max(*flops, one.ridge_flop_per_byte) * 4
     bottom, top = one.peak_tflops * min(1, left / one.ridge_flop_per_byte), one.peak_tflops * 1.5
@@ -45,32 +46,35 @@ def roofline_picture(one: Roofline) -> str:
     return _drawn(grid, title, told)
 
 
-def pareto_picture(found: Sequence[ServingOption]) -> str:
-    """Return cost (up) against time per token (right); numbers are ranks, the frontier is listed below."""
+def pareto_picture(found: Sequence[Way]) -> str:
+    """Return cost (up) against time (right); numbers are ranks, the frontier is listed below."""
     shown = list(found[:9])
-    costs = [one.usd_per_mtok.value for one in shown]
-    times = [one.tpot_s.value for one in shown]
+    costs = [one.cost.value for one in shown]
+    times = [one.time.value for one in shown]
     if not shown or min(costs) <= 0:
         return ""
     grid = [[" "] * WIDTH for _ in range(HEIGHT)]
     for rank, (cost, time) in enumerate(zip(costs, times, strict=True), start=1):
         row = HEIGHT - 1 - _place(cost, min(costs) / 1.2, max(costs) * 1.2, HEIGHT)
         grid[row][_place(time, min(times) / 1.2, max(times) * 1.2, WIDTH)] = str(rank)
-    best = [
-        rank
-        for rank, (cost, time) in enumerate(zip(costs, times, strict=True), start=1)
-        if not any(c <= cost and t <= time and (c, t) != (cost, time) for c, t in zip(costs, times, strict=True))
-    ]
-    frontier = ", ".join(f"{rank} {shown[rank - 1].gpu.name}" for rank in best)
-    return _drawn(grid, "$/M tokens (up) against time per token (right), by rank", f"nothing beats: {frontier}")
+    best = frontier(shown)
+    named = ", ".join(f"{rank} {one.label}" for rank, one in enumerate(shown, start=1) if one in best)
+    title = f"{shown[0].unit} (up) against {shown[0].time_unit} (right), by rank"
+    return _drawn(grid, title, f"nothing beats: {named}")
 
 
-def value_bars(found: Sequence[ServingOption]) -> str:
+def value_bars(found: Sequence[Way]) -> str:
     """Return a bar per offering: tokens a second for a dollar an hour."""
-    values = [(one.gpu.name, one.tok_s_per_usd_hr) for one in found if one.tok_s_per_usd_hr]
+    values = [(one.label, one.tok_s_per_usd_hr) for one in found if one.tok_s_per_usd_hr]
     if not values:
         return ""
     most = max(value for _, value in values)
     widest = max(len(name) for name, _ in values)
     bars = (f"{name:<{widest}} {'█' * max(1, round(value / most * BAR_WIDTH))} {value:,.0f}" for name, value in values)
     return "\n".join(["tokens/s per $/h", *bars])
+
+
+def cost_table(total: TotalCost) -> str:
+    """Return the parts of a total cost with how each was reckoned."""
+    lines = [f"all told, a {total.per}: ${total.usd:,.2f}"]
+    return "\n".join([*lines, *(f"  {line.item.value:<24} {line.usd:>12,.2f}  {line.how}" for line in total.lines)])

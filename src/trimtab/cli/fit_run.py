@@ -1,4 +1,4 @@
-"""Answer the questions of `trimtab fit`: gather the offers, search, rank, and lay out rows, rejects and what to paste."""
+"""Answer the questions of `trimtab fit`: search, rank, and lay out rows, rejects, the total cost and what to paste."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from trimtab.catalog import Gpu
-from trimtab.cli.fit_pictures import pareto_picture, roofline_picture, value_bars
+from trimtab.cli.fit_calibrate import Measured, speed_scale, time_scale
+from trimtab.cli.fit_pictures import cost_table, pareto_picture, roofline_picture, value_bars
 from trimtab.cli.fit_sheets import (
     SERVING_COLUMNS,
     TRAINING_COLUMNS,
@@ -23,96 +23,214 @@ from trimtab.cli.fit_sheets import (
     training_row,
 )
 from trimtab.cli.output import SCHEMA_VERSION, Format, write, write_sheet
-from trimtab.cli.sheet import Sheet
+from trimtab.cli.sheet import Column, Sheet
 from trimtab.emit.bench_jobs import bench_job, job_name
+from trimtab.emit.fit_document import FitDocument, Way, serving_ways, training_ways
+from trimtab.emit.fit_page import render_fit
 from trimtab.emit.launch import training_arguments, vllm_serve
 from trimtab.errors import PlanError, UsageError
+from trimtab.fleet.ownership import TotalCost, serving_cost, training_cost
+from trimtab.fleet.settings import Settings
 from trimtab.physics.ask import Market, serving_answer, training_answer
 from trimtab.physics.boards import board
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.models import Architecture
-from trimtab.physics.offers import owned_offer
-from trimtab.physics.roofline import roofline
-from trimtab.physics.search_serving import Demand, Rejected, ServingOption, sweep, ways_of
-from trimtab.physics.search_training import TrainingDemand, TrainingOption, cheapest_change, search_training
+from trimtab.physics.roofline import Roofline, roofline, training_roofline
+from trimtab.physics.search_serving import Demand, ServingOption, ways_of
+from trimtab.physics.search_training import TrainingDemand, TrainingOption, cheapest_change
 from trimtab.physics.support import notes
-from trimtab.units import MS_PER_S
+from trimtab.units import HR_PER_DAY, HR_PER_MO, S_PER_HR, TOKENS_PER_MTOK
+
+SPEED_STEPS = (0.7, 0.5, 0.35, 0.25)
+"""Tighter limits on the time per token, as shares of the cheapest way's: what speed costs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """How the answer is to look, and what it is to be reckoned with."""
+
+    name: str | None
+    settings: Settings
+    every: bool = False
+    limit: int = 12
+    by_total: bool = False
+    measured: Measured | None = None
+    pictures: bool = False
+    explain: bool = False
+    remarks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """Rows for people, the whole document for programs, and the nearest misses."""
+    """Rows for people, the whole document for programs, the page, and the nearest misses."""
 
     sheet: Sheet
     document: Mapping[str, object]
     nearest: tuple[str, ...]
+    page: FitDocument | None
 
 
 def deliver(answer: Answer, form: Format, out: Path | None, fields: Sequence[str]) -> None:
     """Write an answer; raises PlanError with the nearest misses when nothing works."""
-    if not answer.sheet.rows:
-        raise PlanError("nothing works:\n" + "\n".join(answer.nearest))
-    if form is Format.JSON and not fields:
+    if not answer.sheet.rows or answer.page is None:
+        raise PlanError("nothing works; the nearest misses:\n" + "\n".join(answer.nearest))
+    if form is Format.HTML:
+        write(render_fit(answer.page), out)
+    elif form is Format.JSON and not fields:
         write(json.dumps(answer.document, indent=2, allow_nan=False, ensure_ascii=False), out)
-        return
-    write_sheet(answer.sheet, form, out=out, fields=fields)
+    elif form in (Format.TABLE, Format.MARKDOWN) and not fields:
+        write_sheet(_without_empty(answer.sheet), form, out=out)
+    else:
+        write_sheet(answer.sheet, form, out=out, fields=fields)
+
+
+def _without_empty(sheet: Sheet) -> Sheet:
+    """Return the sheet without the columns that no row fills: ways of buying that nobody sells here."""
+    return replace(
+        sheet, columns=[one for one in sheet.columns if any(row.get(one.key) is not None for row in sheet.rows)]
+    )
 
 
 def fit_serving_question(
     model: Architecture,
     demand: Demand,
     market: Market,
+    wishes: Wishes,
     *,
     engine: str,
-    name: str | None,
-    every: bool = False,
-    limit: int = 12,
-    measured: Mapping[str, object] | None = None,
     formats: Sequence[WeightFormat] = (),
-    pictures: bool = False,
+    hours_per_day: float = HR_PER_DAY,
+    context: int | None = None,
     bench: Path | None = None,
 ) -> Answer:
     """Answer `--serve` and `--offline`; `bench` is a folder that gets a benchmark Job per shown way."""
-    scale = _time_scale(model, demand, engine, measured)
+    scale = time_scale(model, demand, engine, wishes.measured)
     answer = serving_answer(model, demand, market, engine=engine, formats=formats, scale=scale)
+
+    def total(one: ServingOption) -> TotalCost:
+        return serving_cost(one, wishes.settings, output_tokens=demand.output_tokens, hours_per_day=hours_per_day)
+
+    def all_in(one: ServingOption) -> float:
+        answered = one.served_req_s * HR_PER_MO * hours_per_day / HR_PER_DAY * S_PER_HR
+        return total(one).usd / (answered * (demand.input_tokens + demand.output_tokens) / TOKENS_PER_MTOK)
+
     ways = [one for one in answer.found if isinstance(one, ServingOption)]
-    shown = best_per_gpu(ways, limit, every)
+    if wishes.by_total:
+        ways.sort(key=all_in)
+    shown = best_per_gpu(ways, wishes.limit, wishes.every)
     lines = reject_lines(answer.rejected)
-    paste = (
-        vllm_serve(shown[0], name or model.name, math.ceil(demand.input_tokens + demand.output_tokens)) if shown else ""
-    )
-    remarks = [*_remarks(model, scale), *_quality(shown), *(notes(shown[0].gpu) if shown else ())]
+    if not shown:
+        return _nothing(SERVING_COLUMNS, lines)
+    first, name = shown[0], wishes.name or model.name
+    paste = vllm_serve(first, name, context or math.ceil(demand.input_tokens + demand.output_tokens))
+    remarks = [*wishes.remarks, _sized(first, demand), *_remarks(model, scale), *_quality(first), *_kernels(shown)]
     if bench is not None:
-        remarks += _write_jobs(shown, bench, name or model.name, demand)
-    drawn = _pictures(shown, demand, engine) if pictures else []
-    sheet = sheet_of(shown, SERVING_COLUMNS, serving_row, [*drawn, *lines, *remarks, "paste for the first row:", paste])
-    return _answer(sheet, [machine_serving_row(one) for one in shown], answer.rejected, paste, lines)
+        remarks += _write_jobs(shown, bench, name, demand)
+    roof = _serving_roof(first, demand, engine)
+    faster = _faster(model, demand, market, engine, formats, scale, first) if wishes.pictures else []
+    page = FitDocument(
+        title=f"{name}: {demand.input_tokens:,.0f} tokens in, {demand.output_tokens:,.0f} out",
+        question=_serving_question(demand, market),
+        ways=serving_ways(shown),
+        field=serving_ways([*ways, *faster]),
+        total=total(first),
+        rooflines=(roof,),
+        rejected=answer.rejected,
+        remarks=tuple(remarks),
+        paste=paste,
+    )
+    rows = [{**serving_row(one), "total_usd_per_mtok": round(all_in(one), 4)} for one in shown]
+    machine = [{**machine_serving_row(one), "total_usd_per_mtok": round(all_in(one), 4)} for one in shown]
+    return _answer(page, sheet_of(rows, SERVING_COLUMNS, ()), machine, lines, wishes)
 
 
-def fit_training_question(
-    model: Architecture,
-    demand: TrainingDemand,
-    market: Market,
-    *,
-    name: str | None,
-    every: bool = False,
-    limit: int = 12,
-    measured: Mapping[str, object] | None = None,
-) -> Answer:
+def fit_training_question(model: Architecture, demand: TrainingDemand, market: Market, wishes: Wishes) -> Answer:
     """Answer `--finetune` and `--pretrain`."""
-    scale = _speed_scale(model, demand, measured)
+    scale = speed_scale(model, demand, wishes.measured)
     answer = training_answer(model, demand, market, scale=scale)
+
+    def total(one: TrainingOption) -> TotalCost:
+        return training_cost(one, wishes.settings, setup_hr=demand.setup_hr, tokens=demand.tokens)
+
     runs = [one for one in answer.found if isinstance(one, TrainingOption)]
-    shown = best_per_gpu(runs, limit, every)
+    if wishes.by_total:
+        runs.sort(key=lambda one: total(one).usd)
+    shown = best_per_gpu(runs, wishes.limit, wishes.every)
     lines = reject_lines(answer.rejected)
-    if not shown and market.own is not None:
-        card = board(market.own)
-        change = cheapest_change(model, card, demand)
-        lines.append(f"what makes it fit {card.name}: {change or 'nothing; it needs a larger card or several'}")
-    paste = training_arguments(shown[0], name or model.name, demand.global_batch) if shown else ""
-    remarks = [*_remarks(model, scale), *(notes(shown[0].gpu) if shown else ())]
-    sheet = sheet_of(shown, TRAINING_COLUMNS, training_row, [*lines, *remarks, "paste for the first row:", paste])
-    return _answer(sheet, [machine_training_row(one) for one in shown], answer.rejected, paste, lines)
+    if not shown:
+        return _nothing(TRAINING_COLUMNS, [*lines, *_single_change(model, demand, market)])
+    first, name = shown[0], wishes.name or model.name
+    page = FitDocument(
+        title=f"{name}: {'pre-training' if demand.pretrain else demand.method.value} on {demand.tokens:,.0f} tokens",
+        question=_training_question(demand, market),
+        ways=training_ways(shown),
+        field=training_ways(runs),
+        total=total(first),
+        rooflines=(training_roofline(first.plan, first.gpu),),
+        rejected=answer.rejected,
+        remarks=(*wishes.remarks, *_remarks(model, scale), *_kernels(shown)),
+        paste=training_arguments(first, name, demand.global_batch),
+    )
+    rows = [{**training_row(one), "total_usd": round(total(one).usd, 2)} for one in shown]
+    machine = [{**machine_training_row(one), "total_usd": round(total(one).usd, 2)} for one in shown]
+    return _answer(page, sheet_of(rows, TRAINING_COLUMNS, ()), machine, lines, wishes)
+
+
+def _single_change(model: Architecture, demand: TrainingDemand, market: Market) -> list[str]:
+    if market.own is None:
+        return []
+    card = board(market.own)
+    change = cheapest_change(model, card, demand)
+    return [f"what makes it fit {card.name}: {change or 'nothing; it needs a larger card or several'}"]
+
+
+def _serving_question(demand: Demand, market: Market) -> str:
+    load = f"{demand.rate_req_s:,.4g} requests/s" if demand.rate_req_s else f"{demand.concurrency} requests at once"
+    if demand.mean_req_s:
+        load += f" at the peak, {demand.mean_req_s:,.4g} on average"
+    limits = demand.targets
+    named = (("TTFT p95", limits.ttft_s), ("time per token", limits.tpot_s), ("latency", limits.latency_s))
+    told = "; ".join(f"{name} within {limit:,.3g} s" for name, limit in named if limit is not None)
+    return f"{load}{'; ' + told if told else ''}; {_place(market)}"
+
+
+def _training_question(demand: TrainingDemand, market: Market) -> str:
+    deadline = f"; done in {demand.deadline_days:g} days" if demand.deadline_days else ""
+    return f"sequences of {demand.sequence:,}{deadline}; {_place(market)}"
+
+
+def _place(market: Market) -> str:
+    if market.own:
+        return f"on one's own {market.own}"
+    place = " ".join(word for word in (market.provider, market.region) if word) or "any provider and region"
+    return f"{market.option.value}, {place}"
+
+
+def _sized(one: ServingOption, demand: Demand) -> str:
+    """Tell the requirement behind the count."""
+    if demand.rate_req_s is None:
+        return f"{demand.concurrency} requests at once, {one.concurrency} a replica: {one.replicas} replicas"
+    needed = max(1, math.ceil(demand.rate_req_s / one.replica_req_s - 1e-9))
+    room = f", with {demand.headroom_frac:.0%} headroom {one.replicas}" if demand.headroom_frac else ""
+    return f"{demand.rate_req_s:,.3g} requests/s at {one.replica_req_s:,.3g} a replica need {needed} of {one.tensor} GPUs{room}"
+
+
+def _faster(
+    model: Architecture,
+    demand: Demand,
+    market: Market,
+    engine: str,
+    formats: Sequence[WeightFormat],
+    scale: float,
+    first: ServingOption,
+) -> list[ServingOption]:
+    """Return the cheapest ways under tighter and tighter times per token: what speed costs."""
+    found = []
+    for share in SPEED_STEPS:
+        tighter = replace(demand, targets=replace(demand.targets, tpot_s=first.tpot_s.value * share))
+        ways = serving_answer(model, tighter, market, engine=engine, formats=formats, scale=scale).found
+        found += [one for one in ways if isinstance(one, ServingOption)]
+    return found
 
 
 def _write_jobs(shown: Sequence[ServingOption], folder: Path, name: str, demand: Demand) -> list[str]:
@@ -127,21 +245,26 @@ def _write_jobs(shown: Sequence[ServingOption], folder: Path, name: str, demand:
     return [f"{len(shown)} benchmark Jobs written to {folder}; each prints its result as JSON"]
 
 
-def _pictures(shown: Sequence[ServingOption], demand: Demand, engine: str) -> list[str]:
-    if not shown:
-        return []
-    first = shown[0]
+def _serving_roof(first: ServingOption, demand: Demand, engine: str) -> Roofline:
     ways, _ = ways_of(first.model, first.gpu, (first.offer,), demand, engine, (first.stored,))
     query = next(way.query for way in ways if way.query.tensor == first.tensor)
-    roof = roofline_picture(roofline(replace(query, requests=first.concurrency)))
-    return [text for text in (pareto_picture(shown), value_bars(shown), roof) if text]
+    return roofline(replace(query, requests=first.concurrency))
 
 
-def _quality(shown: Sequence[ServingOption]) -> list[str]:
+def _quality(first: ServingOption) -> list[str]:
     """Warn where the first row narrows the weights: nothing is bought with quality unseen."""
-    if not shown or shown[0].stored in (WeightFormat.BF16, WeightFormat.FP16):
+    if first.stored in (WeightFormat.BF16, WeightFormat.FP16):
         return []
-    return [f"{shown[0].stored.value} weights change a model's answers: test quality first, or ask with --format bf16"]
+    return [f"{first.stored.value} weights change a model's answers: test quality first, or ask with --format bf16"]
+
+
+def _kernels(shown: Sequence[ServingOption] | Sequence[TrainingOption]) -> list[str]:
+    """Return what each shown GPU needs or lacks: attention kernels, oldest CUDA and driver."""
+    by_note: dict[str, list[str]] = {}
+    for one in shown:
+        for note in notes(one.gpu):
+            by_note.setdefault(note, []).append(one.gpu.name)
+    return [f"{', '.join(dict.fromkeys(names))}: {note}" for note, names in by_note.items()]
 
 
 def _remarks(model: Architecture, scale: float) -> list[str]:
@@ -155,8 +278,34 @@ def _remarks(model: Architecture, scale: float) -> list[str]:
     return found
 
 
+def _nothing(columns: Sequence[Column], lines: Sequence[str]) -> Answer:
+    return Answer(sheet=sheet_of([], columns, ()), document={}, nearest=tuple(lines), page=None)
+
+
 def _answer(
-    sheet: Sheet, rows: Sequence[Mapping[str, object]], rejected: Sequence[Rejected], paste: str, lines: Sequence[str]
+    page: FitDocument, sheet: Sheet, rows: Sequence[Mapping[str, object]], lines: Sequence[str], wishes: Wishes
 ) -> Answer:
-    document = {"schema_version": SCHEMA_VERSION, "rows": rows, "rejected": reject_rows(rejected), "paste": paste}
-    return Answer(sheet=sheet, document=document, nearest=tuple(lines))
+    drawn = _drawn(page.ways, page.rooflines) if wishes.pictures else []
+    costs = [cost_table(page.total)] if wishes.explain else []
+    cost = f"all told ${page.total.usd:,.0f} a {page.total.per} for the first row (--explain itemises it)"
+    told = [*drawn, *costs, *lines, *page.remarks, *([] if costs else [cost]), "paste for the first row:", page.paste]
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "rows": rows,
+        "rejected": reject_rows(page.rejected),
+        "total_cost": {
+            "per": page.total.per,
+            "usd": round(page.total.usd, 2),
+            "lines": [
+                {"item": line.item.value, "usd": round(line.usd, 2), "how": line.how} for line in page.total.lines
+            ],
+        },
+        "remarks": page.remarks,
+        "paste": page.paste,
+    }
+    return Answer(sheet=replace(sheet, notes=told), document=document, nearest=tuple(lines), page=page)
+
+
+def _drawn(shown: Sequence[Way], roofs: Sequence[Roofline]) -> list[str]:
+    pictures = (pareto_picture(shown), value_bars(shown), *(roofline_picture(one) for one in roofs))
+    return [text for text in pictures if text]

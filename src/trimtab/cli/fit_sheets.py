@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from trimtab.catalog import BuyingOption
 from trimtab.cli.sheet import Cell, Column, Sheet, fixed
-from trimtab.physics.offers import Offer
 from trimtab.physics.search_serving import Rejected, ServingOption, Unmet
 from trimtab.physics.search_training import TrainingOption
 from trimtab.provenance import Estimate
@@ -15,7 +14,7 @@ from trimtab.units import MS_PER_S
 
 T = TypeVar("T", ServingOption, TrainingOption)
 SHOWN_REJECTS = 8
-NEAREST_FIRST = (Unmet.TARGET, Unmet.MEMORY, Unmet.PRICE, Unmet.FORMAT)
+NEAREST_FIRST = (Unmet.TARGET, Unmet.MEMORY, Unmet.DRIVER, Unmet.PRICE, Unmet.FORMAT)
 
 
 def _column(key: str, title: str, digits: int | None = None) -> Column:
@@ -35,24 +34,26 @@ def _memory_bar(used_gib: float, total_gib: float, width: int = 8) -> str:
     return "█" * full + "░" * (width - full) + f" {share:.0%}"
 
 
-def _rate(offer: Offer, option: BuyingOption, nodes: int) -> float | None:
-    found = offer.usd_hr.get(option)
-    return None if found is None else found * nodes
+BUYING = {
+    BuyingOption.ON_DEMAND: ("on_demand", "on demand"),
+    BuyingOption.SPOT: ("spot", "spot with losses"),
+    BuyingOption.RESERVED_1Y: ("reserved_1y", "1-year"),
+    BuyingOption.RESERVED_3Y: ("reserved_3y", "3-year"),
+    BuyingOption.OWNED: ("owned", "owned"),
+}
+"""The ways of buying that rows show: key and title. Spot holds what lost nodes cost."""
 
 
-def _buying(offer: Offer, nodes: int) -> dict[str, Cell]:
+def _buying(usd: Mapping[BuyingOption, float], unit: str, digits: int) -> dict[str, Cell]:
+    """Return what each way of buying costs; None where it is not sold."""
     return {
-        "on_demand_usd_hr": _rate(offer, BuyingOption.ON_DEMAND, nodes),
-        "spot_usd_hr": _rate(offer, BuyingOption.SPOT, nodes),
-        "reserved_1y_usd_hr": _rate(offer, BuyingOption.RESERVED_1Y, nodes),
+        f"{key}_{unit}": round(usd[option], digits) if option in usd else None for option, (key, _) in BUYING.items()
     }
 
 
-BUYING_COLUMNS = (
-    _column("on_demand_usd_hr", "on demand $/h", 2),
-    _column("spot_usd_hr", "spot $/h", 2),
-    _column("reserved_1y_usd_hr", "1-year $/h", 2),
-)
+def _buying_columns(unit: str, title: str, digits: int) -> tuple[Column, ...]:
+    return tuple(_column(f"{key}_{unit}", f"{name} {title}", digits) for key, name in BUYING.values())
+
 
 SERVING_COLUMNS = (
     Column(key="gpu", title="GPU", whole=True, repeat=True),
@@ -61,6 +62,7 @@ SERVING_COLUMNS = (
     Column(key="format", title="format", whole=True),
     _column("usd_per_mtok", "$/M tokens", 3),
     _column("usd_per_mtok_interval", "80 %"),
+    _column("total_usd_per_mtok", "all told $/M", 3),
     _column("usd_hr", "$/h", 2),
     _column("tok_s", "tokens/s", 0),
     _column("ttft_ms", "TTFT ms", 0),
@@ -71,7 +73,7 @@ SERVING_COLUMNS = (
     _column("offering", "cheapest offering"),
     _column("tok_s_per_usd_hr", "tokens/s per $/h", 0),
     _column("stranded_gpus", "stranded", 0),
-    *BUYING_COLUMNS,
+    *_buying_columns("usd_hr", "$/h", 2),
 )
 
 TRAINING_COLUMNS = (
@@ -79,6 +81,7 @@ TRAINING_COLUMNS = (
     _column("gpus", "GPUs", 0),
     _column("usd", "total $", 0),
     _column("usd_interval", "80 %"),
+    _column("total_usd", "all told $", 0),
     _column("days", "days", 2),
     _column("tok_s", "tokens/s", 0),
     _column("micro_batch", "micro-batch", 0),
@@ -89,7 +92,7 @@ TRAINING_COLUMNS = (
     _column("offering", "cheapest offering"),
     _column("tok_s_per_usd_hr", "tokens/s per $/h", 0),
     _column("stranded_gpus", "stranded", 0),
-    *BUYING_COLUMNS,
+    *_buying_columns("usd", "$", 0),
 )
 
 
@@ -112,7 +115,7 @@ def serving_row(one: ServingOption) -> dict[str, Cell]:
         "offering": one.offer.where,
         "tok_s_per_usd_hr": None if one.tok_s_per_usd_hr is None else round(one.tok_s_per_usd_hr, 1),
         "stranded_gpus": one.stranded_gpus,
-        **_buying(one.offer, one.nodes),
+        **_buying(one.usd_hr_by_option, "usd_hr", 4),
     }
 
 
@@ -133,7 +136,7 @@ def training_row(one: TrainingOption) -> dict[str, Cell]:
         "offering": one.offer.where,
         "tok_s_per_usd_hr": None if one.tok_s_per_usd_hr is None else round(one.tok_s_per_usd_hr, 1),
         "stranded_gpus": one.stranded_gpus,
-        **_buying(one.offer, one.nodes),
+        **_buying(one.usd_by_option, "usd", 2),
     }
 
 
@@ -148,6 +151,7 @@ def machine_serving_row(one: ServingOption) -> dict[str, Cell]:
         "tpot_low_ms": round(one.tpot_s.low * MS_PER_S, 2),
         "tpot_high_ms": round(one.tpot_s.high * MS_PER_S, 2),
         "memory_gib": round(one.footprint.total_gib, 2),
+        **_spot(one),
         "basis": one.tok_s.basis.value,
     }
 
@@ -161,7 +165,21 @@ def machine_training_row(one: TrainingOption) -> dict[str, Cell]:
         "days_low": round(one.days.low, 3),
         "days_high": round(one.days.high, 3),
         "memory_gib": round(one.footprint.total_gib, 2),
+        **_spot(one),
         "basis": one.tok_s.basis.value,
+    }
+
+
+def _spot(one: ServingOption | TrainingOption) -> dict[str, Cell]:
+    """Return the spot rate before losses, how often nodes are lost, and whether the rate was observed."""
+    listed = one.offer.usd_hr.get(BuyingOption.SPOT)
+    if listed is None:
+        return {"spot_listed_usd_hr": None, "spot_interruption": None, "spot_derived": None}
+    bucket = one.offer.interruption
+    return {
+        "spot_listed_usd_hr": round(listed * one.nodes, 4),
+        "spot_interruption": bucket.value if bucket else None,
+        "spot_derived": one.offer.spot_derived,
     }
 
 
@@ -195,8 +213,6 @@ def reject_rows(rejected: Sequence[Rejected]) -> list[dict[str, Cell]]:
     return [{"gpu": one.gpu, "what": one.what, "reason": one.reason.value, "because": one.because} for one in rejected]
 
 
-def sheet_of(
-    found: Sequence[T], columns: Sequence[Column], row: Callable[[T], dict[str, Cell]], notes: Sequence[str]
-) -> Sheet:
-    """Return ways as a sheet."""
-    return Sheet(columns=columns, rows=[row(one) for one in found], notes=notes)
+def sheet_of(rows: Sequence[Mapping[str, Cell]], columns: Sequence[Column], notes: Sequence[str]) -> Sheet:
+    """Return rows as a sheet."""
+    return Sheet(columns=columns, rows=rows, notes=notes)

@@ -1,7 +1,7 @@
 """What serving or training a model costs all told: the nodes, what of them is idle or stranded, and what comes besides.
 
-Node-hours are billed whole; the first lines split that one bill, the others come on top. Every line says how it was reckoned, with the
-assumption (`ownership`, `assumptions` and `planning` of the settings) that it rests on; a line of 0 says why.
+Node-hours are billed whole; the first lines split that one bill, the others come on top. Every line says how it was
+reckoned, with the assumption it rests on (`ownership`, `assumptions`, `planning` of the settings); a line of 0 says why.
 """
 
 from __future__ import annotations
@@ -72,9 +72,10 @@ def serving_cost(one: ServingOption, settings: Settings, *, output_tokens: float
         CostLine(
             item=CostItem.IDLE,
             usd=bill * (1 - stranded) * (1 - busy),
-            how=f"{one.replicas} replicas carry {one.replicas * one.replica_req_s:,.3g} requests/s, {one.served_req_s:,.3g} come",
+            how=f"{one.replicas} replicas carry {one.replicas * one.replica_req_s:,.3g} requests/s, "
+            f"{one.served_req_s:,.3g} come",
         ),
-        CostLine(item=CostItem.STRANDED, usd=bill * stranded, how=f"{one.stranded_gpus} GPUs paid and not needed: nodes are whole"),
+        _stranded(one, bill * stranded),
         _rollouts(one, settings, hours_per_day),
         _power(one, hours, settings),
         _storage(
@@ -83,7 +84,11 @@ def serving_cost(one: ServingOption, settings: Settings, *, output_tokens: float
             1.0,
             "weights and image on each node",
         ),
-        _egress(settings, answered * settings.ownership.egress_bytes_per_token, f"{answered / TOKENS_PER_MTOK:,.0f}M tokens out"),
+        _egress(
+            settings,
+            answered * settings.ownership.egress_bytes_per_token,
+            f"{answered / TOKENS_PER_MTOK:,.0f}M tokens out",
+        ),
         _operations(settings, one.nodes, 1.0),
     )  # fmt: skip
     return TotalCost(lines=lines, per="month")
@@ -126,7 +131,7 @@ def training_cost(one: TrainingOption, settings: Settings, *, setup_hr: float, t
             how=f"{one.nodes} nodes x ${one.usd_hr / one.nodes:,.2f}/h {one.option.value} x {hours:,.1f} h"
             + (" (lost work and restarts included)" if one.option is BuyingOption.SPOT else ""),
         ),
-        CostLine(item=CostItem.STRANDED, usd=bill * stranded, how=f"{one.stranded_gpus} GPUs paid and not needed: nodes are whole"),
+        _stranded(one, bill * stranded),
         CostLine(item=CostItem.SETUP, usd=one.usd_hr * setup_hr, how=f"{setup_hr:g} h of all nodes before the first step"),
         _power(one, hours, settings),
         _storage(settings, kept_gib, months, f"weights, image, {own.checkpoints_kept:g} checkpoints and data"),
@@ -134,6 +139,12 @@ def training_cost(one: TrainingOption, settings: Settings, *, setup_hr: float, t
         _operations(settings, one.nodes, months),
     )  # fmt: skip
     return TotalCost(lines=lines, per="run")
+
+
+def _stranded(one: ServingOption | TrainingOption, usd: float) -> CostLine:
+    return CostLine(
+        item=CostItem.STRANDED, usd=usd, how=f"{one.stranded_gpus} GPUs paid and not needed: nodes are whole"
+    )
 
 
 def _power(one: ServingOption | TrainingOption, hours: float, settings: Settings) -> CostLine:
@@ -146,7 +157,7 @@ def _power(one: ServingOption | TrainingOption, hours: float, settings: Settings
     return CostLine(
         item=CostItem.POWER,
         usd=gpus * tdp_w / W_PER_KW * hours * rate,
-        how=f"{gpus} x {tdp_w:,.0f} W x {hours:,.0f} h x ${rate:g}/kWh; what the card itself cost is not counted: give --prices",
+        how=f"{gpus} x {tdp_w:,.0f} W x {hours:,.0f} h x ${rate:g}/kWh; the card itself is not counted: give --prices",
     )
 
 
@@ -169,5 +180,7 @@ def _operations(settings: Settings, nodes: int, months: float) -> CostLine:
     hour_usd = settings.planning.engineer_week_usd / own.work_week_hr
     worked = nodes * own.operations_hr_node_mo * months
     return CostLine(
-        item=CostItem.OPERATIONS, usd=worked * hour_usd, how=f"{worked:.3g} engineer-hours ({nodes} nodes) x ${hour_usd:,.0f}"
+        item=CostItem.OPERATIONS,
+        usd=worked * hour_usd,
+        how=f"{worked:.3g} engineer-hours ({nodes} nodes) x ${hour_usd:,.0f}",
     )

@@ -103,7 +103,7 @@ class Ownership:
     work_week_hr: float = 40.0
     """Turns planning.engineer_week_usd into an hour's cost."""
     rollouts_mo: float = 4.0
-    """Times a month that every replica is replaced, old and new side by side while the new one starts: a planning assumption."""
+    """Times a month that every replica is replaced, old beside new while the new one starts: a planning assumption."""
     checkpoints_kept: float = 2.0
     """Checkpoints of a training run kept at once."""
     data_bytes_per_token: float = 4.0

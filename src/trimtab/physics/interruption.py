@@ -41,7 +41,7 @@ class Interruptions:
         """Return hours paid per hour of progress of a run that any lost node stops; infinite where it makes none.
 
         Saves at Young's interval T = sqrt(2 C M): an hour of work costs 1 + C / T, and each of the losses 1 / M costs
-        half an interval of lost work, a restart and a restore, during which the run can be lost as well (Daly 2006, first order).
+        half an interval of lost work, a restart and a restore (Daly 2006, first order).
         """
         per_s = self.loss_per_hr(bucket) * nodes / S_PER_HR
         if per_s == 0:

@@ -8,21 +8,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import assert_never
 
 from trimtab.catalog import Gpu
+from trimtab.errors import Unpredictable
 from trimtab.physics.footprint import weight_bytes
 from trimtab.physics.formats import FORMATS, compute_precision
 from trimtab.physics.kv import kv_bytes
 from trimtab.physics.serving import ServingQuery
+from trimtab.physics.support import native_precision
+from trimtab.physics.training_memory import Recompute, Training, training_footprint
 from trimtab.physics.transfer import Binding
-from trimtab.units import BYTES_PER_GB, FLOPS_PER_TFLOPS
+from trimtab.units import BYTES_PER_GB, BYTES_PER_GIB, FLOPS_PER_TFLOPS
 
 
 class Phase(Enum):
-    """The two phases of generating text."""
+    """The two phases of generating text, and a step of training."""
 
     PREFILL = "prefill"
     DECODE = "decode"
+    STEP = "training step"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +62,10 @@ def intensity(query: ServingQuery, phase: Phase) -> float:
             caches = query.requests * kv_bytes(query.model, context, query.kv_value_bytes)
             touched = min(1.0, query.model.active_b / query.model.params_b * max(query.requests, 1))
             return 2 * query.model.active_params * query.requests / (weights * touched + caches)
+        case Phase.STEP:
+            raise Unpredictable("a serving query has no training step; ask training_roofline")
+        case _:
+            assert_never(phase)
 
 
 def roofline(query: ServingQuery) -> Roofline:
@@ -64,12 +73,28 @@ def roofline(query: ServingQuery) -> Roofline:
     gpu = query.gpu
     peak = gpu.tflops(compute_precision(gpu, FORMATS[query.stored].compute)) or gpu.fp32_tflops
     ridge = peak * FLOPS_PER_TFLOPS / (gpu.mem_bw_gb_s * BYTES_PER_GB)
-    points = tuple(_point(query, phase, peak, ridge) for phase in Phase)
+    points = tuple(_point(phase, intensity(query, phase), peak, ridge) for phase in (Phase.PREFILL, Phase.DECODE))
     return Roofline(gpu=gpu, peak_tflops=peak, ridge_flop_per_byte=ridge, points=points)
 
 
-def _point(query: ServingQuery, phase: Phase, peak_tflops: float, ridge: float) -> Point:
-    found = intensity(query, phase)
+def training_roofline(plan: Training, gpu: Gpu) -> Roofline:
+    """Return the roof of a GPU at its 16-bit rate with a training step placed under it.
+
+    A step does 6 FLOPs a parameter and token (8 with full recomputation, 2 fewer where only adapters get gradients). It reads
+    and writes weights, gradients and states once, and each kept activation once on the way forward and once on the way back: a
+    lower bound of the traffic, so an upper one of the intensity.
+    """
+    peak = gpu.tflops(native_precision(gpu)) or gpu.fp32_tflops
+    ridge = peak * FLOPS_PER_TFLOPS / (gpu.mem_bw_gb_s * BYTES_PER_GB)
+    per_token = (6 if plan.trains_all else 4) + (2 if plan.recompute is Recompute.FULL else 0)
+    flops = per_token * plan.model.active_params * plan.micro_batch * plan.sequence
+    moved = 2 * training_footprint(plan).total_gib * BYTES_PER_GIB
+    return Roofline(
+        gpu=gpu, peak_tflops=peak, ridge_flop_per_byte=ridge, points=(_point(Phase.STEP, flops / moved, peak, ridge),)
+    )
+
+
+def _point(phase: Phase, found: float, peak_tflops: float, ridge: float) -> Point:
     return Point(
         phase=phase,
         flop_per_byte=found,

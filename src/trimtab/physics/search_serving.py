@@ -31,7 +31,7 @@ from trimtab.physics.serving import (
     serving_times,
 )
 from trimtab.physics.sizing import nodes_for, replicas_for
-from trimtab.physics.support import serving_formats, why_not
+from trimtab.physics.support import asked_formats, why_not
 from trimtab.physics.transfer import Binding
 from trimtab.provenance import Estimate
 from trimtab.units import S_PER_HR, TOKENS_PER_MTOK
@@ -158,7 +158,7 @@ def ways_of(
     ways: list[Way] = []
     rejected: list[Rejected] = []
     most = max((offer.gpus for offer in offers), default=0)
-    for stored in formats or serving_formats(gpu):
+    for stored in formats or asked_formats(gpu):
         if reason := why_not(gpu, stored):
             rejected.append(Rejected(gpu=gpu.name, what=stored.value, reason=Unmet.FORMAT, because=reason))
             continue
@@ -249,7 +249,9 @@ def search_serving(
             bad.append(chosen)
             continue
         priced = [
-            found for offer in way.offers if (found := _priced(way, times, at, chosen, demand, offer, option, scale, losses))
+            found
+            for offer in way.offers
+            if (found := _priced(way, times, at, chosen, demand, offer, option, scale, losses))
         ]
         if priced:
             good.append(min(priced, key=lambda one: (one.usd_hr, one.offer.where)))

@@ -1,7 +1,7 @@
 """What a request trace says of the demand to serve: its rate at the peak and on average, its tokens, its bursts.
 
-A trace is a Parquet or CSV file with `t_s` and either one row a request (`input_tokens` and `output_tokens` where they are known)
-or one row an interval with `requests_per_s`, by `client` and with `iat_cv` where they are known; or a fleet bundle's `demand`.
+A trace is a Parquet or CSV file with `t_s` and either one row a request (`input_tokens` and `output_tokens` where they are
+known) or one row an interval with `requests_per_s`, by `client` and with `iat_cv` where they are known; or a fleet bundle's `demand`.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def _rate_mix(table: pa.Table, path: Path) -> RequestMix:
     if len(at) < 2:
         raise InputError(f"{path}: rates at {len(at)} moments are no trace")
     step_s = float(np.median(np.diff(at)))
-    total = np.bincount(place, weights=rate[known])
+    total = np.bincount(place, weights=rate[known]).astype(np.float64)
     burst = np.ones(len(at)) if cv is None else _pooled_cv(rate[known], np.nan_to_num(cv[known], nan=1.0), place, total)
     return _from_rates(total, burst, step_s, _floats(table, "peak_minute_requests_per_s"), None, None)
 
@@ -192,10 +192,14 @@ def _bundle_mix(folder: Path, workload: str | None) -> RequestMix:
     columns = ["workload", "interval_s", "arrivals", "input_tokens_mean", "output_tokens_mean"]
     table = _one_of(read_bundle(folder).table("demand", columns), "workload", workload, folder)
     arrivals, interval_s = _floats(table, "arrivals"), _floats(table, "interval_s")
-    assert arrivals is not None and interval_s is not None
+    assert arrivals is not None
+    assert interval_s is not None
     known = np.isfinite(arrivals) & (interval_s > 0)
     if not known.any():
         raise InputError(f"{folder}: the demand of {workload or 'its services'} holds no arrivals")
     rate = arrivals[known] / interval_s[known]
-    tokens = (_mean(_floats(table, "input_tokens_mean"), arrivals), _mean(_floats(table, "output_tokens_mean"), arrivals))
+    tokens = (
+        _mean(_floats(table, "input_tokens_mean"), arrivals),
+        _mean(_floats(table, "output_tokens_mean"), arrivals),
+    )
     return _from_rates(rate, np.ones(len(rate)), float(np.median(interval_s[known])), None, tokens, None)

@@ -1,0 +1,117 @@
+"""The answer of `trimtab fit` as values that pages and pictures read: serving and training in one shape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from trimtab.catalog import Gpu
+from trimtab.fleet.ownership import TotalCost
+from trimtab.physics.footprint import Footprint
+from trimtab.physics.roofline import Roofline
+from trimtab.physics.search_serving import Rejected, ServingOption
+from trimtab.physics.search_training import TrainingOption
+from trimtab.provenance import Estimate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """One way that works: what it takes, what it costs in `unit`, how long it takes, what it does for a dollar."""
+
+    gpu: Gpu
+    setup: str
+    cost: Estimate
+    unit: str
+    time: Estimate
+    time_unit: str
+    tok_s: float
+    tok_s_per_usd_hr: float | None
+    usd_hr: float
+    where: str
+    binding: str
+    footprint: Footprint
+
+    @property
+    def label(self) -> str:
+        """Return the count and the GPU."""
+        return f"{self.setup.split(' ', 1)[0]}x {self.gpu.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitDocument:
+    """A question and its answer: the ranked ways, the field of all that work, what the first costs all told, the rejects."""
+
+    title: str
+    question: str
+    ways: Sequence[Way]
+    field: Sequence[Way]
+    """All ways that work, and those that faster answers would take: what the cost-time picture shows."""
+    total: TotalCost
+    rooflines: Sequence[Roofline]
+    rejected: Sequence[Rejected]
+    remarks: Sequence[str]
+    paste: str
+
+
+def serving_ways(found: Sequence[ServingOption]) -> tuple[Way, ...]:
+    """Return ways of serving in the common shape; their time is that of a whole request."""
+    return tuple(
+        Way(
+            gpu=one.gpu,
+            setup=f"{one.gpus} in {one.replicas} replicas, {one.stored.value}, {one.concurrency} at once",
+            cost=one.usd_per_mtok,
+            unit="$/M tokens",
+            time=_latency(one),
+            time_unit="s a request",
+            tok_s=one.tok_s.value * one.replicas,
+            tok_s_per_usd_hr=one.tok_s_per_usd_hr,
+            usd_hr=one.usd_hr,
+            where=one.offer.where,
+            binding=one.binding.value,
+            footprint=one.footprint,
+        )
+        for one in found
+    )
+
+
+def _latency(one: ServingOption) -> Estimate:
+    """Return the time of a request; its interval widens as that of a token does."""
+    per_token = one.tpot_s
+    return Estimate(
+        value=one.latency_s,
+        low=one.latency_s * per_token.low / per_token.value,
+        high=one.latency_s * per_token.high / per_token.value,
+        basis=per_token.basis,
+        because=per_token.because,
+    )
+
+
+def training_ways(found: Sequence[TrainingOption]) -> tuple[Way, ...]:
+    """Return ways of training in the common shape; their time is that of the run."""
+    return tuple(
+        Way(
+            gpu=one.gpu,
+            setup=f"{one.gpus} GPUs, micro-batch {one.plan.micro_batch}, recompute {one.plan.recompute.value}, "
+            f"{one.plan.optimizer.value}",
+            cost=one.usd,
+            unit="$",
+            time=one.days,
+            time_unit="days",
+            tok_s=one.tok_s.value,
+            tok_s_per_usd_hr=one.tok_s_per_usd_hr,
+            usd_hr=one.usd_hr,
+            where=one.offer.where,
+            binding="",
+            footprint=one.footprint,
+        )
+        for one in found
+    )
+
+
+def frontier(ways: Sequence[Way]) -> tuple[Way, ...]:
+    """Return the ways that no other beats in both cost and time, quickest first."""
+    best: list[Way] = []
+    for one in sorted(ways, key=lambda way: (way.time.value, way.cost.value)):
+        if not best or one.cost.value < best[-1].cost.value:
+            best.append(one)
+    return tuple(best)
