@@ -11,6 +11,7 @@ from pathlib import Path
 from trimtab.cli.fit_calibrate import Measured, speed_scale, time_scale
 from trimtab.cli.fit_pictures import cost_table, pareto_picture, roofline_picture, value_bars
 from trimtab.cli.fit_sheets import (
+    MORE,
     SERVING_COLUMNS,
     TRAINING_COLUMNS,
     best_per_gpu,
@@ -36,8 +37,9 @@ from trimtab.physics.boards import board
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.models import Architecture
 from trimtab.physics.roofline import Roofline, roofline, training_roofline
-from trimtab.physics.search_serving import Demand, ServingOption, ways_of
-from trimtab.physics.search_training import TrainingDemand, TrainingOption, cheapest_change
+from trimtab.physics.search_serving import Demand, ServingOption, Unmet, ways_of
+from trimtab.physics.search_training import TrainingDemand, TrainingOption
+from trimtab.physics.single_change import cheapest_change, serving_change
 from trimtab.physics.support import notes
 from trimtab.units import HR_PER_DAY, HR_PER_MO, S_PER_HR, TOKENS_PER_MTOK
 
@@ -120,7 +122,8 @@ def fit_serving_question(
     shown = best_per_gpu(ways, wishes.limit, wishes.every)
     lines = reject_lines(answer.rejected)
     if not shown:
-        return _nothing(SERVING_COLUMNS, lines)
+        unfit = all(one.reason is not Unmet.TARGET for one in answer.rejected)
+        return _nothing(SERVING_COLUMNS, [*lines, *(_single_change(model, demand, market, engine) if unfit else ())])
     first, name = shown[0], wishes.name or model.name
     paste = vllm_serve(first, name, context or math.ceil(demand.input_tokens + demand.output_tokens))
     remarks = [*wishes.remarks, _sized(first, demand), *_remarks(model, scale), *_quality(first), *_kernels(shown)]
@@ -176,11 +179,14 @@ def fit_training_question(model: Architecture, demand: TrainingDemand, market: M
     return _answer(page, sheet_of(rows, TRAINING_COLUMNS, ()), machine, lines, wishes)
 
 
-def _single_change(model: Architecture, demand: TrainingDemand, market: Market) -> list[str]:
+def _single_change(model: Architecture, demand: Demand | TrainingDemand, market: Market, engine: str = "") -> list[str]:
     if market.own is None:
         return []
     card = board(market.own)
-    change = cheapest_change(model, card, demand)
+    if isinstance(demand, TrainingDemand):
+        change = cheapest_change(model, card, demand)
+    else:
+        change = serving_change(model, card, demand, engine)
     return [f"what makes it fit {card.name}: {change or 'nothing; it needs a larger card or several'}"]
 
 
@@ -279,7 +285,8 @@ def _remarks(model: Architecture, scale: float) -> list[str]:
 
 
 def _nothing(columns: Sequence[Column], lines: Sequence[str]) -> Answer:
-    return Answer(sheet=sheet_of([], columns, ()), document={}, nearest=tuple(lines), page=None)
+    told = tuple(line for line in lines if not line.endswith(MORE))
+    return Answer(sheet=sheet_of([], columns, ()), document={}, nearest=told, page=None)
 
 
 def _answer(

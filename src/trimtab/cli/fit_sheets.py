@@ -14,6 +14,7 @@ from trimtab.units import MS_PER_S
 
 T = TypeVar("T", ServingOption, TrainingOption)
 SHOWN_REJECTS = 8
+MORE = "(-o json lists all)"
 NEAREST_FIRST = (Unmet.TARGET, Unmet.MEMORY, Unmet.DRIVER, Unmet.PRICE, Unmet.FORMAT)
 
 
@@ -205,7 +206,7 @@ def reject_lines(rejected: Sequence[Rejected], most: int = SHOWN_REJECTS) -> lis
         f"rejected: {one.gpu} {one.what}: {one.reason.value}: {one.because}" for one in list(first.values())[:most]
     ]
     more = len(rejected) - len(lines)
-    return [*lines, f"rejected: {more} more (-o json lists all)"] if more > 0 and lines else lines
+    return [*lines, f"rejected: {more} more {MORE}"] if more > 0 and lines else lines
 
 
 def reject_rows(rejected: Sequence[Rejected]) -> list[dict[str, Cell]]:

@@ -20,7 +20,8 @@ VALUE = 90.0
 LABEL_GAP = 15.0
 MOST_LABELS = 10
 ROUND = (1.0, 2.0, 5.0)
-FREE = "free"
+MOST_TIMES = 30.0
+"""Ways that cost more than this many times the cheapest are left out of the picture of cost against time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +70,8 @@ def cost_against_time(ways: Sequence[Way]) -> Html:
     """Draw every way as a dot, cost up and time to the right; a line joins those that nothing beats, which carry names."""
     if not ways or min(one.cost.value for one in ways) <= 0:
         return Html()
+    least = min(one.cost.value for one in ways)
+    ways = [one for one in ways if one.cost.value <= least * MOST_TIMES]
     across = _axis([one.time.value for one in ways], 72, WIDTH - 16)
     up = _axis([one.cost.value for one in ways], HEIGHT - 48, 24)
     best = frontier(ways)

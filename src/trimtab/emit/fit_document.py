@@ -19,6 +19,7 @@ class Way:
     """One way that works: what it takes, what it costs in `unit`, how long it takes, what it does for a dollar."""
 
     gpu: Gpu
+    gpus: int
     setup: str
     cost: Estimate
     unit: str
@@ -34,7 +35,7 @@ class Way:
     @property
     def label(self) -> str:
         """Return the count and the GPU."""
-        return f"{self.setup.split(' ', 1)[0]}x {self.gpu.name}"
+        return f"{self.gpus}x {self.gpu.name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +59,8 @@ def serving_ways(found: Sequence[ServingOption]) -> tuple[Way, ...]:
     return tuple(
         Way(
             gpu=one.gpu,
-            setup=f"{one.gpus} in {one.replicas} replicas, {one.stored.value}, {one.concurrency} at once",
+            gpus=one.gpus,
+            setup=f"{one.replicas} replicas of {one.tensor}, {one.stored.value}, {one.concurrency} at once",
             cost=one.usd_per_mtok,
             unit="$/M tokens",
             time=_latency(one),
@@ -91,8 +93,8 @@ def training_ways(found: Sequence[TrainingOption]) -> tuple[Way, ...]:
     return tuple(
         Way(
             gpu=one.gpu,
-            setup=f"{one.gpus} GPUs, micro-batch {one.plan.micro_batch}, recompute {one.plan.recompute.value}, "
-            f"{one.plan.optimizer.value}",
+            gpus=one.gpus,
+            setup=f"micro-batch {one.plan.micro_batch}, recompute {one.plan.recompute.value}, {one.plan.optimizer.value}",
             cost=one.usd,
             unit="$",
             time=one.days,

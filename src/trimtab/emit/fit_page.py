@@ -91,10 +91,10 @@ def _ranking(document: FitDocument) -> Html:
 def way_table(ways: Sequence[Way]) -> Html:
     """Return ranked ways as a table."""
     unit, time_unit = ways[0].unit, ways[0].time_unit
-    heads = ("GPU", "set-up", f"#{unit}", "#80%", f"#{time_unit}", "#tokens/s", "#$/h", "bound by", "offering")
+    heads = ("GPUs", "set-up", f"#{unit}", "#80%", f"#{time_unit}", "#tokens/s", "#$/h", "bound by", "offering")
     rows = (
         (
-            one.gpu.name,
+            tag("span", one.label, class_="nowrap"),
             one.setup,
             f"{one.cost.value:,.3f}" if unit != "$" else f"{one.cost.value:,.0f}",
             f"{one.cost.low:,.3g}–{one.cost.high:,.3g}" if unit != "$" else f"{one.cost.low:,.0f}–{one.cost.high:,.0f}",
@@ -116,7 +116,7 @@ def _pictures(document: FitDocument) -> Html:
         (
             section(
                 "pareto",
-                f"Cost against {document.ways[0].time_unit}",
+                "Cost against time",
                 "Each dot is a way that works. The line joins those that nothing beats in both.",
                 scroll(cost_against_time(document.field)),
             ),

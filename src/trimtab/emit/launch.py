@@ -52,6 +52,7 @@ def training_arguments(option: TrainingOption, model: str, global_batch: int | N
     bf16 = native_precision(option.gpu) is Precision.BF16
     lines = [
         f"# {model} on {option.gpus} x {option.gpu.name}",
+        f"# torchrun --nnodes {option.nodes} --nproc-per-node {math.ceil(option.gpus / option.nodes)} train.py",
         "args = TrainingArguments(",
         f"    per_device_train_batch_size={plan.micro_batch},",
         f"    gradient_accumulation_steps={accumulate},",
@@ -62,7 +63,7 @@ def training_arguments(option: TrainingOption, model: str, global_batch: int | N
         f"    use_liger_kernel={plan.fused_loss},",
         '    output_dir="out",',
         ")",
-        *_adapter(plan.method, plan.lora_rank, "bfloat16" if bf16 else "float16"),
+        *_adapter(plan.method, plan.lora_rank, "bfloat16" if bf16 else "float16", sharded=option.gpus > 1),
     ]
     return "\n".join(lines)
 
@@ -89,7 +90,7 @@ def _fsdp() -> tuple[str, ...]:
     return ('    fsdp="full_shard auto_wrap",', f"    fsdp_config={wrapped.replace('false', 'False')},")
 
 
-def _adapter(method: Method, rank: int, dtype: str) -> tuple[str, ...]:
+def _adapter(method: Method, rank: int, dtype: str, *, sharded: bool) -> tuple[str, ...]:
     lora = (
         f'peft_config = LoraConfig(r={rank}, lora_alpha={2 * rank}, target_modules="all-linear", task_type="CAUSAL_LM")'
     )
@@ -99,9 +100,11 @@ def _adapter(method: Method, rank: int, dtype: str) -> tuple[str, ...]:
         case Method.LORA | Method.ADAPTER:
             return (lora,)
         case Method.QLORA:
+            # FSDP flattens weights of one dtype only: 4-bit weights must be stored in that of the rest
+            storage = f", bnb_4bit_quant_storage=torch.{dtype}" if sharded else ""
             quantization = (
                 "quantization_config = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type='nf4', "
-                f"bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=torch.{dtype})"
+                f"bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=torch.{dtype}{storage})"
             )
             return (quantization, lora)
         case _:

@@ -265,24 +265,3 @@ def _priced(
             if math.isfinite(lasting[way])
         },
     )
-
-
-def cheapest_change(model: Architecture, gpu: Gpu, demand: TrainingDemand) -> str:
-    """Return which single change makes a run fit one GPU, in the order of what it costs; empty when none does.
-
-    Recomputation costs about a third more compute, an 8-bit optimizer next to nothing in speed, LoRA what it may learn,
-    QLoRA about 10-30 % of LoRA's speed besides.
-    """
-    base = plans_of(model, gpu, 1, demand)[0]
-    quantized = replace(base, method=Method.QLORA, stored=WeightFormat.NF4)
-    changes = (
-        ("recompute activations (about a third more compute)", replace(base, recompute=Recompute.FULL)),
-        ("an 8-bit optimizer", replace(base, optimizer=Optimizer.ADAMW_8BIT)),
-        (
-            "both: recomputation and an 8-bit optimizer",
-            replace(base, recompute=Recompute.FULL, optimizer=Optimizer.ADAMW_8BIT),
-        ),
-        ("LoRA with recomputation", replace(base, method=Method.LORA, recompute=Recompute.FULL)),
-        ("QLoRA (nf4) with recomputation", replace(quantized, recompute=Recompute.FULL)),
-    )
-    return next((name for name, plan in changes if largest_micro_batch(plan, gpu, most=1) >= 1), "")

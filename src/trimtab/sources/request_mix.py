@@ -1,7 +1,8 @@
 """What a request trace says of the demand to serve: its rate at the peak and on average, its tokens, its bursts.
 
 A trace is a Parquet or CSV file with `t_s` and either one row a request (`input_tokens` and `output_tokens` where they are
-known) or one row an interval with `requests_per_s`, by `client` and with `iat_cv` where they are known; or a fleet bundle's `demand`.
+known) or one row an interval with `requests_per_s` (by `client`, with `iat_cv`, where they are known); or it is the `demand`
+of a fleet bundle.
 """
 
 from __future__ import annotations
