@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from trimtab.catalog.kinds import BuyingOption, CapacityType
-from trimtab.catalog.pools import Pool
+from trimtab.catalog.pools import Pool, SharedPool
 from trimtab.fleet.settings import Planning
 from trimtab.plan.problem import KEEP, CommitmentOffer, NodeGroup, Option, Problem
 from trimtab.plan.solve import choice_cost
@@ -14,6 +14,7 @@ from trimtab.plan.solve import choice_cost
 A = Pool("aws", "a.large", "r")
 B = Pool("aws", "b.large", "r")
 SPOT = A.held_as(CapacityType.SPOT)
+SHARED = (SharedPool(A, 4), SharedPool(A, 7, "1g.5gb"), SharedPool(B, 2))
 FEW_HOURS = st.integers(1, 5)
 EXACT = Planning(mip_gap_frac=0.0, mip_max_nodes=100_000)
 
@@ -28,7 +29,13 @@ def problems(draw, hours_of=FEW_HOURS):
         pools = draw(st.lists(st.sampled_from([A, B, SPOT]), min_size=1, max_size=2, unique=True))
         return {pool: np.array(draw(row), dtype=np.int64) for pool in pools}
 
-    options = tuple(tuple(Option(usage=usage()) for _ in range(draw(st.integers(0, 3)))) for _ in range(workloads))
+    def option():
+        if not draw(st.booleans()):
+            return Option(usage=usage())
+        slots = st.lists(st.integers(0, 5), min_size=hours, max_size=hours)
+        return Option(usage={}, slots={draw(st.sampled_from(SHARED)): np.array(draw(slots), dtype=np.int64)})
+
+    options = tuple(tuple(option() for _ in range(draw(st.integers(0, 3)))) for _ in range(workloads))
     groups = tuple(
         NodeGroup(
             usage={draw(st.sampled_from([A, B])): np.array(draw(row), dtype=np.int64)},

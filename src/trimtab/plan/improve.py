@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from trimtab.catalog.pools import Pool
+from trimtab.catalog.pools import Pool, SharedPool
 from trimtab.fleet.model import FloatArray, IntArray
-from trimtab.plan.problem import KEEP, Problem, best_commitments, total_usage
+from trimtab.plan.problem import KEEP, Problem, best_commitments, total_usage, whole_nodes
 from trimtab.plan.table import Table
 from trimtab.units import S_PER_HR, usd
 
@@ -32,9 +32,13 @@ class Improver:
         self.problem: Problem = table.problem
         self.choice = list(choice)
         self.use: dict[Pool, IntArray] = dict(total_usage(self.problem, choice))
+        self._slots: dict[SharedPool, IntArray] = {}
+        for workload, option in enumerate(self.choice):
+            for shared, held in self._held(workload, option).items():
+                self._slots[shared] = self._slots_of(shared) + held
         self._groups_of: list[list[int]] = [[] for _ in self.choice]
-        for group, shared in enumerate(self.problem.groups):
-            for workload in shared.holders:
+        for group, nodes in enumerate(self.problem.groups):
+            for workload in nodes.holders:
                 self._groups_of[workload].append(group)
         self._keepers = [sum(self.choice[w] == KEEP for w in group.holders) for group in self.problem.groups]
         self.counts = {commitment.pool: commitment.count for commitment in best_commitments(self.problem, self.use)}
@@ -64,11 +68,22 @@ class Improver:
             if self._keepers[group] - (1 if mine else 0) == 0
         ]
 
+    def _held(self, workload: int, option: int) -> Mapping[SharedPool, IntArray]:
+        """Return the slots that a workload's choice holds in shared nodes."""
+        return {} if option == KEEP else self.problem.options[workload][option].slots
+
     def gains(self, workload: int, options: Sequence[int]) -> FloatArray:
         """Return what moving a workload to each of some options (or KEEP) saves, dollars, limits weighed in."""
         changes: list[tuple[int, Pool, IntArray]] = []
         for at, option in enumerate((self.choice[workload], *options)):
             changes += [(at, pool, seconds) for use in self._uses(workload, option) for pool, seconds in use.items()]
+        held = [self._held(workload, option) for option in (self.choice[workload], *options)]
+        for shared in sorted({shared for slots in held for shared in slots}):
+            now = self._slots_of(shared)
+            others = now - held[0].get(shared, 0)
+            for at, slots in enumerate(held):
+                more = whole_nodes(shared, others + slots.get(shared, 0)) - whole_nodes(shared, others)
+                changes.append((at, shared.pool, more * S_PER_HR))
         cost = np.zeros(len(options) + 1)
         spot_hr, all_hr = np.zeros(len(cost)), np.zeros(len(cost))
         for pool in sorted({pool for _, pool, _ in changes}):
@@ -106,6 +121,17 @@ class Improver:
         known = self.use.get(pool)
         return np.zeros(self.problem.hours, dtype=np.int64) if known is None else known
 
+    def _slots_of(self, shared: SharedPool) -> IntArray:
+        known = self._slots.get(shared)
+        return np.zeros(self.problem.hours, dtype=np.int64) if known is None else known
+
+    def _hold(self, shared: SharedPool, change: IntArray) -> None:
+        """Change the slots held in a shared pool, and with them its nodes."""
+        before = self._slots_of(shared)
+        self._slots[shared] = before + change
+        nodes = whole_nodes(shared, self._slots[shared]) - whole_nodes(shared, before)
+        self.use[shared.pool] = self._use_of(shared.pool) + nodes * S_PER_HR
+
     def move(self, workload: int, option: int) -> None:
         """Make a move: give a workload another option (or KEEP)."""
         gone, come = self._uses(workload, self.choice[workload]), self._uses(workload, option)
@@ -113,6 +139,9 @@ class Improver:
             for use in uses:
                 for pool, seconds in use.items():
                     self.use[pool] = self._use_of(pool) + sign * seconds
+        for sign, held in ((-1, self._held(workload, self.choice[workload])), (1, self._held(workload, option))):
+            for shared, slots in held.items():
+                self._hold(shared, sign * slots)
         step = int(option == KEEP) - int(self.choice[workload] == KEEP)
         for group in self._groups_of[workload]:
             self._keepers[group] += step

@@ -1,8 +1,9 @@
 """The joint problem as blocks that share rows: one block per workload, its listed options as columns.
 
-Rows in order: convexity[w]; retain[g,w]; per tracked pool balance[p,t] (where a commitment is sold) and quota[p,t] (where there
-is a quota); spot_share. Columns that belong to no block: z[g], metered u[p,t], committed c[p], and for each quota row and
-the spot share an excess at a price above anything it could save, so that prices exist before a plan within the limits is known.
+Rows in order: convexity[w]; retain[g,w]; per tracked pool balance[p,t] (where a commitment is sold, or nodes are shared) and
+quota[p,t] (where there is a quota); shared[s,t] and floor[s,w,t] (`SharedNodes`); spot_share. Columns that belong to no block:
+z[g], metered u[p,t], committed c[p], shared n[s,t], and for each quota row and the spot share an excess at a price above
+anything it could save, so that prices exist before a plan within the limits is known.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from trimtab.plan.decompose import Priced
 from trimtab.plan.highs import INFINITY, Column, Program
 from trimtab.plan.periods import Gathered
 from trimtab.plan.problem import KEEP
+from trimtab.plan.shared_nodes import SharedNodes
 from trimtab.plan.table import Table
 from trimtab.units import usd
 
@@ -45,6 +47,7 @@ class Master:
         """Columns that break a limit where they are above 0: of a pool's quota, or (None) of the spot limit."""
         self._balance = [self._balance_rows(place) for place in range(len(gathered))]
         self._quota = [self._quota_rows(place) for place in range(len(gathered))]
+        self._shared_nodes = [self._shared_rows(place) for place in range(len(gathered))]
         self._spot = self._spot_row()
         self._where = [{int(row): at for at, row in enumerate(one.rows)} for one in table.tracked]
         self._add_shared()
@@ -62,15 +65,17 @@ class Master:
         """Add `use - metered - committed <= 0` per period, with the columns that pay for it."""
         pool = self.table.tracked[place].pool
         problem = self.table.problem
-        if pool not in problem.offers:
+        if pool not in self.table.balanced:
             return np.zeros(0, dtype=np.int64)
         program = self._program
         weights = self.gathered[place].weight_hr
         rows = np.array([program.add_row(-INFINITY, 0.0) for _ in weights])
-        most = float(np.ceil(self.gathered[place].nodes.max(axis=0, initial=0.0).max(initial=0.0))) * problem.workloads
-        committed = program.add_column(self._committed_usd(place), most + 1.0, integer=True)
-        self.committed[place] = committed
-        program.put(rows, committed, -1.0)
+        if pool in problem.offers:
+            uses = [self.gathered[place].nodes, *(one.whole for one in self.gathered[place].sharing)]
+            most = max(float(np.ceil(use.max(initial=0.0))) for use in uses) * problem.workloads
+            committed = program.add_column(self._committed_usd(place), most + 1.0, integer=True)
+            self.committed[place] = committed
+            program.put(rows, committed, -1.0)
         rate = usd(problem.rates_micro_usd_hr[pool])
         metered = np.array([program.add_column(rate * float(weight)) for weight in weights])
         program.put(rows, metered, -1.0)
@@ -90,6 +95,21 @@ class Master:
         self._program.put(rows, excess, -1.0)
         self.excess_of[pool] = excess.tolist()
         return rows
+
+    def _shared_rows(self, place: int) -> tuple[SharedNodes, ...]:
+        """Add the rows and columns of each shared pool; its nodes are part of the use of the pool they belong to."""
+        one, tracked = self.gathered[place], self.table.tracked[place]
+        return tuple(
+            SharedNodes(
+                self._program,
+                sharing,
+                gathered,
+                workloads=self.table.workload[sharing.rows],
+                weight_hr=one.weight_hr,
+                used_in=(self._balance[place], self._quota[place]),
+            )
+            for sharing, gathered in zip(tracked.sharing, one.sharing, strict=True)
+        )
 
     def _spot_row(self) -> int | None:
         if self.table.problem.spot_max_frac is None:
@@ -137,8 +157,9 @@ class Master:
         wanted = np.zeros(len(self.table.fixed_usd), dtype=bool)
         wanted[list(rows)] = True
         return sum(
-            int(wanted[tracked.rows].sum()) * len(gathered.weight_hr)
+            int(wanted[rows].sum()) * len(gathered.weight_hr)
             for tracked, gathered in zip(self.table.tracked, self.gathered, strict=True)
+            for rows in tracked.users
         )
 
     def column(self, row: int) -> Column:
@@ -161,6 +182,10 @@ class Master:
                 if len(lines):
                     rows.append(lines)
                     values.append(nodes[at])
+        for shared in (shared for nodes in self._shared_nodes for shared in nodes):
+            for lines, nodes in shared.coefficients(row):
+                rows.append(lines)
+                values.append(nodes)
         if self._spot is not None:
             rows.append(np.array([self._spot]))
             values.append(self.table.spot_excess_hr[row : row + 1])
@@ -175,9 +200,11 @@ class Master:
         prices = [self._feasible(place, duals) for place in range(len(self.gathered))]
         limits = [np.maximum(-duals[rows], 0.0) for rows in self._quota]
         value = table.fixed_usd.copy()
-        for tracked, gathered, balance, limit in zip(table.tracked, self.gathered, prices, limits, strict=True):
-            total = sum((part for part in (balance, limit) if len(part)), start=np.zeros(len(gathered.weight_hr)))
+        for place, (tracked, gathered) in enumerate(zip(table.tracked, self.gathered, strict=True)):
+            total = sum((part for part in (prices[place], limits[place]) if len(part)), start=0 * gathered.weight_hr)
             value[tracked.rows] += gathered.nodes @ total
+            for shared in self._shared_nodes[place]:
+                value[shared.rows] += shared.value(duals, total)
         if self._spot is not None:
             value += max(-float(duals[self._spot]), 0.0) * table.spot_excess_hr
         groups = value[table.rows :]
@@ -198,6 +225,8 @@ class Master:
             return np.zeros(0)
         rate = usd(self.table.problem.rates_micro_usd_hr[self.table.tracked[place].pool])
         price = np.clip(-duals[rows], 0.0, rate * self.gathered[place].weight_hr)
+        if place not in self.committed:
+            return price
         allowed = self._committed_usd(place)
         return np.asarray(price * min(1.0, allowed / max(float(price.sum()), 1e-300)))
 

@@ -20,6 +20,14 @@ MAX_NUMBERS = 60_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class GatheredSharing:
+    """One shared pool in gathered periods: each row's mean nodes' worth of slots, and the whole nodes it would need alone."""
+
+    nodes: FloatArray
+    whole: FloatArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Gathered:
     """One tracked pool in gathered periods: hours in each (n,), and the mean nodes of each of its table rows (n_rows, n)."""
 
@@ -27,6 +35,8 @@ class Gathered:
     nodes: FloatArray
     peak: FloatArray
     """The most nodes of each of its table rows in any hour gathered; (0, 0) for a pool without a quota."""
+    sharing: tuple[GatheredSharing, ...] = ()
+    """(n_rows, n) each, in the order of the tracked pool's shared ones."""
 
 
 def gather(table: Table, use: Sequence[FloatArray], most: int, most_limited: int | None = None) -> tuple[Gathered, ...]:
@@ -34,7 +44,8 @@ def gather(table: Table, use: Sequence[FloatArray], most: int, most_limited: int
 
     Pools with a quota are gathered into at most `most_limited` where that is given.
     """
-    allowed = max(1, MAX_NUMBERS // max(1, sum(len(tracked.rows) for tracked in table.tracked)))
+    rows = sum(tracked.count for tracked in table.tracked)
+    allowed = max(1, MAX_NUMBERS // max(1, rows))
     gathered = []
     for tracked, level in zip(table.tracked, use, strict=True):
         limited = tracked.pool in table.problem.quotas
@@ -46,7 +57,8 @@ def gather(table: Table, use: Sequence[FloatArray], most: int, most_limited: int
         order = np.argsort(label, kind="stable")
         first = np.searchsorted(label[order], np.arange(len(weight_hr)))
         peak = tracked.peaks(order, first) if limited else np.zeros((0, 0))
-        gathered.append(Gathered(weight_hr=weight_hr, nodes=tracked.means(share), peak=peak))
+        shared = tuple(GatheredSharing(nodes=one.nodes() @ share, whole=one.whole() @ share) for one in tracked.sharing)
+        gathered.append(Gathered(weight_hr=weight_hr, nodes=tracked.means(share), peak=peak, sharing=shared))
     return tuple(gathered)
 
 

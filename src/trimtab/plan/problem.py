@@ -5,6 +5,7 @@
                retain[g,w]:   keep[w] <= z[g]                 for each workload w that held nodes of group g
                balance[p,t]:  sum_o n[o,p,t] x[o] + sum_g n[g,p,t] z[g] <= u[p,t] + c[p]
 
+               shared[s,t]:   sum_o slots[o,s,t] x[o] <= S[s] n[s,t]    for each shared pool s; n whole, and part of the use of its pool
                quota[p,t]:    sum_o n[o,p,t] x[o] + sum_g n[g,p,t] z[g] <= quota[p]
                spot_share:    node-hours on spot <= spot_max_frac * node-hours
 
@@ -15,15 +16,16 @@ matter (`periods`); what is reported is always the exact hourly bill of the choi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from trimtab.catalog.kinds import BuyingOption
-from trimtab.catalog.pools import Pool
+from trimtab.catalog.pools import Pool, SharedPool
 from trimtab.fleet.model import IntArray
 from trimtab.ledger import Bill, Commitment, Usage, best_count, bill
+from trimtab.units import S_PER_HR
 
 KEEP = -1
 """The choice of leaving a workload as it is."""
@@ -31,9 +33,10 @@ KEEP = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Option:
-    """One way to run a workload: node-seconds per pool and hour (n_hours,)."""
+    """One way to run a workload: node-seconds per pool and hour (n_hours,) on nodes of its own, slots per hour in shared ones."""
 
     usage: Mapping[Pool, IntArray]
+    slots: Mapping[SharedPool, IntArray] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -73,14 +76,34 @@ class Problem:
 
 
 def total_usage(problem: Problem, choice: Sequence[int]) -> dict[Pool, IntArray]:
-    """Return node-seconds per pool under a choice (an option index or KEEP per workload)."""
-    total: dict[Pool, IntArray] = {}
-    parts = [problem.options[w][o].usage for w, o in enumerate(choice) if o != KEEP]
+    """Return node-seconds per pool under a choice (an option index or KEEP per workload); shared nodes round up jointly."""
+    options = [problem.options[w][o] for w, o in enumerate(choice) if o != KEEP]
+    parts = [option.usage for option in options]
     parts += [group.usage for group in problem.groups if any(choice[w] == KEEP for w in group.holders)]
+    return summed([*parts, shared_usage(option.slots for option in options)])
+
+
+def summed(parts: Iterable[Mapping[Pool, IntArray]]) -> dict[Pool, IntArray]:
+    """Return the sum of several uses, pool by pool."""
+    total: dict[Pool, IntArray] = {}
     for part in parts:
         for pool, seconds in part.items():
-            total[pool] = total[pool] + seconds if pool in total else seconds
+            total[pool] = np.asarray(total[pool] + seconds) if pool in total else seconds
     return total
+
+
+def shared_usage(parts: Iterable[Mapping[SharedPool, IntArray]]) -> dict[Pool, IntArray]:
+    """Return the node-seconds of the shared nodes that hold all these slots: whole nodes for whole hours."""
+    slots: dict[SharedPool, IntArray] = {}
+    for part in parts:
+        for shared, held in part.items():
+            slots[shared] = np.asarray(slots[shared] + held) if shared in slots else held
+    return summed({shared.pool: whole_nodes(shared, slots[shared]) * S_PER_HR} for shared in slots)
+
+
+def whole_nodes(shared: SharedPool, slots: IntArray) -> IntArray:
+    """Return how many whole nodes hold so many slots (any shape)."""
+    return np.asarray(-(-slots // shared.slots_per_node), dtype=np.int64)
 
 
 def best_commitments(problem: Problem, usage: Mapping[Pool, IntArray]) -> tuple[Commitment, ...]:

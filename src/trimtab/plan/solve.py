@@ -166,10 +166,12 @@ def _cheapest_on_demand(table: Table) -> tuple[int, ...]:
     """Return each workload's cheapest option if nobody sold commitments: where to start."""
     cost = table.fixed_usd[: table.rows].copy()
     for tracked in table.tracked:
-        if tracked.pool in table.problem.offers:
+        if tracked.pool in table.balanced:
             mine = tracked.rows < table.rows
             rate = usd(table.problem.rates_micro_usd_hr[tracked.pool])
             cost[tracked.rows[mine]] += rate * tracked.node_hours()[mine]
+            for sharing in tracked.sharing:
+                cost[sharing.rows] += rate * sharing.nodes().sum(axis=1)
     ends = zip(table.first[:-1].tolist(), table.first[1:].tolist(), strict=True)
     return table.choice([first + int(np.argmin(cost[first:end])) for first, end in ends])
 

@@ -1,8 +1,8 @@
 """Every option of a problem in arrays: what costs a fixed sum, and the nodes per hour of the pools that are shared.
 
 Row 0 of each workload is staying as it is, with the nodes that it alone held; then come its options; after all workloads the
-groups of nodes that several of them held. A pool is tracked if a commitment or a quota couples the workloads on it; use of
-any other pool is a fixed sum.
+groups of nodes that several of them held. A pool is tracked if a commitment, a quota or shared nodes couple the workloads on
+it; use of any other pool is a fixed sum.
 """
 
 from __future__ import annotations
@@ -13,16 +13,34 @@ from dataclasses import dataclass
 import numpy as np
 
 from trimtab.catalog.kinds import CapacityType
-from trimtab.catalog.pools import Pool
+from trimtab.catalog.pools import Pool, SharedPool
 from trimtab.fleet.model import FloatArray, IntArray
 from trimtab.ledger.arrays import charge
-from trimtab.plan.problem import KEEP, NodeGroup, Problem, total_usage
+from trimtab.plan.problem import KEEP, NodeGroup, Problem, summed, total_usage, whole_nodes
 from trimtab.units import S_PER_HR, usd
 
 _CHUNK = 2_000
 """Rows gathered at a time, to keep memory small."""
 
 Uses = Mapping[Pool, IntArray]
+Slots = Mapping[SharedPool, IntArray]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Sharing:
+    """One shared pool: the table rows that hold slots in it (n,), and each one's slots per hour."""
+
+    shared: SharedPool
+    rows: IntArray
+    slots: tuple[IntArray, ...]
+
+    def nodes(self) -> FloatArray:
+        """Return the nodes' worth of slots of each row (n, n_hours)."""
+        return np.array(self.slots, dtype=np.float64) / self.shared.slots_per_node
+
+    def whole(self) -> FloatArray:
+        """Return the whole nodes that each row would need alone (n, n_hours): what the nodes cannot be fewer than with it."""
+        return whole_nodes(self.shared, np.array(self.slots, dtype=np.int64)).astype(np.float64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -32,6 +50,17 @@ class Tracked:
     pool: Pool
     rows: IntArray
     seconds: tuple[IntArray, ...]
+    sharing: tuple[Sharing, ...] = ()
+
+    @property
+    def users(self) -> tuple[IntArray, ...]:
+        """Return the table rows that use it, on nodes of their own and in each shared pool."""
+        return (self.rows, *(one.rows for one in self.sharing))
+
+    @property
+    def count(self) -> int:
+        """Return how many rows of numbers that is."""
+        return sum(len(rows) for rows in self.users)
 
     def node_hours(self) -> FloatArray:
         """Return each row's node-hours (n,)."""
@@ -59,16 +88,23 @@ class Table:
         self.problem = problem
         alone, self.shared = _split(problem)
         uses: list[Uses] = []
+        slots: list[Slots] = []
         sizes = []
         for workload, options in enumerate(problem.options):
             uses += [alone[workload], *(option.usage for option in options)]
+            slots += [{}, *(option.slots for option in options)]
             sizes.append(len(options) + 1)
         self.rows = len(uses)
         uses += [group.usage for group in self.shared]
         self.first: IntArray = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
         self.workload: IntArray = np.repeat(np.arange(len(sizes)), sizes)
-        self.fixed_usd, self.spot_excess_hr = _fixed(problem, uses)
-        self.tracked = _tracked(problem, uses)
+        sharing = _sharing(slots)
+        self.balanced = frozenset({*problem.offers, *(one.shared.pool for one in sharing)})
+        """Pools whose use is paid by rows of the program; of all others by a fixed sum."""
+        self.fixed_usd, self.spot_excess_hr = _fixed(problem, uses, self.balanced)
+        for one in sharing:
+            self.spot_excess_hr[one.rows] += _beyond_spot(problem, one.shared.pool) * one.whole().sum(axis=1)
+        self.tracked = _tracked(problem, uses, sharing, self.balanced)
 
     def row(self, workload: int, option: int) -> int:
         """Return the row of an option index or KEEP."""
@@ -96,37 +132,50 @@ def _split(problem: Problem) -> tuple[list[Uses], tuple[NodeGroup, ...]]:
     for group in problem.groups:
         if len(group.holders) == 1:
             mine[min(group.holders)].append(group)
-    alone = [_sum([group.usage for group in groups]) for groups in mine]
+    alone: list[Uses] = [summed([group.usage for group in groups]) for groups in mine]
     return alone, tuple(group for group in problem.groups if len(group.holders) > 1)
 
 
-def _sum(parts: Sequence[Uses]) -> Uses:
-    total: dict[Pool, IntArray] = {}
-    for part in parts:
-        for pool, seconds in part.items():
-            total[pool] = total[pool] + seconds if pool in total else seconds
-    return total
-
-
-def _fixed(problem: Problem, uses: Sequence[Uses]) -> tuple[FloatArray, FloatArray]:
+def _fixed(problem: Problem, uses: Sequence[Uses], balanced: frozenset[Pool]) -> tuple[FloatArray, FloatArray]:
     """Return per use what is charged at a fixed sum (dollars), and its node-hours on spot beyond the allowed share."""
     fixed = np.zeros(len(uses))
     excess = np.zeros(len(uses))
-    allowed = 1.0 if problem.spot_max_frac is None else problem.spot_max_frac
     for row, use in enumerate(uses):
         for pool, seconds in use.items():
-            if pool not in problem.offers:
+            if pool not in balanced:
                 fixed[row] += usd(int(charge(problem.rates_micro_usd_hr[pool], seconds).sum()))
-            on_spot = 1.0 if pool.capacity_type is CapacityType.SPOT else 0.0
-            excess[row] += (on_spot - allowed) * float(seconds.sum()) / S_PER_HR
+            excess[row] += _beyond_spot(problem, pool) * float(seconds.sum()) / S_PER_HR
     return fixed, excess
 
 
-def _tracked(problem: Problem, uses: Sequence[Uses]) -> tuple[Tracked, ...]:
+def _beyond_spot(problem: Problem, pool: Pool) -> float:
+    """Return by how much a node-hour of a pool brings the whole beyond the share of spot that is allowed."""
+    allowed = 1.0 if problem.spot_max_frac is None else problem.spot_max_frac
+    return (1.0 if pool.capacity_type is CapacityType.SPOT else 0.0) - allowed
+
+
+def _sharing(slots: Sequence[Slots]) -> list[Sharing]:
     found = []
-    for pool in sorted({*problem.offers, *problem.quotas}):
+    for shared in sorted({shared for held in slots for shared in held}):
+        rows = [row for row, held in enumerate(slots) if shared in held]
+        found.append(
+            Sharing(shared=shared, rows=np.array(rows, dtype=np.int64), slots=tuple(slots[row][shared] for row in rows))
+        )
+    return found
+
+
+def _tracked(
+    problem: Problem, uses: Sequence[Uses], sharing: Sequence[Sharing], balanced: frozenset[Pool]
+) -> tuple[Tracked, ...]:
+    found = []
+    for pool in sorted({*balanced, *problem.quotas}):
         rows = [row for row, use in enumerate(uses) if pool in use]
         found.append(
-            Tracked(pool=pool, rows=np.array(rows, dtype=np.int64), seconds=tuple(uses[row][pool] for row in rows))
+            Tracked(
+                pool=pool,
+                rows=np.array(rows, dtype=np.int64),
+                seconds=tuple(uses[row][pool] for row in rows),
+                sharing=tuple(one for one in sharing if one.shared.pool == pool),
+            )
         )
     return tuple(found)

@@ -1,0 +1,83 @@
+"""Shared nodes as rows of the joint program: slots of all workloads in a pool, and the whole nodes that hold them.
+
+    shared[s,t]:   sum_o slots[o,s,t] / S x[o] <= n[s,t]
+    floor[s,w,t]:  sum_{o of w} ceil(slots[o,s,t] / S) x[o] <= n[s,t]      for each workload w
+
+In gathered periods both are means over the hours gathered, so that what the exact bill rounds up, hour by hour, is never less:
+the program stays a relaxation. Floors are implied by whole nodes and make the relaxation tight where few workloads share
+(they are the strong form of facility location; Cornuejols, Nemhauser and Wolsey, 1990). n[s,t] is whole where a period is one hour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from trimtab.fleet.model import FloatArray, IntArray
+from trimtab.plan.highs import INFINITY, Program
+from trimtab.plan.periods import GatheredSharing
+from trimtab.plan.table import Sharing
+
+_MAX_FLOORS = 20_000
+"""Rows of floors per shared pool; beyond, so many workloads share that rounding up no longer matters."""
+_MAX_WHOLE = 100
+"""Periods per shared pool in which n is whole: more only slow the search down."""
+
+
+class SharedNodes:
+    """The rows of one shared pool, its columns n[s,t], and what they make of an option."""
+
+    def __init__(
+        self,
+        program: Program,
+        sharing: Sharing,
+        gathered: GatheredSharing,
+        *,
+        workloads: IntArray,
+        weight_hr: FloatArray,
+        used_in: tuple[IntArray, ...],
+    ) -> None:
+        self.rows = sharing.rows
+        self._gathered = gathered
+        self._workloads = workloads
+        self._at = {int(row): at for at, row in enumerate(sharing.rows)}
+        periods = len(weight_hr)
+        whole = weight_hr == 1.0 if periods <= _MAX_WHOLE else np.zeros(periods, dtype=bool)
+        self._shared = np.array([program.add_row(-INFINITY, 0.0) for _ in weight_hr])
+        floored = sorted(set(workloads.tolist())) if periods * len(set(workloads.tolist())) <= _MAX_FLOORS else []
+        self._floors = {
+            workload: np.array([program.add_row(-INFINITY, 0.0) for _ in weight_hr]) for workload in floored
+        }
+        columns = np.array([program.add_column(0.0, integer=bool(one)) for one in whole])
+        for lines in (self._shared, *self._floors.values()):
+            program.put(lines, columns, -1.0)
+        for lines in used_in:
+            if len(lines):
+                program.put(lines, columns, 1.0)
+
+    def coefficients(self, row: int) -> Iterator[tuple[IntArray, FloatArray]]:
+        """Yield the rows that an option's column stands in, with its coefficients."""
+        at = self._at.get(row)
+        if at is None:
+            return
+        yield self._shared, self._gathered.nodes[at]
+        floor = self._floors.get(int(self._workloads[at]))
+        if floor is not None:
+            yield floor, self._gathered.whole[at]
+
+    def value(self, duals: FloatArray, node_price: FloatArray) -> FloatArray:
+        """Return what each option's slots cost (n_rows,) at prices that leave no gain in n[s,t].
+
+        `node_price` (n_periods,) is the price of a node in the rows of its pool: what the slots and floors of a period may
+        sum to at most.
+        """
+        slot = np.maximum(-duals[self._shared], 0.0)
+        floors = {workload: np.maximum(-duals[lines], 0.0) for workload, lines in self._floors.items()}
+        total = slot + sum(floors.values(), start=0 * slot)
+        scale = np.minimum(1.0, node_price / np.maximum(total, 1e-300))
+        value = self._gathered.nodes @ (slot * scale)
+        for workload, price in floors.items():
+            mine = np.flatnonzero(self._workloads == workload)
+            value[mine] += self._gathered.whole[mine] @ (price * scale)
+        return np.asarray(value, dtype=np.float64)

@@ -1,0 +1,149 @@
+"""Slots of shared nodes round up jointly, exactly as packing them would; the bound knows it; a limit counts whole nodes."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.plan.fleets import EXACT, SHARED, A, B, brute_force, rounding
+
+from trimtab.catalog.kinds import BuyingOption
+from trimtab.catalog.pools import SharedPool
+from trimtab.errors import PlanError
+from trimtab.fleet.settings import Planning
+from trimtab.ledger import best_count
+from trimtab.plan.problem import CommitmentOffer, NodeGroup, Option, Problem, shared_usage, total_usage, whole_nodes
+from trimtab.plan.solve import solve_problem
+
+RATE = 4_000_000
+
+
+def fewest_nodes(sizes, room):
+    """The fewest bins by trying every way to put each item into an open bin or a new one."""
+    if not sizes:
+        return 0
+    best = len(sizes)
+
+    def put(item, free):
+        nonlocal best
+        if len(free) >= best:
+            return
+        if item == len(sizes):
+            best = len(free)
+            return
+        for at in range(len(free)):
+            if free[at] >= sizes[item]:
+                put(item + 1, [*free[:at], free[at] - sizes[item], *free[at + 1 :]])
+        put(item + 1, [*free, room - sizes[item]])
+
+    put(0, [])
+    return best
+
+
+@settings(max_examples=150)
+@given(st.lists(st.sampled_from([1, 2, 4, 8]), max_size=7))
+def test_sizes_that_divide_one_another_pack_into_the_nodes_that_are_billed(sizes):
+    shared = SharedPool(A, 8)
+
+    assert whole_nodes(shared, np.array([sum(sizes)]))[0] == fewest_nodes(sizes, 8)
+
+
+@settings(max_examples=60)
+@given(st.lists(st.lists(st.integers(0, 6), min_size=3, max_size=3), min_size=1, max_size=4))
+def test_the_use_of_shared_nodes_is_their_slots_packed_hour_by_hour(held):
+    shared = SharedPool(A, 7, "1g.5gb")
+
+    use = shared_usage({shared: np.array(slots)} for slots in held)[A]
+
+    expected = [fewest_nodes([1] * sum(slots[hour] for slots in held), 7) for hour in range(3)]
+    assert (use / 3600).tolist() == expected
+
+
+def small(count, hours=48, *, offers=False, quotas=None, slots=1):
+    """Workloads that hold a node each and could share one."""
+    shared = SharedPool(A, 4)
+    offer = CommitmentOffer(option=BuyingOption.RESERVED_1Y, rate_micro_usd_hr=RATE * 6 // 10)
+    return Problem(
+        options=tuple((Option(usage={}, slots={shared: np.full(hours, slots)}),) for _ in range(count)),
+        groups=tuple(
+            NodeGroup(usage={A: np.full(hours, 3600)}, holders=frozenset({workload})) for workload in range(count)
+        ),
+        rates_micro_usd_hr={A: RATE, B: RATE},
+        offers={A: offer} if offers else {},
+        hours=hours,
+        quotas=quotas or {},
+    )
+
+
+@pytest.mark.parametrize("offers", [False, True])
+def test_three_small_workloads_share_a_node_and_that_is_proved_best(offers):
+    chosen = solve_problem(small(3, offers=offers), Planning())
+
+    assert chosen.choice == (0, 0, 0)
+    assert (total_usage(small(3), chosen.choice)[A] == 3600).all()
+    assert chosen.gap_frac <= 1e-4
+
+
+def test_nobody_shares_where_it_saves_no_node():
+    chosen = solve_problem(small(1), Planning())
+
+    assert chosen.cost_micro_usd == 48 * RATE
+
+
+def test_many_sharers_leave_at_most_one_node_in_the_gap():
+    problem = small(40, slots=1)
+
+    chosen = solve_problem(problem, Planning())
+
+    assert chosen.cost_micro_usd == 10 * 48 * RATE
+    assert chosen.gap_frac <= 1e-4
+
+
+def test_a_quota_counts_the_whole_nodes_that_are_shared():
+    assert solve_problem(small(5, quotas={A: 2}), Planning()).choice == (0,) * 5
+
+    with pytest.raises(PlanError, match="quota"):
+        solve_problem(small(9, quotas={A: 2}), Planning())
+
+
+@settings(max_examples=25)
+@given(st.lists(st.integers(0, 9), min_size=200, max_size=200), st.data())
+def test_gathered_hours_of_shared_nodes_stay_a_bound(slots, data):
+    hours = len(slots)
+    rows = tuple(
+        tuple(
+            Option(
+                usage={}, slots={data.draw(st.sampled_from(SHARED)): np.roll(np.array(slots), shift * (workload + 1))}
+            )
+            for shift in range(2)
+        )
+        for workload in range(3)
+    )
+    groups = tuple(NodeGroup(usage={B: np.full(hours, 7200)}, holders=frozenset({w})) for w in range(3))
+    offer = CommitmentOffer(option=BuyingOption.RESERVED_1Y, rate_micro_usd_hr=RATE // 2)
+    problem = Problem(
+        options=rows, groups=groups, rates_micro_usd_hr={A: RATE, B: RATE * 2}, offers={A: offer}, hours=hours
+    )
+
+    chosen = solve_problem(problem, EXACT)
+
+    assert chosen.bound_micro_usd <= brute_force(problem) + rounding(problem)
+    assert chosen.cost_micro_usd >= brute_force(problem) - rounding(problem)
+
+
+def test_a_commitment_covers_the_nodes_that_are_shared():
+    problem = small(4, offers=True)
+
+    chosen = solve_problem(problem, Planning())
+
+    usage = total_usage(problem, chosen.choice)
+    assert [one.count for one in chosen.commitments] == [best_count(usage[A], RATE, RATE * 6 // 10)] == [1]
+
+
+def test_a_choice_costs_the_same_in_whatever_order_its_sharers_come():
+    problem = small(3)
+
+    totals = {int(total_usage(problem, choice)[A].sum()) for choice in product((0, -1), repeat=3) if sum(choice) == -1}
+
+    assert totals == {2 * 48 * 3600}
