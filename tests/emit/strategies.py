@@ -5,7 +5,7 @@ from typing import get_args
 from hypothesis import strategies as st
 
 from trimtab.catalog.kinds import BuyingOption, CapacityType
-from trimtab.catalog.pools import Pool
+from trimtab.catalog.pools import Pool, SharedPool
 from trimtab.fleet.effects import (
     BatchForm,
     BuyCommitment,
@@ -19,6 +19,7 @@ from trimtab.fleet.effects import (
     SetSchedule,
     StartBeforeRuns,
     UseOffering,
+    UseSlots,
 )
 from trimtab.policies.forecast import forecast_policy
 from trimtab.policies.scaling import NO_LIMIT, HpaPolicy, Metric
@@ -56,6 +57,15 @@ FORECASTS = st.builds(
 )  # fmt: skip
 EFFECTS = {
     UseOffering: st.builds(UseOffering, pool=POOLS, gpu=st.just("A100"), gpus_per_node=COUNTS, speed=SPEEDS),
+    UseSlots: st.builds(
+        lambda shared, **rest: UseSlots(shared=shared, gpus_per_node=shared.slots_per_node, **rest),
+        shared=st.builds(SharedPool, POOLS, COUNTS) | st.builds(SharedPool, POOLS, COUNTS, st.just("1g.10gb")),
+        gpu=st.just("A100"),
+        slots=st.just(1),
+        memory_gib=st.just(9.6),
+        speed=SPEEDS,
+        work_speed=SPEEDS,
+    ),
     SetGpuCount: st.builds(SetGpuCount, gpus=COUNTS, before=COUNTS, pool=POOLS, gpus_per_node=COUNTS),
     SetReplicaPolicy: st.builds(SetReplicaPolicy, policy=POLICIES | FORECASTS, metric=st.just("requests")),
     SetBatchPolicy: st.builds(

@@ -12,6 +12,7 @@ CRDS = {
     ("karpenter.sh/v1", "NodePool"): "jsonschema/nodepool_karpenter.sh_v1.json",
     ("karpenter.sh/v1alpha1", "NodeOverlay"): "jsonschema/nodeoverlay_karpenter.sh_v1alpha1.json",
     ("monitoring.coreos.com/v1", "PrometheusRule"): "jsonschema/prometheusrule_monitoring.coreos.com_v1.json",
+    ("v1", "ConfigMap"): "core-v1.34-strict/configmap.json",
     ("autoscaling/v2", "HorizontalPodAutoscaler"): "core-v1.34-strict/hpa.json",
     ("policy/v1", "PodDisruptionBudget"): "core-v1.34-strict/pdb.json",
     ("apps/v1", "Deployment"): "core-v1.34-strict/deployment.json",

@@ -7,6 +7,7 @@ from trimtab.catalog import CapacityType, load_catalog
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Settings
+from trimtab.fleet.working import activity_in_work
 from trimtab.levers import autoscaling, commitments, gpu_count, idle_release, right_size, schedule, spot
 
 SETTINGS = Settings()
@@ -165,7 +166,7 @@ def test_a_service_is_judged_by_what_its_gpu_does_while_there_is_work():
     rows.demand("prod/api", lambda hour: 100, 1)
     service = build_fleet(rows.bundle(), SETTINGS).workload("prod/api")
 
-    at_work = right_size.activity_at_work(service)
+    at_work = activity_in_work(service)
 
-    assert (at_work.sm_active, at_work.tensor_active, at_work.dram_active) == pytest.approx((0.4, 0.2, 0.8))
-    assert right_size.activity_at_work(runs()).sm_active == runs().activity.sm_frac
+    assert (at_work.sm_frac, at_work.tensor_frac, at_work.dram_frac) == pytest.approx((0.4, 0.2, 0.8))
+    assert activity_in_work(runs()).sm_frac == runs().activity.sm_frac

@@ -102,8 +102,7 @@ def test_every_target_that_the_plan_touches_is_kept_on_the_fit_window(bundle):
     planned = make_plan(fleet, market, SETTINGS, seed=1, progress=lambda stage, share: None)
 
     for name, effects in planned.effects.items():
-        outcome = Evaluator(case=planned.cases[name]).outcome(effects)
-        assert outcome.keeps_targets(SETTINGS.planning.target_margin_frac), name
+        assert Evaluator(case=planned.cases[name]).keeps_targets(effects), name
 
 
 @FEW

@@ -31,10 +31,10 @@ class Pool:
 
 @dataclass(frozen=True, slots=True, order=True)
 class SharedPool:
-    """Nodes of a pool cut into equal slots that workloads share: whole GPUs (an empty `profile`) or MIG instances of one profile.
+    """Nodes of a pool cut into equal slots that workloads share: whole GPUs (an empty `profile`) or instances of a MIG profile.
 
-    What one replica holds divides `slots_per_node`, and all such sizes divide one another, so that any set of replicas fits into
-    `ceil(slots / slots_per_node)` nodes (Coffman, Garey and Johnson, Bin packing with divisible item sizes, 1987).
+    What one replica holds divides `slots_per_node`, and all such sizes divide one another, so that any set of replicas fits
+    into `ceil(slots / slots_per_node)` nodes (Coffman, Garey and Johnson, Bin packing with divisible item sizes, 1987).
     """
 
     pool: Pool

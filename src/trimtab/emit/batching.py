@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import assert_never
 
 from trimtab.emit.facts import EmitFacts
-from trimtab.fleet.effects import BatchForm, SetBatchPolicy, UseOffering
+from trimtab.fleet.effects import BatchForm, SetBatchPolicy, UseOffering, UseSlots
 from trimtab.plan.model import Action
 from trimtab.replay.batched_law import carried_curve
 from trimtab.replay.batches import BatchCurve
 
 
-def batch_curve(policy: SetBatchPolicy, size: UseOffering | None) -> BatchCurve:
+def batch_curve(policy: SetBatchPolicy, size: UseOffering | UseSlots | None) -> BatchCurve:
     """Return the batch times on the GPU that the workload will run on: its own, or the one it moves to."""
     if size is None:
         return carried_curve(policy, 1.0, 1.0)
@@ -19,7 +19,7 @@ def batch_curve(policy: SetBatchPolicy, size: UseOffering | None) -> BatchCurve:
 
 
 def batching_page(
-    action: Action, subject: str, policy: SetBatchPolicy, size: UseOffering | None, facts: EmitFacts
+    action: Action, subject: str, policy: SetBatchPolicy, size: UseOffering | UseSlots | None, facts: EmitFacts
 ) -> str:
     """Return the page as Markdown: what to write, what to expect of it, and how to see that it holds."""
     curve = batch_curve(policy, size)

@@ -26,6 +26,7 @@ from trimtab.fleet.effects import (
     SetSchedule,
     StartBeforeRuns,
     UseOffering,
+    UseSlots,
 )
 
 WRITTEN: Mapping[type[Effect], str] = MappingProxyType(
@@ -33,6 +34,8 @@ WRITTEN: Mapping[type[Effect], str] = MappingProxyType(
         SetReplicaPolicy: "PrometheusRule, then a KEDA ScaledObject or an HPA v2, a PodDisruptionBudget, the NodePool under it",
         SetBatchPolicy: "a page with the batcher's line or the engine's flags; kustomize Component with the replicas",
         UseOffering: "NodePool of the instance type; kustomize Component that points the workload at it",
+        UseSlots: "one NodePool for all that share, MIG layout by label; ConfigMap with the layouts, NodeOverlay with the "
+        "slices; kustomize Component that asks for a slice",
         SetGpuCount: "NodePool; kustomize Component that sets `nvidia.com/gpu` and points the workload at it",
         SetCapacityType: "NodePool with spot first and on-demand behind it, tainted; kustomize Component with the toleration",
         SetSchedule: "KEDA ScaledObject with cron triggers (UTC); NodePool that gives back empty nodes; kustomize Component",

@@ -10,7 +10,9 @@ import math
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from trimtab.catalog.pools import SharedPool
 from trimtab.emit.facts import EmitFacts, NodeClass
+from trimtab.emit.mig import MIG_CONFIG, layout_name, slice_resource
 from trimtab.emit.objects import metadata, node_name
 from trimtab.emit.plain import Plain
 from trimtab.emit.pool_needs import PoolSpec
@@ -48,9 +50,12 @@ def node_class(provider: str, facts: EmitFacts) -> NodeClass | None:
 def node_pool(spec: PoolSpec, node_class: NodeClass, facts: EmitFacts) -> dict[str, Plain]:
     """Return the NodePool of one merged need."""
     limit = gpu_limit(spec, facts)
+    labels: dict[str, Plain] = {"trimtab.dev/node-pool": spec.name}
+    if spec.shared is not None:
+        labels[MIG_CONFIG] = layout_name(spec.shared)
     body: dict[str, Plain] = {
         "template": {
-            "metadata": {"labels": {"trimtab.dev/node-pool": spec.name}},
+            "metadata": {"labels": labels},
             "spec": {
                 "nodeClassRef": {"group": node_class.group, "kind": node_class.kind, "name": node_class.name},
                 "requirements": [
@@ -64,7 +69,10 @@ def node_pool(spec: PoolSpec, node_class: NodeClass, facts: EmitFacts) -> dict[s
         },
         "disruption": _disruption(spec),
     }
-    if limit is not None:
+    if limit is not None and spec.shared is not None:
+        slots = limit // spec.gpus_per_node * spec.shared.slots_per_node
+        body["limits"] = {slice_resource(spec.shared): str(slots)}
+    elif limit is not None:
         body["limits"] = {GPU_RESOURCE: str(limit)}
     return {
         "apiVersion": "karpenter.sh/v1",
@@ -106,6 +114,22 @@ def node_overlay(action: Action, effect: BuyCommitment) -> dict[str, Plain]:
                 _one_of("karpenter.sh/capacity-type", "on-demand"),
             ],
             "price": f"{effect.rate_micro_usd_hr / MICRO_PER_USD:.6f}",
+        },
+    }
+
+
+def slice_overlay(spec: PoolSpec, shared: SharedPool) -> dict[str, Plain]:
+    """Return the overlay that tells Karpenter how many slices a node of the pool will have, which it cannot know itself."""
+    return {
+        "apiVersion": "karpenter.sh/v1alpha1",
+        "kind": "NodeOverlay",
+        "metadata": metadata(node_name(spec.name, "slices"), spec.actions),
+        "spec": {
+            "requirements": [
+                _one_of("karpenter.sh/nodepool", spec.name),
+                _one_of("node.kubernetes.io/instance-type", spec.pool.instance_type),
+            ],
+            "capacity": {slice_resource(shared): str(shared.slots_per_node)},
         },
     }
 

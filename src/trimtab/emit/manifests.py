@@ -13,16 +13,17 @@ from trimtab.emit.decision_record import decision_record
 from trimtab.emit.emission import Emission, ManifestFile, Stage, Withheld
 from trimtab.emit.facts import SCALABLE, Autoscaler, EmitFacts, WorkloadFacts, is_kubernetes_name
 from trimtab.emit.grafana import dashboard
-from trimtab.emit.karpenter import NODE_CLASSES, node_class, node_overlay, node_pool
+from trimtab.emit.karpenter import NODE_CLASSES, node_class, node_overlay, node_pool, slice_overlay
 from trimtab.emit.keda import scheduled_object
 from trimtab.emit.kubernetes import adapter_values
+from trimtab.emit.mig import layouts, slice_resource
 from trimtab.emit.objects import dns_name, node_name, yaml_text
 from trimtab.emit.orders import purchase_order, release_order
 from trimtab.emit.pool_needs import PoolNeed, PoolSpec, by_workload, need_of, pool_specs
 from trimtab.emit.scaling_files import object_file, scaling_files
 from trimtab.emit.warm_nodes import warm_objects
 from trimtab.emit.week import cron_spans, held_stretches
-from trimtab.emit.workload_patch import component, patchable
+from trimtab.emit.workload_patch import GpuAsk, component, patchable
 from trimtab.errors import UnknownName
 from trimtab.fleet.effects import (
     BuyCommitment,
@@ -36,6 +37,7 @@ from trimtab.fleet.effects import (
     SetSchedule,
     StartBeforeRuns,
     UseOffering,
+    UseSlots,
 )
 from trimtab.plan.model import Action, Change, Plan
 from trimtab.units import S_PER_HR
@@ -72,6 +74,7 @@ def emit_plan(plan: Plan, facts: EmitFacts, *, only: Sequence[str] = ()) -> Emis
     order = _order(tuple(action for action in plan.actions if not only or action.id in only), facts)
     pieces = [
         *(piece for action in order.actions for change in action.changes for piece in _pieces(action, change, order)),
+        *_layouts(order),
         *_pools(order),
         *_patches(order),
     ]
@@ -128,8 +131,8 @@ def _sped_up(known: WorkloadFacts, changes: Sequence[tuple[Action, Change]]) -> 
     return replace(known, service=replace(known.service, capacity_req_s=capacity))
 
 
-def _moved(effects: Sequence[Effect]) -> UseOffering | None:
-    return next((effect for effect in effects if isinstance(effect, UseOffering)), None)
+def _moved(effects: Sequence[Effect]) -> UseOffering | UseSlots | None:
+    return next((effect for effect in effects if isinstance(effect, UseOffering | UseSlots)), None)
 
 
 def _pieces(action: Action, change: Change, order: _Order) -> Iterator[Piece]:
@@ -147,7 +150,7 @@ def _pieces(action: Action, change: Change, order: _Order) -> Iterator[Piece]:
             )
             text = batching_page(action, change.subject, effect, size, order.facts)
             yield _page(action, f"batch-{change.subject.partition('/')[2] or change.subject}", text, Stage.WORKLOADS)
-        case UseOffering() | SetGpuCount() | SetCapacityType() | ReleaseIdle():
+        case UseOffering() | UseSlots() | SetGpuCount() | SetCapacityType() | ReleaseIdle():
             if order.facts.workload(change.subject) is None:
                 yield _unknown(action, change.subject)
             elif change.subject not in order.needs:
@@ -229,6 +232,33 @@ def _pools(order: _Order) -> Iterator[Piece]:
             actions=names,
             stage=Stage.NODES,
         )
+        if spec.shared is not None:
+            overlay = slice_overlay(spec, spec.shared)
+            yield ManifestFile(
+                path=f"nodes/{spec.name.removeprefix('trimtab-')}.nodeoverlay.yaml",
+                text=yaml_text(overlay, comment=comment),
+                kind="NodeOverlay",
+                actions=names,
+                stage=Stage.NODES,
+            )
+
+
+def _layouts(order: _Order) -> Iterator[Piece]:
+    """Yield the MIG layouts of the pools whose GPUs are cut."""
+    cut = [spec for spec in order.specs if spec.shared is not None and order.spec(spec.workloads[0]) is not None]
+    if not cut:
+        return
+    actions = tuple({action.id: action for spec in cut for action in spec.actions}.values())
+    table = layouts([(spec.shared, spec.gpus_per_node) for spec in cut if spec.shared is not None], actions)
+    yield ManifestFile(
+        path="nodes/mig-layouts.configmap.yaml",
+        text=yaml_text(
+            table, comment="only where the GPU operator's own table lacks these layouts: migManager.config.name"
+        ),
+        kind="ConfigMap",
+        actions=tuple(action.id for action in actions),
+        stage=Stage.NODES,
+    )
 
 
 def _patches(order: _Order) -> Iterator[Piece]:
@@ -236,18 +266,18 @@ def _patches(order: _Order) -> Iterator[Piece]:
     for name, needs in sorted(order.needs.items()):
         known, spec = order.facts.workload(name), order.spec(name)
         actions = tuple({need.action.id: need.action for need in needs}.values())
-        gpus, replicas = _gpu_count(name, actions), _replica_count(name, actions)
-        if known is None or (spec is None and gpus is None and replicas is None):
+        asked, replicas = _asks(name, actions), _replica_count(name, actions)
+        if known is None or (spec is None and asked is None and replicas is None):
             continue
         pool = spec.name if spec else None
         if not patchable(known):
-            asks = f", limits nvidia.com/gpu: {gpus}" if gpus else ""
+            asks = f", limits {asked}" if asked else ""
             asks += f", replicas: {replicas}" if replicas else ""
             reason = f"set in its {known.owner_kind}: nodeSelector karpenter.sh/nodepool: {pool}{asks}"
             for action in actions:
                 yield Withheld(action=action.id, subject=name, reason=reason)
             continue
-        patch = component(known, actions, gpus=gpus, replicas=replicas, node_pool=pool, spot=bool(spec and spec.spot))
+        patch = component(known, actions, asks=asked, replicas=replicas, node_pool=pool, spot=bool(spec and spec.spot))
         yield ManifestFile(
             path=f"workloads/{dns_name(known.namespace)}/{dns_name(known.short_name)}/kustomization.yaml",
             text=yaml_text(patch, comment=f"trimtab {', '.join(action.id for action in actions)}: {name}"),
@@ -257,11 +287,12 @@ def _patches(order: _Order) -> Iterator[Piece]:
         )
 
 
-def _gpu_count(workload: str, actions: Sequence[Action]) -> int | None:
-    for action in actions:
-        for change in action.changes:
-            if change.subject == workload and isinstance(change.effect, SetGpuCount):
-                return change.effect.gpus
+def _asks(workload: str, actions: Sequence[Action]) -> GpuAsk | None:
+    for effect in (change.effect for action in actions for change in action.changes if change.subject == workload):
+        if isinstance(effect, SetGpuCount):
+            return GpuAsk(count=effect.gpus)
+        if isinstance(effect, UseSlots) and effect.shared.profile:
+            return GpuAsk(resource=slice_resource(effect.shared), count=effect.slots)
     return None
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from trimtab.catalog.kinds import CapacityType
-from trimtab.catalog.pools import Pool
+from trimtab.catalog.pools import Pool, SharedPool
 from trimtab.emit.facts import SCALABLE, EmitFacts
 from trimtab.emit.objects import node_name
 from trimtab.fleet.effects import (
@@ -22,6 +22,7 @@ from trimtab.fleet.effects import (
     SetSchedule,
     StartBeforeRuns,
     UseOffering,
+    UseSlots,
 )
 from trimtab.plan.model import Action, Change
 
@@ -31,7 +32,7 @@ class PoolNeed:
     """What one change asks of the nodes under a workload; None where it says nothing.
 
     `offered`: the pool is another offering, which goes over the one that a GPU count names. `empties`: its pods are runs that
-    must not be moved, so that only empty nodes go. `gpus` is the most it may hold.
+    must not be moved, so that only empty nodes go. `gpus` is the most it may hold. `slots`: it shares those nodes.
     """
 
     action: Action
@@ -42,6 +43,7 @@ class PoolNeed:
     spot_pool: Pool | None = None
     empties: bool = False
     gpus: float | None = None
+    slots: UseSlots | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,13 +58,16 @@ class PoolSpec:
     """The most that its workloads may hold together; None where one of them does not say."""
     actions: tuple[Action, ...]
     workloads: tuple[str, ...]
+    shared: SharedPool | None = None
+    """How its nodes are cut into slots; None where whoever runs there is not counted in slots."""
 
     @property
     def name(self) -> str:
         """Return the NodePool's name."""
         held = "spot" if self.spot else "on-demand"
+        cut = self.shared.profile if self.shared else ""
         return node_name(
-            "trimtab", self.pool.instance_type, self.pool.region, held, "runs" if self.empties else "services"
+            "trimtab", self.pool.instance_type, self.pool.region, held, cut, "runs" if self.empties else "services"
         )
 
     @property
@@ -81,6 +86,15 @@ def need_of(action: Action, change: Change, facts: EmitFacts) -> PoolNeed | None
     match effect:
         case UseOffering():
             return replace(need, pool=effect.pool, gpus_per_node=effect.gpus_per_node, offered=True, empties=runs)
+        case UseSlots():
+            return replace(
+                need,
+                pool=effect.pool,
+                gpus_per_node=effect.gpus_per_node,
+                offered=True,
+                gpus=known.replicas * effect.gpus if known else None,
+                slots=effect,
+            )
         case SetGpuCount():
             return replace(need, pool=effect.pool, gpus_per_node=effect.gpus_per_node, empties=True)
         case SetCapacityType():
@@ -107,10 +121,26 @@ def by_workload(needs: Iterable[PoolNeed], facts: EmitFacts) -> dict[str, tuple[
     for need in needs:
         grouped[need.workload].append(need)
     return {
-        name: tuple(replace(one, pool=place[0], gpus_per_node=place[1]) for one in wanted)
+        name: tuple(replace(one, pool=place[0], gpus_per_node=place[1]) for one in _in_slots(name, wanted, facts))
         for name, wanted in grouped.items()
         if (place := _place(name, wanted, facts)) is not None
     }
+
+
+def _in_slots(name: str, wanted: list[PoolNeed], facts: EmitFacts) -> list[PoolNeed]:
+    """Return the needs of a workload that shares nodes, all of them in its slots; those of others as they are."""
+    slots = next((one.slots for one in wanted if one.slots is not None), None)
+    known = facts.workload(name)
+    if slots is None or known is None:
+        return wanted
+    return [
+        replace(
+            one,
+            slots=slots,
+            gpus=one.gpus if one.slots or one.gpus is None else one.gpus / known.gpus_per_pod * slots.gpus,
+        )
+        for one in wanted
+    ]
 
 
 def _place(name: str, wanted: Iterable[PoolNeed], facts: EmitFacts) -> tuple[Pool, int] | None:
@@ -134,19 +164,24 @@ def _width(pool: Pool, facts: EmitFacts) -> int:
 
 def pool_specs(placed: dict[str, tuple[PoolNeed, ...]]) -> tuple[PoolSpec, ...]:
     """Merge workloads that want the same nodes, held and released the same way, into one pool each."""
-    merged: dict[tuple[Pool, bool, bool], list[tuple[PoolNeed, ...]]] = defaultdict(list)
+    merged: dict[tuple[Pool, bool, bool, SharedPool | None], list[tuple[PoolNeed, ...]]] = defaultdict(list)
     for needs in placed.values():
         pool = needs[0].pool
         if pool is not None:
-            key = (pool, any(one.spot_pool is not None for one in needs), any(one.empties for one in needs))
+            shared = next((one.slots.shared for one in needs if one.slots and one.slots.shared.profile), None)
+            key = (pool, any(one.spot_pool is not None for one in needs), any(one.empties for one in needs), shared)
             merged[key].append(needs)
     return tuple(
-        _spec(pool, members, spot=spot, empties=empties)
-        for (pool, spot, empties), members in sorted(merged.items(), key=lambda item: (str(item[0][0]), item[0][1:]))
+        _spec(pool, members, spot=spot, empties=empties, shared=shared)
+        for (pool, spot, empties, shared), members in sorted(
+            merged.items(), key=lambda item: [str(one) for one in item[0]]
+        )
     )
 
 
-def _spec(pool: Pool, members: list[tuple[PoolNeed, ...]], *, spot: bool, empties: bool) -> PoolSpec:
+def _spec(
+    pool: Pool, members: list[tuple[PoolNeed, ...]], *, spot: bool, empties: bool, shared: SharedPool | None
+) -> PoolSpec:
     ceilings = [max((one.gpus for one in needs if one.gpus is not None), default=None) for needs in members]
     known = [ceiling for ceiling in ceilings if ceiling is not None]
     actions = {one.action.id: one.action for needs in members for one in needs}
@@ -158,6 +193,7 @@ def _spec(pool: Pool, members: list[tuple[PoolNeed, ...]], *, spot: bool, emptie
         gpus=sum(known) if len(known) == len(members) else None,
         actions=tuple(actions[name] for name in sorted(actions, key=action_order)),
         workloads=tuple(sorted(needs[0].workload for needs in members)),
+        shared=shared,
     )
 
 

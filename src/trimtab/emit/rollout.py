@@ -16,6 +16,7 @@ from trimtab.fleet.effects import (
     SetSchedule,
     StartBeforeRuns,
     UseOffering,
+    UseSlots,
 )
 from trimtab.plan.model import Action
 
@@ -33,6 +34,13 @@ def effect_canary(effect: Effect) -> tuple[str, ...]:
             return (
                 f"Run one replica or one run on {effect.pool.instance_type} beside the present ones for a day.",
                 "Compare its speed and peak memory with the prediction; go on if it is within the interval.",
+            )
+        case UseSlots():
+            place = f"a {effect.shared.profile} slice" if effect.shared.profile else "a shared node"
+            return (
+                f"Run one replica in {place} of {effect.pool.instance_type} beside the present ones for a day.",
+                "Compare its latency and peak memory with the prediction; go on if both are within the interval.",
+                "Move one workload at a time; give a node back when nothing is left on it.",
             )
         case SetGpuCount():
             return (

@@ -45,6 +45,7 @@ LEVER_TITLE: Mapping[Lever, str] = MappingProxyType(
         Lever.IDLE_RELEASE: "Release idle nodes",
         Lever.GPU_COUNT: "Fewer GPUs a run",
         Lever.RIGHT_SIZE: "Right-size",
+        Lever.SHARING: "Share nodes",
         Lever.SCHEDULE: "Schedule",
         Lever.SPOT: "Spot",
         Lever.COMMITMENT: "Commit",

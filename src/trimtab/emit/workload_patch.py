@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 
 import yaml
@@ -24,6 +25,17 @@ API_VERSIONS: Mapping[str, str] = MappingProxyType(
 """Kinds whose pod template's place is known."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuAsk:
+    """What a container asks for: whole GPUs or MIG slices."""
+
+    resource: str = GPU_RESOURCE
+    count: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.resource}: {self.count}"
+
+
 def patchable(known: WorkloadFacts) -> bool:
     """Tell whether the place of the pod template in the workload's manifest is known."""
     return known.owner_kind in API_VERSIONS
@@ -33,7 +45,7 @@ def component(
     known: WorkloadFacts,
     actions: Sequence[Action],
     *,
-    gpus: int | None,
+    asks: GpuAsk | None,
     replicas: int | None,
     node_pool: str | None,
     spot: bool,
@@ -41,8 +53,8 @@ def component(
     """Return a kustomize Component with the patches of one workload, to be listed under `components` beside its manifest."""
     target = {"kind": known.owner_kind, "name": known.short_name, "namespace": known.namespace}
     patches: list[Plain] = [{"target": target, "patch": _merge_patch(known, actions, node_pool, spot=spot)}]
-    if gpus is not None:
-        patches.append({"target": target, "patch": _gpu_patch(known, gpus)})
+    if asks is not None:
+        patches.append({"target": target, "patch": _gpu_patch(known, asks)})
     if replicas is not None and known.owner_kind in SCALABLE:
         patches.append({"target": target, "patch": _replica_patch(replicas)})
     return {
@@ -81,10 +93,14 @@ def _tolerations(known: WorkloadFacts, *, spot: bool) -> list[Plain]:
     return [*kept, *ours]
 
 
-def _gpu_patch(known: WorkloadFacts, gpus: int) -> str:
+def _gpu_patch(known: WorkloadFacts, asks: GpuAsk) -> str:
     template = "/spec/jobTemplate/spec/template" if known.owner_kind == "CronJob" else "/spec/template"
-    path = f"{template}/spec/containers/0/resources/limits/{GPU_RESOURCE.replace('/', '~1')}"
-    return yaml.safe_dump([{"op": "replace", "path": path, "value": str(gpus)}], sort_keys=False)
+    limits = f"{template}/spec/containers/0/resources/limits"
+    before, after = (f"{limits}/{name.replace('/', '~1')}" for name in (GPU_RESOURCE, asks.resource))
+    steps = [{"op": "replace", "path": after, "value": str(asks.count)}]
+    if asks.resource != GPU_RESOURCE:
+        steps = [{"op": "remove", "path": before}, {"op": "add", "path": after, "value": str(asks.count)}]
+    return yaml.safe_dump(steps, sort_keys=False)
 
 
 def _replica_patch(replicas: int) -> str:

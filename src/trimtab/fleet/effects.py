@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from trimtab.catalog.kinds import BuyingOption
-from trimtab.catalog.pools import Pool
+from trimtab.catalog.pools import Pool, SharedPool
 from trimtab.policies.forecast import ForecastPolicy
 from trimtab.policies.scaling import HpaPolicy
 from trimtab.provenance import Basis, Estimate
@@ -46,6 +46,38 @@ class SetGpuCount:
     def describe(self) -> str:
         """Say it in words."""
         return f"ask for {self.gpus} GPU{'s' if self.gpus != 1 else ''} a run, not {self.before}, on {self.pool.instance_type}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UseSlots:
+    """Run in slots of nodes that several workloads share: whole GPUs, or instances of one MIG profile; `slots` a replica."""
+
+    shared: SharedPool
+    gpu: str
+    gpus_per_node: int
+    slots: int
+    memory_gib: float
+    """What a program sees of a slot."""
+    speed: Estimate
+    work_speed: Estimate
+    """The speed of work that keeps the GPU itself busy, as what further requests of a batch add."""
+
+    @property
+    def pool(self) -> Pool:
+        """Return the pool of the shared nodes."""
+        return self.shared.pool
+
+    @property
+    def gpus(self) -> float:
+        """Return how many GPUs' worth of a node one replica holds."""
+        return self.slots * self.gpus_per_node / self.shared.slots_per_node
+
+    def describe(self) -> str:
+        """Say it in words."""
+        if self.shared.profile:
+            return f"share {self.pool.instance_type}: a {self.shared.profile} slice of a {self.gpu} each"
+        gpus = f"{self.slots} GPU{'s' if self.slots != 1 else ''}"
+        return f"share {self.pool.instance_type} with others: {gpus} of {self.shared.slots_per_node} each"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,6 +220,7 @@ class BuyCommitment:
 Effect = (
     UseOffering
     | SetGpuCount
+    | UseSlots
     | SetReplicaPolicy
     | SetBatchPolicy
     | SetCapacityType

@@ -14,6 +14,7 @@ class Lever(Enum):
     IDLE_RELEASE = "idle-release"
     GPU_COUNT = "gpu-count"
     RIGHT_SIZE = "right-size"
+    SHARING = "sharing"
     SCHEDULE = "schedule"
     SPOT = "spot"
     COMMITMENT = "commitment"
@@ -55,6 +56,7 @@ def default_efforts() -> dict[Lever, Effort]:
         Lever.IDLE_RELEASE: Effort(weeks=1.0, per="class"),
         Lever.GPU_COUNT: Effort(weeks=1.0, per="class"),
         Lever.RIGHT_SIZE: Effort(weeks=2.0, per="class"),
+        Lever.SHARING: Effort(weeks=2.0, per="class"),
         Lever.SCHEDULE: Effort(weeks=0.5, per="class"),
         Lever.SPOT: Effort(weeks=3.0, per="fleet"),
         Lever.COMMITMENT: Effort(weeks=0.1, per="action"),

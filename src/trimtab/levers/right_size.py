@@ -11,10 +11,10 @@ from trimtab.fleet.effects import UseOffering
 from trimtab.fleet.market import Market, Offering
 from trimtab.fleet.model import Workload
 from trimtab.fleet.settings import Assumptions, Lever
+from trimtab.fleet.working import activity_in_work
 from trimtab.physics.transfer import Activity as DeviceActivity
 from trimtab.physics.transfer import fits_memory, speed_ratio, work_ratio
 from trimtab.provenance import Basis, Estimate
-from trimtab.tables.workloads import WorkloadKind
 
 LEVER = Lever.RIGHT_SIZE
 
@@ -67,22 +67,14 @@ def _judge(
         return "memory use was not measured"
     if not fits_memory(need_gib, offering.gpu, margin_frac=assumptions.memory_headroom_frac).fits:
         return "not enough memory"
+    activity = activity_in_work(workload)
+    observed = DeviceActivity(
+        sm_active=activity.sm_frac,
+        tensor_active=activity.tensor_frac,
+        dram_active=activity.dram_frac,
+        gpu_util=activity.gpu_util_frac,
+    )
     try:
-        return speed_ratio(observed=activity_at_work(workload), source=source, target=offering.gpu)
+        return speed_ratio(observed=observed, source=source, target=offering.gpu)
     except Unpredictable:
         return "speed there cannot be predicted from what was measured"
-
-
-def activity_at_work(workload: Workload) -> DeviceActivity:
-    """Return what the GPU did while it had work: of a service, without the time in which no request was there.
-
-    Waiting for requests is no part of serving one, and no GPU shortens or lengthens it: a service's means are divided by the
-    share of time in which any kernel ran (GPU_UTIL). A run's gaps are part of its time and stay in.
-    """
-    activity = workload.activity
-    share = activity.gpu_util_frac if workload.kind is WorkloadKind.SERVING else None
-    sm, tensor, dram = (
-        frac if frac is None or not share else min(1.0, frac / share)
-        for frac in (activity.sm_frac, activity.tensor_frac, activity.dram_frac)
-    )
-    return DeviceActivity(sm_active=sm, tensor_active=tensor, dram_active=dram, gpu_util=activity.gpu_util_frac)

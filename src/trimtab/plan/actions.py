@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
-from trimtab.fleet.effects import BuyCommitment, Effect, ReleaseNodes
+from trimtab.fleet.effects import BuyCommitment, Effect, ReleaseNodes, UseSlots
 from trimtab.fleet.model import Fleet, Workload
 from trimtab.fleet.settings import Lever
 from trimtab.ledger import Commitment
@@ -21,6 +21,7 @@ LEVER_RISK = {
     Lever.IDLE_RELEASE: Risk.LOW,
     Lever.GPU_COUNT: Risk.LOW,
     Lever.RIGHT_SIZE: Risk.MEDIUM,
+    Lever.SHARING: Risk.MEDIUM,
     Lever.SCHEDULE: Risk.LOW,
     Lever.SPOT: Risk.MEDIUM,
     Lever.COMMITMENT: Risk.MEDIUM,
@@ -31,6 +32,8 @@ _ROLLBACK = {
     Lever.IDLE_RELEASE: "set the node pool's minimum back to its number before",
     Lever.GPU_COUNT: "set the GPU request back and resubmit; runs under way are not touched",
     Lever.RIGHT_SIZE: "point the workload's node selector back to the instance type before; keep the old node pool a week",
+    Lever.SHARING: "point the node selectors back to the nodes before and ask for whole GPUs again; "
+    "keep the old node pool a week; a GPU that was cut is made whole when it is empty",
     Lever.SCHEDULE: "remove the timetable; nodes stay up as before",
     Lever.SPOT: "remove spot from the node pool's capacity types; runs go on from their last checkpoint on demand",
     Lever.COMMITMENT: "cannot be undone before its term ends: buy last, and in steps",
@@ -73,11 +76,15 @@ def drafts(
     released: Sequence[int],
     bought: Sequence[Commitment],
 ) -> tuple[Draft, ...]:
-    """Group the planned effects into actions; commitments and released nodes are actions of their own."""
+    """Group the planned effects into actions; commitments and released nodes are actions of their own.
+
+    Whoever shares the same nodes is one action: none of them saves anything alone.
+    """
     members: dict[tuple[Lever, str], list[int]] = defaultdict(list)
     for index, effects in sorted(planned.items()):
-        for lever in effects:
-            members[lever, class_of(fleet.workloads[index])].append(index)
+        for lever, effect in effects.items():
+            together = str(effect.shared) if isinstance(effect, UseSlots) else class_of(fleet.workloads[index])
+            members[lever, together].append(index)
     touched = _touched(fleet, planned, enacted, bought)
     made = [
         _draft(fleet, lever, name, tuple(who), planned, touched)
@@ -95,6 +102,7 @@ def _draft(
     touched: Mapping[int, frozenset[Hashable]],
 ) -> Draft:
     names = [fleet.workloads[index].name for index in members]
+    shared = {effect.shared for index in members if isinstance(effect := planned[index][lever], UseSlots)}
     return Draft(
         lever=lever,
         subject=names[0] if len(names) == 1 else _common(names),
@@ -105,14 +113,15 @@ def _draft(
         ),
         released=(),
         commitments=(),
-        touches=frozenset().union(*(touched[index] for index in members)),
+        touches=frozenset(shared).union(*(touched[index] for index in members)),
     )
 
 
 def _common(names: Sequence[str]) -> str:
-    if len(names) == 2:
+    if len(names) == 2 and len({name.partition("/")[0] for name in names}) == 1:
         return f"{names[0]}, {names[1].partition('/')[2]}"
-    return f"{names[0].partition('/')[0]}/* ({len(names)} workloads)"
+    spaces = sorted({name.partition("/")[0] for name in names})
+    return f"{', '.join(f'{space}/*' for space in spaces)} ({len(names)} workloads)"
 
 
 def _releases(fleet: Fleet, released: Sequence[int]) -> tuple[Draft, ...]:

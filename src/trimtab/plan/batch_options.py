@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from trimtab.fleet.effects import BatchForm, Effect, SetBatchPolicy, UseOffering
+from trimtab.fleet.effects import BatchForm, Effect, SetBatchPolicy, UseOffering, UseSlots
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Lever
 from trimtab.levers import autoscaling, batching
@@ -93,18 +93,26 @@ def _fitting(case: Case, where: Mapping[Lever, Effect], profile: BatchProfile, m
 
     The GPU on which the profile was measured held all of it. On one with less memory each request's need must be known.
     """
-    size = where.get(Lever.RIGHT_SIZE)
     home, peak_gib = market.gpu(case.workload.gpu), case.workload.activity.memory_peak_gib
-    target = market.gpu(size.gpu) if isinstance(size, UseOffering) else home
-    if target is None or home is None or target.memory_gib >= home.memory_gib:
+    there_gib = _memory_gib(where, market)
+    if there_gib is None or home is None or there_gib >= home.memory_gib:
         return profile
     if profile.item_gib is None or peak_gib is None:
         return None
-    room_gib = target.memory_gib * (1 - case.settings.assumptions.memory_headroom_frac) - peak_gib
+    room_gib = there_gib * (1 - case.settings.assumptions.memory_headroom_frac) - peak_gib
     count = sum((size - 1) * profile.item_gib <= room_gib for size in profile.sizes)
     if count < 2:
         return None
     return replace(profile, sizes=profile.sizes[:count], seconds=profile.seconds[:count])
+
+
+def _memory_gib(where: Mapping[Lever, Effect], market: Market) -> float | None:
+    """Return the memory of the GPU or slice that the workload moves to; None where it stays on its own GPU."""
+    slots, size = where.get(Lever.SHARING), where.get(Lever.RIGHT_SIZE)
+    if isinstance(slots, UseSlots):
+        return slots.memory_gib
+    there = market.gpu(size.gpu) if isinstance(size, UseOffering) else None
+    return None if there is None else there.memory_gib
 
 
 def _counted(
@@ -128,7 +136,7 @@ def fewest_replicas(
 
     def enough(count: int) -> bool:
         effects: dict[Lever, Effect] = {**where, Lever.BATCHING: replace(policy, replicas=count)}
-        return evaluator.outcome(effects).keeps_targets(evaluator.case.settings.planning.target_margin_frac)
+        return evaluator.keeps_targets(effects)
 
     low, high = floor, max(floor, top)
     if not enough(high):

@@ -16,7 +16,7 @@ from trimtab.catalog.pools import Pool
 from trimtab.fleet.market import Market, Offering
 from trimtab.fleet.model import Fleet, FloatArray, IntArray
 from trimtab.fleet.settings import Lever, Settings
-from trimtab.levers import gpu_count, right_size
+from trimtab.levers import gpu_count, right_size, sharing
 from trimtab.levers.batching import profile_of
 from trimtab.plan.evaluate import Evaluator
 from trimtab.plan.fleet_problem import groups_of
@@ -51,6 +51,17 @@ def _least(case: Case, market: Market, settings: Settings) -> int:
         _gpu_rate(offering, market, spot=bool(workload.spec.interruptible)) * gpu_seconds / speeds[offering.pool]
         for offering in market.offerings(workload.pool.provider, workload.pool.region)
         if offering.pool in speeds
+    ]
+    costs += [
+        market.rate(slot.pool)
+        * slot.slots
+        / slot.shared.slots_per_node
+        / S_PER_HR
+        * gpu_seconds
+        / workload.gpus_per_pod
+        / slot.speed.high
+        for slot in sharing.propose(workload, market, settings.assumptions).fitting
+        if refusal(case, {Lever.SHARING: slot}) is None
     ]
     here = market.rate(workload.pool) / workload.gpus_per_node / S_PER_HR * gpu_seconds
     return int(min([*costs, here]))

@@ -85,7 +85,7 @@ class Drafted:
             commitments=self.bought(self.everything - dropped),
         )
 
-    def needed_first(self, margin_frac: float) -> dict[int, frozenset[int]]:
+    def needed_first(self) -> dict[int, frozenset[int]]:
         """Return, per action, the other actions on its workloads that would miss a target without it: it must come first."""
         return {
             number: frozenset(
@@ -94,14 +94,14 @@ class Drafted:
                 if set(self.actions[other].workloads) & set(self.actions[number].workloads)
             )
             for number in self.everything
-            if not self.keeps_targets_without(number, margin_frac)
+            if not self.keeps_targets_without(number)
         }
 
-    def keeps_targets_without(self, number: int, margin_frac: float) -> bool:
+    def keeps_targets_without(self, number: int) -> bool:
         """Tell whether the action's workloads would still keep their targets if it alone were left out."""
         rest = self.in_force(self.everything - {number})
         return all(
-            not rest.get(index) or self.enacted.outcome(index, rest[index]).keeps_targets(margin_frac)
+            not rest.get(index) or self.enacted.evaluators[index].keeps_targets(rest[index])
             for index in self.actions[number].workloads
         )
 

@@ -19,6 +19,7 @@ from trimtab.fleet.effects import (
     SetSchedule,
     StartBeforeRuns,
     UseOffering,
+    UseSlots,
 )
 from trimtab.fleet.model import Fleet, FloatArray, Window, Workload
 from trimtab.fleet.service_law import seconds_one_by_one
@@ -39,6 +40,8 @@ def enacted_frac(effect: Effect, then: WorkloadUse | None, index: int | None, he
             return _committed(effect, fleet)
         case UseOffering(pool=pool):
             return _share(held, {use.pool for use in held if use.pool.instance_type == pool.instance_type})
+        case UseSlots():
+            return _sharing(effect, then, held)
         case SetCapacityType():
             return _share(held, {use.pool for use in held if use.pool.capacity_type is CapacityType.SPOT})
         case SetGpuCount(gpus=gpus):
@@ -61,6 +64,14 @@ PoolUses = tuple[PoolUse, ...]
 def _share(held: PoolUses, wanted: set[object]) -> float:
     total = sum(use.nodes for use in held)
     return sum(use.nodes for use in held if use.pool in wanted) / total if total else 0.0
+
+
+def _sharing(effect: UseSlots, then: WorkloadUse | None, held: PoolUses) -> float:
+    """Return the share of nodes of the shared type; where it held that type before, whether it holds fewer now."""
+    there = _share(held, {use.pool for use in held if use.pool.instance_type == effect.pool.instance_type})
+    if then is None or all(use.pool.instance_type != effect.pool.instance_type for use in then.uses):
+        return there
+    return there * float(sum(use.nodes for use in held) < FEWER_FRAC * sum(use.nodes for use in then.uses))
 
 
 def _committed(effect: BuyCommitment, fleet: Fleet) -> float:

@@ -9,7 +9,7 @@ from trimtab.fleet.service_law import ServiceLaw, activity_law, service_law
 from trimtab.fleet.settings import Lever, Settings
 from trimtab.plan.hours_outcome import hours_outcome
 from trimtab.plan.jobs_outcome import jobs_outcome
-from trimtab.plan.outcome import Case, Effects, Outcome, placement
+from trimtab.plan.outcome import Case, Effects, Outcome, placement, same_replicas
 from trimtab.plan.service_outcome import service_outcome
 from trimtab.tables.workloads import WorkloadKind
 
@@ -45,7 +45,7 @@ def cases_of(fleet: Fleet, settings: Settings, seed: int) -> dict[str, Case | st
     return cases
 
 
-_PLACING = {Lever.RIGHT_SIZE, Lever.GPU_COUNT, Lever.SPOT}
+_PLACING = {Lever.RIGHT_SIZE, Lever.SHARING, Lever.GPU_COUNT, Lever.SPOT}
 """What these do to a replay is in the placement: GPUs a node and a run, speed, loss rate."""
 
 
@@ -68,6 +68,16 @@ class Evaluator:
         if key not in self._known:
             self._known[key] = self._replay(effects)
         return self._known[key]
+
+    def keeps_targets(self, effects: Effects) -> bool:
+        """Tell whether every target is safe under some effects, with the margin that the plan leaves.
+
+        What nobody declared cannot get worse where the same replicas run on the same GPUs.
+        """
+        missed = self.outcome(effects).missed(self.case.settings.planning.target_margin_frac)
+        if same_replicas(self.case.workload, effects):
+            return not any(target.declared for target in missed)
+        return not missed
 
     def _replay(self, effects: Effects) -> Outcome:
         match self.case.workload.kind:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trimtab.fleet.effects import UseOffering
+from trimtab.fleet.effects import UseOffering, UseSlots
 from trimtab.fleet.model import Fleet, Workload
 from trimtab.fleet.settings import Bands, Lever
+from trimtab.fleet.working import working_frac
 from trimtab.plan.actions import Draft
 from trimtab.plan.batch_evidence import batching_facts
 from trimtab.plan.fleet_problem import Enacted
@@ -88,8 +89,23 @@ def _of_lever(lever: Lever, workload: Workload, effects: Effects, window: str) -
                 _line(workload, "memory peak", "gpu_usage.memory_used_gib_max", memory, size.gpu, window),
                 _line(workload, f"speed on {size.gpu}", size.speed.because, speed, "", window),
             ]
+        case Lever.SHARING:
+            slot = effects[lever]
+            return _of_slot(slot, workload, window) if isinstance(slot, UseSlots) else []
         case Lever.SPOT | Lever.BATCHING | Lever.AUTOSCALING | Lever.COMMITMENT:
             return []
+
+
+def _of_slot(slot: UseSlots, workload: Workload, window: str) -> list[Evidence]:
+    peak = workload.activity.memory_peak_gib
+    memory = "not measured" if peak is None else f"{peak:.1f} GiB"
+    speed = f"x{slot.speed.value:.2f} ({slot.speed.low:.2f}-{slot.speed.high:.2f})"
+    room = f"{slot.memory_gib * slot.slots:.1f} GiB seen of {slot.shared}"
+    return [
+        _line(workload, "memory peak", "gpu_usage.memory_used_gib_max", memory, room, window),
+        _line(workload, "GPU at work", "demand.running_mean, gpu_usage", f"{working_frac(workload):.0%}", "", window),
+        _line(workload, f"speed on {slot.shared}", slot.speed.because, speed, "", window),
+    ]
 
 
 def _line(workload: Workload, what: str, query: str, value: str, threshold: str, window: str) -> Evidence:

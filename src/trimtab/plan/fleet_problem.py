@@ -17,7 +17,7 @@ from trimtab.levers.idle_release import unheld_nodes
 from trimtab.plan.evaluate import Evaluator
 from trimtab.plan.options import WorkloadOptions
 from trimtab.plan.outcome import Effects, Outcome, placement
-from trimtab.plan.problem import CommitmentOffer, NodeGroup, Option, Problem, exact_bill
+from trimtab.plan.problem import CommitmentOffer, NodeGroup, Option, Problem, exact_bill, shared_usage, summed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -70,7 +70,9 @@ def fleet_problem(fleet: Fleet, options: Sequence[WorkloadOptions | None], marke
     for anyway, where there is such a thing.
     """
     groups = groups_of(fleet)
-    rows = [() if one is None else tuple(Option(usage=c.usage) for c in one.candidates) for one in options]
+    rows = [
+        () if one is None else tuple(Option(usage=c.usage, slots=c.slots) for c in one.candidates) for one in options
+    ]
     unheld = [
         NodeGroup(usage=usage_of_nodes(fleet, nodes), holders=frozenset({len(rows) + row}))
         for row, (_, nodes) in enumerate(sorted(groups.unheld.items()))
@@ -81,6 +83,7 @@ def fleet_problem(fleet: Fleet, options: Sequence[WorkloadOptions | None], marke
         else []
     )
     pools = {pool for row in rows for option in row for pool in option.usage} | set(fleet.usage.pools)
+    pools |= {shared.pool for row in rows for option in row for shared in option.slots}
     return Problem(
         options=(*rows, *(((Option(usage={}),)) for _ in unheld), *(() for _ in fixed)),
         groups=(*(NodeGroup(usage=usage, holders=owners) for owners, usage in groups.held), *unheld, *fixed),
@@ -120,10 +123,14 @@ class Enacted:
         """
         moved = {workload for workload, effects in in_force.items() if effects}
         parts: list[Mapping[Pool, IntArray]] = []
+        slots = []
         for workload in sorted(moved):
             effects = in_force[workload]
             place = placement(self.evaluators[workload].case.workload, effects)
-            parts.append(place.usage(self.outcome(workload, effects)))
+            outcome = self.outcome(workload, effects)
+            parts.append(place.usage(outcome))
+            slots.append(place.slots(outcome))
+        parts.append(shared_usage(slots))
         parts += [usage for owners, usage in self.groups.held if not owners <= moved]
         parts.append(self.groups.paid_anyway)
         gone = frozenset(released)
@@ -131,7 +138,7 @@ class Enacted:
             parts.append(
                 usage_of_nodes(self.fleet, [node for node in nodes if self.fleet.nodes[node].name not in gone])
             )
-        return _summed(parts)
+        return summed(parts)
 
     def bill(self, in_force: Mapping[int, Effects], released: Iterable[str], commitments: Sequence[Commitment]) -> Bill:
         """Return the exact hourly bill with these effects, releases and commitments in force."""
@@ -144,14 +151,6 @@ class Enacted:
             if pool not in self._rates:
                 self._rates[pool] = self.market.rate(pool)
         return self._rates
-
-
-def _summed(parts: Iterable[Mapping[Pool, IntArray]]) -> dict[Pool, IntArray]:
-    total: dict[Pool, IntArray] = {}
-    for part in parts:
-        for pool, seconds in part.items():
-            total[pool] = np.asarray(total[pool] + seconds) if pool in total else seconds
-    return total
 
 
 def restricted(effects: Effects, levers: frozenset[Lever]) -> Effects:

@@ -6,7 +6,7 @@ import numpy as np
 
 from trimtab.fleet.effects import SetSchedule
 from trimtab.fleet.settings import Lever
-from trimtab.plan.outcome import Case, Effects, Outcome, held_as, held_usage, placement, speed_attained
+from trimtab.plan.outcome import Case, Effects, Outcome, held_as, held_replicas, held_usage, placement, speed_attained
 from trimtab.tables.workloads import TargetMetric
 
 
@@ -30,4 +30,5 @@ def hours_outcome(case: Case, effects: Effects) -> Outcome:
             for target in case.targets
             if target.metric is TargetMetric.THROUGHPUT
         ),
+        replicas=np.where(up, held_replicas(case.workload), 0),
     )

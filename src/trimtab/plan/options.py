@@ -6,20 +6,23 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
+from typing import TypeVar
 
 import numpy as np
 
-from trimtab.catalog.pools import Pool
-from trimtab.fleet.effects import Effect, SetCapacityType, SetGpuCount, UseOffering
+from trimtab.catalog.pools import Pool, SharedPool
+from trimtab.fleet.effects import Effect, SetCapacityType, SetGpuCount, UseOffering, UseSlots
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import IntArray
 from trimtab.fleet.settings import Lever
-from trimtab.levers import autoscaling, batching, gpu_count, idle_release, right_size, schedule, spot
+from trimtab.levers import autoscaling, batching, gpu_count, idle_release, right_size, schedule, sharing, spot
 from trimtab.plan.batch_options import batched_options
 from trimtab.plan.evaluate import Evaluator
 from trimtab.plan.outcome import Case, Effects, Outcome, placement
 from trimtab.plan.service_outcome import cold_start_of, demand_of
 from trimtab.tables.workloads import TargetMetric, WorkloadKind
+
+_Where = TypeVar("_Where", Pool, SharedPool)
 
 Choices = tuple[Effect | None, ...]
 """The effects of one lever to choose from; None leaves that lever alone."""
@@ -27,11 +30,12 @@ Choices = tuple[Effect | None, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Candidate:
-    """A consistent set of effects on a workload, what it would use by pool, and what it attained."""
+    """A consistent set of effects on a workload, what it would use by pool and hold in shared ones, and what it attained."""
 
     effects: Effects
     usage: Mapping[Pool, IntArray]
     outcome: Outcome
+    slots: Mapping[SharedPool, IntArray] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -52,7 +56,6 @@ def options_of(case: Case, market: Market) -> WorkloadOptions:
     """Enumerate, replay and filter a workload's candidates."""
     evaluator = Evaluator(case=case)
     menu, refused = _menu(case, market)
-    margin = case.settings.planning.target_margin_frac
     kept, missed = [], Counter[Lever]()
     considered = sum(refused.values())
     batched = batched_options(evaluator, _places(menu), market)
@@ -62,12 +65,15 @@ def options_of(case: Case, market: Market) -> WorkloadOptions:
         if reason is not None:
             refused[reason] += 1
             continue
-        outcome = evaluator.outcome(effects)
-        if not outcome.keeps_targets(margin):
+        if not evaluator.keeps_targets(effects):
             refused["misses a target in replay"] += 1
             missed.update(effects.keys())
             continue
-        kept.append(Candidate(effects=effects, usage=placement(case.workload, effects).usage(outcome), outcome=outcome))
+        outcome, place = evaluator.outcome(effects), placement(case.workload, effects)
+        if place.shared is not None and not place.slots(outcome):
+            refused["fills whole nodes alone: nothing to share"] += 1
+            continue
+        kept.append(Candidate(effects=effects, usage=place.usage(outcome), slots=place.slots(outcome), outcome=outcome))
     candidates, dominated = _undominated(kept, market)
     refused.update(dominated)
     return WorkloadOptions(
@@ -91,8 +97,10 @@ def _notes(case: Case) -> dict[Lever, str]:
 def _menu(case: Case, market: Market) -> tuple[dict[Lever, Choices], Counter[str]]:
     workload, settings = case.workload, case.settings
     sizing = right_size.propose(workload, market, settings.assumptions)
+    shares = sharing.propose(workload, market, settings.assumptions)
     menu: dict[Lever, tuple[Effect, ...]] = {
         Lever.RIGHT_SIZE: sizing.fitting,
+        Lever.SHARING: shares.fitting,
         Lever.GPU_COUNT: gpu_count.propose(workload, market),
         Lever.SPOT: spot.propose(workload, market, settings.assumptions),
         Lever.IDLE_RELEASE: idle_release.propose(workload, settings.assumptions),
@@ -102,7 +110,7 @@ def _menu(case: Case, market: Market) -> tuple[dict[Lever, Choices], Counter[str
     }
     if workload.kind is WorkloadKind.SERVING:
         menu[Lever.AUTOSCALING] = autoscaling.propose(workload, demand_of(case), cold_start_of(case))
-    return {lever: (None, *effects) for lever, effects in menu.items()}, Counter(sizing.refused)
+    return {lever: (None, *effects) for lever, effects in menu.items()}, sizing.refused + shares.refused
 
 
 def _throughput_required(case: Case) -> float:
@@ -122,7 +130,7 @@ def _combinations(menu: Mapping[Lever, Choices], home: Pool) -> Iterator[dict[Le
             effects = {**where, **how}
             if effects:
                 yield effects
-            if spot_of:
+            if spot_of and Lever.SHARING not in where:
                 offer = spot_of.get(_pool(where, home).instance_type)
                 if offer is not None:
                     yield {**effects, Lever.SPOT: offer}
@@ -135,6 +143,9 @@ def _places(menu: Mapping[Lever, Choices]) -> Iterator[dict[Lever, Effect]]:
     yield {}
     for size in sizes:
         yield {Lever.RIGHT_SIZE: size}
+    for slots in menu[Lever.SHARING]:
+        if slots is not None:
+            yield {Lever.SHARING: slots}
     for count in counts:
         yield {Lever.GPU_COUNT: count}
     for size in sizes:
@@ -152,9 +163,9 @@ def _ways(menu: Mapping[Lever, Choices]) -> Iterator[dict[Lever, Effect]]:
 
 
 def _pool(where: Mapping[Lever, Effect], home: Pool) -> Pool:
-    for lever in (Lever.RIGHT_SIZE, Lever.GPU_COUNT):
+    for lever in (Lever.RIGHT_SIZE, Lever.SHARING, Lever.GPU_COUNT):
         effect = where.get(lever)
-        if isinstance(effect, UseOffering | SetGpuCount):
+        if isinstance(effect, UseOffering | UseSlots | SetGpuCount):
             return effect.pool
     return home
 
@@ -187,14 +198,14 @@ def _undominated(candidates: list[Candidate], market: Market) -> tuple[tuple[Can
     Nothing is lost: in any plan the better one can take the other's place, at no more cost.
     """
     dropped: Counter[str] = Counter()
-    fixed = [one for one in candidates if not any(market.commitment(pool) for pool in one.usage)]
+    fixed = [one for one in candidates if not one.slots and not any(market.commitment(pool) for pool in one.usage)]
     others = [one for one in candidates if one not in fixed]
     if fixed:
         cheapest = min(fixed, key=lambda one: fixed_cost(one.usage, market))
         dropped["dearer, and no commitment can change that"] += len(fixed) - 1
         fixed = [cheapest]
     kept: list[Candidate] = []
-    for one in sorted(others, key=lambda candidate: sum(int(seconds.sum()) for seconds in candidate.usage.values())):
+    for one in sorted(others, key=_size):
         if any(_beats(other, one) for other in kept):
             dropped["uses no less in any hour than another"] += 1
         else:
@@ -207,7 +218,14 @@ def fixed_cost(usage: Mapping[Pool, IntArray], market: Market) -> int:
     return sum(market.rate(pool) * int(seconds.sum()) for pool, seconds in usage.items())
 
 
+def _size(candidate: Candidate) -> int:
+    """Return a number that is never larger for a candidate that beats another."""
+    return sum(int(held.sum()) for held in (*candidate.usage.values(), *candidate.slots.values()))
+
+
 def _beats(one: Candidate, other: Candidate) -> bool:
-    return one.usage.keys() <= other.usage.keys() and all(
-        bool(np.all(one.usage[pool] <= other.usage[pool])) for pool in one.usage
-    )
+    return _within(one.usage, other.usage) and _within(one.slots, other.slots)
+
+
+def _within(one: Mapping[_Where, IntArray], other: Mapping[_Where, IntArray]) -> bool:
+    return one.keys() <= other.keys() and all(bool(np.all(one[where] <= other[where])) for where in one)

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trimtab.catalog.pools import Pool
-from trimtab.fleet.effects import Effect, SetCapacityType, SetGpuCount, UseOffering
+from trimtab.catalog.pools import Pool, SharedPool
+from trimtab.fleet.effects import Effect, SetCapacityType, SetGpuCount, UseOffering, UseSlots
 from trimtab.fleet.model import IntArray, Target, Window, Workload
 from trimtab.fleet.service_law import ServiceLaw
 from trimtab.fleet.settings import Lever, Settings
 from trimtab.provenance import Basis, Estimate
+from trimtab.tables.workloads import WorkloadKind
 from trimtab.units import S_PER_HR
 
 Effects = Mapping[Lever, Effect]
@@ -60,11 +61,15 @@ class Outcome:
     lost_gpu_hr: float = 0.0
     gpus: IntArray | None = None
     """GPU-seconds per hour that were up (n_hours,), for pictures; None where nodes say it all."""
+    replicas: IntArray | None = None
+    """The most replicas held at once in each hour (n_hours,), of workloads that can share nodes."""
 
-    def keeps_targets(self, margin_frac: float) -> bool:
-        """Tell whether every target is kept, with that share of its allowed misses left unused."""
-        return all(
-            one.safe_frac >= 1 - (1 - one.target.required_frac) * (1 - margin_frac) - 1e-9 for one in self.attained
+    def missed(self, margin_frac: float) -> tuple[Target, ...]:
+        """Return the targets that are not kept with that share of their allowed misses left unused."""
+        return tuple(
+            one.target
+            for one in self.attained
+            if one.safe_frac < 1 - (1 - one.target.required_frac) * (1 - margin_frac) - 1e-9
         )
 
 
@@ -79,6 +84,7 @@ class Placement:
     work_speed: Estimate
     """The speed of work that keeps the GPU itself busy."""
     spot: SetCapacityType | None
+    shared: UseSlots | None = None
 
     @property
     def nodes_per_run(self) -> int:
@@ -91,11 +97,24 @@ class Placement:
         return max(1, math.floor(self.gpus_per_node / self.gpus_per_run + 1e-9))
 
     def usage(self, outcome: Outcome) -> dict[Pool, IntArray]:
-        """Return an outcome's node-seconds by the pool that is billed."""
+        """Return an outcome's node-seconds by the pool that is billed; of shared nodes, those that it fills alone."""
         by_pool = {self.pool: outcome.on_demand}
+        if self.shared is not None and outcome.replicas is not None:
+            filled = outcome.replicas * self.shared.slots // self.shared.shared.slots_per_node
+            by_pool = {self.pool: filled * S_PER_HR}
         if self.spot is not None:
             by_pool[self.spot.pool] = outcome.spot
         return {pool: seconds for pool, seconds in by_pool.items() if seconds.any()}
+
+    def slots(self, outcome: Outcome) -> dict[SharedPool, IntArray]:
+        """Return the slots per hour that an outcome holds beside others, on nodes that it does not fill alone.
+
+        Taking full nodes out changes no bill, since ceil(q + r / S) = q + ceil(r / S), and makes the program's bound tight.
+        """
+        if self.shared is None or outcome.replicas is None:
+            return {}
+        rest = outcome.replicas * self.shared.slots % self.shared.shared.slots_per_node
+        return {self.shared.shared: rest} if rest.any() else {}
 
 
 def placement(workload: Workload, effects: Effects) -> Placement:
@@ -109,6 +128,17 @@ def placement(workload: Workload, effects: Effects) -> Placement:
     if isinstance(size, UseOffering):
         pool, gpus_per_node, speed = size.pool, size.gpus_per_node, size.speed
         work_speed = size.work_speed or size.speed
+    shared = effects.get(Lever.SHARING)
+    if isinstance(shared, UseSlots):
+        return Placement(
+            pool=shared.pool,
+            gpus_per_node=shared.gpus_per_node,
+            gpus_per_run=shared.gpus,
+            speed=shared.speed,
+            work_speed=shared.work_speed,
+            spot=None,
+            shared=shared,
+        )
     capacity = effects.get(Lever.SPOT)
     spot = capacity if isinstance(capacity, SetCapacityType) else None
     if spot is not None and spot.pool.instance_type != pool.instance_type:
@@ -122,12 +152,32 @@ def placement(workload: Workload, effects: Effects) -> Placement:
     )
 
 
+def same_replicas(workload: Workload, effects: Effects) -> bool:
+    """Tell whether a service keeps as many replicas as it had, each on as many GPUs of the same type, isolated from others.
+
+    What it attains is then what it attained: "no worse than observed" holds by itself, whatever a replay's rounding says.
+    """
+    place = placement(workload, effects)
+    return (
+        workload.kind is WorkloadKind.SERVING
+        and effects.keys() <= {Lever.RIGHT_SIZE, Lever.SHARING}
+        and place.speed.low == place.speed.value == 1.0
+        and place.gpus_per_run >= workload.gpus_per_pod - 1e-9
+    )
+
+
 def held_usage(workload: Workload, place: Placement) -> IntArray:
     """Return the node-seconds per hour (n_hours,) of holding there what history held, in whole nodes."""
     now = placement(workload, {})
     runs = workload.held_node_seconds / S_PER_HR * now.runs_per_node / now.nodes_per_run
     nodes = np.ceil(runs / place.runs_per_node - 1e-6) * place.nodes_per_run
     return np.asarray(nodes * S_PER_HR, dtype=np.int64)
+
+
+def held_replicas(workload: Workload) -> IntArray:
+    """Return how many replicas or runs history held in each hour (n_hours,), on the high side."""
+    held = workload.gpu_seconds / S_PER_HR / workload.gpus_per_pod
+    return np.asarray(np.ceil(held - 1e-6), dtype=np.int64)
 
 
 def held_as(place: Placement, seconds: IntArray) -> tuple[IntArray, IntArray]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from trimtab.fleet.effects import UseOffering
+from trimtab.fleet.effects import UseOffering, UseSlots
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet
 from trimtab.fleet.settings import Settings
@@ -109,7 +109,7 @@ def _worth_doing(drafted: Drafted, settings: Settings, seed: int) -> tuple[Draft
             (adds[number], number, reason)
             for number in drafted.everything
             if (reason := not_worth(adds[number], weeks[number], settings.planning)) is not None
-            and drafted.keeps_targets_without(number, settings.planning.target_margin_frac)
+            and drafted.keeps_targets_without(number)
         ]
         if not poor:
             return drafted, shares, tuple(refused)
@@ -122,7 +122,7 @@ def _actions(drafted: Drafted, shares: Shares, settings: Settings) -> tuple[Acti
     hours = drafted.fleet.window.hours
     monthly = [per_month(usd(share), hours) for share in shares.shapley]
     weeks = efforts(drafted.actions, settings)
-    order = ranked(drafted.actions, monthly, weeks, drafted.needed_first(settings.planning.target_margin_frac))
+    order = ranked(drafted.actions, monthly, weeks, drafted.needed_first())
     when = quarters(order, weeks, settings.planning)
     with_all = drafted.hourly_usd(drafted.everything)
     effects = drafted.in_force(drafted.everything)
@@ -153,7 +153,9 @@ def _actions(drafted: Drafted, shares: Shares, settings: Settings) -> tuple[Acti
 def _speed(drafted: Drafted, number: int) -> Estimate | None:
     """Return the least certain speed estimate that an action rests on."""
     speeds = [
-        change.effect.speed for change in drafted.actions[number].changes if isinstance(change.effect, UseOffering)
+        change.effect.speed
+        for change in drafted.actions[number].changes
+        if isinstance(change.effect, UseOffering | UseSlots)
     ]
     return min(speeds, key=lambda speed: speed.low / speed.value, default=None)
 

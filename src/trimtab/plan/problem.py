@@ -5,7 +5,7 @@
                retain[g,w]:   keep[w] <= z[g]                 for each workload w that held nodes of group g
                balance[p,t]:  sum_o n[o,p,t] x[o] + sum_g n[g,p,t] z[g] <= u[p,t] + c[p]
 
-               shared[s,t]:   sum_o slots[o,s,t] x[o] <= S[s] n[s,t]    for each shared pool s; n whole, and part of the use of its pool
+               shared[s,t]:   sum_o slots[o,s,t] x[o] <= S[s] n[s,t]    (shared pools s; whole n, part of the use of s's pool)
                quota[p,t]:    sum_o n[o,p,t] x[o] + sum_g n[g,p,t] z[g] <= quota[p]
                spot_share:    node-hours on spot <= spot_max_frac * node-hours
 
@@ -33,7 +33,7 @@ KEEP = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Option:
-    """One way to run a workload: node-seconds per pool and hour (n_hours,) on nodes of its own, slots per hour in shared ones."""
+    """One way to run a workload: node-seconds per pool and hour (n_hours,) on its own nodes, slots per hour in shared ones."""
 
     usage: Mapping[Pool, IntArray]
     slots: Mapping[SharedPool, IntArray] = field(default_factory=dict)

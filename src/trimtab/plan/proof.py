@@ -21,7 +21,7 @@ from trimtab.plan.clairvoyant import clairvoyant_bound
 from trimtab.plan.evaluate import Evaluator
 from trimtab.plan.fleet_problem import Enacted
 from trimtab.plan.model import CapacityPicture, Proof, TargetResult
-from trimtab.plan.outcome import Case, Outcome
+from trimtab.plan.outcome import Case, Effects, Outcome, same_replicas
 from trimtab.plan.planner import Planned
 from trimtab.plan.service_outcome import baseline_attained, hourly_demand_gpus
 from trimtab.tables.workloads import TargetMetric
@@ -103,7 +103,9 @@ def prove(planned: Planned, proof_fleet: Fleet, market: Market, settings: Settin
             hourly_before_usd=_usd(before),
             hourly_after_usd=_usd(after),
             targets=tuple(
-                result for index, outcome in outcomes.items() for result in _results(evaluators[index].case, outcome)
+                result
+                for index, outcome in outcomes.items()
+                for result in _results(evaluators[index].case, in_force[index], outcome)
             ),
             interruptions=sum(outcome.interruptions for outcome in outcomes.values()),
             lost_gpu_hr=sum(outcome.lost_gpu_hr for outcome in outcomes.values()),
@@ -172,7 +174,9 @@ def _notes(planned: Planned, fleet: Fleet) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _results(case: Case, outcome: Outcome) -> list[TargetResult]:
+def _results(case: Case, effects: Effects, outcome: Outcome) -> list[TargetResult]:
+    """Return what each target attained; "no worse than observed" is left out where nothing that could change it changes."""
+    same = same_replicas(case.workload, effects)
     return [
         TargetResult(
             workload=case.workload.name,
@@ -181,6 +185,7 @@ def _results(case: Case, outcome: Outcome) -> list[TargetResult]:
             attained_frac=one.frac,
         )
         for one in outcome.attained
+        if one.target.declared or not same
     ]
 
 

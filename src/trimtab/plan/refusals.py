@@ -50,10 +50,10 @@ def left_out(draft: Draft, adds_usd_mo: float, reason: str) -> NotWorthDoing:
 
 def _applicable(kind: WorkloadKind) -> tuple[Lever, ...]:
     if kind is WorkloadKind.SERVING:
-        return (Lever.AUTOSCALING, Lever.BATCHING, Lever.RIGHT_SIZE)
+        return (Lever.AUTOSCALING, Lever.BATCHING, Lever.RIGHT_SIZE, Lever.SHARING)
     if kind in RUN_KINDS:
         return (Lever.RIGHT_SIZE, Lever.SPOT)
-    return (Lever.RIGHT_SIZE, Lever.SCHEDULE)
+    return (Lever.RIGHT_SIZE, Lever.SHARING, Lever.SCHEDULE)
 
 
 def _reason(lever: Lever, options: WorkloadOptions, index: int, fleet: Fleet) -> str:

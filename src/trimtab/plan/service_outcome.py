@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from trimtab.fleet.effects import SetBatchPolicy, SetReplicaPolicy
-from trimtab.fleet.model import FloatArray, ServiceObservation, Target
+from trimtab.fleet.model import FloatArray, IntArray, ServiceObservation, Target
 from trimtab.fleet.service_law import ServiceLaw, activity_as_demand
 from trimtab.fleet.settings import Lever
 from trimtab.fleet.targets import share_within
@@ -13,7 +13,7 @@ from trimtab.levers.autoscaling import observed_replicas
 from trimtab.plan.batch_place import batching_law
 from trimtab.plan.outcome import Attained, Case, Effects, Outcome, Placement, held_as, placement
 from trimtab.policies.scaling import StaticReplicas
-from trimtab.replay.services import QUEUE_LIMIT_S, ServiceHistory, ServiceModel, replay_service
+from trimtab.replay.services import QUEUE_LIMIT_S, ServiceHistory, ServiceModel, ServiceReplay, replay_service
 from trimtab.tables.workloads import TargetMetric
 from trimtab.units import S_PER_HR
 
@@ -62,6 +62,7 @@ def service_outcome(case: Case, effects: Effects) -> Outcome:
             for target, at_value, at_low in zip(targets, expected.attained_frac, stressed.attained_frac, strict=True)
         ),
         gpus=expected.gpu_seconds,
+        replicas=_most_replicas(expected, case.window.hours, place),
     )
 
 
@@ -91,6 +92,14 @@ def floor_replicas(case: Case) -> int:
     limits = [target.limit_s for target in case.targets if target.metric in JUDGED and target.limit_s is not None]
     on_one_node = float(case.workload.held_node_seconds.max(initial=0.0)) <= S_PER_HR
     return 1 if on_one_node or (limits and min(limits) >= 2 * cold_start_of(case)) else 2
+
+
+def _most_replicas(replayed: ServiceReplay, hours: int, place: Placement) -> IntArray:
+    """Return the most replicas held at once in each hour (n_hours,): at any step of it or at the next hour's first."""
+    mean = np.ceil(replayed.gpu_seconds[:hours] / S_PER_HR / place.gpus_per_run - 1e-6).astype(np.int64)
+    at_steps = replayed.replicas[: len(replayed.replicas) // hours * hours].reshape(hours, -1)
+    first = np.append(at_steps[1:, 0], at_steps[-1, 0])
+    return np.asarray(np.maximum.reduce([mean, at_steps.max(axis=1), first]), dtype=np.int64)
 
 
 def cold_start_of(case: Case) -> float:

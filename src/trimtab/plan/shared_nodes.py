@@ -5,7 +5,7 @@
 
 In gathered periods both are means over the hours gathered, so that what the exact bill rounds up, hour by hour, is never less:
 the program stays a relaxation. Floors are implied by whole nodes and make the relaxation tight where few workloads share
-(they are the strong form of facility location; Cornuejols, Nemhauser and Wolsey, 1990). n[s,t] is whole where a period is one hour.
+(the strong form of facility location; Cornuejols, Nemhauser and Wolsey, 1990). n[s,t] is whole where a period is one hour.
 """
 
 from __future__ import annotations

@@ -1,0 +1,159 @@
+"""Share nodes with other workloads: whole GPUs of a larger node, or MIG slices that fit; isolated by hardware either way."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from trimtab.catalog import Gpu, Lifecycle
+from trimtab.catalog.pools import SharedPool
+from trimtab.catalog.slices import Slices, equal_slices
+from trimtab.errors import Unpredictable
+from trimtab.fleet.effects import UseSlots
+from trimtab.fleet.market import Market, Offering
+from trimtab.fleet.model import Workload
+from trimtab.fleet.settings import Assumptions, Lever
+from trimtab.fleet.working import activity_in_work
+from trimtab.physics.transfer import Activity as DeviceActivity
+from trimtab.physics.transfer import fits_memory, speed_ratio, work_ratio
+from trimtab.provenance import Basis, Estimate
+from trimtab.tables.workloads import WorkloadKind
+
+LEVER = Lever.SHARING
+SHARERS = frozenset({WorkloadKind.SERVING, WorkloadKind.NOTEBOOK})
+"""Kinds that hold their GPUs for long; runs come and go on nodes of their own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shares:
+    """The slots that fit, and how many were refused for which reason."""
+
+    fitting: tuple[UseSlots, ...]
+    refused: Counter[str]
+
+
+def propose(workload: Workload, market: Market, assumptions: Assumptions) -> Shares:
+    """Judge every kind of slot on the smallest node of each GPU type in the workload's region, and on its present nodes.
+
+    A slot is worth a look if its part of a full node costs less than a replica does now.
+    """
+    source = market.gpu(workload.gpu)
+    if source is None or workload.kind not in SHARERS:
+        return Shares(fitting=(), refused=Counter())
+    if workload.gpus_per_pod < 1:
+        return Shares(fitting=(), refused=Counter({"it runs on a part of a GPU already": 1}))
+    fitting, refused = [], Counter[str]()
+    now = market.rate(workload.pool) * _nodes_now(workload)
+    for offering in _nodes(market, workload):
+        for slot in _slots(workload, offering, market):
+            if offering.rate_micro_usd_hr * slot.slots / slot.shared.slots_per_node > now:
+                refused["a slot costs more than a replica does now"] += 1
+                continue
+            verdict = _speed(workload, source, offering, slot.board, market, assumptions)
+            if isinstance(verdict, str):
+                refused[verdict] += 1
+            else:
+                fitting.append(slot.effect(verdict, work_ratio(source, slot.board)))
+    return Shares(fitting=tuple(fitting), refused=refused)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Slot:
+    """One kind of slot, how many a replica needs, and the board that it is to a program."""
+
+    shared: SharedPool
+    slots: int
+    board: Gpu
+    offering: Offering
+
+    def effect(self, speed: Estimate, work_speed: Estimate) -> UseSlots:
+        return UseSlots(
+            shared=self.shared,
+            gpu=self.offering.gpu.name,
+            gpus_per_node=self.offering.gpus_per_node,
+            slots=self.slots,
+            memory_gib=self.board.memory_gib,
+            speed=speed,
+            work_speed=work_speed,
+        )
+
+
+def _nodes_now(workload: Workload) -> float:
+    """Return the nodes that a replica takes now."""
+    per_node = math.floor(workload.gpus_per_node / workload.gpus_per_pod + 1e-9)
+    return 1 / per_node if per_node else math.ceil(workload.gpus_per_pod / workload.gpus_per_node - 1e-9)
+
+
+def _nodes(market: Market, workload: Workload) -> Iterator[Offering]:
+    """Yield the nodes that could be shared: the smaller a node, the less of it is left over; of equals the cheapest."""
+    offerings = market.offerings(workload.pool.provider, workload.pool.region)
+    smallest: dict[str, Offering] = {}
+    for offering in offerings:
+        known = smallest.setdefault(offering.gpu.name, offering)
+        if offering.gpus_per_node < known.gpus_per_node:
+            smallest[offering.gpu.name] = offering
+    yield from smallest.values()
+    here = [one for one in offerings if one.pool == workload.pool and one is not smallest[one.gpu.name]]
+    yield from here
+
+
+def _slots(workload: Workload, offering: Offering, market: Market) -> Iterator[_Slot]:
+    gpus = _divisor(offering.gpus_per_node, workload.gpus_per_pod)
+    if gpus is not None:
+        yield _Slot(
+            shared=SharedPool(offering.pool, offering.gpus_per_node),
+            slots=gpus,
+            board=offering.gpu,
+            offering=offering,
+        )
+    if workload.gpus_per_pod <= 1:
+        for cut in equal_slices(offering.gpu, market.catalog.mig_table):
+            yield _slice_slot(offering, cut)
+
+
+def _slice_slot(offering: Offering, cut: Slices) -> _Slot:
+    per_node = cut.per_gpu * offering.gpus_per_node
+    return _Slot(
+        shared=SharedPool(offering.pool, per_node, cut.profile.name), slots=1, board=cut.slice, offering=offering
+    )
+
+
+def _divisor(gpus_per_node: int, gpus: float) -> int | None:
+    """Return the least power of two that holds a replica and divides the node's GPUs; None where that takes all of them.
+
+    Such sizes divide one another, so that replicas of any workloads fill whole nodes.
+    """
+    size = 1
+    while size < gpus - 1e-9:
+        size *= 2
+    return size if size < gpus_per_node and gpus_per_node % size == 0 else None
+
+
+def _speed(
+    workload: Workload, source: Gpu, offering: Offering, board: Gpu, market: Market, assumptions: Assumptions
+) -> Estimate | str:
+    """Return the speed on a slot, or why the workload cannot go there."""
+    if board.name == source.name:
+        return Estimate(value=1.0, low=1.0, high=1.0, basis=Basis.MEASURED, because="the same GPU")
+    if offering.cpu_arch != (market.cpu_arch(workload.pool) or offering.cpu_arch):
+        return "another CPU architecture: images would have to be rebuilt"
+    if offering.lifecycle is not Lifecycle.CURRENT and offering.gpu != source:
+        return "previous generation"
+    need_gib = workload.spec.need_gib or workload.activity.memory_peak_gib
+    if need_gib is None:
+        return "memory use was not measured"
+    if not fits_memory(need_gib, board, margin_frac=assumptions.memory_headroom_frac).fits:
+        return "not enough memory in a slot"
+    activity = activity_in_work(workload)
+    observed = DeviceActivity(
+        sm_active=activity.sm_frac,
+        tensor_active=activity.tensor_frac,
+        dram_active=activity.dram_frac,
+        gpu_util=activity.gpu_util_frac,
+    )
+    try:
+        return speed_ratio(observed=observed, source=source, target=board)
+    except Unpredictable:
+        return "speed there cannot be predicted from what was measured"

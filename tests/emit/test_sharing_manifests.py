@@ -1,0 +1,135 @@
+"""Workloads that share nodes: one pool, its MIG layout, what each asks for; as golden files, and valid."""
+
+import json
+from dataclasses import replace
+
+import jsonschema
+import pytest
+import yaml
+from tests.emit.cluster_example import example_facts
+from tests.emit.example import P4D, action, evidence, example_audit
+from tests.emit.validity import UNSCHEMED, schema_faults, structural_faults
+
+from trimtab.catalog.pools import Pool, SharedPool
+from trimtab.emit.manifests import emit_plan
+from trimtab.fleet.effects import UseSlots
+from trimtab.fleet.settings import Lever
+from trimtab.plan.model import Risk
+from trimtab.provenance import Basis, Estimate
+
+P4DE = Pool("aws", "p4de.24xlarge", "us-east-1")
+SLOWER = Estimate(value=0.49, low=0.35, high=0.7, basis=Basis.CALIBRATED)
+SAME = Estimate(value=1.0, low=1.0, high=1.0, basis=Basis.MEASURED)
+SLICE = UseSlots(
+    shared=SharedPool(P4DE, 32, "1g.20gb"),
+    gpu="A100-SXM4-80GB",
+    gpus_per_node=8,
+    slots=1,
+    memory_gib=19.5,
+    speed=SLOWER,
+    work_speed=SLOWER,
+)
+WHOLE = UseSlots(
+    shared=SharedPool(P4D, 8),
+    gpu="A100-SXM4-40GB",
+    gpus_per_node=8,
+    slots=1,
+    memory_gib=40.0,
+    speed=SAME,
+    work_speed=SAME,
+)
+
+
+def sharing(name, subject, changes):
+    return action(
+        name,
+        Lever.SHARING,
+        subject,
+        4_000.0,
+        changes,
+        weeks=2.0,
+        risk=Risk.MEDIUM,
+        quarter=1,
+        seen=(evidence("memory peak", "14.0 GiB", "19.5 GiB seen of 1g.20gb on p4de.24xlarge"),),
+        rollback="point the node selectors back to the nodes before",
+    )
+
+
+PLAN = replace(
+    example_audit().plan,
+    actions=(
+        sharing(
+            "a1",
+            "notebooks/ana, bo, embed-api",
+            dict.fromkeys(("notebooks/ana", "notebooks/bo", "prod/embed-api"), SLICE),
+        ),
+        sharing("a2", "chat-api, search-rank", dict.fromkeys(("prod/chat-api", "prod/search-rank"), WHOLE)),
+    ),
+)
+EMISSION = emit_plan(PLAN, example_facts())
+FILES = {file.path: file for file in EMISSION.files}
+OBJECTS = [
+    pytest.param(one, id=path)
+    for path, file in FILES.items()
+    if path.endswith(".yaml")
+    for one in yaml.safe_load_all(file.text)
+]
+
+
+def test_every_file_is_as_its_golden_file(golden):
+    for path, file in FILES.items():
+        golden(f"sharing/{path}", file.text)
+
+
+@pytest.mark.parametrize("one", [one for one in OBJECTS if one.values[0]["kind"] not in UNSCHEMED])
+def test_every_object_is_valid_against_the_strict_upstream_schema(one, shared_dir):
+    assert schema_faults(one, shared_dir / "data" / "k8s-schemas") == []
+
+
+@pytest.mark.parametrize("one", OBJECTS)
+def test_every_object_is_named_and_annotated(one):
+    assert structural_faults(one) == []
+
+
+def loaded(path):
+    return yaml.safe_load(FILES[path].text)
+
+
+def test_the_layouts_are_valid_for_mig_parted_and_are_those_of_the_operators_own_table(shared_dir):
+    schemas = shared_dir / "data" / "k8s-schemas"
+    config = yaml.safe_load(loaded("nodes/mig-layouts.configmap.yaml")["data"]["config.yaml"])
+
+    own = (schemas / "mig-parted-default-config.configmap.yaml").read_text(encoding="utf-8")
+    theirs = yaml.safe_load(yaml.safe_load(own)["data"]["config.yaml"])["mig-configs"]
+    jsonschema.validate(config, json.loads((schemas / "jsonschema" / "mig-parted-config_v1.json").read_text()))
+    assert config["mig-configs"]["all-1g.20gb"][0]["mig-devices"] == {"1g.20gb": 4}
+    assert any(one["mig-devices"] == {"1g.20gb": 4} for one in theirs["all-1g.20gb"])
+
+
+def test_the_pool_carries_the_layout_and_its_slices_are_known_to_karpenter():
+    name = "p4de-24xlarge-us-east-1-on-demand-1g-20gb-services"
+    pool, overlay = loaded(f"nodes/{name}.nodepool.yaml"), loaded(f"nodes/{name}.nodeoverlay.yaml")
+
+    assert pool["spec"]["template"]["metadata"]["labels"]["nvidia.com/mig.config"] == "all-1g.20gb"
+    assert overlay["spec"]["capacity"] == {"nvidia.com/mig-1g.20gb": "32"}
+    assert overlay["spec"]["requirements"][0]["values"] == [pool["metadata"]["name"]]
+
+
+def test_a_slice_is_asked_for_in_place_of_a_gpu():
+    patches = loaded("workloads/prod/embed-api/kustomization.yaml")["patches"]
+
+    assert yaml.safe_load(patches[1]["patch"]) == [
+        {"op": "remove", "path": "/spec/template/spec/containers/0/resources/limits/nvidia.com~1gpu"},
+        {
+            "op": "add",
+            "path": "/spec/template/spec/containers/0/resources/limits/nvidia.com~1mig-1g.20gb",
+            "value": "1",
+        },
+    ]
+
+
+def test_whole_gpus_are_shared_on_one_pool_as_they_are_asked_for():
+    pool = loaded("nodes/p4d-24xlarge-us-east-1-on-demand-services.nodepool.yaml")
+
+    assert pool["spec"]["limits"] == {"nvidia.com/gpu": "32"}
+    assert len(loaded("workloads/prod/chat-api/kustomization.yaml")["patches"]) == 1
