@@ -1,7 +1,9 @@
 import contextlib
 import copy
+import json
 from datetime import UTC, datetime, timedelta
 
+import jsonschema
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -228,3 +230,38 @@ def test_no_damage_to_an_object_stops_a_collect(data):
     with contextlib.suppress(InputError):
         found = collected(items)
         check_bundle(memory_bundle(found.tables, found.meta))
+
+
+def test_a_node_that_shows_only_mig_instances_has_the_fewest_boards_that_hold_them():
+    mixed = node("gpu-m", gpus="")
+    del mixed["metadata"]["labels"]["nvidia.com/gpu.count"]
+    mixed["status"]["capacity"] |= {"nvidia.com/mig-1g.5gb": "14", "nvidia.com/mig-3g.20gb": "2"}
+
+    assert by_name(collected([mixed]), "nodes", "node")["gpu-m"]["gpu_count"] == 3
+
+
+SCHEMAS = {
+    "Node": "core-v1.34-strict/node.json",
+    "Job": "core-v1.34-strict/job.json",
+    "Deployment": "core-v1.34-strict/deployment.json",
+    "HorizontalPodAutoscaler": "core-v1.34-strict/hpa.json",
+    "ScaledObject": "jsonschema/scaledobject_keda.sh_v1alpha1.json",
+    "NodePool": "jsonschema/nodepool_karpenter.sh_v1.json",
+    "ClusterQueue": "jsonschema/clusterqueue_kueue.x-k8s.io_v1beta1.json",
+    "LocalQueue": "jsonschema/localqueue_kueue.x-k8s.io_v1beta1.json",
+}
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("kind", SCHEMAS)
+def test_the_small_cluster_has_the_shapes_that_the_real_schemas_allow(shared_dir, kind):
+    schema = json.loads((shared_dir / "data/k8s-schemas" / SCHEMAS[kind]).read_text())
+    names = {
+        tuple(error.absolute_path)
+        for one in cluster()
+        if one["kind"] == kind
+        for error in jsonschema.Draft7Validator(schema).iter_errors(one)
+        if error.validator in ("additionalProperties", "type", "enum", "pattern")
+    }
+
+    assert names == set()

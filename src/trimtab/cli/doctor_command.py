@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from trimtab.cli.moments import parse_day
 from trimtab.cli.output import Column, Format, Sheet, output_options, write, write_sheet
@@ -48,7 +49,8 @@ def command(
       trimtab doctor -p http://localhost:9090 --focus bills/ -o json
       trimtab doctor fleet/ --prices owned.yaml
     """
-    if bundle is None and not source.url:
+    named = click.get_current_context().get_parameter_source("url") is ParameterSource.COMMANDLINE
+    if (bundle is None and not source.url) or (bundle is not None and named):
         raise UsageError("give the folder of a bundle (trimtab doctor fleet/) or a server (--prometheus URL)")
     found, refused = _of_bundle(bundle, prices, at) if bundle else _of_server(source)
     rows = [

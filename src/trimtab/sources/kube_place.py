@@ -98,7 +98,7 @@ def _node_pool(one: Object) -> Row:
 
 
 def _texts(values: object) -> list[str]:
-    return [str(value) for value in values] if isinstance(values, list) else []
+    return [value for value in values if isinstance(value, str) and value] if isinstance(values, list) else []
 
 
 def image_rows(objects: Objects) -> list[Row]:

@@ -16,6 +16,7 @@ from trimtab.sources.kube_requests import asked_by, is_gpu_resource
 
 KUEUE_QUEUE = "kueue.x-k8s.io/queue-name"
 VOLCANO_QUEUE = "scheduling.volcano.sh/queue-name"
+_MOST = 10**12
 _WAITING_PHASES = frozenset({"Pending", "Inqueue"})
 
 Row = dict[str, object]
@@ -133,15 +134,20 @@ def _cluster_queue(one: Object) -> Iterator[Row]:
 
 
 def _base(one: Object, kind: str, parent: str) -> Row:
-    pending, admitted = number(one, "status", "pendingWorkloads"), number(one, "status", "admittedWorkloads")
     return {
         "kind": kind,
         "namespace": text(one, "metadata", "namespace") or None,
         "name": text(one, "metadata", "name"),
         "parent": parent or None,
-        "pending": None if pending is None else int(pending),
-        "admitted": None if admitted is None else int(admitted),
+        "pending": _count(one, "status", "pendingWorkloads"),
+        "admitted": _count(one, "status", "admittedWorkloads"),
     }
+
+
+def _count(one: Object, *path: str) -> int | None:
+    """Return a count, or None where there is none that can be."""
+    found = number(one, *path)
+    return int(found) if found is not None and 0 <= found <= _MOST else None
 
 
 def _local_queue(one: Object) -> Row:
@@ -149,13 +155,12 @@ def _local_queue(one: Object) -> Row:
 
 
 def _volcano_queue(one: Object) -> Row:
-    pending, running = number(one, "status", "pending"), number(one, "status", "running")
     return _base(one, "Queue", text(one, "spec", "parent")) | {
         "quota_gpus": _gpus(at(one, "spec", "deserved")),
         "borrowing_gpus": _gpus(at(one, "spec", "capability")),
         "used_gpus": _gpus(at(one, "status", "allocated")),
-        "pending": None if pending is None else int(pending),
-        "admitted": None if running is None else int(running),
+        "pending": _count(one, "status", "pending"),
+        "admitted": _count(one, "status", "running"),
     }
 
 

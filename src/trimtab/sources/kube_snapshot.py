@@ -6,6 +6,7 @@ before it are not seen, and it has no readings of what the GPUs did: activity co
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -21,7 +22,7 @@ from trimtab.sources.kube_objects import Object, Objects, listed, mapping, momen
 from trimtab.sources.kube_owners import Owner
 from trimtab.sources.kube_place import image_rows, scaler_rows, volume_rows
 from trimtab.sources.kube_placed import holds_of, placed_pods, pod_row, shares_of_a_board
-from trimtab.sources.kube_pods import Hold
+from trimtab.sources.kube_pods import Hold, mig_share
 from trimtab.sources.kube_quantity import quantity
 from trimtab.sources.kube_queues import queue_names, queue_rows, queued_rows
 from trimtab.sources.kube_requests import GPU_RESOURCES, MIG_PREFIX
@@ -33,6 +34,8 @@ from trimtab.tables.bundle import BundleMeta
 _PROVIDER_OF_LABEL = (
     ("eks.amazonaws.com/", "aws"), ("cloud.google.com/gke", "gcp"), ("kubernetes.azure.com/", "azure"),
 )  # fmt: skip
+_MOST_BOARDS = 1024
+"""More on one node is damage, not hardware."""
 NO_READINGS = "no readings of GPU activity: only who held what and what it cost can be judged; add --prometheus URL"
 
 
@@ -132,14 +135,19 @@ def _node(one: Object) -> KubeNode:
 
 
 def _boards(one: Object, labels: Mapping[str, str]) -> int:
-    """Return the boards of a node: as feature discovery labels it, else as capacity tells (MIG instances tell no boards)."""
+    """Return the boards of a node: as feature discovery labels it, else as capacity tells (MIG: the fewest that hold)."""
     labelled = quantity(labels.get("nvidia.com/gpu.count"))
-    if labelled:
+    if labelled and labelled <= _MOST_BOARDS:
         return int(labelled)
     capacity = mapping(one, "status", "capacity")
     pieces = [quantity(capacity[name]) or 0.0 for name in GPU_RESOURCES if name in capacity]
-    whole = int(max(pieces, default=0.0) / shares_of_a_board(labels))
-    return whole or int(any(name.startswith(MIG_PREFIX) for name in capacity))
+    whole = max(pieces, default=0.0) / shares_of_a_board(labels)
+    slices = sum(
+        (quantity(count) or 0.0) * mig_share(name.removeprefix(MIG_PREFIX), labels.get("nvidia.com/gpu.product", ""))
+        for name, count in capacity.items()
+        if name.startswith(MIG_PREFIX)
+    )
+    return int(min(whole, _MOST_BOARDS)) or math.ceil(min(slices, _MOST_BOARDS))
 
 
 def _node_rows(nodes: Sequence[KubeNode], catalog: Catalog, tally: Tally) -> list[dict[str, object]]:

@@ -11,17 +11,14 @@ from dataclasses import dataclass, field
 
 from trimtab.sources.kube_pods import mig_share
 
-_TRES = re.compile(
-    r"gres/(?P<kind>gpu|shard|mps)(:(?P<type>[^=,]+))?=(?P<count>\d{1,12}(\.\d+)?)(?P<scale>[KM]?)(?=,|$)"
-)
+_TRES = re.compile(r"gres/(?P<kind>gpu|shard|mps)(:(?P<type>[^=,]+))?=(?P<count>\d{1,6}(\.\d+)?)(?=,|$)")
 _GRES_KINDS = frozenset({"gpu", "shard", "mps"})
 _PROFILE = re.compile(r"\d+g\.\d+gb")
 _RANGE = re.compile(r"^(?P<first>[0-9]{1,12})(-(?P<last>[0-9]{1,12}))?$")
-_SCALES = {"": 1, "K": 1000, "M": 1_000_000}
 MPS_PER_GPU = 100
 """Pieces of one board under gres/mps, unless a site counts them otherwise (slurm.schedmd.com/gres.html)."""
 MOST_HOSTS = 100_000
-_MOST_DIGITS = 9
+_MOST_DIGITS = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +50,7 @@ def tres_gpus(text: str) -> Gpus:
     typed: dict[str, float] = {}
     total, shards, mps = 0.0, 0.0, 0.0
     for found in _TRES.finditer(text):
-        count = float(found["count"]) * _SCALES[found["scale"]]
+        count = float(found["count"])
         if found["kind"] == "shard":
             shards = max(shards, count) if not found["type"] else shards or count
         elif found["kind"] == "mps":
