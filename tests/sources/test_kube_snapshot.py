@@ -14,6 +14,7 @@ from trimtab.sources.kube_merge import with_snapshot
 from trimtab.sources.kube_objects import Objects
 from trimtab.sources.kube_requests import asked_by
 from trimtab.sources.kube_snapshot import collect_snapshot, snapshot_moment
+from trimtab.tables.arrow import table_from_rows
 from trimtab.tables.bundle import memory_bundle
 from trimtab.tables.checks import check_bundle
 
@@ -199,9 +200,11 @@ def test_a_collected_fleet_is_completed_from_the_snapshot():
     unknown = [
         row | {"provider": "unknown", "instance_type": "unknown", "region": "unknown"} for row in rows(full, "nodes")
     ]
-    from trimtab.tables.arrow import table_from_rows
-
-    bare = {name: full.tables[name] for name in ("devices", "allocations", "gpu_usage")}
+    nobody = [row | {"team": None, "owner_kind": None} for row in rows(full, "allocations")]
+    bare = {name: full.tables[name] for name in ("devices", "gpu_usage")} | {
+        "allocations": table_from_rows("allocations", nobody),
+        "jobs": table_from_rows("jobs", [row | {"queue": None} for row in rows(full, "jobs") if row["start"]]),
+    }
     poor = type(full)(tables={**bare, "nodes": table_from_rows("nodes", unknown)}, meta=full.meta)
 
     found = with_snapshot(poor, objects_of(None), source="the cluster")
@@ -210,6 +213,12 @@ def test_a_collected_fleet_is_completed_from_the_snapshot():
     assert (row["instance_type"], row["provider"], row["region"]) == ("p4d.24xlarge", "aws", "us-east-1")
     assert found.tables["scalers"].num_rows == 3
     assert any("1 node(s) completed" in note for note in found.meta.notes)
+    assert {(row["workload"], row["team"], row["owner_kind"]) for row in rows(found, "allocations")} == {
+        ("prod/chat", "assistants", "Deployment"), ("ml/nightly", None, "CronJob")
+    }  # fmt: skip
+    assert {row["job"]: (row["queue"], row["state"]) for row in rows(found, "jobs")} == {
+        "ml/nightly-28900000": ("ml-queue", "completed"), "ml/sweep-1": ("ml-queue", "queued")
+    }  # fmt: skip
 
 
 _scrap = st.none() | st.integers(-5, 10**20) | st.text(max_size=6) | st.lists(st.none(), max_size=2) | st.just({})

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from trimtab.sources.kube_nodes import UNKNOWN, KubeNode
 from trimtab.sources.kube_objects import Objects
+from trimtab.sources.kube_queues import queue_names
 from trimtab.sources.kube_snapshot import collect_snapshot, kube_nodes
 from trimtab.sources.prometheus import Collected
 from trimtab.tables.arrow import table_from_rows
@@ -19,9 +20,10 @@ _FILLED = ("provider", "instance_type", "region")
 
 
 def with_snapshot(collected: Collected, objects: Objects, *, source: str) -> Collected:
-    """Add the tables of a snapshot, and fill what telemetry left unknown about nodes that still stand.
+    """Add the tables of a snapshot, and fill what telemetry left unknown.
 
-    Raises InputError where the snapshot holds no node.
+    Nodes that still stand get their type and place, holdings the team and kind of their owner, runs their queue; runs that
+    wait now are added. What telemetry told is never changed. Raises InputError where the snapshot holds no node.
     """
     snapshot = collect_snapshot(objects, collected.meta.start, collected.meta.end, source=source)
     known = {node.name: node for node in kube_nodes(objects)}
@@ -31,7 +33,13 @@ def with_snapshot(collected: Collected, objects: Objects, *, source: str) -> Col
     meta = collected.meta
     return replace(
         collected,
-        tables={**collected.tables, "nodes": _nodes(filled), **{name: snapshot.tables[name] for name in STANDING}},
+        tables={
+            **collected.tables,
+            "nodes": table_from_rows("nodes", filled),
+            "allocations": _owned(collected.tables["allocations"], snapshot.tables["allocations"]),
+            "jobs": _queued(collected.tables.get("jobs"), snapshot.tables["jobs"], queue_names(objects)),
+            **{name: snapshot.tables[name] for name in STANDING},
+        },
         meta=meta.model_copy(
             update={
                 "sources": (*meta.sources, *snapshot.meta.sources),
@@ -42,8 +50,26 @@ def with_snapshot(collected: Collected, objects: Objects, *, source: str) -> Col
     )
 
 
-def _nodes(rows: list[dict[str, object]]) -> pa.Table:
-    return table_from_rows("nodes", rows)
+def _owned(allocations: pa.Table, told: pa.Table) -> pa.Table:
+    """Return holdings with the team and the kind of owner that a snapshot knows of their workload, where they had none."""
+    names = ("team", "owner_kind")
+    known: dict[object, dict[str, object]] = {}
+    for row in told.select(["workload", *names]).to_pylist():
+        mine = known.setdefault(row["workload"], {})
+        mine.update({name: row[name] for name in names if row[name] and name not in mine})
+    rows = allocations.to_pylist()
+    return table_from_rows(
+        "allocations",
+        [row | {name: row[name] or known.get(row["workload"], {}).get(name) for name in names} for row in rows],
+    )
+
+
+def _queued(jobs: pa.Table | None, told: pa.Table, queues: Mapping[str, str]) -> pa.Table:
+    """Return the runs with the queue that they name, and those that wait in one now."""
+    rows = [] if jobs is None else [row | {"queue": row["queue"] or queues.get(row["job"])} for row in jobs.to_pylist()]
+    seen = {row["job"] for row in rows}
+    waiting = [row for row in told.to_pylist() if row["start"] is None and row["job"] not in seen]
+    return table_from_rows("jobs", [*rows, *waiting])
 
 
 def _filled(row: Mapping[str, object], known: Mapping[str, KubeNode]) -> dict[str, object]:
