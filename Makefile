@@ -5,14 +5,14 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test check format lock clean setup setup-dev setup-torch help
+.PHONY: demo test check format lock clean setup setup-dev setup-torch setup-spark help
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 demo: setup  ## Set up, then audit the demonstration fleet
 	@$(BIN)/trimtab audit --demo
 
-test: setup-dev setup-torch  ## Set up, then run every test
+test: setup-dev setup-torch setup-spark  ## Set up, then run every test
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 check: setup-dev  ## Format, lint, types, import contracts
@@ -28,6 +28,7 @@ format: setup-dev  ## Reformat and fix what can be fixed
 setup: $(VENV)/.base  ## The environment that users need
 setup-dev: $(VENV)/.dev  ## The environment that tests need
 setup-torch: $(VENV)/.torch  ## What the checkpoint tests need besides; without it they are skipped
+setup-spark: $(VENV)/.spark  ## What the Spark test needs besides; without it it is skipped
 
 $(VENV)/.venv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
@@ -52,6 +53,12 @@ $(VENV)/.torch: $(VENV)/.dev requirements/torch.txt
 	@echo "installing torch for the checkpoint tests (once) ..." >&2
 	@$(PIP) install -q --only-binary :all: -r requirements/torch.txt && touch $@ || \
 	  echo "torch could not be installed: the tests that need it are skipped (or fail, where CI=true)" >&2
+
+# PySpark is large, and comes as a source archive that holds Spark itself; it needs Java 17 to run.
+$(VENV)/.spark: $(VENV)/.dev requirements/spark.txt
+	@echo "installing Spark for the engine test (once) ..." >&2
+	@$(PIP) install -q -r requirements/spark.txt && touch $@ || \
+	  echo "PySpark could not be installed: the test that needs it is skipped (or fails, where CI=true)" >&2
 
 lock:  ## Renew the pinned requirement files (needs uv; no index address is written)
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --no-annotate requirements/base.in pyproject.toml -o requirements/base.txt

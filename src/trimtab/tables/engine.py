@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, parse_qsl, urlsplit
@@ -70,10 +71,11 @@ def _duckdb(path: str, options: Mapping[str, str]) -> Iterator[Engine]:
     except duckdb.Error as error:
         raise UsageError(f"--engine duckdb://{path}: {error}") from error
     with connection:
+        views = count()
 
         def table(place: str) -> ir.Table:
             relation = connection.read_parquet(files_of(place)) if is_file(place) else connection.table(place)
-            name = "samples" if is_file(place) else place
+            name = f"files_{next(views)}" if is_file(place) else place
             if is_file(place):
                 relation.create_view(name)
             return ibis.table(ibis.Schema.from_pyarrow(relation.limit(0).to_arrow_table().schema), name=name)
