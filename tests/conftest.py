@@ -6,6 +6,7 @@ Where one is absent the test skips and says so; where CI=true that is a failure,
 import logging
 import os
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +17,7 @@ settings.register_profile("suite", deadline=None, derandomize=True, print_blob=T
 settings.load_profile("suite")
 
 ROOT = Path(__file__).resolve().parent.parent
+FAKE_NVML = ROOT / "tests" / "runtime" / "profile" / "fake_nvml.c"
 
 
 def _absent(what: str, cure: str) -> None:
@@ -61,6 +63,29 @@ def promtool_bin() -> str:
 def chromium_bin() -> str:
     """A headless-capable Chromium."""
     return _binary("chromium", "chromium-browser", "google-chrome")
+
+
+@pytest.fixture(scope="session")
+def fake_nvml(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A fake libnvidia-ml.so.1, compiled from C and driven by a script: no GPU and no driver needed."""
+    compiler = _binary("cc", "gcc", "clang")
+    library = tmp_path_factory.mktemp("nvml") / "libnvidia-ml.so.1"
+    subprocess.run([compiler, "-O1", "-shared", "-fPIC", "-o", str(library), str(FAKE_NVML)], check=True)
+    return str(library)
+
+
+@pytest.fixture
+def nvml_script(fake_nvml: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
+    """Give the fake library a script; returns its path."""
+
+    def write(text: str) -> str:
+        file = tmp_path / "script.txt"
+        file.write_text(text)
+        monkeypatch.setenv("TRIMTAB_FAKE_NVML", str(file))
+        monkeypatch.setenv("TRIMTAB_NVML", fake_nvml)
+        return fake_nvml
+
+    return write
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -43,6 +43,7 @@ W_PER_KW = 1000
 MW_PER_W = 1000
 """Milliwatts (NVML's power) in a watt."""
 MS_PER_S = 1000
+US_PER_S = 1_000_000
 
 
 def micro_usd(usd: float | Decimal | str) -> MicroUsd:

@@ -51,6 +51,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Roll raw GPU samples up to hourly rows with histograms, where the samples live.",
     ),
     "fit": ("trimtab.cli.fit_command", "Find which GPU a model needs, how many, and what it costs."),
+    "profile": (
+        "trimtab.cli.profile_command",
+        "Say what the GPUs do while a program runs, what it costs, and which cause keeps them from doing more.",
+    ),
     "prices": ("trimtab.cli.prices_command", "List what GPUs cost, at a date, in a region, under a buying option."),
     "commit": (
         "trimtab.cli.commit_command",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from trimtab.diagnose.causes import Cause, Signs, causes_of
 from trimtab.diagnose.findings import ProductForm, Verdict
-from trimtab.fleet.model import Fleet, Workload
+from trimtab.fleet.model import Fleet, FloatArray, Workload
 from trimtab.fleet.settings import Bands
 from trimtab.provenance import Evidence
 from trimtab.tables.workloads import WorkloadKind
@@ -14,7 +15,7 @@ from trimtab.units import S_PER_HR
 
 def verdict_of(workload: Workload, window: str, bands: Bands) -> Verdict:
     """Judge a workload by SM activity where present; by GPU_UTIL, and says so, where not."""
-    sentences = [_use(workload, bands), *_memory(workload, bands), *_bound(workload)]
+    sentences = [_use(workload, bands), *_memory(workload, bands), *(_causes(workload, bands) or _bound(workload))]
     if workload.activity.signal == "gpu_util":
         sentences.append("only GPU_UTIL was there, which says that a kernel ran and not how hard: turn on SM_ACTIVE")
     return Verdict(workload=workload.name, headline="; ".join(sentences), evidence=_evidence(workload, window))
@@ -56,6 +57,50 @@ def _bound(workload: Workload) -> list[str]:
     if activity.tensor_frac is not None and activity.tensor_frac > 0.5:
         return [f"bound by compute (tensor pipes {activity.tensor_frac:.0%} active)"]
     return []
+
+
+def _causes(workload: Workload, bands: Bands) -> list[str]:
+    """Say why a workload that works does little, or that this cannot be told and what is missing."""
+    activity = workload.activity
+    if activity.mean_frac is None or not bands.active_frac <= activity.mean_frac < bands.find_cause_frac:
+        return []
+    found = causes_of(signs_of(workload))
+    if found[0].cause is Cause.UNDETERMINED and activity.sm_frac is None:
+        return []
+    leads = {Cause.UNDETERMINED: "", Cause.MEMORY_BANDWIDTH: "bound by "}
+    return [f"{leads.get(one.cause, 'cause: ')}{one.sentence}" for one in found]
+
+
+def signs_of(workload: Workload) -> Signs:
+    """Return what a workload's history shows of the five causes; a service's cap is the most that it was seen to hold."""
+    activity, service = workload.activity, workload.service
+    peak, total = activity.memory_peak_gib, activity.memory_total_gib
+    batch = waiting = cap = None
+    if service is not None:
+        each = np.where(service.replicas > 0, service.replicas, np.nan)
+        batch, cap = _mean(service.running / each), _most(service.running / each)
+        waiting = _mean(service.waiting / each) if len(service.waiting) else None
+    return Signs(
+        gpu_util_frac=activity.gpu_util_frac,
+        sm_frac=activity.sm_frac,
+        tensor_frac=activity.tensor_frac,
+        dram_frac=activity.dram_frac,
+        memory_peak_frac=None if peak is None or not total else peak / total,
+        serving=workload.kind is WorkloadKind.SERVING,
+        batch=batch,
+        waiting=waiting,
+        batch_cap=cap,
+    )
+
+
+def _mean(values: FloatArray) -> float | None:
+    seen = values[~np.isnan(values)]
+    return float(seen.mean()) if len(seen) else None
+
+
+def _most(values: FloatArray) -> float | None:
+    seen = values[~np.isnan(values)]
+    return float(seen.max()) if len(seen) else None
 
 
 def _evidence(workload: Workload, window: str) -> tuple[Evidence, ...]:

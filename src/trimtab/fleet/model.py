@@ -106,6 +106,8 @@ class ServiceObservation:
     """(n_buckets,) upper bounds, the last inf; empty where no latency was measured."""
     latency_count: FloatArray
     """(n_steps, n_buckets) requests per bucket."""
+    waiting: FloatArray = field(default_factory=lambda: np.zeros(0))
+    """(n_steps,) requests queued, mean; empty where nobody measured them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -18,6 +18,7 @@ DEMAND_COLUMNS = (
     "arrivals",
     "completed",
     "running_mean",
+    "waiting_mean",
     "replicas_ready",
     "latency_le_s",
     "latency_count",
@@ -52,6 +53,7 @@ def _observation(rows: pa.Table, window: Window) -> ServiceObservation | None:
         running=_on_grid(numbers(rows["running_mean"]), slot, steps, add=True),
         latency_le_s=bounds,
         latency_count=grid,
+        waiting=_on_grid(numbers(rows["waiting_mean"]), slot, steps, add=True),
     )
 
 

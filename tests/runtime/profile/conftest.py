@@ -1,46 +1,12 @@
-"""A fake libnvidia-ml.so.1, compiled from C and driven by a script: no GPU and no driver needed."""
+"""A sampler over the fake driver library, driven tick by tick."""
 
 import ctypes
-import os
-import shutil
-import subprocess
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from trimtab.runtime.profile.nvml import Nvml
 from trimtab.runtime.profile.sampler import Sampler
-
-SOURCE = Path(__file__).with_name("fake_nvml.c")
-
-
-@pytest.fixture(scope="session")
-def fake_nvml(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The path of the fake library."""
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    if compiler is None:
-        cure = "run scripts/install-system-packages"
-        if os.environ.get("CI") == "true":
-            pytest.fail(f"a C compiler is missing, and CI=true: {cure}")
-        pytest.skip(f"a C compiler is missing: {cure}")
-    library = tmp_path_factory.mktemp("nvml") / "libnvidia-ml.so.1"
-    subprocess.run([compiler, "-O1", "-shared", "-fPIC", "-o", str(library), str(SOURCE)], check=True)
-    return str(library)
-
-
-@pytest.fixture
-def script(fake_nvml: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
-    """Give the fake library a script; returns its path."""
-
-    def write(text: str) -> str:
-        file = tmp_path / "script.txt"
-        file.write_text(text)
-        monkeypatch.setenv("TRIMTAB_FAKE_NVML", str(file))
-        monkeypatch.setenv("TRIMTAB_NVML", fake_nvml)
-        return fake_nvml
-
-    return write
 
 
 class Played:
@@ -62,10 +28,10 @@ class Played:
 
 
 @pytest.fixture
-def player(script: Callable[[str], str]) -> Callable[..., Played]:
-    """Start a sampler on a script."""
+def player(nvml_script: Callable[[str], str]) -> Callable[..., Played]:
+    """Start a sampler on a nvml_script."""
 
     def start(text: str, interval_s: float = 1.0) -> Played:
-        return Played(script(text), interval_s)
+        return Played(nvml_script(text), interval_s)
 
     return start

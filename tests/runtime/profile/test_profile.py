@@ -7,8 +7,8 @@ import trimtab as tt
 from trimtab.runtime.profile import Profile
 
 
-def test_a_profile_says_what_the_gpus_did_and_how_fast_the_program_went(script, tmp_path):
-    script("gpus 2\nset 0 util 70\nset 1 util 10\nset 0 sm 33")
+def test_a_profile_says_what_the_gpus_did_and_how_fast_the_program_went(nvml_script, tmp_path):
+    nvml_script("gpus 2\nset 0 util 70\nset 1 util 10\nset 0 sm 33")
     file = tmp_path / "profile.json"
 
     with tt.profile(out=file, interval_s=0.01) as seen:
@@ -37,8 +37,8 @@ def test_without_a_driver_the_program_runs_on_and_the_profile_says_why_it_is_emp
     assert (document["gpu"], document["gpus"], document["devices"]) == (None, None, [])
 
 
-def test_a_slow_call_of_the_driver_costs_samples_that_are_counted(script):
-    script("gpus 1\nset 0 util 50\nslow 0 0 utilization 0")
+def test_a_slow_call_of_the_driver_costs_samples_that_are_counted(nvml_script):
+    nvml_script("gpus 1\nset 0 util 50\nslow 0 0 utilization 0")
     seen = Profile(interval_s=0.01)
     seen.start()
     sampler = seen._sampler

@@ -184,9 +184,9 @@ def test_a_gpu_that_cannot_be_opened_is_named_with_its_reason(player):
     assert [(one.index, one.reason) for one in played.sampler.unreadable] == [(1, "GPU is lost")]
 
 
-def test_no_driver_behind_the_library_is_an_error_that_says_so(script):
+def test_no_driver_behind_the_library_is_an_error_that_says_so(nvml_script):
     with pytest.raises(ProfileError, match="driver not loaded"):
-        Nvml(script("gpus 0\ninit 9"))
+        Nvml(nvml_script("gpus 0\ninit 9"))
 
 
 def test_no_library_at_all_is_an_error_that_says_so():

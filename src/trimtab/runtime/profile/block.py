@@ -57,6 +57,11 @@ _COUNTERS = {
     Field.NVLINK_THROUGHPUT_DATA_TX: (Metric.NVLINK_TX, BYTES_PER_KIB),
     Field.NVLINK_THROUGHPUT_DATA_RX: (Metric.NVLINK_RX, BYTES_PER_KIB),
 }
+_FIELD_NAMES = {
+    Field.TOTAL_ENERGY_CONSUMPTION: "energy",
+    Field.POWER_INSTANT: "instantaneous power",
+    **{one: metric.value for one, (metric, _) in _COUNTERS.items()},
+}
 
 
 @dataclass(slots=True, eq=False)
@@ -179,8 +184,8 @@ class Prober:
         answers = {one: self._field(place).answer for place, one in enumerate(fields)}
         kept = [one for one in fields if not answers[one] and not self._measured_already(one)]
         for one, answer in answers.items():
-            if answer:
-                self.found.absent[one.name.lower().replace("_", " ")] = answer_words(answer)
+            if answer and not self._measured_already(one):
+                self.found.absent[_FIELD_NAMES[one]] = answer_words(answer)
         if not kept:
             return
         self._ask_fields(function, kept)

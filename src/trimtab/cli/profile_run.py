@@ -1,0 +1,198 @@
+"""Run or watch what `trimtab profile` is asked to, then judge it and lay out the answer."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+
+from trimtab.catalog import BuyingOption, Gpu, load_catalog
+from trimtab.cli.fit_inputs import amount, seconds
+from trimtab.cli.output import write
+from trimtab.cli.profile_live import live_view
+from trimtab.cli.profile_page import page, verdict_document
+from trimtab.diagnose.profiled import judge
+from trimtab.errors import InputError, UnknownName, UsageError
+from trimtab.physics.boards import board
+from trimtab.physics.offers import Offer, offers_for
+from trimtab.runtime.profile import Profile
+from trimtab.runtime.profile.host import process_tree
+from trimtab.sources.profile_bundle import bundle_of
+from trimtab.sources.torch_trace import read_trace
+from trimtab.tables.bundle import write_bundle
+from trimtab.tables.profile_file import ProfileFile, checked_profile
+
+POLL_S = 0.1
+SIGNAL_CODE_BASE = 128
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """What is observed and how it is priced, as the command line gave it."""
+
+    program: tuple[str, ...]
+    pid: int | None
+    span: str | None
+    read_from: Path | None
+    every: str
+    usd_hr: float | None
+    expect: str | None
+    tokens: str | None
+    workload: str
+    live: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rate:
+    """What an hour of the machine costs, and why it is taken to."""
+
+    usd_hr: float | None
+    because: str
+    offer: Offer | None = None
+
+
+def observe(asked: Observed) -> tuple[dict[str, object], int]:
+    """Observe until the program ends, the time is over or Ctrl-C; return the profile and the program's exit code."""
+    if asked.read_from is not None:
+        return _kept(asked.read_from), 0
+    interval_s = seconds(asked.every) or 0.2
+    child = _started(asked.program) if asked.program else None
+    pid = child.pid if child is not None else asked.pid
+    if asked.pid is not None and not process_tree(asked.pid):
+        raise InputError(f"there is no process {asked.pid} here (in a container only its own processes are seen)")
+    seen = Profile(interval_s=interval_s, pid=pid).start()
+    if child is None and seen.problem is not None:
+        seen.stop()
+        raise InputError(seen.problem)
+    code = 0
+    try:
+        with live_view(
+            seen, lambda document: rate_of(document, asked.usd_hr).usd_hr, _expected(asked), shown=asked.live
+        ):
+            code = _wait(child, asked)
+    except KeyboardInterrupt:
+        code = _interrupted(child)
+    finally:
+        seen.stop()
+    document = seen.document()
+    if asked.tokens is not None:
+        _add_tokens(document, amount(asked.tokens))
+    return document, code
+
+
+def _add_tokens(document: dict[str, object], tokens: float) -> None:
+    wall_s = document["wall_s"]
+    if isinstance(wall_s, float) and wall_s > 0:
+        document["tok_s"] = tokens / wall_s
+
+
+def _kept(path: Path) -> dict[str, object]:
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot read {path}: {error}") from error
+    if not isinstance(document, dict):
+        raise InputError(f"{path} holds no JSON object")
+    return document
+
+
+def _expected(asked: Observed) -> float | None:
+    return seconds(asked.expect) if asked.expect else seconds(asked.span)
+
+
+def _started(program: Sequence[str]) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(list(program))
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise UsageError(f"{program[0]}: cannot be started: {reason}; check its name, PATH and permissions") from error
+
+
+def _wait(child: subprocess.Popen[bytes] | None, asked: Observed) -> int:
+    """Wait for the program, the process or the time."""
+    if child is not None:
+        code = child.wait()
+        return code if code >= 0 else SIGNAL_CODE_BASE - code
+    limit_s = seconds(asked.span)
+    end_s = None if limit_s is None else time.monotonic() + limit_s
+    while (asked.pid is None or _alive(asked.pid)) and (end_s is None or time.monotonic() < end_s):
+        time.sleep(POLL_S)
+    return 0
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _interrupted(child: subprocess.Popen[bytes] | None) -> int:
+    """Let the program, which got the same Ctrl-C, end by itself; a second Ctrl-C ends it."""
+    if child is None:
+        return 0
+    with suppress(KeyboardInterrupt):
+        return SIGNAL_CODE_BASE + signal.SIGINT if child.wait() < 0 else child.returncode
+    child.kill()
+    child.wait()
+    return SIGNAL_CODE_BASE + signal.SIGINT
+
+
+def rate_of(document: Mapping[str, object], usd_hr: float | None) -> Rate:
+    """Return what the machine costs an hour: as told, or the cheapest on-demand shape with its GPUs."""
+    if usd_hr is not None:
+        return Rate(usd_hr=usd_hr, because="as given with --usd-hr")
+    name, gpus = document.get("gpu"), document.get("gpus")
+    gpu = known_board(name if isinstance(name, str) else None)
+    if gpu is None or not isinstance(gpus, int):
+        return Rate(usd_hr=None, because="the catalog does not know this GPU; give --usd-hr")
+    offers = offers_for(load_catalog(), gpu, at=date.today())
+    priced = [(rate, one) for one in offers if (rate := one.gpu_usd_hr(BuyingOption.ON_DEMAND)) is not None]
+    if not priced:
+        return Rate(usd_hr=None, because=f"no cloud sells {gpu.name} on demand; give --usd-hr")
+    exact = [(rate, one) for rate, one in priced if one.gpus == gpus] or priced
+    rate, offer = min(exact, key=lambda pair: (pair[0], pair[1].where))
+    because = f"{gpus} of the GPUs of {offer.where}, on demand: the cheapest that carries {gpu.name}"
+    return Rate(usd_hr=rate * gpus, because=because, offer=offer)
+
+
+def known_board(name: str | None) -> Gpu | None:
+    """Return a board by the driver's name; None where no table has it."""
+    with suppress(UnknownName):
+        return None if name is None else board(name)
+    return None
+
+
+def report(document: Mapping[str, object], asked: Observed, *, trace: Path | None, out: Path | None, form: str) -> None:
+    """Judge a profile, write it where that was asked for, and show the answer."""
+    profile = checked_profile(document, str(asked.read_from or "the profile"))
+    rate = rate_of(document, asked.usd_hr)
+    verdict = judge(profile, known_board(profile.gpu), None if trace is None else read_trace(trace))
+    whole = {**document, **verdict_document(profile, verdict, rate.usd_hr, rate.because, _expected(asked))}
+    if form == "json":
+        write(json.dumps(whole, indent=1, allow_nan=False), None)
+    else:
+        write(page(profile, verdict, rate.usd_hr, rate.because, _expected(asked)), None)
+    if out is not None:
+        _write_out(out, whole, profile, rate, asked.workload)
+
+
+def _write_out(out: Path, whole: Mapping[str, object], profile: ProfileFile, rate: Rate, workload: str) -> None:
+    if out.suffix == ".json":
+        write(json.dumps(whole, indent=1, allow_nan=False), out)
+        return
+    if not profile.devices:
+        raise InputError(f"no bundle written to {out}: {profile.problem or 'no GPU was observed'}")
+    gpu = known_board(profile.gpu)
+    bundle = bundle_of(profile, gpu.name if gpu else profile.gpu or "unknown", rate.offer, workload=workload)
+    write_bundle(out, bundle.tables, bundle.meta)
