@@ -86,7 +86,7 @@ def fit_tables(kind: str, rows: Sequence[Row]) -> dict[str, Terms]:
         keys = [training_keys(query) for query in queries]
         return {"utilisation": fit_terms(TRAINING_SPEC, keys, training_columns(queries), target, groups)}
     asked = [found for row in rows if (found := workload_query(row)) is not None]
-    target = np.array([_sign(row) * np.log(row.value) for row in rows]) - np.log([one.device_frac for one in asked])
+    target = np.array([_sign(row) * np.log(row.value) for row in rows]) - np.log([one.units_of_work for one in asked])
     table = fit_terms(WORKLOAD_SPEC, [workload_keys(one) for one in asked], workload_columns(asked), target, groups)
     return {"throughput": table}
 
@@ -102,7 +102,7 @@ def point_predictions(
     """Return the predicted values of rows and the classes of their intervals."""
     if kind == "serving":
         data = serving_rows(rows)
-        values = predicted_values(data, coefficients_at(tables, data.keys))
+        values = predicted_values(data, coefficients_at(tables, data.keys, data.columns))
         pairs = zip(data.rows, data.queries, strict=True)
         return values, [serving_classes(query, asked_of(row, query), tables) for row, query in pairs]
     if kind == "training":
@@ -113,7 +113,7 @@ def point_predictions(
         return ideal * np.exp(logs) / counts, [training_classes(query, tables) for query in training]
     asked = [found for row in rows if (found := workload_query(row)) is not None]
     logs = tables["throughput"].at([workload_keys(one) for one in asked], workload_columns(asked))
-    speeds = np.exp(logs) * np.array([one.device_frac for one in asked])
+    speeds = np.exp(logs) * np.array([one.units_of_work for one in asked])
     signs = np.array([_sign(row) for row in rows])
     return speeds**signs, [workload_classes(one, tables) for one in asked]
 

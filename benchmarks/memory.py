@@ -21,6 +21,7 @@ import trimtab.physics
 from benchmarks.memory_fit import MemoryModel, fit_memory, is_fitted, predicted_gb
 from benchmarks.memory_rows import MemoryRow, read_memory
 from trimtab.physics.calibration import engine_memory, memory_fit, read_fit
+from trimtab.physics.training_memory import KEPT_FREE_FRAC
 from trimtab.units import BYTES_PER_GB, BYTES_PER_GIB
 
 SOURCE = "fitted on published peaks (fms-acceleration, litgpt, torchtitan, premAI, PEFT, torchtune), 2026-11-20"
@@ -47,8 +48,8 @@ def predict_all(rows: Sequence[MemoryRow]) -> dict[str, float]:
 
 
 def board_gb(row: MemoryRow) -> float:
-    """Return the row's visible device memory in decimal gigabytes."""
-    return row.board.memory_gib * BYTES_PER_GIB / BYTES_PER_GB
+    """Return the memory that a plan may fill on the row's GPU, in decimal gigabytes."""
+    return row.board.memory_gib * (1 - KEPT_FREE_FRAC) * BYTES_PER_GIB / BYTES_PER_GB
 
 
 def scores(rows: Sequence[MemoryRow], found: Mapping[str, float]) -> dict[str, object]:

@@ -206,6 +206,12 @@ def year_of(row: Row) -> int:
     return min(max(int(years[-1]), 2023), 2026) if years else 2024
 
 
+def release_of(row: Row) -> str:
+    """Return the engine's version to two numbers; empty where a row states none."""
+    found = re.match(r"v?(\d+\.\d+)", row.version)
+    return found[1] if found else ""
+
+
 def load_of(row: Row) -> Load | None:
     """Return how requests came; None for runs with offloading, which physics does not predict."""
     mode = row.mode
@@ -276,6 +282,7 @@ def serving_query(row: Row) -> ServingQuery | None:
         tensor=tensor,
         pipeline=pipeline,
         expert=expert,
+        release=release_of(row),
         workload=f"{load.value}|{model.name}|{row.source}" if mlperf else "",
     )
 

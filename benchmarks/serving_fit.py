@@ -12,9 +12,11 @@ import scipy.sparse as sparse
 
 from benchmarks.perf_rows import Row, serving_query
 from trimtab.physics.serving import Load, ServingQuery, serving_columns, serving_keys, serving_times
-from trimtab.physics.terms import Floats, Keys, Term, Terms
+from trimtab.physics.terms import ONE, Floats, Keys, Term, Terms
 from trimtab.units import MS_PER_S
 
+TermSpec = tuple[tuple[str, ...], str, float]
+"""Keys, the number it multiplies, prior width."""
 Bools = npt.NDArray[np.bool_]
 
 NOISE = 0.2
@@ -34,25 +36,33 @@ class CoefficientSpec:
 
     base: float
     width: float = 0.5
-    terms: tuple[tuple[tuple[str, ...], float], ...] = field(default=())
+    terms: tuple[TermSpec, ...] = field(default=())
 
 
-def _spec(base: float, width: float, *terms: tuple[str | tuple[str, ...], float]) -> CoefficientSpec:
-    keyed = tuple(((by,) if isinstance(by, str) else by, sd) for by, sd in terms)
-    return CoefficientSpec(base=base, width=width, terms=keyed)
+def _spec(base: float, width: float, *terms: tuple[str | tuple[str, ...], float] | TermSpec) -> CoefficientSpec:
+    """Write a prior shortly: (keys, width) is a level, (keys, number, width) a slope on that number."""
+    return CoefficientSpec(base=base, width=width, terms=tuple(_term(term) for term in terms))
+
+
+def _term(term: tuple[str | tuple[str, ...], float] | TermSpec) -> TermSpec:
+    by = (term[0],) if isinstance(term[0], str) else term[0]
+    return (by, ONE, term[1]) if len(term) == 2 else (by, term[1], term[2])
 
 
 STORED = ("engine", "stored")
 SPECS: Mapping[str, CoefficientSpec] = {
-    "pre": _spec(1.6, 0.2, ("kind", 1.0), (("engine", "kind"), 0.4), (STORED, 0.2), ("stack", 0.4), ("format", 0.3),
-                 ("architecture", 0.3), ("chip", 0.15), (("engine", "chip"), 0.15)),
+    "pre": _spec(1.6, 0.2, ("kind", 1.0), (("engine", "kind"), 0.4), (STORED, 0.2), ("stack", 0.4), ("release", 0.2),
+                 ("format", 0.3), ("architecture", 0.3), ("chip", 0.15), (("engine", "chip"), 0.15),
+                 ((), "ln_rate", 0.15), ((), "ln_bandwidth", 0.15), ((), "ln_power", 0.15),
+                 (("engine",), "ln_hidden", 0.4)),
+    "att": _spec(1.3, 0.3, ("stack", 0.6), ("engine", 0.8), ("architecture", 0.2)),
     "tok0": _spec(60.0, 0.5, ("stack", 0.4)),
     "w": _spec(1.2, 0.15, (STORED, 0.2), ("stack", 0.25), ("format", 0.3), ("chip", 0.1), (("engine", "architecture"), 0.15)),
     "moew": _spec(1.3, 0.3, ("stack", 0.2), ("format", 0.2), ("architecture", 0.15)),
-    "kv": _spec(1.3, 0.3, (("stack", "cache"), 0.7), ("kind", 0.5), ("stack", 0.4), ("architecture", 0.2),
+    "kv": _spec(1.3, 0.3, (("stack", "cache"), 0.7), ("kind", 0.5), ("stack", 0.4), ("release", 0.2), ("architecture", 0.2),
                 (("engine", "chip"), 0.2)),
     "dco": _spec(1.8, 0.3, ("kind", 0.7), ("stack", 0.3), ("format", 0.3), ("architecture", 0.2)),
-    "lay": _spec(1.5e-5, 0.4, (STORED, 0.5), ("kind", 0.7), (("engine", "kind"), 0.3), ("stack", 0.6),
+    "lay": _spec(1.5e-5, 0.4, (STORED, 0.5), ("kind", 0.7), (("engine", "kind"), 0.3), ("stack", 0.6), ("release", 0.3),
                  ("architecture", 0.3), (("engine", "chip"), 0.3)),
     "moel": _spec(4e-5, 0.5, ("stack", 0.4), ("architecture", 0.2)),
     "play": _spec(3e-5, 0.5, ("stack", 0.6), ("architecture", 0.2)),
@@ -61,19 +71,21 @@ SPECS: Mapping[str, CoefficientSpec] = {
     "req": _spec(5e-6, 0.5, ("kind", 0.7), ("stack", 0.6), ("architecture", 0.2)),
     "arl": _spec(1e-5, 0.5, ("stack", 0.5), ("nvlink", 0.5), ("architecture", 0.3)),
     "arb": _spec(1.6, 0.3, ("stack", 0.3), ("nvlink", 0.5)),
+    "pipe": _spec(0.7, 0.3, ("model", 0.5), (("model", "stored"), 0.5)),
     "ppx": _spec(0.3, 0.5, ("stack", 0.3)),
     "mix": _spec(1.0, 0.3, ("stack", 0.3)),
     "mixm": _spec(1.0, 0.5, ("stack", 0.3), ("load", 0.3)),
-    "tt0": _spec(0.02, 0.5, ("stack", 0.6)),
-    "tq": _spec(0.06, 0.5, ("stack", 0.5)),
+    "tt0": _spec(0.02, 0.5, ("stack", 0.6), ("release", 0.5)),
+    "twarm": _spec(0.05, 0.5, ("stack", 1.0), ("release", 1.0)),
+    "tq": _spec(0.06, 0.5, ("stack", 0.5), ("release", 0.4)),
     "tp1": _spec(1.2, 0.5, ("stack", 0.3)),
     "td": _spec(1.0, 0.5, ("stack", 0.3)),
-    "tslot": _spec(0.05, 0.7, ("stack", 1.0)),
-    "tglob": _spec(1.2, 0.3, ("stack", 0.3), ("kind", 0.4), (("engine", "kind"), 0.4), ("chip", 0.2)),
+    "tslot": _spec(0.05, 0.7, ("stack", 1.0), ("release", 1.0)),
+    "tglob": _spec(1.2, 0.3, ("stack", 0.3), ("release", 0.2), ("kind", 0.4), (("engine", "kind"), 0.4), ("chip", 0.2)),
     "bexp": _spec(0.6, 0.5),
     "limit": _spec(800.0, 0.7, ("load", 1.0), (("load", "model"), 0.3)),
     "glob": _spec(1.0, 0.05, ("workload", 1.0), (STORED, 0.15), ("kind", 0.3), (("engine", "kind"), 0.4), ("stack", 0.2),
-                  ("architecture", 0.2), ("chip", 0.15), (("engine", "chip"), 0.3), ("model", 0.15),
+                  ("release", 0.15), ("architecture", 0.2), ("chip", 0.15), (("engine", "chip"), 0.3), ("model", 0.15),
                   (("engine", "load"), 0.15)),
 }  # fmt: skip
 
@@ -156,45 +168,30 @@ def _asked(row: Row, query: ServingQuery) -> str:
             return "saturated_requests" if counts_samples(row, query) else "saturated"
 
 
-class Design:
-    """The columns of a fit: for each coefficient its base and one 0/1 column a level."""
+Column = tuple[tuple[str, ...], str, float, str]
+"""A column of a design: its term and the level."""
 
-    def __init__(self, keys: Sequence[Keys]) -> None:
+
+class Design:
+    """The columns of a fit: for each coefficient its base and one column a level of each term."""
+
+    def __init__(self, keys: Sequence[Keys], numbers: Mapping[str, Floats]) -> None:
         self.matrices: dict[str, sparse.csr_matrix] = {}
         self.slices: dict[str, slice] = {}
-        self.layout: dict[str, list[tuple[tuple[str, ...], float, str]]] = {}
+        self.layout: dict[str, list[Column]] = {}
         widths: list[float] = []
         start: list[float] = []
         for name, spec in SPECS.items():
-            levels = self._levels(keys, spec)
-            self.layout[name] = levels
-            self.matrices[name] = self._matrix(keys, levels)
+            parts, levels = [sparse.csr_matrix(np.ones((len(keys), 1)))], []
+            for by, of, sd in spec.terms:
+                matrix, found = _columns(by, keys, np.ones(len(keys)) if of == ONE else numbers[of])
+                parts.append(matrix)
+                levels += [(by, of, sd, level) for level in found]
+            self.layout[name], self.matrices[name] = levels, sparse.hstack(parts).tocsr()
             self.slices[name] = slice(len(widths), len(widths) + len(levels) + 1)
-            widths += [spec.width, *(sd * SHRINK for _, sd, _ in levels)]
+            widths += [spec.width, *(sd * SHRINK for _, _, sd, _ in levels)]
             start += [float(np.log(spec.base)), *(0.0 for _ in levels)]
         self.widths, self.start = np.array(widths), np.array(start)
-
-    @staticmethod
-    def _levels(keys: Sequence[Keys], spec: CoefficientSpec) -> list[tuple[tuple[str, ...], float, str]]:
-        found: list[tuple[tuple[str, ...], float, str]] = []
-        for by, sd in spec.terms:
-            term = Term(by=by, of="one", sd=sd, values={})
-            found += [(by, sd, level) for level in sorted({term.level(row) for row in keys} - {""})]
-        return found
-
-    @staticmethod
-    def _matrix(keys: Sequence[Keys], levels: Sequence[tuple[tuple[str, ...], float, str]]) -> sparse.csr_matrix:
-        place = {(by, level): 1 + i for i, (by, _, level) in enumerate(levels)}
-        by_all = {by: Term(by=by, of="one", sd=1.0, values={}) for by, _, _ in levels}
-        at = [(i, 0) for i in range(len(keys))]
-        for i, row in enumerate(keys):
-            at += [
-                (i, place[by, level])
-                for by, term in by_all.items()
-                if (level := term.level(row)) and (by, level) in place
-            ]
-        ones = np.ones(len(at))
-        return sparse.csr_matrix((ones, ([i for i, _ in at], [j for _, j in at])), shape=(len(keys), len(levels) + 1))
 
     def coefficients(self, theta: Floats) -> dict[str, Floats]:
         """Return each coefficient's value for each row."""
@@ -205,11 +202,24 @@ class Design:
         return {name: self._table(name, theta[self.slices[name]]) for name in SPECS}
 
     def _table(self, name: str, fitted: Floats) -> Terms:
-        by_term: dict[tuple[tuple[str, ...], float], dict[str, float]] = {}
-        for (by, sd, level), amount in zip(self.layout[name], fitted[1:], strict=True):
-            by_term.setdefault((by, sd), {})[level] = float(amount)
-        terms = tuple(Term(by=by, of="one", sd=sd, values=values) for (by, sd), values in by_term.items())
+        values: dict[TermSpec, dict[str, float]] = {}
+        for (by, of, sd, level), amount in zip(self.layout[name], fitted[1:], strict=True):
+            values.setdefault((by, of, sd), {})[level] = float(amount)
+        terms = tuple(Term(by=by, of=of, sd=sd, values=found) for (by, of, sd), found in values.items())
         return Terms(base=float(fitted[0]), terms=terms)
+
+
+def _columns(by: tuple[str, ...], keys: Sequence[Keys], numbers: Floats) -> tuple[sparse.csr_matrix, list[str]]:
+    """Return one column a level of the keys, holding the number where a row has that level, and the levels."""
+    if not by:
+        return sparse.csr_matrix(numbers[:, None]), [""]
+    term = Term(by=by, of=ONE, sd=1.0, values={})
+    found = [term.level(row) for row in keys]
+    levels = sorted(set(found) - {""})
+    place = {level: at for at, level in enumerate(levels)}
+    at = [(i, place[level]) for i, level in enumerate(found) if level]
+    rows, columns = [i for i, _ in at], [j for _, j in at]
+    return sparse.csr_matrix((numbers[rows], (rows, columns)), shape=(len(keys), len(levels))), levels
 
 
 def row_weights(groups: Sequence[str]) -> Floats:
@@ -230,7 +240,7 @@ def _loss(errors: Floats, weights: Floats) -> float:
 
 def fit_serving(data: ServingRows, *, most_steps: int = 15) -> dict[str, Terms]:
     """Fit all coefficients on the rows; deterministic, a few seconds for some thousand rows."""
-    design = Design(data.keys)
+    design = Design(data.keys, data.columns)
     measured = np.log([row.value for row in data.rows])
     weights = row_weights([row.group for row in data.rows])
     prior = 1 / design.widths**2
@@ -265,8 +275,3 @@ def fit_serving(data: ServingRows, *, most_steps: int = 15) -> dict[str, Terms]:
         if before - now < 1e-4 * before:
             break
     return design.terms(theta)
-
-
-def coefficients_at(tables: Mapping[str, Terms], keys: Sequence[Keys]) -> dict[str, Floats]:
-    """Return the coefficients of the rows under fitted tables."""
-    return {name: np.exp(terms.at(keys)) for name, terms in tables.items()}

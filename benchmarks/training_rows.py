@@ -11,11 +11,12 @@ from trimtab.physics.models import resolve_model
 from trimtab.physics.training import TrainingQuery, TrainPrecision
 from trimtab.physics.training_memory import Method, Recompute
 from trimtab.physics.workloads import WorkloadQuery
+from trimtab.units import MS_PER_S
 
 ALPACA_TOKENS = 300
 """Mean length of an Alpaca example with its answer, for rows that count iterations (tatsu-lab/stanford_alpaca)."""
-SMALL_BATCH = 16
-"""Images, or sequences of 128 tokens, at which launches cost half of a step (ResNet-50 on V100: 1 to 256 images)."""
+SLICES = 7
+"""Smallest MIG slices of a card; seven together run seven batches at once."""
 OTHER_SOURCES = ("mlp", "lam", "dle", "fat")
 
 
@@ -95,12 +96,28 @@ def _workload_precision(row: Row) -> str:
     return "fp16" if stored == "bf16" else stored
 
 
+def sample_gflop(row: Row) -> float:
+    """Return the work of one image or sequence; 0 for networks whose level only measurements fix.
+
+    ResNet-50: 4.1 billion multiply-adds (He et al., arXiv 1512.03385); BERT-base: 85 million parameters and 12 layers of
+    attention over 768 values (Devlin et al., arXiv 1810.04805). Training costs three forward passes.
+    """
+    passes = 1 if row.kind == "inference" else 3
+    if row.model == "resnet50":
+        return passes * 8.2
+    if row.model == "bert-base" and row.input_len:
+        return passes * (0.17 * row.input_len + 3.7e-5 * row.input_len**2)
+    return 0.0
+
+
 def workload_query(row: Row) -> WorkloadQuery | None:
     """Return the question of a row of another network; None for language models and unknown sources."""
     if language_model(row) is not None or not row.source.startswith(OTHER_SOURCES):
         return None
     mlperf = row.source.startswith("mlp")
-    setting = f"{row.batch or 0:g}/{row.input_len or 0:g}" if row.source in ("dle", "fat") else ""
+    sample = sample_gflop(row) if row.source in ("dle", "fat") else 0.0
+    step = sample * (row.batch or 1)
+    slices = SLICES if "-7xMIG1g" in row.gpu else 1
     return WorkloadQuery(
         task=row.model,
         gpu=row.board,
@@ -109,9 +126,9 @@ def workload_query(row: Row) -> WorkloadQuery | None:
         domain="mlp" if mlperf else row.source + row.kind,
         mode=row.mode,
         metric=row.metric,
-        setting=setting,
         device_frac=mig_frac(row),
-        smallness=1 / (1 + (row.batch or 1) * (row.input_len or 128) / 128 / SMALL_BATCH) if setting else 0.0,
+        unit_gflop=(step * MS_PER_S if row.metric == "latency" else sample) or 1.0,
+        step_gflop=step * slices,
     )
 
 

@@ -36,6 +36,7 @@ BYTES_PER_GIB = 1024**3
 MIB_PER_GIB = 1024
 BYTES_PER_GB = 10**9
 FLOPS_PER_TFLOPS = 10**12
+GFLOPS_PER_TFLOPS = 1000
 TOKENS_PER_MTOK = 10**6
 MJ_PER_KWH = 3.6e9
 """Millijoules (DCGM's energy counter) in a kilowatt-hour."""

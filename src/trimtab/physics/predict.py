@@ -68,16 +68,19 @@ def packaged(name: str) -> Model:
     )
 
 
-def coefficients_at(tables: Mapping[str, Terms], keys: Sequence[Keys]) -> dict[str, Floats]:
-    """Return the serving coefficients of rows under fitted tables."""
-    return {name: np.exp(terms.at(keys)) for name, terms in tables.items()}
+def coefficients_at(
+    tables: Mapping[str, Terms], keys: Sequence[Keys], numbers: Mapping[str, Floats]
+) -> dict[str, Floats]:
+    """Return the serving coefficients of rows under fitted tables; `numbers` are their `serving_columns`."""
+    return {name: np.exp(terms.at(keys, numbers)) for name, terms in tables.items()}
 
 
 def times_of(queries: Sequence[ServingQuery], model: Model | None = None) -> ServingTimes:
     """Return all serving times of the queries, column by column, without intervals."""
     model = model or packaged("serving")
+    columns = serving_columns(queries)
     keys = [serving_keys(query) for query in queries]
-    return serving_times(serving_columns(queries), coefficients_at(model.tables, keys))
+    return serving_times(columns, coefficients_at(model.tables, keys, columns))
 
 
 def _knows(terms: Terms, by: tuple[str, ...], level: str) -> bool:
@@ -137,7 +140,7 @@ def predict_workload(query: WorkloadQuery, model: Model | None = None) -> Estima
     if not any(query.task in term.values for term in model.tables["throughput"].terms if term.by == ("task",)):
         raise Unpredictable(f"no measurement of {query.task!r} on any board: measure it once, then transfer")
     log = model.tables["throughput"].at([keys], workload_columns([query]))[0]
-    speed = float(np.exp(log)) * query.device_frac
+    speed = float(np.exp(log)) * query.units_of_work
     return model.intervals.estimate(speed, workload_classes(query, model.tables), because=model.source)
 
 

@@ -219,10 +219,11 @@ def _query(
 
 def sweep(queries: Sequence[ServingQuery], concurrencies: Sequence[int] = CONCURRENCIES) -> ServingTimes:
     """Return all times of all queries at all concurrencies, `(queries, concurrencies)` each; one pass of array arithmetic."""
-    columns = {name: column[:, None] for name, column in serving_columns(queries).items()}
+    given = serving_columns(queries)
+    columns = {name: column[:, None] for name, column in given.items()}
     columns["requests"] = np.array(concurrencies, dtype=np.float64)[None, :]
     tables = packaged("serving").tables
-    coefficients = coefficients_at(tables, [serving_keys(query) for query in queries])
+    coefficients = coefficients_at(tables, [serving_keys(query) for query in queries], given)
     return serving_times(columns, {name: column[:, None] for name, column in coefficients.items()})
 
 

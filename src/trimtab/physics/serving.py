@@ -10,14 +10,16 @@ fitted (`data/serving.json`). With F FLOP/s and B bytes/s of one GPU, n GPUs, b 
     read(b)     = weights; of E experts with k a token, a share 1 - (1 - k/E)^b is read
     static batch: waves * (prefill(b) + o decode(b))
     closed loop at b: a request waits phi of the others' prefills before its first token, shares 1 - phi of them after it:
-        TTFT = tt0 + tp1 prefill(1) + phi (b - 1) mix prefill(1) + td decode(b) + tslot o TPOT / b
+        TTFT = tt0 + twarm / b + tp1 prefill(1) + phi (b - 1) mix prefill(1) + td decode(b) + tslot o TPOT / b
         TPOT = decode(b) + (1 - phi) (b - 1) mix prefill(1) / o
-    (tslot: the share of time in which an engine keeps one slot fewer than the concurrency, so that one request waits)
+    (tslot: the share of time in which an engine keeps one slot fewer than the concurrency, so that one request waits;
+    twarm: a slow first round, of which a short run at a low concurrency sees more)
     full load: b = what memory or the engine's limit lets in; cycle = o decode(b) + b mixm prefill(1)
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -45,6 +47,10 @@ SHARPNESS = 3.0
 """Exponent of the soft maximum: two equal costs give 1.26 of one (kernels overlap compute and memory in part)."""
 NARROW_SHARE = 0.7
 """Weight of the narrow precision's rate in a step that mixes it with 16-bit work."""
+TFLOPS_PER_W = {"Ampere": 0.45, "Ada": 0.72}
+"""Tensor rate a watt of boards with GDDR memory: their prompt speeds follow the power limit and not the peak."""
+MICRO_BATCH_TOKENS = 512
+"""Prompt tokens that llama.cpp hands from stage to stage at once (its default ubatch-size)."""
 PCIE_GB_S = {3: 16.0, 4: 32.0, 5: 64.0, 6: 128.0}
 """Both directions of a x16 slot by generation, halved below as NVLink's figure is."""
 PARALLEL_ATTENTION_FILL_FRAC = 0.62
@@ -73,7 +79,8 @@ class Load(Enum):
 class ServingQuery:
     """One question: this model, so stored, on so many of these GPUs, under this load.
 
-    `stack` is the engine and its year (`vllm-2025`), `workload` names a fixed public workload (MLPerf) or is empty.
+    `stack` is the engine and its year (`vllm-2025`), `release` its version (`0.12`) where known; `workload` names a fixed
+    public workload (MLPerf) or is empty.
     `expert > tensor` means that attention is data parallel over the expert-parallel GPUs.
     """
 
@@ -92,6 +99,7 @@ class ServingQuery:
     pipeline: int = 1
     expert: int = 1
     workload: str = ""
+    release: str = ""
 
     @property
     def attention_is_data_parallel(self) -> bool:
@@ -114,6 +122,7 @@ def serving_keys(query: ServingQuery) -> Keys:
     return {
         "engine": engine,
         "stack": f"{engine}-{query.year}",
+        "release": f"{engine}-{query.year}-{query.release}" if query.release else "",
         "format": query.stored.value + ("" if native else "-emulated"),
         "stored": query.stored.value,
         "architecture": gpu.architecture,
@@ -142,7 +151,8 @@ def tensor_rate_tflops(query: ServingQuery) -> float:
 
     Where weights are narrow, attention and what lies between the products stay in 16 bits: the rate is the geometric mean of
     both, 0.7 to 0.3, so that FP8 gives 1.6 of BF16 and FP4 2.6. llama.cpp uses mma instructions: on GeForce and workstation
-    boards they reach four FLOPs per FP32 FLOP, on HBM boards half of the dense tensor rate (its published prompt speeds).
+    boards its prompts run at what the power limit lets through, at most four FLOPs per FP32 FLOP; on HBM boards at half of the
+    dense tensor rate (its published prompt speeds).
     """
     gpu = query.gpu
     precision = compute_precision(gpu, FORMATS[query.stored].compute)
@@ -151,7 +161,9 @@ def tensor_rate_tflops(query: ServingQuery) -> float:
     rate = float(full**NARROW_SHARE * half ** (1 - NARROW_SHARE))
     if query.engine != "llama.cpp":
         return rate
-    return min(4 * gpu.fp32_tflops, 2 * rate) if gpu.memory_type.startswith("GDDR") else rate / 2
+    if gpu.memory_type.startswith("GDDR"):
+        return min(gpu.tdp_w * TFLOPS_PER_W.get(gpu.architecture, math.inf), 4 * gpu.fp32_tflops, 2 * rate)
+    return rate / 2
 
 
 def serving_columns(queries: Sequence[ServingQuery]) -> dict[str, Floats]:
@@ -194,6 +206,17 @@ def _numbers(query: ServingQuery) -> dict[str, float]:
         "requests": query.requests,
         "saturates": float(query.load.saturates),
         "static": float(query.load is Load.STATIC),
+        "ln_rate": math.log(tensor_rate_tflops(query) / 100),
+        "ln_bandwidth": math.log(gpu.mem_bw_gb_s / 1000),
+        "ln_power": math.log(gpu.tdp_w / 300),
+        "ln_fp32": math.log(gpu.fp32_tflops / 30),
+        "ln_params": math.log(model.active_b / 8),
+        "ln_hidden": math.log(model.hidden / 4096),
+        "ln_input": math.log(query.input_tokens / 1024),
+        "ln_output": math.log(max(query.output_tokens, 1) / 512),
+        "ln_gpus": math.log(query.gpus),
+        "ln_group": math.log(query.expert if query.attention_is_data_parallel else query.tensor),
+        "pipes_prompts": float(query.engine == "llama.cpp"),
         "runtime": TRTLLM_RUNTIME_BYTES if query.engine == "trtllm" else RUNTIME_BYTES,
     }
 
@@ -258,12 +281,25 @@ def _read(v: Mapping[str, Floats], tokens: Floats) -> Floats:
 def prefill_s(v: Mapping[str, Floats], c: Mapping[str, Floats], requests: Floats) -> Floats:
     """Return the time to read the prompts of `requests` requests; under full load all pipeline stages are busy."""
     tokens = requests * v["input"]
-    busy = np.where(v["saturates"] > 0, v["stages"], np.sqrt(v["stages"]))
-    shards = v["group"] * busy
-    one = 2 * v["active"] * v["input"] + 2 * v["layers"] * v["query_width"] * v["input"] ** 2 + 2 * v["head"]
+    shards = v["group"] * _busy_stages(v, c, tokens)
+    attention = 2 * v["layers"] * v["query_width"] * v["input"] ** 2 * c["att"]
+    one = 2 * v["active"] * v["input"] + attention + 2 * v["head"]
     compute = one * requests / (shards * v["flop_s"]) * c["pre"] * (1 + c["tok0"] / tokens * v["group"] * v["stages"])
     memory = _read(v, tokens) / (_weight_shards(v) * v["byte_s"]) * c["w"]
     return np.asarray(soft_max(compute, memory) + c["play"] * v["layers"] + _all_reduce(v, c, tokens) + c["pstep"])
+
+
+def _busy_stages(v: Mapping[str, Floats], c: Mapping[str, Floats], tokens: Floats) -> Floats:
+    """Return how many pipeline stages work at once while a prompt is read.
+
+    llama.cpp sends it through in micro-batches of 512 tokens: of G stages G m / (m + G - 1) are busy with m of them. Under full
+    load all are; else the geometric mean of one and all.
+    """
+    stages = v["stages"]
+    micro = np.maximum(tokens / MICRO_BATCH_TOKENS, 1)
+    piped = (stages * micro / (micro + stages - 1)) ** np.minimum(c["pipe"], 1)
+    waiting = np.where(v["pipes_prompts"] > 0, piped, np.sqrt(stages))
+    return np.asarray(np.where(v["saturates"] > 0, stages, waiting))
 
 
 def _weight_shards(v: Mapping[str, Floats]) -> Floats:
@@ -311,7 +347,7 @@ def serving_times(v: Mapping[str, Floats], c: Mapping[str, Floats]) -> ServingTi
     mixed = one * c["mix"]
     phi = np.minimum(c["tq"], 0.95)
     tpot = (step + (1 - phi) * (resident - 1) * mixed / output) * scale
-    first = c["tt0"] + one * c["tp1"] + phi * (resident - 1) * mixed + step * c["td"]
+    first = c["tt0"] + c["twarm"] / resident + one * c["tp1"] + phi * (resident - 1) * mixed + step * c["td"]
     queued = np.where(waves > 1, (waves - 1) * output * tpot * 0.5, 0.0) + c["tslot"] * output * tpot / resident
     weights, cache, compute = _parts(v, c, resident)
     return ServingTimes(

@@ -26,6 +26,8 @@ GPUS_PER_NODE = 8
 REFERENCE_TOKENS = 8192
 REFERENCE_SEQUENCE = 4096
 REFERENCE_PARAMS_B = 8
+MEGATRON_LIKE = ("megatron", "nemo", "internevo")
+"""Frameworks with their own fused kernels and overlapped collectives; all others train on PyTorch's FSDP or DDP."""
 ADAPTER_GRADIENTS_FRAC = 0.02
 """Share of a full backward pass that the adapters' own gradients add."""
 
@@ -70,11 +72,18 @@ class TrainingQuery:
 def training_flops_per_token(query: TrainingQuery) -> float:
     """Return the FLOPs that one trained token costs."""
     model = query.model
-    active = model.active_params - (0 if model.tied else model.embedding_params)
-    flops = 6 * active + 6 * model.layers * model.heads * model.head_dim * query.sequence
+    flops = _linear_flops(model) + _attention_flops(query)
     if query.method is not Method.FULL:
         flops *= 2 / 3 + ADAPTER_GRADIENTS_FRAC
     return flops * (1 + RECOMPUTE_SHARE[query.recompute] / 3)
+
+
+def _linear_flops(model: Architecture) -> float:
+    return 6 * (model.active_params - (0 if model.tied else model.embedding_params))
+
+
+def _attention_flops(query: TrainingQuery) -> float:
+    return 6 * query.model.layers * query.model.heads * query.model.head_dim * query.sequence
 
 
 def ideal_tok_s(query: TrainingQuery) -> float:
@@ -88,6 +97,7 @@ def training_keys(query: TrainingQuery) -> Keys:
     model, gpu = query.model, query.gpu
     return {
         "framework": query.framework,
+        "lineage": "megatron" if any(word in query.framework.casefold() for word in MEGATRON_LIKE) else "torch",
         "version": f"{query.framework}-{query.version}" if query.version else "",
         "precision": query.precision.value,
         "architecture": gpu.architecture.replace(" Ultra", ""),
@@ -128,6 +138,7 @@ def _numbers(query: TrainingQuery) -> dict[str, float]:
         "bubble": _bubble(query),
         "offload": float(query.cpu_offload),
         "recompute": RECOMPUTE_SHARE[query.recompute],
+        "attention": math.log1p(_attention_flops(query) / _linear_flops(model)),
         "small_step": math.log1p(0.3 / model.active_b / (tokens / REFERENCE_TOKENS)),
     }
 

@@ -24,6 +24,8 @@ from trimtab.units import BYTES_PER_GIB
 
 ATTENTION_SCORES_BYTES = 5
 """Bytes per head and pair of tokens that unfused attention keeps (5 a s / h of the paper)."""
+KEPT_FREE_FRAC = 0.05
+"""Memory that a plan leaves free: with it no measured out-of-memory run is called a fit (docs/benchmarks/physics.md)."""
 
 
 class Method(Enum):
@@ -243,7 +245,7 @@ def _peak_items(training: Training, fit: MemoryFit, *, keeps_gradients: bool) ->
     return items | max(backward, step, key=lambda part: sum(part.values()))
 
 
-def largest_micro_batch(training: Training, gpu: Gpu, *, most: int = 4096, reserve_frac: float = 0.05) -> int:
+def largest_micro_batch(training: Training, gpu: Gpu, *, most: int = 4096, reserve_frac: float = KEPT_FREE_FRAC) -> int:
     """Return the largest micro-batch that fits, 0 when not even one sequence does (bisection up to `most`)."""
     low, high = 0, most
     while low < high:

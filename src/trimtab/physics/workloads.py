@@ -16,14 +16,22 @@ import numpy as np
 from trimtab.catalog import Gpu, Precision
 from trimtab.physics.serving import chip_of, has_switched_nvlink
 from trimtab.physics.terms import Floats, Keys
+from trimtab.units import GFLOPS_PER_TFLOPS
+
+LAUNCHES_S = 2e-3
+"""Time of a step's launches, in time at the peak rate: a few hundred kernels from Python, at half of the peak."""
+FUSED_LAUNCHES_S = 2e-4
+"""The same from a compiled engine with fused layers."""
+TYPICAL_L2_MB = 40.0
+TYPICAL_SMS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadQuery:
     """One question: the throughput of a public benchmark on some boards.
 
-    `domain` is the benchmark's kind (mlp, lam, ...), `precision` one of fp32, tf32, fp16, int8, fp8, fp4, `setting` what else
-    fixes it (batch and length), `device_frac` the share of the board that was used (a MIG slice).
+    `domain` is the benchmark's kind (mlp, lam, ...), `precision` one of fp32, tf32, fp16, int8, fp8, fp4, `device_frac` the
+    share of the board that was used (a MIG slice).
     """
 
     task: str
@@ -33,10 +41,21 @@ class WorkloadQuery:
     domain: str
     mode: str
     metric: str
-    setting: str = ""
     device_frac: float = 1.0
-    smallness: float = 0.0
-    """How far launches, not work, bound a step: near 1 for one image or one short sequence, 0 for a full GPU."""
+    unit_gflop: float = 1.0
+    """Work of what the throughput counts (an image, a sequence); 1 where its own measurements alone fix the level."""
+    step_gflop: float = 0.0
+    """Work of one step, whose launches bound small batches; 0 for a step that fills the GPU."""
+
+    @property
+    def is_one_batch(self) -> bool:
+        """Say whether the question fixes the batch, so that work is known."""
+        return self.step_gflop > 0
+
+    @property
+    def units_of_work(self) -> float:
+        """Return what the fitted speed multiplies: the share of the board over the work of a unit."""
+        return self.device_frac / self.unit_gflop
 
 
 def rate_tflops(gpu: Gpu, precision: str) -> float:
@@ -60,34 +79,50 @@ def rate_tflops(gpu: Gpu, precision: str) -> float:
 
 def workload_keys(query: WorkloadQuery) -> Keys:
     """Return the levels by which throughput differs."""
-    workload = "/".join((query.task, query.mode, query.metric, query.domain, query.setting))
+    counted = ("batch",) if query.is_one_batch else (query.mode, query.metric, query.domain)
+    workload = "/".join((query.task, *counted))
     return {
         "workload": workload,
         "workload_precision": f"{workload}/{query.precision}",
         "task": query.task,
         "precision": query.precision,
         "domain": query.domain,
-        "suite": "" if query.setting else query.domain,
+        "suite": "" if query.is_one_batch else query.domain,
+        "count": str(query.gpus),
         "board": query.gpu.name,
         "chip": chip_of(query.gpu),
         "architecture": query.gpu.architecture,
     }
 
 
+def _launches(query: WorkloadQuery, launches_s: float) -> float:
+    """Return ln(1 + launches over work) of a step: large for one image or one short sequence, 0 for a full GPU."""
+    if not query.is_one_batch:
+        return 0.0
+    at_peak_s = query.step_gflop / (rate_tflops(query.gpu, query.precision) * GFLOPS_PER_TFLOPS)
+    return math.log1p(launches_s / at_peak_s)
+
+
 def _numbers(query: WorkloadQuery) -> dict[str, float]:
     gpu = query.gpu
     gpus = math.log(max(query.gpus, 1))
+    rate = math.log(rate_tflops(gpu, query.precision) / 100)
+    bandwidth = math.log(gpu.mem_bw_gb_s / 1000)
     return {
-        "ln_rate": math.log(rate_tflops(gpu, query.precision) / 100),
-        "ln_bandwidth": math.log(gpu.mem_bw_gb_s / 1000),
+        "ln_rate": rate,
+        "ln_rate_squared": rate**2,
+        "ln_bandwidth": bandwidth,
+        "ln_bandwidth_squared": bandwidth**2,
         "ln_fp32": math.log(gpu.fp32_tflops / 20),
         "ln_power": math.log(gpu.tdp_w / 300),
         "ln_memory": math.log(gpu.memory_gib / 40),
+        "ln_l2": math.log((gpu.l2_mb or TYPICAL_L2_MB) / TYPICAL_L2_MB),
+        "ln_sms": math.log((gpu.sm_count or TYPICAL_SMS) / TYPICAL_SMS),
         "ln_gpus": gpus,
         "ln_gpus_over_pcie": 0.0 if has_switched_nvlink(gpu) else gpus,
         "slice": float(query.device_frac < 1),
-        "ln_rate_small": math.log(rate_tflops(gpu, query.precision) / 100) * query.smallness,
-        "ln_bandwidth_small": math.log(gpu.mem_bw_gb_s / 1000) * query.smallness,
+        "launches": _launches(query, LAUNCHES_S),
+        "fused_launches": _launches(query, FUSED_LAUNCHES_S),
     }
 
 
