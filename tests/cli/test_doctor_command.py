@@ -42,6 +42,13 @@ def test_a_bundle_is_judged_by_its_folder(tmp_path, capsys):
     assert "--prices owned.yaml" in page
 
 
+def test_a_bundle_and_a_server_at_once_are_an_error_of_use(tmp_path):
+    with pytest.raises(SystemExit) as exit_:
+        main(["doctor", str(tmp_path), "-p", "http://127.0.0.1:9"])
+
+    assert exit_.value.code == 2
+
+
 def test_neither_a_bundle_nor_a_server_is_an_error_of_use(capsys):
     with pytest.raises(SystemExit) as exit_:
         main(["doctor"])

@@ -5,14 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
-import click
-from click.core import ParameterSource
-
 from trimtab.cli.collect_servers import collect_servers
 from trimtab.cli.moments import parse_window
 from trimtab.cli.place_options import CURRENT, Places
 from trimtab.cli.progress import Tell
-from trimtab.cli.server_options import ServerOptions
+from trimtab.cli.server_options import ServerOptions, is_typed
+from trimtab.errors import UsageError
 from trimtab.sources.collect import with_bills
 from trimtab.sources.journal import Journal
 from trimtab.sources.kube_connect import cluster_api
@@ -29,7 +27,8 @@ from trimtab.sources.slurm_lines import zone_of
 
 def gather(source: ServerOptions, places: Places, tell: Tell, journal: Journal | None = None) -> Collected:
     """Collect from everything that was named; raises UsageError where nothing was. A journal keeps what is there so far."""
-    places.check(source.url)
+    elsewhere = bool(places.slurm or places.trace)
+    places.check(source.url if is_typed("urls") or not elsewhere else None)
     return with_bills(_fleet(source, places, tell, journal), source.bills)
 
 
@@ -53,14 +52,15 @@ def _slurm(source: ServerOptions, places: Places) -> Collected:
     boards = places.boards()
     dump = read_slurm(places.slurm, zone_of(places.timezone))
     first, last = dump.span
-    asked = click.get_current_context().get_parameter_source("start") is not ParameterSource.DEFAULT
-    start, end = parse_window(source.start if asked else first.isoformat(), source.end, last)
+    start, end = parse_window(source.start if is_typed("start") else first.isoformat(), source.end, last)
     name = "Slurm " + ", ".join(path.name for path in places.slurm)
     return collect_slurm(dump, start, end, gpu_names=boards, source=name)
 
 
 def _trace(path: Path, places: Places) -> Collected:
-    """Make a fleet of a recorded trace; it covers what the trace does."""
+    """Make a fleet of a recorded trace; it covers what the trace does. Raises UsageError where a window was asked for."""
+    if is_typed("start") or is_typed("end"):
+        raise UsageError("a --trace is taken whole, on its own clock: leave --from and --to out")
     made = read_trace(path, machine_of(places.machine) if places.machine else None)
     return repeated(made, places.repeat) if places.repeat else made
 

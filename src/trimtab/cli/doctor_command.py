@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from click.core import ParameterSource
 
 from trimtab.cli.moments import parse_day
 from trimtab.cli.output import Column, Format, Sheet, output_options, write, write_sheet
-from trimtab.cli.server_options import ServerOptions, server_options
+from trimtab.cli.server_options import ServerOptions, is_typed, server_options
 from trimtab.errors import UsageError
 
 if TYPE_CHECKING:
@@ -49,8 +48,7 @@ def command(
       trimtab doctor -p http://localhost:9090 --focus bills/ -o json
       trimtab doctor fleet/ --prices owned.yaml
     """
-    named = click.get_current_context().get_parameter_source("url") is ParameterSource.COMMANDLINE
-    if (bundle is None and not source.url) or (bundle is not None and named):
+    if (bundle is None and not source.url) or (bundle is not None and is_typed("urls")):
         raise UsageError("give the folder of a bundle (trimtab doctor fleet/) or a server (--prometheus URL)")
     found, refused = _of_bundle(bundle, prices, at) if bundle else _of_server(source)
     rows = [

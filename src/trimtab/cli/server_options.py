@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
 
 import click
+from click.core import ParameterSource
 
 from trimtab.cli.moments import parse_window
 from trimtab.errors import UsageError
@@ -134,6 +135,11 @@ def server_options(*, required: bool) -> Callable[[Command], Command]:
         return result
 
     return add
+
+
+def is_typed(parameter: str) -> bool:
+    """Tell whether a parameter of the running command stands on the command line, and is no default and no environment's."""
+    return click.get_current_context().get_parameter_source(parameter) is ParameterSource.COMMANDLINE
 
 
 def _headers(pairs: tuple[str, ...]) -> dict[str, str]:
