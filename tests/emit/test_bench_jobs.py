@@ -1,5 +1,8 @@
 """Benchmark Jobs and launch commands for a candidate."""
 
+import json
+
+import jsonschema
 import pytest
 import yaml
 
@@ -55,3 +58,24 @@ def test_training_arguments_are_valid_python(method):
         text = training_arguments(one, "llama-3.1-8b", 64)
         compile(text, "paste", "exec")
         assert f"per_device_train_batch_size={one.plan.micro_batch}," in text
+
+
+def test_a_job_is_valid_against_the_core_schema(option, shared_dir):
+    schema = json.loads(
+        (shared_dir / "data" / "k8s-schemas" / "core-v1.34-strict" / "job.json").read_text(encoding="utf-8")
+    )
+    job = yaml.safe_load(bench_job(option, "meta-llama/Llama-3.1-8B", 1024, 256))
+
+    assert [error.message for error in jsonschema.Draft7Validator(schema).iter_errors(job)] == []
+    assert job["spec"]["template"]["spec"]["restartPolicy"] == "Never"
+
+
+def test_sharded_qlora_stores_its_4_bit_weights_in_the_dtype_of_the_rest():
+    demand = TrainingDemand(method=Method.QLORA, tokens=1e8)
+    found = tt.fit("llama-3.1-8b", train=demand, market=Market(gpus=("H100-SXM5-80GB",))).found
+    texts = {one.gpus: training_arguments(one, "llama-3.1-8b", None) for one in found}
+
+    assert "bnb_4bit_quant_storage=torch.bfloat16" in texts[8]
+    assert "bnb_4bit_quant_storage" not in texts[1]
+    assert "torchrun --nnodes 1 --nproc-per-node 8" in texts[8]
+    assert 'fsdp="full_shard auto_wrap"' in texts[8]

@@ -279,6 +279,10 @@ def _remarks(model: Architecture, scale: float) -> list[str]:
         found.append(
             f"architecture guessed from the size: {model.layers} layers of {model.hidden}; give a config.json to be surer"
         )
+    if "not understood" in model.source:
+        found.append(
+            f"{model.source}: layers of those kinds are taken for attention, so speed and memory are less sure"
+        )
     if scale != 1.0:
         found.append(f"calibrated on your point: predictions scaled by {scale:.2f}")
     return found

@@ -8,7 +8,7 @@ from datetime import date
 from html import escape
 
 from trimtab.catalog import BuyingOption, Catalog, Gpu, load_catalog
-from trimtab.errors import MissingPrice, Unpredictable, UsageError
+from trimtab.errors import MissingPrice, Unpredictable, UsageError, near_matches
 from trimtab.physics.boards import board
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.interruption import USUAL, Interruptions
@@ -79,16 +79,43 @@ def offered(market: Market) -> list[tuple[Gpu, tuple[Offer, ...]]]:
         return [(gpu, (owned_offer(gpu, 1),))]
     catalog = market.catalog or load_catalog()
     wanted = [catalog.gpu(name) for name in market.gpus] or [gpu for gpu in catalog.gpus if gpu.vendor == "NVIDIA"]
+    sellers = _sellers(catalog, market)
     found = [
         (gpu, offers)
         for gpu in wanted
-        if (offers := offers_for(catalog, gpu, provider=market.provider, region=market.region, at=market.at))
+        if (
+            offers := _there(
+                offers_for(catalog, gpu, provider=market.provider, region=market.region, at=market.at), sellers
+            )
+        )
     ]
     if not found:
         place = ", ".join(word for word in (market.provider, market.region) if word) or "any region"
         names = ", ".join(gpu.name for gpu in wanted[:3])
         raise MissingPrice(f"no price for {names} in {place}; drop --provider or --region, or see `trimtab prices`")
     return found
+
+
+def _sellers(catalog: Catalog, market: Market) -> frozenset[str]:
+    """Return who sells in the named region: a rate that holds anywhere holds where its seller is.
+
+    Raises MissingPrice, with near matches, for a region that no price list has.
+    """
+    if market.region is None:
+        return frozenset(price.provider for price in catalog.prices.prices)
+    places = {(price.provider, price.region) for price in catalog.prices.prices}
+    named = {market.provider} if market.provider else set()
+    there = frozenset(seller for seller, region in places if region == market.region or seller in named)
+    if not there:
+        near = near_matches(market.region, {region for _, region in places})
+        cure = f"did you mean {', '.join(near)}?" if near else "`trimtab prices` lists all"
+        raise MissingPrice(f"no price for region {market.region!r}: no list has it; {cure}")
+    return there
+
+
+def _there(offers: tuple[Offer, ...], sellers: frozenset[str]) -> tuple[Offer, ...]:
+    """Keep the offers of those sellers, and hardware that is owned."""
+    return tuple(one for one in offers if one.provider in sellers or BuyingOption.OWNED in one.usd_hr)
 
 
 def runnable(market: Market) -> tuple[list[tuple[Gpu, tuple[Offer, ...]]], list[Rejected]]:

@@ -31,6 +31,8 @@ _PLAIN_FFN = frozenset(
     {"gpt2", "gptj", "gpt_neox", "opt", "bloom", "falcon", "mpt", "phi", "gpt_bigcode", "bert", "roberta"}
 )
 """Model types whose feed-forward has two matrices and not three."""
+_STRANGE = ("mamba", "ssm_", "state_size", "rwkv", "linear_key", "linear_value", "linear_conv", "recurrent", "lru_")
+"""Words of fields that describe layers other than attention and feed-forward: state spaces, linear attention."""
 _ENCODERS = frozenset({"bert", "roberta", "xlm-roberta", "distilbert", "electra", "deberta-v2"})
 
 
@@ -80,6 +82,24 @@ def _faults(fields: Mapping[str, object], found: Mapping[str, int | None], where
     if found["experts"] and not found["experts_per_token"]:
         what = "experts without a number chosen per token"
         faults.append(Fault(what=what, where=where, value=str(found["experts"]), cure="add num_experts_per_tok"))
+    return faults + _contradictions(found, where)
+
+
+def _contradictions(found: Mapping[str, int | None], where: str) -> list[Fault]:
+    """Return pairs of fields that cannot both be right."""
+    heads, kv_heads = found["heads"], found["kv_heads"]
+    experts, chosen = found["experts"], found["experts_per_token"]
+    layers, dense = found["layers"], found["dense_layers"]
+    faults = []
+    if heads and kv_heads and heads % kv_heads:
+        what = "num_attention_heads is no multiple of num_key_value_heads"
+        faults.append(Fault(what=what, where=where, value=f"{heads} / {kv_heads}", cure="correct the file"))
+    if experts and chosen and chosen > experts:
+        what = "more experts are chosen per token than there are"
+        faults.append(Fault(what=what, where=where, value=f"{chosen} of {experts}", cure="correct the file"))
+    if layers and dense and dense > layers:
+        what = "more dense layers than layers"
+        faults.append(Fault(what=what, where=where, value=f"{dense} of {layers}", cure="correct the file"))
     return faults
 
 
@@ -110,12 +130,18 @@ def _build(fields: Mapping[str, object], n: Mapping[str, int], name: str) -> Arc
         encoder=kind in _ENCODERS,
         params_b=1.0,
         active_b=1.0,
-        source="config.json",
+        source=_source(fields),
     )
     total = shape_params(one)
     idle = (one.layers - one.dense_layers) * max(one.experts - one.experts_per_token, 0)
     unused = idle * (3 if one.gated else 2) * one.hidden * one.expert_ffn
     return replace(one, params_b=total / PARAMS_PER_B, active_b=(total - unused) / PARAMS_PER_B)
+
+
+def _source(fields: Mapping[str, object]) -> str:
+    """Return where the architecture is from, and the fields that say something of it which is not understood."""
+    unread = sorted(name for name, value in fields.items() if value and any(word in name for word in _STRANGE))
+    return f"config.json; not understood: {', '.join(unread)}" if unread else "config.json"
 
 
 def _layer_types(fields: Mapping[str, object]) -> list[str]:

@@ -34,6 +34,7 @@ FINETUNE_FRAMEWORK = "HF SFTTrainer/fms-acceleration"
 PRETRAIN_FRAMEWORK = "Megatron-Bridge"
 COUNTS = (1, 2, 4, 8)
 CLUSTER_COUNTS = (8, 16, 32, 64, 128, 256, 512, 1024)
+GPUS_IN_NODE = 8
 MOST_MICRO_BATCH = 64
 RECOMPUTES = (Recompute.NONE, Recompute.FULL)
 OPTIMIZERS = (Optimizer.ADAMW, Optimizer.ADAMW_8BIT)
@@ -161,6 +162,14 @@ def _counts(sold: Sequence[Offer], demand: TrainingDemand) -> tuple[int, ...]:
     return CLUSTER_COUNTS if demand.pretrain else COUNTS
 
 
+def _roomy(sold: Sequence[Offer], gpus: int, demand: TrainingDemand) -> list[Offer]:
+    """Return the shapes on which the predicted speed holds: one node up to eight GPUs, beyond it the largest nodes."""
+    least = min(gpus, GPUS_IN_NODE)
+    if demand.pretrain:
+        least = min(least, max((offer.gpus for offer in sold), default=0))
+    return [offer for offer in sold if offer.gpus >= least]
+
+
 def _unfit_precision(gpu: Gpu, sold: Sequence[Offer]) -> str:
     """Return why a rented GPU's precision rules it out; one's own card may still try fp16 with loss scaling."""
     owned = any(BuyingOption.OWNED in offer.usd_hr for offer in sold)
@@ -197,7 +206,13 @@ def _on(
             because=f"takes {days.value:.1f} days, the deadline is {demand.deadline_days:g}",
             miss_frac=days.value / demand.deadline_days - 1,
         )
-    priced = [one for offer in sold if (one := _priced(gpu, gpus, plan, speed, days, offer, option, demand, losses))]
+    roomy = _roomy(sold, gpus, demand)
+    if not roomy:
+        where = (
+            f"nobody sells {gpus} {gpu.name} in one node there: what is between nodes was not measured for fine-tuning"
+        )
+        return Rejected(gpu=gpu.name, what=f"{gpus} GPUs", reason=Unmet.PRICE, because=where)
+    priced = [one for offer in roomy if (one := _priced(gpu, gpus, plan, speed, days, offer, option, demand, losses))]
     if not priced:
         where = f"nobody sells {gpu.name} {option.value} there"
         if option is BuyingOption.SPOT and any(option in offer.usd_hr for offer in sold):
