@@ -202,10 +202,10 @@ def replay_service(
     )
     serve_history(
         np.ascontiguousarray(history.arrivals, dtype=np.float64),
-        _signal(history, model, policy),
+        signal_of(history, model, policy),
         substeps,
-        _shape(model),
-        _curves(model),
+        shape_of(model),
+        curves_of(model),
         rule,
         by_hour,
         memory,
@@ -215,7 +215,7 @@ def replay_service(
     return _replay(history, model, totals)
 
 
-def _signal(history: ServiceHistory, model: ServiceModel, policy: ScalingPolicy) -> FloatArray:
+def signal_of(history: ServiceHistory, model: ServiceModel, policy: ScalingPolicy) -> FloatArray:
     """Return what the recording rules ask for at each step: given, or evaluated for a policy that brings its own."""
     if history.signal is not None:
         return np.ascontiguousarray(history.signal, dtype=np.float64)
@@ -224,7 +224,7 @@ def _signal(history: ServiceHistory, model: ServiceModel, policy: ScalingPolicy)
     return np.full(1, np.nan)
 
 
-def _shape(model: ServiceModel) -> ServerShape:
+def shape_of(model: ServiceModel) -> ServerShape:
     return ServerShape(
         capacity_req_s=model.capacity_req_s,
         cold_steps=math.ceil(model.cold_start_s / SYNC_S - scaling.ROUNDING),
@@ -234,7 +234,7 @@ def _shape(model: ServiceModel) -> ServerShape:
     )
 
 
-def _curves(model: ServiceModel) -> Curves:
+def curves_of(model: ServiceModel) -> Curves:
     return Curves(
         load_grid=np.ascontiguousarray(model.load_grid, dtype=np.float64),
         ok_frac=np.ascontiguousarray(model.ok_frac, dtype=np.float64),
