@@ -10,6 +10,7 @@ from trimtab.fleet.effects import (
     BatchForm,
     BuyCommitment,
     Effect,
+    HedgeOnSpot,
     ReleaseIdle,
     ReleaseNodes,
     SetBatchPolicy,
@@ -81,6 +82,14 @@ EFFECTS = {
         model=st.none() | st.just("Qwen/Qwen2-VL-7B-Instruct"),
     ),
     SetCapacityType: st.builds(SetCapacityType, pool=POOLS, loss_per_hr=SHARES, on_demand_after=COUNTS),
+    HedgeOnSpot: st.builds(
+        HedgeOnSpot,
+        pool=POOLS,
+        one_in=st.sampled_from([0, 2, 4]),
+        zones=st.integers(1, 4),
+        loss_per_hr=SHARES,
+        outage_s=SECONDS,
+    ),
     SetSchedule: st.builds(
         SetSchedule, hours_of_week=st.sets(st.integers(0, 167), min_size=1).map(lambda hours: tuple(sorted(hours)))
     ),

@@ -10,10 +10,11 @@ from tests.emit.cluster_example import example_facts
 from tests.emit.example import example_audit
 from tests.emit.validity import UNSCHEMED, schema_faults, structural_faults
 
+from trimtab.catalog.kinds import CapacityType
 from trimtab.emit.emission import Stage
 from trimtab.emit.facts import Autoscaler, EmitFacts
 from trimtab.emit.manifests import emit_plan
-from trimtab.fleet.effects import SetReplicaPolicy
+from trimtab.fleet.effects import HedgeOnSpot, SetReplicaPolicy
 from trimtab.plan.model import Change
 from trimtab.policies.forecast import ForecastPolicy, ForecastRules
 from trimtab.policies.scaling import HpaPolicy, Metric
@@ -241,3 +242,44 @@ def test_a_signal_that_nothing_records_is_withheld():
 
 def test_the_same_plan_gives_the_same_bytes():
     assert emit_plan(PLAN, example_facts()) == EMISSIONS[Autoscaler.KEDA]
+
+
+def hedged(one_in):
+    pool = next(known.pool for known in example_facts().workloads if known.name == "prod/chat-api")
+    effect = HedgeOnSpot(
+        pool=pool.held_as(CapacityType.SPOT), one_in=one_in, zones=3, loss_per_hr=0.02, outage_s=5400.0
+    )
+    action = next(action for action in PLAN.actions if action.id == "a8")
+    plan = replace(PLAN, actions=(replace(action, changes=(Change(subject="prod/chat-api", effect=effect),)),))
+    return {one["metadata"]["name"]: one for _, one in objects(emit_plan(plan, example_facts()))}
+
+
+def test_a_hedged_service_is_spread_over_a_spot_pool_and_its_floor_on_demand(shared_dir):
+    made = hedged(one_in=4)
+
+    pools = {name: one for name, one in made.items() if one["kind"] == "NodePool"}
+    held = {
+        name: {need["key"]: need["values"] for need in one["spec"]["template"]["spec"]["requirements"]}
+        for name, one in pools.items()
+    }
+    spot = next(name for name in held if not name.endswith("-floor"))
+    assert held[spot]["karpenter.sh/capacity-type"] == ["spot", "on-demand"]
+    assert held[f"{spot}-floor"]["karpenter.sh/capacity-type"] == ["on-demand"]
+    assert (held[f"{spot}-floor"]["trimtab.dev/spread"], held[spot]["trimtab.dev/spread"]) == (["1"], ["2", "3", "4"])
+    assert all(schema_faults(one, shared_dir / "data" / "k8s-schemas") == [] for one in pools.values())
+    pod = yaml.safe_load(made["trimtab-chat-api"]["patches"][0]["patch"])["spec"]["template"]["spec"]
+    assert pod["nodeSelector"] == {"trimtab.dev/hedge": spot}
+    assert [one["topologyKey"] for one in pod["topologySpreadConstraints"]] == [
+        "topology.kubernetes.io/zone",
+        "trimtab.dev/spread",
+    ]
+    assert {one["key"] for one in pod["tolerations"]} >= {"trimtab.dev/spot"}
+
+
+def test_a_hedge_without_a_floor_is_one_pool_spread_over_zones():
+    made = hedged(one_in=0)
+
+    (name,) = (name for name, one in made.items() if one["kind"] == "NodePool")
+    pod = yaml.safe_load(made["trimtab-chat-api"]["patches"][0]["patch"])["spec"]["template"]["spec"]
+    assert pod["nodeSelector"] == {"karpenter.sh/nodepool": name}
+    assert [one["topologyKey"] for one in pod["topologySpreadConstraints"]] == ["topology.kubernetes.io/zone"]

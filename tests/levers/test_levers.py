@@ -170,3 +170,15 @@ def test_a_service_is_judged_by_what_its_gpu_does_while_there_is_work():
 
     assert (at_work.sm_frac, at_work.tensor_frac, at_work.dram_frac) == pytest.approx((0.4, 0.2, 0.8))
     assert activity_in_work(runs()).sm_frac == runs().activity.sm_frac
+
+
+@pytest.mark.parametrize("interruptible", [None, True])
+def test_serving_from_spot_is_offered_where_it_was_declared_and_with_every_floor(market, interruptible):
+    rows = FleetRows(7).node("n", "g5.xlarge").hold("prod/api", "n", [0]).demand("prod/api", lambda hour: 100, 4)
+    rows.workloads = {"prod/api": {"interruptible": interruptible}}
+    workload = build_fleet(rows.bundle(), SETTINGS).workload("prod/api")
+
+    offers = spot.hedges(workload, market, SETTINGS.assumptions)
+
+    assert {offer.one_in for offer in offers} == ({0, 4, 2} if interruptible else set())
+    assert spot.propose(workload, market, SETTINGS.assumptions) == ()

@@ -17,6 +17,7 @@ from trimtab.emit.signals import SERVERS
 from trimtab.fleet.effects import (
     BuyCommitment,
     Effect,
+    HedgeOnSpot,
     ReleaseIdle,
     ReleaseNodes,
     SetBatchPolicy,
@@ -37,6 +38,8 @@ WRITTEN: Mapping[type[Effect], str] = MappingProxyType(
         UseSlots: "one NodePool for all that share, MIG layout by label; ConfigMap with the layouts, NodeOverlay with the "
         "slices; kustomize Component that asks for a slice",
         SetGpuCount: "NodePool; kustomize Component that sets `nvidia.com/gpu` and points the workload at it",
+        HedgeOnSpot: "NodePool with spot first and on-demand behind it, a second one on demand for the floor; kustomize "
+        "Component that spreads the replicas over both and over zones",
         SetCapacityType: "NodePool with spot first and on-demand behind it, tainted; kustomize Component with the toleration",
         SetSchedule: "KEDA ScaledObject with cron triggers (UTC); NodePool that gives back empty nodes; kustomize Component",
         StartBeforeRuns: "placeholder of priority -10 that cron starts ahead of each run (PriorityClass, Deployment, "

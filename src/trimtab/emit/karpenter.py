@@ -7,7 +7,8 @@ node is replaced on demand. Karpenter looks at requests only; a pool of runs giv
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
 from trimtab.catalog.pools import SharedPool
@@ -33,6 +34,10 @@ GPU_TAINT: Mapping[str, Plain] = MappingProxyType({"key": GPU_RESOURCE, "value":
 SPOT_TAINT: Mapping[str, Plain] = MappingProxyType(
     {"key": "trimtab.dev/spot", "value": "present", "effect": "NoSchedule"}
 )
+SPREAD = "trimtab.dev/spread"
+"""The label by which replicas are spread over a spot pool and the on-demand pool of its floor, one value in each `one_in`."""
+HEDGE = "trimtab.dev/hedge"
+"""The label that both pools of a hedged service share."""
 _RUNS_EMPTY_AFTER = "5m"
 _SERVICES_EMPTY_AFTER = "10m"
 """Longer than an HPA's scale-down window, so that a node outlives a short lull."""
@@ -47,10 +52,36 @@ def node_class(provider: str, facts: EmitFacts) -> NodeClass | None:
     return facts.node_classes.get(provider) or NODE_CLASSES.get(provider)
 
 
-def node_pool(spec: PoolSpec, node_class: NodeClass, facts: EmitFacts) -> dict[str, Plain]:
-    """Return the NodePool of one merged need."""
+def node_pools(spec: PoolSpec, node_class: NodeClass, facts: EmitFacts) -> tuple[dict[str, Plain], ...]:
+    """Return the NodePool of one merged need, and where a floor stays on demand the pool that holds it.
+
+    The ratio is Karpenter's own way (karpenter.sh/docs/concepts/scheduling, "On-Demand/Spot Ratio Split"): the values of one
+    label are dealt out to both pools, and replicas are spread evenly over the values.
+    """
+    if not spec.one_in:
+        return (_node_pool(spec, node_class, facts),)
+    values = [str(value) for value in range(1, spec.one_in + 1)]
+    floor = replace(spec, spot=False)
+    return (
+        _node_pool(spec, node_class, facts, spread=values[1:]),
+        _node_pool(floor, node_class, facts, name=spec.floor_name, spread=values[:1], hedge=spec.name),
+    )
+
+
+def _node_pool(
+    spec: PoolSpec,
+    node_class: NodeClass,
+    facts: EmitFacts,
+    *,
+    name: str | None = None,
+    spread: Sequence[str] = (),
+    hedge: str | None = None,
+) -> dict[str, Plain]:
     limit = gpu_limit(spec, facts)
-    labels: dict[str, Plain] = {"trimtab.dev/node-pool": spec.name}
+    own = name or spec.name
+    labels: dict[str, Plain] = {"trimtab.dev/node-pool": own}
+    if spread:
+        labels[HEDGE] = hedge or own
     if spec.shared is not None:
         labels[MIG_CONFIG] = layout_name(spec.shared)
     body: dict[str, Plain] = {
@@ -62,6 +93,7 @@ def node_pool(spec: PoolSpec, node_class: NodeClass, facts: EmitFacts) -> dict[s
                     _one_of("node.kubernetes.io/instance-type", spec.pool.instance_type),
                     _one_of("topology.kubernetes.io/region", spec.pool.region),
                     _one_of("karpenter.sh/capacity-type", *(kind.value for kind in spec.capacity_types)),
+                    *([_one_of(SPREAD, *spread)] if spread else []),
                 ],
                 "taints": [dict(GPU_TAINT), *([dict(SPOT_TAINT)] if spec.spot else [])],
                 "expireAfter": _RUNS_EXPIRE if spec.empties else _SERVICES_EXPIRE,
@@ -77,7 +109,7 @@ def node_pool(spec: PoolSpec, node_class: NodeClass, facts: EmitFacts) -> dict[s
     return {
         "apiVersion": "karpenter.sh/v1",
         "kind": "NodePool",
-        "metadata": metadata(spec.name, spec.actions),
+        "metadata": metadata(own, spec.actions),
         "spec": body,
     }
 

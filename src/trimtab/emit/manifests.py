@@ -13,7 +13,7 @@ from trimtab.emit.decision_record import decision_record
 from trimtab.emit.emission import Emission, ManifestFile, Stage, Withheld
 from trimtab.emit.facts import SCALABLE, Autoscaler, EmitFacts, WorkloadFacts, is_kubernetes_name
 from trimtab.emit.grafana import dashboard
-from trimtab.emit.karpenter import NODE_CLASSES, node_class, node_overlay, node_pool, slice_overlay
+from trimtab.emit.karpenter import NODE_CLASSES, node_class, node_overlay, node_pools, slice_overlay
 from trimtab.emit.keda import scheduled_object
 from trimtab.emit.kubernetes import adapter_values
 from trimtab.emit.mig import layouts, slice_resource
@@ -28,6 +28,7 @@ from trimtab.errors import UnknownName
 from trimtab.fleet.effects import (
     BuyCommitment,
     Effect,
+    HedgeOnSpot,
     ReleaseIdle,
     ReleaseNodes,
     SetBatchPolicy,
@@ -150,7 +151,7 @@ def _pieces(action: Action, change: Change, order: _Order) -> Iterator[Piece]:
             )
             text = batching_page(action, change.subject, effect, size, order.facts)
             yield _page(action, f"batch-{change.subject.partition('/')[2] or change.subject}", text, Stage.WORKLOADS)
-        case UseOffering() | UseSlots() | SetGpuCount() | SetCapacityType() | ReleaseIdle():
+        case UseOffering() | UseSlots() | SetGpuCount() | SetCapacityType() | HedgeOnSpot() | ReleaseIdle():
             if order.facts.workload(change.subject) is None:
                 yield _unknown(action, change.subject)
             elif change.subject not in order.needs:
@@ -225,13 +226,14 @@ def _pools(order: _Order) -> Iterator[Piece]:
                 yield Withheld(action=action, subject=", ".join(spec.workloads), reason=reason)
             continue
         comment = f"trimtab {', '.join(names)}: nodes under {', '.join(spec.workloads)}"
-        yield ManifestFile(
-            path=f"nodes/{spec.name.removeprefix('trimtab-')}.nodepool.yaml",
-            text=yaml_text(node_pool(spec, owner, order.facts), comment=comment),
-            kind="NodePool",
-            actions=names,
-            stage=Stage.NODES,
-        )
+        for name, pool in zip((spec.name, spec.floor_name), node_pools(spec, owner, order.facts), strict=False):
+            yield ManifestFile(
+                path=f"nodes/{name.removeprefix('trimtab-')}.nodepool.yaml",
+                text=yaml_text(pool, comment=comment),
+                kind="NodePool",
+                actions=names,
+                stage=Stage.NODES,
+            )
         if spec.shared is not None:
             overlay = slice_overlay(spec, spec.shared)
             yield ManifestFile(
@@ -277,7 +279,7 @@ def _patches(order: _Order) -> Iterator[Piece]:
             for action in actions:
                 yield Withheld(action=action.id, subject=name, reason=reason)
             continue
-        patch = component(known, actions, asks=asked, replicas=replicas, node_pool=pool, spot=bool(spec and spec.spot))
+        patch = component(known, actions, asks=asked, replicas=replicas, nodes=spec)
         yield ManifestFile(
             path=f"workloads/{dns_name(known.namespace)}/{dns_name(known.short_name)}/kustomization.yaml",
             text=yaml_text(patch, comment=f"trimtab {', '.join(action.id for action in actions)}: {name}"),

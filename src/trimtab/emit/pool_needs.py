@@ -13,6 +13,7 @@ from trimtab.emit.facts import SCALABLE, EmitFacts
 from trimtab.emit.objects import node_name
 from trimtab.fleet.effects import (
     BuyCommitment,
+    HedgeOnSpot,
     ReleaseIdle,
     ReleaseNodes,
     SetBatchPolicy,
@@ -44,6 +45,8 @@ class PoolNeed:
     empties: bool = False
     gpus: float | None = None
     slots: UseSlots | None = None
+    one_in: int = 0
+    """One replica in so many stays on demand; 0: none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +59,8 @@ class PoolSpec:
     empties: bool
     gpus: float | None
     """The most that its workloads may hold together; None where one of them does not say."""
+    one_in: int
+    """One replica in so many stays in an on-demand pool beside this one; 0: none, and there is no such pool."""
     actions: tuple[Action, ...]
     workloads: tuple[str, ...]
     shared: SharedPool | None = None
@@ -65,10 +70,14 @@ class PoolSpec:
     def name(self) -> str:
         """Return the NodePool's name."""
         held = "spot" if self.spot else "on-demand"
-        cut = self.shared.profile if self.shared else ""
-        return node_name(
-            "trimtab", self.pool.instance_type, self.pool.region, held, cut, "runs" if self.empties else "services"
-        )
+        use = "runs" if self.empties else "services"
+        parts = [self.shared.profile if self.shared else "", use, str(self.one_in) if self.one_in else ""]
+        return node_name("trimtab", self.pool.instance_type, self.pool.region, held, *parts)
+
+    @property
+    def floor_name(self) -> str:
+        """Return the name of the on-demand pool beside it."""
+        return f"{self.name}-floor"
 
     @property
     def capacity_types(self) -> tuple[CapacityType, ...]:
@@ -99,6 +108,8 @@ def need_of(action: Action, change: Change, facts: EmitFacts) -> PoolNeed | None
             return replace(need, pool=effect.pool, gpus_per_node=effect.gpus_per_node, empties=True)
         case SetCapacityType():
             return replace(need, spot_pool=effect.pool, empties=True)
+        case HedgeOnSpot():
+            return replace(need, spot_pool=effect.pool, one_in=effect.one_in)
         case SetReplicaPolicy():
             return replace(need, gpus=effect.hpa.max_replicas * gpus_per_pod)
         case SetBatchPolicy():
@@ -164,23 +175,29 @@ def _width(pool: Pool, facts: EmitFacts) -> int:
 
 def pool_specs(placed: dict[str, tuple[PoolNeed, ...]]) -> tuple[PoolSpec, ...]:
     """Merge workloads that want the same nodes, held and released the same way, into one pool each."""
-    merged: dict[tuple[Pool, bool, bool, SharedPool | None], list[tuple[PoolNeed, ...]]] = defaultdict(list)
+    merged: dict[tuple[Pool, bool, bool, SharedPool | None, int], list[tuple[PoolNeed, ...]]] = defaultdict(list)
     for needs in placed.values():
         pool = needs[0].pool
         if pool is not None:
             shared = next((one.slots.shared for one in needs if one.slots and one.slots.shared.profile), None)
-            key = (pool, any(one.spot_pool is not None for one in needs), any(one.empties for one in needs), shared)
-            merged[key].append(needs)
+            spot, empties = any(one.spot_pool is not None for one in needs), any(one.empties for one in needs)
+            merged[pool, spot, empties, shared, max(one.one_in for one in needs)].append(needs)
     return tuple(
-        _spec(pool, members, spot=spot, empties=empties, shared=shared)
-        for (pool, spot, empties, shared), members in sorted(
+        _spec(pool, members, spot=spot, empties=empties, shared=shared, one_in=one_in)
+        for (pool, spot, empties, shared, one_in), members in sorted(
             merged.items(), key=lambda item: [str(one) for one in item[0]]
         )
     )
 
 
 def _spec(
-    pool: Pool, members: list[tuple[PoolNeed, ...]], *, spot: bool, empties: bool, shared: SharedPool | None
+    pool: Pool,
+    members: list[tuple[PoolNeed, ...]],
+    *,
+    spot: bool,
+    empties: bool,
+    shared: SharedPool | None,
+    one_in: int,
 ) -> PoolSpec:
     ceilings = [max((one.gpus for one in needs if one.gpus is not None), default=None) for needs in members]
     known = [ceiling for ceiling in ceilings if ceiling is not None]
@@ -191,6 +208,7 @@ def _spec(
         spot=spot,
         empties=empties,
         gpus=sum(known) if len(known) == len(members) else None,
+        one_in=one_in,
         actions=tuple(actions[name] for name in sorted(actions, key=action_order)),
         workloads=tuple(sorted(needs[0].workload for needs in members)),
         shared=shared,

@@ -7,6 +7,7 @@ from typing import assert_never
 from trimtab.fleet.effects import (
     BuyCommitment,
     Effect,
+    HedgeOnSpot,
     ReleaseIdle,
     ReleaseNodes,
     SetBatchPolicy,
@@ -61,6 +62,11 @@ def effect_canary(effect: Effect) -> tuple[str, ...]:
             return (
                 "Send one run in ten to spot nodes, with its checkpoints on.",
                 "Kill one of them by hand: the run must resume and lose no more than one checkpoint interval.",
+            )
+        case HedgeOnSpot():
+            return (
+                "Let one replica run on spot first, spread over the zones, and watch its p95 through one peak.",
+                "Take its node away by hand: it must be back, on spot or on demand, within the cold start.",
             )
         case SetSchedule() | StartBeforeRuns():
             return (

@@ -9,9 +9,10 @@ from types import MappingProxyType
 import yaml
 
 from trimtab.emit.facts import SCALABLE, WorkloadFacts
-from trimtab.emit.karpenter import GPU_RESOURCE, GPU_TAINT, SPOT_TAINT
+from trimtab.emit.karpenter import GPU_RESOURCE, GPU_TAINT, HEDGE, SPOT_TAINT, SPREAD
 from trimtab.emit.objects import ACTION, action_notes
 from trimtab.emit.plain import Plain
+from trimtab.emit.pool_needs import PoolSpec
 from trimtab.plan.model import Action
 
 API_VERSIONS: Mapping[str, str] = MappingProxyType(
@@ -47,12 +48,11 @@ def component(
     *,
     asks: GpuAsk | None,
     replicas: int | None,
-    node_pool: str | None,
-    spot: bool,
+    nodes: PoolSpec | None,
 ) -> dict[str, Plain]:
     """Return a kustomize Component with the patches of one workload, to be listed under `components` beside its manifest."""
     target = {"kind": known.owner_kind, "name": known.short_name, "namespace": known.namespace}
-    patches: list[Plain] = [{"target": target, "patch": _merge_patch(known, actions, node_pool, spot=spot)}]
+    patches: list[Plain] = [{"target": target, "patch": _merge_patch(known, actions, nodes)}]
     if asks is not None:
         patches.append({"target": target, "patch": _gpu_patch(known, asks)})
     if replicas is not None and known.owner_kind in SCALABLE:
@@ -65,11 +65,13 @@ def component(
     }
 
 
-def _merge_patch(known: WorkloadFacts, actions: Sequence[Action], node_pool: str | None, *, spot: bool) -> str:
+def _merge_patch(known: WorkloadFacts, actions: Sequence[Action], nodes: PoolSpec | None) -> str:
     pod: dict[str, Plain] = {}
-    if node_pool is not None:
-        pod["nodeSelector"] = {"karpenter.sh/nodepool": node_pool}
-        pod["tolerations"] = _tolerations(known, spot=spot)
+    if nodes is not None:
+        pod["nodeSelector"] = {HEDGE: nodes.name} if nodes.one_in else {"karpenter.sh/nodepool": nodes.name}
+        pod["tolerations"] = _tolerations(known, spot=nodes.spot)
+        if nodes.spot and not nodes.empties:
+            pod["topologySpreadConstraints"] = _spread(known, nodes)
     body: dict[str, Plain] = {
         "apiVersion": API_VERSIONS[known.owner_kind],
         "kind": known.owner_kind,
@@ -83,6 +85,25 @@ def _merge_patch(known: WorkloadFacts, actions: Sequence[Action], node_pool: str
         spec: Mapping[str, Plain] = {"template": {"spec": pod}}
         body["spec"] = {"jobTemplate": {"spec": spec}} if known.owner_kind == "CronJob" else spec
     return yaml.safe_dump(body, sort_keys=False)
+
+
+def _spread(known: WorkloadFacts, nodes: PoolSpec) -> list[Plain]:
+    """Spread a service's replicas over zones where it can be, and over the floor's pool and the spot pool at all events.
+
+    The empty selector with a revision's hash means the pods of this very rollout.
+    """
+    revision = "controller-revision-hash" if known.owner_kind == "StatefulSet" else "pod-template-hash"
+    keys = [("topology.kubernetes.io/zone", "ScheduleAnyway"), *([(SPREAD, "DoNotSchedule")] if nodes.one_in else [])]
+    return [
+        {
+            "maxSkew": 1,
+            "topologyKey": key,
+            "whenUnsatisfiable": otherwise,
+            "labelSelector": {},
+            "matchLabelKeys": [revision],
+        }
+        for key, otherwise in keys
+    ]
 
 
 def _tolerations(known: WorkloadFacts, *, spot: bool) -> list[Plain]:

@@ -159,6 +159,24 @@ class SetCapacityType:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HedgeOnSpot:
+    """Serve from spot nodes over several zones, one replica in `one_in` on demand (0: none), on demand while spot is gone."""
+
+    pool: Pool
+    one_in: int
+    zones: int
+    loss_per_hr: float
+    """How often a zone takes its spot nodes back, per hour."""
+    outage_s: float
+    """How long a zone then gives none, on average."""
+
+    def describe(self) -> str:
+        """Say it in words."""
+        floor = f", one replica in {self.one_in} on demand" if self.one_in else ""
+        return f"serve from spot {self.pool.instance_type} over {self.zones} zones{floor}, on demand while spot is gone"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SetSchedule:
     """Hold nodes only in these hours of the week (Monday 00:00 UTC is hour 0)."""
 
@@ -224,6 +242,7 @@ Effect = (
     | SetReplicaPolicy
     | SetBatchPolicy
     | SetCapacityType
+    | HedgeOnSpot
     | SetSchedule
     | StartBeforeRuns
     | ReleaseIdle

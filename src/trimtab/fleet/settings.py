@@ -78,6 +78,11 @@ class Assumptions:
     spot_loss_per_hr: float = 1 / 6
     """Losses per hour of a spot node whose interruption rate has no upper edge (">20 % a month") or is unknown: one in
     six hours, the longest mean life measured in four V100 zones in 2023 (their medians were 0.3 to 1.0 h)."""
+    spot_zones: int = 3
+    """Zones of a region that a service's spot replicas are spread over."""
+    spot_outage_s: float = 5400.0
+    """How long a zone gives no spot nodes once it took them back: the mean of twelve recorded V100 zones of 2022-23 was 1.5 h
+    (their medians 0.2 to 0.5 h)."""
     spot_losses_before_on_demand: int = 6
     """A run that lost its spot node this often finishes on demand."""
     spot_notice_s: float = 120.0

@@ -1,15 +1,18 @@
-"""Run interruptible work on spot, with on-demand to fall back on."""
+"""Run interruptible work on spot, with on-demand to fall back on: runs that save and resume, services that are spread."""
 
 from __future__ import annotations
 
 from trimtab.catalog.kinds import CapacityType
-from trimtab.fleet.effects import SetCapacityType
+from trimtab.fleet.effects import HedgeOnSpot, SetCapacityType
 from trimtab.fleet.kinds import RUN_KINDS
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Workload
 from trimtab.fleet.settings import Assumptions, Lever
+from trimtab.tables.workloads import WorkloadKind
 
 LEVER = Lever.SPOT
+FLOORS = (0, 4, 2)
+"""One replica in so many stays on demand; 0: none."""
 
 
 def propose(workload: Workload, market: Market, assumptions: Assumptions) -> tuple[SetCapacityType, ...]:
@@ -25,4 +28,23 @@ def propose(workload: Workload, market: Market, assumptions: Assumptions) -> tup
         for offering in market.offerings(workload.pool.provider, workload.pool.region)
         if offering.spot is not None
         and market.rate(offering.pool.held_as(CapacityType.SPOT)) < offering.rate_micro_usd_hr
+    )
+
+
+def hedges(workload: Workload, market: Market, assumptions: Assumptions) -> tuple[HedgeOnSpot, ...]:
+    """Return ways to serve from spot, for services declared interruptible: each pool with each floor on demand."""
+    if workload.kind is not WorkloadKind.SERVING or not workload.spec.interruptible:
+        return ()
+    return tuple(
+        HedgeOnSpot(
+            pool=offering.pool.held_as(CapacityType.SPOT),
+            one_in=one_in,
+            zones=assumptions.spot_zones,
+            loss_per_hr=market.loss_per_hr(offering.spot),
+            outage_s=assumptions.spot_outage_s,
+        )
+        for offering in market.offerings(workload.pool.provider, workload.pool.region)
+        if offering.spot is not None
+        and market.rate(offering.pool.held_as(CapacityType.SPOT)) < offering.rate_micro_usd_hr
+        for one_in in FLOORS
     )

@@ -10,6 +10,7 @@ from trimtab.catalog.kinds import CapacityType
 from trimtab.fleet.effects import (
     BuyCommitment,
     Effect,
+    HedgeOnSpot,
     ReleaseIdle,
     ReleaseNodes,
     SetBatchPolicy,
@@ -42,7 +43,7 @@ def enacted_frac(effect: Effect, then: WorkloadUse | None, index: int | None, he
             return _share(held, {use.pool for use in held if use.pool.instance_type == pool.instance_type})
         case UseSlots():
             return _sharing(effect, then, held)
-        case SetCapacityType():
+        case SetCapacityType() | HedgeOnSpot():
             return _share(held, {use.pool for use in held if use.pool.capacity_type is CapacityType.SPOT})
         case SetGpuCount(gpus=gpus):
             return float(now is not None and now.gpus_per_pod <= gpus)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from trimtab.fleet.model import Fleet, Workload
 from trimtab.fleet.service_law import ServiceLaw, activity_law, service_law
@@ -63,8 +63,9 @@ class Evaluator:
             sorted((lever.value, repr(effect)) for lever, effect in effects.items() if lever not in _PLACING)
         )
         loss = None if place.spot is None else (place.spot.loss_per_hr, place.spot.on_demand_after)
+        hedge = None if place.hedge is None else replace(place.hedge, pool=self.case.workload.pool)
         speeds = (place.speed.value, place.speed.low, place.work_speed.value, place.work_speed.low)
-        key = (place.gpus_per_node, place.gpus_per_run, speeds, loss, others)
+        key = (place.gpus_per_node, place.gpus_per_run, speeds, loss, hedge, others)
         if key not in self._known:
             self._known[key] = self._replay(effects)
         return self._known[key]

@@ -18,6 +18,7 @@ from trimtab.fleet.settings import Lever
 from trimtab.levers import autoscaling, batching, gpu_count, idle_release, right_size, schedule, sharing, spot
 from trimtab.plan.batch_options import batched_options
 from trimtab.plan.evaluate import Evaluator
+from trimtab.plan.hedged_options import hedged_options
 from trimtab.plan.outcome import Case, Effects, Outcome, placement
 from trimtab.plan.service_outcome import cold_start_of, demand_of
 from trimtab.tables.workloads import TargetMetric, WorkloadKind
@@ -59,7 +60,8 @@ def options_of(case: Case, market: Market) -> WorkloadOptions:
     kept, missed = [], Counter[Lever]()
     considered = sum(refused.values())
     batched = batched_options(evaluator, _places(menu), market)
-    for effects in chain(_combinations(menu, case.workload.pool), batched):
+    hedged = hedged_options(evaluator, _places(menu), menu.get(Lever.AUTOSCALING, (None,)), market)
+    for effects in chain(_combinations(menu, case.workload.pool), batched, hedged):
         considered += 1
         reason = refusal(case, effects)
         if reason is not None:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from trimtab.catalog.pools import Pool, SharedPool
-from trimtab.fleet.effects import Effect, SetCapacityType, SetGpuCount, UseOffering, UseSlots
+from trimtab.fleet.effects import Effect, HedgeOnSpot, SetCapacityType, SetGpuCount, UseOffering, UseSlots
 from trimtab.fleet.model import IntArray, Target, Window, Workload
 from trimtab.fleet.service_law import ServiceLaw
 from trimtab.fleet.settings import Lever, Settings
@@ -85,6 +85,7 @@ class Placement:
     """The speed of work that keeps the GPU itself busy."""
     spot: SetCapacityType | None
     shared: UseSlots | None = None
+    hedge: HedgeOnSpot | None = None
 
     @property
     def nodes_per_run(self) -> int:
@@ -102,8 +103,9 @@ class Placement:
         if self.shared is not None and outcome.replicas is not None:
             filled = outcome.replicas * self.shared.slots // self.shared.shared.slots_per_node
             by_pool = {self.pool: filled * S_PER_HR}
-        if self.spot is not None:
-            by_pool[self.spot.pool] = outcome.spot
+        for held in (self.spot, self.hedge):
+            if held is not None:
+                by_pool[held.pool] = outcome.spot
         return {pool: seconds for pool, seconds in by_pool.items() if seconds.any()}
 
     def slots(self, outcome: Outcome) -> dict[SharedPool, IntArray]:
@@ -148,7 +150,15 @@ def placement(workload: Workload, effects: Effects) -> Placement:
             on_demand_after=spot.on_demand_after,
         )
     return Placement(
-        pool=pool, gpus_per_node=gpus_per_node, gpus_per_run=gpus, speed=speed, work_speed=work_speed, spot=spot
+        pool=pool,
+        gpus_per_node=gpus_per_node,
+        gpus_per_run=gpus,
+        speed=speed,
+        work_speed=work_speed,
+        spot=spot,
+        hedge=replace(capacity, pool=pool.held_as(capacity.pool.capacity_type))
+        if isinstance(capacity, HedgeOnSpot)
+        else None,
     )
 
 

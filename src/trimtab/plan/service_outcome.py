@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from trimtab.fleet.effects import SetBatchPolicy, SetReplicaPolicy
+from trimtab.fleet.effects import HedgeOnSpot, SetBatchPolicy, SetReplicaPolicy
 from trimtab.fleet.model import FloatArray, IntArray, ServiceObservation, Target
 from trimtab.fleet.service_law import ServiceLaw, activity_as_demand
 from trimtab.fleet.settings import Lever
@@ -12,10 +14,19 @@ from trimtab.fleet.targets import share_within
 from trimtab.levers.autoscaling import observed_replicas
 from trimtab.plan.batch_place import batching_law
 from trimtab.plan.outcome import Attained, Case, Effects, Outcome, Placement, held_as, placement
-from trimtab.policies.scaling import StaticReplicas
-from trimtab.replay.services import QUEUE_LIMIT_S, ServiceHistory, ServiceModel, ServiceReplay, replay_service
+from trimtab.policies.hedge import HedgePolicy
+from trimtab.policies.scaling import SYNC_S, StaticReplicas
+from trimtab.replay.hedged import SpotZones, replay_hedged
+from trimtab.replay.services import (
+    QUEUE_LIMIT_S,
+    ScalingPolicy,
+    ServiceHistory,
+    ServiceModel,
+    ServiceReplay,
+    replay_service,
+)
 from trimtab.tables.workloads import TargetMetric
-from trimtab.units import S_PER_HR
+from trimtab.units import HR_PER_WEEK, S_PER_HR
 
 _THROUGHPUT_WAIT_S = 60.0
 """A request that queues longer counts as not served, where only throughput is promised."""
@@ -42,27 +53,63 @@ def service_outcome(case: Case, effects: Effects) -> Outcome:
     scaling = effects.get(Lever.AUTOSCALING)
     policy = scaling.policy if isinstance(scaling, SetReplicaPolicy) else StaticReplicas(replicas)
     stress = 1 + case.settings.planning.demand_headroom_frac
+    loads = [
+        ServiceHistory(arrivals=demand.arrivals * growth, step_s=demand.step_s, start_hour=case.window.first_week_hour)
+        for growth in (1.0, stress)
+    ]
+    models = [service_model(case, at_speed, place, targets, speed) for at_speed, speed in _laws(law, effects, place)]
+    if place.hedge is not None:
+        return _hedged(case, place.hedge, loads, models, policy, replicas, targets)
     expected, stressed = (
-        replay_service(
-            ServiceHistory(
-                arrivals=demand.arrivals * growth, step_s=demand.step_s, start_hour=case.window.first_week_hour
-            ),
-            service_model(case, at_speed, place, targets, speed),
-            policy,
-            initial_replicas=replicas,
-        )
-        for (at_speed, speed), growth in zip(_laws(law, effects, place), (1.0, stress), strict=True)
+        replay_service(history, model, policy, initial_replicas=replicas)
+        for history, model in zip(loads, models, strict=True)
     )
     on_demand, spot = held_as(place, expected.node_seconds)
     return Outcome(
         on_demand=on_demand,
         spot=spot,
-        attained=tuple(
-            Attained(target=target, frac=float(at_value), safe_frac=float(at_low))
-            for target, at_value, at_low in zip(targets, expected.attained_frac, stressed.attained_frac, strict=True)
-        ),
+        attained=_attained(targets, expected.attained_frac, stressed.attained_frac),
         gpus=expected.gpu_seconds,
         replicas=_most_replicas(expected, case.window.hours, place),
+    )
+
+
+def _hedged(
+    case: Case,
+    hedge: HedgeOnSpot,
+    loads: Sequence[ServiceHistory],
+    models: Sequence[ServiceModel],
+    policy: ScalingPolicy,
+    replicas: int,
+    targets: Sequence[Target],
+) -> Outcome:
+    """Replay on spot with an on-demand floor; under stress every zone is lost at least about once a week."""
+    steps = len(loads[0].arrivals) * int(loads[0].step_s) // SYNC_S
+    rates_per_hr = (hedge.loss_per_hr, max(hedge.loss_per_hr, 1.0 / HR_PER_WEEK))
+    expected, stressed = (
+        replay_hedged(
+            history,
+            model,
+            policy,
+            HedgePolicy(hedge.one_in),
+            SpotZones(zones=hedge.zones, loss_per_hr=rate, outage_s=hedge.outage_s).spells(steps, case.seed),
+            initial_replicas=replicas,
+        )
+        for history, model, rate in zip(loads, models, rates_per_hr, strict=True)
+    )
+    return Outcome(
+        on_demand=expected.on_demand_node_seconds,
+        spot=expected.spot_node_seconds,
+        attained=_attained(targets, expected.attained_frac, stressed.attained_frac),
+        interruptions=expected.lost,
+        gpus=expected.gpu_seconds,
+    )
+
+
+def _attained(targets: Sequence[Target], expected: FloatArray, stressed: FloatArray) -> tuple[Attained, ...]:
+    return tuple(
+        Attained(target=target, frac=float(at_value), safe_frac=float(at_low))
+        for target, at_value, at_low in zip(targets, expected, stressed, strict=True)
     )
 
 
