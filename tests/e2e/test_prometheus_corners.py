@@ -99,11 +99,48 @@ def servers(page):
         page.add(name, np.arange(STEPS) * 6.0 * share, **ray, le=bound)
 
 
+def more_servers(page):
+    """A vLLM V1 service on two GPUs that estimates its work, a TGI service, a Triton service: a request every few seconds."""
+    vllm = {"namespace": "prod", "pod": "vl-0", "model_name": "m"}
+    page.add("vllm:num_requests_running", 4.0, **vllm, engine="0")
+    for reason, rate in (("stop", 30.0), ("abort", 6.0)):
+        page.add("vllm:request_success_total", np.arange(STEPS) * rate, **vllm, engine="0", finished_reason=reason)
+    for engine, share in (("0", 0.5), ("1", 1.5)):
+        for name, rate in (("flops", 6e15), ("read_bytes", 9e13), ("write_bytes", 3e12)):
+            counter = np.arange(STEPS) * rate * share
+            page.add(f"vllm:estimated_{name}_per_gpu_total", counter, **vllm, engine=engine)
+    tgi = {"namespace": "prod", "pod": "tg-0"}
+    page.add("tgi_batch_current_size", 3.0, **tgi)
+    page.add("tgi_queue_size", 2.0, **tgi)
+    page.add("tgi_request_count", np.arange(STEPS) * 12.0, **tgi)
+    for name, mean in (("tgi_request_input_length", 200.0), ("tgi_request_generated_tokens", 50.0)):
+        page.add(f"{name}_sum", np.arange(STEPS) * 12.0 * mean, **tgi)
+        page.add(f"{name}_count", np.arange(STEPS) * 12.0, **tgi)
+    for bound, share in (("0.5", 0.25), ("2.0", 1.0), ("+Inf", 1.0)):
+        page.add("tgi_request_duration_bucket", np.arange(STEPS) * 12.0 * share, **tgi, le=bound)
+    triton = {"namespace": "prod", "pod": "tr-0", "model": "bert", "version": "1"}
+    page.add("nv_inference_pending_request_count", 5.0, **triton)
+    page.add("nv_inference_request_success", np.arange(STEPS) * 20.0, **triton)
+    page.add("nv_inference_request_failure", np.arange(STEPS) * 1.0, **triton, reason="OTHER")
+    for bound, share in (("100.0", 0.5), ("+Inf", 1.0)):
+        name = "nv_inference_first_response_histogram_ms_bucket"
+        page.add(name, np.arange(STEPS) * 20.0 * share, **triton, le=bound)
+
+
+def gke(page):
+    """A GPU whose DCGM runs as part of GKE: exported labels, the node under `node`, the exporter's pod in `pod`."""
+    labels = {"UUID": "GPU-gke", "gpu": "0", "modelName": "NVIDIA L4", "cluster": "c", "location": "us-central1"}
+    labels |= {"namespace": "gke-managed-system", "pod": "dcgm-exporter-x", "node": "gke-pool-1"}
+    labels |= {"exported_namespace": "ml", "exported_pod": "gke-train-0", "exported_container": "main"}
+    page.add("DCGM_FI_DEV_GPU_UTIL", 60.0, **labels)
+    page.add("DCGM_FI_PROF_SM_ACTIVE", 0.3, **labels)
+
+
 @pytest.fixture(scope="module")
 def bundle(prometheus_bin, promtool_bin, tmp_path_factory):
     folder = tmp_path_factory.mktemp("corners")
     page = Page()
-    for part in (mig, shared, nvidia_smi, unlabelled, pod_named, servers):
+    for part in (mig, shared, nvidia_smi, unlabelled, pod_named, servers, more_servers, gke):
         part(page)
     backfill_text("".join(page.lines), promtool_bin, folder / "blocks")
     server = RunningPrometheus(prometheus_bin, folder / "blocks", folder)
@@ -202,3 +239,46 @@ def test_an_exporter_that_gives_its_pods_name_for_the_hosts_is_placed_on_its_nod
 
     assert nodes["GPU-named"] == "named-node"
     assert held(bundle, "ml/named")[0]["node"] == "named-node"
+
+
+def test_vllm_says_what_it_computed_and_moved_by_gpu(bundle):
+    row = demand(bundle, "prod/vl")[10]
+
+    assert (row["completed"], row["failed"]) == (30.0, 6.0)
+    # Two GPUs with half and one and a half of it: their mean.
+    assert row["flops_per_gpu"] == pytest.approx(6e15)
+    assert row["read_bytes_per_gpu"] == pytest.approx(9e13)
+    assert row["write_bytes_per_gpu"] == pytest.approx(3e12)
+
+
+def test_a_server_that_estimates_nothing_leaves_its_work_absent(bundle):
+    assert {row["flops_per_gpu"] for row in demand(bundle, "prod/tg")} == {None}
+
+
+def test_tgi_lands_in_demand_with_tokens_and_latency(bundle):
+    row = demand(bundle, "prod/tg")[10]
+    buckets = bundle.table("demand", ["workload", "latency_le_s", "latency_count"])
+    latency = buckets.filter(pc.equal(buckets["workload"], "prod/tg")).to_pylist()[10]
+
+    assert (row["completed"], row["running_mean"], row["waiting_mean"]) == (12.0, 3.0, 2.0)
+    assert (row["input_tokens_mean"], row["output_tokens_mean"]) == (200.0, 50.0)
+    assert latency["latency_le_s"] == [0.5, 2.0, float("inf")]
+    assert latency["latency_count"] == [3.0, 9.0, 0.0]
+
+
+def test_triton_lands_in_demand_with_failures_beside_successes(bundle):
+    row = demand(bundle, "prod/tr")[10]
+    buckets = bundle.table("demand", ["workload", "ttft_le_s", "ttft_count"])
+    ttft = buckets.filter(pc.equal(buckets["workload"], "prod/tr")).to_pylist()[10]
+
+    assert (row["completed"], row["failed"], row["waiting_mean"]) == (20.0, 1.0, 5.0)
+    assert ttft["ttft_le_s"] == [0.1, float("inf")]
+    assert ttft["ttft_count"] == [10.0, 10.0]
+
+
+def test_a_gpu_under_gkes_own_dcgm_is_held_by_the_exported_pod_on_its_node(bundle):
+    rows = usage(bundle, "GPU-gke")
+
+    assert {row["workload"] for row in rows} == {"ml/gke-train"}
+    assert held(bundle, "ml/gke-train")[0]["node"] == "gke-pool-1"
+    assert rows[0]["sm_active_mean"] == pytest.approx(0.3)

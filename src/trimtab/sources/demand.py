@@ -146,6 +146,13 @@ class _Reader:
                 break
         return result
 
+    def rise_per_series(self, name: str) -> Floats:
+        """Return (n_intervals,) of the mean rise of a counter over its series: of one that counts for each GPU alone."""
+        result = np.full(self.steps.count, np.nan)
+        for series in self._evaluate(f"avg({self._rise_of(self.chosen(name))})") if name else ():
+            result[self.steps.index(series.times_ms)] = series.values
+        return result
+
     def buckets(self, metric: str) -> tuple[Floats, Floats]:
         """Return the upper bounds (n_buckets,) in seconds and counts (n_intervals, n_buckets), not cumulative; NaN = gap."""
         by_bound: dict[float, Floats] = {}
@@ -198,6 +205,9 @@ def _service_rows(server: Prometheus, service: Service, steps: Steps) -> pa.Tabl
         "waiting_mean": waiting,
         "kv_cache_frac_max": np.clip(reader.gauge("max(max_over_time({last}))", metrics.kv_cache), 0.0, 1.0),
         "replicas_ready": replicas,
+        "flops_per_gpu": reader.rise_per_series(metrics.flops),
+        "read_bytes_per_gpu": reader.rise_per_series(metrics.read_bytes),
+        "write_bytes_per_gpu": reader.rise_per_series(metrics.write_bytes),
     }
     rows = np.flatnonzero(~np.isnan(replicas))
     if not len(rows):

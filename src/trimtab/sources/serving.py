@@ -31,6 +31,10 @@ class ServerMetrics:
     output_tokens: str = ""
     bucket_s: float = 1.0
     """Seconds in the unit of the latency buckets."""
+    flops: str = ""
+    """Counter of the floating point operations that the server estimates for a GPU; the two below likewise."""
+    read_bytes: str = ""
+    write_bytes: str = ""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -48,6 +52,9 @@ SERVERS: tuple[ServerMetrics, ...] = (
         kv_cache=("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"),
         latency="vllm:e2e_request_latency_seconds",
         ttft="vllm:time_to_first_token_seconds",
+        flops="vllm:estimated_flops_per_gpu_total",
+        read_bytes="vllm:estimated_read_bytes_per_gpu_total",
+        write_bytes="vllm:estimated_write_bytes_per_gpu_total",
         input_tokens="vllm:request_prompt_tokens",
         output_tokens="vllm:request_generation_tokens",
     ),
@@ -59,6 +66,9 @@ SERVERS: tuple[ServerMetrics, ...] = (
         kv_cache=("sglang:token_usage",),
         latency="sglang:e2e_request_latency_seconds",
         ttft="sglang:time_to_first_token_seconds",
+        flops="sglang:estimated_flops_per_gpu_total",
+        read_bytes="sglang:estimated_read_bytes_per_gpu_total",
+        write_bytes="sglang:estimated_write_bytes_per_gpu_total",
     ),
     ServerMetrics(
         server="TGI",

@@ -159,6 +159,24 @@ DEMAND = (
     _amount("waiting_mean", "requests queued, mean", "requests"),
     _frac("kv_cache_frac_max", "KV cache in use, maximum", "vllm:kv_cache_usage_perc"),
     _amount("replicas_ready", "ready replicas, mean", "replicas"),
+    _amount(
+        "flops_per_gpu",
+        "floating point operations that the server estimates for a GPU, mean of its GPUs",
+        "FLOP",
+        origin="vllm:estimated_flops_per_gpu_total",
+    ),
+    _amount(
+        "read_bytes_per_gpu",
+        "bytes read from GPU memory, estimated likewise",
+        "bytes",
+        origin="vllm:estimated_read_bytes_per_gpu_total",
+    ),
+    _amount(
+        "write_bytes_per_gpu",
+        "bytes written to GPU memory, estimated likewise",
+        "bytes",
+        origin="vllm:estimated_write_bytes_per_gpu_total",
+    ),
     Column(
         name="latency_le_s",
         dtype=Dtype.FLOATS,
