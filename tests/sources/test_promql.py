@@ -94,6 +94,26 @@ def test_a_long_range_is_asked_for_in_pieces_that_cover_it_once():
         refusal(503, "query timed out in expression evaluation"),
         refusal(422, "the query hit the max number of series limit: exceeds the limit"),
         httpx.ReadTimeout("slow"),
+        # Prometheus 2.42
+        refusal(
+            400, "exceeded maximum resolution of 11,000 points per timeseries. Try decreasing the query resolution"
+        ),
+        # Mimir 2.14
+        refusal(
+            422,
+            "the query exceeded the maximum number of chunks (limit: 2000000 chunks) (err-mimir-max-chunks-per-query)",
+        ),
+        refusal(422, "the total query time range exceeds the limit (err-mimir-max-total-query-length)"),
+        refusal(422, "the query exceeded the aggregated chunks size limit (err-mimir-max-chunks-bytes-per-query)"),
+        # Thanos 0.36
+        refusal(
+            422,
+            "expanding series: rpc error: code = ResourceExhausted desc = exceeded series limit: limit 100 violated",
+        ),
+        # VictoriaMetrics 1.79
+        refusal(422, "the number of matching timeseries exceeds 300000; increase -search.maxUniqueTimeseries"),
+        refusal(422, "cannot select more than -search.maxSamplesPerQuery=1000000000 samples"),
+        refusal(503, "the query takes longer than -search.maxQueryDuration=30s"),
     ],
 )
 def test_a_piece_that_is_too_large_is_halved_until_it_passes(refused):
@@ -180,6 +200,39 @@ def test_a_warning_of_a_partial_answer_is_logged(caplog):
     Server(answer([], warnings=["store gateway down"])).client().series(["up"], 0, 1)
 
     assert "store gateway down" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        ({"warnings": ["No StoreAPIs matched for this query"]}, {"No StoreAPIs matched for this query": 2}),
+        ({"isPartial": True}, {"isPartial": 2}),
+        ({"isPartial": False}, {}),
+    ],
+)
+def test_partial_answers_are_counted_and_told_once(said, kept, caplog):
+    client = Server(answer([], **said)).client()
+
+    client.series(["up"], 0, 1)
+    client.series(["up"], 0, 1)
+
+    assert client.warnings == kept
+    assert caplog.text.count("may be partial") == len(kept)
+
+
+def test_a_range_is_not_rounded_by_victoriametrics():
+    server = Server(matrix(({}, [[10, "1"]])))
+
+    list(server.client().range("up", 10, 20, 10))
+
+    assert server.form()["nocache"] == "1"
+
+
+def test_the_values_of_a_label_come_sorted_without_the_empty_one():
+    server = Server(answer(["west", "", "east"]))
+
+    assert server.client(selector='env="prod"').label_values("cluster", 0, 1) == ["east", "west"]
+    assert server.asked[0].url.params["match[]"] == '{env="prod"}'
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,5 @@
+import csv
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -105,14 +107,46 @@ def test_a_t4_of_the_samples_reads_as_its_file_says(shared_dir):
 
 
 def test_every_canonical_metric_of_the_wire_is_known(shared_dir):
-    import csv
-
     with (shared_dir / "data" / "telemetry" / "metric_names.csv").open(newline="") as stream:
         rows = [row for row in csv.DictReader(stream) if row["source"].startswith(("dcgm", "vllm", "sglang", "tgi"))]
     known = canonical_metrics()
 
     assert [row["metric"] for row in rows if row["metric"] not in known] == []
     assert all(known[row["metric"]].canonical == row["canonical"] for row in rows)
+
+
+FACTORS = {"%": 0.01, "MiB": 2**20, "mJ": 1e-3, "MHz": 1e6, "us": 1e-6, "ms": 1e-3, "ns": 1e-9}
+"""Unit as its exporter states it -> factor to the canonical one; every other unit is canonical already."""
+EXPORTERS = (
+    "dcgm-exporter",
+    "nvidia_gpu_exporter",
+    "kube-state-metrics",
+    "vllm",
+    "sglang",
+    "triton",
+    "tgi",
+    "ray serve",
+)
+
+
+def test_every_metric_with_a_canonical_name_lands_under_it_with_its_value_in_its_unit(shared_dir):
+    with (shared_dir / "data" / "telemetry" / "metric_names.csv").open(newline="") as stream:
+        rows = [row for row in csv.DictReader(stream) if row["canonical"] and row["source"].startswith(EXPORTERS)]
+    read = 0
+    for row in rows:
+        metric = canonical_metrics().get(row["metric"])
+        if metric is None:
+            assert row["canonical"] == "(as DCGM)" or "*" in row["metric"], row
+            continue
+        part = "_sum" if metric.kind == "histogram" else ""
+        factor = 1e9 if row["metric"].endswith("_gb") else FACTORS.get(row["unit"], 1.0)
+
+        reading = only(f'{row["metric"]}{part}{{resource="nvidia_com_gpu"}} 8')
+
+        assert reading.canonical == row["canonical"]
+        assert reading.value == pytest.approx(8 * factor, rel=1e-12)
+        read += 1
+    assert read >= 140
 
 
 label_texts = st.text(max_size=12)

@@ -189,6 +189,8 @@ def _meta(server: Prometheus, grid: HourGrid, metrics: GpuMetrics, tally: Tally)
     notes = [f"scrape interval of the GPU metrics: {metrics.step_s:g} s"]
     if missing:
         notes.append(f"not exported: {', '.join(missing)}; what they would show is missing, not 0")
+    for warning, times in server.warnings.items():
+        notes.append(f"{times} answer(s) may be partial: the server warned {warning!r}")
     host = urlsplit(server.url).hostname or server.url
     received = f"{server.requests} requests, {server.received_bytes / BYTES_PER_MIB:.1f} MiB"
     return BundleMeta(

@@ -43,7 +43,15 @@ _TOO_LARGE = (
     "maximum resolution",
     "timed out",
     "limit reached",
+    "err-mimir-max-",
+    "exceeded the maximum",
+    "resourceexhausted",
+    "exceeded series limit",
+    "exceeded samples limit",
+    "-search.max",
 )
+"""What servers say of a query that asks for too much: Prometheus, Mimir, Thanos, VictoriaMetrics (names of its flags)."""
+_TOO_LARGE_STATUS = frozenset({400, 413, 422, 500, 503, 504})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +101,8 @@ class Prometheus:
         self.at_once = at_once
         self.requests = 0
         self.received_bytes = 0
+        self.warnings: dict[str, int] = {}
+        """Warnings that came with answers, and how often."""
         self._counting = threading.Lock()
         self._sleep = sleep
         self._client = httpx.Client(
@@ -168,7 +178,9 @@ class Prometheus:
             yield from self._piece(query, start_s + first * step_s, start_s + last * step_s, step_s)
 
     def _piece(self, query: str, start_s: float, end_s: float, step_s: float) -> Iterator[Series]:
-        parameters = {"query": query, "start": _moment(start_s), "end": _moment(end_s), "step": f"{step_s:g}"}
+        # VictoriaMetrics rounds start and end of long ranges to the step, unless its cache is left aside; others ignore it.
+        span = {"start": _moment(start_s), "end": _moment(end_s), "step": f"{step_s:g}"}
+        parameters = {"query": query, **span, "nocache": "1"}
         try:
             data = self._ask("/api/v1/query_range", parameters)
         except _TooLargeError as error:
@@ -223,9 +235,17 @@ class Prometheus:
             raise self._foreign(f"the answer is {content_type or 'of no stated type'}, not JSON") from error
         if not isinstance(answer, dict) or answer.get("status") != "success":
             raise self._foreign("the answer is not of Prometheus' form")
-        for warning in answer.get("warnings") or ():
-            logger.warning("%s warns: %s; the answer may be partial", self.url, warning)
+        for warning in [*(answer.get("warnings") or ()), *(("isPartial",) if answer.get("isPartial") else ())]:
+            self._warned(str(warning))
         return answer.get("data")
+
+    def _warned(self, warning: str) -> None:
+        """Note that an answer may be partial: Thanos and Mimir say so in `warnings`, VictoriaMetrics in `isPartial`."""
+        with self._counting:
+            first = warning not in self.warnings
+            self.warnings[warning] = self.warnings.get(warning, 0) + 1
+        if first:
+            logger.warning("%s warns: %s; the answer may be partial", self.url, warning)
 
     def _body(self, response: httpx.Response) -> bytes:
         parts = []
@@ -247,7 +267,7 @@ class Prometheus:
                 f"{self.url} answered {status}, not allowed: {said or 'no reason given'}; "
                 "give --bearer-file, --user or --header, or ask for read access"
             )
-        if status in (413, 422, 503, 504) and any(sign in said.casefold() for sign in _TOO_LARGE):
+        if status in _TOO_LARGE_STATUS and any(sign in said.casefold() for sign in _TOO_LARGE):
             raise _TooLargeError(said)
         if status in _RETRY_STATUS:
             raise _BusyError(f"answered {status} {said}".strip())

@@ -137,7 +137,7 @@ def _labels(text: str) -> tuple[dict[str, str], str]:
 
 def _reading(name: str, labels: dict[str, str], value: float) -> Reading | str:
     """Return the reading of a sample, or the reason why it is none."""
-    if name.endswith("_created"):
+    if name.endswith("_created") and name not in canonical_metrics():
         return "moment at which a counter was created"
     metric, part = _metric(name)
     if metric is None:
