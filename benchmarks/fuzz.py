@@ -1,4 +1,4 @@
-"""A million damaged inputs to the readers of scrapes, answers and bills: none may crash or hang one.
+"""A million damaged inputs to the readers of scrapes, answers, bills and dumps: none may crash or hang one.
 
     python -m benchmarks.fuzz [--data FOLDER] [--inputs 1000000]
 
@@ -18,6 +18,7 @@ from pathlib import Path
 
 import httpx
 
+from benchmarks.fuzz_places import place_readers
 from trimtab.errors import TrimtabError
 from trimtab.sources.bill_cells import find_instance_type, instance_type_in_details, read_labels, read_number, read_time
 from trimtab.sources.focus import read_bills
@@ -33,7 +34,9 @@ ANSWER = '{"status":"success","data":{"resultType":"matrix","result":[{"metric":
 BILL = 'BilledCost,ChargePeriodStart,ChargePeriodEnd,Tags\n1,2026-09-01,2026-09-02,"{""team"": ""a""}"\n'
 YAML = "workloads:\n  prod/chat: {kind: serving, targets: [{metric: ttft, limit_s: 0.5}]}\n"
 CELLS = ("2026-09-01T00:00:00Z", '{"InstanceType":"p4d.24xlarge"}', "1234.5", "$1.624 per g5.4xlarge hour", "NULL")
-SHARES = {"scrape": 0.90, "cell": 0.09, "answer": 0.008, "yaml": 0.001, "bill": 0.001}
+SHARES = {
+    "scrape": 0.89, "cell": 0.09, "answer": 0.008, "yaml": 0.001, "bill": 0.001, "slurm": 0.005, "kubernetes": 0.005,
+}  # fmt: skip
 
 
 def main() -> None:
@@ -97,7 +100,8 @@ def _readers(folder: Path, lines: Sequence[str]) -> dict[str, Reader]:
         bill.write_text(damaged(BILL, rng), encoding="utf-8", errors="replace")
         read_bills([bill])
 
-    return {"scrape": scrape, "cell": cell, "answer": answer, "yaml": yaml, "bill": focus}
+    own = {"scrape": scrape, "cell": cell, "answer": answer, "yaml": yaml, "bill": focus}
+    return {**own, **place_readers(folder, damaged)}
 
 
 def _feed(reader: Reader, rng: random.Random) -> tuple[float, str | None]:
