@@ -45,6 +45,8 @@ FP8_CONFIGS = {
     "Qwen3-32B": "Qwen/Qwen3-32B-FP8",
 }
 """Where weights of 8 bits have a configuration of their own; DeepSeek's and gpt-oss's are narrow as they come."""
+EXPERTS = {MODELS[name] for name in ("Qwen3-235B-A22B-FP8", "DeepSeek-R1", "DeepSeek-V3", "gpt-oss-120b")}
+"""Mixtures of experts, for which the peer wants the expert-parallel degree."""
 NATIVELY_FP4 = {"gpt-oss-120b"}
 CLOSED_LOOP = {"ttft_mean", "tpot_mean"}
 STATIC = "total_throughput"
@@ -75,7 +77,7 @@ class Question:
 
     def arguments(self) -> dict[str, object]:
         """Return the question in the peer's words."""
-        spread: dict[str, object] = {"moe_ep_size": self.expert} if self.expert > 1 else {}
+        spread: dict[str, object] = {"moe_ep_size": self.expert} if self.model in EXPERTS else {}
         return {
             "model_path": self.model,
             "system_name": self.system,

@@ -77,3 +77,14 @@ def test_no_price_unknown_model_and_no_question_have_clear_answers():
 def test_an_encoder_generates_nothing_and_is_refused_with_what_helps():
     with pytest.raises(Unpredictable, match="speed_ratio"):
         tt.fit("bert-large", serve=CHAT)
+
+
+def test_a_notebook_shows_every_way_of_buying_and_draws_without_scripts():
+    market = Market(gpus=("L4", "L40S"), provider="aws", region="us-east-1")
+    view = tt.fit("llama-3.1-8b", train=TrainingDemand(method=Method.LORA, tokens=1e8), market=market)._repr_html_()
+
+    assert "spot with losses" in view
+    assert "days" in view
+    assert "background:#0f766e" in view
+    assert "<script" not in view
+    assert view.count("<tr>") == view.count("</tr>") >= 3

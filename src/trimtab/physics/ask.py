@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
-from html import escape
 
 from trimtab.catalog import BuyingOption, Catalog, Gpu, load_catalog
 from trimtab.errors import MissingPrice, Unpredictable, UsageError, near_matches
@@ -13,13 +12,13 @@ from trimtab.physics.boards import board
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.interruption import USUAL, Interruptions
 from trimtab.physics.models import Architecture, model_named
+from trimtab.physics.notebook import notebook_view
 from trimtab.physics.offers import Offer, offers_for, owned_offer
 from trimtab.physics.search_serving import Demand, Rejected, ServingOption, Unmet, Way, search_serving, ways_of
 from trimtab.physics.search_training import TrainingDemand, TrainingOption, search_training
 from trimtab.physics.support import too_old
 
 DEFAULT_ENGINE = "vllm"
-NOTEBOOK_ROWS = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,23 +52,8 @@ class FitAnswer:
     rejected: tuple[Rejected, ...]
 
     def _repr_html_(self) -> str:
-        """Return a notebook's view: the first rows with cost, speed and offering."""
-        cells = "".join(
-            f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in _cells(one))}</tr>"
-            for one in self.found[:NOTEBOOK_ROWS]
-        )
-        head = "".join(f"<th>{name}</th>" for name in ("GPU", "GPUs", "cost", "80 %", "tokens/s", "offering"))
-        return f"<table><tr>{head}</tr>{cells}</table><p>{len(self.rejected)} rejected</p>"
-
-
-def _cells(one: ServingOption | TrainingOption) -> tuple[str, ...]:
-    match one:
-        case ServingOption():
-            cost, unit, speed = one.usd_per_mtok, "$/M tokens", one.tok_s.value * one.replicas
-        case TrainingOption():
-            cost, unit, speed = one.usd, "$", one.tok_s.value
-    interval = f"{cost.low:,.2f}–{cost.high:,.2f}"
-    return (one.gpu.name, str(one.gpus), f"{cost.value:,.2f} {unit}", interval, f"{speed:,.0f}", one.offer.where)
+        """Return a notebook's view: the first rows with cost, speed, memory and offering, and why others were rejected."""
+        return notebook_view(self.found, self.rejected)
 
 
 def offered(market: Market) -> list[tuple[Gpu, tuple[Offer, ...]]]:
