@@ -16,12 +16,14 @@ from trimtab.fleet.effects import (
     SetBatchPolicy,
     SetCapacityType,
     SetGpuCount,
+    SetPrecision,
     SetReplicaPolicy,
     SetSchedule,
     StartBeforeRuns,
     UseOffering,
     UseSlots,
 )
+from trimtab.physics.formats import WeightFormat
 from trimtab.policies.forecast import forecast_policy
 from trimtab.policies.scaling import NO_LIMIT, HpaPolicy, Metric
 from trimtab.provenance import Basis, Estimate
@@ -80,6 +82,15 @@ EFFECTS = {
         seconds=st.just((0.85, 0.92, 1.06)),
         basis=st.sampled_from(Basis),
         model=st.none() | st.just("Qwen/Qwen2-VL-7B-Instruct"),
+    ),
+    SetPrecision: st.builds(
+        SetPrecision,
+        before=st.just(WeightFormat.BF16),
+        after=st.sampled_from(WeightFormat),
+        speed=SPEEDS,
+        speed_there=SPEEDS,
+        saved_gib=st.sampled_from([0.0, 7.5]),
+        model=st.just("mistralai/Mistral-7B-Instruct-v0.3"),
     ),
     SetCapacityType: st.builds(SetCapacityType, pool=POOLS, loss_per_hr=SHARES, on_demand_after=COUNTS),
     HedgeOnSpot: st.builds(

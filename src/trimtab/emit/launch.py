@@ -14,7 +14,7 @@ from trimtab.physics.support import native_precision
 from trimtab.physics.training_memory import Method, Optimizer, Recompute
 
 
-def _serve_format(stored: WeightFormat) -> tuple[str, ...]:
+def serve_format(stored: WeightFormat) -> tuple[str, ...]:
     """Return vLLM's flags for stored weights."""
     match stored:
         case WeightFormat.BF16:
@@ -23,6 +23,8 @@ def _serve_format(stored: WeightFormat) -> tuple[str, ...]:
             return ("--dtype float16",)
         case WeightFormat.FP8:
             return ("--quantization fp8", "--kv-cache-dtype fp8")
+        case WeightFormat.INT8:
+            return ("--quantization compressed-tensors  # point the model at its W8A8 weights",)
         case WeightFormat.INT4:
             return ("--quantization awq_marlin  # point the model at its AWQ or GPTQ weights",)
         case WeightFormat.FP4:
@@ -39,7 +41,7 @@ def vllm_serve(option: ServingOption, model: str, context: int) -> str:
         f"--max-model-len {context}",
         f"--max-num-seqs {option.concurrency}",
         "--gpu-memory-utilization 0.90",
-        *_serve_format(option.stored),
+        *serve_format(option.stored),
     ]
     plain, commented = [one for one in flags if "#" not in one], [one for one in flags if "#" in one]
     return " \\\n  ".join([*plain, *commented])

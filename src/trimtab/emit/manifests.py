@@ -20,6 +20,7 @@ from trimtab.emit.mig import layouts, slice_resource
 from trimtab.emit.objects import dns_name, node_name, yaml_text
 from trimtab.emit.orders import purchase_order, release_order
 from trimtab.emit.pool_needs import PoolNeed, PoolSpec, by_workload, need_of, pool_specs
+from trimtab.emit.precision import precision_page
 from trimtab.emit.scaling_files import object_file, scaling_files
 from trimtab.emit.warm_nodes import warm_objects
 from trimtab.emit.week import cron_spans, held_stretches
@@ -34,6 +35,7 @@ from trimtab.fleet.effects import (
     SetBatchPolicy,
     SetCapacityType,
     SetGpuCount,
+    SetPrecision,
     SetReplicaPolicy,
     SetSchedule,
     StartBeforeRuns,
@@ -124,9 +126,11 @@ def _sped_up(known: WorkloadFacts, changes: Sequence[tuple[Action, Change]]) -> 
     if known.service is None:
         return known
     mine = [change.effect for _, change in changes if change.subject == known.name]
-    size = _moved(mine)
+    size, precision = _moved(mine), next((effect for effect in mine if isinstance(effect, SetPrecision)), None)
     batching = next((effect for effect in mine if isinstance(effect, SetBatchPolicy)), None)
     capacity = known.service.capacity_req_s * (size.speed.value if size else 1.0)
+    if precision is not None:
+        capacity *= (precision.speed_there if size else precision.speed).value
     if batching is not None:
         capacity = batching.max_batch / batch_curve(batching, size).run_s(batching.max_batch)
     return replace(known, service=replace(known.service, capacity_req_s=capacity))
@@ -145,12 +149,8 @@ def _pieces(action: Action, change: Change, order: _Order) -> Iterator[Piece]:
             yield _page(action, "give-back", release_order(action, effect), Stage.RELEASE)
         case SetReplicaPolicy() | SetSchedule() | StartBeforeRuns():
             yield from _controllers(action, change.subject, effect, order)
-        case SetBatchPolicy():
-            size = _moved(
-                [one.effect for other in order.actions for one in other.changes if one.subject == change.subject]
-            )
-            text = batching_page(action, change.subject, effect, size, order.facts)
-            yield _page(action, f"batch-{change.subject.partition('/')[2] or change.subject}", text, Stage.WORKLOADS)
+        case SetBatchPolicy() | SetPrecision():
+            yield _serving_page(action, change.subject, effect, order)
         case UseOffering() | UseSlots() | SetGpuCount() | SetCapacityType() | HedgeOnSpot() | ReleaseIdle():
             if order.facts.workload(change.subject) is None:
                 yield _unknown(action, change.subject)
@@ -158,6 +158,19 @@ def _pieces(action: Action, change: Change, order: _Order) -> Iterator[Piece]:
                 yield Withheld(
                     action=action.id, subject=change.subject, reason="the nodes that it runs on are not known"
                 )
+        case _:
+            assert_never(effect)
+
+
+def _serving_page(action: Action, subject: str, effect: SetBatchPolicy | SetPrecision, order: _Order) -> ManifestFile:
+    name = subject.partition("/")[2] or subject
+    match effect:
+        case SetPrecision():
+            return _page(action, f"quantize-{name}", precision_page(action, subject, effect), Stage.WORKLOADS)
+        case SetBatchPolicy():
+            effects = [one.effect for other in order.actions for one in other.changes if one.subject == subject]
+            text = batching_page(action, subject, effect, _moved(effects), order.facts)
+            return _page(action, f"batch-{name}", text, Stage.WORKLOADS)
         case _:
             assert_never(effect)
 

@@ -19,6 +19,7 @@ from trimtab.fleet.effects import (
     SetBatchPolicy,
     SetCapacityType,
     SetGpuCount,
+    SetPrecision,
     SetReplicaPolicy,
     SetSchedule,
     StartBeforeRuns,
@@ -118,7 +119,7 @@ def need_of(action: Action, change: Change, facts: EmitFacts) -> PoolNeed | None
             return replace(need, gpus=known.replicas * gpus_per_pod if known else None, empties=True)
         case StartBeforeRuns() | ReleaseIdle():
             return replace(need, empties=True)
-        case ReleaseNodes() | BuyCommitment():
+        case SetPrecision() | ReleaseNodes() | BuyCommitment():
             return None
     assert_never(effect)
 

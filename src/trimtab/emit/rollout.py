@@ -13,6 +13,7 @@ from trimtab.fleet.effects import (
     SetBatchPolicy,
     SetCapacityType,
     SetGpuCount,
+    SetPrecision,
     SetReplicaPolicy,
     SetSchedule,
     StartBeforeRuns,
@@ -57,6 +58,12 @@ def effect_canary(effect: Effect) -> tuple[str, ...]:
             return (
                 f"Batch up to {effect.max_batch} requests on one replica; leave the others and their number as they are.",
                 "Compare its batch times and p95 with the plan through one peak; then lower the replicas one at a time.",
+            )
+        case SetPrecision():
+            return (
+                f"Run the model's own evaluation on {effect.after.value} weights beside {effect.before.value}: stop if it "
+                "loses more than the team allows.",
+                "Send one request in a hundred to one replica with the new weights; compare answers and p95 for a week.",
             )
         case SetCapacityType():
             return (

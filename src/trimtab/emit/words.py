@@ -42,6 +42,7 @@ LEVER_TITLE: Mapping[Lever, str] = MappingProxyType(
     {
         Lever.AUTOSCALING: "Autoscale",
         Lever.BATCHING: "Batch requests",
+        Lever.QUANTIZATION: "Quantize",
         Lever.IDLE_RELEASE: "Release idle nodes",
         Lever.GPU_COUNT: "Fewer GPUs a run",
         Lever.RIGHT_SIZE: "Right-size",

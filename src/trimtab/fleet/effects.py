@@ -10,6 +10,7 @@ from enum import Enum
 
 from trimtab.catalog.kinds import BuyingOption
 from trimtab.catalog.pools import Pool, SharedPool
+from trimtab.physics.formats import WeightFormat
 from trimtab.policies.forecast import ForecastPolicy
 from trimtab.policies.scaling import HpaPolicy
 from trimtab.provenance import Basis, Estimate
@@ -28,6 +29,8 @@ class UseOffering:
     gpus_per_node: int
     speed: Estimate
     work_speed: Estimate | None = None
+    only_quantized: bool = False
+    """Whether it holds the model only once its weights are stored in fewer bits."""
 
     def describe(self) -> str:
         """Say it in words."""
@@ -146,6 +149,26 @@ class SetBatchPolicy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SetPrecision:
+    """Store a served model's weights in fewer bits.
+
+    `speed` is that of the new format over the old one on the present GPU, `speed_there` on the one that it moves to, if it
+    moves. What this does to the model's answers is not known here.
+    """
+
+    before: WeightFormat
+    after: WeightFormat
+    speed: Estimate
+    speed_there: Estimate
+    saved_gib: float
+    model: str
+
+    def describe(self) -> str:
+        """Say it in words."""
+        return f"serve {self.model} in {self.after.value}, not {self.before.value}, after an evaluation of its answers"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SetCapacityType:
     """Hold the nodes another way: spot, with on-demand after `on_demand_after` losses of one run."""
 
@@ -241,6 +264,7 @@ Effect = (
     | UseSlots
     | SetReplicaPolicy
     | SetBatchPolicy
+    | SetPrecision
     | SetCapacityType
     | HedgeOnSpot
     | SetSchedule

@@ -108,6 +108,9 @@ class ServiceObservation:
     """(n_steps, n_buckets) requests per bucket."""
     waiting: FloatArray = field(default_factory=lambda: np.zeros(0))
     """(n_steps,) requests queued, mean; empty where nobody measured them."""
+    input_tokens: float | None = None
+    """Mean tokens of a prompt over all requests; None where they were not measured."""
+    output_tokens: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

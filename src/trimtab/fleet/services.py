@@ -19,6 +19,8 @@ DEMAND_COLUMNS = (
     "completed",
     "running_mean",
     "waiting_mean",
+    "input_tokens_mean",
+    "output_tokens_mean",
     "replicas_ready",
     "latency_le_s",
     "latency_count",
@@ -54,7 +56,16 @@ def _observation(rows: pa.Table, window: Window) -> ServiceObservation | None:
         latency_le_s=bounds,
         latency_count=grid,
         waiting=_on_grid(numbers(rows["waiting_mean"]), slot, steps, add=True),
+        input_tokens=_per_request(rows, "input_tokens_mean", arrivals),
+        output_tokens=_per_request(rows, "output_tokens_mean", arrivals),
     )
+
+
+def _per_request(rows: pa.Table, column: str, arrivals: FloatArray) -> float | None:
+    """Return a column's mean over requests; None where it was never measured."""
+    values = numbers(rows[column])
+    both = ~np.isnan(values) & (arrivals > 0)
+    return float(np.average(values[both], weights=arrivals[both])) if both.any() else None
 
 
 def _on_grid(

@@ -11,6 +11,7 @@ class Lever(Enum):
 
     AUTOSCALING = "autoscaling"
     BATCHING = "batching"
+    QUANTIZATION = "quantization"
     IDLE_RELEASE = "idle-release"
     GPU_COUNT = "gpu-count"
     RIGHT_SIZE = "right-size"
@@ -53,6 +54,7 @@ def default_efforts() -> dict[Lever, Effort]:
     return {
         Lever.AUTOSCALING: Effort(weeks=12.0, per="fleet"),
         Lever.BATCHING: Effort(weeks=2.0, per="class"),
+        Lever.QUANTIZATION: Effort(weeks=3.0, per="class"),
         Lever.IDLE_RELEASE: Effort(weeks=1.0, per="class"),
         Lever.GPU_COUNT: Effort(weeks=1.0, per="class"),
         Lever.RIGHT_SIZE: Effort(weeks=2.0, per="class"),

@@ -10,8 +10,11 @@ from trimtab.errors import Unpredictable
 from trimtab.fleet.effects import UseOffering
 from trimtab.fleet.market import Market, Offering
 from trimtab.fleet.model import Workload
+from trimtab.fleet.served_model import ServedModel, need_on, served_model
 from trimtab.fleet.settings import Assumptions, Lever
 from trimtab.fleet.working import activity_in_work
+from trimtab.physics.formats import WeightFormat
+from trimtab.physics.support import why_not
 from trimtab.physics.transfer import Activity as DeviceActivity
 from trimtab.physics.transfer import fits_memory, speed_ratio, work_ratio
 from trimtab.provenance import Basis, Estimate
@@ -27,14 +30,20 @@ class RightSizing:
     refused: Counter[str]
 
 
-def propose(workload: Workload, market: Market, assumptions: Assumptions) -> RightSizing:
-    """Judge every whole-GPU node on demand in the workload's region; its own GPU in other node sizes is among them."""
+def propose(
+    workload: Workload, market: Market, assumptions: Assumptions, *, stored: WeightFormat | None = None
+) -> RightSizing:
+    """Judge every whole-GPU node on demand in the workload's region; its own GPU in other node sizes is among them.
+
+    With weights `stored` another way it may fit where it does not today; speeds are those of the present format.
+    """
     fitting, refused = [], Counter[str]()
     source = market.gpu(workload.gpu)
     if source is None:
         return RightSizing(fitting=(), refused=Counter({"the present GPU is not in the catalog": 1}))
+    known = served_model(workload)
     for offering in market.offerings(workload.pool.provider, workload.pool.region):
-        verdict = _judge(workload, source, offering, market, assumptions)
+        verdict = _judge(workload, known, source, offering, market, assumptions, stored)
         if isinstance(verdict, str):
             refused[verdict] += 1
         elif verdict is not None:
@@ -51,7 +60,13 @@ def propose(workload: Workload, market: Market, assumptions: Assumptions) -> Rig
 
 
 def _judge(
-    workload: Workload, source: Gpu, offering: Offering, market: Market, assumptions: Assumptions
+    workload: Workload,
+    known: ServedModel | str,
+    source: Gpu,
+    offering: Offering,
+    market: Market,
+    assumptions: Assumptions,
+    stored: WeightFormat | None,
 ) -> Estimate | str | None:
     """Return the speed there, why not, or None for the offering it runs on."""
     if offering.pool == workload.pool:
@@ -62,11 +77,13 @@ def _judge(
         return "another CPU architecture: images would have to be rebuilt"
     if offering.lifecycle is not Lifecycle.CURRENT:
         return "previous generation"
-    need_gib = workload.spec.need_gib or workload.activity.memory_peak_gib
+    need_gib = need_on(workload, known, offering.gpu, stored)
     if need_gib is None:
         return "memory use was not measured"
     if not fits_memory(need_gib, offering.gpu, margin_frac=assumptions.memory_headroom_frac).fits:
         return "not enough memory"
+    if isinstance(known, ServedModel):
+        return why_not(offering.gpu, known.stored) or known.speed(source, offering.gpu, known.stored)
     activity = activity_in_work(workload)
     observed = DeviceActivity(
         sm_active=activity.sm_frac,

@@ -18,6 +18,7 @@ from trimtab.plan.outcome import Effects, placement
 LEVER_RISK = {
     Lever.AUTOSCALING: Risk.MEDIUM,
     Lever.BATCHING: Risk.MEDIUM,
+    Lever.QUANTIZATION: Risk.HIGH,
     Lever.IDLE_RELEASE: Risk.LOW,
     Lever.GPU_COUNT: Risk.LOW,
     Lever.RIGHT_SIZE: Risk.MEDIUM,
@@ -29,6 +30,7 @@ LEVER_RISK = {
 _ROLLBACK = {
     Lever.AUTOSCALING: "delete the autoscaler and set replicas back to their number before",
     Lever.BATCHING: "set the largest batch to 1 and replicas back to their number before",
+    Lever.QUANTIZATION: "serve the weights of before again; keep them loaded on one replica until the evaluation is over",
     Lever.IDLE_RELEASE: "set the node pool's minimum back to its number before",
     Lever.GPU_COUNT: "set the GPU request back and resubmit; runs under way are not touched",
     Lever.RIGHT_SIZE: "point the workload's node selector back to the instance type before; keep the old node pool a week",

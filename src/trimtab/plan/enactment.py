@@ -16,6 +16,7 @@ from trimtab.fleet.effects import (
     SetBatchPolicy,
     SetCapacityType,
     SetGpuCount,
+    SetPrecision,
     SetReplicaPolicy,
     SetSchedule,
     StartBeforeRuns,
@@ -23,6 +24,7 @@ from trimtab.fleet.effects import (
     UseSlots,
 )
 from trimtab.fleet.model import Fleet, FloatArray, Window, Workload
+from trimtab.fleet.served_model import declared_format
 from trimtab.fleet.service_law import seconds_one_by_one
 from trimtab.plan.baseline import PoolUse, WorkloadUse, capacity_of, is_still, nodes_of
 from trimtab.units import HR_PER_DAY, HR_PER_WEEK
@@ -51,6 +53,8 @@ def enacted_frac(effect: Effect, then: WorkloadUse | None, index: int | None, he
             return _scaled(then, index, fleet)
         case SetBatchPolicy():
             return _batched(then, index, fleet)
+        case SetPrecision(after=after):
+            return float(now is not None and declared_format(now) is after)
         case ReleaseIdle() | StartBeforeRuns():
             return _released(then, index, held, fleet)
         case SetSchedule(hours_of_week=hours):

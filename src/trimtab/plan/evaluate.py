@@ -45,7 +45,7 @@ def cases_of(fleet: Fleet, settings: Settings, seed: int) -> dict[str, Case | st
     return cases
 
 
-_PLACING = {Lever.RIGHT_SIZE, Lever.SHARING, Lever.GPU_COUNT, Lever.SPOT}
+_PLACING = {Lever.RIGHT_SIZE, Lever.SHARING, Lever.GPU_COUNT, Lever.SPOT, Lever.QUANTIZATION}
 """What these do to a replay is in the placement: GPUs a node and a run, speed, loss rate."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trimtab.fleet.effects import UseOffering, UseSlots
+from trimtab.fleet.effects import SetPrecision, UseOffering, UseSlots
 from trimtab.fleet.model import Fleet, Workload
 from trimtab.fleet.settings import Bands, Lever
 from trimtab.fleet.working import working_frac
@@ -92,6 +92,25 @@ def _of_lever(lever: Lever, workload: Workload, effects: Effects, window: str) -
         case Lever.SHARING:
             slot = effects[lever]
             return _of_slot(slot, workload, window) if isinstance(slot, UseSlots) else []
+        case Lever.QUANTIZATION:
+            change = effects[lever]
+            if not isinstance(change, SetPrecision):
+                return []
+            ratio = change.speed_there if Lever.RIGHT_SIZE in effects else change.speed
+            speed = f"x{ratio.value:.2f} ({ratio.low:.2f}-{ratio.high:.2f})"
+            formats = f"{change.after.value} over {change.before.value}"
+            return [
+                _line(workload, f"speed in {formats}", ratio.because, speed, "", window),
+                _line(workload, "memory that it frees", "physics", f"{change.saved_gib:.1f} GiB", "", window),
+                _line(
+                    workload,
+                    "change of the model's answers",
+                    "nobody measured it here",
+                    "unknown",
+                    "evaluation",
+                    window,
+                ),
+            ]
         case Lever.SPOT | Lever.BATCHING | Lever.AUTOSCALING | Lever.COMMITMENT:
             return []
 

@@ -20,6 +20,7 @@ from trimtab.plan.batch_options import batched_options
 from trimtab.plan.evaluate import Evaluator
 from trimtab.plan.hedged_options import hedged_options
 from trimtab.plan.outcome import Case, Effects, Outcome, placement
+from trimtab.plan.precision_options import precision_note, quantized_options
 from trimtab.plan.service_outcome import cold_start_of, demand_of
 from trimtab.tables.workloads import TargetMetric, WorkloadKind
 
@@ -61,7 +62,8 @@ def options_of(case: Case, market: Market) -> WorkloadOptions:
     considered = sum(refused.values())
     batched = batched_options(evaluator, _places(menu), market)
     hedged = hedged_options(evaluator, _places(menu), menu.get(Lever.AUTOSCALING, (None,)), market)
-    for effects in chain(_combinations(menu, case.workload.pool), batched, hedged):
+    quantized = quantized_options(case, market, list(_ways(menu)))
+    for effects in chain(_combinations(menu, case.workload.pool), batched, hedged, quantized):
         considered += 1
         reason = refusal(case, effects)
         if reason is not None:
@@ -84,16 +86,20 @@ def options_of(case: Case, market: Market) -> WorkloadOptions:
         considered=considered,
         dropped=refused,
         missed=missed,
-        notes=_notes(case),
+        notes=_notes(evaluator, market, kept),
     )
 
 
-def _notes(case: Case) -> dict[Lever, str]:
-    """Return why levers that depend on what is known of a workload's model have nothing to offer."""
-    if case.workload.kind is not WorkloadKind.SERVING:
+def _notes(evaluator: Evaluator, market: Market, kept: list[Candidate]) -> dict[Lever, str]:
+    """Return why levers that depend on what is known of a workload's model have nothing to offer, or what they would save."""
+    workload = evaluator.case.workload
+    if workload.kind is not WorkloadKind.SERVING:
         return {}
-    profile = batching.profile_of(case.workload)
-    return {Lever.BATCHING: profile} if isinstance(profile, str) else {}
+    profile = batching.profile_of(workload)
+    notes = {Lever.BATCHING: profile} if isinstance(profile, str) else {}
+    alone = [(one.effects, one.usage) for one in kept if not one.slots]
+    precision = precision_note(evaluator, market, alone)
+    return notes if precision is None else {**notes, Lever.QUANTIZATION: precision}
 
 
 def _menu(case: Case, market: Market) -> tuple[dict[Lever, Choices], Counter[str]]:

@@ -13,11 +13,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from trimtab.catalog.pools import Pool, SharedPool
-from trimtab.fleet.effects import Effect, HedgeOnSpot, SetCapacityType, SetGpuCount, UseOffering, UseSlots
+from trimtab.fleet.effects import (
+    Effect,
+    HedgeOnSpot,
+    SetCapacityType,
+    SetGpuCount,
+    SetPrecision,
+    UseOffering,
+    UseSlots,
+)
 from trimtab.fleet.model import IntArray, Target, Window, Workload
 from trimtab.fleet.service_law import ServiceLaw
 from trimtab.fleet.settings import Lever, Settings
-from trimtab.provenance import Basis, Estimate
+from trimtab.provenance import Basis, Estimate, product
 from trimtab.tables.workloads import WorkloadKind
 from trimtab.units import S_PER_HR
 
@@ -126,10 +134,13 @@ def placement(workload: Workload, effects: Effects) -> Placement:
     count = effects.get(Lever.GPU_COUNT)
     if isinstance(count, SetGpuCount):
         pool, gpus_per_node, gpus = count.pool, count.gpus_per_node, float(count.gpus)
-    size = effects.get(Lever.RIGHT_SIZE)
-    if isinstance(size, UseOffering):
+    size, precision = effects.get(Lever.RIGHT_SIZE), effects.get(Lever.QUANTIZATION)
+    moves = isinstance(size, UseOffering) and (isinstance(precision, SetPrecision) or not size.only_quantized)
+    if isinstance(size, UseOffering) and moves:
         pool, gpus_per_node, speed = size.pool, size.gpus_per_node, size.speed
         work_speed = size.work_speed or size.speed
+    if isinstance(precision, SetPrecision):
+        speed = product(speed, precision.speed_there if moves else precision.speed)
     shared = effects.get(Lever.SHARING)
     if isinstance(shared, UseSlots):
         return Placement(

@@ -50,7 +50,7 @@ def left_out(draft: Draft, adds_usd_mo: float, reason: str) -> NotWorthDoing:
 
 def _applicable(kind: WorkloadKind) -> tuple[Lever, ...]:
     if kind is WorkloadKind.SERVING:
-        return (Lever.AUTOSCALING, Lever.BATCHING, Lever.RIGHT_SIZE, Lever.SHARING)
+        return (Lever.AUTOSCALING, Lever.BATCHING, Lever.QUANTIZATION, Lever.RIGHT_SIZE, Lever.SHARING)
     if kind in RUN_KINDS:
         return (Lever.RIGHT_SIZE, Lever.SPOT)
     return (Lever.RIGHT_SIZE, Lever.SHARING, Lever.SCHEDULE)

@@ -104,6 +104,11 @@ class WorkloadSpec(_Model):
     team: str | None = None
     owner: str | None = None
     model: str | None = None
+    params_b: Positive | None = None
+    precision: str | None = None
+    """How the weights are stored today: bf16, fp16, fp8, int8, awq-int4, ..."""
+    quantize: tuple[str, ...] | None = None
+    """Formats of which the team has found that the model's answers stay good enough."""
     targets: tuple[DeclaredTarget, ...] | None = None
     interruptible: bool | None = None
     regions: tuple[str, ...] | None = None

@@ -1,0 +1,146 @@
+"""A service whose language model is known: its memory and its speed on any GPU from physics, fixed to what was observed.
+
+Only ratios are taken from physics: time of a request there over time here, at the fleet's own token mix and concurrency. The
+workload's observed latency and capacity are the constant.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+
+import numpy as np
+
+from trimtab.catalog import Gpu
+from trimtab.errors import UnknownName
+from trimtab.fleet.model import ServiceObservation, Workload
+from trimtab.physics.footprint import Parallel, Serving, inference_footprint
+from trimtab.physics.formats import WeightFormat, weight_format
+from trimtab.physics.models import Architecture, resolve_model
+from trimtab.physics.predict import calibrated, times_of
+from trimtab.physics.serving import Load, ServingQuery, kv_value_bytes
+from trimtab.provenance import Estimate
+
+ENGINE, ENGINE_YEAR = "vllm", 2026
+"""The engine whose fitted constants stand for a language model's server where nobody said which it is."""
+ASSUMED_FORMAT = WeightFormat.BF16
+"""How weights are stored where nobody declared a precision."""
+PREALLOCATED_FRAC = 0.85
+"""Memory use above this share is an engine's reservation (vLLM takes 90 % whatever it serves), and no need."""
+_PEAK_QUANTILE = 0.999
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedModel:
+    """What a service runs: architecture, stored weights, GPUs a replica, mean tokens, requests a replica (usual, most)."""
+
+    architecture: Architecture
+    stored: WeightFormat
+    tensor: int
+    input_tokens: float
+    output_tokens: float
+    requests: float
+    most_requests: float
+
+    def request_s(self, gpu: Gpu, stored: WeightFormat) -> float:
+        """Return the predicted time of a request at the usual concurrency; not fixed to anything observed."""
+        query = ServingQuery(
+            model=self.architecture,
+            gpu=gpu,
+            stored=stored,
+            engine=ENGINE,
+            year=ENGINE_YEAR,
+            load=Load.ONLINE,
+            requests=max(1.0, self.requests),
+            input_tokens=self.input_tokens,
+            output_tokens=self.output_tokens,
+            kv_value_bytes=kv_value_bytes(stored, ENGINE, ENGINE_YEAR, gpu),
+            gpus=self.tensor,
+            tensor=self.tensor,
+        )
+        times = times_of([query])
+        return float(times.ttft_s[0] + self.output_tokens * times.tpot_s[0])
+
+    def speed(self, home: Gpu, gpu: Gpu, stored: WeightFormat) -> Estimate:
+        """Return the speed on a GPU with weights stored so, relative to the present ones at home."""
+        return calibrated(self.request_s(home, self.stored) / self.request_s(gpu, stored))
+
+    def change_of_format(self, gpu: Gpu, stored: WeightFormat) -> Estimate:
+        """Return the speed on a GPU with weights stored so, relative to the present format on that same GPU."""
+        return calibrated(self.request_s(gpu, self.stored) / self.request_s(gpu, stored))
+
+    def need_gib(self, gpu: Gpu, stored: WeightFormat) -> float:
+        """Return the memory that a GPU needs for the most requests that a replica had in work."""
+        serving = Serving(
+            model=self.architecture,
+            stored=stored,
+            kv_value_bytes=kv_value_bytes(stored, ENGINE, ENGINE_YEAR, gpu),
+            parallel=Parallel(tensor=self.tensor),
+            requests=max(1, ceil(self.most_requests)),
+            context=max(1, ceil(self.input_tokens + self.output_tokens)),
+        )
+        return inference_footprint(serving).total_gib
+
+
+def served_model(workload: Workload) -> ServedModel | str:
+    """Return what a service runs, or why physics cannot say anything of it."""
+    spec, service = workload.spec, workload.service
+    if service is None or spec.model is None:
+        return "its model is not declared (model: in workloads.yaml)"
+    try:
+        architecture = resolve_model(spec.model, spec.params_b)
+        stored = ASSUMED_FORMAT if spec.precision is None else weight_format(spec.precision)
+    except UnknownName as error:
+        return f"{error}; declare params_b: for its size"
+    if architecture.encoder:
+        return f"{architecture.name} is an encoder, whose speed elsewhere has to be measured"
+    if service.input_tokens is None or service.output_tokens is None:
+        return "its tokens a request were not measured"
+    usual, most = _concurrency(service)
+    return ServedModel(
+        architecture=architecture,
+        stored=stored,
+        tensor=max(1, round(workload.gpus_per_pod)),
+        input_tokens=max(1.0, service.input_tokens),
+        output_tokens=max(1.0, service.output_tokens),
+        requests=usual,
+        most_requests=most,
+    )
+
+
+def declared_format(workload: Workload) -> WeightFormat | None:
+    """Return how the weights are declared to be stored; None where nobody said, or in words that nobody knows."""
+    try:
+        return None if workload.spec.precision is None else weight_format(workload.spec.precision)
+    except UnknownName:
+        return None
+
+
+def _concurrency(service: ServiceObservation) -> tuple[float, float]:
+    """Return the requests in work a replica as a request meets them, and at the busiest."""
+    each = service.running / np.where(service.replicas > 0, service.replicas, np.nan)
+    seen = each[np.isfinite(each)]
+    if not len(seen) or seen.sum() <= 0:
+        return 1.0, 1.0
+    return float((seen**2).sum() / seen.sum()), float(np.quantile(seen, _PEAK_QUANTILE))
+
+
+def preallocates(workload: Workload) -> bool:
+    """Tell whether a service's engine took nearly all of the memory, so that its peak says nothing about its need."""
+    peak, total = workload.activity.memory_peak_gib, workload.activity.memory_total_gib
+    return peak is not None and total is not None and peak >= PREALLOCATED_FRAC * total
+
+
+def need_on(workload: Workload, model: ServedModel | str, gpu: Gpu, stored: WeightFormat | None = None) -> float | None:
+    """Return the memory that a workload needs on a GPU: declared, computed where an engine reserves it, else observed.
+
+    With weights `stored` another way, what they save comes off. None where nothing is known.
+    """
+    peak = workload.spec.need_gib or workload.activity.memory_peak_gib
+    if isinstance(model, str):
+        return peak
+    after = stored or model.stored
+    if workload.spec.need_gib is None and (peak is None or preallocates(workload)):
+        return model.need_gib(gpu, after)
+    saved = model.need_gib(gpu, model.stored) - model.need_gib(gpu, after)
+    return None if peak is None else peak - saved
