@@ -40,7 +40,7 @@ def roofline_picture(one: Roofline) -> str:
         row = HEIGHT - 1 - _place(point.attainable_tflops, bottom, top, HEIGHT)
         grid[row][_place(point.flop_per_byte, left, right, WIDTH)] = point.phase.value[0].upper()
     told = ", ".join(
-        f"{point.phase.value} {point.flop_per_byte:,.3g} FLOP/byte: {point.binding.value}" for point in one.points
+        f"{point.phase.value} {point.flop_per_byte:,.0f} FLOP/byte: {point.binding.value}" for point in one.points
     )
     title = f"{one.gpu.name}: {one.peak_tflops:,.0f} TFLOPS, ridge at {one.ridge_flop_per_byte:,.0f} FLOP/byte"
     return _drawn(grid, title, told)

@@ -16,8 +16,10 @@ WIDTH = 960.0
 HEIGHT = 400.0
 ROW = 30.0
 LABEL = 210.0
-VALUE = 90.0
+VALUE = 112.0
 LABEL_GAP = 15.0
+LETTER = 7.2
+"""Width of a letter of a label, about."""
 MOST_LABELS = 10
 ROUND = (1.0, 2.0, 5.0)
 MOST_TIMES = 30.0
@@ -100,16 +102,17 @@ def _dot(one: Way, across: Axis, up: Axis, style: str) -> Html:
 
 
 def _names(best: Sequence[Way], across: Axis, up: Axis) -> Iterator[Html]:
-    """Yield names beside the dots of the frontier, each below the last one that it would cover."""
-    placed: list[tuple[float, float]] = []
+    """Yield names beside the dots of the frontier, each above those that it would cover."""
+    placed: list[tuple[float, float, float]] = []
     for one in best[:: max(1, math.ceil(len(best) / MOST_LABELS))]:
-        x, y = across.at(one.time.value), up.at(one.cost.value)
-        right = x < across.end - 170
-        y -= 9
-        while any(abs(y - other) < LABEL_GAP and abs(x - near) < 170 for near, other in placed):
+        x, y = across.at(one.time.value), up.at(one.cost.value) - 9
+        wide = len(one.label) * LETTER
+        right = x + wide < across.end
+        left = x + 6 if right else x - 6 - wide
+        while any(abs(y - above) < LABEL_GAP and left < end and start < left + wide for start, end, above in placed):
             y -= LABEL_GAP
-        placed.append((x, y))
-        yield text(x + (6 if right else -6), max(y, 26.0), one.label, anchor="start" if right else "end", style="label")
+        placed.append((left, left + wide, y))
+        yield text(left if right else x - 6, max(y, 26.0), one.label, anchor="start" if right else "end", style="label")
 
 
 def value_chart(ways: Sequence[Way]) -> Html:
@@ -184,7 +187,7 @@ def roofline_chart(one: Roofline) -> Html:
             text(
                 x + (10 if x < WIDTH * 0.6 else -10),
                 y + 20,
-                f"{point.phase.value}: {point.flop_per_byte:,.3g} FLOP/byte, bound by {point.binding.value}",
+                f"{point.phase.value}: {point.flop_per_byte:,.0f} FLOP/byte, bound by {point.binding.value}",
                 anchor="start" if x < WIDTH * 0.6 else "end",
                 style="label",
             ),

@@ -60,7 +60,7 @@ def serving_ways(found: Sequence[ServingOption]) -> tuple[Way, ...]:
         Way(
             gpu=one.gpu,
             gpus=one.gpus,
-            setup=f"{one.replicas} replicas of {one.tensor}, {one.stored.value}, {one.concurrency} at once",
+            setup=f"{one.stored.value}, {one.concurrency} at once" + (f", TP {one.tensor}" if one.tensor > 1 else ""),
             cost=one.usd_per_mtok,
             unit="$/M tokens",
             time=_latency(one),

@@ -18,7 +18,8 @@ _STYLE = """
 .m-0 { fill: var(--accent); background: var(--accent); } .m-1 { fill: #3b7dd8; background: #3b7dd8; }
 .m-2 { fill: #c98a1b; background: #c98a1b; } .m-3 { fill: #8a63c9; background: #8a63c9; }
 .m-4 { fill: #5aa469; background: #5aa469; } .m-5 { fill: #c4593f; background: #c4593f; }
-.m-6 { fill: var(--before); background: var(--before); } .m-7 { fill: var(--faint); background: var(--faint); }
+.m-6 { fill: var(--before); background: var(--before); } .m-7 { fill: var(--w5); background: var(--w5); }
+.where { font-size: 12.5px; }
 pre { background: var(--cell); border-radius: 8px; padding: 14px 16px; overflow-x: auto; font: 13px/1.5 ui-monospace,
   SFMono-Regular, Menlo, Consolas, monospace; }
 """
@@ -84,25 +85,23 @@ def _ranking(document: FitDocument) -> Html:
         "ranking",
         "What works, cheapest first",
         "The best way on each GPU, with the interval of its cost.",
-        scroll(way_table(document.ways)),
+        tag("div", way_table(document.ways), class_="scroll", id="ranking-table"),
     )
 
 
 def way_table(ways: Sequence[Way]) -> Html:
     """Return ranked ways as a table."""
     unit, time_unit = ways[0].unit, ways[0].time_unit
-    heads = ("GPUs", "set-up", f"#{unit}", "#80%", f"#{time_unit}", "#tokens/s", "#$/h", "bound by", "offering")
+    heads = ("GPUs", "set-up", f"#{unit}", "#80%", f"#{time_unit}", "#tokens/s", "#$/h")
     rows = (
         (
-            tag("span", one.label, class_="nowrap"),
-            one.setup,
+            join((tag("span", one.label, class_="nowrap"), tag("div", one.where, class_="soft where"))),
+            join((one.setup, tag("div", f"bound by {one.binding}", class_="soft where") if one.binding else Html())),
             f"{one.cost.value:,.3f}" if unit != "$" else f"{one.cost.value:,.0f}",
-            f"{one.cost.low:,.3g}–{one.cost.high:,.3g}" if unit != "$" else f"{one.cost.low:,.0f}–{one.cost.high:,.0f}",
+            f"{one.cost.low:,.2g}–{one.cost.high:,.2g}" if unit != "$" else f"{one.cost.low:,.0f}–{one.cost.high:,.0f}",
             f"{one.time.value:,.3g}",
             f"{one.tok_s:,.0f}",
             f"{one.usd_hr:,.2f}",
-            one.binding or "–",
-            one.where,
         )
         for one in ways
     )
