@@ -64,12 +64,12 @@ def record(rule, url):
             yield f"{rule['record']}{{{labels}}} {series['value'][1]} {at}\n"
 
 
-def collected(url, raw_sample_limit):
+def collected(url, raw_sample_limit, hours=WINDOW.hours):
     asked = []
     with Prometheus(url) as server:
         original = server.range
         server.range = lambda query, *times: asked.append(query) or original(query, *times)
-        start, end = (datetime.fromtimestamp(at, UTC) for at in (WINDOW.start_s, WINDOW.end_s))
+        start, end = (datetime.fromtimestamp(at, UTC) for at in (WINDOW.start_s, WINDOW.start_s + hours * 3600))
         found = collect_prometheus(server, start, end, raw_sample_limit=raw_sample_limit)
     check_bundle(memory_bundle(found.tables, found.meta))
     return found.tables["gpu_usage"].sort_by([("hour", "ascending"), ("device", "ascending")]), asked
@@ -102,6 +102,18 @@ def test_recorded_histograms_count_each_reading_once(recorded, prometheus_server
         moved = max(moved, sum(abs(a - b) for a, b in zip(left, right, strict=True)))
     # A scrape at the edge of an hour may count in the one before: one reading in, one out.
     assert moved <= 2
+
+
+def test_an_hour_that_the_rules_have_not_recorded_yet_is_pushed_down(recorded, prometheus_server):
+    ruled, _ = collected(recorded.url, raw_sample_limit=0, hours=WINDOW.hours + 1)
+    pushed, _ = collected(prometheus_server.url, raw_sample_limit=0, hours=WINDOW.hours + 1)
+
+    plain = [name for name in ruled.column_names if name not in ("activity_histogram", "basis")]
+    assert_close(ruled.select(plain), pushed.select(plain))
+    bases = {
+        (hour.hour, basis) for hour, basis in zip(*(ruled[name].to_pylist() for name in ("hour", "basis")), strict=True)
+    }
+    assert bases == {(hour, "recording rules") for hour in range(WINDOW.hours)} | {(WINDOW.hours, "pushed down")}
 
 
 def assert_close(left, right):

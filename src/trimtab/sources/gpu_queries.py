@@ -143,7 +143,7 @@ def collect_histograms(
 def recorded_histograms(
     values: HourlyValues, metric: Metric, cube: Cube, tally: Tally
 ) -> dict[UsageKey, dict[int, list[int]]]:
-    """Read the histograms that a rule recorded, by key and hour; none where it did not run in every hour."""
+    """Read the histograms that a rule recorded, by key and hour, of the hours in which it ran."""
     found_bins: dict[UsageKey, dict[int, list[int]]] = {}
     for series in values.histograms(metric, cube.grid):
         found = tally.key_of(series)

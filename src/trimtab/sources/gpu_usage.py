@@ -175,13 +175,22 @@ def _collected(
     for metric in metrics.of("energy_kwh"):
         collect_energy(ask, metric, cube, tally)
     bins = _best_bins(cube, metrics, lambda metric: recorded_histograms(values, metric, cube, tally))
-    basis = "recording rules" if bins else "raw samples"
-    if not bins and with_raw:
-        bins = _raw_bins(values.server, cube, metrics, tally)
+    basis = "recording rules"
+    if with_raw and not _is_whole(bins, cube):
+        bins, basis = _raw_bins(values.server, cube, metrics, tally), "raw samples"
     elif not bins:
         hours = piece.hours * len({key.device for key in cube.keys("samples")})
         tally.count("device-hours without a histogram (too many raw samples to fetch)", hours)
     return Span(cube=cube, bins=bins, tally=tally, basis=basis)
+
+
+def _is_whole(bins: Bins, cube: Cube) -> bool:
+    """Tell whether every hour in which a device was seen has its histogram."""
+    return all(
+        hour in bins.get(key, {})
+        for key in cube.keys("samples")
+        for hour in np.flatnonzero(np.nan_to_num(cube.of("samples", key))).tolist()
+    )
 
 
 def _raw_bins(server: Prometheus, cube: Cube, metrics: GpuMetrics, tally: Tally) -> Histograms:

@@ -9,14 +9,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import groupby
+from operator import itemgetter
 
 import numpy as np
+import numpy.typing as npt
 
 from trimtab.sources.dcgm import Metric
 from trimtab.sources.gpu_series import Statistic, group_of, selector, uuid_label
 from trimtab.sources.hours import HourGrid
 from trimtab.sources.promql import AnswerTooLarge, Floats, Prometheus, Series
-from trimtab.sources.recording_rules import BIN_LABEL, HISTOGRAM, recorded_name
+from trimtab.sources.recording_rules import BIN_LABEL, HISTOGRAM, recorded_name, statistics_of
 from trimtab.units import MS_PER_S, S_PER_HR
 
 logger = logging.getLogger(__name__)
@@ -44,38 +47,54 @@ class HourlyValues:
 
     server: Prometheus
     recorded: frozenset[str] = frozenset()
-    _known: dict[tuple[str, HourGrid], bool] = field(default_factory=dict, repr=False)
+    _known: dict[tuple[str, HourGrid], list[tuple[bool, HourGrid]]] = field(default_factory=dict, repr=False)
 
     def ask(self, wanted: Wanted) -> list[Series]:
-        """Return the series of a statistic over some hours, from rules where they ran in every hour of it."""
+        """Return the series of a statistic: of hours in which rules ran from them, of others from the samples."""
         name = recorded_name(wanted.metric.name, wanted.statistic.label)
-        if name not in self.recorded or not self.is_recorded(wanted.metric, wanted.grid):
+        if name not in self.recorded:
             return self._pushed_down(wanted)
         query = _query(wanted, f"last_over_time({name}{self.server.matching()}[1h])")
-        return self._from_rules(query, wanted.grid)
+        return [
+            series
+            for ruled, run in self.runs(wanted.metric, wanted.grid)
+            for series in (self._from_rules(query, run) if ruled else self._pushed_down(replace(wanted, grid=run)))
+        ]
+
+    def histograms(self, metric: Metric, grid: HourGrid) -> list[Series]:
+        """Return the recorded counts by device, pod and bin, of the hours in which rules ran."""
+        name = recorded_name(metric.name, HISTOGRAM)
+        if name not in self.recorded:
+            return []
+        query = f"sum by ({group_of(metric)}, {BIN_LABEL}) (last_over_time({name}{self.server.matching()}[1h]))"
+        runs = [run for ruled, run in self.runs(metric, grid) if ruled]
+        return [series for run in runs for series in self._from_rules(query, run)]
 
     def _from_rules(self, query: str, grid: HourGrid) -> list[Series]:
         later = self._over(query, _an_hour_later(grid))
         return [replace(series, times_ms=series.times_ms - S_PER_HR * MS_PER_S) for series in later]
 
-    def histograms(self, metric: Metric, grid: HourGrid) -> list[Series]:
-        """Return the recorded counts by device, pod and bin of each hour; none where the rules did not run in all of it."""
-        name = recorded_name(metric.name, HISTOGRAM)
-        if name not in self.recorded or not self.is_recorded(metric, grid):
-            return []
-        query = f"sum by ({group_of(metric)}, {BIN_LABEL}) (last_over_time({name}{self.server.matching()}[1h]))"
-        return self._from_rules(query, grid)
-
-    def is_recorded(self, metric: Metric, grid: HourGrid) -> bool:
-        """Tell whether rules recorded as many series of a metric in each hour as there were; an hour without any counts."""
+    def runs(self, metric: Metric, grid: HourGrid) -> list[tuple[bool, HourGrid]]:
+        """Cut a grid into runs of hours in which rules recorded as many series as there were, and of others."""
         key = (metric.name, grid)
         if key not in self._known:
-            name = recorded_name(metric.name, Statistic.COUNT.label)
-            ruled = self._counted(f"last_over_time({name}{self.server.matching()}[1h])", _an_hour_later(grid), 0)
-            inner = f"count by ({group_of(metric)}) ({selector(self.server, metric)})"
-            seen = self._counted(inner, grid, S_PER_HR // 2)
-            self._known[key] = bool((ruled >= _NEARLY_ALL_FRAC * seen).all())
+            ruled = enumerate(self._is_ruled(metric, grid).tolist())
+            grouped = [(is_so, [hour for hour, _ in run]) for is_so, run in groupby(ruled, key=itemgetter(1))]
+            self._known[key] = [
+                (is_so, HourGrid(start_s=grid.start_s + hours[0] * S_PER_HR, hours=len(hours)))
+                for is_so, hours in grouped
+            ]
         return self._known[key]
+
+    def _is_ruled(self, metric: Metric, grid: HourGrid) -> npt.NDArray[np.bool_]:
+        """Tell by hour whether rules recorded as many series of a metric as there were in the middle of it."""
+        # The energy counter has no count of its own: its rise is recorded.
+        label = statistics_of(metric)[0].label
+        name = recorded_name(metric.name, label)
+        ruled = self._counted(f"last_over_time({name}{self.server.matching()}[1h])", _an_hour_later(grid), 0)
+        inner = f"count by ({group_of(metric)}) ({selector(self.server, metric)})"
+        seen = self._counted(inner, grid, S_PER_HR // 2)
+        return np.asarray(ruled >= _NEARLY_ALL_FRAC * seen, dtype=np.bool_)
 
     def _counted(self, inner: str, grid: HourGrid, before_end_s: int) -> Floats:
         """Return how many series an expression has in each hour, asked that long before the hour's end."""
