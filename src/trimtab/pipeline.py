@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 
@@ -11,22 +11,28 @@ import numpy as np
 
 from trimtab.catalog import CapacityType, Catalog, load_catalog
 from trimtab.catalog.pools import Pool
+from trimtab.catalog.price_changes import changed
 from trimtab.diagnose.findings import Unjudged
 from trimtab.diagnose.spend import spend_by, week_activity
 from trimtab.diagnose.verdicts import product_form, verdict_of
 from trimtab.diagnose.waste import waste_of
 from trimtab.emit.fleet_facts import facts_of_fleet
 from trimtab.emit.kept_plan import KeptPlan
-from trimtab.errors import InputError, MissingPrice
+from trimtab.errors import InputError, MissingPrice, PlanError
 from trimtab.fleet.build import build_fleet, bundle_window
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet, Window
+from trimtab.fleet.scaled import scaled_fleet
 from trimtab.fleet.settings import Settings
-from trimtab.ledger import Allocation, allocate, bill
+from trimtab.ledger import Allocation, Commitment, allocate, bill
 from trimtab.plan.baseline import baseline_of
+from trimtab.plan.commit_inventory import Owned, inventory, running_commitments
 from trimtab.plan.model import Audit, HeatMap
+from trimtab.plan.outcome import OutcomeStore
 from trimtab.plan.planner import Planned, make_plan
 from trimtab.plan.proof import Proven, prove
+from trimtab.plan.reach import by_deadline, within_budget
+from trimtab.plan.scenario import Outlook, Scenario, WhatIf, outlook
 from trimtab.plan.verify import Verification, verify
 from trimtab.sources.demo import demo_fleet, trace_fleet
 from trimtab.tables.bundle import Bundle, BundleMeta, memory_bundle
@@ -90,6 +96,19 @@ def split_window(whole: Window, settings: Settings) -> Split:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Opened:
+    """A history as planning takes it: the fleet over its two windows, and the market that it buys on."""
+
+    fit: Fleet
+    proof: Fleet
+    market: Market
+    settings: Settings
+    degraded: tuple[str, ...]
+    owned: tuple[Commitment, ...]
+    store: OutcomeStore | None
+
+
 def audit(
     bundle: Bundle,
     settings: Settings | None = None,
@@ -97,19 +116,67 @@ def audit(
     *,
     name: str = "",
     at: date | None = None,
+    owned: Sequence[Owned] = (),
+    scenario: Scenario | None = None,
+    store: OutcomeStore | None = None,
     progress: Progress | None = None,
 ) -> Audit:
     """Diagnose a fleet, plan it on the first part of its history and prove the plan on the rest.
 
-    Prices are those that held at `at` (default: the end of the window). Raises BundleError, MissingPrice (naming every pool
-    that has no rate) or InputError where there is too little history.
+    Prices are those that held at `at` (default: the end of the window). `owned` commitments are paid whatever is planned. A
+    `scenario` is planned as well, and shown beside. Replays are looked up in `store` first. Raises BundleError, MissingPrice
+    (naming every pool that has no rate), InputError where there is too little history, and PlanError where no plan keeps the
+    limits of the settings.
     """
-    settings, catalog, tell = settings or Settings(), catalog or load_catalog(), progress or _silent
+    tell = progress or _silent
+    opened = _opened(bundle, settings, catalog, at, owned, store, tell)
+    fit, market = opened.fit, opened.market
+    allocation = allocate(bill(fit.usage, market.rates(fit.usage.pools), opened.owned), fit.holdings)
+    planned, proven = _planned(opened, Scenario(), tell)
+    found = _audit(
+        name or _name(bundle), bundle, fit, allocation, planned, proven, market, opened.settings, opened.degraded
+    )
+    held = inventory(owned, fit.usage, market.rates(fit.usage.pools), market.at or fit.window.end.date())
+    found = replace(found, owned=held)
+    if scenario is None:
+        return found
+    return replace(found, what_if=_what_if(opened, scenario, planned, proven, tell))
+
+
+def what_if(
+    bundle: Bundle,
+    scenario: Scenario,
+    settings: Settings | None = None,
+    catalog: Catalog | None = None,
+    *,
+    at: date | None = None,
+    owned: Sequence[Owned] = (),
+    store: OutcomeStore | None = None,
+    progress: Progress | None = None,
+) -> WhatIf:
+    """Plan a fleet as it is and under a scenario; raises as `audit` does, for the fleet as it is."""
+    tell = progress or _silent
+    opened = _opened(bundle, settings, catalog, at, owned, store, tell)
+    planned, proven = _planned(opened, Scenario(), tell)
+    return _what_if(opened, scenario, planned, proven, tell)
+
+
+def _opened(
+    bundle: Bundle,
+    settings: Settings | None,
+    catalog: Catalog | None,
+    at: date | None,
+    owned: Sequence[Owned],
+    store: OutcomeStore | None,
+    tell: Progress,
+) -> Opened:
+    settings, catalog = settings or Settings(), catalog or load_catalog()
     whole = bundle_window(bundle)
     split = split_window(whole, settings)
+    day = at or whole.end.date()
     market = Market(
         catalog=catalog,
-        at=at or whole.end.date(),
+        at=day,
         max_term_years=settings.planning.max_term_years,
         assumptions=settings.assumptions,
     )
@@ -117,11 +184,53 @@ def audit(
     fit, proof = build_fleet(bundle, settings, split.fit), build_fleet(bundle, settings, split.proof)
     _require_nodes(bundle, fit)
     _require_prices(market, {*fit.usage.pools, *proof.usage.pools})
-    allocation = allocate(bill(fit.usage, market.rates(fit.usage.pools)), fit.holdings)
-    planned = make_plan(fit, market, settings, seed=SEED, progress=tell)
+    return Opened(
+        fit=fit,
+        proof=proof,
+        market=market,
+        settings=settings,
+        degraded=split.degraded,
+        owned=running_commitments(owned, day),
+        store=store,
+    )
+
+
+def _planned(opened: Opened, scenario: Scenario, tell: Progress) -> tuple[Planned, Proven]:
+    """Plan and prove in the world of a scenario."""
+    settings = scenario.settings(opened.settings)
+    market = replace(opened.market, catalog=changed(opened.market.catalog, scenario.prices))
+    planned = make_plan(
+        scaled_fleet(opened.fit, scenario.demand),
+        market,
+        settings,
+        seed=SEED,
+        progress=tell,
+        owned=opened.owned,
+        laws=opened.fit,
+        store=opened.store,
+    )
     tell("proving on history the plan has not seen", 0.0)
-    proven = prove(planned, proof, market, settings, seed=SEED)
-    return _audit(name or _name(bundle), bundle, fit, allocation, planned, proven, market, settings, split.degraded)
+    return planned, prove(planned, scaled_fleet(opened.proof, scenario.demand), market, settings, seed=SEED)
+
+
+def _what_if(opened: Opened, scenario: Scenario, planned: Planned, proven: Proven, tell: Progress) -> WhatIf:
+    base = _outlook(opened, scenario, planned, proven)
+    try:
+        other = _outlook(opened, scenario, *_planned(opened, scenario, tell))
+    except PlanError as error:
+        return WhatIf(scenario=scenario, base=base, other=None, refused=str(error))
+    return WhatIf(scenario=scenario, base=base, other=other)
+
+
+def _outlook(opened: Opened, scenario: Scenario, planned: Planned, proven: Proven) -> Outlook:
+    settings = scenario.settings(opened.settings)
+    budget, day = scenario.budget_usd_mo, scenario.deadline
+    return outlook(
+        planned,
+        proven.proof,
+        None if budget is None else within_budget(planned, budget, settings),
+        None if day is None else by_deadline(planned, opened.proof.window.end.date(), day, settings),
+    )
 
 
 def priced_history(

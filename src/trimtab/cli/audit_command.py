@@ -9,6 +9,7 @@ import click
 
 from trimtab.cli.moments import parse_day
 from trimtab.cli.output import Format, output_options
+from trimtab.cli.scenario_options import ScenarioOptions, limit_flags, scenario_options
 from trimtab.cli.server_options import ServerOptions, server_options
 
 
@@ -24,6 +25,13 @@ from trimtab.cli.server_options import ServerOptions, server_options
               help="Your own rates, CSV or YAML; they go over the list.")  # fmt: skip
 @click.option("--at", callback=parse_day, metavar="DATE", show_default="the end of the history",
               help="Prices that held on this day.")  # fmt: skip
+@scenario_options
+@click.option("--quota", "quotas", multiple=True, metavar="TYPE=NODES",
+              help="A quota that the plan must keep: p5.48xlarge=16, g6.xlarge@us-east-1:spot=40.")  # fmt: skip
+@click.option("--spot-max", type=click.FloatRange(0, 1), metavar="SHARE",
+              help="The plan may put at most this share of node-hours on spot.")  # fmt: skip
+@click.option("--owned", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
+              help="Commitments that you hold, CSV as `trimtab commit --owned` takes it.")  # fmt: skip
 @click.option("--settings", "settings_file", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
               help="A settings file instead of trimtab.toml.")  # fmt: skip
 @click.option(
@@ -44,6 +52,10 @@ def command(
     source: ServerOptions,
     prices: Path | None,
     at: date | None,
+    options: ScenarioOptions,
+    quotas: tuple[str, ...],
+    spot_max: float | None,
+    owned: Path | None,
     settings_file: Path | None,
     flags: tuple[str, ...],
     show_settings: bool,
@@ -65,6 +77,8 @@ def command(
       trimtab audit fleet/ -o html --out report.html      one page with pictures
       trimtab audit fleet/ -o json | jq .plan.actions     the same for a program
       trimtab audit fleet/ --set planning.engineers=2 --prices own-rates.yaml
+      trimtab audit fleet/ --quota p5.48xlarge=16 --spot-max 0.3 --owned held.csv
+      trimtab audit fleet/ --demand 1.5x --price spot+30%  a scenario beside the plan
       trimtab audit fleet/ -q --fail-over 5000            exit code 10 above $5,000 a month
     """
     from trimtab.cli.audit_run import AuditRequest, run_audit
@@ -75,8 +89,10 @@ def command(
             named=Named(bundle=bundle, demo=demo, demo_trace=demo_trace, source=source),
             prices=prices,
             at=at,
+            scenario=options.scenario(),
+            owned=owned,
             settings_file=settings_file,
-            flags=flags,
+            flags=(*flags, *limit_flags(quotas, spot_max)),
             show_settings=show_settings,
             report=report,
             fail_over_usd_mo=fail_over,

@@ -14,6 +14,7 @@ from trimtab.catalog import load_catalog
 from trimtab.cli.faces import check_fields, render_audit
 from trimtab.cli.history import Named, open_history
 from trimtab.cli.kept_audits import append
+from trimtab.cli.outcome_cache import outcome_cache
 from trimtab.cli.output import PLAIN_WIDTH, Format, colour_wanted, screen_width, write, write_sheet
 from trimtab.cli.progress import progress_bar, set_verbosity
 from trimtab.cli.settings import Resolved, resolve
@@ -27,6 +28,8 @@ from trimtab.emit.report_html import render_html
 from trimtab.errors import UsageError
 from trimtab.pipeline import audit, kept_plan
 from trimtab.plan.model import Audit
+from trimtab.plan.scenario import Scenario
+from trimtab.sources.commitment_files import read_owned
 from trimtab.tables.bundle import Bundle
 from trimtab.units import per_month
 
@@ -42,6 +45,8 @@ class AuditRequest:
     named: Named
     prices: Path | None
     at: date | None
+    scenario: Scenario | None
+    owned: Path | None
     settings_file: Path | None
     flags: tuple[str, ...]
     show_settings: bool
@@ -90,7 +95,18 @@ def _audited(request: AuditRequest, resolved: Resolved) -> tuple[AuditDocument, 
         tell("opening the fleet", 0.0)
         history = open_history(request.named, tell)
         catalog = load_catalog(request.prices)
-        found = audit(history.bundle, resolved.settings, catalog, name=history.name, at=request.at, progress=tell)
+        with outcome_cache() as store:
+            found = audit(
+                history.bundle,
+                resolved.settings,
+                catalog,
+                name=history.name,
+                at=request.at,
+                owned=read_owned(request.owned) if request.owned else (),
+                scenario=request.scenario,
+                store=store,
+                progress=tell,
+            )
         plan = kept_plan(found, history.bundle, resolved.settings, catalog, at=request.at)
     document = audit_document(found)
     notes = (*document.coverage.notes, *_bill_notes(history.bundle, found))

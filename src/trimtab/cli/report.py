@@ -10,9 +10,26 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from trimtab.emit.document import ActionPart, AuditDocument, NotWorthPart, ProofPart, SpendPart, TargetPart
+from trimtab.emit.document import (
+    ActionPart,
+    AuditDocument,
+    NotWorthPart,
+    ProofPart,
+    SpendPart,
+    TargetPart,
+    WhatIfPart,
+)
 from trimtab.emit.money import dollars, percent
-from trimtab.emit.words import USEFUL, certificate, days, interval, joint_interval
+from trimtab.emit.words import (
+    USEFUL,
+    certificate,
+    compared_cells,
+    days,
+    interval,
+    joint_interval,
+    limit_line,
+    owned_line,
+)
 
 MAX_WIDTH = 120
 """A wider screen does not make lines easier to read."""
@@ -56,7 +73,15 @@ def _parts(document: AuditDocument, next_steps: Sequence[tuple[str, str]]) -> It
         yield _not_worth_doing(document.plan.not_worth_doing)
     if document.unjudged:
         yield _unjudged(document)
+    if document.plan.limits:
+        lines = [f"· {limit_line(limit)}" for limit in document.plan.limits]
+        yield _section("Limits", "what the plan may not exceed, and what that costs", *map(Text, lines))
+    if document.owned:
+        lines = [f"· {owned_line(one)}" for one in document.owned]
+        yield _section("Commitments held", "judged on the use as it was", *map(Text, lines))
     yield _proof(document.proof)
+    if document.what_if:
+        yield _what_if(document.what_if)
     if next_steps:
         yield _next_steps(next_steps)
 
@@ -239,6 +264,20 @@ def _proof(proof: ProofPart) -> RenderableType:
         *(Text(f"· {note}", style="dim") for note in proof.notes),
     ]
     return _section("The proof", "replayed on history that the planner never saw", *lines)
+
+
+def _what_if(found: WhatIfPart) -> RenderableType:
+    table = _table()
+    for title, right in (("", False), ("as it is", True), ("what if", True)):
+        table.add_column(title, justify="right" if right else "left", overflow="fold")
+    section = ""
+    for figure in found.figures:
+        if figure.section != section:
+            section = figure.section
+            table.add_row(Text(section, style="italic"))
+        table.add_row(f"  {figure.what}", *compared_cells(figure))
+    refused = [Text(f"There is no plan in that world: {found.refused}.", style="yellow")] if found.refused else []
+    return _section("What if", "; ".join(found.scenario), table, *refused)
 
 
 def _targets_line(proof: ProofPart) -> Text:

@@ -16,11 +16,15 @@ from typing import TypeVar
 
 from trimtab.cli.sheet import Column, Sheet
 from trimtab.errors import Fault, InputError, SettingsError, near_matches
+from trimtab.fleet.limits import quotas_of
 from trimtab.fleet.settings import Settings
 
 SETTINGS_FILE = "trimtab.toml"
 ENV_PREFIX = "TRIMTAB_"
 DEFAULT = "default"
+QUOTAS = "limits.quotas"
+_LISTED = (QUOTAS,)
+"""Settings that a file may state as a table of their own, one line an entry."""
 EFFORT_PER = ("fleet", "class", "action")
 
 Value = bool | int | float | str
@@ -132,7 +136,9 @@ def _from_file(file: Path | None) -> list[tuple[str, str, object]]:
 
 def _flat(table: Mapping[str, object], prefix: str) -> Iterator[tuple[str, object]]:
     for name, value in table.items():
-        if isinstance(value, Mapping):
+        if f"{prefix}{name}" in _LISTED and isinstance(value, Mapping):
+            yield f"{prefix}{name}", ", ".join(f"{key}={number}" for key, number in value.items())
+        elif isinstance(value, Mapping):
             yield from _flat(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value
@@ -196,6 +202,11 @@ def _boolean(raw: object) -> bool:
 
 
 def _word(key: str, raw: str) -> str:
+    if key == QUOTAS:
+        try:
+            quotas_of(raw)
+        except InputError as error:
+            raise ValueError(str(error)) from error
     if key.endswith(".per") and raw not in EFFORT_PER:
         raise ValueError(f"write one of {', '.join(EFFORT_PER)}")
     return raw

@@ -11,15 +11,23 @@ import sys
 from textwrap import dedent
 
 from trimtab.cli.settings import defaults, env_name
-from trimtab.fleet.settings import Assumptions, Bands, Effort, Ownership, Planning
+from trimtab.fleet.settings import Assumptions, Bands, Effort, Limits, Ownership, Planning
 
-_GROUPS = {"bands": Bands, "efforts": Effort, "assumptions": Assumptions, "planning": Planning, "ownership": Ownership}
+_GROUPS = {
+    "bands": Bands,
+    "efforts": Effort,
+    "assumptions": Assumptions,
+    "planning": Planning,
+    "ownership": Ownership,
+    "limits": Limits,
+}
 _TITLES = {
     "bands": "Where a reading becomes a verdict",
     "efforts": "What a lever costs in engineer-weeks",
     "assumptions": "What the data cannot tell",
     "planning": "How the plan is made and laid out",
     "ownership": "What GPUs cost besides their hours",
+    "limits": "What a plan may not exceed",
 }
 
 _HEAD = """# Settings
@@ -38,6 +46,10 @@ proof_frac = 0.25
 [efforts.autoscaling]
 weeks = 4
 per = "class"
+
+[limits.quotas]
+"p5.48xlarge" = 16
+"g6.xlarge@us-east-1:spot" = 40
 ```
 
 The same from the environment: `TRIMTAB_PLANNING_PROOF_FRAC=0.25`, `TRIMTAB_EFFORTS_AUTOSCALING_WEEKS=4`.

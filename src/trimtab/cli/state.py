@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 from trimtab.emit.audit_json import parse_document, render_json
@@ -48,14 +49,27 @@ def recall_plan(file: Path | None = None) -> KeptPlan:
     return parse_kept_plan(_recall(path), where=str(path))
 
 
-def _keep(file: Path, text: str) -> Path:
+def prepared(file: Path) -> Path:
+    """Make the folder of a file, out of the way of version control, and return the file; raises OSError."""
     file.parent.mkdir(parents=True, exist_ok=True)
     ignore = file.parent / ".gitignore"
     if not ignore.exists():
         ignore.write_text("*\n", encoding="utf-8")
-    fresh = file.with_suffix(".new")
-    fresh.write_text(text, encoding="utf-8")
-    fresh.replace(file)
+    return file
+
+
+def _keep(file: Path, text: str) -> Path:
+    """Write aside, to the disk, and then rename: a reader finds the old text or the new one, whenever the writer dies."""
+    handle, fresh = tempfile.mkstemp(prefix=f"{file.stem}-", suffix=".new", dir=prepared(file).parent)
+    try:
+        with open(handle, "w", encoding="utf-8") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        Path(fresh).replace(file)
+    except BaseException:
+        Path(fresh).unlink(missing_ok=True)
+        raise
     return file
 
 

@@ -12,6 +12,7 @@ from pydantic import JsonValue
 
 from trimtab._version import __version__
 from trimtab.diagnose.findings import ProductForm, Unjudged, Verdict, Waste
+from trimtab.emit.comparison import compared
 from trimtab.emit.document import (
     SCHEMA_VERSION,
     ActionPart,
@@ -19,10 +20,13 @@ from trimtab.emit.document import (
     BillByHour,
     CapacityPart,
     ChangePart,
+    ComparedPart,
     CoveragePart,
     EvidencePart,
     HeatMapPart,
+    LimitPart,
     NotWorthPart,
+    OwnedPart,
     Pictures,
     PlanPart,
     ProductFormPart,
@@ -33,13 +37,16 @@ from trimtab.emit.document import (
     UnjudgedPart,
     VerdictPart,
     WastePart,
+    WhatIfPart,
     WindowPart,
 )
 from trimtab.emit.money import month_cents, month_usd, month_usd_parts, percent
 from trimtab.emit.rollout import canary_steps
 from trimtab.emit.words import WASTE_MEANING, target_words
 from trimtab.fleet.model import FloatArray, Window
+from trimtab.plan.commit_inventory import Held
 from trimtab.plan.intervals import joint_saving
+from trimtab.plan.limits import LimitPrice
 from trimtab.plan.model import (
     Action,
     Audit,
@@ -52,6 +59,7 @@ from trimtab.plan.model import (
     Spend,
     TargetResult,
 )
+from trimtab.plan.scenario import WhatIf
 from trimtab.provenance import Evidence
 from trimtab.units import usd_cents
 
@@ -82,6 +90,8 @@ def audit_document(audit: Audit) -> AuditDocument:
         proof=_proof(audit.proof, targets),
         unjudged=tuple(_unjudged(row, audit.plan.window.hours) for row in audit.unjudged),
         pictures=_pictures(audit),
+        owned=tuple(_owned(held) for held in audit.owned),
+        what_if=None if audit.what_if is None else _what_if(audit.what_if),
     )
 
 
@@ -190,6 +200,39 @@ def _plan(plan: Plan, spend_usd_mo: dict[str, float], targets: tuple[TargetPart,
             _action(action, saving, spend_usd_mo, targets) for action, saving in zip(plan.actions, savings, strict=True)
         ),
         not_worth_doing=tuple(_not_worth(row) for row in plan.not_worth_doing),
+        limits=tuple(_limit(limit) for limit in plan.limits),
+    )
+
+
+def _limit(limit: LimitPrice) -> LimitPart:
+    return LimitPart(
+        limit=limit.use.words,
+        most=limit.use.limit,
+        used=limit.use.used,
+        binds=limit.use.binds,
+        cost_usd_mo=None if limit.cost_usd_mo is None else round(limit.cost_usd_mo, 2),
+    )
+
+
+def _owned(held: Held) -> OwnedPart:
+    return OwnedPart(
+        name=held.owned.name,
+        pool=str(held.owned.pool),
+        count=held.owned.count,
+        end=held.owned.end.isoformat(),
+        used_frac=held.used_frac,
+        sunk_usd_mo=round(held.unused_usd_mo, 2),
+    )
+
+
+def _what_if(found: WhatIf) -> WhatIfPart:
+    return WhatIfPart(
+        scenario=found.scenario.words(),
+        refused=found.refused,
+        figures=tuple(
+            ComparedPart(section=row.section, what=row.what, unit=row.unit.value, base=row.base, scenario=row.scenario)
+            for row in compared(found)
+        ),
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from trimtab.emit.document import ActionPart, AuditDocument, SpendPart
 from trimtab.emit.money import dollars, percent
-from trimtab.emit.words import certificate, days, interval, joint_interval
+from trimtab.emit.words import certificate, compared_cells, days, interval, joint_interval, limit_line, owned_line
 
 COMMENT_MARKER = "<!-- trimtab audit -->"
 """First line of a comment, by which a later run finds the one to update."""
@@ -31,8 +31,10 @@ def render_markdown(document: AuditDocument) -> str:
         certificate(document.plan),
         _not_worth_doing(document),
         _unjudged(document),
+        _limits(document),
         "## The proof",
         _proof(document),
+        _what_if(document),
     ]
     return _join(parts)
 
@@ -114,6 +116,29 @@ def _waste_table(document: AuditDocument) -> str:
     ]
     rows.append(("**the bill**", "", f"**{document.bill_usd_mo:,.2f}**", "", ""))
     return _table(("what", "in words", "$/month", "share", "mostly"), "llrrl", rows)
+
+
+def _limits(document: AuditDocument) -> str:
+    if not document.plan.limits and not document.owned:
+        return ""
+    limits = _bullets(_text(limit_line(limit)) for limit in document.plan.limits)
+    owned = _bullets(_text(owned_line(one)) for one in document.owned)
+    return _join(
+        [
+            *(["### Limits", limits] if document.plan.limits else []),
+            *(["### Commitments held", owned] if document.owned else []),
+        ]
+    )
+
+
+def _what_if(document: AuditDocument) -> str:
+    found = document.what_if
+    if found is None:
+        return ""
+    rows = ((figure.section, _text(figure.what), *compared_cells(figure)) for figure in found.figures)
+    refused = f"There is no plan in that world: {_text(found.refused)}." if found.refused else ""
+    title = f"## What if: {_text('; '.join(found.scenario))}"
+    return _join([title, _table(("", "", "as it is", "what if"), "llrr", rows), refused])
 
 
 def _plan_table(actions: Sequence[ActionPart], document: AuditDocument) -> str:

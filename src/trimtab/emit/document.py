@@ -228,6 +228,64 @@ class NotWorthPart(_Part):
     """Why not."""
 
 
+class LimitPart(_Part):
+    """A quota or the limit on spot, and what the plan makes of it."""
+
+    limit: str
+    """The limit in words."""
+    most: float
+    """Nodes at once, or share of node-hours on spot."""
+    used: float
+    """The plan's most nodes in any hour, or its share of node-hours on spot."""
+    binds: bool
+    """Whether the plan stands at the limit."""
+    cost_usd_mo: float | None
+    """What the plan would save besides, dollars a month, were this limit alone not there; null where not worked out."""
+
+
+class OwnedPart(_Part):
+    """A commitment that runs already, judged on the fit window's use."""
+
+    name: str
+    """Its name in the file."""
+    pool: str
+    """The nodes that it covers."""
+    count: int
+    """How many nodes."""
+    end: str
+    """The first day after it."""
+    used_frac: float
+    """Share of what it pays for that was in use."""
+    sunk_usd_mo: float
+    """Paid a month for nodes that nothing ran on, whatever is planned, until it ends."""
+
+
+class ComparedPart(_Part):
+    """One figure in the world as it is and in the scenario."""
+
+    section: str
+    """What it belongs to: the plan, actions, limits, budget or deadline."""
+    what: str
+    """The figure."""
+    unit: str
+    """usd_mo, frac, weeks, count or text."""
+    base: float | str | None
+    """As it is; null where that world has none."""
+    scenario: float | str | None
+    """In the scenario; null where that world has none."""
+
+
+class WhatIfPart(_Part):
+    """A scenario planned beside the world as it is."""
+
+    scenario: tuple[str, ...]
+    """What is different."""
+    refused: str
+    """Why there is no plan in that world; empty where there is one."""
+    figures: tuple[ComparedPart, ...]
+    """Both worlds, figure by figure."""
+
+
 class PlanPart(_Part):
     """The chosen actions over the fit window."""
 
@@ -259,6 +317,8 @@ class PlanPart(_Part):
     """In the order in which to do them."""
     not_worth_doing: tuple[NotWorthPart, ...]
     """Judged and refused."""
+    limits: tuple[LimitPart, ...] = ()
+    """Quotas and the limit on spot, what the plan uses of each, and what each costs."""
 
 
 class ProofPart(_Part):
@@ -378,6 +438,10 @@ class AuditDocument(_Part):
     """Workloads left out of the plan, with cost and reason."""
     pictures: Pictures
     """Series behind the report's pictures."""
+    owned: tuple[OwnedPart, ...] = ()
+    """Commitments that run already."""
+    what_if: WhatIfPart | None = None
+    """A scenario beside the world as it is; null where none was asked for."""
 
     def action(self, name: str) -> ActionPart | None:
         """Return an action by its id, or None."""

@@ -8,7 +8,8 @@ from types import MappingProxyType
 from typing import assert_never
 
 from trimtab.diagnose.findings import WasteKind
-from trimtab.emit.document import ActionPart, PlanPart
+from trimtab.emit.comparison import Unit, shown
+from trimtab.emit.document import ActionPart, ComparedPart, LimitPart, OwnedPart, PlanPart
 from trimtab.emit.money import dollars, percent
 from trimtab.fleet.model import Target
 from trimtab.fleet.settings import Lever
@@ -82,6 +83,28 @@ def certificate(plan: PlanPart) -> str:
     return (
         f"No mix of {options} is more than {percent(plan.gap_frac, 1)} cheaper ({dollars(plan.bound_usd_mo)} a month)."
     )
+
+
+def limit_line(limit: LimitPart) -> str:
+    """Say what a limit does to the plan."""
+    used = f"{limit.used:g} used" if limit.most > 1 else f"{percent(limit.used)} used"
+    if not limit.binds:
+        return f"{limit.limit}: {used}, not reached"
+    if limit.cost_usd_mo is None:
+        return f"{limit.limit}: reached"
+    return f"{limit.limit}: reached; without it the plan would save {dollars(limit.cost_usd_mo)} a month more"
+
+
+def owned_line(owned: OwnedPart) -> str:
+    """Say what a commitment that runs already covers."""
+    sunk = f"; {dollars(owned.sunk_usd_mo)} a month are sunk until it ends" if owned.sunk_usd_mo else ""
+    return f"{owned.name}: {owned.count} x {owned.pool} until {owned.end}, {percent(owned.used_frac)} in use{sunk}"
+
+
+def compared_cells(figure: ComparedPart) -> tuple[str, str]:
+    """Show a figure of the world as it is and of the scenario."""
+    unit = Unit(figure.unit)
+    return shown(figure.base, unit), shown(figure.scenario, unit)
 
 
 def joint_interval(plan: PlanPart) -> str:

@@ -148,6 +148,19 @@ class Planning:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a plan may not exceed, whatever it would save."""
+
+    quotas: str = ""
+    """Most nodes at once, `TYPE[@REGION][:CAPACITY]=NODES` apart by commas: `p5.48xlarge=16, g6.xlarge@us-east-1:spot=40`.
+    Without a capacity type on-demand nodes are meant; without a region, each region's own."""
+    spot_max_frac: float = 1.0
+    """Largest share of the fleet's node-hours that may be on spot; 1 is no limit."""
+    use_spot: bool = True
+    """False: nothing is moved to spot (what is on spot already may stay)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """All of them."""
 
@@ -156,3 +169,4 @@ class Settings:
     assumptions: Assumptions = field(default_factory=Assumptions)
     planning: Planning = field(default_factory=Planning)
     ownership: Ownership = field(default_factory=Ownership)
+    limits: Limits = field(default_factory=Limits)

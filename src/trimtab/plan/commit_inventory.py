@@ -59,12 +59,10 @@ def owned_nodes(owned: Sequence[Owned], day: date) -> dict[Pool, int]:
     return nodes
 
 
-def inventory(
-    owned: Sequence[Owned], usage: Usage, rates_micro_usd_hr: Mapping[Pool, int], day: date
-) -> tuple[Held, ...]:
-    """Judge every commitment that runs on a day by the one bill, first those that end first; they apply in that order."""
+def running_commitments(owned: Sequence[Owned], day: date) -> tuple[Commitment, ...]:
+    """Return the commitments that run on a day as the ledger takes them, those that end first before the others."""
     running = sorted((one for one in owned if one.runs_at(day)), key=lambda one: (one.end, one.name))
-    commitments = [
+    return tuple(
         Commitment(
             pool=one.pool,
             option=one.offer.option,
@@ -72,7 +70,15 @@ def inventory(
             rate_micro_usd_hr=micro_usd(one.offer.effective_usd_hr),
         )
         for one in running
-    ]
+    )
+
+
+def inventory(
+    owned: Sequence[Owned], usage: Usage, rates_micro_usd_hr: Mapping[Pool, int], day: date
+) -> tuple[Held, ...]:
+    """Judge every commitment that runs on a day by the one bill, first those that end first; they apply in that order."""
+    running = sorted((one for one in owned if one.runs_at(day)), key=lambda one: (one.end, one.name))
+    commitments = running_commitments(running, day)
     priced = bill(usage, rates_micro_usd_hr, commitments)
     unused = priced.unused_commitment().sum(axis=1)
     seconds_of = dict(zip(usage.pools, usage.node_seconds.sum(axis=1).tolist(), strict=True))

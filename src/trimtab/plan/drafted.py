@@ -19,7 +19,6 @@ from trimtab.plan.actions import Draft, drafts
 from trimtab.plan.attribution import Shares, attribute, components
 from trimtab.plan.fleet_problem import Enacted, restricted
 from trimtab.plan.outcome import Effects
-from trimtab.plan.problem import exact_bill
 from trimtab.units import MICRO_PER_USD
 
 Actions = frozenset[int]
@@ -111,7 +110,7 @@ class Drafted:
 
     def _bill(self, some: Actions) -> Bill:
         usage = self.enacted.usage(self.in_force(some), self._gone(some))
-        return exact_bill(usage, self.enacted.rates(usage), self._bought(some, usage), self.fleet.window.hours)
+        return self.enacted.priced(usage, self._bought(some, usage))
 
     def _gone(self, some: Actions) -> tuple[str, ...]:
         return tuple(name for number in sorted(some) for name in self.actions[number].released)
@@ -119,7 +118,11 @@ class Drafted:
     def _bought(self, some: Actions, usage: Mapping[Pool, IntArray]) -> tuple[Commitment, ...]:
         offers = [one for number in sorted(some) for one in self.actions[number].commitments]
         counts = [
-            best_count(usage[one.pool], self.enacted.rates([one.pool])[one.pool], one.rate_micro_usd_hr)
+            best_count(
+                self.enacted.uncovered(one.pool, usage),
+                self.enacted.rates([one.pool])[one.pool],
+                one.rate_micro_usd_hr,
+            )
             if one.pool in usage
             else 0
             for one in offers

@@ -9,7 +9,8 @@ from trimtab.fleet.service_law import ServiceLaw, activity_law, service_law
 from trimtab.fleet.settings import Lever, Settings
 from trimtab.plan.hours_outcome import hours_outcome
 from trimtab.plan.jobs_outcome import jobs_outcome
-from trimtab.plan.outcome import Case, Effects, Outcome, placement, same_replicas
+from trimtab.plan.outcome import Case, Effects, Outcome, OutcomeStore, placement, same_replicas
+from trimtab.plan.outcome_store import case_digest, outcome_key
 from trimtab.plan.service_outcome import service_outcome
 from trimtab.tables.workloads import WorkloadKind
 
@@ -24,11 +25,21 @@ def law_of(workload: Workload, settings: Settings) -> ServiceLaw | str | None:
     return "no activity was measured" if workload.activity.signal == "none" else activity_law(workload, healthy)
 
 
-def cases_of(fleet: Fleet, settings: Settings, seed: int) -> dict[str, Case | str]:
-    """Return a case per workload on the window it was learnt on, or the reason why it cannot be judged."""
+def cases_of(
+    fleet: Fleet,
+    settings: Settings,
+    seed: int,
+    *,
+    laws: Fleet | None = None,
+    store: OutcomeStore | None = None,
+) -> dict[str, Case | str]:
+    """Return a case per workload on the window it was learnt on, or the reason why it cannot be judged.
+
+    Laws are learnt on `laws`, a fleet of the same workloads, where that is given.
+    """
     cases: dict[str, Case | str] = {}
-    for workload in fleet.workloads:
-        law = law_of(workload, settings)
+    for workload, learnt in zip(fleet.workloads, (laws or fleet).workloads, strict=True):
+        law = law_of(learnt, settings)
         if isinstance(law, str):
             cases[workload.name] = law
         elif workload.activity.signal == "none":
@@ -41,6 +52,7 @@ def cases_of(fleet: Fleet, settings: Settings, seed: int) -> dict[str, Case | st
                 law=law,
                 settings=settings,
                 seed=seed,
+                store=store,
             )
     return cases
 
@@ -55,6 +67,7 @@ class Evaluator:
 
     case: Case
     _known: dict[tuple[object, ...], Outcome] = field(default_factory=dict)
+    _digest: str = ""
 
     def outcome(self, effects: Effects) -> Outcome:
         """Return what the workload would have used and attained."""
@@ -67,8 +80,20 @@ class Evaluator:
         speeds = (place.speed.value, place.speed.low, place.work_speed.value, place.work_speed.low)
         key = (place.gpus_per_node, place.gpus_per_run, speeds, loss, hedge, others)
         if key not in self._known:
-            self._known[key] = self._replay(effects)
+            self._known[key] = self._looked_up(key, effects)
         return self._known[key]
+
+    def _looked_up(self, key: tuple[object, ...], effects: Effects) -> Outcome:
+        store = self.case.store
+        if store is None:
+            return self._replay(effects)
+        self._digest = self._digest or case_digest(self.case)
+        name = outcome_key(self._digest, key)
+        known = store.get(name)
+        if known is None:
+            known = self._replay(effects)
+            store.put(name, known)
+        return known
 
     def keeps_targets(self, effects: Effects) -> bool:
         """Tell whether every target is safe under some effects, with the margin that the plan leaves.

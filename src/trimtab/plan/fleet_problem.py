@@ -8,16 +8,17 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from trimtab.catalog.pools import Pool
+from trimtab.fleet.limits import quota_of_pools, quotas_of
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet, IntArray
-from trimtab.fleet.settings import Lever
+from trimtab.fleet.settings import Lever, Limits
 from trimtab.ledger import IDLE, Bill, Commitment
 from trimtab.levers import commitments as commitment_lever
 from trimtab.levers.idle_release import unheld_nodes
 from trimtab.plan.evaluate import Evaluator
 from trimtab.plan.options import WorkloadOptions
 from trimtab.plan.outcome import Effects, Outcome, placement
-from trimtab.plan.problem import CommitmentOffer, NodeGroup, Option, Problem, exact_bill, shared_usage, summed
+from trimtab.plan.problem import CommitmentOffer, NodeGroup, Option, Problem, beyond, exact_bill, shared_usage, summed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -63,7 +64,13 @@ def usage_of_nodes(fleet: Fleet, nodes: Iterable[int]) -> dict[Pool, IntArray]:
     return usage
 
 
-def fleet_problem(fleet: Fleet, options: Sequence[WorkloadOptions | None], market: Market) -> Problem:
+def fleet_problem(
+    fleet: Fleet,
+    options: Sequence[WorkloadOptions | None],
+    market: Market,
+    limits: Limits | None = None,
+    owned: Sequence[Commitment] = (),
+) -> Problem:
     """Build the problem: one row of options per workload, then one per pool with nodes that nobody holds (give them back).
 
     A workload without options (None: it cannot be judged) can only stay as it is; so does a last row, which holds what is paid
@@ -84,6 +91,8 @@ def fleet_problem(fleet: Fleet, options: Sequence[WorkloadOptions | None], marke
     )
     pools = {pool for row in rows for option in row for pool in option.usage} | set(fleet.usage.pools)
     pools |= {shared.pool for row in rows for option in row for shared in option.slots}
+    pools |= {one.pool for one in owned}
+    stated = limits or Limits()
     return Problem(
         options=(*rows, *(((Option(usage={}),)) for _ in unheld), *(() for _ in fixed)),
         groups=(*(NodeGroup(usage=usage, holders=owners) for owners, usage in groups.held), *unheld, *fixed),
@@ -93,6 +102,9 @@ def fleet_problem(fleet: Fleet, options: Sequence[WorkloadOptions | None], marke
             for pool, offer in commitment_lever.propose(sorted(pools), market).items()
         },
         hours=fleet.window.hours,
+        quotas=quota_of_pools(quotas_of(stated.quotas), sorted(pools)),
+        spot_max_frac=stated.spot_max_frac if stated.spot_max_frac < 1 else None,
+        owned=tuple(owned),
     )
 
 
@@ -106,6 +118,8 @@ class Enacted:
     fleet: Fleet
     evaluators: Mapping[int, Evaluator]
     market: Market
+    owned: tuple[Commitment, ...] = ()
+    """Commitments that are held whatever is planned; they cover before any that is bought."""
     groups: Groups = field(init=False)
     _rates: dict[Pool, int] = field(default_factory=dict)
 
@@ -143,7 +157,15 @@ class Enacted:
     def bill(self, in_force: Mapping[int, Effects], released: Iterable[str], commitments: Sequence[Commitment]) -> Bill:
         """Return the exact hourly bill with these effects, releases and commitments in force."""
         usage = self.usage(in_force, released)
-        return exact_bill(usage, self.rates(usage), commitments, self.fleet.window.hours)
+        return self.priced(usage, commitments)
+
+    def priced(self, usage: Mapping[Pool, IntArray], bought: Sequence[Commitment]) -> Bill:
+        """Return the exact hourly bill of a use under the owned commitments and some bought ones."""
+        return exact_bill(usage, self.rates(usage), (*self.owned, *bought), self.fleet.window.hours)
+
+    def uncovered(self, pool: Pool, usage: Mapping[Pool, IntArray]) -> IntArray:
+        """Return a pool's use by hour beyond what owned commitments cover."""
+        return beyond(usage[pool], sum(one.count for one in self.owned if one.pool == pool))
 
     def rates(self, pools: Iterable[Pool]) -> dict[Pool, int]:
         """Return the rates of pools, each looked up once."""

@@ -6,7 +6,17 @@ import numpy as np
 
 from trimtab.fleet.effects import SetSchedule
 from trimtab.fleet.settings import Lever
-from trimtab.plan.outcome import Case, Effects, Outcome, held_as, held_replicas, held_usage, placement, speed_attained
+from trimtab.plan.outcome import (
+    Case,
+    Effects,
+    Outcome,
+    held_as,
+    held_replicas,
+    held_usage,
+    placement,
+    run_speed,
+    speed_attained,
+)
 from trimtab.tables.workloads import TargetMetric
 
 
@@ -26,7 +36,7 @@ def hours_outcome(case: Case, effects: Effects) -> Outcome:
         on_demand=on_demand,
         spot=spot,
         attained=tuple(
-            speed_attained(target, ratio * min(1.0, place.speed.value), place.speed)
+            speed_attained(target, ratio * min(1.0, run_speed(case, place)), place.speed)
             for target in case.targets
             if target.metric is TargetMetric.THROUGHPUT
         ),

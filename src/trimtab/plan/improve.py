@@ -12,7 +12,7 @@ import numpy as np
 
 from trimtab.catalog.pools import Pool, SharedPool
 from trimtab.fleet.model import FloatArray, IntArray
-from trimtab.plan.problem import KEEP, Problem, best_commitments, total_usage, whole_nodes
+from trimtab.plan.problem import KEEP, Problem, best_commitments, beyond, total_usage, whole_nodes
 from trimtab.plan.table import Table
 from trimtab.units import S_PER_HR, usd
 
@@ -41,6 +41,7 @@ class Improver:
             for workload in nodes.holders:
                 self._groups_of[workload].append(group)
         self._keepers = [sum(self.choice[w] == KEEP for w in group.holders) for group in self.problem.groups]
+        self.owned = self.problem.owned_nodes
         self.counts = {commitment.pool: commitment.count for commitment in best_commitments(self.problem, self.use)}
 
     def sweep(self, candidates: Sequence[Sequence[int]]) -> float:
@@ -103,7 +104,7 @@ class Improver:
     def _cost(self, pool: Pool, seconds: IntArray) -> FloatArray:
         """Return the cost of rows of use (n, n_hours) at the present committed count, dollars; limits weighed in."""
         rate = usd(self.problem.rates_micro_usd_hr[pool])
-        count = self.counts.get(pool, 0)
+        count = self.counts.get(pool, 0) + self.owned.get(pool, 0)
         cost = rate * np.maximum(seconds - count * S_PER_HR, 0).sum(axis=1) / S_PER_HR
         quota = self.problem.quotas.get(pool)
         if quota is not None:
@@ -151,7 +152,7 @@ class Improver:
         """Return the best committed count for the present use, found from the present one: the bill is convex in it."""
         rate, offer = self.problem.rates_micro_usd_hr[pool], self.problem.offers[pool]
         unit = offer.rate_micro_usd_hr * S_PER_HR * self.problem.hours
-        use, count = self.use[pool], self.counts.get(pool, 0)
+        use, count = beyond(self.use[pool], self.owned.get(pool, 0)), self.counts.get(pool, 0)
         while _nth_node_seconds(use, count + 1) * rate > unit:
             count += 1
         while count and _nth_node_seconds(use, count) * rate <= unit:

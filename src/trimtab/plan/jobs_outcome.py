@@ -16,6 +16,7 @@ from trimtab.plan.outcome import (
     held_as,
     held_usage,
     placement,
+    run_speed,
     speed_attained,
 )
 from trimtab.replay.jobs import Capacity, Checkpoints, JobHistory, JobRules, OnDemand, Spot, replay_jobs
@@ -43,7 +44,7 @@ def jobs_outcome(case: Case, effects: Effects) -> Outcome:
     rules = JobRules(
         capacity=_capacity(place, case.settings.assumptions),
         startup_s=startup_s or 0.0,
-        speed=place.speed.value,
+        speed=run_speed(case, place),
         checkpoints=_checkpoints(case, place),
         max_nodes=int(held_nodes.max(initial=0)) // S_PER_HR if held else None,
     )

@@ -62,14 +62,15 @@ class Master:
         }
 
     def _balance_rows(self, place: int) -> IntArray:
-        """Add `use - metered - committed <= 0` per period, with the columns that pay for it."""
+        """Add `use - metered - committed <= owned` per period, with the columns that pay for it."""
         pool = self.table.tracked[place].pool
         problem = self.table.problem
         if pool not in self.table.balanced:
             return np.zeros(0, dtype=np.int64)
         program = self._program
         weights = self.gathered[place].weight_hr
-        rows = np.array([program.add_row(-INFINITY, 0.0) for _ in weights])
+        owned = float(problem.owned_nodes.get(pool, 0))
+        rows = np.array([program.add_row(-INFINITY, owned) for _ in weights])
         if pool in problem.offers:
             uses = [self.gathered[place].nodes, *(one.whole for one in self.gathered[place].sharing)]
             most = max(float(np.ceil(use.max(initial=0.0))) for use in uses) * problem.workloads
@@ -214,7 +215,8 @@ class Master:
             value[table.first[workload]] += share
             groups[group] -= share
         least = np.minimum.reduceat(value, table.first[:-1]) if table.rows else np.zeros(0)
-        bound = float(least.sum() + np.minimum(groups, 0.0).sum()) - self._paid_for_limits(limits)
+        bound = float(least.sum() + np.minimum(groups, 0.0).sum())
+        bound -= self._paid_for_limits(limits) + self._covered_by_owned(prices)
         reduced = value - least[table.workload]
         return Priced(bound=bound, columns=[self.column(row) for row in self._first_least(reduced)], reduced=reduced)
 
@@ -229,6 +231,13 @@ class Master:
             return price
         allowed = self._committed_usd(place)
         return np.asarray(price * min(1.0, allowed / max(float(price.sum()), 1e-300)))
+
+    def _covered_by_owned(self, prices: Sequence[FloatArray]) -> float:
+        owned = self.table.problem.owned_nodes
+        return sum(
+            owned.get(tracked.pool, 0) * float(price.sum())
+            for tracked, price in zip(self.table.tracked, prices, strict=True)
+        )
 
     def _paid_for_limits(self, limits: Sequence[FloatArray]) -> float:
         quotas = self.table.problem.quotas

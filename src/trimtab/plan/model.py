@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from trimtab.diagnose.findings import ProductForm, Unjudged, Verdict, Waste
 from trimtab.diagnose.findings import Spend as Spend
 from trimtab.fleet.effects import Effect
 from trimtab.fleet.model import Coverage, FloatArray, Target, Window
 from trimtab.fleet.settings import Lever
+from trimtab.plan.limits import LimitPrice
 from trimtab.provenance import Estimate, Evidence
 from trimtab.units import per_month, usd
+
+if TYPE_CHECKING:
+    from trimtab.plan.commit_inventory import Held
+    from trimtab.plan.scenario import WhatIf
 
 
 class Risk(Enum):
@@ -83,6 +89,8 @@ class Plan:
     pruned: dict[str, int] = field(default_factory=dict)
     """Options dropped, by the proof that nothing is lost."""
     attribution: str = "exact Shapley"
+    limits: tuple[LimitPrice, ...] = ()
+    """Quotas and the limit on spot: what the plan uses of each, and what each costs."""
 
     @property
     def gap_frac(self) -> float:
@@ -176,6 +184,10 @@ class Audit:
     proof: Proof
     heat_map: HeatMap
     capacity: tuple[CapacityPicture, ...]
+    owned: tuple[Held, ...] = ()
+    """Commitments that run already: what they cover, and what is sunk until they end."""
+    what_if: WhatIf | None = None
+    """A scenario beside the world as it is, where one was asked for."""
 
     @property
     def bill_usd_mo(self) -> float:

@@ -17,6 +17,7 @@ from trimtab.fleet.model import IntArray
 from trimtab.fleet.settings import Lever
 from trimtab.levers import autoscaling, batching, gpu_count, idle_release, right_size, schedule, sharing, spot
 from trimtab.plan.batch_options import batched_options
+from trimtab.plan.coupling import Coupling
 from trimtab.plan.evaluate import Evaluator
 from trimtab.plan.hedged_options import hedged_options
 from trimtab.plan.outcome import Case, Effects, Outcome, placement
@@ -61,7 +62,9 @@ def options_of(case: Case, market: Market) -> WorkloadOptions:
     kept, missed = [], Counter[Lever]()
     considered = sum(refused.values())
     batched = batched_options(evaluator, _places(menu), market)
-    hedged = hedged_options(evaluator, _places(menu), menu.get(Lever.AUTOSCALING, (None,)), market)
+    scaled = menu.get(Lever.AUTOSCALING, (None,))
+    may_hedge = case.settings.limits.use_spot
+    hedged = hedged_options(evaluator, _places(menu), scaled, market) if may_hedge else ()
     quantized = quantized_options(case, market, list(_ways(menu)))
     for effects in chain(_combinations(menu, case.workload.pool), batched, hedged, quantized):
         considered += 1
@@ -78,7 +81,7 @@ def options_of(case: Case, market: Market) -> WorkloadOptions:
             refused["fills whole nodes alone: nothing to share"] += 1
             continue
         kept.append(Candidate(effects=effects, usage=place.usage(outcome), slots=place.slots(outcome), outcome=outcome))
-    candidates, dominated = _undominated(kept, market)
+    candidates, dominated = _undominated(kept, market, Coupling.of(case.settings.limits, market))
     refused.update(dominated)
     return WorkloadOptions(
         evaluator=evaluator,
@@ -110,7 +113,7 @@ def _menu(case: Case, market: Market) -> tuple[dict[Lever, Choices], Counter[str
         Lever.RIGHT_SIZE: sizing.fitting,
         Lever.SHARING: shares.fitting,
         Lever.GPU_COUNT: gpu_count.propose(workload, market),
-        Lever.SPOT: spot.propose(workload, market, settings.assumptions),
+        Lever.SPOT: spot.propose(workload, market, settings.assumptions) if settings.limits.use_spot else (),
         Lever.IDLE_RELEASE: idle_release.propose(workload, settings.assumptions),
         Lever.SCHEDULE: schedule.propose(
             workload, case.window, settings.bands, settings.assumptions, _throughput_required(case)
@@ -200,13 +203,15 @@ def _hopeless(case: Case, speed: float) -> str | None:
     return None
 
 
-def _undominated(candidates: list[Candidate], market: Market) -> tuple[tuple[Candidate, ...], Counter[str]]:
+def _undominated(
+    candidates: list[Candidate], market: Market, coupling: Coupling
+) -> tuple[tuple[Candidate, ...], Counter[str]]:
     """Drop candidates that another beats at every price: a dearer one of fixed cost, or one that uses no less in any hour.
 
-    Nothing is lost: in any plan the better one can take the other's place, at no more cost.
+    Nothing is lost: in any plan the better one can take the other's place, at no more cost and within the same limits.
     """
     dropped: Counter[str] = Counter()
-    fixed = [one for one in candidates if not one.slots and not any(market.commitment(pool) for pool in one.usage)]
+    fixed = [one for one in candidates if not one.slots and not any(coupling.couples(pool) for pool in one.usage)]
     others = [one for one in candidates if one not in fixed]
     if fixed:
         cheapest = min(fixed, key=lambda one: fixed_cost(one.usage, market))
@@ -214,7 +219,7 @@ def _undominated(candidates: list[Candidate], market: Market) -> tuple[tuple[Can
         fixed = [cheapest]
     kept: list[Candidate] = []
     for one in sorted(others, key=_size):
-        if any(_beats(other, one) for other in kept):
+        if any(_beats(other, one, coupling) for other in kept):
             dropped["uses no less in any hour than another"] += 1
         else:
             kept.append(one)
@@ -231,7 +236,11 @@ def _size(candidate: Candidate) -> int:
     return sum(int(held.sum()) for held in (*candidate.usage.values(), *candidate.slots.values()))
 
 
-def _beats(one: Candidate, other: Candidate) -> bool:
+def _beats(one: Candidate, other: Candidate, coupling: Coupling) -> bool:
+    if coupling.limits_spot and (one.slots or other.slots):
+        return False
+    if coupling.spot_excess_s(one.usage) > coupling.spot_excess_s(other.usage):
+        return False
     return _within(one.usage, other.usage) and _within(one.slots, other.slots)
 
 

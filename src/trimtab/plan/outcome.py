@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 
@@ -36,6 +37,31 @@ _ROUNDING = 1e-9
 SAME_SPEED = Estimate(value=1.0, low=1.0, high=1.0, basis=Basis.MEASURED, because="the same GPU")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stress:
+    """How far the world departs from what the plan took it for: a factor on the speed of replicas and of moved runs.
+
+    Runs that stay on their GPU keep their speed: it was measured, not predicted.
+    """
+
+    speed: float = 1.0
+
+
+AS_PREDICTED = Stress()
+
+
+class OutcomeStore(Protocol):
+    """Keeps outcomes by key (`outcome_store.outcome_key`)."""
+
+    def get(self, key: str) -> Outcome | None:
+        """Return a kept outcome."""
+        ...
+
+    def put(self, key: str, outcome: Outcome) -> None:
+        """Keep an outcome."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Case:
     """Whose history is replayed, over which window, against which targets and law."""
@@ -46,6 +72,9 @@ class Case:
     law: ServiceLaw | None
     settings: Settings
     seed: int
+    stress: Stress = AS_PREDICTED
+    store: OutcomeStore | None = None
+    """Where outcomes are looked up before they are replayed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,6 +214,11 @@ def same_replicas(workload: Workload, effects: Effects) -> bool:
         and place.speed.low == place.speed.value == 1.0
         and place.gpus_per_run >= workload.gpus_per_pod - 1e-9
     )
+
+
+def run_speed(case: Case, place: Placement) -> float:
+    """Return the speed of a run there, beside its speed in history."""
+    return place.speed.value if place.speed is SAME_SPEED else place.speed.value * case.stress.speed
 
 
 def held_usage(workload: Workload, place: Placement) -> IntArray:

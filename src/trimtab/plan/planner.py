@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from trimtab.fleet.effects import UseOffering, UseSlots
@@ -16,9 +16,10 @@ from trimtab.plan.evaluate import cases_of
 from trimtab.plan.evidence import evidence_of
 from trimtab.plan.fleet_problem import Enacted, fleet_problem
 from trimtab.plan.intervals import saving_estimate
+from trimtab.plan.limit_report import price_limits
 from trimtab.plan.model import Action, NotWorthDoing, Plan
 from trimtab.plan.options import WorkloadOptions, options_of
-from trimtab.plan.outcome import Case, Effects
+from trimtab.plan.outcome import Case, Effects, OutcomeStore
 from trimtab.plan.problem import KEEP
 from trimtab.plan.refusals import left_out, not_worth, refusals
 from trimtab.plan.roadmap import efforts, quarters, ranked
@@ -41,31 +42,53 @@ class Planned:
     released: tuple[str, ...]
     commitments: tuple[Commitment, ...]
     unjudged: Mapping[str, str]
+    drafted: Drafted
+    """The plan's actions, any of which can be billed without the others."""
+    order: tuple[int, ...]
+    """The actions' places in the draft, in the order in which to do them."""
+    owned: tuple[Commitment, ...] = ()
 
 
-def make_plan(fleet: Fleet, market: Market, settings: Settings, *, seed: int, progress: Progress) -> Planned:
-    """Plan a fleet over its (fit) window."""
-    cases = cases_of(fleet, settings, seed)
+def make_plan(
+    fleet: Fleet,
+    market: Market,
+    settings: Settings,
+    *,
+    seed: int,
+    progress: Progress,
+    owned: Sequence[Commitment] = (),
+    laws: Fleet | None = None,
+    store: OutcomeStore | None = None,
+) -> Planned:
+    """Plan a fleet over its (fit) window.
+
+    `owned` commitments are paid whatever is planned. Services keep the laws learnt on `laws` where that is given. Replays
+    are looked up in `store` first. Raises PlanError, naming the rules in conflict, where no plan keeps the limits.
+    """
+    cases = cases_of(fleet, settings, seed, laws=laws, store=store)
     options: list[WorkloadOptions | None] = []
     for number, workload in enumerate(fleet.workloads):
         progress(f"replaying options of {workload.name}", number / len(fleet.workloads))
         case = cases[workload.name]
         options.append(None if isinstance(case, str) else options_of(case, market))
     progress("choosing jointly", 0.0)
-    chosen = solve_problem(fleet_problem(fleet, options, market), settings.planning)
-    drafted = _draft(fleet, options, chosen, market)
+    problem = fleet_problem(fleet, options, market, settings.limits, owned)
+    chosen = solve_problem(problem, settings.planning)
+    drafted = _draft(fleet, options, chosen, market, problem.owned)
     progress("attributing savings", 0.0)
     drafted, shares, small = _worth_doing(drafted, settings, seed)
+    order = _order(drafted, shares, settings)
     plan = Plan(
         window=fleet.window,
         before_micro_usd=drafted.cost(frozenset()),
         after_micro_usd=drafted.cost(drafted.everything),
         bound_micro_usd=chosen.bound_micro_usd,
-        actions=_actions(drafted, shares, settings),
+        actions=_actions(drafted, shares, order, settings),
         not_worth_doing=(*small, *refusals(fleet, options, drafted.effects)),
         options=sum(one.considered for one in options if one),
         pruned=_pruned(options, chosen),
         attribution="Shapley, sampled" if shares.sampled else "exact Shapley",
+        limits=price_limits(problem, chosen, settings.planning),
     )
     return Planned(
         plan=plan,
@@ -75,14 +98,24 @@ def make_plan(fleet: Fleet, market: Market, settings: Settings, *, seed: int, pr
         released=tuple(fleet.nodes[index].name for index in drafted.released),
         commitments=drafted.bought(drafted.everything),
         unjudged={name: case for name, case in cases.items() if isinstance(case, str)},
+        drafted=drafted,
+        order=order,
+        owned=problem.owned,
     )
 
 
-def _draft(fleet: Fleet, options: list[WorkloadOptions | None], chosen: Chosen, market: Market) -> Drafted:
+def _draft(
+    fleet: Fleet,
+    options: list[WorkloadOptions | None],
+    chosen: Chosen,
+    market: Market,
+    owned: tuple[Commitment, ...],
+) -> Drafted:
     enacted = Enacted(
         fleet=fleet,
         evaluators={index: one.evaluator for index, one in enumerate(options) if one is not None},
         market=market,
+        owned=owned,
     )
     effects = {
         index: one.candidates[chosen.choice[index]].effects
@@ -118,11 +151,17 @@ def _worth_doing(drafted: Drafted, settings: Settings, seed: int) -> tuple[Draft
         drafted = drafted.without(frozenset({number}))
 
 
-def _actions(drafted: Drafted, shares: Shares, settings: Settings) -> tuple[Action, ...]:
+def _order(drafted: Drafted, shares: Shares, settings: Settings) -> tuple[int, ...]:
+    monthly = [per_month(usd(share), drafted.fleet.window.hours) for share in shares.shapley]
+    weeks = efforts(drafted.actions, settings)
+    first = drafted.needed_first()
+    return tuple(ranked(drafted.actions, monthly, weeks, first))
+
+
+def _actions(drafted: Drafted, shares: Shares, order: Sequence[int], settings: Settings) -> tuple[Action, ...]:
     hours = drafted.fleet.window.hours
     monthly = [per_month(usd(share), hours) for share in shares.shapley]
     weeks = efforts(drafted.actions, settings)
-    order = ranked(drafted.actions, monthly, weeks, drafted.needed_first())
     when = quarters(order, weeks, settings.planning)
     with_all = drafted.hourly_usd(drafted.everything)
     effects = drafted.in_force(drafted.everything)

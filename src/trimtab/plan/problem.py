@@ -3,7 +3,7 @@
     minimise   sum_p on_demand[p] * sum_t weight[t] * u[p,t] + sum_p committed[p] * H * c[p] + fixed costs
     subject to convexity[w]:  keep[w] + sum_o x[w,o] = 1
                retain[g,w]:   keep[w] <= z[g]                 for each workload w that held nodes of group g
-               balance[p,t]:  sum_o n[o,p,t] x[o] + sum_g n[g,p,t] z[g] <= u[p,t] + c[p]
+               balance[p,t]:  sum_o n[o,p,t] x[o] + sum_g n[g,p,t] z[g] <= u[p,t] + c[p] + owned[p]
 
                shared[s,t]:   sum_o slots[o,s,t] x[o] <= S[s] n[s,t]    (shared pools s; whole n, part of the use of s's pool)
                quota[p,t]:    sum_o n[o,p,t] x[o] + sum_g n[g,p,t] z[g] <= quota[p]
@@ -68,6 +68,26 @@ class Problem:
     """Most nodes of a pool at once (the mean of an hour), for pools that have a quota."""
     spot_max_frac: float | None = None
     """Largest share of all node-hours that may be on spot."""
+    owned: tuple[Commitment, ...] = ()
+    """Commitments that are held already: paid whatever is chosen, and used before any that is bought."""
+
+    @property
+    def owned_nodes(self) -> dict[Pool, int]:
+        """Return the nodes that owned commitments cover, by pool."""
+        nodes: dict[Pool, int] = {}
+        for one in self.owned:
+            nodes[one.pool] = nodes.get(one.pool, 0) + one.count
+        return nodes
+
+    @property
+    def owned_micro_usd(self) -> int:
+        """Return what the owned commitments cost over the window."""
+        return sum(one.count * one.rate_micro_usd_hr for one in self.owned) * self.hours
+
+    @property
+    def coupled(self) -> frozenset[Pool]:
+        """Return the pools on which a commitment, bought or owned, makes one workload's use another's concern."""
+        return frozenset({*self.offers, *(one.pool for one in self.owned)})
 
     @property
     def workloads(self) -> int:
@@ -107,17 +127,23 @@ def whole_nodes(shared: SharedPool, slots: IntArray) -> IntArray:
 
 
 def best_commitments(problem: Problem, usage: Mapping[Pool, IntArray]) -> tuple[Commitment, ...]:
-    """Return the commitments that make the bill of a known use least, pool by pool."""
-    bought = []
+    """Return the commitments to buy that make the bill of a known use least, pool by pool, above what is owned."""
+    bought, owned = [], problem.owned_nodes
     for pool in sorted(problem.offers):
         if pool in usage:
             offer = problem.offers[pool]
-            count = best_count(usage[pool], problem.rates_micro_usd_hr[pool], offer.rate_micro_usd_hr)
+            left = beyond(usage[pool], owned.get(pool, 0))
+            count = best_count(left, problem.rates_micro_usd_hr[pool], offer.rate_micro_usd_hr)
             if count:
                 bought.append(
                     Commitment(pool=pool, option=offer.option, count=count, rate_micro_usd_hr=offer.rate_micro_usd_hr)
                 )
     return tuple(bought)
+
+
+def beyond(node_seconds: IntArray, nodes: int) -> IntArray:
+    """Return the use by hour that so many nodes leave uncovered."""
+    return np.maximum(node_seconds - nodes * S_PER_HR, 0) if nodes else node_seconds
 
 
 def exact_bill(

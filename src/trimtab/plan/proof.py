@@ -21,7 +21,7 @@ from trimtab.plan.clairvoyant import clairvoyant_bound
 from trimtab.plan.evaluate import Evaluator
 from trimtab.plan.fleet_problem import Enacted
 from trimtab.plan.model import CapacityPicture, Proof, TargetResult
-from trimtab.plan.outcome import Case, Effects, Outcome, same_replicas
+from trimtab.plan.outcome import AS_PREDICTED, Case, Effects, Outcome, Stress, same_replicas
 from trimtab.plan.planner import Planned
 from trimtab.plan.service_outcome import baseline_attained, hourly_demand_gpus
 from trimtab.tables.workloads import TargetMetric
@@ -70,7 +70,10 @@ class Replayed:
     def _best(self, bought: Sequence[Commitment], usage: Mapping[Pool, IntArray]) -> list[Commitment]:
         rates = self.enacted.rates(usage)
         return [
-            replace(one, count=best_count(usage[one.pool], rates[one.pool], one.rate_micro_usd_hr))
+            replace(
+                one,
+                count=best_count(self.enacted.uncovered(one.pool, usage), rates[one.pool], one.rate_micro_usd_hr),
+            )
             for one in bought
             if one.pool in usage
         ]
@@ -79,13 +82,22 @@ class Replayed:
 def replayed(planned: Planned, fleet: Fleet, market: Market, settings: Settings, *, seed: int) -> Replayed:
     """Lay a plan over another window of the same fleet."""
     evaluators = _evaluators(planned, fleet, settings, seed)
-    return Replayed(planned=planned, enacted=Enacted(fleet=fleet, evaluators=evaluators, market=market))
+    enacted = Enacted(fleet=fleet, evaluators=evaluators, market=market, owned=planned.owned)
+    return Replayed(planned=planned, enacted=enacted)
 
 
-def prove(planned: Planned, proof_fleet: Fleet, market: Market, settings: Settings, *, seed: int) -> Proven:
-    """Replay a plan over another window of the same fleet."""
-    evaluators = _evaluators(planned, proof_fleet, settings, seed)
-    enacted = Enacted(fleet=proof_fleet, evaluators=evaluators, market=market)
+def prove(
+    planned: Planned,
+    proof_fleet: Fleet,
+    market: Market,
+    settings: Settings,
+    *,
+    seed: int,
+    stress: Stress = AS_PREDICTED,
+) -> Proven:
+    """Replay a plan over another window of the same fleet, in a world that departs from the plan's by some stress."""
+    evaluators = _evaluators(planned, proof_fleet, settings, seed, stress)
+    enacted = Enacted(fleet=proof_fleet, evaluators=evaluators, market=market, owned=planned.owned)
     in_force = {
         index: planned.effects[workload.name]
         for index, workload in enumerate(proof_fleet.workloads)
@@ -99,7 +111,10 @@ def prove(planned: Planned, proof_fleet: Fleet, market: Market, settings: Settin
             window=proof_fleet.window,
             before_micro_usd=before.total,
             after_micro_usd=after.total,
-            clairvoyant_micro_usd=clairvoyant_bound(proof_fleet, evaluators, market, settings),
+            # owned commitments may be cheaper than anything on offer, which the bound does not know
+            clairvoyant_micro_usd=min(
+                clairvoyant_bound(proof_fleet, evaluators, market, settings), before.total, after.total
+            ),
             hourly_before_usd=_usd(before),
             hourly_after_usd=_usd(after),
             targets=tuple(
@@ -117,7 +132,9 @@ def prove(planned: Planned, proof_fleet: Fleet, market: Market, settings: Settin
     )
 
 
-def _evaluators(planned: Planned, fleet: Fleet, settings: Settings, seed: int) -> dict[int, Evaluator]:
+def _evaluators(
+    planned: Planned, fleet: Fleet, settings: Settings, seed: int, stress: Stress = AS_PREDICTED
+) -> dict[int, Evaluator]:
     evaluators = {}
     for index, workload in enumerate(fleet.workloads):
         learnt = planned.cases.get(workload.name)
@@ -129,6 +146,8 @@ def _evaluators(planned: Planned, fleet: Fleet, settings: Settings, seed: int) -
                 law=learnt.law,
                 settings=settings,
                 seed=seed + 1,
+                stress=stress,
+                store=learnt.store,
             )
             evaluators[index] = Evaluator(case=case)
     return evaluators

@@ -57,7 +57,10 @@ def service_outcome(case: Case, effects: Effects) -> Outcome:
         ServiceHistory(arrivals=demand.arrivals * growth, step_s=demand.step_s, start_hour=case.window.first_week_hour)
         for growth in (1.0, stress)
     ]
-    models = [service_model(case, at_speed, place, targets, speed) for at_speed, speed in _laws(law, effects, place)]
+    models = [
+        service_model(case, at_speed, place, targets, speed * case.stress.speed)
+        for at_speed, speed in _laws(law, effects, place)
+    ]
     if place.hedge is not None:
         return _hedged(case, place.hedge, loads, models, policy, replicas, targets)
     expected, stressed = (

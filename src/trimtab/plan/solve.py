@@ -23,7 +23,7 @@ from trimtab.fleet.settings import Planning
 from trimtab.ledger import Commitment
 from trimtab.plan.decompose import heaviest, mix, relax
 from trimtab.plan.improve import improved
-from trimtab.plan.limits import broken, limits_in_words, refuse_conflict
+from trimtab.plan.limits import broken, limits_in_words, refuse_conflict, shortfall
 from trimtab.plan.master import Master
 from trimtab.plan.periods import gather
 from trimtab.plan.problem import KEEP, Problem, best_commitments, exact_bill, total_usage
@@ -113,9 +113,10 @@ class _Search:
         return sorted(rows | {self.table.row(workload, option) for workload, option in enumerate(self.choice)})
 
     def bounded(self, bound_usd: float, reduced_usd: FloatArray) -> None:
-        """Take a bound if it is better than the best known."""
-        if bound_usd > self.bound_usd:
-            self.bound_usd, self.reduced_usd = bound_usd, reduced_usd
+        """Take a bound on all but owned commitments if it is better than the best known."""
+        whole_usd = bound_usd + self.table.owned_usd
+        if whole_usd > self.bound_usd:
+            self.bound_usd, self.reduced_usd = whole_usd, reduced_usd
 
     def offer(self, choice: tuple[int, ...]) -> bool:
         """Take a choice, improved, if it keeps the limits and costs less than the best known; return whether it keeps them."""
@@ -149,9 +150,8 @@ def solve_problem(problem: Problem, planning: Planning) -> Chosen:
         _mixed(search, master, planning)
     if search.cost_micro_usd is None:
         refuse_conflict(problem)
-        raise PlanError(
-            f"no plan was found that keeps {limits_in_words(problem)} in every hour; raise the tightest limit"
-        )
+        short = shortfall(problem, search.choice) or "raise the tightest limit"
+        raise PlanError(f"no plan was found that keeps {limits_in_words(problem)} in every hour; {short}")
     dropped = table.rows - problem.workloads - sum(len(set(kept) - {KEEP}) for kept in search.candidates())
     return Chosen(
         choice=search.choice,
@@ -238,4 +238,5 @@ def _mended(search: _Search) -> None:
 def choice_cost(problem: Problem, choice: Sequence[int]) -> int:
     """Return the exact bill of a choice under its best commitments."""
     usage = total_usage(problem, choice)
-    return exact_bill(usage, problem.rates_micro_usd_hr, best_commitments(problem, usage), problem.hours).total
+    paid = (*problem.owned, *best_commitments(problem, usage))
+    return exact_bill(usage, problem.rates_micro_usd_hr, paid, problem.hours).total

@@ -99,12 +99,13 @@ class Table:
         self.first: IntArray = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
         self.workload: IntArray = np.repeat(np.arange(len(sizes)), sizes)
         sharing = _sharing(slots)
-        self.balanced = frozenset({*problem.offers, *(one.shared.pool for one in sharing)})
+        self.balanced = frozenset({*problem.coupled, *(one.shared.pool for one in sharing)})
         """Pools whose use is paid by rows of the program; of all others by a fixed sum."""
         self.fixed_usd, self.spot_excess_hr = _fixed(problem, uses, self.balanced)
         for one in sharing:
             self.spot_excess_hr[one.rows] += _beyond_spot(problem, one.shared.pool) * one.whole().sum(axis=1)
         self.tracked = _tracked(problem, uses, sharing, self.balanced)
+        self.owned_usd = usd(problem.owned_micro_usd)
 
     def row(self, workload: int, option: int) -> int:
         """Return the row of an option index or KEEP."""

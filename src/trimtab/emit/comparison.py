@@ -1,0 +1,169 @@
+"""A scenario beside the world as it is, figure by figure, for every face."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import assert_never
+
+from trimtab.emit.money import dollars, percent
+from trimtab.plan.model import Action
+from trimtab.plan.reach import ByDeadline, WithinBudget
+from trimtab.plan.scenario import Outlook, WhatIf
+
+PLAN, ACTIONS, LIMITS, BUDGET, DEADLINE = "the plan", "actions", "limits", "budget", "deadline"
+
+Value = float | str | None
+Reached = WithinBudget | ByDeadline
+
+
+class Unit(Enum):
+    """How a figure is shown."""
+
+    USD_MO = "usd_mo"
+    FRAC = "frac"
+    WEEKS = "weeks"
+    COUNT = "count"
+    TEXT = "text"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """One figure in both worlds; None where a world has none."""
+
+    section: str
+    what: str
+    unit: Unit
+    base: Value
+    scenario: Value
+
+    @property
+    def change(self) -> float | None:
+        """Return the difference, where both are numbers."""
+        if isinstance(self.base, str) or isinstance(self.scenario, str) or None in (self.base, self.scenario):
+            return None
+        return (self.scenario or 0.0) - (self.base or 0.0)
+
+
+def shown(value: Value, unit: Unit) -> str:
+    """Show a figure to people."""
+    if value is None:
+        return "–"
+    if isinstance(value, str):
+        return value
+    match unit:
+        case Unit.USD_MO:
+            return dollars(value)
+        case Unit.FRAC:
+            return percent(value, 1)
+        case Unit.WEEKS:
+            return f"{value:.1f}"
+        case Unit.COUNT | Unit.TEXT:
+            return f"{value:g}"
+    assert_never(unit)
+
+
+def compared(what_if: WhatIf) -> tuple[Compared, ...]:
+    """Return every figure of both worlds."""
+    base, other = what_if.base, what_if.other
+    return (*_plans(base, other), *_actions(base, other), *_limits(base, other), *_answers(base, other))
+
+
+def _plans(base: Outlook, other: Outlook | None) -> Iterator[Compared]:
+    def row(what: str, unit: Unit, figure: str) -> Compared:
+        return Compared(
+            section=PLAN,
+            what=what,
+            unit=unit,
+            base=_rounded(getattr(base, figure), unit),
+            scenario=None if other is None else _rounded(getattr(other, figure), unit),
+        )
+
+    yield row("bill as the fleet is run today", Unit.USD_MO, "before_usd_mo")
+    yield row("bill under the plan", Unit.USD_MO, "after_usd_mo")
+    yield row("no plan can go below", Unit.USD_MO, "bound_usd_mo")
+    yield row("saving", Unit.USD_MO, "saving_usd_mo")
+    yield row("saving, share of the bill", Unit.FRAC, "saving_frac")
+    yield row("engineer-weeks", Unit.WEEKS, "effort_weeks")
+    yield row("commitments, paid whether used or not", Unit.USD_MO, "committed_usd_mo")
+    yield row("node-hours on spot", Unit.FRAC, "spot_frac")
+    yield row("saving on unseen history", Unit.FRAC, "proof_saving_frac")
+    yield Compared(
+        section=PLAN,
+        what="targets kept on unseen history",
+        unit=Unit.TEXT,
+        base=f"{base.targets_kept} of {base.targets}",
+        scenario=None if other is None else f"{other.targets_kept} of {other.targets}",
+    )
+
+
+def _actions(base: Outlook, other: Outlook | None) -> Iterator[Compared]:
+    mine, theirs = _savings(base), _savings(other)
+    for key in {**mine, **theirs}:
+        yield Compared(section=ACTIONS, what=key, unit=Unit.USD_MO, base=mine.get(key), scenario=theirs.get(key))
+
+
+def _savings(side: Outlook | None) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for action in side.actions if side else ():
+        found[_name(action)] = found.get(_name(action), 0.0) + round(action.saving_usd_mo.value, 2)
+    return found
+
+
+def _name(action: Action) -> str:
+    """Name an action by what both worlds have in common: what is committed to, not how much of it."""
+    subject = action.subject
+    if action.changes and action.lever.value == "commitment":
+        subject = action.changes[0].subject
+    return f"{action.lever.value}: {subject}"
+
+
+def _limits(base: Outlook, other: Outlook | None) -> Iterator[Compared]:
+    sides = [{} if one is None else {limit.use.words: limit for limit in one.limits} for one in (base, other)]
+    for words in {**sides[0], **sides[1]}:
+        costs: list[Value] = []
+        for side in sides:
+            limit = side.get(words)
+            if limit is None:
+                costs.append(None)
+            elif not limit.use.binds:
+                costs.append("not reached")
+            elif limit.cost_usd_mo is None:
+                costs.append("reached")
+            else:
+                costs.append(round(limit.cost_usd_mo, 2))
+        yield Compared(section=LIMITS, what=f"{words} costs", unit=Unit.USD_MO, base=costs[0], scenario=costs[1])
+
+
+def _answers(base: Outlook, other: Outlook | None) -> Iterator[Compared]:
+    if base.budget is not None:
+        budgets = [base.budget, other.budget if other else None]
+        kept = [_budget_words(one.short_usd_mo) if one else None for one in budgets]
+        yield Compared(section=BUDGET, what=f"{dollars(base.budget.budget_usd_mo)} a month", unit=Unit.TEXT,
+                       base=kept[0], scenario=kept[1])  # fmt: skip
+        yield from _reached(BUDGET, "least work that keeps it", budgets[0], budgets[1])
+    if base.deadline is not None:
+        days = [base.deadline, other.deadline if other else None]
+        weeks = [round(one.weeks, 2) if one else None for one in days]
+        yield Compared(section=DEADLINE, what=f"engineer-weeks until {base.deadline.day}", unit=Unit.WEEKS,
+                       base=weeks[0], scenario=weeks[1])  # fmt: skip
+        yield from _reached(DEADLINE, "done by then", days[0], days[1])
+
+
+def _budget_words(short_usd_mo: float) -> str:
+    return "kept" if short_usd_mo == 0 else f"missed by {dollars(short_usd_mo)} at best"
+
+
+def _reached(section: str, what: str, base: Reached | None, other: Reached | None) -> Iterator[Compared]:
+    sides = (base, other)
+    names = [None if one is None else ", ".join(one.actions) or "nothing" for one in sides]
+    weeks = [None if one is None else round(one.effort_weeks, 2) for one in sides]
+    bills = [None if one is None else round(one.bill_usd_mo, 2) for one in sides]
+    yield Compared(section=section, what=what, unit=Unit.TEXT, base=names[0], scenario=names[1])
+    yield Compared(section=section, what="its engineer-weeks", unit=Unit.WEEKS, base=weeks[0], scenario=weeks[1])
+    yield Compared(section=section, what="its bill", unit=Unit.USD_MO, base=bills[0], scenario=bills[1])
+
+
+def _rounded(value: float, unit: Unit) -> float:
+    return round(value, 2 if unit is Unit.USD_MO else 4)

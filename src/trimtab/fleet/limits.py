@@ -1,0 +1,64 @@
+"""Quotas as people state them, and the pools that they hold for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from trimtab.catalog.kinds import CapacityType
+from trimtab.catalog.pools import Pool
+from trimtab.errors import InputError
+
+_QUOTA = re.compile(r"(?P<type>[^@:=\s]+)(?:@(?P<region>[^:=\s]+))?(?::(?P<capacity>[^=\s]+))?\s*=\s*(?P<nodes>\d+)")
+_FORM = "write TYPE[@REGION][:CAPACITY]=NODES, as p5.48xlarge=16 or g6.xlarge@us-east-1:spot=40"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quota:
+    """Most nodes of a type at once, in one region or (None) in each, held one way."""
+
+    instance_type: str
+    region: str | None
+    capacity: CapacityType
+    nodes: int
+
+    def holds_for(self, pool: Pool) -> bool:
+        """Tell whether it limits a pool."""
+        return (
+            pool.instance_type == self.instance_type
+            and pool.capacity_type is self.capacity
+            and self.region in (None, pool.region)
+        )
+
+
+def quotas_of(text: str) -> tuple[Quota, ...]:
+    """Read quotas apart by commas; raises InputError."""
+    return tuple(_quota(part.strip()) for part in text.split(",") if part.strip())
+
+
+def quota_of_pools(quotas: Iterable[Quota], pools: Iterable[Pool]) -> dict[Pool, int]:
+    """Return the tightest quota of each pool that has one."""
+    stated = tuple(quotas)
+    tightest = {}
+    for pool in pools:
+        nodes = [quota.nodes for quota in stated if quota.holds_for(pool)]
+        if nodes:
+            tightest[pool] = min(nodes)
+    return tightest
+
+
+def _quota(text: str) -> Quota:
+    found = _QUOTA.fullmatch(text)
+    if found is None:
+        raise InputError(f"{text!r} is no quota; {_FORM}")
+    capacity = found["capacity"] or CapacityType.ON_DEMAND.value
+    known = [one.value for one in CapacityType if not one.paid_anyway]
+    if capacity not in known:
+        raise InputError(f"{text!r}: no capacity type {capacity!r}; write one of {', '.join(known)}")
+    return Quota(
+        instance_type=found["type"],
+        region=found["region"],
+        capacity=CapacityType(capacity),
+        nodes=int(found["nodes"]),
+    )

@@ -1,0 +1,144 @@
+"""A fleet as it would have been with more or less of the same demand, run as it was run.
+
+Nodes stay whole: of the nodes that the same workloads held, the least whole number that is not below the factor's share is
+kept or copied, spread evenly over them; nodes that nobody held stay as they are.
+Requests, runs, replicas and activity scale alike; targets stay.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from trimtab.catalog.pools import Pool
+from trimtab.fleet.model import Fleet, FloatArray, IntArray, JobsObservation, ServiceObservation, Workload
+from trimtab.ledger import IDLE, Holdings, Usage
+
+_ROUNDING = 1e-9
+
+
+def scaled_fleet(fleet: Fleet, factor: float) -> Fleet:
+    """Return the fleet with `factor` times the demand, on as many times the nodes; raises ValueError for no demand at all."""
+    if factor <= 0:
+        raise ValueError(f"demand must be scaled by more than 0, got {factor}")
+    if factor == 1:
+        return fleet
+    copied = np.array([node for nodes in _alike(fleet, factor) for node in nodes], dtype=np.int64)
+    copied.sort(kind="stable")
+    nodes = tuple(
+        replace(fleet.nodes[node], name=_name(fleet, copied, at)) if _copy(copied, at) else fleet.nodes[node]
+        for at, node in enumerate(copied.tolist())
+    )
+    node_seconds = fleet.node_seconds[copied]
+    holdings = _copied_cells(fleet.holdings, copied)
+    worked = frozenset(
+        node.name for node, origin in zip(nodes, copied, strict=True) if fleet.nodes[origin].name in fleet.worked
+    )
+    return replace(
+        fleet,
+        nodes=nodes,
+        node_seconds=node_seconds,
+        usage=_usage(fleet, copied, node_seconds),
+        holdings=holdings,
+        workloads=tuple(
+            _workload(workload, factor, _held(holdings, index, node_seconds))
+            for index, workload in enumerate(fleet.workloads)
+        ),
+        worked=worked,
+    )
+
+
+def spread(items: Sequence[int], factor: float) -> list[int]:
+    """Return about `factor` times as many items, at least that many, each kept or repeated as evenly as can be."""
+    wanted = math.ceil(len(items) * factor - _ROUNDING)
+    return [items[at * len(items) // wanted] for at in range(wanted)]
+
+
+def _alike(fleet: Fleet, factor: float) -> list[list[int]]:
+    """Return the nodes of one pool that the same workloads held, together, as many as are needed; unheld ones as they are."""
+    cells = fleet.holdings
+    mine = cells.owner != IDLE
+    holders: list[set[int]] = [set() for _ in fleet.nodes]
+    for held, owner in {(int(n), int(o)) for n, o in zip(cells.node[mine], cells.owner[mine], strict=True)}:
+        holders[held].add(owner)
+    alike: dict[tuple[Pool, frozenset[int]], list[int]] = {}
+    for index, node in enumerate(fleet.nodes):
+        alike.setdefault((node.pool, frozenset(holders[index])), []).append(index)
+    return [spread(nodes, factor) if owners else nodes for (_, owners), nodes in alike.items()]
+
+
+def _copy(copied: IntArray, at: int) -> int:
+    """Return how many rows before this one are of the same node."""
+    return at - int(np.searchsorted(copied, copied[at]))
+
+
+def _name(fleet: Fleet, copied: IntArray, at: int) -> str:
+    return f"{fleet.nodes[copied[at]].name}+{_copy(copied, at)}"
+
+
+def _copied_cells(cells: Holdings, copied: IntArray) -> Holdings:
+    """Return the cells of each copied node, under its new number."""
+    order = np.argsort(cells.node, kind="stable")
+    first, end = (np.searchsorted(cells.node[order], copied, side=side) for side in ("left", "right"))
+    picked = np.concatenate([order[a:b] for a, b in zip(first, end, strict=True)] or [order[:0]])
+    return Holdings(
+        pool=cells.pool[picked],
+        hour=cells.hour[picked],
+        node=np.repeat(np.arange(len(copied)), end - first),
+        owner=cells.owner[picked],
+        node_seconds=cells.node_seconds[picked],
+    )
+
+
+def _usage(fleet: Fleet, copied: IntArray, node_seconds: IntArray) -> Usage:
+    row_of = {pool: row for row, pool in enumerate(fleet.usage.pools)}
+    total = np.zeros_like(fleet.usage.node_seconds)
+    np.add.at(total, [row_of[fleet.nodes[node].pool] for node in copied.tolist()], node_seconds)
+    return Usage(pools=fleet.usage.pools, node_seconds=total)
+
+
+def _held(cells: Holdings, owner: int, node_seconds: IntArray) -> FloatArray:
+    """Return the node-seconds of the nodes that a workload ran on, by its share of the time held on each."""
+    total = np.bincount(
+        cells.node, weights=np.where(cells.owner == IDLE, 0.0, cells.node_seconds), minlength=len(node_seconds)
+    )
+    mine = cells.owner == owner
+    held = np.bincount(cells.node[mine], weights=cells.node_seconds[mine], minlength=len(node_seconds))
+    share = np.divide(held, total, out=np.zeros_like(held), where=total > 0)
+    return np.asarray(share @ node_seconds, dtype=np.float64)
+
+
+def _workload(workload: Workload, factor: float, held_node_seconds: FloatArray) -> Workload:
+    return replace(
+        workload,
+        gpu_seconds=workload.gpu_seconds * factor,
+        held_node_seconds=held_node_seconds,
+        activity=replace(workload.activity, busy_gpus=workload.activity.busy_gpus * factor),
+        service=None if workload.service is None else _service(workload.service, factor),
+        jobs=None if workload.jobs is None else _jobs(workload.jobs, factor),
+    )
+
+
+def _service(service: ServiceObservation, factor: float) -> ServiceObservation:
+    return replace(
+        service,
+        arrivals=service.arrivals * factor,
+        replicas=np.ceil(service.replicas * factor - _ROUNDING),
+        running=service.running * factor,
+        latency_count=service.latency_count * factor,
+    )
+
+
+def _jobs(jobs: JobsObservation, factor: float) -> JobsObservation:
+    picked = np.array(spread(range(jobs.count), factor), dtype=np.int64)
+    return replace(
+        jobs,
+        submit_s=jobs.submit_s[picked],
+        start_s=jobs.start_s[picked],
+        end_s=jobs.end_s[picked],
+        gpus=jobs.gpus[picked],
+        cut=jobs.cut[picked],
+    )

@@ -1,0 +1,106 @@
+"""`trimtab what-if`: two worlds side by side, from replays that are looked up where nothing but a price changed."""
+
+import json
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from trimtab.catalog.price_changes import price_change
+from trimtab.cli import root
+from trimtab.cli.outcome_cache import decoded, encoded, outcome_cache
+from trimtab.fleet.model import Target
+from trimtab.pipeline import audit, open_demo, what_if
+from trimtab.plan import evaluate
+from trimtab.plan.outcome import Attained, Outcome
+from trimtab.plan.scenario import Scenario
+from trimtab.tables.workloads import TargetMetric
+
+DEMO = "finetune-7b"
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path, monkeypatch):
+    monkeypatch.setenv("TRIMTAB_STATE", str(tmp_path / "state"))
+    return tmp_path / "state"
+
+
+def rows(*arguments):
+    result = CliRunner().invoke(root, ["what-if", *arguments, "-q", "-o", "json"])
+    assert result.exit_code == 0, result.output
+    return {(row["section"], row["what"]): row for row in json.loads(result.output)["rows"]}
+
+
+def test_dearer_prices_raise_both_bills_in_proportion():
+    found = rows("--demo", DEMO, "--price", "all+100%")
+
+    for what in ("bill as the fleet is run today", "bill under the plan"):
+        row = found["the plan", what]
+        assert row["scenario"] == pytest.approx(2 * row["base"], rel=1e-3)
+
+
+def test_without_arguments_there_is_nothing_to_compare():
+    result = CliRunner().invoke(root, ["what-if", "--demo", DEMO])
+
+    assert "what is different?" in str(result.exception)
+
+
+def test_a_budget_that_the_plan_keeps_names_the_actions_that_are_enough():
+    found = rows("--demo", DEMO, "--budget", "1M", "--deadline", "2030-01")
+
+    assert found["budget", "$1,000,000 a month"]["base"] == "kept"
+    assert found["budget", "least work that keeps it"]["base"] == "nothing"
+    assert found["deadline", "its bill"]["base"] == pytest.approx(found["the plan", "bill under the plan"]["base"])
+
+
+def test_a_budget_out_of_reach_is_told_with_the_shortfall():
+    found = rows("--demo", DEMO, "--budget", "1")
+
+    assert found["budget", "$1 a month"]["base"].startswith("missed by $")
+
+
+def test_a_world_without_a_plan_is_shown_as_such():
+    result = CliRunner().invoke(root, ["what-if", "--demo", DEMO, "--quota", "p4d.24xlarge=0", "-q"])
+
+    assert result.exit_code == 0, result.output
+    assert "what if" in result.output
+
+
+def test_another_price_replays_nothing(monkeypatch):
+    bundle = open_demo(DEMO)
+    with outcome_cache() as store:
+        audit(bundle, store=store)
+    replays = []
+    monkeypatch.setattr(evaluate.Evaluator, "_replay", lambda self, effects: replays.append(effects))
+    with outcome_cache() as store:
+        found = what_if(bundle, Scenario(prices=(price_change("all+50%"),)), store=store)
+
+    assert replays == []
+    assert found.base.before_usd_mo > 0
+
+
+def test_an_outcome_comes_back_as_it_was_kept():
+    target = Target(metric=TargetMetric.LATENCY, required_frac=0.95, limit_s=None, declared=True, because="so")
+    outcome = Outcome(
+        on_demand=np.arange(5),
+        spot=np.zeros(5, dtype=np.int64),
+        attained=(Attained(target=target, frac=0.99, safe_frac=0.97),),
+        interruptions=3,
+        gpus=None,
+    )
+
+    again = decoded(encoded(outcome))
+
+    assert again.attained == outcome.attained
+    for field in fields(Outcome):
+        np.testing.assert_equal(getattr(again, field.name), getattr(outcome, field.name))
+    with pytest.raises(TypeError, match="cannot be kept"):
+        encoded(replace(outcome, interruptions={}))
+
+
+@pytest.mark.parametrize(
+    "wrong", [["--demand", "many"], ["--demand", "0x"], ["--budget", "cheap"], ["--deadline", "soon"]]
+)
+def test_what_makes_no_sense_is_a_usage_error(wrong):
+    assert CliRunner().invoke(root, ["what-if", "--demo", DEMO, *wrong]).exit_code == 2

@@ -1,0 +1,30 @@
+import pytest
+
+from trimtab.catalog.kinds import CapacityType
+from trimtab.catalog.pools import Pool
+from trimtab.errors import InputError
+from trimtab.fleet.limits import quota_of_pools, quotas_of
+
+EAST, WEST = Pool("aws", "p5.48xlarge", "us-east-1"), Pool("aws", "p5.48xlarge", "us-west-2")
+
+
+def test_a_quota_without_a_region_limits_each_regions_own_on_demand_nodes():
+    quotas = quotas_of("p5.48xlarge=16")
+
+    assert quota_of_pools(quotas, [EAST, WEST, EAST.held_as(CapacityType.SPOT)]) == {EAST: 16, WEST: 16}
+
+
+def test_the_tightest_of_several_quotas_holds():
+    assert quota_of_pools(quotas_of("p5.48xlarge=16, p5.48xlarge@us-east-1=4"), [EAST, WEST]) == {EAST: 4, WEST: 16}
+
+
+def test_spot_has_a_quota_of_its_own():
+    spot = EAST.held_as(CapacityType.SPOT)
+
+    assert quota_of_pools(quotas_of("p5.48xlarge@us-east-1:spot=40"), [EAST, spot]) == {spot: 40}
+
+
+@pytest.mark.parametrize("text", ["p5.48xlarge", "p5.48xlarge=many", "p5.48xlarge:reserved=4", "=4"])
+def test_what_is_no_quota_is_refused_with_the_form_that_is_understood(text):
+    with pytest.raises(InputError, match=r"no quota|no capacity type"):
+        quotas_of(text)
