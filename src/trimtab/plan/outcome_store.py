@@ -16,7 +16,6 @@ from pathlib import Path
 import numpy as np
 from pydantic import BaseModel
 
-import trimtab
 from trimtab._version import __version__
 from trimtab.plan.outcome import Case
 
@@ -69,6 +68,6 @@ def _feed(digest: hashlib._Hash, value: object) -> None:
 @cache
 def _program() -> str:
     """Return what tells one version of the replaying code from another: the version, and the files as they lie on disk."""
-    root = Path(trimtab.__file__).parent
+    root = Path(__file__).parents[1]
     files = sorted(file for package in _REPLAYED_BY for file in (root / package).rglob("*.py"))
     return "|".join([__version__, *(f"{file.name}:{file.stat().st_size}:{file.stat().st_mtime_ns}" for file in files)])
