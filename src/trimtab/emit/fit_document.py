@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from trimtab.catalog import Gpu
+from trimtab.catalog import BuyingOption, Gpu
 from trimtab.fleet.ownership import TotalCost
 from trimtab.physics.footprint import Footprint
 from trimtab.physics.roofline import Roofline
@@ -28,6 +28,8 @@ class Way:
     tok_s: float
     tok_s_per_usd_hr: float | None
     usd_hr: float
+    bought: Mapping[BuyingOption, float]
+    """What each way of buying costs: an hour of serving, or the whole run; spot with expected loss."""
     where: str
     binding: str
     footprint: Footprint
@@ -68,6 +70,7 @@ def serving_ways(found: Sequence[ServingOption]) -> tuple[Way, ...]:
             tok_s=one.tok_s.value * one.replicas,
             tok_s_per_usd_hr=one.tok_s_per_usd_hr,
             usd_hr=one.usd_hr,
+            bought=one.usd_hr_by_option,
             where=one.offer.where,
             binding=one.binding.value,
             footprint=one.footprint,
@@ -102,6 +105,7 @@ def training_ways(found: Sequence[TrainingOption]) -> tuple[Way, ...]:
             tok_s=one.tok_s.value,
             tok_s_per_usd_hr=one.tok_s_per_usd_hr,
             usd_hr=one.usd_hr,
+            bought=one.usd_by_option,
             where=one.offer.where,
             binding="",
             footprint=one.footprint,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
+from trimtab.catalog import BuyingOption
 from trimtab.emit.fit_charts import cost_against_time, memory_chart, memory_parts, roofline_chart, value_chart
 from trimtab.emit.fit_document import FitDocument, Way
 from trimtab.emit.markup import Html, join, tag
@@ -24,6 +25,13 @@ pre { background: var(--cell); border-radius: 8px; padding: 14px 16px; overflow-
   SFMono-Regular, Menlo, Consolas, monospace; }
 """
 _MOST_BARS = 12
+_BOUGHT = {
+    BuyingOption.ON_DEMAND: "on demand",
+    BuyingOption.SPOT: "spot with losses",
+    BuyingOption.RESERVED_1Y: "1 year",
+    BuyingOption.RESERVED_3Y: "3 years",
+    BuyingOption.OWNED: "owned",
+}
 
 
 def render_fit(document: FitDocument) -> str:
@@ -43,7 +51,14 @@ def render_fit(document: FitDocument) -> str:
         tag("h1", document.title),
         tag("p", document.question, class_="soft"),
     )
-    parts = (_figures(document), _ranking(document), _pictures(document), _cost(document), _rest(document))
+    parts = (
+        _figures(document),
+        _ranking(document),
+        _pictures(document),
+        _buying(document),
+        _cost(document),
+        _rest(document),
+    )
     foot = tag(
         "footer", tag("p", "Intervals hold in 80 of 100 cases. Prices are those of the catalog at the date of asking.")
     )
@@ -86,6 +101,26 @@ def _ranking(document: FitDocument) -> Html:
         "What works, cheapest first",
         "The best way on each GPU, with the interval of its cost.",
         tag("div", way_table(document.ways), class_="scroll", id="ranking-table"),
+    )
+
+
+def _buying(document: FitDocument) -> Html:
+    """Show what each way of buying costs, where it is sold at all."""
+    shown = [option for option in _BOUGHT if any(option in one.bought for one in document.ways)]
+    what = "a run" if document.ways[0].unit == "$" else "an hour"
+    rows = (
+        (
+            one.label,
+            *(dollars_and_cents(one.bought[option]) if option in one.bought else "–" for option in shown),
+            one.where,
+        )
+        for one in document.ways
+    )
+    return section(
+        "buying",
+        f"What {what} costs under each way of buying",
+        "Spot holds what lost nodes are expected to cost; a dash means that it is not sold there.",
+        scroll(table("", ("GPUs", *(f"#{_BOUGHT[option]}" for option in shown), "offering"), rows)),
     )
 
 
