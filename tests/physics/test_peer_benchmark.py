@@ -7,7 +7,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-
 from benchmarks.aiconfigurator import answer_of, estimates, every, question_of, table
 
 ROOT = Path(__file__).resolve().parents[2]
