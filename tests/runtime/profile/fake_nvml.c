@@ -137,6 +137,7 @@ EXPORT int nvmlInit_v2(void) {
   fake_load(path ? path : "/nonexistent");
   return init_code;
 }
+EXPORT int nvmlInitWithFlags(unsigned flags) { return nvmlInit_v2(); }
 EXPORT int nvmlShutdown(void) { return 0; }
 EXPORT int nvmlSystemGetDriverVersion(char *out, unsigned size) { snprintf(out, size, "999.1"); return 0; }
 EXPORT int nvmlDeviceGetCount_v2(unsigned *count) { *count = gpus; return 0; }
@@ -207,6 +208,7 @@ EXPORT int nvmlDeviceGetMemoryInfo(handle *h, uint64_t *out) {
 
 EXPORT int nvmlDeviceGetClockInfo(handle *h, unsigned kind, unsigned *out) { WHOLE; ASK(C_clock); *out = values[h->gpu][CLOCKV]; return 0; }
 EXPORT int nvmlDeviceGetCurrentClocksThrottleReasons(handle *h, uint64_t *out) { WHOLE; ASK(C_reasons); *out = values[h->gpu][REASONSV]; return 0; }
+EXPORT int nvmlDeviceGetCurrentClocksEventReasons(handle *h, uint64_t *out) { return nvmlDeviceGetCurrentClocksThrottleReasons(h, out); }
 EXPORT int nvmlDeviceGetPowerUsage(handle *h, unsigned *out) { WHOLE; ASK(C_power); *out = values[h->gpu][POWERV]; return 0; }
 
 EXPORT int nvmlDeviceGetPcieThroughput(handle *h, unsigned way, unsigned *out) {

@@ -10,8 +10,8 @@ from typing import cast
 from trimtab.units import BYTES_PER_GB, BYTES_PER_MIB, MIB_PER_GIB, MW_PER_W
 
 PERCENT = 100
-GPM_STEPS = 1000
-"""Steps of a thousandth of a percent keep the profiling metrics as whole numbers."""
+GPM_STEPS = 10
+"""Steps of a tenth of a percent keep the profiling metrics as whole numbers."""
 
 
 class Metric(StrEnum):
@@ -65,7 +65,7 @@ def mib_of_bytes(values: Sequence[float]) -> Sequence[int]:
 
 
 def steps_of_percent(values: Sequence[float]) -> Sequence[int]:
-    """Turn percent into whole thousandths of a percent."""
+    """Turn percent into whole tenths of a percent."""
     return [int(value * GPM_STEPS + 0.5) for value in values]
 
 

@@ -153,7 +153,7 @@ class DeviceRecord:
             self.hours.append(self._row(start_s))
         for metric, sketch in self.hour.items():
             self.whole[metric].merge(sketch)
-        self.hour.clear()
+            self.hour[metric] = Sketch(self.whole[metric].shift)  # an hour finer than the run would be coarsened anyway
         self._samples, self._hour_energy_mj = 0, None
 
     def _row(self, start_s: float) -> HourRow:

@@ -162,7 +162,7 @@ class Sampler:
             self._note_answers(device, column, answers)
             kept = [place for place, answer in enumerate(answers) if not answer]
         elif column.kind == "d":
-            if sum(values) == sum(values):
+            if not math.isnan(sum(values)):
                 return values, seconds
             kept = [place for place, value in enumerate(values) if not math.isnan(value)]
         else:
