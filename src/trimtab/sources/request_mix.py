@@ -26,6 +26,8 @@ Floats = npt.NDArray[np.float64]
 
 PEAK_QUANTILE = 0.99
 """The busiest of a hundred intervals is what replicas are sized for."""
+LARGE_RATE = 100.0
+"""From here on, requests a second are told whole."""
 PEAK_SIGMAS = 2.33
 """The same quantile of a normal count within an interval, where only its mean and burstiness are known."""
 
@@ -48,13 +50,17 @@ class RequestMix:
     @property
     def summary(self) -> str:
         """Return what the trace shows, in a sentence."""
-        rate = f"{self.mean_req_s:,.3g} requests/s on average, {self.peak_req_s:,.3g} in the busiest minutes"
+        rate = f"{_rate(self.mean_req_s)} requests/s on average, {_rate(self.peak_req_s)} in the busiest minutes"
         tokens = (
             f", {self.input_tokens:,.0f} tokens in and {self.output_tokens:,.0f} out"
             if self.input_tokens is not None and self.output_tokens is not None
             else ", no tokens recorded"
         )
         return f"trace of {self.hours:,.1f} h: {rate} (burst CV {self.burst_cv:.2f}){tokens}"
+
+
+def _rate(value: float) -> str:
+    return f"{value:,.0f}" if value >= LARGE_RATE else f"{value:.3g}"
 
 
 def read_request_mix(path: Path, *, workload: str | None = None) -> RequestMix:
