@@ -139,3 +139,18 @@ def test_a_bundle_of_three_days_can_be_audited(tmp_path, nvml_script, capsys):
 
 def spread(value):
     return {"mean": value, "p50": value, "p95": value, "min": value, "max": value, "seen_s": 3600.0}
+
+
+def test_the_live_view_has_a_row_a_device_and_the_dollars_to_the_end():
+    from trimtab.cli.profile_live import live_table
+    from trimtab.tables.profile_file import checked_profile
+
+    device = {"index": 0, "uuid": "GPU-0", "name": "x", "metrics": {"gpu_util_frac": spread(0.5)}}
+    seen = checked_profile(
+        {"schema_version": 1, "started_epoch_s": 0, "wall_s": 1800, "interval_s": 1, "devices": [device]}
+    )
+
+    table = live_table(seen, 4.0, 7200.0)
+
+    assert table.row_count == 1
+    assert table.caption == "30.0 min at $4.00 an hour: $2.0000 so far, $8.0000 to the end"

@@ -15,17 +15,22 @@ CGROUP_CPU = Path("/sys/fs/cgroup/cpu.max")
 
 def process_tree(root: int) -> frozenset[int]:
     """Return a process and all that descend from it; empty where it is gone or /proc is not there."""
-    children: dict[int, list[int]] = {}
-    for folder in PROC.glob("[0-9]*"):
-        fields = _stat(int(folder.name))
-        if fields:
-            children.setdefault(int(fields[1]), []).append(int(folder.name))
-    found, open_ends = set(), [root] if _stat(root) else []
+    found: set[int] = set()
+    open_ends = [root] if _stat(root) else []
     while open_ends:
         pid = open_ends.pop()
         found.add(pid)
-        open_ends.extend(children.get(pid, ()))
+        open_ends.extend(child for child in _children(pid) if child not in found)
     return frozenset(found)
+
+
+def _children(pid: int) -> list[int]:
+    """Return a process's children as the kernel lists them by thread: no walk over every process of the machine."""
+    found: list[int] = []
+    for file in (PROC / str(pid) / "task").glob("*/children"):
+        with suppress(OSError, ValueError):
+            found.extend(int(child) for child in file.read_text().split())
+    return found
 
 
 def cpu_seconds(pids: frozenset[int]) -> float:
@@ -59,15 +64,16 @@ def torch_peaks() -> list[dict[str, object]]:
     if cuda is None or not cuda.is_available() or not cuda.is_initialized():
         return []
     found: list[dict[str, object]] = []
-    for index in range(cuda.device_count()):
-        stats = cuda.memory_stats(index)
-        found.append(
-            {
-                "device": index,
-                "allocated_peak_gib": cuda.max_memory_allocated(index) / BYTES_PER_GIB,
-                "reserved_peak_gib": cuda.max_memory_reserved(index) / BYTES_PER_GIB,
-                "allocator_retries": stats.get("num_alloc_retries"),
-                "out_of_memory_errors": stats.get("num_ooms"),
-            }
-        )
+    with suppress(RuntimeError):  # torch's own, after a CUDA error: it must not reach the program from here
+        for index in range(cuda.device_count()):
+            stats = cuda.memory_stats(index)
+            found.append(
+                {
+                    "device": index,
+                    "allocated_peak_gib": cuda.max_memory_allocated(index) / BYTES_PER_GIB,
+                    "reserved_peak_gib": cuda.max_memory_reserved(index) / BYTES_PER_GIB,
+                    "allocator_retries": stats.get("num_alloc_retries"),
+                    "out_of_memory_errors": stats.get("num_ooms"),
+                }
+            )
     return found
