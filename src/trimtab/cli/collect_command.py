@@ -18,7 +18,7 @@ from trimtab.cli.server_options import ServerOptions, server_options
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), default=Path("fleet"), show_default=True,
               help="The bundle's folder; a bundle that is there is replaced.")  # fmt: skip
 @click.option("--recording-rules", "rules", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
-              help="Write recording rules that make later collects nearly free, and stop.")  # fmt: skip
+              help="Write recording rules that keep hourly statistics for later collects, and stop.")  # fmt: skip
 @click.option("--fresh", is_flag=True, help="Begin anew: do not go on where a collect into --out was cut off.")
 @click.option("-q", "--quiet", is_flag=True, help="Only errors on stderr.")
 @click.option("-v", "--verbose", count=True, help="Log stages (-v) or every step (-vv) on stderr.")
