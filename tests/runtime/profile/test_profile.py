@@ -78,3 +78,16 @@ def test_memory_of_pytorchs_allocator_is_taken_from_a_loaded_torch(monkeypatch):
             "out_of_memory_errors": 0,
         }
     ]
+
+
+def test_a_call_that_does_not_come_back_is_left_alone_and_named(nvml_script, monkeypatch):
+    nvml_script("gpus 1")
+    monkeypatch.setattr("trimtab.runtime.profile.observation.STOP_S", 0.1)
+    seen = Profile(interval_s=0.01).start()
+    seen._sampler._nvml._library.fake_slow(0, b"utilization", 1500)
+    time.sleep(0.1)
+
+    seen.stop()
+
+    assert seen.document()["problem"] == "a call of the driver has not come back"
+    seen._thread.join()

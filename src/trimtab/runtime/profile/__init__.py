@@ -1,6 +1,6 @@
 """What the GPUs of this machine do while a program runs: NVML in process, standard library alone."""
 
-from trimtab.runtime.profile.profile import Profile
+from trimtab.runtime.profile.observation import Profile
 
 profile = Profile
 
