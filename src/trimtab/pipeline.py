@@ -32,6 +32,7 @@ from trimtab.plan.outcome import OutcomeStore
 from trimtab.plan.planner import Planned, make_plan
 from trimtab.plan.proof import Proven, prove
 from trimtab.plan.reach import by_deadline, within_budget
+from trimtab.plan.robustness import robustness
 from trimtab.plan.scenario import Outlook, Scenario, WhatIf, outlook
 from trimtab.plan.verify import Verification, verify
 from trimtab.sources.demo import demo_fleet, trace_fleet
@@ -137,7 +138,9 @@ def audit(
         name or _name(bundle), bundle, fit, allocation, planned, proven, market, opened.settings, opened.degraded
     )
     held = inventory(owned, fit.usage, market.rates(fit.usage.pools), market.at or fit.window.end.date())
-    found = replace(found, owned=held)
+    tell("proving under stress", 0.0)
+    stressed = robustness(planned, proven.proof, opened.proof, market, opened.settings, seed=SEED)
+    found = replace(found, owned=held, robustness=stressed)
     if scenario is None:
         return found
     return replace(found, what_if=_what_if(opened, scenario, planned, proven, tell))

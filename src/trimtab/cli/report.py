@@ -15,6 +15,7 @@ from trimtab.emit.document import (
     AuditDocument,
     NotWorthPart,
     ProofPart,
+    RobustnessPart,
     SpendPart,
     TargetPart,
     WhatIfPart,
@@ -25,10 +26,12 @@ from trimtab.emit.words import (
     certificate,
     compared_cells,
     days,
+    headroom_line,
     interval,
     joint_interval,
     limit_line,
     owned_line,
+    stress_line,
 )
 
 MAX_WIDTH = 120
@@ -80,6 +83,8 @@ def _parts(document: AuditDocument, next_steps: Sequence[tuple[str, str]]) -> It
         lines = [f"· {owned_line(one)}" for one in document.owned]
         yield _section("Commitments held", "judged on the use as it was", *map(Text, lines))
     yield _proof(document.proof)
+    if document.robustness:
+        yield _robustness(document.robustness)
     if document.what_if:
         yield _what_if(document.what_if)
     if next_steps:
@@ -264,6 +269,12 @@ def _proof(proof: ProofPart) -> RenderableType:
         *(Text(f"· {note}", style="dim") for note in proof.notes),
     ]
     return _section("The proof", "replayed on history that the planner never saw", *lines)
+
+
+def _robustness(found: RobustnessPart) -> RenderableType:
+    lines = [Text(f"· {stress_line(one)}", style="yellow" if one.missed else "") for one in found.stressed]
+    gloss = "the proof again, where the world departs from what the plan was made for"
+    return _section("Robustness", gloss, *lines, Text(headroom_line(found), style="dim"))
 
 
 def _what_if(found: WhatIfPart) -> RenderableType:

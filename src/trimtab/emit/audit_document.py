@@ -31,8 +31,10 @@ from trimtab.emit.document import (
     PlanPart,
     ProductFormPart,
     ProofPart,
+    RobustnessPart,
     SpendPart,
     SpendTables,
+    StressedPart,
     TargetPart,
     UnjudgedPart,
     VerdictPart,
@@ -59,6 +61,7 @@ from trimtab.plan.model import (
     Spend,
     TargetResult,
 )
+from trimtab.plan.robustness import Robustness
 from trimtab.plan.scenario import WhatIf
 from trimtab.provenance import Evidence
 from trimtab.units import usd_cents
@@ -86,11 +89,12 @@ def audit_document(audit: Audit) -> AuditDocument:
         product_form=_product_form(audit.product_form),
         waste=_waste(audit.waste, audit),
         verdicts=tuple(_verdict(verdict) for verdict in audit.verdicts),
-        plan=_plan(audit.plan, spend_usd_mo, targets),
+        plan=_flagged(_plan(audit.plan, spend_usd_mo, targets), audit),
         proof=_proof(audit.proof, targets),
         unjudged=tuple(_unjudged(row, audit.plan.window.hours) for row in audit.unjudged),
         pictures=_pictures(audit),
         owned=tuple(_owned(held) for held in audit.owned),
+        robustness=None if audit.robustness is None else _robustness(audit.robustness),
         what_if=None if audit.what_if is None else _what_if(audit.what_if),
     )
 
@@ -225,6 +229,22 @@ def _owned(held: Held) -> OwnedPart:
     )
 
 
+def _robustness(found: Robustness) -> RobustnessPart:
+    return RobustnessPart(
+        stressed=tuple(
+            StressedPart(
+                departure=one.departure.name,
+                saving_frac=one.saving_frac,
+                targets_kept=one.targets_kept,
+                targets=one.targets,
+                missed=one.missed,
+            )
+            for one in found.stressed
+        ),
+        price_usd_mo=round(found.price_usd_mo, 2),
+    )
+
+
 def _what_if(found: WhatIf) -> WhatIfPart:
     return WhatIfPart(
         scenario=found.scenario.words(),
@@ -234,6 +254,16 @@ def _what_if(found: WhatIf) -> WhatIfPart:
             for row in compared(found)
         ),
     )
+
+
+def _flagged(plan: PlanPart, audit: Audit) -> PlanPart:
+    """Mark the actions whose workloads miss a target where the world departs."""
+    found = audit.robustness
+    if found is None:
+        return plan
+    actions = zip(plan.actions, audit.plan.actions, strict=True)
+    flagged = tuple(part.model_copy(update={"fragile": found.fragile(action)}) for part, action in actions)
+    return plan.model_copy(update={"actions": flagged})
 
 
 def _action(

@@ -6,7 +6,17 @@ from collections.abc import Iterable, Sequence
 
 from trimtab.emit.document import ActionPart, AuditDocument, SpendPart
 from trimtab.emit.money import dollars, percent
-from trimtab.emit.words import certificate, compared_cells, days, interval, joint_interval, limit_line, owned_line
+from trimtab.emit.words import (
+    certificate,
+    compared_cells,
+    days,
+    headroom_line,
+    interval,
+    joint_interval,
+    limit_line,
+    owned_line,
+    stress_line,
+)
 
 COMMENT_MARKER = "<!-- trimtab audit -->"
 """First line of a comment, by which a later run finds the one to update."""
@@ -34,6 +44,7 @@ def render_markdown(document: AuditDocument) -> str:
         _limits(document),
         "## The proof",
         _proof(document),
+        _robustness(document),
         _what_if(document),
     ]
     return _join(parts)
@@ -129,6 +140,13 @@ def _limits(document: AuditDocument) -> str:
             *(["### Commitments held", owned] if document.owned else []),
         ]
     )
+
+
+def _robustness(document: AuditDocument) -> str:
+    found = document.robustness
+    if found is None:
+        return ""
+    return _join(["### Robustness", _bullets(_text(stress_line(one)) for one in found.stressed), headroom_line(found)])
 
 
 def _what_if(document: AuditDocument) -> str:

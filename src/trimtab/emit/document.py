@@ -213,6 +213,8 @@ class ActionPart(_Part):
     """Steps that try it on a small part first."""
     rollback: str
     """How to undo it."""
+    fragile: tuple[str, ...] = ()
+    """Departures (see `robustness`) under which its workloads miss a target."""
 
 
 class NotWorthPart(_Part):
@@ -350,6 +352,30 @@ class ProofPart(_Part):
     """What the reader should know of the proof."""
 
 
+class StressedPart(_Part):
+    """The proof again in a world that departs from what the plan was made for."""
+
+    departure: str
+    """What departs: speeds of replicas and of moved runs, or demand."""
+    saving_frac: float
+    """Share of the bill that the plan saves there, against the fleet run as today."""
+    targets_kept: int
+    """Targets kept there."""
+    targets: int
+    """Targets in all."""
+    missed: tuple[str, ...]
+    """Workloads that miss a target which they keep where nothing departs."""
+
+
+class RobustnessPart(_Part):
+    """What the plan is worth where the world departs, and what its headroom costs."""
+
+    stressed: tuple[StressedPart, ...]
+    """One entry a departure."""
+    price_usd_mo: float
+    """Dollars a month that a plan without headroom for demand, speed and targets would save besides."""
+
+
 class UnjudgedPart(_Part):
     """A workload that no plan was made for."""
 
@@ -440,6 +466,8 @@ class AuditDocument(_Part):
     """Series behind the report's pictures."""
     owned: tuple[OwnedPart, ...] = ()
     """Commitments that run already."""
+    robustness: RobustnessPart | None = None
+    """The plan where speeds and demand depart from what it was made for; null in documents made before it was known."""
     what_if: WhatIfPart | None = None
     """A scenario beside the world as it is; null where none was asked for."""
 

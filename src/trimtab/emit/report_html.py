@@ -16,7 +16,7 @@ from trimtab.emit.report_plan import plan_table
 from trimtab.emit.report_proof import proof_section
 from trimtab.emit.report_style import STYLE
 from trimtab.emit.report_use import use_section
-from trimtab.emit.report_worlds import limits_section, what_if_section
+from trimtab.emit.report_worlds import limits_section, robustness_section, what_if_section
 from trimtab.emit.words import GLOSSARY, USEFUL, certificate, days
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
@@ -43,6 +43,7 @@ def render_html(document: AuditDocument) -> str:
         _spend_section(document),
         use_section(document),
         proof_section(document),
+        robustness_section(document),
         limits_section(document),
         what_if_section(document),
         _left_out_section(document),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from trimtab.emit.document import AuditDocument
 from trimtab.emit.markup import Html
 from trimtab.emit.report_parts import bullets, number, scroll, section, table
-from trimtab.emit.words import compared_cells, limit_line, owned_line
+from trimtab.emit.words import compared_cells, headroom_line, limit_line, owned_line, stress_line
 
 
 def limits_section(document: AuditDocument) -> Html:
@@ -15,6 +15,15 @@ def limits_section(document: AuditDocument) -> Html:
         return Html()
     lead = "What the plan may not exceed, what that costs, and commitments that run already."
     return section("limits", "Limits and commitments held", lead, bullets(lines))
+
+
+def robustness_section(document: AuditDocument) -> Html:
+    """Return the proof under stress; nothing where it was not made."""
+    found = document.robustness
+    if found is None:
+        return Html()
+    lead = "The proof again, where speeds and demand depart from what the plan was made for."
+    return section("robustness", "Robustness", lead, bullets([*map(stress_line, found.stressed), headroom_line(found)]))
 
 
 def what_if_section(document: AuditDocument) -> Html:

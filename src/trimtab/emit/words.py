@@ -9,7 +9,7 @@ from typing import assert_never
 
 from trimtab.diagnose.findings import WasteKind
 from trimtab.emit.comparison import Unit, shown
-from trimtab.emit.document import ActionPart, ComparedPart, LimitPart, OwnedPart, PlanPart
+from trimtab.emit.document import ActionPart, ComparedPart, LimitPart, OwnedPart, PlanPart, RobustnessPart, StressedPart
 from trimtab.emit.money import dollars, percent
 from trimtab.fleet.model import Target
 from trimtab.fleet.settings import Lever
@@ -33,6 +33,7 @@ WASTE_MEANING: Mapping[WasteKind, str] = MappingProxyType(
     }
 )
 
+_NAMED = 3
 _NO_GAP_FRAC = 0.0005
 """A gap that shows as 0.0 %."""
 
@@ -82,6 +83,22 @@ def certificate(plan: PlanPart) -> str:
         return f"No mix of {options} is cheaper."
     return (
         f"No mix of {options} is more than {percent(plan.gap_frac, 1)} cheaper ({dollars(plan.bound_usd_mo)} a month)."
+    )
+
+
+def stress_line(one: StressedPart) -> str:
+    """Say how the plan fares where the world departs."""
+    missed = f"; missed by {', '.join(one.missed[:_NAMED])}" if one.missed else ""
+    more = f" and {len(one.missed) - _NAMED} more" if len(one.missed) > _NAMED else ""
+    kept = f"{one.targets_kept} of {one.targets} targets kept"
+    return f"{one.departure}: saves {percent(one.saving_frac, 1)}, {kept}{missed}{more}"
+
+
+def headroom_line(found: RobustnessPart) -> str:
+    """Say what the plan's headroom costs."""
+    return (
+        f"The headroom for demand, speed and targets costs {dollars(found.price_usd_mo)} a month: what a plan without any "
+        "would save besides."
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from trimtab.catalog.pools import Pool
-from trimtab.errors import near_matches
+from trimtab.errors import BundleError, Fault, near_matches
 from trimtab.fleet.activity import USAGE_COLUMNS, DeviceHours, activity_of, device_hours, distinct_hours
 from trimtab.fleet.columns import text
 from trimtab.fleet.jobs import job_observations, pods_as_jobs
@@ -30,7 +30,7 @@ from trimtab.fleet.settings import Settings
 from trimtab.fleet.targets import targets_of
 from trimtab.ledger import IDLE, Holdings
 from trimtab.tables.bundle import Bundle
-from trimtab.tables.workloads import WorkloadKind
+from trimtab.tables.workloads import WorkloadKind, Workloads
 from trimtab.units import HR_PER_DAY, S_PER_HR, floor_hour, hours_between
 
 
@@ -68,6 +68,7 @@ def build_fleet(bundle: Bundle, settings: Settings, window: Window | None = None
         jobs=job_observations(jobs, window),
     )
     worked = rows.worked(settings.bands.active_frac)
+    _refuse_contradictions(bundle.workloads, present)
     workloads = tuple(facts.workload(name, index[name], gpu_seconds[index[name]]) for name in present)
     return Fleet(
         window=window,
@@ -81,6 +82,18 @@ def build_fleet(bundle: Bundle, settings: Settings, window: Window | None = None
             row["node"] for row in bundle.table("devices", ["device", "node"]).to_pylist() if row["device"] in worked
         ),
     )
+
+
+def _refuse_contradictions(declared: Workloads, names: Iterable[str]) -> None:
+    """Raise BundleError with every contradiction in what the keys declare together, of all workloads at once."""
+    faults: list[Fault] = []
+    for name in names:
+        try:
+            declared.spec(name)
+        except BundleError as error:
+            faults += error.faults
+    if faults:
+        raise BundleError(faults)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -17,6 +17,7 @@ from trimtab.units import per_month, usd
 
 if TYPE_CHECKING:
     from trimtab.plan.commit_inventory import Held
+    from trimtab.plan.robustness import Robustness
     from trimtab.plan.scenario import WhatIf
 
 
@@ -186,6 +187,8 @@ class Audit:
     capacity: tuple[CapacityPicture, ...]
     owned: tuple[Held, ...] = ()
     """Commitments that run already: what they cover, and what is sunk until they end."""
+    robustness: Robustness | None = None
+    """The proof again where speeds and demand depart from what the plan was made for."""
     what_if: WhatIf | None = None
     """A scenario beside the world as it is, where one was asked for."""
 

@@ -51,6 +51,8 @@ class WorkloadOptions:
     dropped: Counter[str]
     missed: Counter[Lever]
     """Candidates that missed a target, by each lever in them: what the report says of levers that found nothing."""
+    bold: tuple[Candidate, ...] = ()
+    """The candidates of a planner without headroom: all that keep the targets where everything goes as predicted."""
     notes: Mapping[Lever, str] = field(default_factory=dict)
     """Why a lever had nothing to offer, in its own words."""
 
@@ -60,6 +62,7 @@ def options_of(case: Case, market: Market) -> WorkloadOptions:
     evaluator = Evaluator(case=case)
     menu, refused = _menu(case, market)
     kept, missed = [], Counter[Lever]()
+    bold: list[Candidate] = []
     considered = sum(refused.values())
     batched = batched_options(evaluator, _places(menu), market)
     scaled = menu.get(Lever.AUTOSCALING, (None,))
@@ -75,13 +78,15 @@ def options_of(case: Case, market: Market) -> WorkloadOptions:
         if not evaluator.keeps_targets(effects):
             refused["misses a target in replay"] += 1
             missed.update(effects.keys())
+            bold += _bold(evaluator, effects)
             continue
         outcome, place = evaluator.outcome(effects), placement(case.workload, effects)
         if place.shared is not None and not place.slots(outcome):
             refused["fills whole nodes alone: nothing to share"] += 1
             continue
         kept.append(Candidate(effects=effects, usage=place.usage(outcome), slots=place.slots(outcome), outcome=outcome))
-    candidates, dominated = _undominated(kept, market, Coupling.of(case.settings.limits, market))
+    coupling = Coupling.of(case.settings.limits, market)
+    candidates, dominated = _undominated(kept, market, coupling)
     refused.update(dominated)
     return WorkloadOptions(
         evaluator=evaluator,
@@ -89,8 +94,18 @@ def options_of(case: Case, market: Market) -> WorkloadOptions:
         considered=considered,
         dropped=refused,
         missed=missed,
+        bold=_undominated([*candidates, *bold], market, coupling)[0] if bold else candidates,
         notes=_notes(evaluator, market, kept),
     )
+
+
+def _bold(evaluator: Evaluator, effects: Effects) -> list[Candidate]:
+    """Return the candidate that misses a target's margin only, where these effects make one."""
+    outcome, place = evaluator.outcome(effects), placement(evaluator.case.workload, effects)
+    slots = place.slots(outcome)
+    if any(one.frac < one.target.required_frac for one in outcome.attained) or (place.shared is not None and not slots):
+        return []
+    return [Candidate(effects=effects, usage=place.usage(outcome), slots=slots, outcome=outcome)]
 
 
 def _notes(evaluator: Evaluator, market: Market, kept: list[Candidate]) -> dict[Lever, str]:

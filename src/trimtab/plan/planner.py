@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trimtab.fleet.effects import UseOffering, UseSlots
 from trimtab.fleet.market import Market
@@ -47,6 +47,8 @@ class Planned:
     order: tuple[int, ...]
     """The actions' places in the draft, in the order in which to do them."""
     owned: tuple[Commitment, ...] = ()
+    headroom_micro_usd: int = 0
+    """What the plan's headroom costs over the window: its bill, less that of the best plan that leaves none."""
 
 
 def make_plan(
@@ -101,7 +103,24 @@ def make_plan(
         drafted=drafted,
         order=order,
         owned=problem.owned,
+        headroom_micro_usd=_headroom(fleet, options, chosen, market, settings, owned),
     )
+
+
+def _headroom(
+    fleet: Fleet,
+    options: Sequence[WorkloadOptions | None],
+    chosen: Chosen,
+    market: Market,
+    settings: Settings,
+    owned: Sequence[Commitment],
+) -> int:
+    """Plan again with the options that keep every target only where all goes as predicted."""
+    if all(one is None or len(one.bold) == len(one.candidates) for one in options):
+        return 0
+    bold = [None if one is None else replace(one, candidates=one.bold) for one in options]
+    free = solve_problem(fleet_problem(fleet, bold, market, settings.limits, owned), settings.planning)
+    return max(0, chosen.cost_micro_usd - free.cost_micro_usd)
 
 
 def _draft(
