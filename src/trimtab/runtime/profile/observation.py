@@ -163,9 +163,7 @@ class Profile:
             "gpu": None if sampler is None else gpu_name(sampler),
             "gpus": len(boards) or None,
             **rates,
-            "problem": "a call of the driver did not come back; what it had given is lost"
-            if self._stuck
-            else self.problem,
+            "problem": "a call of the driver has not come back" if waiting else self.problem,
             "started_epoch_s": self._epoch_s,
             "wall_s": wall_s,
             "interval_s": self.interval_s,
