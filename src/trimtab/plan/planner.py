@@ -24,6 +24,7 @@ from trimtab.plan.problem import KEEP
 from trimtab.plan.refusals import left_out, not_worth, refusals
 from trimtab.plan.roadmap import efforts, quarters, ranked
 from trimtab.plan.solve import Chosen, solve_problem
+from trimtab.plan.unisolated import unisolated
 from trimtab.provenance import Estimate
 from trimtab.units import per_month, usd
 
@@ -68,6 +69,7 @@ def make_plan(
     are looked up in `store` first. Raises PlanError, naming the rules in conflict, where no plan keeps the limits.
     """
     cases = cases_of(fleet, settings, seed, laws=laws, store=store)
+    judged = {name: case for name, case in cases.items() if isinstance(case, Case)}
     options: list[WorkloadOptions | None] = []
     for number, workload in enumerate(fleet.workloads):
         progress(f"replaying options of {workload.name}", number / len(fleet.workloads))
@@ -86,7 +88,11 @@ def make_plan(
         after_micro_usd=drafted.cost(drafted.everything),
         bound_micro_usd=chosen.bound_micro_usd,
         actions=_actions(drafted, shares, order, settings),
-        not_worth_doing=(*small, *refusals(fleet, options, drafted.effects)),
+        not_worth_doing=(
+            *small,
+            *refusals(fleet, options, drafted.effects, market),
+            *unisolated(fleet, judged, market, settings),
+        ),
         options=sum(one.considered for one in options if one),
         pruned=_pruned(options, chosen),
         attribution="Shapley, sampled" if shares.sampled else "exact Shapley",
@@ -95,7 +101,7 @@ def make_plan(
     return Planned(
         plan=plan,
         fleet=fleet,
-        cases={name: case for name, case in cases.items() if isinstance(case, Case)},
+        cases=judged,
         effects={fleet.workloads[index].name: effects for index, effects in drafted.effects.items()},
         released=tuple(fleet.nodes[index].name for index in drafted.released),
         commitments=drafted.bought(drafted.everything),

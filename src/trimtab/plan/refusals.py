@@ -6,30 +6,52 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from trimtab.fleet.kinds import RUN_KINDS
+from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet
 from trimtab.fleet.settings import Lever, Planning
+from trimtab.levers import sharing
 from trimtab.plan.actions import Draft, class_of
+from trimtab.plan.looser_target import looser_target
 from trimtab.plan.model import NotWorthDoing
 from trimtab.plan.options import WorkloadOptions
 from trimtab.plan.outcome import Effects
 from trimtab.tables.workloads import WorkloadKind
 
+_ASKED = 20
+"""Services for which the nearest target that sharing keeps is looked for."""
+
 
 def refusals(
-    fleet: Fleet, options: Sequence[WorkloadOptions | None], planned: Mapping[int, Effects]
+    fleet: Fleet, options: Sequence[WorkloadOptions | None], planned: Mapping[int, Effects], market: Market
 ) -> tuple[NotWorthDoing, ...]:
     """Return the levers that apply to a workload's kind and were not chosen, workloads of one class and reason together."""
     found: dict[tuple[Lever, str], list[int]] = defaultdict(list)
+    slices = _slices(fleet, options, market)
     for index, one in enumerate(options):
         if one is None:
             continue
         for lever in _applicable(fleet.workloads[index].kind):
             if lever not in planned.get(index, {}):
-                found[lever, _reason(lever, one, index, fleet)].append(index)
+                said = slices.get(index) if lever is Lever.SHARING else None
+                found[lever, said or _reason(lever, one, index, fleet)].append(index)
     return tuple(
         NotWorthDoing(lever=lever, subject=_subject(fleet, members), saving_usd_mo=None, reason=reason)
         for (lever, reason), members in sorted(found.items(), key=lambda item: (item[0][0].value, item[1]))
     )
+
+
+def _slices(fleet: Fleet, options: Sequence[WorkloadOptions | None], market: Market) -> dict[int, str]:
+    """Say, for the largest services of which every slice misses a target, what limits one would keep."""
+    largest = sorted(range(len(options)), key=lambda index: -fleet.workloads[index].gpu_hours)[:_ASKED]
+    said: dict[int, str] = {}
+    for index in largest:
+        one = options[index]
+        if one is not None and not any(shared.profile for candidate in one.candidates for shared in candidate.slots):
+            case = one.evaluator.case
+            slots = sharing.propose(case.workload, market, case.settings.assumptions).fitting
+            words = looser_target(case, slots, market)
+            said |= {index: words} if words else {}
+    return said
 
 
 def not_worth(adds_usd_mo: float, weeks: float, planning: Planning) -> str | None:
@@ -71,6 +93,8 @@ def _reason(lever: Lever, options: WorkloadOptions, index: int, fleet: Fleet) ->
     if options.missed[lever]:
         return "every variant misses a target in replay"
     reasons = options.dropped - type(options.dropped)({"misses a target in replay": 10**9})
+    if lever is Lever.SHARING:
+        return "no other node to share holds it within its targets, or for less"
     if lever is Lever.RIGHT_SIZE and reasons:
         return f"no GPU of the region fits: {reasons.most_common(1)[0][0]}"
     return "nothing to change"
