@@ -15,6 +15,8 @@ from trimtab.plan.fleet_problem import Enacted
 from trimtab.plan.model import Change, Risk
 from trimtab.plan.outcome import Effects, placement
 
+_NAMED = 3
+"""Workloads of several namespaces that a subject still names one by one."""
 LEVER_RISK = {
     Lever.AUTOSCALING: Risk.MEDIUM,
     Lever.BATCHING: Risk.MEDIUM,
@@ -120,6 +122,8 @@ def _draft(
 
 
 def _common(names: Sequence[str]) -> str:
+    if len(names) <= _NAMED and len({name.partition("/")[0] for name in names}) > 1:
+        return ", ".join(names)
     if len(names) == 2 and len({name.partition("/")[0] for name in names}) == 1:
         return f"{names[0]}, {names[1].partition('/')[2]}"
     spaces = sorted({name.partition("/")[0] for name in names})
