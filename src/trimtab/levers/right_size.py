@@ -6,17 +6,13 @@ from collections import Counter
 from dataclasses import dataclass
 
 from trimtab.catalog import Gpu, Lifecycle
-from trimtab.errors import Unpredictable
 from trimtab.fleet.effects import UseOffering
+from trimtab.fleet.elsewhere import speed_on
 from trimtab.fleet.market import Market, Offering
 from trimtab.fleet.model import Workload
-from trimtab.fleet.served_model import ServedModel, need_on, served_model
 from trimtab.fleet.settings import Assumptions, Lever
-from trimtab.fleet.working import activity_in_work
 from trimtab.physics.formats import WeightFormat
-from trimtab.physics.support import why_not
-from trimtab.physics.transfer import Activity as DeviceActivity
-from trimtab.physics.transfer import fits_memory, speed_ratio, work_ratio
+from trimtab.physics.transfer import work_ratio
 from trimtab.provenance import Basis, Estimate
 
 LEVER = Lever.RIGHT_SIZE
@@ -41,9 +37,8 @@ def propose(
     source = market.gpu(workload.gpu)
     if source is None:
         return RightSizing(fitting=(), refused=Counter({"the present GPU is not in the catalog": 1}))
-    known = served_model(workload)
     for offering in market.offerings(workload.pool.provider, workload.pool.region):
-        verdict = _judge(workload, known, source, offering, market, assumptions, stored)
+        verdict = _judge(workload, source, offering, market, assumptions, stored)
         if isinstance(verdict, str):
             refused[verdict] += 1
         elif verdict is not None:
@@ -61,7 +56,6 @@ def propose(
 
 def _judge(
     workload: Workload,
-    known: ServedModel | str,
     source: Gpu,
     offering: Offering,
     market: Market,
@@ -77,21 +71,4 @@ def _judge(
         return "another CPU architecture: images would have to be rebuilt"
     if offering.lifecycle is not Lifecycle.CURRENT:
         return "previous generation"
-    need_gib = need_on(workload, known, offering.gpu, stored)
-    if need_gib is None:
-        return "memory use was not measured"
-    if not fits_memory(need_gib, offering.gpu, margin_frac=assumptions.memory_headroom_frac).fits:
-        return "not enough memory"
-    if isinstance(known, ServedModel):
-        return why_not(offering.gpu, known.stored) or known.speed(source, offering.gpu, known.stored)
-    activity = activity_in_work(workload)
-    observed = DeviceActivity(
-        sm_active=activity.sm_frac,
-        tensor_active=activity.tensor_frac,
-        dram_active=activity.dram_frac,
-        gpu_util=activity.gpu_util_frac,
-    )
-    try:
-        return speed_ratio(observed=observed, source=source, target=offering.gpu)
-    except Unpredictable:
-        return "speed there cannot be predicted from what was measured"
+    return speed_on(workload, source, offering.gpu, assumptions, stored)

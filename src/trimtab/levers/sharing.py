@@ -10,14 +10,12 @@ from dataclasses import dataclass
 from trimtab.catalog import Gpu, Lifecycle
 from trimtab.catalog.pools import SharedPool
 from trimtab.catalog.slices import Slices, equal_slices
-from trimtab.errors import Unpredictable
 from trimtab.fleet.effects import UseSlots
+from trimtab.fleet.elsewhere import speed_on
 from trimtab.fleet.market import Market, Offering
 from trimtab.fleet.model import Workload
 from trimtab.fleet.settings import Assumptions, Lever
-from trimtab.fleet.working import activity_in_work
-from trimtab.physics.transfer import Activity as DeviceActivity
-from trimtab.physics.transfer import fits_memory, speed_ratio, work_ratio
+from trimtab.physics.transfer import work_ratio
 from trimtab.provenance import Basis, Estimate
 from trimtab.tables.workloads import WorkloadKind
 
@@ -56,7 +54,20 @@ def propose(workload: Workload, market: Market, assumptions: Assumptions) -> Sha
                 refused[verdict] += 1
             else:
                 fitting.append(slot.effect(verdict, work_ratio(source, slot.board)))
-    return Shares(fitting=tuple(fitting), refused=refused)
+    worth = [one for one in fitting if not any(_better(other, one, market) for other in fitting)]
+    refused["a slot that is no slower costs less, on a node that costs less"] += len(fitting) - len(worth)
+    return Shares(fitting=tuple(worth), refused=+refused)
+
+
+def _better(one: UseSlots, other: UseSlots, market: Market) -> bool:
+    """Tell whether a slot beats another in everything: its price, that of a whole node, and speed; equals stay."""
+    mine, theirs = (_in_all(slot, market) for slot in (one, other))
+    return mine != theirs and all(a <= b for a, b in zip(mine, theirs, strict=True))
+
+
+def _in_all(slot: UseSlots, market: Market) -> tuple[float, ...]:
+    node = market.rate(slot.pool)
+    return (node * slot.slots / slot.shared.slots_per_node, node, -slot.speed.low, -slot.speed.value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,19 +152,4 @@ def _speed(
         return "another CPU architecture: images would have to be rebuilt"
     if offering.lifecycle is not Lifecycle.CURRENT and offering.gpu != source:
         return "previous generation"
-    need_gib = workload.spec.need_gib or workload.activity.memory_peak_gib
-    if need_gib is None:
-        return "memory use was not measured"
-    if not fits_memory(need_gib, board, margin_frac=assumptions.memory_headroom_frac).fits:
-        return "not enough memory in a slot"
-    activity = activity_in_work(workload)
-    observed = DeviceActivity(
-        sm_active=activity.sm_frac,
-        tensor_active=activity.tensor_frac,
-        dram_active=activity.dram_frac,
-        gpu_util=activity.gpu_util_frac,
-    )
-    try:
-        return speed_ratio(observed=observed, source=source, target=board)
-    except Unpredictable:
-        return "speed there cannot be predicted from what was measured"
+    return speed_on(workload, source, board, assumptions)

@@ -16,7 +16,7 @@ from trimtab.units import HR_PER_MO, usd
 
 _FACTORS = (1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
 """Multiples of the present limits that are tried; a service that would need more is not asked."""
-_SLICES = 3
+_SLICES = 5
 _REPLAYS = 2
 """The law says which multiples are hopeless; of the others the least few are replayed."""
 

@@ -90,8 +90,8 @@ def make_plan(
         actions=_actions(drafted, shares, order, settings),
         not_worth_doing=(
             *small,
-            *refusals(fleet, options, drafted.effects, market),
             *unisolated(fleet, judged, market, settings),
+            *refusals(fleet, options, drafted.effects, market),
         ),
         options=sum(one.considered for one in options if one),
         pruned=_pruned(options, chosen),
