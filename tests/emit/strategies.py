@@ -19,11 +19,13 @@ from trimtab.fleet.effects import (
     SetPrecision,
     SetReplicaPolicy,
     SetSchedule,
+    SetTrainingMemory,
     StartBeforeRuns,
     UseOffering,
     UseSlots,
 )
 from trimtab.physics.formats import WeightFormat
+from trimtab.physics.training_memory import Optimizer, Recompute, Sharding
 from trimtab.policies.forecast import forecast_policy
 from trimtab.policies.scaling import NO_LIMIT, HpaPolicy, Metric
 from trimtab.provenance import Basis, Estimate
@@ -82,6 +84,22 @@ EFFECTS = {
         seconds=st.just((0.85, 0.92, 1.06)),
         basis=st.sampled_from(Basis),
         model=st.none() | st.just("Qwen/Qwen2-VL-7B-Instruct"),
+    ),
+    SetTrainingMemory: st.builds(
+        SetTrainingMemory,
+        pool=POOLS,
+        gpu=st.just("A100"),
+        gpus_per_node=COUNTS,
+        gpus=COUNTS,
+        before=COUNTS,
+        optimizer=st.sampled_from(Optimizer),
+        recompute=st.sampled_from(Recompute),
+        sharding=st.sampled_from(Sharding),
+        micro_batch=COUNTS,
+        accumulate=COUNTS,
+        memory_gib=st.sampled_from([20.0, 36.5]),
+        speed=SPEEDS,
+        model=st.just("meta-llama/Llama-2-7b-hf"),
     ),
     SetPrecision: st.builds(
         SetPrecision,

@@ -26,6 +26,7 @@ from trimtab.fleet.effects import (
     SetPrecision,
     SetReplicaPolicy,
     SetSchedule,
+    SetTrainingMemory,
     StartBeforeRuns,
     UseOffering,
     UseSlots,
@@ -35,6 +36,7 @@ WRITTEN: Mapping[type[Effect], str] = MappingProxyType(
     {
         SetReplicaPolicy: "PrometheusRule, then a KEDA ScaledObject or an HPA v2, a PodDisruptionBudget, the NodePool under it",
         SetBatchPolicy: "a page with the batcher's line or the engine's flags; kustomize Component with the replicas",
+        SetTrainingMemory: "a page with the trainer's settings; NodePool and kustomize Component as for a GPU count",
         SetPrecision: "a page with the evaluation to run first and the flags of `vllm serve`",
         UseOffering: "NodePool of the instance type; kustomize Component that points the workload at it",
         UseSlots: "one NodePool for all that share, MIG layout by label; ConfigMap with the layouts, NodeOverlay with the "

@@ -60,8 +60,8 @@ def training_arguments(option: TrainingOption, model: str, global_batch: int | N
         f"    gradient_accumulation_steps={accumulate},",
         f"    {'bf16' if bf16 else 'fp16'}=True,",
         f"    gradient_checkpointing={plan.recompute is Recompute.FULL},",
-        f"    optim={_optimizer(plan.optimizer)!r},",
-        *(_fsdp() if option.gpus > 1 else ()),
+        f"    optim={trainer_optimizer(plan.optimizer)!r},",
+        *(trainer_fsdp() if option.gpus > 1 else ()),
         f"    use_liger_kernel={plan.fused_loss},",
         '    output_dir="out",',
         ")",
@@ -70,7 +70,8 @@ def training_arguments(option: TrainingOption, model: str, global_batch: int | N
     return "\n".join(lines)
 
 
-def _optimizer(optimizer: Optimizer) -> str:
+def trainer_optimizer(optimizer: Optimizer) -> str:
+    """Return the name that transformers gives an optimizer."""
     match optimizer:
         case Optimizer.ADAMW | Optimizer.ADAMW_BF16:
             return "adamw_torch_fused"
@@ -86,7 +87,8 @@ def _optimizer(optimizer: Optimizer) -> str:
             assert_never(optimizer)
 
 
-def _fsdp() -> tuple[str, ...]:
+def trainer_fsdp() -> tuple[str, ...]:
+    """Return the lines that share weights, gradients and states over the GPUs of a run."""
     settings = {"transformer_layer_cls_to_wrap": None, "activation_checkpointing": False}
     wrapped = json.dumps({name: value for name, value in settings.items() if value is not None})
     return ('    fsdp="full_shard auto_wrap",', f"    fsdp_config={wrapped.replace('false', 'False')},")

@@ -22,6 +22,7 @@ from trimtab.emit.orders import purchase_order, release_order
 from trimtab.emit.pool_needs import PoolNeed, PoolSpec, by_workload, need_of, pool_specs
 from trimtab.emit.precision import precision_page
 from trimtab.emit.scaling_files import object_file, scaling_files
+from trimtab.emit.training import training_page
 from trimtab.emit.warm_nodes import warm_objects
 from trimtab.emit.week import cron_spans, held_stretches
 from trimtab.emit.workload_patch import GpuAsk, component, patchable
@@ -38,6 +39,7 @@ from trimtab.fleet.effects import (
     SetPrecision,
     SetReplicaPolicy,
     SetSchedule,
+    SetTrainingMemory,
     StartBeforeRuns,
     UseOffering,
     UseSlots,
@@ -149,8 +151,8 @@ def _pieces(action: Action, change: Change, order: _Order) -> Iterator[Piece]:
             yield _page(action, "give-back", release_order(action, effect), Stage.RELEASE)
         case SetReplicaPolicy() | SetSchedule() | StartBeforeRuns():
             yield from _controllers(action, change.subject, effect, order)
-        case SetBatchPolicy() | SetPrecision():
-            yield _serving_page(action, change.subject, effect, order)
+        case SetBatchPolicy() | SetPrecision() | SetTrainingMemory():
+            yield _model_page(action, change.subject, effect, order)
         case UseOffering() | UseSlots() | SetGpuCount() | SetCapacityType() | HedgeOnSpot() | ReleaseIdle():
             if order.facts.workload(change.subject) is None:
                 yield _unknown(action, change.subject)
@@ -162,9 +164,13 @@ def _pieces(action: Action, change: Change, order: _Order) -> Iterator[Piece]:
             assert_never(effect)
 
 
-def _serving_page(action: Action, subject: str, effect: SetBatchPolicy | SetPrecision, order: _Order) -> ManifestFile:
+def _model_page(
+    action: Action, subject: str, effect: SetBatchPolicy | SetPrecision | SetTrainingMemory, order: _Order
+) -> ManifestFile:
     name = subject.partition("/")[2] or subject
     match effect:
+        case SetTrainingMemory():
+            return _page(action, f"train-{name}", training_page(action, subject, effect), Stage.WORKLOADS)
         case SetPrecision():
             return _page(action, f"quantize-{name}", precision_page(action, subject, effect), Stage.WORKLOADS)
         case SetBatchPolicy():
@@ -304,7 +310,7 @@ def _patches(order: _Order) -> Iterator[Piece]:
 
 def _asks(workload: str, actions: Sequence[Action]) -> GpuAsk | None:
     for effect in (change.effect for action in actions for change in action.changes if change.subject == workload):
-        if isinstance(effect, SetGpuCount):
+        if isinstance(effect, SetGpuCount | SetTrainingMemory):
             return GpuAsk(count=effect.gpus)
         if isinstance(effect, UseSlots) and effect.shared.profile:
             return GpuAsk(resource=slice_resource(effect.shared), count=effect.slots)

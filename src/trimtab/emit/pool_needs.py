@@ -22,6 +22,7 @@ from trimtab.fleet.effects import (
     SetPrecision,
     SetReplicaPolicy,
     SetSchedule,
+    SetTrainingMemory,
     StartBeforeRuns,
     UseOffering,
     UseSlots,
@@ -105,6 +106,8 @@ def need_of(action: Action, change: Change, facts: EmitFacts) -> PoolNeed | None
                 gpus=known.replicas * effect.gpus if known else None,
                 slots=effect,
             )
+        case SetTrainingMemory():
+            return replace(need, pool=effect.pool, gpus_per_node=effect.gpus_per_node, offered=True, empties=True)
         case SetGpuCount():
             return replace(need, pool=effect.pool, gpus_per_node=effect.gpus_per_node, empties=True)
         case SetCapacityType():

@@ -16,6 +16,7 @@ from trimtab.fleet.effects import (
     SetPrecision,
     SetReplicaPolicy,
     SetSchedule,
+    SetTrainingMemory,
     StartBeforeRuns,
     UseOffering,
     UseSlots,
@@ -58,6 +59,11 @@ def effect_canary(effect: Effect) -> tuple[str, ...]:
             return (
                 f"Batch up to {effect.max_batch} requests on one replica; leave the others and their number as they are.",
                 "Compare its batch times and p95 with the plan through one peak; then lower the replicas one at a time.",
+            )
+        case SetTrainingMemory():
+            return (
+                "Run 200 steps with the new settings from the last checkpoint, and 200 with the present ones.",
+                f"Compare loss, speed and peak memory ({effect.memory_gib:.0f} GiB expected); go on if the losses agree.",
             )
         case SetPrecision():
             return (

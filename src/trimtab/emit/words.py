@@ -45,6 +45,7 @@ LEVER_TITLE: Mapping[Lever, str] = MappingProxyType(
         Lever.AUTOSCALING: "Autoscale",
         Lever.BATCHING: "Batch requests",
         Lever.QUANTIZATION: "Quantize",
+        Lever.TRAINING_MEMORY: "Training memory",
         Lever.IDLE_RELEASE: "Release idle nodes",
         Lever.GPU_COUNT: "Fewer GPUs a run",
         Lever.RIGHT_SIZE: "Right-size",

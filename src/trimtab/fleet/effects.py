@@ -11,6 +11,7 @@ from enum import Enum
 from trimtab.catalog.kinds import BuyingOption
 from trimtab.catalog.pools import Pool, SharedPool
 from trimtab.physics.formats import WeightFormat
+from trimtab.physics.training_memory import Optimizer, Recompute, Sharding
 from trimtab.policies.forecast import ForecastPolicy
 from trimtab.policies.scaling import HpaPolicy
 from trimtab.provenance import Basis, Estimate
@@ -169,6 +170,37 @@ class SetPrecision:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SetTrainingMemory:
+    """Train with another memory plan, on `gpus` GPUs a run where it had `before`; `speed` is a whole run's, relative to today.
+
+    `accumulate` keeps the batch of an optimizer step; `memory_gib` is what the fullest GPU will show.
+    """
+
+    pool: Pool
+    gpu: str
+    gpus_per_node: int
+    gpus: int
+    before: int
+    optimizer: Optimizer
+    recompute: Recompute
+    sharding: Sharding
+    micro_batch: int
+    accumulate: int
+    memory_gib: float
+    speed: Estimate
+    model: str
+
+    def describe(self) -> str:
+        """Say it in words."""
+        count = f"{self.gpus} GPU{'s' if self.gpus != 1 else ''}"
+        recompute = "no" if self.recompute is Recompute.NONE else self.recompute.value
+        return (
+            f"train with {self.optimizer.value}, {recompute} recomputation and micro-batch {self.micro_batch} "
+            f"on {count} a run of {self.pool.instance_type}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SetCapacityType:
     """Hold the nodes another way: spot, with on-demand after `on_demand_after` losses of one run."""
 
@@ -265,6 +297,7 @@ Effect = (
     | SetReplicaPolicy
     | SetBatchPolicy
     | SetPrecision
+    | SetTrainingMemory
     | SetCapacityType
     | HedgeOnSpot
     | SetSchedule

@@ -12,6 +12,7 @@ class Lever(Enum):
     AUTOSCALING = "autoscaling"
     BATCHING = "batching"
     QUANTIZATION = "quantization"
+    TRAINING_MEMORY = "training-memory"
     IDLE_RELEASE = "idle-release"
     GPU_COUNT = "gpu-count"
     RIGHT_SIZE = "right-size"
@@ -55,6 +56,7 @@ def default_efforts() -> dict[Lever, Effort]:
         Lever.AUTOSCALING: Effort(weeks=12.0, per="fleet"),
         Lever.BATCHING: Effort(weeks=2.0, per="class"),
         Lever.QUANTIZATION: Effort(weeks=3.0, per="class"),
+        Lever.TRAINING_MEMORY: Effort(weeks=1.0, per="class"),
         Lever.IDLE_RELEASE: Effort(weeks=1.0, per="class"),
         Lever.GPU_COUNT: Effort(weeks=1.0, per="class"),
         Lever.RIGHT_SIZE: Effort(weeks=2.0, per="class"),
@@ -90,6 +92,9 @@ class Assumptions:
     spot_notice_s: float = 120.0
     memory_headroom_frac: float = 0.10
     """A GPU fits a workload if its visible memory holds the observed peak plus this."""
+    training_headroom_frac: float = 0.05
+    """A memory plan fits a GPU if its visible memory holds what the plan needs plus this (the margin at which the physics was
+    scored on runs that ran out of memory)."""
     throughput_frac: float = 0.90
     """"No worse than observed" for throughput: within 10 %."""
     price_stale_days: int = 120

@@ -21,6 +21,7 @@ LEVER_RISK = {
     Lever.AUTOSCALING: Risk.MEDIUM,
     Lever.BATCHING: Risk.MEDIUM,
     Lever.QUANTIZATION: Risk.HIGH,
+    Lever.TRAINING_MEMORY: Risk.MEDIUM,
     Lever.IDLE_RELEASE: Risk.LOW,
     Lever.GPU_COUNT: Risk.LOW,
     Lever.RIGHT_SIZE: Risk.MEDIUM,
@@ -32,6 +33,7 @@ LEVER_RISK = {
 _ROLLBACK = {
     Lever.AUTOSCALING: "delete the autoscaler and set replicas back to their number before",
     Lever.BATCHING: "set the largest batch to 1 and replicas back to their number before",
+    Lever.TRAINING_MEMORY: "resubmit with the settings of before, from the last checkpoint; keep its optimizer states",
     Lever.QUANTIZATION: "serve the weights of before again; keep them loaded on one replica until the evaluation is over",
     Lever.IDLE_RELEASE: "set the node pool's minimum back to its number before",
     Lever.GPU_COUNT: "set the GPU request back and resubmit; runs under way are not touched",

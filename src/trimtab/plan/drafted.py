@@ -12,13 +12,15 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from trimtab.catalog.pools import Pool
+from trimtab.fleet.effects import Effect, SetCapacityType
 from trimtab.fleet.model import Fleet, FloatArray, IntArray
 from trimtab.fleet.settings import Lever
 from trimtab.ledger import Bill, Commitment, best_count
+from trimtab.levers import spot
 from trimtab.plan.actions import Draft, drafts
 from trimtab.plan.attribution import Shares, attribute, components
 from trimtab.plan.fleet_problem import Enacted, restricted
-from trimtab.plan.outcome import Effects
+from trimtab.plan.outcome import Effects, placement
 from trimtab.units import MICRO_PER_USD
 
 Actions = frozenset[int]
@@ -79,10 +81,21 @@ class Drafted:
         return Drafted(
             fleet=self.fleet,
             enacted=self.enacted,
-            effects={index: effects for index, effects in kept.items() if effects},
+            effects={index: self._settled(index, effects) for index, effects in kept.items() if effects},
             released=tuple(node for node in self.released if self.fleet.nodes[node].name in names),
             commitments=self.bought(self.everything - dropped),
         )
+
+    def _settled(self, index: int, effects: Effects) -> Effects:
+        """Return effects whose spot pool is that of the place which is left, at its own rate of losses, where it is sold."""
+        capacity, case = effects.get(Lever.SPOT), self.enacted.evaluators[index].case
+        rest: dict[Lever, Effect] = {lever: effect for lever, effect in effects.items() if lever is not Lever.SPOT}
+        place = placement(case.workload, rest)
+        if not isinstance(capacity, SetCapacityType) or capacity.pool.instance_type == place.pool.instance_type:
+            return effects
+        offers = spot.propose(case.workload, self.enacted.market, case.settings.assumptions)
+        fitting = [offer for offer in offers if offer.pool.instance_type == place.pool.instance_type]
+        return {**rest, Lever.SPOT: fitting[0]} if fitting else rest
 
     def needed_first(self) -> dict[int, frozenset[int]]:
         """Return, per action, the other actions on its workloads that would miss a target without it: it must come first."""

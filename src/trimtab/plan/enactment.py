@@ -19,6 +19,7 @@ from trimtab.fleet.effects import (
     SetPrecision,
     SetReplicaPolicy,
     SetSchedule,
+    SetTrainingMemory,
     StartBeforeRuns,
     UseOffering,
     UseSlots,
@@ -53,6 +54,10 @@ def enacted_frac(effect: Effect, then: WorkloadUse | None, index: int | None, he
             return _scaled(then, index, fleet)
         case SetBatchPolicy():
             return _batched(then, index, fleet)
+        case SetTrainingMemory():
+            declared = None if now is None else now.spec.training
+            said = declared is not None and declared.optimizer == effect.optimizer.value
+            return float(said and declared is not None and declared.recompute == effect.recompute.value)
         case SetPrecision(after=after):
             return float(now is not None and declared_format(now) is after)
         case ReleaseIdle() | StartBeforeRuns():

@@ -57,7 +57,7 @@ def cases_of(
     return cases
 
 
-_PLACING = {Lever.RIGHT_SIZE, Lever.SHARING, Lever.GPU_COUNT, Lever.SPOT, Lever.QUANTIZATION}
+_PLACING = {Lever.RIGHT_SIZE, Lever.SHARING, Lever.GPU_COUNT, Lever.SPOT, Lever.QUANTIZATION, Lever.TRAINING_MEMORY}
 """What these do to a replay is in the placement: GPUs a node and a run, speed, loss rate."""
 
 

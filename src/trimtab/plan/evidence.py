@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trimtab.fleet.effects import SetPrecision, UseOffering, UseSlots
+from trimtab.fleet.effects import SetPrecision, SetTrainingMemory, UseOffering, UseSlots
 from trimtab.fleet.model import Fleet, Workload
 from trimtab.fleet.settings import Bands, Lever
 from trimtab.fleet.working import working_frac
@@ -111,6 +111,9 @@ def _of_lever(lever: Lever, workload: Workload, effects: Effects, window: str) -
                     window,
                 ),
             ]
+        case Lever.TRAINING_MEMORY:
+            plan = effects[lever]
+            return _of_memory(plan, workload, window) if isinstance(plan, SetTrainingMemory) else []
         case Lever.SPOT | Lever.BATCHING | Lever.AUTOSCALING | Lever.COMMITMENT:
             return []
 
@@ -124,6 +127,24 @@ def _of_slot(slot: UseSlots, workload: Workload, window: str) -> list[Evidence]:
         _line(workload, "memory peak", "gpu_usage.memory_used_gib_max", memory, room, window),
         _line(workload, "GPU at work", "demand.running_mean, gpu_usage", f"{working_frac(workload):.0%}", "", window),
         _line(workload, f"speed on {slot.shared}", slot.speed.because, speed, "", window),
+    ]
+
+
+def _of_memory(plan: SetTrainingMemory, workload: Workload, window: str) -> list[Evidence]:
+    peak = workload.activity.memory_peak_gib
+    seen = "not measured" if peak is None else f"{peak:.1f} GiB"
+    speed = f"x{plan.speed.value:.2f} ({plan.speed.low:.2f}-{plan.speed.high:.2f})"
+    return [
+        _line(workload, "memory peak of a GPU", "gpu_usage.memory_used_gib_max", seen, "", window),
+        _line(
+            workload,
+            f"memory of {plan.gpu} it will take",
+            "physics, fixed to that peak",
+            f"{plan.memory_gib:.1f} GiB",
+            "",
+            window,
+        ),
+        _line(workload, "speed of a run", plan.speed.because, speed, "", window),
     ]
 
 

@@ -23,10 +23,13 @@ from trimtab.plan.hedged_options import hedged_options
 from trimtab.plan.outcome import Case, Effects, Outcome, placement
 from trimtab.plan.precision_options import precision_note, quantized_options
 from trimtab.plan.service_outcome import cold_start_of, demand_of
+from trimtab.plan.training_options import training_note, training_options
 from trimtab.tables.workloads import TargetMetric, WorkloadKind
 
 _Where = TypeVar("_Where", Pool, SharedPool)
 
+TRAINS = frozenset({WorkloadKind.TRAINING, WorkloadKind.EXPERIMENT})
+"""Kinds of runs that may train a model."""
 Choices = tuple[Effect | None, ...]
 """The effects of one lever to choose from; None leaves that lever alone."""
 
@@ -69,7 +72,8 @@ def options_of(case: Case, market: Market) -> WorkloadOptions:
     may_hedge = case.settings.limits.use_spot
     hedged = hedged_options(evaluator, _places(menu), scaled, market) if may_hedge else ()
     quantized = quantized_options(case, market, list(_ways(menu)))
-    for effects in chain(_combinations(menu, case.workload.pool), batched, hedged, quantized):
+    trained = training_options(case, market, menu[Lever.SPOT], list(_ways(menu)))
+    for effects in chain(_combinations(menu, case.workload.pool), batched, hedged, quantized, trained):
         considered += 1
         reason = refusal(case, effects)
         if reason is not None:
@@ -111,6 +115,9 @@ def _bold(evaluator: Evaluator, effects: Effects) -> list[Candidate]:
 def _notes(evaluator: Evaluator, market: Market, kept: list[Candidate]) -> dict[Lever, str]:
     """Return why levers that depend on what is known of a workload's model have nothing to offer, or what they would save."""
     workload = evaluator.case.workload
+    if workload.kind in TRAINS:
+        note = training_note(evaluator.case, market)
+        return {} if note is None else {Lever.TRAINING_MEMORY: note}
     if workload.kind is not WorkloadKind.SERVING:
         return {}
     profile = batching.profile_of(workload)

@@ -20,6 +20,7 @@ from trimtab.fleet.effects import (
     SetCapacityType,
     SetGpuCount,
     SetPrecision,
+    SetTrainingMemory,
     UseOffering,
     UseSlots,
 )
@@ -168,6 +169,10 @@ def placement(workload: Workload, effects: Effects) -> Placement:
     if isinstance(size, UseOffering) and moves:
         pool, gpus_per_node, speed = size.pool, size.gpus_per_node, size.speed
         work_speed = size.work_speed or size.speed
+    memory = effects.get(Lever.TRAINING_MEMORY)
+    if isinstance(memory, SetTrainingMemory):
+        pool, gpus_per_node, gpus = memory.pool, memory.gpus_per_node, float(memory.gpus)
+        speed = work_speed = memory.speed
     if isinstance(precision, SetPrecision):
         speed = product(speed, precision.speed_there if moves else precision.speed)
     shared = effects.get(Lever.SHARING)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from trimtab.fleet.effects import UseOffering, UseSlots
+from trimtab.fleet.effects import SetPrecision, SetTrainingMemory, UseOffering, UseSlots
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet
 from trimtab.fleet.settings import Settings
@@ -219,7 +219,7 @@ def _speed(drafted: Drafted, number: int) -> Estimate | None:
     speeds = [
         change.effect.speed
         for change in drafted.actions[number].changes
-        if isinstance(change.effect, UseOffering | UseSlots)
+        if isinstance(change.effect, UseOffering | UseSlots | SetPrecision | SetTrainingMemory)
     ]
     return min(speeds, key=lambda speed: speed.low / speed.value, default=None)
 

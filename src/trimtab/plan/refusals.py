@@ -31,7 +31,7 @@ def refusals(
         if one is None:
             continue
         for lever in _applicable(fleet.workloads[index].kind):
-            if lever not in planned.get(index, {}):
+            if lever not in planned.get(index, {}) and _was_judged(lever, one):
                 said = slices.get(index) if lever is Lever.SHARING else None
                 found[lever, said or _reason(lever, one, index, fleet)].append(index)
     return tuple(
@@ -74,8 +74,14 @@ def _applicable(kind: WorkloadKind) -> tuple[Lever, ...]:
     if kind is WorkloadKind.SERVING:
         return (Lever.AUTOSCALING, Lever.BATCHING, Lever.QUANTIZATION, Lever.RIGHT_SIZE, Lever.SHARING)
     if kind in RUN_KINDS:
-        return (Lever.RIGHT_SIZE, Lever.SPOT)
+        return (Lever.RIGHT_SIZE, Lever.SPOT, Lever.TRAINING_MEMORY)
     return (Lever.RIGHT_SIZE, Lever.SHARING, Lever.SCHEDULE)
+
+
+def _was_judged(lever: Lever, options: WorkloadOptions) -> bool:
+    """Tell whether there is anything to say of a lever: a memory plan is looked for only where one is declared."""
+    known = lever in options.notes or any(lever in one.effects for one in options.candidates)
+    return known or lever is not Lever.TRAINING_MEMORY
 
 
 def _reason(lever: Lever, options: WorkloadOptions, index: int, fleet: Fleet) -> str:

@@ -11,7 +11,7 @@ from enum import Enum
 from fnmatch import fnmatchcase
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Self, cast
+from typing import Annotated, Literal, Self, cast
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -97,6 +97,21 @@ class DeclaredBatching(_Model):
         return self
 
 
+class DeclaredTraining(_Model):
+    """How a run uses memory today: what is trained, its optimizer, recomputation, ZeRO stage, micro-batch and sequence.
+
+    `global_batch` counts the sequences of one optimizer step over all GPUs (default: no accumulation).
+    """
+
+    method: Literal["full", "lora", "qlora", "adapter"] = "full"
+    optimizer: Literal["adamw", "adamw-bf16", "adamw-8bit", "adafactor", "lion", "sgd"] = "adamw"
+    recompute: Literal["none", "selective", "full"] = "none"
+    sharding: Literal[0, 1, 2, 3] = 0
+    micro_batch: Annotated[int, Field(ge=1)] = 1
+    global_batch: Annotated[int, Field(ge=1)] | None = None
+    sequence: Annotated[int, Field(ge=1)] = 2048
+
+
 class WorkloadSpec(_Model):
     """What a person declared about a workload; None = not declared."""
 
@@ -120,6 +135,7 @@ class WorkloadSpec(_Model):
     labels: Mapping[str, str] | None = None
     """What a bill may be split by beside the team: cost centre, product, environment."""
     batching: DeclaredBatching | None = None
+    training: DeclaredTraining | None = None
     notes: str | None = None
 
     @model_validator(mode="after")
