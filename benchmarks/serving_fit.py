@@ -19,7 +19,7 @@ TermSpec = tuple[tuple[str, ...], str, float]
 """Keys, the number it multiplies, prior width."""
 Bools = npt.NDArray[np.bool_]
 
-NOISE = 0.2
+NOISE = 0.16
 """Log error at which an observation counts fully."""
 TUKEY = 1.5
 """Errors beyond this many noise widths count linearly."""
@@ -59,16 +59,16 @@ SPECS: Mapping[str, CoefficientSpec] = {
     "tok0": _spec(60.0, 0.5, ("stack", 0.4)),
     "w": _spec(1.2, 0.15, (STORED, 0.2), ("stack", 0.25), ("format", 0.3), ("chip", 0.1), (("engine", "architecture"), 0.15)),
     "moew": _spec(1.3, 0.3, ("stack", 0.2), ("format", 0.2), ("architecture", 0.15)),
-    "kv": _spec(1.3, 0.3, (("stack", "cache"), 0.7), ("kind", 0.5), ("stack", 0.4), ("release", 0.2), ("architecture", 0.2),
+    "kv": _spec(1.3, 0.3, (("stack", "cache"), 0.7), ("kind", 0.5), ("stack", 0.7), ("release", 0.2), ("architecture", 0.2),
                 (("engine", "chip"), 0.2)),
     "dco": _spec(1.8, 0.3, ("kind", 0.7), ("stack", 0.3), ("format", 0.3), ("architecture", 0.2)),
-    "lay": _spec(1.5e-5, 0.4, (STORED, 0.5), ("kind", 0.7), (("engine", "kind"), 0.3), ("stack", 0.6), ("release", 0.3),
+    "lay": _spec(1.5e-5, 0.4, (STORED, 0.5), ("kind", 0.7), (("engine", "kind"), 0.3), ("stack", 1.0), ("release", 0.3),
                  ("architecture", 0.3), (("engine", "chip"), 0.3)),
     "moel": _spec(4e-5, 0.5, ("stack", 0.4), ("architecture", 0.2)),
     "play": _spec(3e-5, 0.5, ("stack", 0.6), ("architecture", 0.2)),
-    "step": _spec(3e-4, 0.5, ("stack", 0.6)),
+    "step": _spec(3e-4, 0.5, ("stack", 1.0), ("release", 0.5)),
     "pstep": _spec(1e-3, 0.5, ("stack", 0.6)),
-    "req": _spec(5e-6, 0.5, ("kind", 0.7), ("stack", 0.6), ("architecture", 0.2)),
+    "req": _spec(1e-5, 0.7, ("kind", 0.7), ("stack", 1.2), ("release", 0.6), ("architecture", 0.2)),
     "arl": _spec(1e-5, 0.5, ("stack", 0.5), ("nvlink", 0.5), ("architecture", 0.3)),
     "arb": _spec(1.6, 0.3, ("stack", 0.3), ("nvlink", 0.5)),
     "pipe": _spec(0.7, 0.3, ("model", 0.5), (("model", "stored"), 0.5)),

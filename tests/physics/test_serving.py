@@ -96,3 +96,25 @@ def test_the_smallest_tensor_parallel_degree_leaves_room_for_the_cache():
 
     assert least_tensor_parallel(seventy, WeightFormat.FP8, GPUS.gpu("H200-SXM-141GB"), 8) == 1
     assert least_tensor_parallel(seventy, WeightFormat.BF16, GPUS.gpu("H100-SXM5-80GB"), 8) == 4
+
+
+def test_long_prompts_keep_more_stages_of_llama_cpp_busy():
+    asked = {"engine": "llama.cpp", "year": 2024, "load": Load.PREFILL, "requests": 1, "gpu": GPUS.gpu("A40")}
+
+    def gain(tokens):
+        one, four = (query(**asked, input_tokens=tokens, gpus=n, pipeline=n) for n in (1, 4))
+        times = times_of([one, four]).prefill_one_s
+        return times[0] / times[1]
+
+    # measured on 4 x A40, Llama-3-8B f16: 0.99 at 512 tokens, 1.47 at 1,024, 2.84 at 8,192
+    assert gain(512) == pytest.approx(0.99, rel=0.15)
+    assert gain(1024) == pytest.approx(1.47, rel=0.2)
+    assert gain(8192) == pytest.approx(2.84, rel=0.25)
+
+
+def test_a_release_that_nobody_measured_is_answered_as_its_year():
+    asked = [query(release=release) for release in ("", "99.9")]
+
+    times = times_of(asked)
+
+    assert times.tpot_s[0] == times.tpot_s[1]

@@ -7,6 +7,7 @@ fitted (`data/serving.json`). With F FLOP/s and B bytes/s of one GPU, n GPUs, b 
     prefill(b)  = soft_max(flops(b i) / (n F) * pre * (1 + tok0 n / (b i)), read / (n B) * w) + play L + all_reduce + pstep
     decode(b)   = soft_max(read(b) / (n B) * w, 2 A b / (n F) * dco) + b kv / (n B) * kv
                   + (lay + moel) L + all_reduce(b) + req b + step
+    flops(b i)  = 2 A b i + 2 b L h i^2 att
     read(b)     = weights; of E experts with k a token, a share 1 - (1 - k/E)^b is read
     static batch: waves * (prefill(b) + o decode(b))
     closed loop at b: a request waits phi of the others' prefills before its first token, shares 1 - phi of them after it:
@@ -14,7 +15,8 @@ fitted (`data/serving.json`). With F FLOP/s and B bytes/s of one GPU, n GPUs, b 
         TPOT = decode(b) + (1 - phi) (b - 1) mix prefill(1) / o
     (tslot: the share of time in which an engine keeps one slot fewer than the concurrency, so that one request waits;
     twarm: a slow first round, of which a short run at a low concurrency sees more)
-    full load: b = what memory or the engine's limit lets in; cycle = o decode(b) + b mixm prefill(1)
+    full load: b = what memory or the engine's limit lets in; cycle = o decode(b) + b mixm prefill(n) / n,
+        with the n = 2048 / i prompts that share a step
 """
 
 from __future__ import annotations
@@ -51,6 +53,8 @@ TFLOPS_PER_W = {"Ampere": 0.45, "Ada": 0.72}
 """Tensor rate a watt of boards with GDDR memory: their prompt speeds follow the power limit and not the peak."""
 MICRO_BATCH_TOKENS = 512
 """Prompt tokens that llama.cpp hands from stage to stage at once (its default ubatch-size)."""
+CHUNK_TOKENS = 2048
+"""Prompt tokens of a step that mixes prefill and decode: short prompts share it and its read of the weights."""
 PCIE_GB_S = {3: 16.0, 4: 32.0, 5: 64.0, 6: 128.0}
 """Both directions of a x16 slot by generation, halved below as NVLink's figure is."""
 PARALLEL_ATTENTION_FILL_FRAC = 0.62
@@ -209,13 +213,7 @@ def _numbers(query: ServingQuery) -> dict[str, float]:
         "ln_rate": math.log(tensor_rate_tflops(query) / 100),
         "ln_bandwidth": math.log(gpu.mem_bw_gb_s / 1000),
         "ln_power": math.log(gpu.tdp_w / 300),
-        "ln_fp32": math.log(gpu.fp32_tflops / 30),
-        "ln_params": math.log(model.active_b / 8),
         "ln_hidden": math.log(model.hidden / 4096),
-        "ln_input": math.log(query.input_tokens / 1024),
-        "ln_output": math.log(max(query.output_tokens, 1) / 512),
-        "ln_gpus": math.log(query.gpus),
-        "ln_group": math.log(query.expert if query.attention_is_data_parallel else query.tensor),
         "pipes_prompts": float(query.engine == "llama.cpp"),
         "runtime": TRTLLM_RUNTIME_BYTES if query.engine == "trtllm" else RUNTIME_BYTES,
     }
@@ -345,6 +343,8 @@ def serving_times(v: Mapping[str, Floats], c: Mapping[str, Floats]) -> ServingTi
     one, batch, step = prefill_s(v, c, np.ones_like(fit)), prefill_s(v, c, resident), decode_s(v, c, resident)
     output, scale = v["output"], c["glob"]
     mixed = one * c["mix"]
+    chunk = np.clip(CHUNK_TOKENS / v["input"], 1, np.maximum(resident, 1))
+    shared = prefill_s(v, c, chunk) / chunk
     phi = np.minimum(c["tq"], 0.95)
     tpot = (step + (1 - phi) * (resident - 1) * mixed / output) * scale
     first = c["tt0"] + c["twarm"] / resident + one * c["tp1"] + phi * (resident - 1) * mixed + step * c["td"]
@@ -357,7 +357,7 @@ def serving_times(v: Mapping[str, Floats], c: Mapping[str, Floats]) -> ServingTi
         static_s=waves * (batch + output * step) * scale / replicas,
         ttft_s=first * scale * c["tglob"] + queued,
         tpot_s=tpot,
-        saturated_tok_s=resident * output / ((output * step + resident * one * c["mixm"]) * scale) * replicas,
+        saturated_tok_s=resident * output / ((output * step + resident * shared * c["mixm"]) * scale) * replicas,
         resident=resident,
         weights_s=weights * scale,
         kv_s=cache * scale,
