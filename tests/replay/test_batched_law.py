@@ -34,6 +34,31 @@ def test_one_at_a_time_waits_as_a_queue_with_fixed_service_does(load):
     assert latency_s.mean() == pytest.approx(expected_s, rel=0.05)
 
 
+@pytest.mark.parametrize(("most", "use", "draws"), [(4, 0.5, 1), (8, 0.8, 12), (16, 0.9, 24)])
+def test_whole_batches_wait_as_bulk_service_does(most, use, draws):
+    """M/M(1,b)/1 (Bailey 1954): waiting is geometric with the root of r^(b+1) - (l + 1) r + l = 0 in (0, 1), service mean 1."""
+    rate = most * use
+    low, high = 0.0, 1.0 - 1e-6
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if middle ** (most + 1) - (rate + 1) * middle + rate > 0 else (low, middle)
+    busy_none_waiting = 1 / (1 / rate + 1 / (1 - low))
+    expected_s = busy_none_waiting * low / (1 - low) ** 2 / rate + 1
+
+    found = [bulk_latency_s(most, rate, seed) for seed in range(draws)]
+
+    assert np.mean(found) == pytest.approx(expected_s, rel=0.01)
+
+
+def bulk_latency_s(most, rate, seed, count=2_000_000):
+    rng = np.random.default_rng(seed)
+    arrival_s = np.cumsum(rng.standard_exponential(count))
+    arrival_s *= count / rate / arrival_s[-1]
+    latency_s = np.empty(count)
+    batch_latencies(arrival_s, rng.standard_exponential(count), np.ones(most + 1), 1, 0.0, latency_s)
+    return latency_s[count // 20 :].mean()
+
+
 def test_batches_are_those_of_the_batcher_that_the_runtime_ships():
     arrival_s = poisson(4.0)
     latency_s = np.empty(len(arrival_s))

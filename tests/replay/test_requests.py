@@ -21,6 +21,15 @@ def waits(history, slots):
     return served[len(served) // 20 :]
 
 
+def scaled(history, rate):
+    """Return the same history at exactly this rate, with a mean service time of exactly 1 s."""
+    count = len(history.arrival_s)
+    return RequestHistory(
+        arrival_s=history.arrival_s * (count / rate / history.arrival_s[-1]),
+        service_s=history.service_s / history.service_s.mean(),
+    )
+
+
 def erlang_c(servers, load):
     """The chance to wait in M/M/c (Erlang 1917)."""
     terms = [load**k / math.factorial(k) for k in range(servers)]
@@ -28,12 +37,19 @@ def erlang_c(servers, load):
     return last / (sum(terms) + last)
 
 
-@pytest.mark.parametrize(("servers", "use"), [(1, 0.6), (4, 0.7), (32, 0.9)])
-def test_m_m_c_waits_as_erlang_says(servers, use):
-    history = poisson(servers * use, 3_000_000, lambda rng, n: rng.exponential(1.0, n))
+@pytest.mark.parametrize(("servers", "use", "draws"), [(1, 0.6, 1), (4, 0.7, 1), (32, 0.9, 8)])
+def test_m_m_c_waits_as_erlang_says(servers, use, draws):
+    """At 32 servers, nine tenths busy, a draw of 3 M requests is off by 2.8 % by chance; scaled to the exact load, by 1.1 %."""
+    means = [
+        waits(
+            scaled(poisson(servers * use, 3_000_000, lambda rng, n: rng.exponential(1.0, n), seed), servers * use),
+            servers,
+        ).mean()
+        for seed in range(draws)
+    ]
     expected = erlang_c(servers, servers * use) / (servers * (1 - use))
 
-    assert waits(history, servers).mean() == pytest.approx(expected, rel=0.01 if use < 0.9 else 0.03)
+    assert np.mean(means) == pytest.approx(expected, rel=0.01)
 
 
 def test_m_m_c_waits_are_distributed_as_erlang_says():

@@ -9,6 +9,7 @@ from trimtab.policies.cron import CronPolicy
 from trimtab.policies.forecast import forecast_policy
 from trimtab.policies.keda import KedaPolicy
 from trimtab.policies.knative import KnativePolicy
+from trimtab.policies.metrics import Others
 from trimtab.policies.saturation import SaturationPolicy
 from trimtab.policies.scaling import HpaPolicy, Metric, StaticReplicas
 from trimtab.replay import fluid
@@ -20,6 +21,8 @@ POLICIES = [
     HpaPolicy(0.6, 1, 50, metric=Metric.DUTY_CYCLE, up_pods=1, up_frac=0.0, period_s=60),
     CronPolicy(tuple([2] * 8 + [5] * 12 + [2] * 4), lead_s=120),
     KedaPolicy(HpaPolicy(0.7, 0, 50)),
+    HpaPolicy(0.8, 1, 50, others=Others(duty_cycle_frac=0.7, queue_replica_s=5.0)),
+    KedaPolicy(HpaPolicy(0.9, 0, 50, others=Others(queue_replica_s=2.0, kv_cache_frac=0.95, wait_s=0.5))),
     KnativePolicy(0.7, 1, 50),
     SaturationPolicy(1, 50),
     forecast_policy(cold_start_s=120.0, max_replicas=50),

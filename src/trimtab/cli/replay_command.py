@@ -74,13 +74,15 @@ def command(
 
     Policies are tuned on the first part of the history and replayed over the rest: static[:REPLICAS], hpa:PERCENT,
     hpa-duty:PERCENT, keda:PERCENT, knative:PERCENT, saturation, cron[:PERCENT], forecast[:PERCENT] and plan (what an
-    audit would choose). A * marks those that no other beats in both cost and requests in time.
+    audit would choose). hpa and keda take further metrics, +duty:PERCENT, +queue:SECONDS (waiting work per replica),
+    +kv:PERCENT and +wait:SECONDS, and follow whichever asks for most. A * marks those that no other beats in both cost and requests in time.
 
     \b
     Examples:
       trimtab replay --demo
       trimtab replay fleet/ --policy hpa:70 --policy plan
       trimtab replay fleet/ --workload prod/chat-api --sweep hpa:40..90:5 -o csv
+      trimtab replay fleet/ --policy keda:70+queue:5+kv:95+wait:1
       trimtab replay --demo-trace requests.parquet --policy forecast --picture replay.svg
     """
     from trimtab.cli.replay_picture import capacity_picture

@@ -20,14 +20,13 @@ from trimtab.emit.prometheus import external_series, latency_quantile
 from trimtab.emit.week import CronSpan
 from trimtab.fleet.effects import SetReplicaPolicy
 from trimtab.plan.model import Action
+from trimtab.policies.metrics import GUARD_MOST
 from trimtab.policies.scaling import SYNC_S
 
 KV_CACHE_LIMIT_FRAC = 0.95
 """Above this, vLLM begins to preempt requests; the guard adds replicas in proportion."""
 _COOLDOWN_S = 300
 _GUARD_WINDOW = "5m"
-_GUARD_MOST = 2
-"""A guard asks for at most so many times the ready replicas, however late the answers are."""
 _FAILURES = 4
 """Failed polls (a minute) before the fallback holds."""
 
@@ -105,7 +104,7 @@ def _triggers(effect: SetReplicaPolicy, known: WorkloadFacts, facts: EmitFacts) 
 
 def _guard(ready: str, value: str, limit: float) -> str:
     """Return the replicas that would bring a value back to its limit in proportion; 0 while it is within, or unknown."""
-    over = f"clamp_max(sum({value}) / {limit:.6g}, {_GUARD_MOST})"
+    over = f"clamp_max(sum({value}) / {limit:.6g}, {GUARD_MOST:g})"
     return f"sum({ready}) * ({over} > 1) or vector(0)"
 
 

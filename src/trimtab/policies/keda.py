@@ -1,8 +1,8 @@
 """KEDA: an HPA between one replica and many, and its own rule between none and one.
 
 Polling and cooldown govern only 0 <-> 1; above one replica KEDA feeds the HPA (keda.sh, scaledobject-spec: pollingInterval
-30 s, cooldownPeriod 300 s). Several triggers act as one that asks for the most, which is what an HPA makes of several metrics:
-here queue and load are one demand, so that any of them wakes the service.
+30 s, cooldownPeriod 300 s). Several triggers are several metrics of that HPA (`HpaPolicy.others`), which takes the highest;
+work that arrives or waits wakes the service, whichever trigger sees it.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from trimtab.policies.metrics import ROUNDING
 from trimtab.policies.scaling import (
-    ROUNDING,
     SYNC_S,
     Memory,
     Observation,

@@ -15,10 +15,19 @@ import math
 from enum import IntEnum
 from typing import NamedTuple, Protocol
 
+from trimtab.policies.metrics import (
+    MISSING,
+    NO_OTHERS,
+    ROUNDING,
+    Others,
+    Tolerance,
+    average_value,
+    per_ready_pod,
+    with_others,
+)
+
 SYNC_S = 15
 """Seconds between two decisions of the HPA controller (--horizontal-pod-autoscaler-sync-period)."""
-ROUNDING = 1e-9
-"""Slack under a ceiling, so that 0.7 / 0.7 asks for 1 replica and not 2."""
 NO_LIMIT = 1_000_000
 """Stands for "no limit" where a number of replicas is asked for."""
 
@@ -65,7 +74,7 @@ class StaticReplicas(NamedTuple):
 
 
 class HpaPolicy(NamedTuple):
-    """One HorizontalPodAutoscaler (autoscaling/v2) with one metric.
+    """One HorizontalPodAutoscaler (autoscaling/v2): a first metric, and others beside it.
 
     `up_*` and `down_*` are its behaviours: at most the larger of a share of the replicas and a number of pods per `period_s`;
     a share of 0 and no pods disables that direction.
@@ -84,6 +93,7 @@ class HpaPolicy(NamedTuple):
     down_frac: float = 1.0
     down_pods: int = 0
     period_s: int = SYNC_S
+    others: Others = NO_OTHERS
 
 
 def window_steps(window_s: int) -> int:
@@ -152,45 +162,34 @@ def push_for_sum(memory: Memory, ring: int, value: float) -> float:
     return memory[ring + 2]
 
 
-def duty_cycle_recommendation(policy: HpaPolicy, metric: float, ready: int, current: int) -> int:
-    """Apply the ratio rule of a resource or pods metric, averaged over ready pods.
-
-    Pods that are not ready count as idle on the way up, and cancel a move whose direction they reverse.
-    """
-    ratio = metric / policy.target_frac
-    if ratio <= 1.0:
-        if ratio >= 1.0 - policy.tolerance_down_frac:
-            return current
-        return math.ceil(ratio * ready - ROUNDING)
-    damped = ratio * ready / max(current, 1)
-    if damped <= 1.0 + policy.tolerance_up_frac:
-        return current
-    return max(current, math.ceil(damped * current - ROUNDING))
-
-
-def signal_recommendation(policy: HpaPolicy, signal: float, current: int) -> int:
-    """Apply the ratio rule of an external metric with an average value: readiness plays no part."""
-    wanted = signal / policy.target_frac
-    if current > 0:
-        ratio = wanted / current
-        if 1.0 - policy.tolerance_down_frac <= ratio <= 1.0 + policy.tolerance_up_frac:
-            return current
-    return math.ceil(wanted - ROUNDING)
-
-
-def hpa_recommendation(policy: HpaPolicy, seen: Observation) -> int:
-    """Return the replicas that the metric asks for, before behaviours; the present number where the metric is missing."""
+def first_recommendation(policy: HpaPolicy, seen: Observation, tolerance: Tolerance) -> int:
+    """Return the replicas that the first metric asks for; MISSING where it has no value."""
     current = seen.ready + seen.starting
     if policy.metric == Metric.SIGNAL:
         if math.isnan(seen.signal):
-            return current
-        return signal_recommendation(policy, seen.signal, current)
+            return MISSING
+        return average_value(seen.signal / policy.target_frac, current, tolerance)
     if math.isnan(seen.load) or seen.ready == 0:
-        return current
-    if policy.metric == Metric.DUTY_CYCLE:
-        return duty_cycle_recommendation(policy, seen.duty_cycle_frac, seen.ready, current)
-    demand = (seen.load + seen.backlog_replica_s / SYNC_S) / seen.ready
-    return duty_cycle_recommendation(policy, demand, seen.ready, current)
+        return MISSING
+    value = seen.duty_cycle_frac
+    if policy.metric == Metric.DEMAND:
+        value = (seen.load + seen.backlog_replica_s / SYNC_S) / seen.ready
+    return per_ready_pod(value / policy.target_frac, seen.ready, current, tolerance)
+
+
+def hpa_recommendation(policy: HpaPolicy, seen: Observation) -> int:
+    """Return the replicas that all metrics together ask for, before behaviours; MISSING where nothing may be done."""
+    tolerance = Tolerance(policy.tolerance_up_frac, policy.tolerance_down_frac)
+    first = first_recommendation(policy, seen, tolerance)
+    return with_others(
+        policy.others,
+        first,
+        seen.duty_cycle_frac,
+        seen.backlog_replica_s,
+        seen.ready,
+        seen.ready + seen.starting,
+        tolerance,
+    )
 
 
 def stabilized(memory: Memory, wanted: int, current: int) -> int:
@@ -226,10 +225,23 @@ def amend(memory: Memory, ring: int, value: float) -> None:
     memory[ring + 2] += value
 
 
+def forget(memory: Memory) -> None:
+    """Let a decision's time pass without a recommendation, as a controller does that got no metric."""
+    push_for_highest(memory, 0, 0.0)
+    ring = ring_end(memory, 0)
+    push_for_highest(memory, ring, -float(NO_LIMIT))
+    for _ in range(2):
+        ring = ring_end(memory, ring)
+        push_for_sum(memory, ring, 0.0)
+
+
 def hpa_step(policy: HpaPolicy, memory: Memory, seen: Observation) -> int:
     """Return the replicas, ready and starting together, that the HPA wants after this step."""
     current = seen.ready + seen.starting
     wanted = hpa_recommendation(policy, seen)
+    if wanted == MISSING:
+        forget(memory)
+        return current
     wanted = stabilized(memory, wanted, current)
     wanted = min(max(wanted, policy.min_replicas), policy.max_replicas)
     return rate_limited(policy, memory, wanted, current)

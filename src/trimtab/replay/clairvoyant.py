@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from trimtab.policies.scaling import ROUNDING
+from trimtab.policies.metrics import ROUNDING
 from trimtab.replay.series import FloatArray, IntArray
 from trimtab.units import S_PER_HR
 

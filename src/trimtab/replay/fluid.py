@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from trimtab.policies.metrics import ROUNDING
 from trimtab.policies.rules import Rule, decide
-from trimtab.policies.scaling import ROUNDING, SYNC_S, Observation
+from trimtab.policies.scaling import SYNC_S, Observation
 from trimtab.replay.compiled import compiled, inlined
 from trimtab.replay.series import CountArray, FloatArray, IntArray
 from trimtab.units import S_PER_HR

@@ -1,9 +1,13 @@
-"""Scaling policies by name: `hpa:70`, `keda:80`, `cron`, `static:12`, `forecast`, and sweeps such as `hpa:50..90:5`."""
+"""Scaling policies by name: `hpa:70`, `keda:80`, `cron`, `static:12`, `forecast`, and sweeps such as `hpa:50..90:5`.
+
+Further metrics of an autoscaler follow a plus sign: `keda:70+queue:5+kv:95+wait:1`.
+"""
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +16,7 @@ from trimtab.errors import UnknownName, UsageError
 from trimtab.policies.cron import CronPolicy
 from trimtab.policies.keda import KedaPolicy
 from trimtab.policies.knative import KnativePolicy
+from trimtab.policies.metrics import Others
 from trimtab.policies.saturation import SaturationPolicy
 from trimtab.policies.scaling import HpaPolicy, Metric, StaticReplicas
 from trimtab.replay.clairvoyant import needed_replicas
@@ -22,7 +27,10 @@ from trimtab.units import HR_PER_WEEK, S_PER_HR
 
 NAMES = ("static", "hpa", "hpa-duty", "keda", "knative", "saturation", "cron", "forecast")
 USUAL_PERCENT = 70.0
+METRICS = ("duty", "queue", "kv", "wait")
+"""Further metrics: percent busy, seconds of waiting work per replica, percent of the KV cache, seconds of waiting."""
 CRON_HEADROOM = 1.1
+WITH_OTHERS = ("hpa", "hpa-duty", "keda")
 FORECAST_LOADS = tuple(round(0.1 * step, 1) for step in range(1, 11))
 """Loads per replica that the forecasting rule is tuned at."""
 
@@ -56,26 +64,25 @@ def expanded(text: str) -> list[str]:
 
 def named_policy(text: str, fit: FitContext) -> ScalingPolicy:
     """Return the policy that a name means for a service; raises UnknownName or UsageError."""
-    name, _, number = text.partition(":")
+    first, *further = text.split("+")
+    name, _, number = first.partition(":")
     if name not in NAMES:
         raise UnknownName("policy", name, NAMES)
-    try:
-        value = float(number) if number else None
-    except ValueError as error:
-        raise UsageError(f"policy {text!r}: {number!r} is no number; write {name}:70") from error
+    if further and name not in WITH_OTHERS:
+        raise UsageError(f"policy {text!r}: only {', '.join(WITH_OTHERS)} take further metrics")
+    value = _number(text, name, number) if number else None
+    others = _others(text, further)
     target = (USUAL_PERCENT if value is None else value) / 100
     low, high = fit.min_replicas, fit.max_replicas
-    if not target > 0:
-        raise UsageError(f"policy {text!r}: the number must be above 0")
     match name:
         case "static":
             return StaticReplicas(fit.observed_replicas if value is None else math.ceil(value))
         case "hpa":
-            return HpaPolicy(target, low, high)
+            return HpaPolicy(target, low, high, others=others)
         case "hpa-duty":
-            return HpaPolicy(target, low, high, Metric.DUTY_CYCLE)
+            return HpaPolicy(target, low, high, Metric.DUTY_CYCLE, others=others)
         case "keda":
-            return KedaPolicy(HpaPolicy(target, 0, high))
+            return KedaPolicy(HpaPolicy(target, 0, high, others=others))
         case "knative":
             return KnativePolicy(target, low, high)
         case "saturation":
@@ -84,6 +91,32 @@ def named_policy(text: str, fit: FitContext) -> ScalingPolicy:
             return timetable(fit, 1.0 if value is None else target)
         case _:
             return _forecast(fit, value)
+
+
+def _number(text: str, name: str, number: str) -> float:
+    try:
+        value = float(number)
+    except ValueError as error:
+        raise UsageError(f"policy {text!r}: {number!r} is no number; write {name}:70") from error
+    if not 0 < value < math.inf:
+        raise UsageError(f"policy {text!r}: the number must be above 0")
+    return value
+
+
+def _others(text: str, further: Sequence[str]) -> Others:
+    """Return the targets of further metrics, each `NAME:NUMBER`."""
+    targets = dict.fromkeys(METRICS, 0.0)
+    for part in further:
+        name, _, number = part.partition(":")
+        if name not in METRICS:
+            raise UnknownName("metric", name, METRICS)
+        targets[name] = _number(text, name, number)
+    return Others(
+        duty_cycle_frac=targets["duty"] / 100,
+        queue_replica_s=targets["queue"],
+        kv_cache_frac=targets["kv"] / 100,
+        wait_s=targets["wait"],
+    )
 
 
 def timetable(fit: FitContext, target_frac: float) -> CronPolicy:

@@ -14,7 +14,7 @@ from typing import assert_never
 
 import numpy as np
 
-from trimtab.policies import cron, keda, knative, rules, saturation, scaling
+from trimtab.policies import cron, keda, knative, metrics, rules, saturation, scaling
 from trimtab.policies.cron import CronPolicy
 from trimtab.policies.forecast import ForecastPolicy
 from trimtab.policies.keda import KedaPolicy, keda_memory
@@ -39,7 +39,7 @@ from trimtab.replay.recorded import record, wanted_loads
 from trimtab.replay.series import CountArray, FloatArray, IntArray
 from trimtab.units import HR_PER_DAY, HR_PER_WEEK, S_PER_HR
 
-for _module in (scaling, cron, keda, knative, saturation, rules):
+for _module in (metrics, scaling, cron, keda, knative, saturation, rules):
     admit(_module)
 
 ScalingPolicy = StaticReplicas | HpaPolicy | CronPolicy | KedaPolicy | KnativePolicy | SaturationPolicy | ForecastPolicy
@@ -117,8 +117,8 @@ class ServiceModel:
     def replicas_per_node(self) -> float:
         """Return how many replicas a node holds; below 1 where a replica spans nodes."""
         if self.gpus_per_replica <= self.gpus_per_node:
-            return float(math.floor(self.gpus_per_node / self.gpus_per_replica + scaling.ROUNDING))
-        return 1.0 / math.ceil(self.gpus_per_replica / self.gpus_per_node - scaling.ROUNDING)
+            return float(math.floor(self.gpus_per_node / self.gpus_per_replica + metrics.ROUNDING))
+        return 1.0 / math.ceil(self.gpus_per_replica / self.gpus_per_node - metrics.ROUNDING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -227,7 +227,7 @@ def signal_of(history: ServiceHistory, model: ServiceModel, policy: ScalingPolic
 def shape_of(model: ServiceModel) -> ServerShape:
     return ServerShape(
         capacity_req_s=model.capacity_req_s,
-        cold_steps=math.ceil(model.cold_start_s / SYNC_S - scaling.ROUNDING),
+        cold_steps=math.ceil(model.cold_start_s / SYNC_S - metrics.ROUNDING),
         replicas_per_node=model.replicas_per_node,
         queue_limit_s=model.queue_limit_s,
         quota_replicas=model.quota_replicas,
