@@ -75,7 +75,8 @@ def command(
     Policies are tuned on the first part of the history and replayed over the rest: static[:REPLICAS], hpa:PERCENT,
     hpa-duty:PERCENT, keda:PERCENT, knative:PERCENT, saturation, cron[:PERCENT], forecast[:PERCENT] and plan (what an
     audit would choose). hpa and keda take further metrics, +duty:PERCENT, +queue:SECONDS (waiting work per replica),
-    +kv:PERCENT and +wait:SECONDS, and follow whichever asks for most. A * marks those that no other beats in both cost and requests in time.
+    +kv:PERCENT and +wait:SECONDS, and follow whichever asks for most. A * marks those that no other beats in both cost
+    and requests in time.
 
     \b
     Examples:
