@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trimtab.fleet.effects import SetPrecision, SetTrainingMemory, UseOffering, UseSlots
-from trimtab.fleet.model import Fleet, Workload
+from trimtab.fleet.model import Fleet, IntArray, Workload
 from trimtab.fleet.settings import Bands, Lever
 from trimtab.fleet.working import working_frac
+from trimtab.ledger import Commitment
 from trimtab.plan.actions import Draft
 from trimtab.plan.batch_evidence import batching_facts
+from trimtab.plan.commit_advice import advise
+from trimtab.plan.commit_table import Offer
 from trimtab.plan.fleet_problem import Enacted
 from trimtab.plan.outcome import Attained, Effects
 from trimtab.provenance import Evidence
-from trimtab.units import S_PER_HR
+from trimtab.units import S_PER_HR, usd
 
 _SHOWN = 3
 
@@ -171,10 +174,32 @@ def _commitment_lines(
         used = usage.get(one.pool)
         share = 0.0 if used is None or not one.count else float((used >= one.count * S_PER_HR * 0.999).mean())
         rate = one.rate_micro_usd_hr / enacted.rates([one.pool])[one.pool]
+        if used is not None:
+            lines.append(_backed(one, used, enacted))
         lines.append(
             (f"hours in which all {one.count} x {one.pool.instance_type} are in use", f"{share:.0%}", f"> {rate:.0%}")
         )
     return lines
+
+
+def _backed(one: Commitment, used: IntArray, enacted: Enacted) -> tuple[str, str, str]:
+    """Say what the layered rule, which asks for evidence before each purchase, would buy of the best count in hindsight."""
+    offer = Offer(
+        pool=one.pool,
+        term_years=one.option.term_years,
+        upfront_usd=0.0,
+        usd_hr=usd(one.rate_micro_usd_hr),
+        source="the plan",
+    )
+    owned = sum(held.count for held in enacted.owned if held.pool == one.pool)
+    found = advise(one.pool, used, usd(enacted.rates([one.pool])[one.pool]), [offer], owned=owned)
+    if found is None or not found.layers:
+        value = "none of them yet"
+    else:
+        first, last = found.layers[0], found.layers[-1]
+        rest = f", {found.buy} by day {last.day} if the use stays" if last.day > first.day else ""
+        value = f"{first.buy} from day {first.day}{rest}"
+    return (f"nodes that the layers of `trimtab commit` buy on this use, of {one.count}", value, "")
 
 
 def _commitment(line: tuple[str, str, str], window: str) -> Evidence:

@@ -1,0 +1,216 @@
+"""A whole audit of a generated fleet: diagnosis, plan, attribution, proof, robustness, as `trimtab audit` does them.
+
+    python -m benchmarks.whole_audit [--workloads 500] [--days 30]
+
+Services with a daily rhythm at a fixed peak size, queued training runs on held nodes, notebooks: hourly readings of every GPU,
+demand by the quarter of an hour with latency histograms, runs. Generating it is not timed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import time
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pyarrow as pa
+
+from trimtab.pipeline import audit
+from trimtab.tables.arrow import arrow_schema
+from trimtab.tables.bundle import Bundle, BundleMeta, memory_bundle
+from trimtab.tables.workloads import Workloads
+from trimtab.units import HR_PER_DAY, S_PER_HR, usd
+
+START = datetime(2026, 9, 7, tzinfo=UTC)
+STEP_S = 900
+KIB_PER_GIB = 1024 * 1024
+SHAPES = {"g5.xlarge": ("A10G", 1, 22.5), "g5.12xlarge": ("A10G", 4, 22.5), "p4d.24xlarge": ("A100-SXM4-40GB", 8, 40.0)}
+LE_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, float("inf"))
+Row = dict[str, object]
+
+
+class _Fleet:
+    """Rows under construction."""
+
+    def __init__(self, days: int, seed: int) -> None:
+        self.hours = days * HR_PER_DAY
+        self.rng = np.random.default_rng(seed)
+        self.rows: dict[str, list[Row]] = {name: [] for name in ("devices", "nodes", "allocations", "jobs")}
+        self.usage: list[pa.Table] = []
+        self.demand: list[pa.Table] = []
+
+    def node(self, name: str, instance_type: str) -> list[str]:
+        gpu, count, memory_gib = SHAPES[instance_type]
+        self.rows["nodes"].append(
+            {"node": name, "provider": "aws", "instance_type": instance_type, "region": "us-east-1",
+             "capacity_type": "on-demand", "start": START, "gpu": gpu, "gpu_count": count}
+        )  # fmt: skip
+        devices = [f"{name}/{number}" for number in range(count)]
+        self.rows["devices"] += [
+            {"device": device, "node": name, "gpu": gpu, "memory_gib": memory_gib} for device in devices
+        ]
+        return devices
+
+    def hold(
+        self, workload: str, node: str, devices: list[str], kind: str, start: int = 0, end: int | None = None
+    ) -> None:
+        self.rows["allocations"] += [
+            {"workload": workload, "namespace": workload.partition("/")[0], "owner_kind": kind,
+             "team": workload.partition("/")[0], "pod": f"{workload}-{node}-{start}", "node": node, "device": device,
+             "gpus": 1.0, "start": START + timedelta(hours=start),
+             "end": None if end is None else START + timedelta(hours=end)}
+            for device in devices
+        ]  # fmt: skip
+
+    def use(self, workload: str, device: str, hours: np.ndarray, level: np.ndarray) -> None:
+        count = len(hours)
+        columns = {
+            "device": [device] * count,
+            "workload": [workload] * count,
+            "hour": [START + timedelta(hours=int(hour)) for hour in hours],
+            "samples": [240] * count,
+            "samples_expected": [240] * count,
+            "sm_active_mean": level,
+            "sm_active_max": np.minimum(level * 1.3, 1.0),
+            "memory_used_gib_max": [6.0] * count,
+            "basis": ["raw samples"] * count,
+        }
+        self.usage.append(_table("gpu_usage", columns, count))
+
+    def service(self, number: int) -> None:
+        name, replicas = f"team-{number % 20}/api-{number}", int(self.rng.integers(2, 7))
+        steps = np.arange(self.hours * S_PER_HR // STEP_S)
+        hour = steps * STEP_S / S_PER_HR
+        shape = 0.55 + 0.35 * np.sin((hour - self.rng.integers(0, HR_PER_DAY)) / HR_PER_DAY * 2 * np.pi)
+        load = np.clip(shape * self.rng.lognormal(0, 0.05, len(steps)), 0.02, 1.0) * 0.6
+        per_replica = self.rng.uniform(1, 20)
+        arrivals = self.rng.poisson(load * per_replica * replicas * STEP_S).astype(np.float64)
+        slow = np.clip(load, 0, 0.95)
+        within = 1 - np.exp(-np.array(LE_S[:-1])[None, :] / (0.15 / (1 - slow))[:, None])
+        counts = np.diff(np.concatenate([np.zeros((len(steps), 1)), within, np.ones((len(steps), 1))], axis=1), axis=1)
+        self.demand.append(
+            _table(
+                "demand",
+                {
+                    "workload": [name] * len(steps),
+                    "start": [START + timedelta(seconds=int(step) * STEP_S) for step in steps],
+                    "interval_s": np.full(len(steps), float(STEP_S)),
+                    "arrivals": arrivals,
+                    "replicas_ready": np.full(len(steps), float(replicas)),
+                    "running_mean": load * replicas,
+                    "latency_le_s": [list(LE_S)] * len(steps),
+                    "latency_count": (counts * arrivals[:, None]).tolist(),
+                },
+                len(steps),
+            )
+        )
+        level = load.reshape(self.hours, -1).mean(axis=1)
+        for replica in range(replicas):
+            (device,) = self.node(f"api-{number}-{replica}", "g5.xlarge")
+            self.hold(name, f"api-{number}-{replica}", [device], "Deployment")
+            self.use(name, device, np.arange(self.hours), level)
+
+    def training(self, number: int) -> None:
+        name, node = f"research-{number % 10}/train-{number}", f"train-{number}"
+        devices = self.node(node, "p4d.24xlarge" if number % 4 == 0 else "g5.12xlarge")
+        hour = int(self.rng.integers(0, HR_PER_DAY))
+        while hour < self.hours - HR_PER_DAY:
+            length = int(self.rng.integers(2, 16))
+            self.rows["jobs"].append(
+                {"job": f"{name}-{hour}", "workload": name, "submit": START + timedelta(hours=hour),
+                 "start": START + timedelta(hours=hour), "end": START + timedelta(hours=hour + length),
+                 "gpus": float(len(devices)), "state": "completed"}
+            )  # fmt: skip
+            self.hold(name, node, devices, "Job", hour, hour + length)
+            for device in devices:
+                self.use(name, device, np.arange(hour, hour + length), self.rng.uniform(0.5, 0.9, length))
+            hour += length + int(self.rng.integers(1, 20))
+
+    def notebook(self, number: int) -> None:
+        name, node = f"lab-{number % 10}/notebook-{number}", f"notebook-{number}"
+        (device,) = self.node(node, "g5.xlarge")
+        self.hold(name, node, [device], "StatefulSet")
+        hours = np.arange(self.hours)
+        at_work = (hours % HR_PER_DAY >= 9) & (hours % HR_PER_DAY < 17)
+        self.use(name, device, hours, np.where(at_work, self.rng.uniform(0.0, 0.4, self.hours), 0.0))
+
+    def bundle(self) -> Bundle:
+        tables = {name: pa.Table.from_pylist(
+            [{column: row.get(column) for column in arrow_schema(name).names} for row in rows], schema=arrow_schema(name)
+        ) for name, rows in self.rows.items()}  # fmt: skip
+        tables |= {"gpu_usage": pa.concat_tables(self.usage), "demand": pa.concat_tables(self.demand)}
+        meta = BundleMeta(
+            start=START, end=START + timedelta(hours=self.hours), created_by="benchmark", sources=("generated",)
+        )
+        declared = {"version": 1, "workloads": {f"research-{n}/*": {"interruptible": n % 2 == 0} for n in range(10)}}
+        return memory_bundle(tables, meta, Workloads.model_validate(declared))
+
+
+def _table(name: str, columns: dict[str, object], rows: int) -> pa.Table:
+    schema = arrow_schema(name)
+    return pa.table(
+        [
+            pa.array(columns[field.name], field.type) if field.name in columns else pa.nulls(rows, field.type)
+            for field in schema
+        ],
+        schema=schema,
+    )
+
+
+def generated(workloads: int, days: int, seed: int = 0) -> Bundle:
+    """Return a fleet of two services to two training workloads to one notebook."""
+    fleet = _Fleet(days, seed)
+    for number in range(workloads):
+        match number % 5:
+            case 0 | 1:
+                fleet.service(number)
+            case 2 | 3:
+                fleet.training(number)
+            case _:
+                fleet.notebook(number)
+    return fleet.bundle()
+
+
+def main() -> None:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", help="taken and not used: the fleet is generated")
+    parser.add_argument("--workloads", type=int, default=500)
+    parser.add_argument("--days", type=int, default=30)
+    asked = parser.parse_args()
+    bundle = generated(asked.workloads, asked.days)
+    stages: list[tuple[str, float]] = []
+
+    def tell(stage: str, share: float) -> None:
+        name = stage.partition(" of ")[0]
+        if not stages or stages[-1][0] != name:
+            stages.append((name, time.perf_counter()))
+            print(f"{name} ...", flush=True)
+
+    began, cpu = time.perf_counter(), time.process_time()
+    found = audit(bundle, progress=tell)
+    ended = time.perf_counter()
+    ends = [*(at for _, at in stages[1:]), ended]
+    answer = {
+        "benchmark": "whole_audit",
+        "data": "generated",
+        "workloads": asked.workloads,
+        "days": asked.days,
+        "wall_s": round(ended - began, 1),
+        "cpu_s": round(time.process_time() - cpu, 1),
+        "rss_gib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / KIB_PER_GIB, 2),
+        "stages_s": {name: round(end - at, 1) for (name, at), end in zip(stages, ends, strict=True)},
+        "actions": len(found.plan.actions),
+        "gap_frac": round(found.plan.gap_frac, 5),
+        "bill_usd": round(usd(found.bill_micro_usd), 2),
+        "saving_frac": round(found.plan.joint_saving_micro_usd / found.bill_micro_usd, 4),
+        "targets_kept": sum(result.kept for result in found.proof.targets),
+        "targets": len(found.proof.targets),
+    }
+    print(json.dumps(answer))
+
+
+if __name__ == "__main__":
+    main()
