@@ -3,7 +3,7 @@
 import pytest
 from tests.fleets import FleetRows
 
-from trimtab.fleet.effects import SetBatchPolicy, UseOffering
+from trimtab.fleet.effects import BatchForm, SetBatchPolicy, UseOffering
 from trimtab.fleet.settings import Lever
 from trimtab.pipeline import audit, open_demo
 
@@ -12,7 +12,7 @@ SECONDS = {1: 0.85, 2: 0.92, 4: 1.06, 8: 1.34, 16: 1.90}
 ADVISED = {Lever.BATCHING, Lever.RIGHT_SIZE, Lever.AUTOSCALING, Lever.COMMITMENT}
 
 
-def quad(*, requests_hr=2_000, batching=None, running=None, limit_s=4.0):
+def quad(*, requests_hr=2_000, batching=None, running=None, limit_s=4.0, model=None):
     """Four A100s that answer one request at a time: SM 35 %, DRAM high, and a latency target."""
     rows = FleetRows(21).node("n", "p4d.24xlarge")
     rows.hold("prod/caption", "n", range(4), owner_kind="Deployment")
@@ -30,6 +30,10 @@ def quad(*, requests_hr=2_000, batching=None, running=None, limit_s=4.0):
     in_work = running or (lambda hour: of_hour(hour) * 0.85 / 3600)
     rows.demand("prod/caption", of_hour, 4, LE_S, counts, running=in_work)
     spec = {"targets": [{"metric": "latency", "quantile": 0.95, "limit_s": limit_s}]}
+    if model is not None:
+        spec["model"] = model
+        for row in rows.rows["demand"]:
+            row["input_tokens_mean"], row["output_tokens_mean"] = 300.0, 60.0
     rows.workloads = {"prod/caption": spec | ({} if batching is None else {"batching": batching})}
     return rows.bundle()
 
@@ -79,6 +83,17 @@ def test_a_service_whose_batch_times_nobody_knows_is_told_what_to_measure():
 
     assert Lever.BATCHING not in {action.lever for action in found.plan.actions}
     assert "measure the seconds that batches" in reason(found, Lever.BATCHING)
+
+
+def test_a_known_model_that_takes_one_request_at_a_time_gets_a_continuous_engine():
+    found = audit(quad(requests_hr=11_000, model="mistralai/Mistral-7B-Instruct-v0.3"))
+
+    (policy,) = effects(found, SetBatchPolicy)
+    assert policy.form is BatchForm.CONTINUOUS
+    assert policy.seconds[0] == pytest.approx(0.85, rel=0.02)
+    assert policy.seconds[-1] < policy.sizes[-1] * policy.seconds[0]  # sharing a GPU beats taking turns
+    assert not any(size.gpu.startswith(("H100", "H200", "B200")) for size in effects(found, UseOffering))
+    assert all(one.kept for one in found.proof.targets)
 
 
 def test_batch_times_that_contradict_what_was_seen_are_not_used():

@@ -10,12 +10,12 @@ from trimtab.fleet.effects import Effect, SetBatchPolicy
 from trimtab.fleet.model import Target
 from trimtab.fleet.settings import Lever
 from trimtab.fleet.targets import latency_targets
-from trimtab.levers import batching
 from trimtab.levers.autoscaling import ROOM_TO_GROW
 from trimtab.levers.batching import BatchProfile
 from trimtab.plan.batch_options import fewest_replicas, rated_policies
 from trimtab.plan.evaluate import Evaluator
 from trimtab.plan.outcome import Case, Effects, placement
+from trimtab.provenance import Basis
 
 _REAL_TIME_RATIO = 3.0
 """Real time, in what is shown beside windows: an answer within this many times today's p99."""
@@ -35,11 +35,12 @@ class Fact(NamedTuple):
 def batching_facts(evaluator: Evaluator, effects: Effects) -> Iterator[Fact]:
     """Yield the facts behind a batch policy: seconds by batch size, rates of the ways to batch, replicas either way."""
     policy = effects.get(Lever.BATCHING)
-    profile = batching.profile_of(evaluator.case.workload)
-    if not isinstance(policy, SetBatchPolicy) or isinstance(profile, str):
+    if not isinstance(policy, SetBatchPolicy):
         return
+    profile = BatchProfile(sizes=policy.sizes, seconds=policy.seconds, item_gib=None, basis=policy.basis)
     times = ", ".join(f"{size}: {second_s:.3g}" for size, second_s in zip(policy.sizes, policy.seconds, strict=True))
-    yield Fact("seconds by batch size", "workloads.yaml, fixed to the observed time of one request", times, "")
+    told = "workloads.yaml" if policy.basis is Basis.CALIBRATED else "predicted for a continuous-batching engine"
+    yield Fact("seconds by batch size", f"{told}, fixed to the observed time of one request", times, "")
     best: dict[str, float] = {}
     for one in rated_policies(evaluator.case, placement(evaluator.case.workload, effects), profile):
         best.setdefault(one.policy.form.value, one.req_s)

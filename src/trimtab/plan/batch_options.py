@@ -20,6 +20,7 @@ from trimtab.plan.evaluate import Evaluator
 from trimtab.plan.outcome import Case, Placement, placement
 from trimtab.plan.service_outcome import JUDGED, cold_start_of, demand_of, floor_replicas
 from trimtab.policies.scaling import HpaPolicy
+from trimtab.provenance import Basis
 
 _BETTER_FRAC = 0.01
 """A larger batch or a window must serve this much more to be chosen over a simpler policy."""
@@ -78,7 +79,7 @@ def batched_options(
 ) -> Iterator[dict[Lever, Effect]]:
     """Yield effects that batch: on every place the best policy with the fewest replicas, or scaled."""
     case = evaluator.case
-    profile = batching.profile_of(case.workload)
+    profile = batching.profile_of(case.workload, market.gpu(case.workload.gpu))
     if isinstance(profile, str):
         return
     for where in places:
@@ -91,11 +92,14 @@ def batched_options(
 def _fitting(case: Case, where: Mapping[Lever, Effect], profile: BatchProfile, market: Market) -> BatchProfile | None:
     """Return the profile cut to the batches that fit the place's memory; None where not even two requests are known to.
 
-    The GPU on which the profile was measured held all of it. On one with less memory each request's need must be known.
+    The GPU on which the profile was measured held all of it. On one with less memory, and where it was predicted, each
+    request's need must be known.
     """
     home, peak_gib = market.gpu(case.workload.gpu), case.workload.activity.memory_peak_gib
-    there_gib = _memory_gib(where, market)
-    if there_gib is None or home is None or there_gib >= home.memory_gib:
+    if home is None:
+        return None
+    there_gib = _memory_gib(where, market) or home.memory_gib
+    if there_gib >= home.memory_gib and profile.basis is Basis.CALIBRATED:
         return profile
     if profile.item_gib is None or peak_gib is None:
         return None

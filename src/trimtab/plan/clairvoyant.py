@@ -41,7 +41,7 @@ def _least(case: Case, market: Market, settings: Settings) -> int:
     """Return the least a workload can cost: its work on the cheapest fitting GPU, hour by hour."""
     workload = case.workload
     speeds = {workload.pool: 1.0}
-    batched = _batching_gain(case)
+    batched = _batching_gain(case, market)
     for effect in right_size.propose(workload, market, settings.assumptions).fitting:
         if refusal(case, {Lever.RIGHT_SIZE: effect}) is None:
             work_speed = effect.work_speed or effect.speed
@@ -67,9 +67,9 @@ def _least(case: Case, market: Market, settings: Settings) -> int:
     return int(min([*costs, here]))
 
 
-def _batching_gain(case: Case) -> float:
+def _batching_gain(case: Case, market: Market) -> float:
     """Return how many times its own promised rate a replica could serve in full batches; 1 where it would not batch."""
-    profile = profile_of(case.workload)
+    profile = profile_of(case.workload, market.gpu(case.workload.gpu))
     if isinstance(profile, str) or case.law is None:
         return 1.0
     most = max(size / second_s for size, second_s in zip(profile.sizes, profile.seconds, strict=True))

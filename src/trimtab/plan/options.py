@@ -120,7 +120,7 @@ def _notes(evaluator: Evaluator, market: Market, kept: list[Candidate]) -> dict[
         return {} if note is None else {Lever.TRAINING_MEMORY: note}
     if workload.kind is not WorkloadKind.SERVING:
         return {}
-    profile = batching.profile_of(workload)
+    profile = batching.profile_of(workload, market.gpu(workload.gpu))
     notes = {Lever.BATCHING: profile} if isinstance(profile, str) else {}
     alone = [(one.effects, one.usage) for one in kept if not one.slots]
     precision = precision_note(evaluator, market, alone)
