@@ -16,7 +16,7 @@ import yaml
 
 from trimtab.catalog.gpus import GpuTable
 from trimtab.catalog.instances import InstanceType
-from trimtab.catalog.kinds import BuyingOption, PriceBasis
+from trimtab.catalog.kinds import BuyingOption, InterruptionBucket, PriceBasis
 from trimtab.catalog.owned import OwnedHardware, owned_price
 from trimtab.catalog.prices import ANY_REGION, Price
 from trimtab.errors import Fault, InputError, PriceFileError, UnknownName
@@ -28,7 +28,9 @@ ALWAYS = date(1970, 1, 1)
 
 _INSTANCE_FIELDS = frozenset({"gpu", "gpu_count", "vcpus", "memory_gib"})
 _COLUMNS = ("provider", "instance_type", "region", "option", "usd_hr", "as_of", "note")
-_PRICE_FIELDS = frozenset(_COLUMNS) | _INSTANCE_FIELDS
+_REFRESHED_FIELDS = frozenset({"source", "basis", "purchasable", "interruption"})
+"""What `trimtab prices refresh` adds to a rate that it read from a list."""
+_PRICE_FIELDS = frozenset(_COLUMNS) | _REFRESHED_FIELDS | _INSTANCE_FIELDS
 _OWNED_FIELDS = frozenset(
     {
         "provider", "instance_type", "region", "capital_usd", "years", "power_w", "pue",
@@ -91,7 +93,8 @@ def read_overrides(path: Path, gpus: GpuTable, known: Mapping[tuple[str, str], I
     """Read a file of own rates.
 
     Fields of a rate: provider, instance_type, option, usd_hr; optional region (any), as_of (always), note; for a type that
-    the catalog does not know gpu and gpu_count, optionally vcpus and memory_gib. Raises PriceFileError with every fault.
+    the catalog does not know gpu and gpu_count, optionally vcpus and memory_gib; for a rate of a list source, basis,
+    purchasable and interruption. Raises PriceFileError with every fault.
     """
     prices, owned = _entries(path)
     if not prices and not owned:
@@ -150,10 +153,26 @@ def _negotiated(entry: Entry, path: Path) -> Price:
         option=_option(entry["option"]),
         usd_hr=float(entry["usd_hr"]),
         as_of=date.fromisoformat(entry["as_of"]) if "as_of" in entry else ALWAYS,
-        source=path.name,
-        basis=PriceBasis.NEGOTIATED,
+        source=entry.get("source", path.name),
+        basis=_BASES[_known("basis", entry.get("basis", PriceBasis.NEGOTIATED.value), _BASES)],
+        purchasable=_YES[_known("answer to purchasable", entry.get("purchasable", "yes"), _YES)],
+        interruption=_BUCKETS[_known("band of interruptions", entry["interruption"], _BUCKETS)]
+        if "interruption" in entry
+        else None,
         note=entry.get("note", ""),
     )
+
+
+_BASES = {basis.value: basis for basis in PriceBasis}
+_BUCKETS = {bucket.value: bucket for bucket in InterruptionBucket}
+_YES = {"yes": True, "no": False, "True": True, "False": False}
+"""YAML reads yes and no as booleans."""
+
+
+def _known(what: str, text: str, names: Mapping[str, object]) -> str:
+    if text not in names:
+        raise UnknownName(what, text, list(names))
+    return text
 
 
 def _option(text: str) -> BuyingOption:

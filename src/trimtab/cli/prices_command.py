@@ -13,15 +13,17 @@ from trimtab.catalog.prices import Price
 from trimtab.cli.gpu_matrix import matrix_sheet, with_doubt_shown, with_provenance
 from trimtab.cli.moments import parse_day
 from trimtab.cli.output import Format, Sheet, output_options, write_sheet
+from trimtab.cli.price_compare import STALE_DAYS
 from trimtab.cli.price_sheets import Selection, first_day, long_sheet, selected, wide_sheet
+from trimtab.cli.prices_compare_command import command as compare
+from trimtab.cli.prices_refresh_command import command as refresh
 from trimtab.errors import MissingPrice, UnknownName
 
-STALE_DAYS = 120
 SHOWN_SHAPES = 40
 _FOR_PEOPLE = (Format.TABLE, Format.MARKDOWN)
 
 
-@click.command()
+@click.group(invoke_without_command=True)
 @click.option("--gpu", help="Only this GPU, under any of its names: H100, A100-40GB, 'Tesla T4'.")
 @click.option("--provider", help="Only this provider: aws, gcp, azure, oci, lambda, ...")
 @click.option("--region", help="Only this region, with the rates that hold in any region.")
@@ -40,7 +42,9 @@ _FOR_PEOPLE = (Format.TABLE, Format.MARKDOWN)
 @click.option("--limit", type=click.IntRange(min=0), default=SHOWN_SHAPES, show_default=True,
               help="Most shapes in a table; 0 for all.")  # fmt: skip
 @output_options()
+@click.pass_context
 def command(
+    context: click.Context,
     gpu: str | None,
     provider: str | None,
     region: str | None,
@@ -65,7 +69,11 @@ def command(
       trimtab prices --gpu A100-80GB --option spot -o csv
       trimtab prices --gpus                             the GPU matrix
       trimtab prices --prices own-rates.yaml --gpu L4   with negotiated rates
+      trimtab prices compare A100 --term 3y             across clouds and regions, and a year of 8
+      trimtab prices refresh --dry-run                  what the clouds' lists say today
     """
+    if context.invoked_subcommand is not None:
+        return
     catalog = load_catalog(own)
     chosen = Selection(
         at=at,
@@ -88,6 +96,10 @@ def command(
         fields=fields,
     )
     _warn_of_stale(chosen, prices)
+
+
+command.add_command(compare)
+command.add_command(refresh)
 
 
 def _sheet(

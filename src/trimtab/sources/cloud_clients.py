@@ -1,0 +1,65 @@
+"""Clients of the clouds' own libraries, which are extras: imported when asked for, their errors made ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Protocol
+
+from trimtab.errors import CredentialsError, SourceError, UsageError
+
+_REFUSED = ("AccessDenied", "UnauthorizedOperation", "ExpiredToken", "InvalidClientTokenId", "SignatureDoesNotMatch",
+            "UnrecognizedClientException", "AuthFailure", "OptInRequired")  # fmt: skip
+_TRIES = 8
+"""Tries of a call that AWS throttles, with growing waits between them."""
+
+
+class AwsPages(Protocol):
+    """The pages of one operation."""
+
+    def paginate(self, **asked: object) -> Iterable[Mapping[str, object]]:
+        """Return the pages one after another."""
+
+
+class AwsClient(Protocol):
+    """What is used of a boto3 client."""
+
+    def get_paginator(self, operation_name: str) -> AwsPages:
+        """Return what pages an operation."""
+
+
+def aws_client(service: str, region: str, endpoint: str | None = None) -> AwsClient:
+    """Return a client of an AWS service with the caller's usual credentials. Raises UsageError without boto3."""
+    try:
+        import boto3
+        from botocore.config import Config
+        from botocore.exceptions import BotoCoreError
+    except ImportError as error:
+        raise UsageError("this needs boto3: pip install 'trimtab[aws]'") from error
+    try:
+        client: AwsClient = boto3.client(
+            service,
+            region_name=region,
+            endpoint_url=endpoint,
+            config=Config(retries={"mode": "standard", "max_attempts": _TRIES}),
+        )
+    except (BotoCoreError, ValueError) as error:
+        raise SourceError(f"cannot reach {service} in {region}: {error}") from error
+    return client
+
+
+def aws_items(client: AwsClient, operation: str, key: str, **asked: object) -> Iterator[object]:
+    """Yield the entries under a key of every page of an operation. Raises SourceError, CredentialsError."""
+    from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, PartialCredentialsError
+
+    try:
+        for page in client.get_paginator(operation).paginate(**asked):
+            entries = page.get(key)
+            yield from entries if isinstance(entries, list) else ()
+    except (NoCredentialsError, PartialCredentialsError) as error:
+        raise CredentialsError(f"{operation}: {error}; set AWS_PROFILE, or the usual AWS variables") from error
+    except ClientError as error:
+        code = str(error.response.get("Error", {}).get("Code", ""))
+        refused = code.startswith(_REFUSED)
+        raise (CredentialsError if refused else SourceError)(f"{operation}: {error}") from error
+    except BotoCoreError as error:
+        raise SourceError(f"{operation}: {error}") from error

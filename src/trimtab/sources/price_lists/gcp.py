@@ -1,0 +1,176 @@
+"""Google's Billing Catalog: what a machine costs, put together of its cores, memory, GPUs and bundled disks.
+
+GPU and machine are separate SKUs, so a machine's rate is a sum; where one part has no SKU in a region there is no rate there,
+because the sum without it would be several times too low. A price is `units` + `nanos` x 1e-9; in another currency it is
+divided by the list's own `currencyConversionRate`. Source: Cloud Billing API v1, services.skus.list.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+
+from pydantic import AliasChoices, BaseModel, Field, ValidationError
+
+from trimtab.catalog import BuyingOption
+from trimtab.errors import SourceError
+from trimtab.sources.price_lists.reading import Reading
+from trimtab.sources.price_lists.server import PriceServer
+from trimtab.units import HR_PER_MO, NANO_PER_USD
+
+DEFAULT_URL = "https://cloudbilling.googleapis.com"
+_COMPUTE_ENGINE = "6F81-5844-456A"
+_PATH = f"/v1/services/{_COMPUTE_ENGINE}/skus"
+_PAGE = "5000"
+LOCAL_SSD = "SSD backed Local Storage"
+_OPTIONS = {
+    "OnDemand": BuyingOption.ON_DEMAND,
+    "Preemptible": BuyingOption.SPOT,
+    "Commit1Yr": BuyingOption.RESERVED_1Y,
+    "Commit3Yr": BuyingOption.RESERVED_3Y,
+}
+_UNITS = {"h": 1.0, "GiBy.h": 1.0, "GiBy.mo": 1.0 / HR_PER_MO}
+"""Usage unit -> what one hour of one core, board or GiB is of it."""
+_COMMITMENT = re.compile(r"^Commitment v\d+: ")
+_SPOT = re.compile(r"^Spot Preemptible | attached to Spot Preemptible VMs")
+_PLACE = re.compile(r" (?:running in|in) .*$| for [13] years?.*$", re.IGNORECASE)
+_COMMITTED_NAMES = ((re.compile(r"^(\w+) Cpu$"), r"\1 Instance Core"), (re.compile(r"^(\w+) Ram$"), r"\1 Instance Ram"),
+                    (re.compile(r"^Local SSD$"), LOCAL_SSD))  # fmt: skip
+"""Commitments call the same parts otherwise."""
+
+
+class _Money(BaseModel):
+    currency: str = Field("USD", alias="currencyCode")
+    units: int = 0
+    nanos: int = 0
+
+
+class _Tier(BaseModel):
+    start: float = Field(0.0, alias="startUsageAmount")
+    unit_price: _Money = Field(alias="unitPrice")
+
+
+class _Expression(BaseModel):
+    unit: str = Field(alias="usageUnit")
+    tiers: list[_Tier] = Field(alias="tieredRates", min_length=1)
+
+
+class _Pricing(BaseModel):
+    expression: _Expression = Field(alias="pricingExpression")
+    conversion_rate: float = Field(1.0, alias="currencyConversionRate", gt=0)
+    since: datetime = Field(
+        datetime(1970, 1, 1, tzinfo=UTC), validation_alias=AliasChoices("effectiveTime", "EffectiveTime")
+    )
+
+
+class _Category(BaseModel):
+    usage: str = Field("", alias="usageType")
+
+
+class _Sku(BaseModel):
+    description: str
+    category: _Category
+    regions: list[str] = Field(alias="serviceRegions")
+    pricing: list[_Pricing] = Field(alias="pricingInfo", min_length=1)
+
+
+class _Page(BaseModel):
+    skus: list[dict[str, object]] = Field(default_factory=list)
+    next_token: str = Field("", alias="nextPageToken")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """What one core, GiB or board is called in the list, whatever the region and the way of buying."""
+
+    name: str
+    option: BuyingOption
+    region: str
+
+
+PartPrices = Mapping[Part, float]
+"""USD an hour of one core, GiB or board."""
+
+
+def skus(server: PriceServer) -> Iterator[dict[str, object]]:
+    """Yield every SKU of Compute Engine, page by page. Raises SourceError."""
+    token = ""
+    seen: set[str] = set()
+    while True:
+        asked = {"currencyCode": "USD", "pageSize": _PAGE}
+        page = _page(server.get(_PATH, {**asked, "pageToken": token} if token else asked), server)
+        yield from page.skus
+        token = page.next_token
+        if not token:
+            return
+        if token in seen:
+            raise SourceError(f"{server.url}: pages of SKUs do not end (token {token} again)")
+        seen.add(token)
+
+
+def part_prices(
+    raw: Iterable[dict[str, object]], wanted: frozenset[str], regions: Sequence[str], today: date, reading: Reading
+) -> PartPrices:
+    """Return the hourly price of every wanted part by region and way of buying; what is left out is counted."""
+    prices: dict[Part, float] = {}
+    for entry in raw:
+        try:
+            sku = _Sku.model_validate(entry)
+        except ValidationError as error:
+            reading.skip(f"gcp: SKU with a bad {'.'.join(str(part) for part in error.errors()[0]['loc'])}")
+            continue
+        name = part_name(sku.description)
+        option = _OPTIONS.get(sku.category.usage)
+        usd_hr = _usd_hr(sku, today, reading) if name in wanted and option else None
+        if usd_hr is None or option is None:
+            reading.skip("gcp: SKU that is no part of a GPU machine", int(name not in wanted))
+            continue
+        for region in sku.regions:
+            part = Part(name=name, option=option, region=region)
+            if not regions or region in regions:
+                reading.skip("gcp: second price of one part (the higher stands)", int(part in prices))
+                prices[part] = max(usd_hr, prices.get(part, 0.0))
+    return prices
+
+
+def part_name(description: str) -> str:
+    """Return what a SKU is of, without place, term and way of buying.
+
+    >>> part_name("Nvidia Tesla A100 GPU attached to Spot Preemptible VMs running in Americas")
+    'Nvidia Tesla A100 GPU'
+    """
+    bare = _PLACE.sub("", _SPOT.sub("", _COMMITMENT.sub("", description))).strip()
+    for committed, name in _COMMITTED_NAMES if _COMMITMENT.match(description) else ():
+        bare = committed.sub(name, bare)
+    return bare
+
+
+def _usd_hr(sku: _Sku, today: date, reading: Reading) -> float | None:
+    """Return the price in force, in USD an hour; None, counted, where it cannot be told."""
+    held = [pricing for pricing in sku.pricing if pricing.since.date() <= today]
+    if not held:
+        reading.skip("gcp: SKU whose price starts later")
+        return None
+    pricing = max(held, key=lambda one: one.since)
+    per_hour = _UNITS.get(pricing.expression.unit)
+    if per_hour is None:
+        reading.skip(f"gcp: SKU in the unit {pricing.expression.unit!r}")
+        return None
+    money = max(pricing.expression.tiers, key=lambda tier: tier.start).unit_price
+    amount = money.units + money.nanos / NANO_PER_USD
+    if money.currency != "USD" and pricing.conversion_rate == 1.0:
+        reading.skip(f"gcp: SKU in {money.currency} without a rate of conversion")
+        return None
+    if not amount > 0:
+        reading.skip("gcp: SKU with a price of 0")
+        return None
+    return amount / pricing.conversion_rate * per_hour
+
+
+def _page(body: bytes, server: PriceServer) -> _Page:
+    try:
+        return _Page.model_validate_json(body)
+    except ValidationError as error:
+        raise SourceError(f"{server.url}: no page of SKUs: {error.errors()[0]['msg']}") from error

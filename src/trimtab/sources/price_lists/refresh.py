@@ -1,0 +1,139 @@
+"""Read the price lists that were asked for, each from its own address."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum
+from typing import assert_never
+
+from trimtab.catalog import BuyingOption, Catalog
+from trimtab.errors import SourceError, UsageError
+from trimtab.sources.price_lists import aws_bulk, aws_spot, azure, gcp
+from trimtab.sources.price_lists.aws_query import read_query
+from trimtab.sources.price_lists.azure import read_azure
+from trimtab.sources.price_lists.gcp_machines import read_gcp
+from trimtab.sources.price_lists.reading import Reading
+from trimtab.sources.price_lists.server import PriceServer
+
+REFRESHED = ("aws-", "gcp-billing", "azure-retail")
+"""How the sources of rates begin that a refresh wrote, and that the next may replace."""
+ENDPOINTS = {
+    "aws-bulk": aws_bulk.DEFAULT_URL,
+    "aws-advisor": aws_spot.ADVISOR_URL,
+    "aws-pricing": "AWS's own",
+    "aws-ec2": "AWS's own",
+    "gcp": gcp.DEFAULT_URL,
+    "azure": azure.DEFAULT_URL,
+}
+"""Addresses by name; those of AWS's signed services are boto3's own until replaced."""
+_REGIONS = {
+    "aws": re.compile(r"[a-z]{2}(-[a-z]+)+-\d+"),
+    "gcp": re.compile(r"[a-z]+-[a-z]+\d+"),
+    "azure": re.compile(r"[a-z0-9]+"),
+}
+
+
+class AwsVia(Enum):
+    """How AWS's list is read."""
+
+    BULK = "bulk"
+    QUERY = "query"
+
+
+class SpotVia(Enum):
+    """Where AWS's spot rates come from."""
+
+    ADVISOR = "advisor"
+    HISTORY = "history"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What to read, and how to be let in."""
+
+    providers: tuple[str, ...]
+    regions: tuple[str, ...]
+    now: datetime
+    endpoints: Mapping[str, str] = field(default_factory=dict)
+    aws_via: AwsVia = AwsVia.BULK
+    spot_via: SpotVia = SpotVia.ADVISOR
+    gcp_headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def of(self, provider: str) -> tuple[str, ...]:
+        """Return the regions asked for that are spelled as a provider spells them."""
+        return tuple(region for region in self.regions if _REGIONS[provider].fullmatch(region))
+
+    def server(self, name: str, headers: Mapping[str, str] | None = None) -> PriceServer:
+        """Return the server of a list."""
+        return PriceServer(self.endpoints.get(name, ENDPOINTS[name]), headers=headers)
+
+
+def read_lists(asked: Request, catalog: Catalog) -> tuple[Reading, dict[str, SourceError]]:
+    """Read each provider's list; returns what was read, and the error of each provider that failed."""
+    readers: dict[str, Callable[[Request, Catalog], Reading]] = {"aws": _aws, "gcp": _gcp, "azure": _azure}
+    whole = Reading()
+    failed: dict[str, SourceError] = {}
+    for provider in asked.providers:
+        if asked.regions and not asked.of(provider):
+            continue
+        try:
+            whole.take(readers[provider](asked, catalog))
+        except SourceError as error:
+            failed[provider] = error
+    if not whole.prices and not failed:
+        raise UsageError(f"no provider asked for has a region {', '.join(asked.regions)}")
+    return whole, failed
+
+
+def known_regions(catalog: Catalog, provider: str) -> tuple[str, ...]:
+    """Return the regions of which the price book has rates of a provider."""
+    pattern = _REGIONS[provider]
+    return tuple(sorted({key[2] for key in catalog.prices.keys if key[0] == provider and pattern.fullmatch(key[2])}))
+
+
+def _aws(asked: Request, catalog: Catalog) -> Reading:
+    types = frozenset(one.name for one in catalog.instance_types if one.provider == "aws")
+    regions = asked.of("aws") or known_regions(catalog, "aws")
+    today = asked.now.date()
+    if asked.aws_via is AwsVia.BULK:
+        with asked.server("aws-bulk") as server:
+            reading = aws_bulk.read_bulk(server, types, regions, today)
+    else:
+        reading = read_query(asked.endpoints.get("aws-pricing"), types, regions, today)
+    options = [BuyingOption.ON_DEMAND, BuyingOption.RESERVED_1Y, BuyingOption.RESERVED_3Y]
+    if asked.spot_via is not SpotVia.NONE:
+        _aws_spot(asked, types, regions, reading)
+        options.append(BuyingOption.SPOT)
+    reading.cover("aws", regions, *options)
+    return reading
+
+
+def _aws_spot(asked: Request, types: frozenset[str], regions: Sequence[str], reading: Reading) -> None:
+    with asked.server("aws-advisor") as server:
+        advice = aws_spot.read_advisor(server)
+    match asked.spot_via:
+        case SpotVia.ADVISOR:
+            listed = [price for price in reading.prices if price.option is BuyingOption.ON_DEMAND]
+            aws_spot.derived_spot(advice, listed, asked.now.date(), reading)
+        case SpotVia.HISTORY:
+            seen = aws_spot.read_history(asked.endpoints.get("aws-ec2"), types, regions, asked.now)
+            seen.prices = aws_spot.with_interruptions(seen.prices, advice)
+            reading.take(seen)
+        case SpotVia.NONE:
+            return
+        case _:
+            assert_never(asked.spot_via)
+
+
+def _gcp(asked: Request, catalog: Catalog) -> Reading:
+    with asked.server("gcp", asked.gcp_headers) as server:
+        return read_gcp(server, catalog, asked.of("gcp"), asked.now.date())
+
+
+def _azure(asked: Request, catalog: Catalog) -> Reading:
+    with asked.server("azure") as server:
+        return read_azure(server, catalog, asked.of("azure"), asked.now.date())

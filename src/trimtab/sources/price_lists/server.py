@@ -1,0 +1,112 @@
+"""A server that publishes prices over HTTP: retries, addresses that tests and mirrors may replace, clear errors."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from urllib.parse import urlsplit
+
+import httpx
+
+from trimtab.errors import CredentialsError, SourceError, UsageError
+
+logger = logging.getLogger(__name__)
+
+_RETRY_STATUS = frozenset({429, 500, 502, 503, 504})
+_BACKOFF_S = (0.5, 2.0, 8.0)
+_MOST_WAIT_S = 60.0
+_TIMEOUT_S = 60.0
+
+
+class PriceServer:
+    """One address that prices are read from. Use as a context manager; `sleep` is there for tests."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        if not url.startswith(("http://", "https://")):
+            raise UsageError(f"{url!r} is no address; write https://HOST")
+        self.url = url.rstrip("/")
+        self._sleep = sleep
+        self._client = httpx.Client(headers=dict(headers or {}), timeout=_TIMEOUT_S, follow_redirects=True)
+
+    def __enter__(self) -> PriceServer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.close()
+
+    def get(self, path: str, parameters: Mapping[str, str] | None = None) -> bytes:
+        """Return the body of an answer; raises SourceError, CredentialsError where it is refused."""
+        with self._answer(path, parameters) as answer:
+            try:
+                return answer.read()
+            except httpx.HTTPError as error:
+                raise SourceError(f"{self.url}{path}: the answer broke off: {error}") from error
+
+    @contextmanager
+    def lines(self, path: str) -> Iterator[Iterator[str]]:
+        """Give the lines of an answer as they come: a list may be hundreds of megabytes."""
+        with self._answer(path, None) as answer:
+            yield self._lines(answer, path)
+
+    def path_of(self, link: str) -> str:
+        """Return the path of a link that the server gave, so that a replaced address stays in force."""
+        parts = urlsplit(link)
+        return f"{parts.path}?{parts.query}" if parts.query else parts.path
+
+    def _lines(self, answer: httpx.Response, path: str) -> Iterator[str]:
+        try:
+            yield from answer.iter_lines()
+        except httpx.HTTPError as error:
+            raise SourceError(f"{self.url}{path}: the answer broke off: {error}") from error
+
+    @contextmanager
+    def _answer(self, path: str, parameters: Mapping[str, str] | None) -> Iterator[httpx.Response]:
+        answer = self._tried(path, parameters)
+        try:
+            yield answer
+        finally:
+            answer.close()
+
+    def _tried(self, path: str, parameters: Mapping[str, str] | None) -> httpx.Response:
+        said = ""
+        for wait_s in (*_BACKOFF_S, None):
+            request = self._client.build_request("GET", f"{self.url}{path}", params=parameters or None)
+            try:
+                answer = self._client.send(request, stream=True)
+            except httpx.HTTPError as error:
+                said, asked_s = str(error) or type(error).__name__, None
+            else:
+                if answer.is_success:
+                    return answer
+                said, asked_s = self._refused(path, answer), _retry_after_s(answer)
+            if wait_s is not None:
+                logger.debug("%s%s: %s; again in %s s", self.url, path, said, wait_s)
+                self._sleep(min(asked_s or wait_s, _MOST_WAIT_S))
+        raise SourceError(f"{self.url}{path} did not answer: {said}; try again later")
+
+    def _refused(self, path: str, answer: httpx.Response) -> str:
+        """Return what a server said that may answer later; raises for what will not change."""
+        try:
+            body = answer.read()[:200].decode("utf-8", "replace").strip()
+        finally:
+            answer.close()
+        said = f"HTTP {answer.status_code} {body}".strip()
+        if answer.status_code in (401, 403):
+            raise CredentialsError(f"{self.url}{path} refused: {said}; check the key or token")
+        if answer.status_code not in _RETRY_STATUS:
+            raise SourceError(f"{self.url}{path}: {said}")
+        return said
+
+
+def _retry_after_s(answer: httpx.Response) -> float | None:
+    """Return the seconds that a server asks to wait, where it says so in seconds."""
+    text = answer.headers.get("Retry-After", "")
+    return float(text) if text.isdecimal() else None
