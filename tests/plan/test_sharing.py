@@ -41,6 +41,7 @@ def test_four_quarters_share_one_node(windows):
     (action,) = [one for one in planned.plan.actions if one.lever is Lever.SHARING]
 
     assert {change.subject for change in action.changes} == {"a/one", "a/two", "b/three", "b/four"}
+    assert action.subject == "a/one, a/two, b/four, b/three"
     assert all(isinstance(change.effect, UseSlots) and change.effect.slots == 2 for change in action.changes)
     on_demand = market.rate(planned.fleet.workloads[0].pool)
     assert planned.plan.before_micro_usd == 4 * on_demand * 336

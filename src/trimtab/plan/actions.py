@@ -15,8 +15,8 @@ from trimtab.plan.fleet_problem import Enacted
 from trimtab.plan.model import Change, Risk
 from trimtab.plan.outcome import Effects, placement
 
-_NAMED = 3
-"""Workloads of several namespaces that a subject still names one by one."""
+_NAMED = 6
+"""Sharers of the same nodes that a subject names one by one."""
 LEVER_RISK = {
     Lever.AUTOSCALING: Risk.MEDIUM,
     Lever.BATCHING: Risk.MEDIUM,
@@ -111,7 +111,7 @@ def _draft(
     shared = {effect.shared for index in members if isinstance(effect := planned[index][lever], UseSlots)}
     return Draft(
         lever=lever,
-        subject=names[0] if len(names) == 1 else _common(names),
+        subject=", ".join(names) if shared and len(names) <= _NAMED else _common(names),
         class_name=class_name,
         workloads=members,
         changes=tuple(
@@ -124,8 +124,8 @@ def _draft(
 
 
 def _common(names: Sequence[str]) -> str:
-    if len(names) <= _NAMED and len({name.partition("/")[0] for name in names}) > 1:
-        return ", ".join(names)
+    if len(names) == 1:
+        return names[0]
     if len(names) == 2 and len({name.partition("/")[0] for name in names}) == 1:
         return f"{names[0]}, {names[1].partition('/')[2]}"
     spaces = sorted({name.partition("/")[0] for name in names})

@@ -56,6 +56,8 @@ def _cheapest(
     found: list[tuple[int, dict[Lever, Effect], Pool]] = []
     for where in places:
         place = placement(case.workload, where)
+        if place.shared is not None:
+            continue
         if place.pool.instance_type not in by_type or place.nodes_per_run > placement(case.workload, {}).nodes_per_run:
             continue
         rate = market.rate(by_type[place.pool.instance_type][0].pool)
