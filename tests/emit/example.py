@@ -2,6 +2,7 @@
 
 import math
 from datetime import UTC, datetime
+from itertools import pairwise
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from trimtab.fleet.effects import (
 )
 from trimtab.fleet.model import Coverage, Target, Window
 from trimtab.fleet.settings import Lever
+from trimtab.plan.course import Course, Roadmap, Step, Sway
 from trimtab.plan.model import (
     Action,
     Audit,
@@ -328,6 +330,35 @@ NOT_WORTH = (
 )
 
 
+def course(bill: int, order: tuple[str, ...]) -> Course:
+    """One action after another, a month each; the bill falls by each saving when it is done."""
+    savings = {one.id: one.saving_usd_mo.value for one in ACTIONS}
+    today = bill / 1e6 * HR_PER_MO / FIT.hours
+    bills = [today]
+    for name in order:
+        bills.append(bills[-1] - savings[name])
+    steps = tuple(
+        Step(
+            action=name, start_mo=float(at), done_mo=at + 0.5, bill_usd_mo=bills[at + 1], quick_win=name in ("a1", "a3")
+        )
+        for at, name in enumerate(order)
+    )
+    ends = tuple([*bills, *[bills[-1]] * 12][:13])
+    return Course(steps=steps, bill_usd_mo=ends, year_usd=sum((a + b) / 2 for a, b in pairwise(ends)))
+
+
+def roadmap(bill: int) -> Roadmap:
+    mine = tuple(f"a{number}" for number in range(1, 10))
+    return Roadmap(
+        course=course(bill, mine),
+        fixed=course(bill, ("a8", "a9", "a3", "a6", "a2", "a1", "a4", "a5", "a7")),
+        sways=(
+            Sway(lever=Lever.AUTOSCALING, factor=0.5, same_frac=0.94, first="a1", regret_usd=8_120.0),
+            Sway(lever=Lever.AUTOSCALING, factor=2.0, same_frac=1.0, first="a1", regret_usd=0.0),
+        ),
+    )
+
+
 def target(metric: TargetMetric, frac: float, limit_s: float | None, declared: bool = False) -> Target:
     because = "declared in workloads.yaml" if declared else "no worse than observed in the fit window"
     return Target(metric=metric, required_frac=frac, limit_s=limit_s, declared=declared, because=because)
@@ -435,6 +466,7 @@ def example_audit() -> Audit:
         not_worth_doing=NOT_WORTH,
         options=4_812,
         pruned={"dominated": 3_971, "memory does not fit": 512, "breaks its target": 96},
+        roadmap=roadmap(bill),
     )
     return Audit(
         fleet="demo two-hundred-k",

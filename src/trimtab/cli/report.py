@@ -21,6 +21,7 @@ from trimtab.emit.document import (
     WhatIfPart,
 )
 from trimtab.emit.money import dollars, percent
+from trimtab.emit.roadmap_part import quick_wins, roadmap_lines
 from trimtab.emit.words import (
     USEFUL,
     certificate,
@@ -72,6 +73,9 @@ def _parts(document: AuditDocument, next_steps: Sequence[tuple[str, str]]) -> It
     yield _spend(document)
     yield _waste(document)
     yield _plan(document)
+    if document.plan.roadmap:
+        lines = [f"· {line}" for line in roadmap_lines(document.plan.roadmap)]
+        yield _section("The year ahead", "one lever a month, finished before the next; ★ quick win", *map(Text, lines))
     if document.plan.not_worth_doing:
         yield _not_worth_doing(document.plan.not_worth_doing)
     if document.unjudged:
@@ -202,8 +206,9 @@ def _plan(document: AuditDocument) -> RenderableType:
     table.add_column("weeks", justify="right", no_wrap=True)
     table.add_column("risk", no_wrap=True)
     table.add_column("qtr", no_wrap=True)
+    wins = quick_wins(document)
     for action in plan.actions[:_SHOWN_ACTIONS]:
-        table.add_row(*_action_cells(action))
+        table.add_row(*_action_cells(action, action.id in wins))
     rest = plan.actions[_SHOWN_ACTIONS:]
     if rest:
         table.add_row("", f"{len(rest)} more in `-o json`", f"{sum(action.saving_usd_mo for action in rest):,.0f}")
@@ -216,11 +221,11 @@ def _plan(document: AuditDocument) -> RenderableType:
     return _section("The plan", "what to do first stands first", table, notes)
 
 
-def _action_cells(action: ActionPart) -> list[RenderableType]:
+def _action_cells(action: ActionPart, quick_win: bool) -> list[RenderableType]:
     quarter = f"Q{action.quarter}" if action.quarter else "later"
     return [
         action.id,
-        Text.assemble((action.subject, "bold"), f": {action.effect}"),
+        Text.assemble((action.subject, "bold"), f": {action.effect}{' ★' if quick_win else ''}"),
         f"{action.saving_usd_mo:,.0f}",
         interval(action),
         f"{action.effort_weeks:g}",

@@ -6,6 +6,7 @@ import csv
 import io
 
 from trimtab.emit.document import ActionPart, AuditDocument
+from trimtab.emit.roadmap_part import quick_wins
 
 COLUMNS = (
     "id",
@@ -17,11 +18,14 @@ COLUMNS = (
     "saving_low_usd_mo",
     "saving_high_usd_mo",
     "saving_basis",
+    "share_low_usd_mo",
+    "share_high_usd_mo",
     "standalone_usd_mo",
     "last_in_usd_mo",
     "effort_weeks",
     "saving_per_week_usd_mo",
     "risk",
+    "quick_win",
     "rollback",
 )
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t")
@@ -33,12 +37,14 @@ def render_csv(document: AuditDocument) -> str:
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(COLUMNS)
     for action in document.plan.actions:
-        writer.writerow([_cell(action, column) for column in COLUMNS])
+        writer.writerow([_cell(document, action, column) for column in COLUMNS])
     return stream.getvalue()
 
 
-def _cell(action: ActionPart, column: str) -> object:
+def _cell(document: AuditDocument, action: ActionPart, column: str) -> object:
     """Return one value; text that a spreadsheet would run as a formula is quoted with an apostrophe."""
+    if column == "quick_win":
+        return "yes" if action.id in quick_wins(document) else "no"
     value: object = getattr(action, column)
     if isinstance(value, str) and value.startswith(_FORMULA_STARTS):
         return f"'{value}"

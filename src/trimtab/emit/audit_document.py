@@ -43,6 +43,7 @@ from trimtab.emit.document import (
     WindowPart,
 )
 from trimtab.emit.money import month_cents, month_usd, month_usd_parts, percent
+from trimtab.emit.roadmap_part import roadmap_part
 from trimtab.emit.rollout import canary_steps
 from trimtab.emit.words import WASTE_MEANING, target_words
 from trimtab.fleet.model import FloatArray, Window
@@ -205,6 +206,7 @@ def _plan(plan: Plan, spend_usd_mo: dict[str, float], targets: tuple[TargetPart,
         ),
         not_worth_doing=tuple(_not_worth(row) for row in plan.not_worth_doing),
         limits=tuple(_limit(limit) for limit in plan.limits),
+        roadmap=roadmap_part(plan.roadmap) if plan.roadmap and plan.actions else None,
     )
 
 
@@ -293,6 +295,8 @@ def _action(
         targets=tuple(target for target in targets if target.workload in subjects),
         canary=canary_steps(action),
         rollback=action.rollback,
+        share_low_usd_mo=_cents(action.share_low_usd_mo),
+        share_high_usd_mo=_cents(action.share_high_usd_mo),
     )
 
 
@@ -398,6 +402,10 @@ def _capacity(picture: CapacityPicture, start: datetime) -> CapacityPart:
         before_gpus=_series(picture.before_gpus),
         after_gpus=_series(picture.after_gpus),
     )
+
+
+def _cents(usd_mo: float | None) -> float | None:
+    return None if usd_mo is None else round(usd_mo, 2)
 
 
 def _known(value: float | None) -> float | None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from trimtab.emit.document import ActionPart, AuditDocument, SpendPart
 from trimtab.emit.money import dollars, percent
+from trimtab.emit.roadmap_part import quick_wins, roadmap_lines
 from trimtab.emit.words import (
     certificate,
     compared_cells,
@@ -39,6 +40,7 @@ def render_markdown(document: AuditDocument) -> str:
         "## The plan",
         _plan_table(document.plan.actions, document),
         certificate(document.plan),
+        _roadmap(document),
         _not_worth_doing(document),
         _unjudged(document),
         _limits(document),
@@ -164,8 +166,12 @@ def _plan_table(actions: Sequence[ActionPart], document: AuditDocument) -> str:
         return "Nothing that is worth doing was found."
     rows = [_action_row(action) for action in actions]
     if len(actions) == len(document.plan.actions):
-        rows.append(("", "**together**", f"**{document.plan.joint_saving_usd_mo:,.2f}**", "", "", "", ""))
-    return _table(("id", "what to do", "saves $/month", "80% interval", "weeks", "risk", "quarter"), "llrrrll", rows)
+        rows.append(("", "**together**", f"**{document.plan.joint_saving_usd_mo:,.2f}**", *[""] * 6))
+    return _table(
+        ("id", "what to do", "saves $/month", "80% interval", "alone", "last in", "weeks", "risk", "quarter"),
+        "llrrrrrll",
+        rows,
+    )
 
 
 def _action_row(action: ActionPart) -> tuple[str, ...]:
@@ -174,9 +180,29 @@ def _action_row(action: ActionPart) -> tuple[str, ...]:
         f"**{_text(action.subject)}**: {_text(action.effect)}",
         f"{action.saving_usd_mo:,.2f}",
         interval(action),
+        f"{action.standalone_usd_mo:,.0f}",
+        f"{action.last_in_usd_mo:,.0f}",
         f"{action.effort_weeks:g}",
         action.risk,
         f"Q{action.quarter}" if action.quarter else "later",
+    )
+
+
+def _roadmap(document: AuditDocument) -> str:
+    found = document.plan.roadmap
+    if found is None:
+        return ""
+    wins = ", ".join(f"`{name}`" for name in quick_wins(document))
+    rows = (
+        (str(month), f"{mine:,.0f}", f"{fixed:,.0f}")
+        for month, (mine, fixed) in enumerate(zip(found.course.bill_usd_mo, found.fixed.bill_usd_mo, strict=True))
+    )
+    return _join(
+        [
+            "### The year ahead",
+            _bullets([*map(_text, roadmap_lines(found)), *([f"Quick wins: {wins}."] if wins else [])]),
+            _table(("after months", "bill $/month, this order", "fixed order"), "rrr", rows),
+        ]
     )
 
 

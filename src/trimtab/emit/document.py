@@ -213,6 +213,10 @@ class ActionPart(_Part):
     """Steps that try it on a small part first."""
     rollback: str
     """How to undo it."""
+    share_low_usd_mo: float | None = None
+    """Lower end of the 95% interval of its share where orders were sampled; the share itself where all were enumerated."""
+    share_high_usd_mo: float | None = None
+    """Upper end of it."""
     fragile: tuple[str, ...] = ()
     """Departures (see `robustness`) under which its workloads miss a target."""
 
@@ -228,6 +232,68 @@ class NotWorthPart(_Part):
     """What it would save; null where no option kept its targets."""
     reason: str
     """Why not."""
+
+
+class StepPart(_Part):
+    """One action in the course of a year."""
+
+    action: str
+    """Its id."""
+    start_mo: float
+    """Months from the start until work on it begins."""
+    done_mo: float
+    """Months from the start until it is done."""
+    bill_usd_mo: float
+    """The monthly bill from then on."""
+    quick_win: bool
+    """Little work, low risk, paid back within a month."""
+
+
+class CoursePart(_Part):
+    """An order of actions played through a year."""
+
+    steps: tuple[StepPart, ...]
+    """In the order in which work on them begins."""
+    bill_usd_mo: tuple[float, ...]
+    """The monthly bill at the end of each month, from 0 (today) to 12."""
+    year_usd: float
+    """What the twelve months cost together."""
+
+
+class SwayPart(_Part):
+    """The order if one lever took half or twice its effort."""
+
+    lever: str
+    """Which lever."""
+    factor: float
+    """On its effort."""
+    same_frac: float
+    """Share of pairs of actions that keep their order."""
+    first: str
+    """The action that comes first then."""
+    regret_usd: float
+    """What keeping the plan's order would cost over the year against the order made for that effort; below 0 it is better."""
+
+
+class RoadmapPart(_Part):
+    """The year ahead: the bill as actions are done, beside the order that guides give for the same actions."""
+
+    course: CoursePart
+    """In the plan's order."""
+    fixed: CoursePart
+    """In the fixed order: autoscale, right-size, capacity, quantize, MIG, taints, long tail."""
+    gain_usd: float
+    """What the plan's order saves over the year against the fixed one."""
+    year_end_bill_usd_mo: float
+    """The monthly bill after twelve months."""
+    year_end_saving_frac: float
+    """How much lower that is than today's bill, as a share of it."""
+    folklore_low_frac: float
+    """Lower end of what guides promise within a year, as a share of the bill."""
+    folklore_high_frac: float
+    """Upper end of it."""
+    sways: tuple[SwayPart, ...]
+    """How firm the order is: each lever at half and at twice its effort."""
 
 
 class LimitPart(_Part):
@@ -321,6 +387,8 @@ class PlanPart(_Part):
     """Judged and refused."""
     limits: tuple[LimitPart, ...] = ()
     """Quotas and the limit on spot, what the plan uses of each, and what each costs."""
+    roadmap: RoadmapPart | None = None
+    """The year ahead; null where there is nothing to do, and in documents made before it was worked out."""
 
 
 class ProofPart(_Part):

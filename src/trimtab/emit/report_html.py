@@ -14,6 +14,7 @@ from trimtab.emit.money import dollars, dollars_and_cents, percent
 from trimtab.emit.report_parts import bullets, more, number, scroll, section, table
 from trimtab.emit.report_plan import plan_table
 from trimtab.emit.report_proof import proof_section
+from trimtab.emit.report_roadmap import roadmap_section
 from trimtab.emit.report_style import STYLE
 from trimtab.emit.report_use import use_section
 from trimtab.emit.report_worlds import limits_section, robustness_section, what_if_section
@@ -39,6 +40,7 @@ def render_html(document: AuditDocument) -> str:
     sections = (
         _waterfall_section(document),
         _plan_section(document),
+        roadmap_section(document),
         _waste_section(document),
         _spend_section(document),
         use_section(document),

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from trimtab.emit.document import ActionPart, AuditDocument, EvidencePart, TargetPart
 from trimtab.emit.markup import Html, join, tag
 from trimtab.emit.money import dollars, dollars_and_cents, percent
-from trimtab.emit.words import RISK_MEANING, interval
+from trimtab.emit.roadmap_part import quick_wins
+from trimtab.emit.words import RISK_MEANING, interval, sampled_share
 from trimtab.plan.model import Risk
 
 _HEADS = (
@@ -15,6 +16,8 @@ _HEADS = (
     ("what to do", None),
     ("saves a month", "num"),
     ("80% interval", "num"),
+    ("alone", "num"),
+    ("last in", "num"),
     ("weeks", "num"),
     ("risk", None),
     ("quarter", None),
@@ -31,7 +34,7 @@ def plan_table(document: AuditDocument) -> Html:
             tag("td"),
             tag("td", "together"),
             tag("td", dollars(document.plan.joint_saving_usd_mo), class_="num"),
-            tag("td", colspan=4),
+            tag("td", colspan=6),
             class_="total",
         ),
     )
@@ -43,9 +46,11 @@ def _action(document: AuditDocument, action: ActionPart) -> Html:
     row = tag(
         "tr",
         tag("td", tag("code", action.id)),
-        tag("td", tag("strong", action.subject), f": {action.effect}", class_="what"),
+        tag("td", tag("strong", action.subject), f": {action.effect}", _star(document, action), class_="what"),
         tag("td", dollars(action.saving_usd_mo), class_="num"),
         tag("td", interval(action), class_="num"),
+        tag("td", dollars(action.standalone_usd_mo), class_="num", title="what it saves if it is the only action"),
+        tag("td", dollars(action.last_in_usd_mo), class_="num", title="what is lost if it alone is left out"),
         tag("td", f"{action.effort_weeks:g}", class_="num"),
         tag("td", action.risk, class_=f"risk-{action.risk}", title=RISK_MEANING[Risk(action.risk)]),
         tag("td", f"Q{action.quarter}" if action.quarter else "later"),
@@ -54,11 +59,15 @@ def _action(document: AuditDocument, action: ActionPart) -> Html:
         "tr",
         tag("td"),
         tag(
-            "td", tag("details", tag("summary", "Why, the sums, how to undo it"), _inside(document, action)), colspan=6
+            "td", tag("details", tag("summary", "Why, the sums, how to undo it"), _inside(document, action)), colspan=8
         ),
         class_="more",
     )
     return tag("tbody", row, more, id=action.id)
+
+
+def _star(document: AuditDocument, action: ActionPart) -> Html:
+    return tag("span", " ★ quick win", class_="soft") if action.id in quick_wins(document) else Html()
 
 
 def _inside(document: AuditDocument, action: ActionPart) -> Html:
@@ -104,6 +113,9 @@ def _sums(document: AuditDocument, action: ActionPart) -> Html:
         ("its share of the joint saving", action.saving_usd_mo),
         ("the joint saving", document.plan.joint_saving_usd_mo),
     ]
+    if sampled_share(action):
+        rows.insert(3, ("lower end of that share: orders are sampled, 95% interval", action.share_low_usd_mo or 0.0))
+        rows.insert(4, ("upper end of it", action.share_high_usd_mo or 0.0))
     if action.spend_usd_mo is not None:
         rows.insert(0, ("today's spend on what it touches", action.spend_usd_mo))
     return tag(

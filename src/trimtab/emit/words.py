@@ -34,6 +34,7 @@ WASTE_MEANING: Mapping[WasteKind, str] = MappingProxyType(
 )
 
 _NAMED = 3
+_CENT = 0.01
 _NO_GAP_FRAC = 0.0005
 """A gap that shows as 0.0 %."""
 
@@ -70,6 +71,8 @@ GLOSSARY: Mapping[str, str] = MappingProxyType(
         "fit window": "the part of the history from which the plan was made",
         "low–high": "the 80% interval: in 8 of 10 cases the saving lies between the two",
         "no worse than observed": "the target of a workload that declared none: as quick as it has been so far",
+        "last in": "what would be lost if an action alone were left out; it may be more or less than its fair share",
+        "quick win": "little work, low risk, paid back within a month",
         "proof window": "the last part of the history, kept from the planner and used only to test the plan",
         "p95": "19 of 20 requests are at least this quick",
         "spot": "spare capacity at a discount, which the cloud may take back at two minutes' notice",
@@ -137,6 +140,12 @@ def interval(action: ActionPart) -> str:
     """Show an action's 80% interval in whole dollars; one figure where its ends are the same."""
     low, high = (f"{usd_mo:,.0f}" for usd_mo in (action.saving_low_usd_mo, action.saving_high_usd_mo))
     return low if low == high else f"{low}–{high}"
+
+
+def sampled_share(action: ActionPart) -> bool:
+    """Tell whether an action's share of the joint saving was sampled, and so has an interval of its own."""
+    low, high = action.share_low_usd_mo, action.share_high_usd_mo
+    return low is not None and high is not None and high - low >= _CENT
 
 
 def target_words(target: Target) -> str:

@@ -142,6 +142,12 @@ class Planning:
     mip_max_nodes: int = 2_000
     engineers: float = 1.0
     weeks_per_quarter: float = 13.0
+    levers_per_mo: float = 1.0
+    """Levers that the team takes up in a month; more work with a lever already taken up does not count. 0 is no limit."""
+    levers_at_once: int = 1
+    """Actions in progress at once, the team divided among them: 1 finishes one before the next."""
+    quick_win_weeks: float = 1.0
+    """A quick win takes no more engineer-weeks than this, is of low risk, and pays back within a month."""
     min_saving_usd_mo: float = 50.0
     """An action that adds less a month to the others is listed as not worth doing."""
     engineer_week_usd: float = 4000.0

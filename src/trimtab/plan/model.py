@@ -11,6 +11,7 @@ from trimtab.diagnose.findings import Spend as Spend
 from trimtab.fleet.effects import Effect
 from trimtab.fleet.model import Coverage, FloatArray, Target, Window
 from trimtab.fleet.settings import Lever
+from trimtab.plan.course import Roadmap
 from trimtab.plan.limits import LimitPrice
 from trimtab.provenance import Estimate, Evidence
 from trimtab.units import per_month, usd
@@ -57,6 +58,9 @@ class Action:
     """1..4; 0 = later than a year."""
     evidence: tuple[Evidence, ...]
     rollback: str
+    share_low_usd_mo: float | None = None
+    """Lower end of the 95 % interval of its sampled share; the share itself where all orders were enumerated."""
+    share_high_usd_mo: float | None = None
 
     @property
     def saving_per_week_usd_mo(self) -> float:
@@ -92,6 +96,8 @@ class Plan:
     attribution: str = "exact Shapley"
     limits: tuple[LimitPrice, ...] = ()
     """Quotas and the limit on spot: what the plan uses of each, and what each costs."""
+    roadmap: Roadmap | None = None
+    """The year ahead; None in plans kept before it was worked out."""
 
     @property
     def gap_frac(self) -> float:

@@ -20,9 +20,10 @@ from trimtab.plan.limit_report import price_limits
 from trimtab.plan.model import Action, NotWorthDoing, Plan
 from trimtab.plan.options import WorkloadOptions, options_of
 from trimtab.plan.outcome import Case, Effects, OutcomeStore
+from trimtab.plan.pathfinder import Pathfinder
 from trimtab.plan.problem import KEEP
 from trimtab.plan.refusals import left_out, not_worth, refusals
-from trimtab.plan.roadmap import efforts, quarters, ranked
+from trimtab.plan.roadmap import Slot, efforts
 from trimtab.plan.solve import Chosen, solve_problem
 from trimtab.plan.unisolated import unisolated
 from trimtab.provenance import Estimate
@@ -81,13 +82,14 @@ def make_plan(
     drafted = _draft(fleet, options, chosen, market, problem.owned)
     progress("attributing savings", 0.0)
     drafted, shares, small = _worth_doing(drafted, settings, seed)
-    order = _order(drafted, shares, settings)
+    path = _path(drafted, shares, settings)
+    slots = path.slots()
     plan = Plan(
         window=fleet.window,
         before_micro_usd=drafted.cost(frozenset()),
         after_micro_usd=drafted.cost(drafted.everything),
         bound_micro_usd=chosen.bound_micro_usd,
-        actions=_actions(drafted, shares, order, settings),
+        actions=_actions(drafted, shares, slots, settings),
         not_worth_doing=(
             *small,
             *unisolated(fleet, judged, market, settings),
@@ -97,6 +99,7 @@ def make_plan(
         pruned=_pruned(options, chosen),
         attribution="Shapley, sampled" if shares.sampled else "exact Shapley",
         limits=price_limits(problem, chosen, settings.planning),
+        roadmap=path.roadmap(),
     )
     return Planned(
         plan=plan,
@@ -107,7 +110,7 @@ def make_plan(
         commitments=drafted.bought(drafted.everything),
         unjudged={name: case for name, case in cases.items() if isinstance(case, str)},
         drafted=drafted,
-        order=order,
+        order=tuple(slot.number for slot in slots),
         owned=problem.owned,
         headroom_micro_usd=_headroom(fleet, options, chosen, market, settings, owned),
     )
@@ -176,22 +179,24 @@ def _worth_doing(drafted: Drafted, settings: Settings, seed: int) -> tuple[Draft
         drafted = drafted.without(frozenset({number}))
 
 
-def _order(drafted: Drafted, shares: Shares, settings: Settings) -> tuple[int, ...]:
-    monthly = [per_month(usd(share), drafted.fleet.window.hours) for share in shares.shapley]
-    weeks = efforts(drafted.actions, settings)
-    first = drafted.needed_first()
-    return tuple(ranked(drafted.actions, monthly, weeks, first))
+def _path(drafted: Drafted, shares: Shares, settings: Settings) -> Pathfinder:
+    return Pathfinder(
+        drafted=drafted,
+        savings_usd_mo=[per_month(usd(share), drafted.fleet.window.hours) for share in shares.shapley],
+        needed_first=drafted.needed_first(),
+        settings=settings,
+    )
 
 
-def _actions(drafted: Drafted, shares: Shares, order: Sequence[int], settings: Settings) -> tuple[Action, ...]:
+def _actions(drafted: Drafted, shares: Shares, slots: Sequence[Slot], settings: Settings) -> tuple[Action, ...]:
     hours = drafted.fleet.window.hours
     monthly = [per_month(usd(share), hours) for share in shares.shapley]
     weeks = efforts(drafted.actions, settings)
-    when = quarters(order, weeks, settings.planning)
     with_all = drafted.hourly_usd(drafted.everything)
     effects = drafted.in_force(drafted.everything)
     actions = []
-    for place, number in enumerate(order):
+    for place, slot in enumerate(slots):
+        number = slot.number
         draft = drafted.actions[number]
         hourly = drafted.hourly_usd(drafted.everything - {number}) - with_all
         actions.append(
@@ -204,9 +209,11 @@ def _actions(drafted: Drafted, shares: Shares, order: Sequence[int], settings: S
                 saving_usd_mo=saving_estimate(monthly[number], hourly, _speed(drafted, number), draft.lever),
                 standalone_usd_mo=per_month(usd(shares.standalone[number]), hours),
                 last_in_usd_mo=per_month(usd(shares.last_in[number]), hours),
+                share_low_usd_mo=per_month(usd(shares.shapley_low[number]), hours),
+                share_high_usd_mo=per_month(usd(shares.shapley_high[number]), hours),
                 effort_weeks=weeks[number],
                 risk=draft.risk,
-                quarter=when[number],
+                quarter=slot.quarter,
                 evidence=evidence_of(draft, drafted.fleet, drafted.enacted, effects, settings.bands),
                 rollback=draft.rollback,
             )

@@ -1,0 +1,105 @@
+"""The year ahead as a part of the audit's document, and as lines for people."""
+
+from __future__ import annotations
+
+from trimtab.emit.document import AuditDocument, CoursePart, RoadmapPart, StepPart, SwayPart
+from trimtab.emit.money import dollars, percent
+from trimtab.plan.course import Course, Roadmap
+
+FOLKLORE_LOW_FRAC, FOLKLORE_HIGH_FRAC = 0.60, 0.75
+"""What vendors' case studies and guides promise within a year, whatever the fleet; held against the plan, never used in it."""
+_MO_DIGITS = 3
+
+
+def roadmap_part(found: Roadmap) -> RoadmapPart:
+    """Return the document's part."""
+    course = _course(found.course)
+    today, end = course.bill_usd_mo[0], course.bill_usd_mo[-1]
+    fixed = _course(found.fixed)
+    return RoadmapPart(
+        course=course,
+        fixed=fixed,
+        gain_usd=round(fixed.year_usd - course.year_usd, 2),
+        year_end_bill_usd_mo=end,
+        year_end_saving_frac=1 - end / today if today else 0.0,
+        folklore_low_frac=FOLKLORE_LOW_FRAC,
+        folklore_high_frac=FOLKLORE_HIGH_FRAC,
+        sways=tuple(
+            SwayPart(
+                lever=sway.lever.value,
+                factor=sway.factor,
+                same_frac=round(sway.same_frac, 4),
+                first=sway.first,
+                regret_usd=round(sway.regret_usd, 2),
+            )
+            for sway in found.sways
+        ),
+    )
+
+
+def _course(course: Course) -> CoursePart:
+    return CoursePart(
+        steps=tuple(
+            StepPart(
+                action=step.action,
+                start_mo=round(step.start_mo, _MO_DIGITS),
+                done_mo=round(step.done_mo, _MO_DIGITS),
+                bill_usd_mo=round(step.bill_usd_mo, 2),
+                quick_win=step.quick_win,
+            )
+            for step in course.steps
+        ),
+        bill_usd_mo=tuple(round(bill, 2) for bill in course.bill_usd_mo),
+        year_usd=round(course.year_usd, 2),
+    )
+
+
+def quick_wins(document: AuditDocument) -> tuple[str, ...]:
+    """Return the ids of the quick wins, in order."""
+    found = document.plan.roadmap
+    return tuple(step.action for step in found.course.steps if step.quick_win) if found else ()
+
+
+def roadmap_lines(found: RoadmapPart) -> tuple[str, ...]:
+    """Say what the year brings, what the order is worth, and how firm it is."""
+    return (_year_line(found), _fixed_line(found), _firm_line(found))
+
+
+def _year_line(found: RoadmapPart) -> str:
+    share, low, high = found.year_end_saving_frac, found.folklore_low_frac, found.folklore_high_frac
+    range_words = f"the {percent(low)} to {percent(high)} that guides promise"
+    if share < low:
+        held = f"less than {range_words}: this fleet, under its targets, does not hold it"
+    elif share > high:
+        held = f"more than {range_words}"
+    else:
+        held = f"within {range_words}"
+    left = sum(step.done_mo > len(found.course.bill_usd_mo) - 1 for step in found.course.steps)
+    later = f"; {left} of the actions end later than that" if left else ""
+    return (
+        f"After twelve months the bill is {dollars(found.year_end_bill_usd_mo)} a month, {percent(share, 1)} below today's, "
+        f"{held}{later}."
+    )
+
+
+def _fixed_line(found: RoadmapPart) -> str:
+    said = "less" if found.gain_usd >= 0 else "more"
+    return (
+        f"The same actions in the fixed order (autoscale, right-size, capacity, quantize, MIG, taints, long tail): over the "
+        f"year this order costs {dollars(abs(found.gain_usd))} {said}."
+    )
+
+
+def _firm_line(found: RoadmapPart) -> str:
+    if not found.sways:
+        return "There is nothing to put in order."
+    least = min(found.sways, key=lambda sway: sway.same_frac)
+    moved = max(found.sways, key=lambda sway: sway.regret_usd)
+    if least.same_frac >= 1:
+        return "The order stays the same if any one lever takes half or twice its effort."
+    cost = f" Keeping it then costs at most {dollars(moved.regret_usd)} over the year." if moved.regret_usd > 0 else ""
+    factor = "half" if least.factor < 1 else "twice"
+    return (
+        f"If any one lever takes half or twice its effort, at least {percent(least.same_frac)} of the pairs of actions keep "
+        f"their order (least: {least.lever} at {factor}).{cost}"
+    )
