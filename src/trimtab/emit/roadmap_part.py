@@ -97,7 +97,8 @@ def _firm_line(found: RoadmapPart) -> str:
     moved = max(found.sways, key=lambda sway: sway.regret_usd)
     if least.same_frac >= 1:
         return "The order stays the same if any one lever takes half or twice its effort."
-    cost = f" Keeping the order of the plan then costs at most {dollars(moved.regret_usd)} over the year." if moved.regret_usd > 0 else ""
+    regret = dollars(moved.regret_usd)
+    cost = f" Keeping the order of the plan then costs at most {regret} over the year." if moved.regret_usd > 0 else ""
     factor = "half" if least.factor < 1 else "twice"
     return (
         f"If any one lever takes half or twice its effort, at least {percent(least.same_frac)} of the pairs of actions keep "
