@@ -30,7 +30,7 @@ def spans(folder):
 
 
 def until(found, what):
-    for _ in range(600):
+    for _ in range(6000):
         if found():
             return
         time.sleep(0.02)
