@@ -7,6 +7,7 @@ workload's observed latency and capacity are the constant.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from math import ceil
 
 import numpy as np
@@ -44,22 +45,7 @@ class ServedModel:
 
     def request_s(self, gpu: Gpu, stored: WeightFormat) -> float:
         """Return the predicted time of a request at the usual concurrency; not fixed to anything observed."""
-        query = ServingQuery(
-            model=self.architecture,
-            gpu=gpu,
-            stored=stored,
-            engine=ENGINE,
-            year=ENGINE_YEAR,
-            load=Load.ONLINE,
-            requests=max(1.0, self.requests),
-            input_tokens=self.input_tokens,
-            output_tokens=self.output_tokens,
-            kv_value_bytes=kv_value_bytes(stored, ENGINE, ENGINE_YEAR, gpu),
-            gpus=self.tensor,
-            tensor=self.tensor,
-        )
-        times = times_of([query])
-        return float(times.ttft_s[0] + self.output_tokens * times.tpot_s[0])
+        return _request_s(self, gpu, stored)
 
     def speed(self, home: Gpu, gpu: Gpu, stored: WeightFormat) -> Estimate:
         """Return the speed on a GPU with weights stored so, relative to the present ones at home."""
@@ -82,16 +68,46 @@ class ServedModel:
         return inference_footprint(serving).total_gib
 
 
+@lru_cache(maxsize=4096)
+def _request_s(model: ServedModel, gpu: Gpu, stored: WeightFormat) -> float:
+    query = ServingQuery(
+        model=model.architecture,
+        gpu=gpu,
+        stored=stored,
+        engine=ENGINE,
+        year=ENGINE_YEAR,
+        load=Load.ONLINE,
+        requests=max(1.0, model.requests),
+        input_tokens=model.input_tokens,
+        output_tokens=model.output_tokens,
+        kv_value_bytes=kv_value_bytes(stored, ENGINE, ENGINE_YEAR, gpu),
+        gpus=model.tensor,
+        tensor=model.tensor,
+    )
+    times = times_of([query])
+    return float(times.ttft_s[0] + model.output_tokens * times.tpot_s[0])
+
+
+@lru_cache(maxsize=256)
+def _architecture(name: str, params_b: float | None) -> Architecture | str:
+    try:
+        return resolve_model(name, params_b)
+    except UnknownName as error:
+        return f"{error}; declare params_b: for its size"
+
+
 def served_model(workload: Workload) -> ServedModel | str:
     """Return what a service runs, or why physics cannot say anything of it."""
     spec, service = workload.spec, workload.service
     if service is None or spec.model is None:
         return "its model is not declared (model: in workloads.yaml)"
+    architecture = _architecture(spec.model, spec.params_b)
+    if isinstance(architecture, str):
+        return architecture
     try:
-        architecture = resolve_model(spec.model, spec.params_b)
         stored = ASSUMED_FORMAT if spec.precision is None else weight_format(spec.precision)
     except UnknownName as error:
-        return f"{error}; declare params_b: for its size"
+        return f"precision: {error}"
     if architecture.encoder:
         return f"{architecture.name} is an encoder, whose speed elsewhere has to be measured"
     if service.input_tokens is None or service.output_tokens is None:
