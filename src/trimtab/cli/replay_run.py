@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from trimtab.catalog import load_catalog
+from trimtab.catalog.kinds import CapacityType
+from trimtab.cli.replay_spot import SpotAsked, SpotRun, spot_runs
 from trimtab.errors import InputError, UnknownName
 from trimtab.fleet.build import build_fleet, bundle_window
 from trimtab.fleet.effects import SetReplicaPolicy
@@ -20,36 +24,131 @@ from trimtab.plan.evaluate import cases_of
 from trimtab.plan.outcome import Case, placement
 from trimtab.plan.service_outcome import JUDGED, demand_of, service_model
 from trimtab.policies.scaling import StaticReplicas
+from trimtab.replay.clairvoyant import clairvoyant_replica_hr
 from trimtab.replay.compare import PolicyRun, compare
 from trimtab.replay.named import FitContext, expanded, named_policy
+from trimtab.replay.series import FloatArray
 from trimtab.replay.services import ScalingPolicy, ServiceHistory, ServiceModel
 from trimtab.tables.bundle import Bundle
 from trimtab.units import S_PER_HR, mul_div, per_month, usd
 
+logger = logging.getLogger(__name__)
+
 PLAN = "plan"
 DEFAULT_POLICIES = ("static", "hpa:70", "hpa:85", "keda:70", "knative:70", "saturation", "cron", "forecast")
-_ROOM_TO_GROW = 4
+ROOM_TO_GROW = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One policy's outcome for one service as people and programs read it; None where nobody can say."""
+
+    name: str
+    usd_mo: float
+    over_clairvoyant: float | None
+    attained_frac: float
+    keeps: bool
+    wait_p50_s: float | None
+    wait_p95_s: float | None
+    wait_p99_s: float | None
+    cold_starts: int | None
+    node_hr: float
+    given_up_frac: float | None
+    spot_frac: float | None
+    lost_replicas: int | None
+    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ServiceRuns:
-    """One service's runs over the replayed window, and what a node of its costs in micro-dollars an hour."""
+    """One service's runs over the replayed span, and what a node of its costs in micro-dollars an hour, on demand and on spot.
+
+    `impossible` says which targets no capacity keeps, and the nearest that can be kept.
+    """
 
     workload: str
-    window: Window
+    span: str
+    hours: float
     history: ServiceHistory
     model: ServiceModel
     node_micro_usd_hr: int
+    spot_micro_usd_hr: int | None
     runs: Sequence[PolicyRun]
+    spot: Sequence[SpotRun]
+    impossible: tuple[str, ...]
 
-    def usd_mo(self, run: PolicyRun) -> float:
-        """Return what the billed nodes of a run would cost in a month, on demand."""
-        micro = mul_div(int(run.replay.node_seconds.sum()), self.node_micro_usd_hr, S_PER_HR)
-        return per_month(usd(micro), self.window.hours)
+    def rows(self) -> list[Row]:
+        """Return every run as a row: on demand, then on spot."""
+        return [*(self._row(run) for run in self.runs), *(self._spot_row(run) for run in self.spot)]
+
+    def front(self) -> set[str]:
+        """Return the names of runs that no other beats in both cost and requests in time."""
+        rows = self.rows()
+        return {
+            one.name
+            for one in rows
+            if not any(
+                (other.usd_mo, -other.attained_frac) != (one.usd_mo, -one.attained_frac)
+                and other.usd_mo <= one.usd_mo
+                and other.attained_frac >= one.attained_frac
+                for other in rows
+            )
+        }
+
+    def _usd_mo(self, node_seconds: int, micro_usd_hr: int) -> float:
+        return per_month(usd(mul_div(node_seconds, micro_usd_hr, S_PER_HR)), self.hours)
+
+    def _row(self, run: PolicyRun) -> Row:
+        replay = run.replay
+        return Row(
+            name=run.name,
+            usd_mo=self._usd_mo(int(replay.node_seconds.sum()), self.node_micro_usd_hr),
+            over_clairvoyant=run.over_clairvoyant if math.isfinite(run.over_clairvoyant) else None,
+            attained_frac=run.worst_attained_frac,
+            keeps=run.keeps,
+            wait_p50_s=replay.wait_p50_s,
+            wait_p95_s=replay.wait_p95_s,
+            wait_p99_s=replay.wait_p99_s,
+            cold_starts=replay.cold_starts,
+            node_hr=float(replay.node_seconds.sum()) / S_PER_HR,
+            given_up_frac=replay.unmet / max(replay.requests, 1.0),
+            spot_frac=None,
+            lost_replicas=None,
+            notes=run.notes,
+        )
+
+    def _spot_row(self, run: SpotRun) -> Row:
+        replay = run.replay
+        held, spot = int(replay.on_demand_node_seconds.sum()), int(replay.spot_node_seconds.sum())
+        best_hr = clairvoyant_replica_hr(
+            self.history.load(self.model), step_s=self.history.step_s, cold_start_s=self.model.cold_start_s
+        )
+        assert self.spot_micro_usd_hr is not None
+        return Row(
+            name=run.name,
+            usd_mo=self._usd_mo(held, self.node_micro_usd_hr) + self._usd_mo(spot, self.spot_micro_usd_hr),
+            over_clairvoyant=run.replica_hr / best_hr if best_hr else None,
+            attained_frac=float(replay.attained_frac.min(initial=1.0)),
+            keeps=run.keeps,
+            wait_p50_s=None,
+            wait_p95_s=None,
+            wait_p99_s=None,
+            cold_starts=None,
+            node_hr=(held + spot) / S_PER_HR,
+            given_up_frac=None,
+            spot_frac=spot / max(held + spot, 1),
+            lost_replicas=replay.lost,
+            notes=(),
+        )
 
 
 def replay_services(
-    bundle: Bundle, names: Sequence[str], only: Sequence[str], settings: Settings, tell: Callable[[str, float], None]
+    bundle: Bundle,
+    names: Sequence[str],
+    only: Sequence[str],
+    settings: Settings,
+    tell: Callable[[str, float], None],
+    asked: SpotAsked | None = None,
 ) -> list[ServiceRuns]:
     """Replay each judged service of a bundle, or those named, under each policy; raises where there is none."""
     whole = bundle_window(bundle)
@@ -64,7 +163,12 @@ def replay_services(
     found = []
     for at, case in enumerate(chosen):
         tell(f"replaying {case.workload.name}", at / len(chosen))
-        found.append(_replay_case(case, fit, rest, texts, planned, market))
+        if not np.any(_later(case, rest).arrivals > 0):
+            logger.warning("%s: no request is recorded in %s; nothing to replay", case.workload.name, rest.window)
+            continue
+        found.append(_replay_case(case, fit, rest, texts, planned, market, asked))
+    if not found:
+        raise InputError(f"no service has recorded requests in {rest.window}, the window that is replayed")
     return found
 
 
@@ -100,6 +204,7 @@ def _replay_case(
     texts: Sequence[str],
     planned: dict[str, ScalingPolicy],
     market: Market,
+    asked: SpotAsked | None,
 ) -> ServiceRuns:
     assert case.law is not None
     place = placement(case.workload, {})
@@ -113,7 +218,7 @@ def _replay_case(
         required_frac=np.array([target.required_frac for target in targets]),
         observed_replicas=observed,
         min_replicas=case.workload.spec.min_replicas or 1,
-        max_replicas=case.workload.spec.max_replicas or observed * _ROOM_TO_GROW,
+        max_replicas=case.workload.spec.max_replicas or observed * ROOM_TO_GROW,
         slack_frac=1 - case.settings.planning.target_margin_frac,
     )
     policies = {
@@ -125,12 +230,23 @@ def _replay_case(
     runs = compare(history, model, policies, required_frac=context.required_frac, past=past.arrivals)
     return ServiceRuns(
         workload=case.workload.name,
-        window=rest.window,
+        span=str(rest.window),
+        hours=float(rest.window.hours),
         history=history,
         model=model,
         node_micro_usd_hr=market.rate(place.pool),
+        spot_micro_usd_hr=None if asked is None else market.rate(place.pool.held_as(CapacityType.SPOT)),
         runs=runs,
+        spot=[] if asked is None else spot_runs(history, model, runs, asked, context.required_frac, SEED),
+        impossible=tuple(out_of_reach([one.describe() for one in targets], context.required_frac, model)),
     )
+
+
+def out_of_reach(names: Sequence[str], required_frac: FloatArray, model: ServiceModel) -> Iterator[str]:
+    """Yield each target that even replicas at their best load miss, with the nearest share that can be kept."""
+    for name, required, best in zip(names, required_frac, model.ok_frac.max(axis=1), strict=True):
+        if best < required:
+            yield f"no capacity keeps {name}: at best {best:.2%} are in time, which is the nearest target that can be kept"
 
 
 def _later(case: Case, rest: Fleet) -> ServiceObservation:

@@ -56,7 +56,11 @@ def compare(
     runs = []
     for name, policy in policies.items():
         replay = replay_service(
-            _with_signal(history, model, policy, past), model, policy, initial_replicas=first_replicas(policy, load)
+            _with_signal(history, model, policy, past),
+            model,
+            policy,
+            initial_replicas=first_replicas(policy, load),
+            by_step=True,
         )
         runs.append((name, policy, replay))
     costs = np.array([replay.node_seconds.sum() for _, _, replay in runs], dtype=np.int64)

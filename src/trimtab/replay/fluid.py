@@ -37,7 +37,8 @@ class ServerShape(NamedTuple):
 class QueueTotals(NamedTuple):
     """What the loop adds up; every member is an array that it writes.
 
-    `requests` is (arrived, given up); the places of `counts` are named below.
+    `requests` is (arrived, given up); the places of `counts` are named below. `queued_s` takes the longest wait
+    of each step's requests, where it has places.
     """
 
     node_seconds: IntArray
@@ -47,6 +48,7 @@ class QueueTotals(NamedTuple):
     waits: FloatArray
     requests: FloatArray
     counts: IntArray
+    queued_s: FloatArray
 
 
 SCALE_UPS, COLD_STARTS, QUOTA_SHORT_S, REVERSALS = 0, 1, 2, 3
@@ -68,8 +70,8 @@ class Pool(NamedTuple):
     direction: int
 
 
-def empty_totals(*, steps: int, hours: int, targets: int) -> QueueTotals:
-    """Return totals of zero for so many steps, hours and targets."""
+def empty_totals(*, steps: int, hours: int, targets: int, by_step: bool = False) -> QueueTotals:
+    """Return totals of zero for so many steps, hours and targets; `by_step` keeps each step's longest wait too."""
     return QueueTotals(
         node_seconds=np.zeros(hours, dtype=np.int64),
         replica_seconds=np.zeros(hours, dtype=np.int64),
@@ -78,6 +80,7 @@ def empty_totals(*, steps: int, hours: int, targets: int) -> QueueTotals:
         waits=np.zeros(WAIT_BINS + 1),
         requests=np.zeros(2),
         counts=np.zeros(4, dtype=np.int64),
+        queued_s=np.zeros(steps if by_step else 0),
     )
 
 
@@ -225,7 +228,7 @@ def serve_history(
 
     One function, for speed: arrays that cross a call are counted, which costs more than the arithmetic between.
     """
-    node_seconds, replica_seconds, replicas, ok, waits, requests, counts = totals
+    node_seconds, replica_seconds, replicas, ok, waits, requests, counts, queued_s = totals
     load_grid, ok_frac, wait_limit_s = curves
     served_ok = np.zeros(len(wait_limit_s))
     due = np.zeros(len(arrivals) * substeps + shape.cold_steps + 2, dtype=np.int32)
@@ -257,6 +260,8 @@ def serve_history(
                 duty_cycle_frac = 1.0
             if known:
                 requests[0] += arrived
+                if len(queued_s) > 0:
+                    queued_s[t] = max(queued_s[t], before_s, after_s)
                 count_waits(waits, before_s, after_s, arrived)
                 near = interpolate_ok(served_ok, load_grid, ok_frac, duty_cycle_frac, near)
                 count_in_time(ok, served_ok, wait_limit_s, before_s, after_s, arrived)

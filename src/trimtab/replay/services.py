@@ -127,7 +127,8 @@ class ServiceReplay:
 
     `node_seconds` and `gpu_seconds` are by clock hour, `replicas` (ready and starting) by step. `unmet` counts requests that
     gave up; `quota_short_replica_s` what the policy wanted beyond the quota; `reversals` the changes from growing to shrinking
-    or back; `cold_starts` equals the replicas started, `scale_ups` the decisions that started any.
+    or back; `cold_starts` equals the replicas started, `scale_ups` the decisions that started any. `queued_s` is
+    the longest wait of each step's requests, where asked for.
     """
 
     node_seconds: IntArray
@@ -143,6 +144,8 @@ class ServiceReplay:
     unmet: float
     quota_short_replica_s: int
     reversals: int
+    wait_p50_s: float
+    queued_s: FloatArray
 
     @property
     def attained_frac(self) -> FloatArray:
@@ -189,9 +192,17 @@ def _timetable(policy: CronPolicy) -> IntArray:
 
 
 def replay_service(
-    history: ServiceHistory, model: ServiceModel, policy: ScalingPolicy, *, initial_replicas: int
+    history: ServiceHistory,
+    model: ServiceModel,
+    policy: ScalingPolicy,
+    *,
+    initial_replicas: int,
+    by_step: bool = False,
 ) -> ServiceReplay:
-    """Replay a service's history under a policy, from `initial_replicas` ready ones; the same input gives the same bytes."""
+    """Replay a service's history under a policy, from `initial_replicas` ready ones; the same input gives the same bytes.
+
+    `by_step` keeps each step's longest wait, for a picture.
+    """
     substeps = int(history.step_s) // SYNC_S
     steps = len(history.arrivals) * substeps
     rule, by_hour, memory = rule_of(policy, start_hour=history.start_hour)
@@ -199,6 +210,7 @@ def replay_service(
         steps=len(history.arrivals),
         hours=math.ceil(steps * SYNC_S / S_PER_HR),
         targets=len(model.wait_limit_s),
+        by_step=by_step,
     )
     serve_history(
         np.ascontiguousarray(history.arrivals, dtype=np.float64),
@@ -249,6 +261,8 @@ def _replay(history: ServiceHistory, model: ServiceModel, totals: QueueTotals) -
         replicas=totals.replicas,
         requests=float(totals.requests[0]),
         ok=totals.ok,
+        wait_p50_s=wait_quantile(totals.waits, 0.5),
+        queued_s=totals.queued_s,
         wait_p95_s=wait_quantile(totals.waits, 0.95),
         wait_p99_s=wait_quantile(totals.waits, 0.99),
         gap_steps=int(np.isnan(history.arrivals).sum()),

@@ -72,13 +72,23 @@ def build(path: Path, seed: int) -> tuple[dict[str, pa.Table], dict[str, object]
     return draft.tables(), {"version": 1, "workloads": declared}, meta(draft.name, span)
 
 
-def read_series(path: Path) -> list[Series]:
-    """Read a trace as one series for each model; raises InputError where the file is no trace."""
+def read_series(path: Path, *, step_s: int = S_PER_MIN) -> list[Series]:
+    """Read a trace as one series for each model, requests counted by `step_s`; raises InputError where it is no trace."""
     table = _read(path)
     if "model" not in table.column_names:
-        return [_series(path, path.stem, table)]
+        return [_series(path, path.stem, table, step_s)]
     models = sorted(pc.unique(table["model"]).to_pylist())
-    return [_series(path, model, table.filter(pc.equal(table["model"], model))) for model in models]
+    return [_series(path, model, table.filter(pc.equal(table["model"], model)), step_s) for model in models]
+
+
+def rates_by_model(table: pa.Table) -> pa.Table:
+    """Add up the rates of clients by model and moment."""
+    keys = [name for name in ("model", "t_s") if name in table.column_names]
+    plain = table.select([*keys, "requests_per_s"])
+    if "model" in keys:
+        plain = plain.set_column(0, "model", plain["model"].cast(pa.string()))
+    summed = plain.group_by(keys, use_threads=False).aggregate([("requests_per_s", "sum")])
+    return summed.rename_columns([*keys, "requests_per_s"]).sort_by([(key, "ascending") for key in keys])
 
 
 def _read(path: Path) -> pa.Table:
@@ -91,20 +101,20 @@ def _read(path: Path) -> pa.Table:
     if "t_s" not in table.column_names:
         found = ", ".join(table.column_names)
         raise InputError(f"{path}: a trace has a column t_s (seconds from its start); found {found}")
-    if "client" in table.column_names:
-        raise InputError(f"{path}: rows by client; add them up to one row for each t_s first")
+    if "client" in table.column_names and "requests_per_s" not in table.column_names:
+        raise InputError(f"{path}: rows by client without requests_per_s: this is no record of requests")
     if table.num_rows < 2:
         raise InputError(f"{path}: {table.num_rows} rows are no trace")
-    return table
+    return rates_by_model(table) if "client" in table.column_names else table
 
 
-def _series(path: Path, name: str, table: pa.Table) -> Series:
+def _series(path: Path, name: str, table: pa.Table, step_s: int) -> Series:
     t_s = np.asarray(table["t_s"].to_numpy(), dtype=np.float64)
     if not np.isfinite(t_s).all() or t_s.min() < 0:
         raise InputError(f"{path}: t_s must be finite and not negative; its least value is {t_s.min()}")
     if "requests_per_s" in table.column_names:
         return _rate_series(path, name, t_s, np.asarray(table["requests_per_s"].to_numpy(), dtype=np.float64))
-    return _request_series(name, t_s, table)
+    return _request_series(name, t_s, table, step_s)
 
 
 def _rate_series(path: Path, name: str, t_s: Floats, rate: Floats) -> Series:
@@ -122,25 +132,25 @@ def _rate_series(path: Path, name: str, t_s: Floats, rate: Floats) -> Series:
     return Series(name=name, interval_s=interval_s, arrivals=arrivals, present=present)
 
 
-def _request_series(name: str, t_s: Floats, table: pa.Table) -> Series:
-    """Count requests by minute; the last, unfinished minute is left out."""
-    n_minutes = max(int(t_s.max()) // S_PER_MIN, 1)
-    minute = (t_s // S_PER_MIN).astype(np.int64)
-    inside = minute < n_minutes
-    arrivals = np.bincount(minute[inside], minlength=n_minutes).astype(np.float64)
+def _request_series(name: str, t_s: Floats, table: pa.Table, step_s: int) -> Series:
+    """Count requests by step; the last, unfinished step is left out."""
+    n_steps = max(int(t_s.max()) // step_s, 1)
+    step = (t_s // step_s).astype(np.int64)
+    inside = step < n_steps
+    arrivals = np.bincount(step[inside], minlength=n_steps).astype(np.float64)
 
     def mean_of(column: str) -> Floats | None:
         if column not in table.column_names:
             return None
         tokens = np.asarray(table[column].to_numpy(), dtype=np.float64)[inside]
-        total = np.bincount(minute[inside], weights=tokens, minlength=n_minutes)
+        total = np.bincount(step[inside], weights=tokens, minlength=n_steps)
         return np.where(arrivals > 0, total / np.maximum(arrivals, 1.0), np.nan)
 
     return Series(
         name=name,
-        interval_s=S_PER_MIN,
+        interval_s=step_s,
         arrivals=arrivals,
-        present=np.ones(n_minutes, dtype=np.bool_),
+        present=np.ones(n_steps, dtype=np.bool_),
         input_tokens=mean_of("input_tokens"),
         output_tokens=mean_of("output_tokens"),
     )
