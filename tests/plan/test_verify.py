@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import timedelta
 
+import numpy as np
 import pytest
 from tests.fleets import MONDAY, FleetRows
 
@@ -17,9 +18,9 @@ from trimtab.fleet.market import Market
 from trimtab.fleet.model import Window
 from trimtab.fleet.settings import Lever, Settings
 from trimtab.pipeline import verify_plan
-from trimtab.plan.baseline import Baseline, baseline_of
+from trimtab.plan.baseline import REQUESTS, Baseline, WorkloadUse, baseline_of, fixed_frac
 from trimtab.plan.model import Action, Change, Plan, Risk
-from trimtab.plan.verify import Status
+from trimtab.plan.verify import Status, growth_of
 from trimtab.policies.scaling import HpaPolicy
 from trimtab.provenance import Basis, Estimate
 from trimtab.units import HR_PER_MO, micro_usd, usd
@@ -252,3 +253,50 @@ def test_capacity_that_stands_still_shows_no_release_of_idle_nodes():
     found = verify_plan(KeptPlan(fleet="", plan=plan, facts=EmitFacts(), baseline=one.baseline), after((), spare=True))
 
     assert [verdict.status for verdict in found.actions] == [Status.NOT_ENACTED]
+
+
+def use(still, work, capacity, peak_load=0.6, fixed=0.0):
+    """A service by its requests an hour (mean and peak alike) and its replicas."""
+    return WorkloadUse(
+        workload="chat/api",
+        uses=(),
+        held_still=still,
+        mean_capacity=capacity,
+        work=REQUESTS,
+        mean_work_per_hr=work,
+        peak_work_per_hr=work,
+        peak_load_frac=peak_load,
+        fixed_frac=fixed,
+    )
+
+
+def test_replicas_that_stood_still_grow_by_whole_replicas():
+    assert growth_of(use(True, 100.0, 4.0), use(True, 120.0, 2.0)) == 1.0
+    assert growth_of(use(True, 100.0, 4.0), use(True, 150.0, 2.0)) == pytest.approx(5 / 4)
+
+
+def test_what_a_scaled_service_uses_without_work_does_not_grow_with_it():
+    assert growth_of(use(False, 100.0, 4.0, fixed=0.25), use(False, 200.0, 4.0)) == pytest.approx(0.25 + 0.75 * 2)
+
+
+def test_the_part_of_capacity_that_does_not_move_with_work_is_where_the_line_meets_none():
+    work = np.arange(48.0)
+
+    assert fixed_frac(work, 1.0 + work / 23.5) == pytest.approx(0.5)
+    assert fixed_frac(work, np.full(48, 3.0)) == 1.0
+    assert fixed_frac(work[:5], work[:5]) == 0.0
+
+
+def test_a_scaler_that_was_off_on_half_of_the_days_is_named():
+    first, last = DAYS * 24, 2 * DAYS * 24
+    then = baseline_of(build_fleet(chat(FleetRows(DAYS), 0, first, lambda hour: 4).bundle(), Settings()), market())
+    scale = SetReplicaPolicy(policy=HpaPolicy(target_frac=0.6, min_replicas=2, max_replicas=8), metric="activity")
+    one = kept()
+    plan = replace(one.plan, actions=(action(1, Lever.AUTOSCALING, "chat/api", {"chat/api": scale}, 1_000.0),))
+    off = (first + last) // 2
+    later = chat(FleetRows(2 * DAYS), first, last, lambda hour: 4 if hour >= off else 3 if is_day(hour) else 2)
+
+    found = verify_plan(KeptPlan(fleet="", plan=plan, facts=EmitFacts(), baseline=then), later.bundle())
+
+    assert found.actions[0].status is Status.SHORT
+    assert found.actions[0].cause == "enacted by 50%"

@@ -10,11 +10,13 @@ from trimtab.catalog.pools import Pool
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet, FloatArray, Workload
 from trimtab.ledger import IDLE
-from trimtab.units import S_PER_HR, usd
+from trimtab.units import HR_PER_DAY, S_PER_HR, usd
 
 STILL_FRAC = 0.02
 """Capacity that departs from its mean by less than this (standard deviation) was held still."""
 _PEAK_QUANTILE = 0.999
+REQUESTS = "requests"
+"""The work of a service whose requests are counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +50,8 @@ class WorkloadUse:
     mean_work_per_hr: float
     peak_work_per_hr: float
     peak_load_frac: float
+    fixed_frac: float = 0.0
+    """Share of its capacity that it used however little work there was; 0 in plans kept before this was known."""
 
     @property
     def usd_hr(self) -> float:
@@ -118,7 +122,7 @@ def work_of(workload: Workload) -> tuple[str, FloatArray]:
     service = workload.service
     if service is not None and np.isfinite(service.arrivals).any():
         rate = _by_hour(service.arrivals, service.step_s, len(workload.gpu_seconds))
-        return "requests", np.asarray(rate * S_PER_HR / service.step_s, dtype=np.float64)
+        return REQUESTS, np.asarray(rate * S_PER_HR / service.step_s, dtype=np.float64)
     return "active GPU-hours", workload.activity.busy_gpus
 
 
@@ -142,7 +146,20 @@ def _workload_use(fleet: Fleet, index: int, uses: tuple[PoolUse, ...]) -> Worklo
         mean_work_per_hr=_mean(work),
         peak_work_per_hr=_peak(work),
         peak_load_frac=_peak(load),
+        fixed_frac=fixed_frac(work, capacity_of(fleet, index)),
     )
+
+
+def fixed_frac(work: FloatArray, capacity: FloatArray) -> float:
+    """Return the share of mean capacity that does not move with work: where the least-squares line meets no work.
+
+    Minimum replicas, and replicas being whole, keep some of it up whatever the demand.
+    """
+    known = np.isfinite(work) & np.isfinite(capacity)
+    if known.sum() < HR_PER_DAY or np.ptp(work[known]) <= 0 or capacity[known].mean() <= 0:
+        return 0.0
+    slope, base = np.polyfit(work[known], capacity[known], 1)
+    return float(np.clip(base / capacity[known].mean(), 0.0, 1.0)) if slope > 0 else 1.0
 
 
 def _mean(values: FloatArray) -> float:

@@ -94,12 +94,12 @@ def _committed(effect: BuyCommitment, fleet: Fleet) -> float:
 
 
 def _scaled(then: WorkloadUse | None, index: int | None, fleet: Fleet) -> float:
-    """Return the share of days on which replicas moved, or all where they stand still at fewer than before."""
+    """Return the share of days on which replicas moved, or stood still at fewer than before."""
     if then is None or index is None:
         return 0.0
-    capacity = capacity_of(fleet, index)
-    fewer = float(np.nanmean(capacity)) < FEWER_FRAC * then.mean_capacity
-    return max(_moving(capacity, HR_PER_DAY), float(fewer))
+    days = _blocks(capacity_of(fleet, index), HR_PER_DAY)
+    made = [not is_still(day) or float(np.nanmean(day)) < FEWER_FRAC * then.mean_capacity for day in days]
+    return float(np.mean(made)) if made else 0.0
 
 
 def _batched(then: WorkloadUse | None, index: int | None, fleet: Fleet) -> float:
@@ -121,12 +121,16 @@ def _released(then: WorkloadUse | None, index: int | None, held: PoolUses, fleet
 
 
 def _moving(capacity: FloatArray, block_hr: int) -> float:
-    """Return the share of blocks of hours within which capacity did not stand still; one block where history is shorter."""
+    """Return the share of blocks of hours within which capacity did not stand still."""
+    moved = [not is_still(one) for one in _blocks(capacity, block_hr)]
+    return float(np.mean(moved)) if moved else 0.0
+
+
+def _blocks(capacity: FloatArray, block_hr: int) -> list[FloatArray]:
+    """Return capacity in blocks of hours, those in which none is known left out; one block where history is shorter."""
     block = min(block_hr, len(capacity))
     count = len(capacity) // block
-    blocks = capacity[: count * block].reshape(count, block)
-    moved = [not is_still(one) for one in blocks if np.isfinite(one).any()]
-    return float(np.mean(moved)) if moved else 0.0
+    return [one for one in capacity[: count * block].reshape(count, block) if np.isfinite(one).any()]
 
 
 def _on_time(now: Workload | None, hours_of_week: tuple[int, ...], window: Window) -> float:

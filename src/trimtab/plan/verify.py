@@ -1,7 +1,8 @@
 """Verify a plan afterwards: what a later window saved against what was predicted, at its own demand and the plan's rates.
 
 The counterfactual is the fit window's way of running, met with the later demand. A workload whose nodes stood still would hold
-as many today, until the peak of its work outgrows them; one whose nodes came and went would use as much for each unit of work.
+as many today, until the peak of its work outgrows them; one whose nodes came and went would use as much for each unit of work,
+beside what it used however little work there was.
 New workloads cost the same either way; those that are gone would be gone. Saving = counterfactual - what the later window
 used, both at the rates of the plan; the difference that rates make is reported apart.
 
@@ -11,6 +12,7 @@ what was predicted of each times how much of it was enacted.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -21,7 +23,7 @@ from trimtab.fleet.effects import BuyCommitment, ReleaseNodes
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet
 from trimtab.fleet.settings import Lever
-from trimtab.plan.baseline import Baseline, PoolUse, WorkloadUse, baseline_of
+from trimtab.plan.baseline import REQUESTS, Baseline, PoolUse, WorkloadUse, baseline_of
 from trimtab.plan.enactment import enacted_frac
 from trimtab.plan.model import Action, Change, Plan
 from trimtab.provenance import Estimate
@@ -35,6 +37,8 @@ ON_TRACK_FRAC = 0.9
 HEALTHY_FRAC = 0.8
 """What stood still absorbs growth up to this activity, the top of the healthy band (`fleet.settings.Bands`)."""
 _DEMAND_FRAC = 0.1
+_ROUNDING = 0.02
+"""Of a replica: a peak by quantile falls a little short of the peak itself."""
 
 
 class Status(Enum):
@@ -102,13 +106,15 @@ def verify(plan: Plan, then: Baseline, fleet: Fleet, market_then: Market, market
 
 
 def growth_of(then: WorkloadUse, now: WorkloadUse) -> float:
-    """Return the factor on the former capacity that today's work would have needed."""
+    """Return the factor on the former capacity that today's work would have needed; replicas are whole where they are known."""
     if then.work != now.work or not then.mean_work_per_hr or not then.peak_work_per_hr:
         return 1.0
-    if then.held_still:
-        load = then.peak_load_frac * now.peak_work_per_hr / then.peak_work_per_hr
-        return max(1.0, load / max(then.peak_load_frac, HEALTHY_FRAC))
-    return now.mean_work_per_hr / then.mean_work_per_hr
+    if not then.held_still:
+        return then.fixed_frac + (1 - then.fixed_frac) * now.mean_work_per_hr / then.mean_work_per_hr
+    load = then.peak_load_frac * now.peak_work_per_hr / then.peak_work_per_hr
+    factor = max(1.0, load / max(then.peak_load_frac, HEALTHY_FRAC))
+    whole = round(then.mean_capacity)
+    return math.ceil(whole * factor - _ROUNDING) / whole if then.work == REQUESTS and whole else factor
 
 
 def _earned(
