@@ -124,7 +124,7 @@ def plant(seed: int, folder: Path) -> Planted:
 def _arrivals(rng: Random, peak: float) -> list[float]:
     """Return requests by hour: a day's wave, quieter weekends, some noise."""
     night, weekend = rng.uniform(0.1, 0.4), rng.uniform(0.5, 1.0)
-    values = []
+    values: list[float] = []
     for hour in range(HOURS):
         wave = night + (1 - night) * max(0.0, sin(pi * ((hour % 24) - 6) / 16))
         quiet = weekend if hour // 24 % 7 >= 5 else 1.0
