@@ -280,9 +280,10 @@ def prefill_s(v: Mapping[str, Floats], c: Mapping[str, Floats], requests: Floats
     """Return the time to read the prompts of `requests` requests; under full load all pipeline stages are busy."""
     tokens = requests * v["input"]
     shards = v["group"] * _busy_stages(v, c, tokens)
+    split = v["group"] * np.where(v["pipes_prompts"] > 0, 1, v["stages"])
     attention = 2 * v["layers"] * v["query_width"] * v["input"] ** 2 * c["att"]
     one = 2 * v["active"] * v["input"] + attention + 2 * v["head"]
-    compute = one * requests / (shards * v["flop_s"]) * c["pre"] * (1 + c["tok0"] / tokens * v["group"] * v["stages"])
+    compute = one * requests / (shards * v["flop_s"]) * c["pre"] * (1 + c["tok0"] / tokens * split)
     memory = _read(v, tokens) / (_weight_shards(v) * v["byte_s"]) * c["w"]
     return np.asarray(soft_max(compute, memory) + c["play"] * v["layers"] + _all_reduce(v, c, tokens) + c["pstep"])
 
