@@ -48,7 +48,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "collect": (
         "trimtab.cli.collect_command",
-        "Write a fleet bundle from Prometheus, Kubernetes, Slurm and bills.",
+        "Write a fleet bundle from Prometheus, Kubernetes, Slurm, clouds and bills.",
     ),
     "rollup": (
         "trimtab.cli.rollup_command",

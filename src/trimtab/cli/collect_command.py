@@ -1,4 +1,4 @@
-"""`trimtab collect`: write a fleet bundle from Prometheus, Kubernetes, Slurm and bills."""
+"""`trimtab collect`: write a fleet bundle from Prometheus, Kubernetes, Slurm, clouds and bills."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from trimtab.cli.server_options import ServerOptions, server_options
 def command(
     source: ServerOptions, places: Places, out: Path, rules: Path | None, fresh: bool, quiet: bool, verbose: int
 ) -> None:
-    """Write a fleet bundle from Prometheus, Kubernetes, Slurm and bills.
+    """Write a fleet bundle from Prometheus, Kubernetes, Slurm, clouds and bills.
 
     It holds what the GPUs did, who held them, what was asked of them and what they cost. Reads only. The window's whole
     hours are collected, aggregated on the server; set the password of --user in TRIMTAB_PROMETHEUS_PASSWORD. One that was cut
@@ -43,6 +43,9 @@ def command(
       trimtab collect --kube-dump dump.json
       trimtab collect --rbac | kubectl apply -f -
       trimtab collect --slurm jobs.txt --slurm nodes.txt --gpu a100=A100-SXM4-80GB --timezone Europe/Berlin
+      trimtab collect --cloudwatch us-east-1 --cloudwatch eu-west-1 --from 14d
+      trimtab collect --gcp-project my-project --out fleet-gcp
+      trimtab collect --azure 00000000-0000-0000-0000-000000000000
       trimtab collect --trace philly2017_jobs.parquet --machine aws:p3.8xlarge
       trimtab collect --trace gentd26_pod_gpu_1min.parquet --repeat 14
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
+from trimtab.cli.collect_clouds import collect_clouds
 from trimtab.cli.collect_servers import collect_servers
 from trimtab.cli.moments import parse_window
 from trimtab.cli.place_options import CURRENT, Places
@@ -27,7 +28,7 @@ from trimtab.sources.slurm_lines import zone_of
 
 def gather(source: ServerOptions, places: Places, tell: Tell, journal: Journal | None = None) -> Collected:
     """Collect from everything that was named; raises UsageError where nothing was. A journal keeps what is there so far."""
-    elsewhere = bool(places.slurm or places.trace)
+    elsewhere = bool(places.slurm or places.trace or places.clouds)
     places.check(source.url if is_typed("urls") or not elsewhere else None)
     return with_bills(_fleet(source, places, tell, journal), source.bills)
 
@@ -37,6 +38,8 @@ def _fleet(source: ServerOptions, places: Places, tell: Tell, journal: Journal |
         return _slurm(source, places)
     if places.trace is not None:
         return _trace(places.trace, places)
+    if places.clouds:
+        return collect_clouds(places, parse_window(source.start, source.end, datetime.now(UTC)), tell)
     found = collect_servers(source, tell, journal) if source.url else None
     if not places.kubernetes and found is not None:
         return found

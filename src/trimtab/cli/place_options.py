@@ -1,4 +1,4 @@
-"""Where a fleet is read from beside Prometheus: the options of `collect` for Kubernetes, Slurm and recorded traces."""
+"""Where a fleet is read from beside Prometheus: the options of `collect` for Kubernetes, Slurm, clouds and traces."""
 
 from __future__ import annotations
 
@@ -33,6 +33,15 @@ class Places:
     trace: Path | None
     machine: str | None
     repeat: int | None
+    cloudwatch: tuple[str, ...]
+    gcp_project: tuple[str, ...]
+    azure: tuple[str, ...]
+    cloud_endpoints: tuple[str, ...]
+
+    @property
+    def clouds(self) -> bool:
+        """Tell whether a cloud's monitor was named."""
+        return bool(self.cloudwatch or self.gcp_project or self.azure)
 
     @property
     def kubernetes(self) -> bool:
@@ -48,6 +57,7 @@ class Places:
             for option, value in (
                 ("--prometheus", url),
                 ("--context or --kube-dump", self.kubernetes),
+                ("a cloud's monitor", self.clouds),
                 ("--slurm", self.slurm),
                 ("--trace", self.trace),
             )
@@ -55,12 +65,12 @@ class Places:
         ]
         if not named:
             raise UsageError(
-                "where from? give --prometheus URL, --context NAME (Kubernetes), --kube-dump PATH, --slurm FILE or "
-                "--trace FILE; see trimtab collect --help"
+                "where from? give --prometheus URL, --context NAME (Kubernetes), --kube-dump PATH, --slurm FILE, "
+                "--cloudwatch REGION, --gcp-project ID, --azure WORKSPACE or --trace FILE; see trimtab collect --help"
             )
         if not self.trace and (self.machine or self.repeat):
             raise UsageError("--machine and --repeat are assumptions about a --trace FILE: name one")
-        if (self.slurm or self.trace) and len(named) > 1:
+        if (self.slurm or self.trace or self.clouds) and len(named) > 1:
             raise UsageError(f"{' and '.join(named)} are different fleets: collect each into a folder of its own")
 
     def boards(self) -> dict[str, str]:
@@ -92,6 +102,13 @@ def place_options(command: Command) -> Command:
         click.option("--machine", metavar="TYPE", help="The machine that a trace is laid on, as aws:p4d.24xlarge:us-east-1."),
         click.option("--repeat", type=click.IntRange(min=2), metavar="DAYS",
                      help="Repeat a shorter trace to so many days, for a plan and its proof."),
+        click.option("--cloudwatch", multiple=True, metavar="REGION",
+                     help="Read Amazon CloudWatch: GPU metrics of the agent and of Container Insights; repeat for several."),
+        click.option("--gcp-project", multiple=True, metavar="ID", help="Read Google Cloud Monitoring; repeat for several."),
+        click.option("--azure", multiple=True, metavar="WORKSPACE",
+                     help="Read Azure Monitor: a Log Analytics workspace with container insights; repeat for several."),
+        click.option("--cloud-endpoint", "cloud_endpoints", multiple=True, metavar="NAME=URL", envvar="TRIMTAB_CLOUD_ENDPOINTS",
+                     help="Another address of a cloud: aws, gcp-monitoring, gcp-compute, azure-logs or azure-management."),
     )  # fmt: skip
 
     @wraps(command)

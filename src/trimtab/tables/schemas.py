@@ -143,7 +143,7 @@ GPU_USAGE = (
         unit="samples",
         nullable=True,
     ),
-    _text("basis", "raw samples | recording rules | pushed down | hourly average"),
+    _text("basis", "raw samples | recording rules | pushed down | hourly average | power over the board's limit"),
 )
 
 DEMAND = (

@@ -14,7 +14,7 @@ from trimtab.sources.price_lists.aws_query import item_lines, read_query
 from trimtab.sources.price_lists.aws_spot import advice_of, derived_spot, read_history
 from trimtab.sources.price_lists.aws_terms import term_rates
 from trimtab.sources.price_lists.reading import Reading
-from trimtab.sources.price_lists.server import PriceServer
+from trimtab.sources.web_server import WebServer
 
 TODAY = date(2026, 11, 20)
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -23,7 +23,7 @@ TYPES = frozenset(one.name for one in load_catalog().instance_types if one.provi
 
 @pytest.fixture
 def bulk():
-    with answering(aws_lists) as (_, url), PriceServer(url) as server:
+    with answering(aws_lists) as (_, url), WebServer(url) as server:
         return read_bulk(server, TYPES, ("us-east-1",), TODAY)
 
 
@@ -66,7 +66,7 @@ def test_an_upfront_fee_is_spread_over_the_hours_of_its_term(bulk):
 
 
 def test_a_region_that_the_list_lacks_is_an_error():
-    with answering(aws_lists) as (_, url), PriceServer(url) as server, pytest.raises(SourceError, match="no region eu"):
+    with answering(aws_lists) as (_, url), WebServer(url) as server, pytest.raises(SourceError, match="no region eu"):
         read_bulk(server, TYPES, ("eu-west-9",), TODAY)
 
 
@@ -74,7 +74,7 @@ def test_something_else_than_an_offer_file_is_an_error():
     def answer(asked):
         return (200, {}, b"<html>") if asked.path.endswith(".csv") else aws_lists(asked)
 
-    with answering(answer) as (_, url), PriceServer(url) as server, pytest.raises(SourceError, match="no offer file"):
+    with answering(answer) as (_, url), WebServer(url) as server, pytest.raises(SourceError, match="no offer file"):
         read_bulk(server, TYPES, ("us-east-1",), TODAY)
 
 

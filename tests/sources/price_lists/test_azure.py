@@ -11,14 +11,14 @@ from trimtab.catalog import BuyingOption, load_catalog
 from trimtab.errors import SourceError
 from trimtab.sources.price_lists.azure import azure_rates, read_azure
 from trimtab.sources.price_lists.reading import Reading
-from trimtab.sources.price_lists.server import PriceServer
+from trimtab.sources.web_server import WebServer
 
 TODAY = date(2026, 11, 20)
 
 
 @pytest.fixture
 def read():
-    with answering(azure_list) as (script, url), PriceServer(url, sleep=lambda s: None) as server:
+    with answering(azure_list) as (script, url), WebServer(url, sleep=lambda s: None) as server:
         yield script, read_azure(server, load_catalog(), ("eastus",), TODAY)
 
 
@@ -73,7 +73,7 @@ def test_pages_that_do_not_end_are_an_error():
         page = {"Items": [], "NextPageLink": "https://prices.azure.com/api/retail/prices?$skip=1"}
         return 200, {}, json.dumps(page).encode()
 
-    with answering(ring) as (_, url), PriceServer(url) as server, pytest.raises(SourceError, match="do not end"):
+    with answering(ring) as (_, url), WebServer(url) as server, pytest.raises(SourceError, match="do not end"):
         read_azure(server, load_catalog(), (), TODAY)
 
 

@@ -11,14 +11,14 @@ from trimtab.catalog import BuyingOption, load_catalog
 from trimtab.sources.price_lists.gcp import part_name, part_prices
 from trimtab.sources.price_lists.gcp_machines import read_gcp
 from trimtab.sources.price_lists.reading import Reading
-from trimtab.sources.price_lists.server import PriceServer
+from trimtab.sources.web_server import WebServer
 
 TODAY = date(2026, 11, 20)
 
 
 @pytest.fixture
 def reading():
-    with answering(gcp_list) as (_, url), PriceServer(url) as server:
+    with answering(gcp_list) as (_, url), WebServer(url) as server:
         return read_gcp(server, load_catalog(), (), TODAY)
 
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field, ValidationError
 from trimtab.errors import SourceError
 from trimtab.sources.price_lists.aws_terms import TermLine, term_rates
 from trimtab.sources.price_lists.reading import Reading
-from trimtab.sources.price_lists.server import PriceServer
+from trimtab.sources.web_server import WebServer
 
 DEFAULT_URL = "https://pricing.us-east-1.amazonaws.com"
 _INDEX = "/offers/v1.0/aws/AmazonEC2/current/region_index.json"
@@ -36,7 +36,7 @@ class _Index(BaseModel):
     regions: dict[str, _Region]
 
 
-def read_bulk(server: PriceServer, types: frozenset[str], regions: Sequence[str], today: date) -> Reading:
+def read_bulk(server: WebServer, types: frozenset[str], regions: Sequence[str], today: date) -> Reading:
     """Read on-demand and reserved rates of regions from the offer files. Raises SourceError."""
     try:
         index = _Index.model_validate_json(server.get(_INDEX))

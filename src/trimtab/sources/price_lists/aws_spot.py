@@ -18,7 +18,7 @@ from trimtab.catalog import BuyingOption, InterruptionBucket, Price, PriceBasis
 from trimtab.errors import SourceError
 from trimtab.sources.cloud_clients import aws_client, aws_items
 from trimtab.sources.price_lists.reading import Reading
-from trimtab.sources.price_lists.server import PriceServer
+from trimtab.sources.web_server import WebServer
 
 ADVISOR_URL = "https://spot-bid-advisor.s3.amazonaws.com"
 ADVISOR = "aws-spot-advisor"
@@ -56,7 +56,7 @@ Advice = Mapping[tuple[str, str], tuple[int, InterruptionBucket | None]]
 """(instance type, region) -> (average saving in percent, band of interruptions)."""
 
 
-def read_advisor(server: PriceServer) -> Advice:
+def read_advisor(server: WebServer) -> Advice:
     """Read the Spot Advisor. Raises SourceError."""
     try:
         return advice_of(server.get(_ADVISOR_PATH))

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from trimtab.catalog import BuyingOption, Catalog, Price
 from trimtab.errors import SourceError
 from trimtab.sources.price_lists.reading import Reading
-from trimtab.sources.price_lists.server import PriceServer
+from trimtab.sources.web_server import WebServer
 from trimtab.units import HR_PER_YEAR
 
 DEFAULT_URL = "https://prices.azure.com"
@@ -51,7 +51,7 @@ class _Page(BaseModel):
     next_link: str | None = Field(None, alias="NextPageLink")
 
 
-def read_azure(server: PriceServer, catalog: Catalog, regions: Sequence[str], today: date) -> Reading:
+def read_azure(server: WebServer, catalog: Catalog, regions: Sequence[str], today: date) -> Reading:
     """Read the rates of every Azure type of the catalog; no regions means all. Raises SourceError."""
     types = [one.name for one in catalog.instance_types if one.provider == "azure"]
     reading = Reading()
@@ -99,7 +99,7 @@ def _price(item: _Item, option: BuyingOption, usd_hr: float, today: date) -> Pri
     )
 
 
-def _items(server: PriceServer, name: str, regions: Sequence[str], reading: Reading) -> Iterator[dict[str, object]]:
+def _items(server: WebServer, name: str, regions: Sequence[str], reading: Reading) -> Iterator[dict[str, object]]:
     """Yield every item of a type, page by page; a link that comes twice ends in SourceError rather than in a ring."""
     question = f"serviceName eq 'Virtual Machines' and armSkuName eq '{name}'"
     if len(regions) == 1:
@@ -117,7 +117,7 @@ def _items(server: PriceServer, name: str, regions: Sequence[str], reading: Read
         page = _page(server.get(path), server)
 
 
-def _page(body: bytes, server: PriceServer) -> _Page:
+def _page(body: bytes, server: WebServer) -> _Page:
     try:
         return _Page.model_validate_json(body)
     except ValidationError as error:

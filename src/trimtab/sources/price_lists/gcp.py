@@ -17,7 +17,7 @@ from pydantic import AliasChoices, BaseModel, Field, ValidationError
 from trimtab.catalog import BuyingOption
 from trimtab.errors import SourceError
 from trimtab.sources.price_lists.reading import Reading
-from trimtab.sources.price_lists.server import PriceServer
+from trimtab.sources.web_server import WebServer
 from trimtab.units import HR_PER_MO, NANO_PER_USD
 
 DEFAULT_URL = "https://cloudbilling.googleapis.com"
@@ -94,7 +94,7 @@ PartPrices = Mapping[Part, float]
 """USD an hour of one core, GiB or board."""
 
 
-def skus(server: PriceServer) -> Iterator[dict[str, object]]:
+def skus(server: WebServer) -> Iterator[dict[str, object]]:
     """Yield every SKU of Compute Engine, page by page. Raises SourceError."""
     token = ""
     seen: set[str] = set()
@@ -169,7 +169,7 @@ def _usd_hr(sku: _Sku, today: date, reading: Reading) -> float | None:
     return amount / pricing.conversion_rate * per_hour
 
 
-def _page(body: bytes, server: PriceServer) -> _Page:
+def _page(body: bytes, server: WebServer) -> _Page:
     try:
         return _Page.model_validate_json(body)
     except ValidationError as error:

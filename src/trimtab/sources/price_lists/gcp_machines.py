@@ -10,7 +10,7 @@ from trimtab.catalog import BuyingOption, Catalog, InstanceType, Price
 from trimtab.catalog.rows import packaged_rows
 from trimtab.sources.price_lists.gcp import LOCAL_SSD, Part, PartPrices, part_prices, skus
 from trimtab.sources.price_lists.reading import Reading
-from trimtab.sources.price_lists.server import PriceServer
+from trimtab.sources.web_server import WebServer
 
 SOURCE = "gcp-billing-catalog"
 _OPTIONS = (BuyingOption.ON_DEMAND, BuyingOption.SPOT, BuyingOption.RESERVED_1Y, BuyingOption.RESERVED_3Y)
@@ -24,7 +24,7 @@ class _Family:
     local_ssd_gib_per_gpu: float
 
 
-def read_gcp(server: PriceServer, catalog: Catalog, regions: Sequence[str], today: date) -> Reading:
+def read_gcp(server: WebServer, catalog: Catalog, regions: Sequence[str], today: date) -> Reading:
     """Read the rates of Google's GPU machines; no regions means all. Raises SourceError, CredentialsError."""
     reading = Reading()
     families = _families()

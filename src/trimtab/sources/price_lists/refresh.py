@@ -16,7 +16,7 @@ from trimtab.sources.price_lists.aws_query import read_query
 from trimtab.sources.price_lists.azure import read_azure
 from trimtab.sources.price_lists.gcp_machines import read_gcp
 from trimtab.sources.price_lists.reading import Reading
-from trimtab.sources.price_lists.server import PriceServer
+from trimtab.sources.web_server import WebServer
 
 REFRESHED = ("aws-", "gcp-billing", "azure-retail")
 """How the sources of rates begin that a refresh wrote, and that the next may replace."""
@@ -67,9 +67,9 @@ class Request:
         """Return the regions asked for that are spelled as a provider spells them."""
         return tuple(region for region in self.regions if _REGIONS[provider].fullmatch(region))
 
-    def server(self, name: str, headers: Mapping[str, str] | None = None) -> PriceServer:
+    def server(self, name: str, headers: Mapping[str, str] | None = None) -> WebServer:
         """Return the server of a list."""
-        return PriceServer(self.endpoints.get(name, ENDPOINTS[name]), headers=headers)
+        return WebServer(self.endpoints.get(name, ENDPOINTS[name]), headers=headers)
 
 
 def read_lists(asked: Request, catalog: Catalog) -> tuple[Reading, dict[str, SourceError]]:

@@ -1,4 +1,4 @@
-"""A server that publishes prices over HTTP: retries, addresses that tests and mirrors may replace, clear errors."""
+"""A server of a cloud over HTTP: retries, addresses that tests and mirrors may replace, clear errors."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _MOST_WAIT_S = 60.0
 _TIMEOUT_S = 60.0
 
 
-class PriceServer:
-    """One address that prices are read from. Use as a context manager; `sleep` is there for tests."""
+class WebServer:
+    """One address that is read from. Use as a context manager; `sleep` is there for tests."""
 
     def __init__(
         self,
@@ -33,10 +33,12 @@ class PriceServer:
         if not url.startswith(("http://", "https://")):
             raise UsageError(f"{url!r} is no address; write https://HOST")
         self.url = url.rstrip("/")
+        self.throttled = 0
+        """Answers that said we ask too often."""
         self._sleep = sleep
         self._client = httpx.Client(headers=dict(headers or {}), timeout=_TIMEOUT_S, follow_redirects=True)
 
-    def __enter__(self) -> PriceServer:
+    def __enter__(self) -> WebServer:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -44,17 +46,20 @@ class PriceServer:
 
     def get(self, path: str, parameters: Mapping[str, str] | None = None) -> bytes:
         """Return the body of an answer; raises SourceError, CredentialsError where it is refused."""
-        with self._answer(path, parameters) as answer:
-            try:
-                return answer.read()
-            except httpx.HTTPError as error:
-                raise SourceError(f"{self.url}{path}: the answer broke off: {error}") from error
+        return self._body(self._client.build_request("GET", f"{self.url}{path}", params=parameters or None), path)
+
+    def post(self, path: str, content: Mapping[str, object]) -> bytes:
+        """Return the body of the answer to a question in JSON; raises as `get` does."""
+        return self._body(self._client.build_request("POST", f"{self.url}{path}", json=dict(content)), path)
 
     @contextmanager
     def lines(self, path: str) -> Iterator[Iterator[str]]:
         """Give the lines of an answer as they come: a list may be hundreds of megabytes."""
-        with self._answer(path, None) as answer:
+        answer = self._tried(self._client.build_request("GET", f"{self.url}{path}"), path)
+        try:
             yield self._lines(answer, path)
+        finally:
+            answer.close()
 
     def path_of(self, link: str) -> str:
         """Return the path of a link that the server gave, so that a replaced address stays in force."""
@@ -67,18 +72,18 @@ class PriceServer:
         except httpx.HTTPError as error:
             raise SourceError(f"{self.url}{path}: the answer broke off: {error}") from error
 
-    @contextmanager
-    def _answer(self, path: str, parameters: Mapping[str, str] | None) -> Iterator[httpx.Response]:
-        answer = self._tried(path, parameters)
+    def _body(self, request: httpx.Request, path: str) -> bytes:
+        answer = self._tried(request, path)
         try:
-            yield answer
+            return answer.read()
+        except httpx.HTTPError as error:
+            raise SourceError(f"{self.url}{path}: the answer broke off: {error}") from error
         finally:
             answer.close()
 
-    def _tried(self, path: str, parameters: Mapping[str, str] | None) -> httpx.Response:
+    def _tried(self, request: httpx.Request, path: str) -> httpx.Response:
         said = ""
         for wait_s in (*_BACKOFF_S, None):
-            request = self._client.build_request("GET", f"{self.url}{path}", params=parameters or None)
             try:
                 answer = self._client.send(request, stream=True)
             except httpx.HTTPError as error:
@@ -87,6 +92,7 @@ class PriceServer:
                 if answer.is_success:
                     return answer
                 said, asked_s = self._refused(path, answer), _retry_after_s(answer)
+                self.throttled += answer.status_code == httpx.codes.TOO_MANY_REQUESTS
             if wait_s is not None:
                 logger.debug("%s%s: %s; again in %s s", self.url, path, said, wait_s)
                 self._sleep(min(asked_s or wait_s, _MOST_WAIT_S))

@@ -4,7 +4,7 @@ import pytest
 from tests.sources.answering_server import answering
 
 from trimtab.errors import CredentialsError, SourceError, UsageError
-from trimtab.sources.price_lists.server import PriceServer
+from trimtab.sources.web_server import WebServer
 
 
 def fine(_asked):
@@ -13,7 +13,7 @@ def fine(_asked):
 
 def test_a_server_that_is_busy_is_asked_again_after_the_time_it_names():
     slept = []
-    with answering(fine) as (script, url), PriceServer(url, sleep=slept.append) as server:
+    with answering(fine) as (script, url), WebServer(url, sleep=slept.append) as server:
         script.faults = [(429, {"Retry-After": "7"}, b""), (503, {}, b"")]
 
         assert server.get("/prices") == b"fine"
@@ -24,7 +24,7 @@ def test_a_server_that_is_busy_is_asked_again_after_the_time_it_names():
 def test_a_server_that_stays_down_is_an_error_that_says_what_it_said():
     with (
         answering(lambda _asked: (502, {}, b"bad gateway")) as (script, url),
-        PriceServer(url, sleep=lambda s: None) as server,
+        WebServer(url, sleep=lambda s: None) as server,
         pytest.raises(SourceError, match="HTTP 502 bad gateway"),
     ):
         server.get("/prices")
@@ -33,7 +33,7 @@ def test_a_server_that_stays_down_is_an_error_that_says_what_it_said():
 
 def test_nobody_there_is_an_error():
     with (
-        PriceServer("http://127.0.0.1:9", sleep=lambda s: None) as server,
+        WebServer("http://127.0.0.1:9", sleep=lambda s: None) as server,
         pytest.raises(SourceError, match="not answer"),
     ):
         server.get("/prices")
@@ -42,7 +42,7 @@ def test_nobody_there_is_an_error():
 def test_a_key_that_is_refused_is_not_tried_again():
     with (
         answering(lambda _asked: (403, {}, b"API key not valid")) as (script, url),
-        PriceServer(url, headers={"X-Goog-Api-Key": "k"}) as server,
+        WebServer(url, headers={"X-Goog-Api-Key": "k"}) as server,
         pytest.raises(CredentialsError, match="not valid"),
     ):
         server.get("/prices")
@@ -51,4 +51,4 @@ def test_a_key_that_is_refused_is_not_tried_again():
 
 def test_an_address_without_a_scheme_is_refused():
     with pytest.raises(UsageError, match="https://"):
-        PriceServer("prices.example")
+        WebServer("prices.example")

@@ -1,0 +1,125 @@
+"""Azure Monitor: GPU metrics of container insights in a Log Analytics workspace (`InsightMetrics`).
+
+Asked in KQL through the Log Analytics query API, summed up by the hour on Azure's side. There is no power among these
+metrics; clusters with Azure's managed Prometheus are better read with `--prometheus`. Names: the container insights agent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from pydantic import BaseModel, Field, ValidationError
+
+from trimtab.errors import SourceError
+from trimtab.sources.clouds.readings import CloudGpu, CloudReading, Machine, Tell
+from trimtab.sources.hours import HourGrid
+from trimtab.sources.lives import moment
+from trimtab.sources.web_server import WebServer
+from trimtab.units import BYTES_PER_GIB, HR_PER_DAY, S_PER_HR
+
+DEFAULT_URL = "https://api.loganalytics.azure.com"
+SCOPE = "https://api.loganalytics.io/.default"
+_SPAN_HR = 7 * HR_PER_DAY
+"""Hours asked at a time: an answer holds 500,000 rows at most."""
+_QUERY = """
+InsightMetrics
+| where Namespace == "container.azm.ms/gpu"
+| where Name in ("containerGpuDutyCycle", "containerGpumemoryUsedBytes", "containerGpumemoryTotalBytes")
+| extend tags = parse_json(Tags)
+| extend gpu = tostring(tags.gpuId), model = tostring(tags.gpuModel), cluster = tostring(tags["container.azm.ms/clusterName"])
+| summarize mean = avg(Val), p50 = percentile(Val, 50), p95 = percentile(Val, 95), most = max(Val), samples = count()
+    by hour = bin(TimeGenerated, 1h), Name, Computer, gpu, model, cluster
+"""
+
+
+class _Column(BaseModel):
+    name: str
+
+
+class _Table(BaseModel):
+    columns: list[_Column]
+    rows: list[list[object]]
+
+
+class _Answer(BaseModel):
+    tables: list[_Table]
+    error: dict[str, object] | None = None
+
+
+class _Row(BaseModel):
+    hour: datetime
+    name: str = Field(alias="Name")
+    computer: str = Field(alias="Computer")
+    gpu: str
+    model: str
+    cluster: str
+    mean: float
+    p50: float
+    p95: float
+    most: float
+    samples: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AzureMonitor:
+    """Azure Monitor of one Log Analytics workspace."""
+
+    workspace: str
+    headers: Mapping[str, str]
+    url: str = DEFAULT_URL
+
+    def read(self, grid: HourGrid, tell: Tell) -> CloudReading:
+        """Return what the workspace holds of the hours of a grid. Raises SourceError, CredentialsError."""
+        reading = CloudReading(grid=grid, source=f"Azure Monitor workspace {self.workspace}")
+        done_hr = 0
+        with WebServer(self.url, headers=self.headers) as server:
+            for piece in grid.chunks(_SPAN_HR):
+                tell("Azure Monitor", done_hr / grid.hours)
+                for row in self._rows(server, piece, reading):
+                    _take(row, reading)
+                done_hr += piece.hours
+            reading.counts["answers that said we ask too often, asked again"] += server.throttled
+        return reading
+
+    def _rows(self, server: WebServer, piece: HourGrid, reading: CloudReading) -> Iterator[_Row]:
+        span = f"{moment(piece.start_s).isoformat()}/{moment(piece.end_s).isoformat()}"
+        body = server.post(f"/v1/workspaces/{self.workspace}/query", {"query": _QUERY, "timespan": span})
+        try:
+            answer = _Answer.model_validate_json(body)
+        except ValidationError as error:
+            raise SourceError(f"{server.url}: no answer to a query: {error.errors()[0]['msg']}") from error
+        if answer.error is not None:
+            reading.notes.append(
+                f"Azure Monitor gave a part of the answer only: {answer.error.get('message', 'no reason')}"
+            )
+        for table in answer.tables[:1]:
+            names = [column.name for column in table.columns]
+            for cells in table.rows:
+                try:
+                    yield _Row.model_validate(dict(zip(names, cells, strict=True)))
+                except (ValidationError, ValueError):
+                    reading.counts["rows of Azure Monitor that cannot be understood"] += 1
+
+
+def _take(row: _Row, reading: CloudReading) -> None:
+    """Note the values of an hour of a board."""
+    if not row.gpu:
+        reading.counts["rows of Azure Monitor that name no board"] += 1
+        return
+    device = row.gpu if row.gpu.startswith("GPU-") else f"{row.computer}/{row.gpu}"
+    reading.gpus.setdefault(device, CloudGpu(device=device, machine=row.computer, product=row.model or None))
+    reading.machines.setdefault(row.computer, Machine(name=row.computer, provider="azure", group=row.cluster or None))
+    hour = (int(row.hour.timestamp()) - reading.grid.start_s) // S_PER_HR
+    match row.name:
+        case "containerGpumemoryTotalBytes":
+            reading.memory_gib[device] = row.most / BYTES_PER_GIB
+        case "containerGpumemoryUsedBytes":
+            reading.put(device, "memory_used_gib_mean", hour, row.mean / BYTES_PER_GIB)
+            reading.put(device, "memory_used_gib_max", hour, row.most / BYTES_PER_GIB)
+        case _:
+            statistics = {"mean": row.mean, "p50": row.p50, "p95": row.p95, "max": row.most}
+            for statistic, value in statistics.items():
+                reading.put_share(device, f"gpu_util_{statistic}", hour, value / 100)
+            reading.put(device, "samples", hour, row.samples)

@@ -1,0 +1,208 @@
+"""Amazon CloudWatch: GPU metrics of the CloudWatch agent (`nvidia_smi_*`) and of Container Insights (`node_gpu_*`).
+
+Asked by the hour: ListMetrics says which boards there are, GetMetricData gives mean, median, p95 and maximum, 500 questions a
+call, page by page. Metric names and dimensions: amazon-cloudwatch-agent's translator; memory is in MiB (agent) or bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from pydantic import BaseModel, Field, ValidationError
+
+from trimtab.sources.cloud_clients import AwsClient, aws_client, aws_items
+from trimtab.sources.clouds.ec2 import described
+from trimtab.sources.clouds.readings import SHARES, CloudGpu, CloudReading, Machine, Tell
+from trimtab.sources.hours import HourGrid
+from trimtab.sources.lives import moment
+from trimtab.units import BYTES_PER_GIB, MIB_PER_GIB, S_PER_HR
+
+QUESTIONS_PER_CALL = 500
+"""GetMetricData takes that many at most."""
+_STATISTICS = {"Average": "mean", "p50": "p50", "p95": "p95", "Maximum": "max", "SampleCount": "samples"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Metric:
+    """One metric: its column of ours, what divides it, the dimension that tells boards apart."""
+
+    namespace: str
+    name: str
+    column: str
+    divisor: float
+    board: str
+    machine: str
+
+    @property
+    def statistics(self) -> tuple[str, ...]:
+        """Return the statistics worth asking for."""
+        if self.column == "memory_total_gib":
+            return ("Maximum",)
+        return ("Average", "Maximum") if self.column == "memory_used_gib" else tuple(_STATISTICS)
+
+
+def _agent(name: str, column: str, divisor: float) -> _Metric:
+    return _Metric(namespace="CWAgent", name=name, column=column, divisor=divisor, board="index", machine="InstanceId")
+
+
+def _insights(name: str, column: str, divisor: float) -> _Metric:
+    return _Metric(
+        namespace="ContainerInsights",
+        name=name,
+        column=column,
+        divisor=divisor,
+        board="GpuDevice",
+        machine="InstanceId",
+    )
+
+
+METRICS = (
+    _agent("nvidia_smi_utilization_gpu", "gpu_util", 100),
+    _agent("nvidia_smi_power_draw", "power_w", 1),
+    _agent("nvidia_smi_memory_used", "memory_used_gib", MIB_PER_GIB),
+    _agent("nvidia_smi_memory_total", "memory_total_gib", MIB_PER_GIB),
+    _insights("node_gpu_utilization", "gpu_util", 100),
+    _insights("node_gpu_tensor_core_utilization", "tensor_active", 100),
+    _insights("node_gpu_power_draw", "power_w", 1),
+    _insights("node_gpu_memory_used", "memory_used_gib", BYTES_PER_GIB),
+    _insights("node_gpu_memory_total", "memory_total_gib", BYTES_PER_GIB),
+)
+
+
+class _Dimension(BaseModel):
+    name: str = Field(alias="Name")
+    value: str = Field(alias="Value")
+
+
+class _Listed(BaseModel):
+    dimensions: list[_Dimension] = Field(alias="Dimensions")
+
+
+class _Result(BaseModel):
+    key: str = Field(alias="Id")
+    times: list[datetime] = Field(default_factory=list, alias="Timestamps")
+    values: list[float] = Field(default_factory=list, alias="Values")
+    status: str = Field("Complete", alias="StatusCode")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Question:
+    metric: _Metric
+    dimensions: tuple[tuple[str, str], ...]
+    device: str
+    statistic: str
+
+    def as_asked(self, key: str) -> dict[str, object]:
+        """Return the question as GetMetricData takes it."""
+        metric = {
+            "Namespace": self.metric.namespace,
+            "MetricName": self.metric.name,
+            "Dimensions": [{"Name": name, "Value": value} for name, value in self.dimensions],
+        }
+        return {"Id": key, "MetricStat": {"Metric": metric, "Period": S_PER_HR, "Stat": self.statistic}}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloudWatch:
+    """CloudWatch of one region. `endpoint` replaces AWS's own address."""
+
+    region: str
+    endpoint: str | None = None
+
+    def read(self, grid: HourGrid, tell: Tell) -> CloudReading:
+        """Return what the agents told of the hours of a grid. Raises SourceError, CredentialsError, UsageError."""
+        client = aws_client("cloudwatch", self.region, self.endpoint)
+        reading = CloudReading(grid=grid, source=f"CloudWatch {self.region}")
+        tell("CloudWatch metrics", 0.0)
+        questions = [question for metric in METRICS for question in _questions(client, metric, self.region, reading)]
+        for first in range(0, len(questions), QUESTIONS_PER_CALL):
+            _ask(client, questions[first : first + QUESTIONS_PER_CALL], reading)
+            tell("CloudWatch metrics", min(1.0, (first + QUESTIONS_PER_CALL) / len(questions)))
+        reading.notes.append(f"CloudWatch was asked for {len(questions):,} metrics, which AWS bills")
+        reading.machines.update(described(aws_client("ec2", self.region, self.endpoint), reading))
+        return reading
+
+
+def _questions(client: AwsClient, metric: _Metric, region: str, reading: CloudReading) -> Iterator[_Question]:
+    """Yield what to ask of every board that a metric is listed for, noting board and machine."""
+    for raw in aws_items(client, "list_metrics", "Metrics", Namespace=metric.namespace, MetricName=metric.name):
+        try:
+            listed = _Listed.model_validate(raw)
+        except ValidationError:
+            reading.counts["metrics of CloudWatch without dimensions"] += 1
+            continue
+        pairs = tuple((one.name, one.value) for one in listed.dimensions)
+        told = dict(pairs)
+        if metric.board not in told or metric.machine not in told:
+            reading.counts["metrics rolled up over boards or machines: not used"] += 1
+            continue
+        device = _note(metric, told, region, reading)
+        for statistic in metric.statistics:
+            yield _Question(metric=metric, dimensions=pairs, device=device, statistic=statistic)
+
+
+def _note(metric: _Metric, told: Mapping[str, str], region: str, reading: CloudReading) -> str:
+    """Note the board and the machine that dimensions name; return the board's name."""
+    machine = told[metric.machine]
+    device = f"{machine}/{told[metric.board].removeprefix('nvidia')}"
+    known = reading.gpus.get(device)
+    product = told.get("name") or (known.product if known else None)
+    reading.gpus[device] = CloudGpu(device=device, machine=machine, product=product)
+    group = told.get("AutoScalingGroupName") or told.get("ClusterName")
+    reading.machines.setdefault(
+        machine,
+        Machine(
+            name=machine, provider="aws", instance_type=told.get("InstanceType", "unknown"), region=region, group=group
+        ),
+    )
+    return device
+
+
+def _ask(client: AwsClient, questions: Sequence[_Question], reading: CloudReading) -> None:
+    by_key = {f"q{number}": question for number, question in enumerate(questions)}
+    answers = aws_items(
+        client,
+        "get_metric_data",
+        "MetricDataResults",
+        MetricDataQueries=[question.as_asked(key) for key, question in by_key.items()],
+        StartTime=moment(reading.grid.start_s),
+        EndTime=moment(reading.grid.end_s),
+    )
+    for raw in answers:
+        _take(raw, by_key, reading)
+
+
+def _take(raw: object, by_key: Mapping[str, _Question], reading: CloudReading) -> None:
+    """Note the values of one result; a question's answer may come in parts."""
+    try:
+        result = _Result.model_validate(raw)
+    except ValidationError:
+        reading.counts["answers of CloudWatch that are no series"] += 1
+        return
+    if result.status not in ("Complete", "PartialData"):
+        reading.counts[f"series that CloudWatch could not read ({result.status})"] += 1
+    question = by_key[result.key]
+    for hour, value in _hours(result, reading.grid):
+        _put(reading, question, hour, value)
+
+
+def _hours(result: _Result, grid: HourGrid) -> Iterable[tuple[int, float]]:
+    for time, value in zip(result.times, result.values, strict=False):
+        yield int(time.timestamp() - grid.start_s) // S_PER_HR, value
+
+
+def _put(reading: CloudReading, question: _Question, hour: int, value: float) -> None:
+    metric, statistic = question.metric, _STATISTICS[question.statistic]
+    if statistic == "samples":
+        if metric.column in (*SHARES, "power_w"):
+            reading.put(question.device, "samples", hour, value)
+        return
+    scaled = value / metric.divisor
+    if metric.column == "memory_total_gib":
+        reading.memory_gib[question.device] = max(scaled, reading.memory_gib.get(question.device, 0.0))
+    elif metric.column in SHARES:
+        reading.put_share(question.device, f"{metric.column}_{statistic}", hour, scaled)
+    else:
+        reading.put(question.device, f"{metric.column}_{statistic}", hour, scaled)
