@@ -9,6 +9,7 @@ from trimtab.catalog.pools import Pool, SharedPool
 from trimtab.fleet.effects import (
     BatchForm,
     BuyCommitment,
+    DeferRuns,
     Effect,
     HedgeOnSpot,
     ReleaseIdle,
@@ -26,6 +27,7 @@ from trimtab.fleet.effects import (
 )
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.training_memory import Optimizer, Recompute, Sharding
+from trimtab.policies.deferral import DeferPolicy
 from trimtab.policies.forecast import forecast_policy
 from trimtab.policies.scaling import NO_LIMIT, HpaPolicy, Metric
 from trimtab.provenance import Basis, Estimate
@@ -123,6 +125,11 @@ EFFECTS = {
         SetSchedule, hours_of_week=st.sets(st.integers(0, 167), min_size=1).map(lambda hours: tuple(sorted(hours)))
     ),
     StartBeforeRuns: st.builds(StartBeforeRuns, lead_s=SECONDS),
+    DeferRuns: st.builds(
+        DeferRuns,
+        policy=st.builds(DeferPolicy, start_hour=st.integers(0, 23), within_s=st.integers(1, 23 * 3600)),
+        startup_s=SECONDS,
+    ),
     ReleaseIdle: st.builds(ReleaseIdle, startup_s=SECONDS),
     ReleaseNodes: st.builds(ReleaseNodes, nodes=st.lists(st.from_regex(r"node-[0-9]+", fullmatch=True)).map(tuple)),
     BuyCommitment: st.builds(

@@ -16,6 +16,7 @@ from trimtab.emit.karpenter import NODE_CLASSES
 from trimtab.emit.signals import SERVERS
 from trimtab.fleet.effects import (
     BuyCommitment,
+    DeferRuns,
     Effect,
     HedgeOnSpot,
     ReleaseIdle,
@@ -48,6 +49,8 @@ WRITTEN: Mapping[type[Effect], str] = MappingProxyType(
         SetSchedule: "KEDA ScaledObject with cron triggers (UTC); NodePool that gives back empty nodes; kustomize Component",
         StartBeforeRuns: "placeholder of priority -10 that cron starts ahead of each run (PriorityClass, Deployment, "
         "ScaledObject); NodePool; kustomize Component",
+        DeferRuns: "Kueue LocalQueue that two CronJobs close ahead of the hour and open at it (with ServiceAccount, Role, "
+        "RoleBinding); NodePool that gives back empty nodes",
         ReleaseIdle: "NodePool that gives back empty nodes; kustomize Component that points the runs at it",
         ReleaseNodes: "a page with the drain commands",
         BuyCommitment: "a purchase order; NodeOverlay with the committed rate",

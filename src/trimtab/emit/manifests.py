@@ -10,6 +10,7 @@ from typing import assert_never
 from trimtab.emit.apply_order import apply_order
 from trimtab.emit.batching import batch_curve, batching_page
 from trimtab.emit.decision_record import decision_record
+from trimtab.emit.deferral import deferral_objects
 from trimtab.emit.emission import Emission, ManifestFile, Stage, Withheld
 from trimtab.emit.facts import SCALABLE, Autoscaler, EmitFacts, WorkloadFacts, is_kubernetes_name
 from trimtab.emit.grafana import dashboard
@@ -29,6 +30,7 @@ from trimtab.emit.workload_patch import GpuAsk, component, patchable
 from trimtab.errors import UnknownName
 from trimtab.fleet.effects import (
     BuyCommitment,
+    DeferRuns,
     Effect,
     HedgeOnSpot,
     ReleaseIdle,
@@ -149,7 +151,7 @@ def _pieces(action: Action, change: Change, order: _Order) -> Iterator[Piece]:
             yield from _purchase(action, effect)
         case ReleaseNodes():
             yield _page(action, "give-back", release_order(action, effect), Stage.RELEASE)
-        case SetReplicaPolicy() | SetSchedule() | StartBeforeRuns():
+        case SetReplicaPolicy() | SetSchedule() | StartBeforeRuns() | DeferRuns():
             yield from _controllers(action, change.subject, effect, order)
         case SetBatchPolicy() | SetPrecision() | SetTrainingMemory():
             yield _model_page(action, change.subject, effect, order)
@@ -182,7 +184,10 @@ def _model_page(
 
 
 def _controllers(
-    action: Action, subject: str, effect: SetReplicaPolicy | SetSchedule | StartBeforeRuns, order: _Order
+    action: Action,
+    subject: str,
+    effect: SetReplicaPolicy | SetSchedule | StartBeforeRuns | DeferRuns,
+    order: _Order,
 ) -> Iterator[Piece]:
     known = order.facts.workload(subject)
     if known is None:
@@ -195,6 +200,10 @@ def _controllers(
             yield _timetable(action, effect, known)
         case StartBeforeRuns():
             yield _warm(action, effect, known, order.spec(subject))
+        case DeferRuns():
+            yield object_file(
+                action, known, "scaling", "deferral", Stage.SCALE, *deferral_objects(action, effect, known)
+            )
         case _:
             assert_never(effect)
 

@@ -13,6 +13,7 @@ from trimtab.emit.facts import SCALABLE, EmitFacts
 from trimtab.emit.objects import node_name
 from trimtab.fleet.effects import (
     BuyCommitment,
+    DeferRuns,
     HedgeOnSpot,
     ReleaseIdle,
     ReleaseNodes,
@@ -120,7 +121,7 @@ def need_of(action: Action, change: Change, facts: EmitFacts) -> PoolNeed | None
             return replace(need, gpus=None if effect.replicas is None else effect.replicas * gpus_per_pod)
         case SetSchedule():
             return replace(need, gpus=known.replicas * gpus_per_pod if known else None, empties=True)
-        case StartBeforeRuns() | ReleaseIdle():
+        case StartBeforeRuns() | DeferRuns() | ReleaseIdle():
             return replace(need, empties=True)
         case SetPrecision() | ReleaseNodes() | BuyCommitment():
             return None

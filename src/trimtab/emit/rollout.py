@@ -6,6 +6,7 @@ from typing import assert_never
 
 from trimtab.fleet.effects import (
     BuyCommitment,
+    DeferRuns,
     Effect,
     HedgeOnSpot,
     ReleaseIdle,
@@ -85,6 +86,11 @@ def effect_canary(effect: Effect) -> tuple[str, ...]:
             return (
                 "Start the nodes by timetable for one run, and keep the present nodes until it has finished.",
                 "Check that the run began on time; then give the present nodes back.",
+            )
+        case DeferRuns():
+            return (
+                "Hold the queue for one night, with one team's runs in it.",
+                "Check that they began at the hour and ended in time; then let the others' runs into it.",
             )
         case ReleaseIdle():
             return (

@@ -12,10 +12,11 @@ from trimtab.catalog.kinds import BuyingOption
 from trimtab.catalog.pools import Pool, SharedPool
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.training_memory import Optimizer, Recompute, Sharding
+from trimtab.policies.deferral import DeferPolicy
 from trimtab.policies.forecast import ForecastPolicy
 from trimtab.policies.scaling import HpaPolicy
 from trimtab.provenance import Basis, Estimate
-from trimtab.units import S_PER_MIN
+from trimtab.units import S_PER_HR, S_PER_MIN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,6 +255,19 @@ class StartBeforeRuns:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeferRuns:
+    """Hold runs that can wait until an hour of the day; nodes start with them and go after them."""
+
+    policy: DeferPolicy
+    startup_s: float
+
+    def describe(self) -> str:
+        """Say it in words."""
+        hour, within_hr = self.policy.start_hour, self.policy.within_s / S_PER_HR
+        return f"hold runs until {hour:02d}:00 UTC where that is within {within_hr:.3g} h, give nodes back after them"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseIdle:
     """Hold nodes only while something runs on them."""
 
@@ -302,6 +316,7 @@ Effect = (
     | HedgeOnSpot
     | SetSchedule
     | StartBeforeRuns
+    | DeferRuns
     | ReleaseIdle
     | ReleaseNodes
     | BuyCommitment

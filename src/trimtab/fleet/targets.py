@@ -6,7 +6,8 @@ import numpy as np
 
 from trimtab.fleet.model import FloatArray, JobsObservation, ServiceObservation, Target
 from trimtab.fleet.settings import Assumptions
-from trimtab.tables.workloads import DeclaredTarget, TargetMetric, WorkloadSpec
+from trimtab.tables.workloads import DeclaredDeferral, DeclaredTarget, TargetMetric, WorkloadSpec
+from trimtab.units import S_PER_HR
 
 _TAILS = (0.95, 0.99)
 
@@ -23,7 +24,20 @@ def targets_of(
         target for declaration in spec.targets or () if (target := _declared(declaration, observed)) is not None
     )
     said = {target.metric for target in declared}
+    if spec.deferrable is not None and jobs is not None and TargetMetric.QUEUE_WAIT not in said:
+        declared, said = (*declared, _deferral(spec.deferrable)), said | {TargetMetric.QUEUE_WAIT}
     return (*declared, *(target for target in observed if target.metric not in said))
+
+
+def _deferral(declaration: DeclaredDeferral) -> Target:
+    """Return the queue wait that a declared slack permits, in place of "no worse than observed"."""
+    return Target(
+        metric=TargetMetric.QUEUE_WAIT,
+        required_frac=0.95,
+        limit_s=declaration.within_hr * S_PER_HR,
+        declared=True,
+        because=f"declared deferrable within {declaration.within_hr:g} h",
+    )
 
 
 def _declared(declaration: DeclaredTarget, observed: tuple[Target, ...]) -> Target | None:

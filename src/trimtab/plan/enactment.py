@@ -9,6 +9,7 @@ import numpy as np
 from trimtab.catalog.kinds import CapacityType
 from trimtab.fleet.effects import (
     BuyCommitment,
+    DeferRuns,
     Effect,
     HedgeOnSpot,
     ReleaseIdle,
@@ -60,7 +61,7 @@ def enacted_frac(effect: Effect, then: WorkloadUse | None, index: int | None, he
             return float(said and declared is not None and declared.recompute == effect.recompute.value)
         case SetPrecision(after=after):
             return float(now is not None and declared_format(now) is after)
-        case ReleaseIdle() | StartBeforeRuns():
+        case ReleaseIdle() | StartBeforeRuns() | DeferRuns():
             return _released(then, index, held, fleet)
         case SetSchedule(hours_of_week=hours):
             return _on_time(now, hours, fleet.window)

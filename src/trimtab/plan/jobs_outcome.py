@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from trimtab.fleet.effects import ReleaseIdle, StartBeforeRuns
+from trimtab.fleet.effects import DeferRuns, ReleaseIdle, StartBeforeRuns
 from trimtab.fleet.model import FloatArray, JobsObservation, Target
 from trimtab.fleet.settings import Assumptions, Lever
 from trimtab.plan.outcome import (
@@ -19,6 +19,7 @@ from trimtab.plan.outcome import (
     run_speed,
     speed_attained,
 )
+from trimtab.policies.deferral import start_s
 from trimtab.replay.jobs import Capacity, Checkpoints, JobHistory, JobRules, OnDemand, Spot, replay_jobs
 from trimtab.tables.workloads import TargetMetric
 from trimtab.units import S_PER_DAY, S_PER_HR
@@ -39,7 +40,7 @@ def jobs_outcome(case: Case, effects: Effects) -> Outcome:
     lead_s = _lead(effects)
     startup_s = _startup(effects)
     held = startup_s is None
-    history, ahead_s = _history(jobs, place, lead_s)
+    history, ahead_s = _history(jobs, place, lead_s, _held_s(case, jobs, effects))
     held_nodes = held_usage(case.workload, place)
     rules = JobRules(
         capacity=_capacity(place, case.settings.assumptions),
@@ -79,12 +80,27 @@ def _startup(effects: Effects) -> float | None:
     schedule, release = effects.get(Lever.SCHEDULE), effects.get(Lever.IDLE_RELEASE)
     if isinstance(schedule, StartBeforeRuns):
         return schedule.lead_s
+    if isinstance(schedule, DeferRuns):
+        return schedule.startup_s
     return release.startup_s if isinstance(release, ReleaseIdle) else None
 
 
-def _history(jobs: JobsObservation, place: Placement, lead_s: float) -> tuple[JobHistory, FloatArray]:
+def _held_s(case: Case, jobs: JobsObservation, effects: Effects) -> FloatArray:
+    """Return how long each run is held; what would then end after the window starts at once, so that its cost stays in it."""
+    schedule = effects.get(Lever.SCHEDULE)
+    if not isinstance(schedule, DeferRuns):
+        return np.zeros(jobs.count)
+    midnight_s = case.window.first_week_hour * S_PER_HR
+    starts_s = np.array([start_s(schedule.policy, midnight_s + float(at)) - midnight_s for at in jobs.submit_s])
+    ends_s = starts_s + schedule.startup_s + (jobs.end_s - jobs.start_s)
+    return np.where(ends_s <= case.window.hours * S_PER_HR, starts_s - jobs.submit_s, 0.0)
+
+
+def _history(
+    jobs: JobsObservation, place: Placement, lead_s: float, held_s: FloatArray
+) -> tuple[JobHistory, FloatArray]:
     """Return the runs to replay, in order, and how far ahead of its submission each one's nodes are asked for."""
-    ahead_s = np.where(_foreseen(jobs), np.minimum(lead_s, jobs.submit_s), 0.0)
+    ahead_s = np.where(_foreseen(jobs), np.minimum(lead_s, jobs.submit_s), 0.0) - held_s
     submit_s = jobs.submit_s - ahead_s
     order = np.argsort(submit_s, kind="stable")
     scale = place.gpus_per_run / np.maximum(jobs.gpus, 1e-9) if place.gpus_per_run else np.ones(jobs.count)

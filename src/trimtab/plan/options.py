@@ -15,7 +15,7 @@ from trimtab.fleet.effects import Effect, SetCapacityType, SetGpuCount, UseOffer
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import IntArray
 from trimtab.fleet.settings import Lever
-from trimtab.levers import autoscaling, batching, gpu_count, idle_release, right_size, schedule, sharing, spot
+from trimtab.levers import autoscaling, batching, deferral, gpu_count, idle_release, right_size, schedule, sharing, spot
 from trimtab.plan.batch_options import batched_options
 from trimtab.plan.coupling import Coupling
 from trimtab.plan.evaluate import Evaluator
@@ -137,8 +137,9 @@ def _menu(case: Case, market: Market) -> tuple[dict[Lever, Choices], Counter[str
         Lever.GPU_COUNT: gpu_count.propose(workload, market),
         Lever.SPOT: spot.propose(workload, market, settings.assumptions) if settings.limits.use_spot else (),
         Lever.IDLE_RELEASE: idle_release.propose(workload, settings.assumptions),
-        Lever.SCHEDULE: schedule.propose(
-            workload, case.window, settings.bands, settings.assumptions, _throughput_required(case)
+        Lever.SCHEDULE: (
+            *schedule.propose(workload, case.window, settings.bands, settings.assumptions, _throughput_required(case)),
+            *deferral.propose(workload, settings.assumptions),
         ),
     }
     if workload.kind is WorkloadKind.SERVING:

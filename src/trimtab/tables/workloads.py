@@ -112,6 +112,13 @@ class DeclaredTraining(_Model):
     sequence: Annotated[int, Field(ge=1)] = 2048
 
 
+class DeclaredDeferral(_Model):
+    """That a run may start up to `within_hr` after it was asked for; `start_hours` (UTC) are cheap or clean hours, if known."""
+
+    within_hr: Positive
+    start_hours: tuple[Annotated[int, Field(ge=0, le=23)], ...] | None = None
+
+
 class WorkloadSpec(_Model):
     """What a person declared about a workload; None = not declared."""
 
@@ -136,6 +143,7 @@ class WorkloadSpec(_Model):
     """What a bill may be split by beside the team: cost centre, product, environment."""
     batching: DeclaredBatching | None = None
     training: DeclaredTraining | None = None
+    deferrable: DeclaredDeferral | None = None
     notes: str | None = None
 
     @model_validator(mode="after")
