@@ -147,3 +147,37 @@ def test_a_choice_costs_the_same_in_whatever_order_its_sharers_come():
     totals = {int(total_usage(problem, choice)[A].sum()) for choice in product((0, -1), repeat=3) if sum(choice) == -1}
 
     assert totals == {2 * 48 * 3600}
+
+
+def by_day(days, seed):
+    """Three workloads whose replicas follow the hour of the day, on nodes of their own or in slots of three kinds."""
+    rng = np.random.default_rng(seed)
+    curve = np.tile(1 + 0.5 * np.sin(np.arange(24) * 2 * np.pi / 24), days)
+    rows, groups = [], []
+    for workload in range(3):
+        replicas = np.rint(rng.integers(1, 5) * curve).astype(np.int64)
+        own = [Option(usage={pool: replicas * 3600}) for pool in (A, B)]
+        shared = [
+            Option(usage={one.pool: replicas // one.slots_per_node * 3600}, slots={one: replicas % one.slots_per_node})
+            for one in SHARED
+        ]
+        rows.append((*own, *shared))
+        groups.append(NodeGroup(usage={B: np.full(24 * days, 4 * 3600)}, holders=frozenset({workload})))
+    offer = CommitmentOffer(option=BuyingOption.RESERVED_1Y, rate_micro_usd_hr=RATE * 6 // 10)
+    return Problem(
+        options=tuple(rows),
+        groups=tuple(groups),
+        rates_micro_usd_hr={A: RATE, B: RATE},
+        offers={A: offer},
+        hours=24 * days,
+    )
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_hours_that_are_alike_are_gathered_without_loss(seed):
+    problem = by_day(28, seed)
+
+    chosen = solve_problem(problem, Planning())
+
+    assert chosen.cost_micro_usd <= brute_force(problem) * 1.0005
+    assert chosen.gap_frac <= 0.0005 + 1e-9

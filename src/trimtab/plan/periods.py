@@ -13,10 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from trimtab.fleet.model import FloatArray, IntArray
-from trimtab.plan.table import Table
+from trimtab.plan.table import Table, Tracked
 
 MAX_NUMBERS = 60_000_000
 """Fewer periods than asked for are made where options times periods would exceed this: 0.5 GB."""
+
+_MOST_COMPARED = 2_000_000
+"""Numbers up to which hours are compared with one another."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -25,6 +28,8 @@ class GatheredSharing:
 
     nodes: FloatArray
     whole: FloatArray
+    exact: bool = False
+    """Whether the hours of each period are alike in every row, so that means are what every hour holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -50,16 +55,32 @@ def gather(table: Table, use: Sequence[FloatArray], most: int, most_limited: int
     for tracked, level in zip(table.tracked, use, strict=True):
         limited = tracked.pool in table.problem.quotas
         parts = min(allowed, most if most_limited is None or not limited else most_limited)
-        label = _labels(level, parts, parts // 2 if limited else 0)
+        alike = _alike(tracked, parts)
+        label = _labels(level, parts, parts // 2 if limited else 0) if alike is None else alike
         weight_hr = np.bincount(label).astype(np.float64)
         share = np.zeros((len(label), len(weight_hr)))
         share[np.arange(len(label)), label] = 1.0 / weight_hr[label]
         order = np.argsort(label, kind="stable")
         first = np.searchsorted(label[order], np.arange(len(weight_hr)))
         peak = tracked.peaks(order, first) if limited else np.zeros((0, 0))
-        shared = tuple(GatheredSharing(nodes=one.nodes() @ share, whole=one.whole() @ share) for one in tracked.sharing)
+        shared = tuple(
+            GatheredSharing(nodes=one.nodes() @ share, whole=one.whole() @ share, exact=alike is not None)
+            for one in tracked.sharing
+        )
         gathered.append(Gathered(weight_hr=weight_hr, nodes=tracked.means(share), peak=peak, sharing=shared))
     return tuple(gathered)
+
+
+def _alike(tracked: Tracked, most: int) -> IntArray | None:
+    """Return the period of each hour if hours are gathered that are alike in all rows; None where too many differ.
+
+    Nothing is lost then, not even what whole nodes round up: services that do not scale have few different hours.
+    """
+    rows = [*tracked.seconds, *(slots for one in tracked.sharing for slots in one.slots)]
+    if not tracked.sharing or len(rows) * len(rows[0]) > _MOST_COMPARED:
+        return None
+    different, label = np.unique(np.array(rows), axis=1, return_inverse=True)
+    return np.asarray(label.reshape(-1), dtype=np.int64) if different.shape[1] <= most else None
 
 
 def _labels(level: FloatArray, most: int, peaks: int) -> IntArray:

@@ -5,7 +5,8 @@
 
 In gathered periods both are means over the hours gathered, so that what the exact bill rounds up, hour by hour, is never less:
 the program stays a relaxation. Floors are implied by whole nodes and make the relaxation tight where few workloads share
-(the strong form of facility location; Cornuejols, Nemhauser and Wolsey, 1990). n[s,t] is whole where a period is one hour.
+(the strong form of facility location; Cornuejols, Nemhauser and Wolsey, 1990). n[s,t] is whole where a
+period is one hour, or hours that are alike.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class SharedNodes:
         self._workloads = workloads
         self._at = {int(row): at for at, row in enumerate(sharing.rows)}
         periods = len(weight_hr)
-        whole = weight_hr == 1.0 if periods <= _MAX_WHOLE else np.zeros(periods, dtype=bool)
+        whole = (weight_hr == 1.0) | gathered.exact if periods <= _MAX_WHOLE else np.zeros(periods, dtype=bool)
         self._shared = np.array([program.add_row(-INFINITY, 0.0) for _ in weight_hr])
         floored = sorted(set(workloads.tolist())) if periods * len(set(workloads.tolist())) <= _MAX_FLOORS else []
         self._floors = {
