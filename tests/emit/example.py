@@ -37,6 +37,7 @@ from trimtab.plan.model import (
     Spend,
     TargetResult,
 )
+from trimtab.plan.venture import Venture, VentureKind
 from trimtab.policies.scaling import HpaPolicy
 from trimtab.provenance import Basis, Estimate, Evidence
 from trimtab.tables.workloads import TargetMetric
@@ -330,6 +331,30 @@ NOT_WORTH = (
 )
 
 
+VENTURES = (
+    Venture(
+        kind=VentureKind.OWN_KERNELS,
+        subject="serving and training",
+        saving_usd_mo=Estimate(value=1_847.0, low=-1_733.0, high=7_219.0, basis=Basis.ASSUMED),
+        once_usd=104_000.0,
+        worth=False,
+        payback_mo=56.3,
+        reason="engines already carry tuned kernels",
+        assumptions=("ventures.kernels_weeks = 26",),
+    ),
+    Venture(
+        kind=VentureKind.ANOTHER_CLOUD,
+        subject="to verda",
+        saving_usd_mo=Estimate(value=31_206.0, low=29_262.0, high=33_150.0, basis=Basis.ASSUMED),
+        once_usd=105_800.0,
+        worth=True,
+        payback_mo=3.4,
+        reason="list rates of the same GPUs",
+        assumptions=("ventures.migration_weeks = 26",),
+    ),
+)
+
+
 def course(bill: int, order: tuple[str, ...]) -> Course:
     """One action after another, a month each; the bill falls by each saving when it is done."""
     savings = {one.id: one.saving_usd_mo.value for one in ACTIONS}
@@ -467,6 +492,7 @@ def example_audit() -> Audit:
         options=4_812,
         pruned={"dominated": 3_971, "memory does not fit": 512, "breaks its target": 96},
         roadmap=roadmap(bill),
+        ventures=VENTURES,
     )
     return Audit(
         fleet="demo two-hundred-k",

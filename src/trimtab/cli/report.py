@@ -18,10 +18,12 @@ from trimtab.emit.document import (
     RobustnessPart,
     SpendPart,
     TargetPart,
+    VenturePart,
     WhatIfPart,
 )
 from trimtab.emit.money import dollars, percent
 from trimtab.emit.roadmap_part import quick_wins, roadmap_lines
+from trimtab.emit.venture_part import venture_sums
 from trimtab.emit.words import (
     USEFUL,
     certificate,
@@ -76,8 +78,11 @@ def _parts(document: AuditDocument, next_steps: Sequence[tuple[str, str]]) -> It
     if document.plan.roadmap:
         lines = [f"· {line}" for line in roadmap_lines(document.plan.roadmap)]
         yield _section("The year ahead", "one lever a month, finished before the next; ★ quick win", *map(Text, lines))
-    if document.plan.not_worth_doing:
-        yield _not_worth_doing(document.plan.not_worth_doing)
+    worth = [one for one in document.plan.always_judged if one.worth]
+    if worth:
+        yield _section("Worth a closer look", "on stated assumptions, and no part of the plan", *map(_venture, worth))
+    if document.plan.not_worth_doing or document.plan.always_judged:
+        yield _not_worth_doing(document)
     if document.unjudged:
         yield _unjudged(document)
     if document.plan.limits:
@@ -234,8 +239,13 @@ def _action_cells(action: ActionPart, quick_win: bool) -> list[RenderableType]:
     ]
 
 
-def _not_worth_doing(rows: Sequence[NotWorthPart]) -> RenderableType:
-    lines = []
+def _venture(one: VenturePart) -> Text:
+    return Text.assemble("· ", (f"{one.kind}: {one.subject}", "bold"), f" ({venture_sums(one)}): {one.reason}")
+
+
+def _not_worth_doing(document: AuditDocument) -> RenderableType:
+    rows: Sequence[NotWorthPart] = document.plan.not_worth_doing
+    lines = [_venture(one) for one in document.plan.always_judged if not one.worth]
     for row in rows[:_SHOWN_ROWS]:
         money = "" if row.saving_usd_mo is None else f" ({_saves(row.saving_usd_mo)})"
         lines.append(Text.assemble("· ", (f"{row.lever} on {row.subject}", "bold"), f"{money}: {row.reason}"))

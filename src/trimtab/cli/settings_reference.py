@@ -11,7 +11,7 @@ import sys
 from textwrap import dedent
 
 from trimtab.cli.settings import defaults, env_name
-from trimtab.fleet.settings import Assumptions, Bands, Effort, Limits, Ownership, Planning
+from trimtab.fleet.settings import Assumptions, Bands, Effort, Limits, Ownership, Planning, Ventures
 
 _GROUPS = {
     "bands": Bands,
@@ -20,6 +20,7 @@ _GROUPS = {
     "planning": Planning,
     "ownership": Ownership,
     "limits": Limits,
+    "ventures": Ventures,
 }
 _TITLES = {
     "bands": "Where a reading becomes a verdict",
@@ -28,6 +29,7 @@ _TITLES = {
     "planning": "How the plan is made and laid out",
     "ownership": "What GPUs cost besides their hours",
     "limits": "What a plan may not exceed",
+    "ventures": "What is always judged and never planned",
 }
 
 _HEAD = """# Settings

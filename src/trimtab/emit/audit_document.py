@@ -45,6 +45,7 @@ from trimtab.emit.document import (
 from trimtab.emit.money import month_cents, month_usd, month_usd_parts, percent
 from trimtab.emit.roadmap_part import roadmap_part
 from trimtab.emit.rollout import canary_steps
+from trimtab.emit.venture_part import venture_part
 from trimtab.emit.words import WASTE_MEANING, target_words
 from trimtab.fleet.model import FloatArray, Window
 from trimtab.plan.commit_inventory import Held
@@ -206,6 +207,7 @@ def _plan(plan: Plan, spend_usd_mo: dict[str, float], targets: tuple[TargetPart,
         ),
         not_worth_doing=tuple(_not_worth(row) for row in plan.not_worth_doing),
         limits=tuple(_limit(limit) for limit in plan.limits),
+        always_judged=tuple(venture_part(one) for one in plan.ventures),
         roadmap=roadmap_part(plan.roadmap) if plan.roadmap and plan.actions else None,
     )
 

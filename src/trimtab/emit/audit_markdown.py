@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from trimtab.emit.document import ActionPart, AuditDocument, SpendPart
 from trimtab.emit.money import dollars, percent
 from trimtab.emit.roadmap_part import quick_wins, roadmap_lines
+from trimtab.emit.venture_part import venture_sums, venture_verdict
 from trimtab.emit.words import (
     certificate,
     compared_cells,
@@ -41,6 +42,7 @@ def render_markdown(document: AuditDocument) -> str:
         _plan_table(document.plan.actions, document),
         certificate(document.plan),
         _roadmap(document),
+        _always_judged(document),
         _not_worth_doing(document),
         _unjudged(document),
         _limits(document),
@@ -204,6 +206,18 @@ def _roadmap(document: AuditDocument) -> str:
             _table(("after months", "bill $/month, this order", "fixed order"), "rrr", rows),
         ]
     )
+
+
+def _always_judged(document: AuditDocument) -> str:
+    rows = document.plan.always_judged
+    if not rows:
+        return ""
+    lines = (
+        f"{one.kind}, {_text(one.subject)}: {venture_verdict(one)}; {_text(venture_sums(one))}. {_text(one.reason)}. "
+        f"Assumed: {_text(', '.join(one.assumptions))}."
+        for one in rows
+    )
+    return _join(["**Always judged**, beside the plan", _bullets(lines)])
 
 
 def _not_worth_doing(document: AuditDocument) -> str:

@@ -234,6 +234,31 @@ class NotWorthPart(_Part):
     """Why not."""
 
 
+class VenturePart(_Part):
+    """What is judged for every fleet and never planned, with its sum beside the plan's bill."""
+
+    kind: str
+    """another cloud, own kernels, buying hardware, or sharing without isolation."""
+    subject: str
+    """Of what."""
+    saving_usd_mo: float
+    """Dollars a month that it would save beside the plan, running costs counted in; below 0 it costs more."""
+    saving_low_usd_mo: float
+    """Low end under the stated assumptions."""
+    saving_high_usd_mo: float
+    """High end."""
+    once_usd: float
+    """What doing it costs once."""
+    payback_mo: float | None
+    """Months until that is paid back; null where never."""
+    worth: bool
+    """Whether the low end pays it back in time: then it is worth a closer look."""
+    reason: str
+    """What decided it."""
+    assumptions: tuple[str, ...]
+    """The settings that the sum rests on, with their values in force."""
+
+
 class StepPart(_Part):
     """One action in the course of a year."""
 
@@ -389,6 +414,8 @@ class PlanPart(_Part):
     """Quotas and the limit on spot, what the plan uses of each, and what each costs."""
     roadmap: RoadmapPart | None = None
     """The year ahead; null where there is nothing to do, and in documents made before it was worked out."""
+    always_judged: tuple[VenturePart, ...] = ()
+    """Another cloud, own kernels, buying hardware, sharing without isolation: judged for every fleet, never planned."""
 
 
 class ProofPart(_Part):

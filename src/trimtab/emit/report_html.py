@@ -18,10 +18,12 @@ from trimtab.emit.report_roadmap import roadmap_section
 from trimtab.emit.report_style import STYLE
 from trimtab.emit.report_use import use_section
 from trimtab.emit.report_worlds import limits_section, robustness_section, what_if_section
+from trimtab.emit.venture_part import venture_verdict
 from trimtab.emit.words import GLOSSARY, USEFUL, certificate, days
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 _MOST_WORKLOADS = 25
+_JUDGED_HEADS = ("what", "#saves a month", "#low to high", "#costs once", "why")
 
 
 def render_html(document: AuditDocument) -> str:
@@ -234,12 +236,23 @@ def _left_out_section(document: AuditDocument) -> Html:
         )
         for row in document.plan.not_worth_doing
     ]
+    judged = [
+        (
+            join([tag("strong", one.kind), f", {one.subject}: {venture_verdict(one)}"]),
+            number(dollars(one.saving_usd_mo)),
+            number(f"{dollars(one.saving_low_usd_mo)} to {dollars(one.saving_high_usd_mo)}"),
+            number(dollars(one.once_usd)),
+            join([one.reason, tag("div", f"assumed: {', '.join(one.assumptions)}", class_="query")]),
+        )
+        for one in document.plan.always_judged
+    ]
     unjudged = [(row.workload, number(dollars(row.usd_mo)), row.reason) for row in document.unjudged]
     notes = [*document.coverage.notes, *(f"{count:,} {what}" for what, count in document.coverage.counts.items())]
     return section(
         "left-out",
         "What is left out, and why",
         "",
+        scroll(table("Always judged, beside the plan", _JUDGED_HEADS, judged)) if judged else Html(),
         scroll(table("Not worth doing", ("what", "#would save a month", "why not"), refused)) if refused else Html(),
         scroll(table("Not judged: left as it is", ("workload", "#costs a month", "why"), unjudged))
         if unjudged

@@ -172,6 +172,48 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Ventures:
+    """What is judged for every fleet and never planned: another cloud, own kernels, own hardware.
+
+    All are planning assumptions, rough on purpose and shown with their sums: put your own quotes.
+    """
+
+    migration_weeks: float = 26.0
+    """Engineer-weeks to move a fleet to another cloud: half a year of one engineer, a planning assumption."""
+    migration_data_gib: float = 20_000.0
+    """Data and weights that leave the present cloud once, at ownership.egress_usd_gib."""
+    price_error_frac: float = 0.10
+    """How far list rates elsewhere may be off what is paid in the end, traffic between clouds counted in."""
+    kernels_weeks: float = 26.0
+    """Engineer-weeks for kernels of one's own: a planning assumption."""
+    kernels_gain_frac: float = 0.10
+    """Cost that they take off serving and training, over engines that already carry tuned kernels (low end: nothing)."""
+    kernels_gain_high_frac: float = 0.25
+    """Upper end of that."""
+    kernels_upkeep_frac: float = 0.2
+    """Yearly upkeep, as a share of the first effort: new GPUs, models and engines."""
+    hardware_price_hr: float = 6_000.0
+    """Price of a server with its share of racks and network, in hours of its type's on-demand list rate. Server prices as
+    reported in 2023-25 are 4,800 to 8,500 such hours for L4, A100 and H100: a planning assumption, get a quote."""
+    hardware_error_frac: float = 0.3
+    """How far that may be off."""
+    hardware_years: float = 4.0
+    """Life over which it is written off; the low end takes one year less."""
+    hardware_capital_rate_frac: float = 0.08
+    """Yearly cost of capital."""
+    hardware_operations_frac: float = 0.12
+    """Space, people, support and spares a year, as a share of the price."""
+    hardware_power_factor: float = 1.4
+    """A server's power at the plug over that of its GPUs at their limit."""
+    hardware_pue: float = 1.4
+    """Power of the site over power of the machines, about the mean that data centres report."""
+    hardware_electricity_usd_kwh: float = 0.10
+    """An industrial rate."""
+    hardware_payback_mo: float = 24.0
+    """Hardware is worth a closer look where even the low end saves and the price is paid back within this."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """All of them."""
 
@@ -181,3 +223,4 @@ class Settings:
     planning: Planning = field(default_factory=Planning)
     ownership: Ownership = field(default_factory=Ownership)
     limits: Limits = field(default_factory=Limits)
+    ventures: Ventures = field(default_factory=Ventures)

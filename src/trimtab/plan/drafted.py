@@ -121,6 +121,10 @@ class Drafted:
         """Return what the commitment actions among some would buy: the best count for the use that the others leave."""
         return self._bought(some, self.enacted.usage(self.in_force(some), self._gone(some)))
 
+    def usage(self, some: Actions) -> dict[Pool, IntArray]:
+        """Return node-seconds per pool and hour when some actions are enacted."""
+        return self.enacted.usage(self.in_force(some), self._gone(some))
+
     def _bill(self, some: Actions) -> Bill:
         usage = self.enacted.usage(self.in_force(some), self._gone(some))
         return self.enacted.priced(usage, self._bought(some, usage))

@@ -13,6 +13,7 @@ from trimtab.fleet.model import Coverage, FloatArray, Target, Window
 from trimtab.fleet.settings import Lever
 from trimtab.plan.course import Roadmap
 from trimtab.plan.limits import LimitPrice
+from trimtab.plan.venture import Venture
 from trimtab.provenance import Estimate, Evidence
 from trimtab.units import per_month, usd
 
@@ -98,6 +99,8 @@ class Plan:
     """Quotas and the limit on spot: what the plan uses of each, and what each costs."""
     roadmap: Roadmap | None = None
     """The year ahead; None in plans kept before it was worked out."""
+    ventures: tuple[Venture, ...] = ()
+    """What is judged for every fleet and never planned."""
 
     @property
     def gap_frac(self) -> float:

@@ -26,6 +26,7 @@ from trimtab.plan.refusals import left_out, not_worth, refusals
 from trimtab.plan.roadmap import Slot, efforts
 from trimtab.plan.solve import Chosen, solve_problem
 from trimtab.plan.unisolated import unisolated
+from trimtab.plan.venture_sums import Left, ventures
 from trimtab.provenance import Estimate
 from trimtab.units import per_month, usd
 
@@ -84,6 +85,12 @@ def make_plan(
     drafted, shares, small = _worth_doing(drafted, settings, seed)
     path = _path(drafted, shares, settings)
     slots = path.slots()
+    shared = unisolated(fleet, judged, market, settings)
+    left = Left(
+        usage=drafted.usage(drafted.everything),
+        commitments=drafted.bought(drafted.everything),
+        hours=fleet.window.hours,
+    )
     plan = Plan(
         window=fleet.window,
         before_micro_usd=drafted.cost(frozenset()),
@@ -92,7 +99,7 @@ def make_plan(
         actions=_actions(drafted, shares, slots, settings),
         not_worth_doing=(
             *small,
-            *unisolated(fleet, judged, market, settings),
+            *shared,
             *refusals(fleet, options, drafted.effects, market),
         ),
         options=sum(one.considered for one in options if one),
@@ -100,6 +107,7 @@ def make_plan(
         attribution="Shapley, sampled" if shares.sampled else "exact Shapley",
         limits=price_limits(problem, chosen, settings.planning),
         roadmap=path.roadmap(),
+        ventures=ventures(fleet, left, market, settings, shared),
     )
     return Planned(
         plan=plan,

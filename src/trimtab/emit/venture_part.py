@@ -1,0 +1,55 @@
+"""What is always judged, as a part of the audit's document and as lines for people."""
+
+from __future__ import annotations
+
+from trimtab.emit.document import VenturePart
+from trimtab.emit.money import dollars
+from trimtab.plan.venture import Venture
+from trimtab.units import MO_PER_YEAR
+
+_LONG_MO = 5 * MO_PER_YEAR
+
+
+def venture_part(one: Venture) -> VenturePart:
+    """Return the document's part."""
+    payback = one.payback_mo
+    return VenturePart(
+        kind=one.kind.value,
+        subject=one.subject,
+        saving_usd_mo=round(one.saving_usd_mo.value, 2),
+        saving_low_usd_mo=round(one.saving_usd_mo.low, 2),
+        saving_high_usd_mo=round(one.saving_usd_mo.high, 2),
+        once_usd=round(one.once_usd, 2),
+        payback_mo=None if payback is None else round(payback, 2),
+        worth=one.worth,
+        reason=one.reason,
+        assumptions=one.assumptions,
+    )
+
+
+def venture_verdict(one: VenturePart) -> str:
+    """Say whether it is worth a closer look."""
+    return "worth a closer look" if one.worth else "not worth doing"
+
+
+def venture_sums(one: VenturePart) -> str:
+    """Say its sums in one line."""
+    if not one.saving_low_usd_mo and not one.saving_high_usd_mo:
+        return "saves nothing"
+    word = "saves" if one.saving_usd_mo >= 0 else "costs"
+    low, high = sorted((abs(one.saving_low_usd_mo), abs(one.saving_high_usd_mo)))
+    span = (
+        f"{dollars(low)} to {dollars(high)}"
+        if one.saving_low_usd_mo * one.saving_high_usd_mo > 0
+        else f"{dollars(one.saving_low_usd_mo)} to {dollars(one.saving_high_usd_mo)} saved"
+    )
+    once = f", {dollars(one.once_usd)} once" if one.once_usd else ""
+    return f"{word} {dollars(abs(one.saving_usd_mo))} a month ({span}){once}{_payback(one)}"
+
+
+def _payback(one: VenturePart) -> str:
+    if one.payback_mo is None or not one.once_usd:
+        return ""
+    if one.payback_mo > _LONG_MO:
+        return ", paid back after more than 5 years"
+    return f", paid back after {one.payback_mo:.0f} months"
