@@ -60,6 +60,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Say what the GPUs do while a program runs, what it costs, and which cause keeps them from doing more.",
     ),
     "prices": ("trimtab.cli.prices_command", "List what GPUs cost, at a date, in a region, under a buying option."),
+    "quotas": (
+        "trimtab.cli.quotas_command",
+        "Read the clouds' GPU quotas, in whole nodes, for settings and doctor.",
+    ),
     "commit": (
         "trimtab.cli.commit_command",
         "Say how much to commit to, in which layers, what it returns, and how other rules would have done.",

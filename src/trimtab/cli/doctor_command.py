@@ -25,6 +25,8 @@ _MARKS = {"ok": ("✓", "green"), "weak": ("~", "yellow"), "missing": ("✗", "r
 @server_options(required=False)
 @click.option("--prices", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
               help="Your own rates, to see whether every node of a bundle has one.")  # fmt: skip
+@click.option("--quotas", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
+              help="Quotas that `trimtab quotas -o csv` wrote, to see whether a bundle may scale up.")  # fmt: skip
 @click.option("--at", callback=parse_day, metavar="DATE", show_default="the end of the history",
               help="Prices that held on this day, for a bundle.")  # fmt: skip
 @output_options()
@@ -32,6 +34,7 @@ def command(
     bundle: Path | None,
     source: ServerOptions,
     prices: Path | None,
+    quotas: Path | None,
     at: date | None,
     output_format: Format,
     out: Path | None,
@@ -47,10 +50,13 @@ def command(
       trimtab doctor --prometheus http://localhost:9090
       trimtab doctor -p http://localhost:9090 --focus bills/ -o json
       trimtab doctor fleet/ --prices owned.yaml
+      trimtab doctor fleet/ --quotas quotas.csv
     """
     if (bundle is None and not source.url) or (bundle is not None and is_typed("urls")):
         raise UsageError("give the folder of a bundle (trimtab doctor fleet/) or a server (--prometheus URL)")
-    found, refused = _of_bundle(bundle, prices, at) if bundle else _of_server(source)
+    if quotas is not None and bundle is None:
+        raise UsageError("--quotas are held against the nodes of a bundle: trimtab doctor fleet/ --quotas quotas.csv")
+    found, refused = _of_bundle(bundle, prices, quotas, at) if bundle else _of_server(source)
     rows = [
         {"what": one.what, "status": one.status.value, "detail": one.detail, "cost": one.cost, "fix": one.fix}
         for one in found
@@ -76,12 +82,14 @@ def _of_server(source: ServerOptions) -> tuple[list[Finding], bool]:
     return found, any(one.status is Status.MISSING and one.what == "GPU metrics" for one in found)
 
 
-def _of_bundle(folder: Path, prices: Path | None, at: date | None) -> tuple[list[Finding], bool]:
+def _of_bundle(folder: Path, prices: Path | None, quotas: Path | None, at: date | None) -> tuple[list[Finding], bool]:
     """Return what a bundle lacks, and whether audit would refuse it."""
     from trimtab.catalog import load_catalog
     from trimtab.fleet.market import Market
     from trimtab.fleet.settings import Settings
     from trimtab.sources.bundle_doctor import bundle_findings, refuses
+    from trimtab.sources.clouds.quotas import read_quotas
+    from trimtab.sources.quota_doctor import quota_findings
     from trimtab.tables.checks import checked_bundle
 
     bundle, catalog, settings = checked_bundle(folder), load_catalog(prices), Settings()
@@ -94,6 +102,8 @@ def _of_bundle(folder: Path, prices: Path | None, at: date | None) -> tuple[list
     )
     newest = max(price.as_of for price in catalog.prices.prices)
     found = bundle_findings(bundle, market, _days_since(newest, day))
+    if quotas is not None:
+        found += quota_findings(bundle, read_quotas(quotas))
     return found, refuses(found)
 
 
