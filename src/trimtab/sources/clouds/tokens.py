@@ -34,7 +34,7 @@ def _google_token() -> str:
         ) from error
     try:
         credentials, _ = google.auth.default(scopes=[_GOOGLE_SCOPE])
-        credentials.refresh(google.auth.transport.requests.Request())  # type: ignore[no-untyped-call, unused-ignore]
+        credentials.refresh(google.auth.transport.requests.Request())  # type: ignore[no-untyped-call, unused-ignore]  # google-auth has no types here
     except google.auth.exceptions.GoogleAuthError as error:
         raise CredentialsError(f"Google Cloud: {error}; gcloud auth application-default login") from error
     return str(credentials.token)

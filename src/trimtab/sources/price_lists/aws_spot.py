@@ -48,7 +48,7 @@ class _Observed(BaseModel):
     zone: str = Field(alias="AvailabilityZone")
     name: str = Field(alias="InstanceType")
     product: str = Field(alias="ProductDescription")
-    price: float = Field(alias="SpotPrice", gt=0)
+    price: float = Field(alias="SpotPrice", gt=0, allow_inf_nan=False)
     since: datetime = Field(alias="Timestamp")
 
 

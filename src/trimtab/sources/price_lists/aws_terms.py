@@ -6,6 +6,7 @@ one term the standard class without upfront is taken, else the one with the smal
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date
@@ -80,8 +81,8 @@ def term_rates(lines: Iterable[TermLine], types: frozenset[str], today: date, re
             offer.upfront_usd += line.amount
     for (name, region, option), found in offers.items():
         offer = min(found.values(), key=lambda one: (_UPFRONT.index(one.line.purchase or _UPFRONT[0]), one.line.term))
-        if not offer.usd_hr(option) > 0:
-            reading.skip("aws: price of 0")
+        if not 0 < offer.usd_hr(option) < math.inf:
+            reading.skip("aws: price of 0, or no number")
             continue
         reading.prices.append(
             Price(

@@ -36,7 +36,7 @@ class _Item(BaseModel):
     product: str = Field("", alias="productName")
     meter: str = Field("", alias="meterName")
     kind: str = Field("", alias="type")
-    price: float = Field(alias="retailPrice")
+    price: float = Field(alias="retailPrice", allow_inf_nan=False)
     currency: str = Field("USD", alias="currencyCode")
     unit: str = Field(_HOUR, alias="unitOfMeasure")
     term: str | None = Field(None, alias="reservationTerm")

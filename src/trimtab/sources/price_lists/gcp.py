@@ -59,7 +59,7 @@ class _Expression(BaseModel):
 
 class _Pricing(BaseModel):
     expression: _Expression = Field(alias="pricingExpression")
-    conversion_rate: float = Field(1.0, alias="currencyConversionRate", gt=0)
+    conversion_rate: float = Field(1.0, alias="currencyConversionRate", gt=0, allow_inf_nan=False)
     since: datetime = Field(
         datetime(1970, 1, 1, tzinfo=UTC), validation_alias=AliasChoices("effectiveTime", "EffectiveTime")
     )

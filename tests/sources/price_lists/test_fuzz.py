@@ -1,0 +1,102 @@
+"""Whatever a price list holds, reading it ends, invents no rate, and counts what it leaves out."""
+
+import contextlib
+import json
+import math
+from datetime import date
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.sources.recorded_prices import AWS_CSV, AZURE_ITEMS, GCP_SKUS, azure
+
+from trimtab.catalog import load_catalog
+from trimtab.errors import SourceError
+from trimtab.sources.price_lists.aws_bulk import csv_lines
+from trimtab.sources.price_lists.aws_query import item_lines
+from trimtab.sources.price_lists.aws_terms import term_rates
+from trimtab.sources.price_lists.azure import azure_rates
+from trimtab.sources.price_lists.gcp import part_prices
+from trimtab.sources.price_lists.reading import Reading
+
+TODAY = date(2026, 11, 20)
+TYPES = frozenset(one.name for one in load_catalog().instance_types)
+NAMES = frozenset({"A2 Instance Core", "A2 Instance Ram", "Nvidia Tesla A100 GPU"})
+STRANGE = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-5, 5),
+    st.floats(allow_nan=True, allow_infinity=True),
+    st.text(max_size=6),
+    st.lists(st.integers(), max_size=2),
+    st.sampled_from(["1e400", "-1", "NaN", "inf", "0", "USD", "1 Hour", "2026-13-40"]),
+)
+
+
+def mutated(entry, path, value):
+    """Return a copy of nested data in which one place, chosen by numbers, holds something else."""
+    copied = json.loads(json.dumps(entry))
+    place = copied
+    for number in path:
+        keys = list(place) if isinstance(place, dict) else list(range(len(place)))
+        if not keys:
+            break
+        key = keys[number % len(keys)]
+        if not isinstance(place[key], dict | list) or number % 3 == 0:
+            place[key] = value
+            break
+        place = place[key]
+    return copied
+
+
+PLACES = st.lists(st.integers(0, 40), min_size=1, max_size=6)
+
+
+def check(reading):
+    assert all(math.isfinite(price.usd_hr) and price.usd_hr > 0 for price in reading.prices)
+    assert all(number >= 0 for number in reading.skipped.values())
+
+
+@settings(max_examples=150)
+@given(st.sampled_from(AZURE_ITEMS), PLACES, STRANGE)
+def test_azure_items(item, path, value):
+    reading = Reading()
+    azure_rates([mutated(item, path, value)], TYPES, (), TODAY, reading)
+    check(reading)
+    assert reading.prices or reading.skipped
+
+
+@pytest.mark.parametrize("price", ["inf", "nan", "-1", "0", "1e400"])
+def test_no_rate_is_made_of_what_is_no_price(price):
+    reading = Reading()
+    azure_rates([azure(retailPrice=price)], TYPES, (), TODAY, reading)
+    row = AWS_CSV.replace("21.9576", price)
+    term_rates(csv_lines(row.splitlines(), "us-east-1", TYPES, "a file", reading), TYPES, TODAY, reading)
+    check(reading)
+    assert not any(one.provider == "azure" for one in reading.prices)
+
+
+@settings(max_examples=150)
+@given(st.sampled_from(GCP_SKUS), PLACES, STRANGE)
+def test_google_skus(sku, path, value):
+    reading = Reading()
+    parts = part_prices([mutated(sku, path, value)], NAMES, (), TODAY, reading)
+    assert all(math.isfinite(usd_hr) and usd_hr > 0 for usd_hr in parts.values())
+
+
+@settings(max_examples=150)
+@given(st.integers(0, len(AWS_CSV) - 1), st.text(max_size=5), st.integers(0, 40))
+def test_aws_offer_files(at, text, cut):
+    reading = Reading()
+    damaged = AWS_CSV[:at] + text + AWS_CSV[at + cut :]
+    with contextlib.suppress(SourceError):
+        term_rates(csv_lines(damaged.splitlines(), "us-east-1", TYPES, "a file", reading), TYPES, TODAY, reading)
+    check(reading)
+
+
+@settings(max_examples=150)
+@given(st.one_of(STRANGE, st.dictionaries(st.sampled_from(["product", "terms"]), STRANGE), st.text(max_size=30)))
+def test_aws_items(item):
+    reading = Reading()
+    term_rates(item_lines([item], "us-east-1", reading), TYPES, TODAY, reading)
+    check(reading)
