@@ -11,6 +11,7 @@ from trimtab.fleet.build import build_fleet
 from trimtab.fleet.effects import DeferRuns
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Lever, Settings
+from trimtab.pipeline import audit
 from trimtab.plan.evaluate import cases_of
 from trimtab.plan.options import options_of
 
@@ -69,3 +70,39 @@ def test_a_slack_replaces_the_observed_wait_as_the_target():
     waits = [one for one in cases_of(fleet, SETTINGS, seed=7)[RUNS].targets if one.metric.value == "queue_wait"]
     assert [one.limit_s for one in waits] == [6 * 3600.0]
     assert waits[0].declared
+
+
+def shared_node(machine, gpus, slack_hr):
+    """A run of 16 h every night and an evaluation of 3 h at ten, each on a node of its own that is always held."""
+    fleet = FleetRows(28)
+    for name, node, start, long in (("train/nightly", "t0", 2, 16), (RUNS, "e0", 10, 3)):
+        fleet.node(node, machine)
+        for day in range(28):
+            at = 24 * day + start
+            fleet.hold(name, node, list(range(gpus)), at, at + long, pod=f"{node}-{day}", owner_kind="Job")
+            fleet.job(name, at, at, at + long, gpus, name=f"{node}-{day}")
+            for gpu in range(gpus):
+                fleet.use(name, node, gpu, range(at, at + long), sm=0.9, util=0.97, memory_gib=38.0)
+    fleet.workloads = {
+        RUNS: {"kind": "evaluation", "deferrable": {"within_hr": slack_hr}},
+        "train/nightly": {"kind": "batch"},
+    }
+    return audit(fleet.bundle(), SETTINGS)
+
+
+def held_until(found):
+    effects = [one.effect for action in found.plan.actions for one in action.changes]
+    return [one.policy.start_hour for one in effects if isinstance(one, DeferRuns)]
+
+
+def test_runs_move_onto_the_hours_that_another_leaves_of_a_commitment():
+    near, far = shared_node("p4d.24xlarge", 8, 2), shared_node("p4d.24xlarge", 8, 12)
+
+    assert held_until(near) == []
+    assert held_until(far) in ([18], [21])
+    assert far.proof.after_micro_usd < 0.85 * near.proof.after_micro_usd
+    assert all(one.attained_frac >= one.target.required_frac for one in far.proof.targets)
+
+
+def test_nobody_waits_where_that_saves_nothing():
+    assert held_until(shared_node("g5.xlarge", 1, 12)) == []

@@ -22,6 +22,7 @@ from trimtab.plan.options import WorkloadOptions, options_of
 from trimtab.plan.outcome import Case, Effects, OutcomeStore
 from trimtab.plan.pathfinder import Pathfinder
 from trimtab.plan.problem import KEEP
+from trimtab.plan.promptness import prompt
 from trimtab.plan.refusals import left_out, not_worth, refusals
 from trimtab.plan.roadmap import Slot, efforts
 from trimtab.plan.solve import Chosen, solve_problem
@@ -80,9 +81,13 @@ def make_plan(
     progress("choosing jointly", 0.0)
     problem = fleet_problem(fleet, options, market, settings.limits, owned)
     chosen = solve_problem(problem, settings.planning)
-    drafted = _draft(fleet, options, chosen, market, problem.owned)
+    drafted = prompt(_draft(fleet, options, chosen, market, problem.owned), options)
     progress("attributing savings", 0.0)
     drafted, shares, small = _worth_doing(drafted, settings, seed)
+    sooner = prompt(drafted, options)
+    if sooner is not drafted:
+        drafted, shares, more = _worth_doing(sooner, settings, seed)
+        small = (*small, *more)
     path = _path(drafted, shares, settings)
     slots = path.slots()
     shared = unisolated(fleet, judged, market, settings)
