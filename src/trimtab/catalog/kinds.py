@@ -27,6 +27,8 @@ class BuyingOption(Enum):
     SPOT = "spot"
     RESERVED_1Y = "reserved-1y"
     RESERVED_3Y = "reserved-3y"
+    SAVINGS_PLAN_1Y = "savings-plan-1y"
+    SAVINGS_PLAN_3Y = "savings-plan-3y"
     CAPACITY_BLOCK = "capacity-block"
     OWNED = "owned"
 
@@ -36,13 +38,33 @@ class BuyingOption(Enum):
         match self:
             case BuyingOption.RESERVED_1Y | BuyingOption.RESERVED_3Y:
                 return CapacityType.RESERVED
+            case BuyingOption.SAVINGS_PLAN_1Y | BuyingOption.SAVINGS_PLAN_3Y:
+                return CapacityType.ON_DEMAND
             case _:
                 return CapacityType(self.value)
 
     @property
     def term_years(self) -> int:
         """Return the years one is bound for; 0 where one is not."""
-        return {BuyingOption.RESERVED_1Y: 1, BuyingOption.RESERVED_3Y: 3}.get(self, 0)
+        return _TERM_YEARS.get(self, 0)
+
+    @property
+    def commits_spend(self) -> bool:
+        """Tell whether one is bound to spend so much an hour on whatever the plan covers, not to nodes of one type."""
+        return self in (BuyingOption.SAVINGS_PLAN_1Y, BuyingOption.SAVINGS_PLAN_3Y)
+
+    @property
+    def commits_nodes(self) -> bool:
+        """Tell whether one is bound to nodes of one type and region."""
+        return self.term_years > 0 and not self.commits_spend
+
+
+_TERM_YEARS = {
+    BuyingOption.RESERVED_1Y: 1,
+    BuyingOption.RESERVED_3Y: 3,
+    BuyingOption.SAVINGS_PLAN_1Y: 1,
+    BuyingOption.SAVINGS_PLAN_3Y: 3,
+}
 
 
 class Precision(Enum):

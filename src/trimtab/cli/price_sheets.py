@@ -14,6 +14,8 @@ _TITLES = {
     BuyingOption.SPOT: "spot",
     BuyingOption.RESERVED_1Y: "1 year",
     BuyingOption.RESERVED_3Y: "3 years",
+    BuyingOption.SAVINGS_PLAN_1Y: "plan 1 year",
+    BuyingOption.SAVINGS_PLAN_3Y: "plan 3 years",
     BuyingOption.CAPACITY_BLOCK: "block",
     BuyingOption.OWNED: "owned",
 }

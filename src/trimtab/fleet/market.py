@@ -83,7 +83,7 @@ class Market:
         allowed = [
             price
             for price in self.catalog.prices.options(pool.provider, pool.instance_type, pool.region, at=self.at)
-            if 0 < price.option.term_years <= self.max_term_years
+            if price.option.commits_nodes and price.option.term_years <= self.max_term_years
         ]
         return min(allowed, key=lambda price: price.usd_hr, default=None)
 

@@ -4,6 +4,7 @@ from trimtab.ledger.allocation import IDLE, Allocation, Holdings, allocate
 from trimtab.ledger.bill import Bill, Commitment, Usage, bill
 from trimtab.ledger.commitments import best_count
 from trimtab.ledger.focus import focus_rows
+from trimtab.ledger.spend import SpendPlan, best_spend, spend_needed
 
 __all__ = [
     "IDLE",
@@ -11,9 +12,12 @@ __all__ = [
     "Bill",
     "Commitment",
     "Holdings",
+    "SpendPlan",
     "Usage",
     "allocate",
     "best_count",
+    "best_spend",
     "bill",
     "focus_rows",
+    "spend_needed",
 ]

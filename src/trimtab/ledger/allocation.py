@@ -33,7 +33,7 @@ class Holdings:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Allocation:
-    """The bill by cell of the holdings (micro-dollars), and what commitments cost that nothing used."""
+    """The bill by cell of the holdings (micro-dollars), and what commitments and spend plans cost that nothing used."""
 
     holdings: Holdings
     cost: IntArray
@@ -78,4 +78,4 @@ def allocate(bill: Bill, holdings: Holdings) -> Allocation:
     parts = apportion_groups(bill.effective().reshape(-1), group[order], holdings.node_seconds[order])
     cost = np.empty_like(parts)
     cost[order] = parts
-    return Allocation(holdings=holdings, cost=cost, unused_commitment=int(bill.unused_commitment().sum()))
+    return Allocation(holdings=holdings, cost=cost, unused_commitment=bill.unused)

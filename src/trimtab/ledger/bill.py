@@ -1,7 +1,8 @@
 """The one bill: usage x rates x commitments -> charges per pool and hour, in whole micro-dollars.
 
 History, the plan's objective and the replay are all priced here, so that the three agree to the cent. A commitment is paid
-every hour, used or not, and covers on-demand nodes of its type and region, as instance reservations do.
+every hour, used or not, and covers on-demand nodes of its type and region, as instance reservations do. Spend plans apply to
+what these leave, one after the other (`ledger.spend`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from trimtab.catalog.kinds import BuyingOption, CapacityType
 from trimtab.catalog.pools import Pool
 from trimtab.errors import MissingPrice
 from trimtab.ledger.arrays import IntArray, charge
+from trimtab.ledger.spend import SpendPlan, cover
 from trimtab.units import S_PER_HR, MicroUsd
 
 
@@ -55,28 +57,55 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Bill:
-    """What usage costs. Arrays are whole micro-dollars; rows follow `pools` and `commitments`, columns are hours."""
+    """What usage costs. Arrays are whole micro-dollars; rows follow `pools`, `commitments` and `spend_plans`, columns are hours."""
 
     pools: tuple[Pool, ...]
     commitments: tuple[Commitment, ...]
+    spend_plans: tuple[SpendPlan, ...]
     metered: IntArray
-    """(n_pools, n_hours): node time that no commitment covers."""
+    """(n_pools, n_hours): node time that no commitment or plan covers."""
     committed: IntArray
     """(n_commitments, n_hours): what the commitments cost, used or not."""
     covered_seconds: IntArray
     """(n_commitments, n_hours): node-seconds that each commitment covered."""
+    plan_seconds: IntArray
+    """(n_spend_plans, n_pools, n_hours): node-seconds that each spend plan covered."""
     node_seconds: IntArray
     """(n_pools, n_hours): the usage that was billed."""
 
     @property
     def hourly(self) -> IntArray:
         """Return the bill per hour (n_hours,)."""
-        return np.asarray(self.metered.sum(axis=0) + self.committed.sum(axis=0), dtype=np.int64)
+        return np.asarray(self.metered.sum(axis=0) + self.committed.sum(axis=0) + self.spend.sum(axis=0), dtype=np.int64)
 
     @property
     def total(self) -> MicroUsd:
         """Return the whole bill."""
-        return MicroUsd(int(self.metered.sum() + self.committed.sum()))
+        return MicroUsd(int(self.metered.sum() + self.committed.sum() + self.spend.sum()))
+
+    @property
+    def spend(self) -> IntArray:
+        """Return what the spend plans cost, used or not (n_spend_plans, n_hours)."""
+        paid = np.array([plan.spend_micro_usd_hr for plan in self.spend_plans], dtype=np.int64)
+        return np.repeat(paid[:, None], self.metered.shape[1], axis=1)
+
+    def used_spend(self) -> IntArray:
+        """Return what each plan's spend bought of each pool (n_spend_plans, n_pools, n_hours)."""
+        used = np.zeros_like(self.plan_seconds)
+        for index, plan in enumerate(self.spend_plans):
+            for row, pool in enumerate(self.pools):
+                if pool in plan.rates_micro_usd_hr:
+                    used[index, row] = charge(plan.rates_micro_usd_hr[pool], self.plan_seconds[index, row])
+        return used
+
+    def unused_spend(self) -> IntArray:
+        """Return the part of each plan's spend that bought nothing (n_spend_plans, n_hours)."""
+        return np.asarray(self.spend - self.used_spend().sum(axis=1), dtype=np.int64)
+
+    @property
+    def unused(self) -> MicroUsd:
+        """Return what commitments and spend plans cost that nothing used."""
+        return MicroUsd(int(self.unused_commitment().sum() + self.unused_spend().sum()))
 
     def used_commitment(self) -> IntArray:
         """Return the part of each commitment's hourly cost that covered nodes (n_commitments, n_hours)."""
@@ -90,8 +119,8 @@ class Bill:
         return self.committed - self.used_commitment()
 
     def effective(self) -> IntArray:
-        """Return what each pool's nodes cost per hour, commitments amortized onto the nodes they covered."""
-        cost = self.metered.copy()
+        """Return what each pool's nodes cost per hour, commitments and plans amortized onto the nodes they covered."""
+        cost = self.metered + self.used_spend().sum(axis=0)
         row_of = {pool: row for row, pool in enumerate(self.pools)}
         for commitment, used in zip(self.commitments, self.used_commitment(), strict=True):
             if commitment.pool in row_of:
@@ -99,11 +128,16 @@ class Bill:
         return cost
 
 
-def bill(usage: Usage, rates_micro_usd_hr: Mapping[Pool, int], commitments: Sequence[Commitment] = ()) -> Bill:
+def bill(
+    usage: Usage,
+    rates_micro_usd_hr: Mapping[Pool, int],
+    commitments: Sequence[Commitment] = (),
+    spend_plans: Sequence[SpendPlan] = (),
+) -> Bill:
     """Price usage exactly.
 
     `rates_micro_usd_hr` holds one hourly rate per pool; a pool that is used and has none raises MissingPrice. Commitments on
-    one pool apply in the order given, each hour, use it or lose it.
+    one pool apply in the order given, each hour, use it or lose it; then the spend plans in the order given.
     """
     remaining = usage.node_seconds.copy()
     row_of = {pool: row for row, pool in enumerate(usage.pools)}
@@ -113,17 +147,23 @@ def bill(usage: Usage, rates_micro_usd_hr: Mapping[Pool, int], commitments: Sequ
         if row is not None:
             covered[index] = np.minimum(remaining[row], commitment.count * S_PER_HR)
             remaining[row] -= covered[index]
+    used = {pool: _rate(rates_micro_usd_hr, pool) for row, pool in enumerate(usage.pools) if remaining[row].any()}
+    planned = np.zeros((len(spend_plans), *remaining.shape), dtype=np.int64)
+    for index, plan in enumerate(spend_plans):
+        planned[index] = cover(plan, usage.pools, remaining, used)
+        remaining -= planned[index]
     metered = np.zeros_like(remaining)
-    for row, pool in enumerate(usage.pools):
-        if remaining[row].any():
-            metered[row] = charge(_rate(rates_micro_usd_hr, pool), remaining[row])
+    for pool, rate in used.items():
+        metered[row_of[pool]] = charge(rate, remaining[row_of[pool]])
     paid = np.array([c.count * c.rate_micro_usd_hr for c in commitments], dtype=np.int64)
     return Bill(
         pools=usage.pools,
         commitments=tuple(commitments),
+        spend_plans=tuple(spend_plans),
         metered=metered,
         committed=np.repeat(paid[:, None], usage.hours, axis=1),
         covered_seconds=covered,
+        plan_seconds=planned,
         node_seconds=usage.node_seconds,
     )
 

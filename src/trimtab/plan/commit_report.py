@@ -91,7 +91,7 @@ def offers_for(pool: Pool, market: Market, quotes: Sequence[Offer]) -> tuple[Off
     """Return every commitment known for a pool, list rates first, then what a person was quoted."""
     listed = market.catalog.prices.options(pool.provider, pool.instance_type, pool.region, at=market.at)
     return (
-        *(listed_offer(pool, price) for price in listed if price.option.term_years > 0),
+        *(listed_offer(pool, price) for price in listed if price.option.commits_nodes),
         *(offer for offer in quotes if offer.pool == pool),
     )
 
