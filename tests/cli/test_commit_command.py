@@ -161,3 +161,54 @@ def test_a_clouds_own_list_of_what_is_held_is_read_and_its_spend_named(tmp_path,
 
     assert code == 0
     assert "sp-1 (Compute): 12.5000 USD an hour of spend until 2029-01-01" in " ".join(out.split())
+
+
+PLAN_RATES = """provider,instance_type,region,option,usd_hr
+aws,p4d.24xlarge,us-east-1,savings-plan-1y,15.2
+aws,g5.xlarge,us-east-1,savings-plan-1y,0.72
+"""
+
+
+@pytest.fixture
+def plan_rates(tmp_path):
+    path = tmp_path / "rates.csv"
+    path.write_text(PLAN_RATES)
+    return str(path)
+
+
+def test_spend_is_advised_with_and_without_reservations_where_a_plans_rates_are_given(run, plan_rates):
+    _, out, _ = run("--prices", plan_rates, "-o", "json")
+
+    document = json.loads(out)
+    alone, beside = sorted(document["plans"], key=lambda row: row["beside_reservations"])
+    assert alone["best_usd_hr"] > beside["best_usd_hr"]
+    assert 0 < alone["first_usd_hr"] <= alone["usd_hr"] <= alone["best_usd_hr"]
+    assert len(alone["layers"]) > 1
+    assert "g5.12xlarge" in " ".join(line for line in document["wanted_rates"] if "a savings plan" in line)
+
+
+def test_without_a_plans_rates_no_spend_is_advised(run):
+    _, out, _ = run("-o", "json")
+
+    assert json.loads(out)["plans"] == []
+
+
+def test_a_held_plan_whose_rates_are_given_is_judged(tmp_path, run, plan_rates):
+    held = {"savingsPlanId": "sp-1", "commitment": "12.5", "state": "active"}
+    path = tmp_path / "held.json"
+    path.write_text(
+        json.dumps({"savingsPlans": [{**held, "start": "2026-01-01T00:00:00Z", "end": "2027-01-01T00:00:00Z"}]})
+    )
+
+    _, out, _ = run("--prices", plan_rates, "--owned", str(path), "-o", "json")
+
+    (row,) = json.loads(out)["held_plans"]
+    assert 0.9 < row["used_frac"] <= 1
+    assert 0 < row["coverage_frac"] < 1
+
+
+def test_the_answer_with_plans_fits_80_columns(run, plan_rates):
+    _, out, _ = run("--prices", plan_rates)
+
+    assert max(len(line) for line in out.splitlines()) <= 80
+    assert "What to commit to spend with a savings plan" in out

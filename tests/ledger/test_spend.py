@@ -37,9 +37,7 @@ def usage(*rows):
 
 
 def plan(spend, rates=None):
-    return SpendPlan(
-        option=BuyingOption.SAVINGS_PLAN_1Y, spend_micro_usd_hr=spend, rates_micro_usd_hr=rates or PLANNED
-    )
+    return SpendPlan(option=BuyingOption.SAVINGS_PLAN_1Y, spend_micro_usd_hr=spend, rates_micro_usd_hr=rates or PLANNED)
 
 
 def reserve(count, pool=P4D, rate=12_000_000):

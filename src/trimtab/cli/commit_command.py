@@ -10,7 +10,7 @@ import click
 from trimtab.cli.moments import parse_day
 from trimtab.cli.output import Format, output_options
 
-SECTIONS = ("steps", "rules", "returns", "inventory", "load")
+SECTIONS = ("steps", "rules", "returns", "plans", "inventory", "held-plans", "load")
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
@@ -70,6 +70,7 @@ def command(
       trimtab commit fleet/ --type p4d.24xlarge --nodes 6 --hours-mo 500
       trimtab commit fleet/ --offer p4d.24xlarge:1y:118000:0 --owned held.csv
       trimtab commit fleet/ --owned reserved-instances.json --owned-region us-east-1
+      trimtab commit fleet/ --prices mine.csv --section plans    savings plans, at rates of your own
       trimtab commit fleet/ --section returns -o csv      the return table for a spreadsheet
     """
     from trimtab.cli.commit_run import CommitRequest, run_commit

@@ -33,8 +33,8 @@ from trimtab.sources.commitment_inventories import Inventory, read_inventory, ty
 from trimtab.tables.bundle import Bundle
 from trimtab.tables.checks import checked_bundle
 
-HIDDEN_FROM_PEOPLE = {"pool", "source"}
-"""Columns that tables for people leave out: the pool stands above its rows."""
+HIDDEN_FROM_PEOPLE = {"pool", "plan", "beside_reservations", "layers", "term_usd", "source"}
+"""Columns that tables for people leave out: the pool or plan stands above its rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,9 @@ def _check(request: CommitRequest) -> None:
     if not request.bundle and not request.demo:
         raise UsageError("which fleet? give the folder of a bundle (trimtab commit fleet/), or try --demo")
     if request.output_format is Format.CSV and not request.section:
-        raise UsageError("CSV holds one table: name it with --section steps, rules, returns, inventory or load")
+        raise UsageError(
+            "CSV holds one table: name it with --section steps, rules, returns, plans, inventory, held-plans or load"
+        )
     if request.fields and not request.section:
         raise UsageError("--fields needs --section, because each part has its own columns")
 
@@ -114,7 +116,8 @@ def _report(request: CommitRequest, tell: Tell) -> CommitReport:
         day=day,
         owned=held.owned,
         quotes=[quoted_offer(text, pools_by_type(usage)) for text in request.quotes],
-        held_beside=_beside(held, day),
+        spend=held.spend,
+        held_beside=[f"left out: {line}" for line in held.left_out],
     )
 
 
@@ -123,16 +126,6 @@ def _held(request: CommitRequest, catalog: Catalog, bundle: Bundle) -> Inventory
         return Inventory()
     costs = bundle.table("costs", ["CommitmentDiscountId", "instance_type"])
     return read_inventory(request.owned, catalog, region=request.owned_region, type_of=types_in_bill(costs))
-
-
-def _beside(held: Inventory, day: date) -> list[str]:
-    running = [one for one in held.spend if one.start <= day < one.end]
-    lines = [
-        f"{one.name}: {one.usd_hr:,.4f} USD an hour of spend until {one.end}; it covers no type of machine, so it is not in "
-        "the inventory above"
-        for one in running
-    ]
-    return [*lines, *(f"left out: {line}" for line in held.left_out)]
 
 
 def _check_type(usage: Usage, instance_type: str | None) -> None:
@@ -162,7 +155,10 @@ def _document(report: CommitReport) -> dict[str, object]:
         "schema_version": SCHEMA_VERSION,
         "window": {"start": report.window.start.isoformat(), "end": report.window.end.isoformat()},
         "basis": report.basis,
-        **{key: [{c.key: row.get(c.key) for c in sheet.columns} for row in sheet.rows] for key, sheet in parts.items()},
+        **{
+            key.replace("-", "_"): [{c.key: row.get(c.key) for c in sheet.columns} for row in sheet.rows]
+            for key, sheet in parts.items()
+        },
         "wanted_rates": list(report.wanted_rates),
         "held_beside": list(report.held_beside),
     }
@@ -177,12 +173,14 @@ def _for_people(
         body = _body(section, report, request, width, colour=colour)
         if body:
             blocks.append(f"{heading}{section.title}\n\n{body}")
-    if not report.advice:
+    if not report.advice and not report.spend:
         blocks.append("No commitment below the on-demand price is known for any pool of this fleet.")
     if report.held_beside:
         blocks.append("Held beside these:\n" + "\n".join(f"  {line}" for line in report.held_beside))
     if report.wanted_rates:
-        lines = "\n".join(f"  {line}" for line in report.wanted_rates)
+        lines = "\n".join(
+            textwrap.fill(line, width, initial_indent="  ", subsequent_indent="    ") for line in report.wanted_rates
+        )
         blocks.append(
             f"No price is known for these, and none is assumed.\nAsk, and give them with --prices or --offer:\n{lines}"
         )

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import assert_never
 
-from trimtab.cli.sheet import Cell, Column, Sheet, fixed
-from trimtab.emit.money import dollars, percent
+from trimtab.cli.commit_columns import money, number, share, text
+from trimtab.cli.commit_spend_sheets import held_plans_sheet, plans_sheet
+from trimtab.cli.sheet import Cell, Column, Sheet
+from trimtab.emit.money import dollars
 from trimtab.plan.commit_advice import Advice
 from trimtab.plan.commit_report import CommitReport
 from trimtab.plan.load_duration import LoadPoint, load_duration
@@ -22,7 +24,9 @@ class Section(Enum):
     STEPS = "steps"
     RULES = "rules"
     RETURNS = "returns"
+    PLANS = "plans"
     INVENTORY = "inventory"
+    HELD_PLANS = "held-plans"
     LOAD = "load"
 
     @property
@@ -32,6 +36,8 @@ class Section(Enum):
             Section.STEPS: "What to buy, and when",
             Section.RULES: "Rules on this fleet's own use: first half known, second half played",
             Section.RETURNS: "What each commitment returns",
+            Section.PLANS: "What to commit to spend with a savings plan",
+            Section.HELD_PLANS: "Savings plans held, in the order in which they apply",
             Section.INVENTORY: "Commitments held, the first to end first",
             Section.LOAD: "Load by share of the hours, busiest first (nodes)",
         }[self]
@@ -46,8 +52,12 @@ def sheet_of(section: Section, report: CommitReport) -> Sheet:
             return _rules(report)
         case Section.RETURNS:
             return _returns(report)
+        case Section.PLANS:
+            return plans_sheet(report.spend)
         case Section.INVENTORY:
             return _inventory(report)
+        case Section.HELD_PLANS:
+            return held_plans_sheet(report.held_spend)
         case Section.LOAD:
             return _load(report)
     assert_never(section)
@@ -57,30 +67,6 @@ def curve(advice: Advice, points: int) -> tuple[LoadPoint, ...]:
     """Return a pool's load-duration curve over the layers advised."""
     first = advice.layers[0].buy if advice.layers and advice.layers[0].day == 0 else 0
     return load_duration(advice.nodes, owned=advice.owned, first=first, later=advice.buy - first, points=points)
-
-
-def _shown_percent(cell: Cell) -> str:
-    return percent(cell) if isinstance(cell, int | float) else str(cell)
-
-
-def _shown_dollars(cell: Cell) -> str:
-    return dollars(cell) if isinstance(cell, int | float) else str(cell)
-
-
-def _text(key: str, title: str, *, whole: bool = False) -> Column:
-    return Column(key=key, title=title, whole=whole)
-
-
-def _number(key: str, title: str, digits: int = 0) -> Column:
-    return Column(key=key, title=title, show=fixed(digits), right=True)
-
-
-def _share(key: str, title: str) -> Column:
-    return Column(key=key, title=title, show=_shown_percent, right=True)
-
-
-def _money(key: str, title: str) -> Column:
-    return Column(key=key, title=title, show=_shown_dollars, right=True)
 
 
 def _steps(report: CommitReport) -> Sheet:
@@ -104,21 +90,21 @@ def _steps(report: CommitReport) -> Sheet:
             )
             held = layer.hold
     columns = [
-        _number("day", "day"),
-        _number("buy_nodes", "buy"),
-        _number("hold_nodes", "hold then"),
-        _number("term_years", "years"),
-        _text("payment", "paid", whole=True),
-        _number("usd_hr", "$/h", 3),
-        _share("discount_frac", "off"),
-        _share("used_frac", "in use"),
+        number("day", "day"),
+        number("buy_nodes", "buy"),
+        number("hold_nodes", "hold then"),
+        number("term_years", "years"),
+        text("payment", "paid", whole=True),
+        number("usd_hr", "$/h", 3),
+        share("discount_frac", "off"),
+        share("used_frac", "in use"),
     ]
     return Sheet(columns=_with_pool(columns, "source"), rows=rows, section="pool", notes=_steps_notes(report))
 
 
 def _with_pool(columns: Sequence[Column], *more: str) -> list[Column]:
     """Return columns with the pool in front, which tables for people show as a heading, and keys for machines behind."""
-    return [_text("pool", "pool"), *columns, *(_text(key, key) for key in more)]
+    return [text("pool", "pool"), *columns, *(text(key, key) for key in more)]
 
 
 def _steps_notes(report: CommitReport) -> list[str]:
@@ -160,9 +146,9 @@ def _rules(report: CommitReport) -> Sheet:
         for rule in _SHOWN_RULES
     ]
     columns = [
-        _text("rule", "rule"),
-        _number("cost_frac", "cost, on demand = 1", 3),
-        _number("over_hindsight", "over hindsight", 3),
+        text("rule", "rule"),
+        number("cost_frac", "cost, on demand = 1", 3),
+        number("over_hindsight", "over hindsight", 3),
     ]
     return Sheet(columns=_with_pool(columns), rows=rows, section="pool")
 
@@ -189,17 +175,17 @@ def _returns(report: CommitReport) -> Sheet:
     ]
     columns = [
         Column(key="offer", title="offer", whole=True, repeat=True),
-        _number("nodes", "nodes"),
-        _number("hours_mo", "h/mo"),
-        _money("upfront_usd", "upfront"),
-        _money("on_demand_usd", "on demand"),
-        _money("committed_usd", "committed"),
-        _money("saving_usd", "saves"),
-        _share("saving_frac", "%"),
-        _number("break_even_mo", "even at month", 1),
-        _money("on_demand_usd_year", "on demand/y"),
-        _money("committed_usd_year", "committed/y"),
-        _share("loses_below_frac", "loses below"),
+        number("nodes", "nodes"),
+        number("hours_mo", "h/mo"),
+        money("upfront_usd", "upfront"),
+        money("on_demand_usd", "on demand"),
+        money("committed_usd", "committed"),
+        money("saving_usd", "saves"),
+        share("saving_frac", "%"),
+        number("break_even_mo", "even at month", 1),
+        money("on_demand_usd_year", "on demand/y"),
+        money("committed_usd_year", "committed/y"),
+        share("loses_below_frac", "loses below"),
     ]
     notes = [
         "totals are over the term; a year's cost is over three years, a 1-year term being bought again at its price; "
@@ -224,14 +210,14 @@ def _inventory(report: CommitReport) -> Sheet:
         for one in report.held
     ]
     columns = [
-        _text("name", "commitment"),
-        _number("count", "nodes"),
-        _share("used_frac", "used"),
-        _share("coverage_frac", "covers"),
-        _money("unused_usd_mo", "sunk $/mo"),
-        _text("end", "ends", whole=True),
-        _number("days_left", "days left"),
-        _number("held_after_nodes", "held after"),
+        text("name", "commitment"),
+        number("count", "nodes"),
+        share("used_frac", "used"),
+        share("coverage_frac", "covers"),
+        money("unused_usd_mo", "sunk $/mo"),
+        text("end", "ends", whole=True),
+        number("days_left", "days left"),
+        number("held_after_nodes", "held after"),
     ]
     return Sheet(columns=_with_pool(columns), rows=rows, section="pool")
 
@@ -252,12 +238,12 @@ def _load(report: CommitReport) -> Sheet:
         for point in curve(one, CURVE_POINTS)
     ]
     columns = [
-        _share("hours_frac", "hours"),
-        _number("load_nodes", "load", 1),
-        _number("owned_nodes", "held", 1),
-        _number("first_layer_nodes", "first layer", 1),
-        _number("later_layers_nodes", "later", 1),
-        _number("on_demand_nodes", "on demand", 1),
-        _number("unused_nodes", "unused", 1),
+        share("hours_frac", "hours"),
+        number("load_nodes", "load", 1),
+        number("owned_nodes", "held", 1),
+        number("first_layer_nodes", "first layer", 1),
+        number("later_layers_nodes", "later", 1),
+        number("on_demand_nodes", "on demand", 1),
+        number("unused_nodes", "unused", 1),
     ]
     return Sheet(columns=_with_pool(columns), rows=rows, section="pool")

@@ -87,6 +87,16 @@ class Market:
         ]
         return min(allowed, key=lambda price: price.usd_hr, default=None)
 
+    def plan_rates(self, pools: Iterable[Pool], option: BuyingOption) -> dict[Pool, int]:
+        """Return what an hour of each on-demand pool takes of a spend plan, for those whose rate is known."""
+        rates: dict[Pool, int] = {}
+        for pool in pools:
+            rows = self.catalog.prices.options(pool.provider, pool.instance_type, pool.region, at=self.at)
+            known = [price for price in rows if price.option is option]
+            if known and pool.capacity_type is CapacityType.ON_DEMAND:
+                rates[pool] = micro_usd(known[0].usd_hr)
+        return rates
+
     def offerings(self, provider: str, region: str) -> tuple[Offering, ...]:
         """Return the whole-GPU nodes that can be bought on demand in a region, cheapest first."""
         found = []

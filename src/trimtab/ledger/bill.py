@@ -57,7 +57,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Bill:
-    """What usage costs. Arrays are whole micro-dollars; rows follow `pools`, `commitments` and `spend_plans`, columns are hours."""
+    """What usage costs, in whole micro-dollars: rows follow `pools`, `commitments` and `spend_plans`, columns are hours."""
 
     pools: tuple[Pool, ...]
     commitments: tuple[Commitment, ...]
@@ -76,7 +76,9 @@ class Bill:
     @property
     def hourly(self) -> IntArray:
         """Return the bill per hour (n_hours,)."""
-        return np.asarray(self.metered.sum(axis=0) + self.committed.sum(axis=0) + self.spend.sum(axis=0), dtype=np.int64)
+        return np.asarray(
+            self.metered.sum(axis=0) + self.committed.sum(axis=0) + self.spend.sum(axis=0), dtype=np.int64
+        )
 
     @property
     def total(self) -> MicroUsd:
@@ -120,7 +122,7 @@ class Bill:
 
     def effective(self) -> IntArray:
         """Return what each pool's nodes cost per hour, commitments and plans amortized onto the nodes they covered."""
-        cost = self.metered + self.used_spend().sum(axis=0)
+        cost: IntArray = self.metered + self.used_spend().sum(axis=0)
         row_of = {pool: row for row, pool in enumerate(self.pools)}
         for commitment, used in zip(self.commitments, self.used_commitment(), strict=True):
             if commitment.pool in row_of:

@@ -31,7 +31,9 @@ def focus_rows(bill: Bill, start: datetime) -> pa.Table:
 def _metered(bill: Bill, start: datetime) -> Iterator[Row]:
     for row, pool in enumerate(bill.pools):
         mine = [index for index, one in enumerate(bill.commitments) if one.pool == pool]
-        seconds = bill.node_seconds[row] - bill.covered_seconds[mine].sum(axis=0) - bill.plan_seconds[:, row].sum(axis=0)
+        seconds = (
+            bill.node_seconds[row] - bill.covered_seconds[mine].sum(axis=0) - bill.plan_seconds[:, row].sum(axis=0)
+        )
         for hour in seconds.nonzero()[0].tolist():
             cost = usd(int(bill.metered[row, hour]))
             yield {

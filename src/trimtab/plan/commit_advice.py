@@ -10,7 +10,7 @@ import numpy as np
 
 from trimtab.catalog.pools import Pool
 from trimtab.fleet.model import FloatArray, IntArray
-from trimtab.ledger.commitments import best_count
+from trimtab.ledger import Commitment, best_count
 from trimtab.plan.commit_table import Offer
 from trimtab.policies.commitment import LayerRule, backed_units, evidence_limit_hr, no_evidence, observe, released_frac
 from trimtab.replay.commitments import CommitRule, cost, held_units
@@ -63,6 +63,16 @@ class Advice:
         """Return the nodes to buy in all layers."""
         return self.hold - self.owned
 
+    @property
+    def bought(self) -> Commitment:
+        """Return all layers as the ledger takes them."""
+        return Commitment(
+            pool=self.pool,
+            option=self.offer.option,
+            count=self.buy,
+            rate_micro_usd_hr=micro_usd(self.offer.effective_usd_hr),
+        )
+
     def used_frac(self, floor: int, top: int) -> float:
         """Return the share of the recent hours in which the nodes above `floor` and up to `top` were in use."""
         recent = self.nodes[-RECENT_HR:]
@@ -95,15 +105,16 @@ def advise(
     offer, chosen = min(paying, key=lambda one: (one.effective_usd_hr, one.upfront_usd)), rule or LayerRule()
     nodes = np.asarray(node_seconds / S_PER_HR, dtype=np.float64)
     discount = 1 - offer.effective_usd_hr / on_demand_usd_hr
-    backed = _backed(nodes, discount, chosen, offer.term_years * HR_PER_YEAR)
+    term_hr = offer.term_years * HR_PER_YEAR
+    supported = backed(nodes, discount, chosen, term_hr)
     return Advice(
         pool=pool,
         offer=offer,
         on_demand_usd_hr=on_demand_usd_hr,
         nodes=nodes,
         owned=owned,
-        backed_nodes=backed,
-        layers=_layers(backed, owned, chosen, offer.term_years * HR_PER_YEAR),
+        backed_nodes=supported,
+        layers=layers(supported, owned, chosen, term_hr),
         best_nodes=best_count(
             node_seconds[-RECENT_HR:], micro_usd(on_demand_usd_hr), micro_usd(offer.effective_usd_hr)
         ),
@@ -111,26 +122,27 @@ def advise(
     )
 
 
-def _backed(nodes: FloatArray, discount_frac: float, rule: LayerRule, term_hr: float) -> float:
+def backed(use: FloatArray, discount_frac: float, rule: LayerRule, term_hr: float) -> float:
+    """Return how many units a rule backs after a use by hour (n_hours,), in nodes or in dollars an hour."""
     limit_hr = evidence_limit_hr(rule, term_hr)
-    evidence = no_evidence(float(nodes.max(initial=0.0)))
-    for units in nodes.tolist():
+    evidence = no_evidence(float(use.max(initial=0.0)))
+    for units in use.tolist():
         evidence = observe(evidence, units, discount_frac, limit_hr)
     return backed_units(evidence, limit_hr)
 
 
-def _layers(backed: float, owned: int, rule: LayerRule, term_hr: float) -> tuple[Layer, ...]:
-    """Return one purchase a month for as long as the rule releases more; months in which it buys no whole node are left out.
+def layers(supported: float, owned: int, rule: LayerRule, term_hr: float) -> tuple[Layer, ...]:
+    """Return one purchase a month for as long as the rule releases more; months in which it buys no whole unit are left out.
 
     The rule reviews daily. A month stands for that here, because the evidence of days to come is not known yet.
     """
-    layers, held = [], owned
+    found, held = [], owned
     for month in range(math.ceil(rule.layers_frac * term_hr / HR_PER_MO) + 1):
-        wanted = math.floor(backed * released_frac(rule, month * HR_PER_MO, term_hr) + 0.5)
+        wanted = math.floor(supported * released_frac(rule, month * HR_PER_MO, term_hr) + 0.5)
         if wanted > held:
-            layers.append(Layer(day=round(month * HR_PER_MO / HR_PER_DAY), buy=wanted - held, hold=wanted))
+            found.append(Layer(day=round(month * HR_PER_MO / HR_PER_DAY), buy=wanted - held, hold=wanted))
             held = wanted
-    return tuple(layers)
+    return tuple(found)
 
 
 def _rule_costs(nodes: FloatArray, discount_frac: float) -> dict[CommitRule, float]:

@@ -6,13 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from trimtab.catalog.kinds import CapacityType
+from trimtab.catalog.kinds import BuyingOption, CapacityType
 from trimtab.catalog.pools import Pool
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Window
-from trimtab.ledger import Usage
+from trimtab.ledger import Usage, bill
 from trimtab.plan.commit_advice import Advice, advise
-from trimtab.plan.commit_inventory import Held, Owned, inventory, owned_nodes
+from trimtab.plan.commit_inventory import Held, Owned, inventory, owned_nodes, running_commitments
+from trimtab.plan.commit_spend import SpendAdvice, advise_spend
+from trimtab.plan.commit_spend_inventory import HeldSpend, Spend, running_plans, spend_inventory
 from trimtab.plan.commit_table import Offer, Return, listed_offer, return_of
 from trimtab.units import HR_PER_MO, MICRO_PER_USD
 
@@ -30,6 +32,8 @@ class CommitReport:
     advice: tuple[Advice, ...]
     returns: tuple[Return, ...]
     held: tuple[Held, ...]
+    spend: tuple[SpendAdvice, ...]
+    held_spend: tuple[HeldSpend, ...]
     wanted_rates: tuple[str, ...]
     """Rates that no table has and that a person is asked for."""
     held_beside: tuple[str, ...] = ()
@@ -56,9 +60,13 @@ def commit_report(
     day: date,
     owned: Sequence[Owned],
     quotes: Sequence[Offer],
+    spend: Sequence[Spend] = (),
     held_beside: Sequence[str] = (),
 ) -> CommitReport:
-    """Return what to commit to on a day, given a fleet's use over a window; raises MissingPrice for a pool without a rate."""
+    """Return what to commit to on a day, given a fleet's use over a window; raises MissingPrice for a pool without a rate.
+
+    What plans held already cover is no demand for reservations.
+    """
     pools = [
         pool
         for pool in usage.pools
@@ -66,13 +74,17 @@ def commit_report(
     ]
     rates = market.rates(usage.pools)
     have = owned_nodes(owned, day)
+    running = running_commitments(owned, day)
+    plans = running_plans(spend, usage.pools, market, day)
+    planned = bill(usage, rates, running, list(plans.values())).plan_seconds.sum(axis=0)
     row_of = {pool: row for row, pool in enumerate(usage.pools)}
     advice, returns = [], []
     for pool in pools:
         offers = offers_for(pool, market, quotes)
         usd_hr = rates[pool] / MICRO_PER_USD
         allowed = [offer for offer in offers if offer.term_years in question.terms_years]
-        found = advise(pool, usage.node_seconds[row_of[pool]], usd_hr, allowed, owned=have.get(pool, 0))
+        demand = usage.node_seconds[row_of[pool]] - planned[row_of[pool]]
+        found = advise(pool, demand, usd_hr, allowed, owned=have.get(pool, 0))
         if found:
             advice.append(found)
             returns += [_return(offer, found, question) for offer in offers]
@@ -82,8 +94,18 @@ def commit_report(
         advice=tuple(advice),
         returns=tuple(returns),
         held=inventory(owned, usage, rates, day),
+        spend=advise_spend(
+            usage,
+            market,
+            question.terms_years,
+            reserved=running,
+            advised=[one.bought for one in advice if one.buy],
+            plans=list(plans.values()),
+            pools=pools,
+        ),
+        held_spend=spend_inventory(spend, usage, market, running, day),
         wanted_rates=wanted_rates(pools, market, quotes),
-        held_beside=tuple(held_beside),
+        held_beside=(*(_unpriced(one) for one in spend if one.runs_at(day) and one not in plans), *held_beside),
     )
 
 
@@ -97,7 +119,7 @@ def offers_for(pool: Pool, market: Market, quotes: Sequence[Offer]) -> tuple[Off
 
 
 def wanted_rates(pools: Sequence[Pool], market: Market, quotes: Sequence[Offer]) -> tuple[str, ...]:
-    """Name the rates that are not known: a term of a pool, or its price with something paid upfront."""
+    """Name the rates that are not known: a term of a pool, its price with something paid upfront, or under a savings plan."""
     wanted = []
     for pool in pools:
         known = offers_for(pool, market, quotes)
@@ -105,9 +127,18 @@ def wanted_rates(pools: Sequence[Pool], market: Market, quotes: Sequence[Offer])
         missing = [f"{years} year{'s' if years > 1 else ''}" for years in TERMS_YEARS if years not in terms]
         if not any(offer.upfront_usd > 0 for offer in known):
             missing.append("anything paid upfront")
+        if not any(market.plan_rates([pool], option) for option in BuyingOption if option.commits_spend):
+            missing.append("a savings plan")
         if missing:
             wanted.append(f"{pool.instance_type} in {pool.region} ({pool.provider}): {', '.join(missing)}")
     return tuple(wanted)
+
+
+def _unpriced(one: Spend) -> str:
+    return (
+        f"{one.name}: {one.usd_hr:,.4f} USD an hour of spend until {one.end}; no {one.option.value} rate is known for what it "
+        "may cover, so it is not in the inventory above"
+    )
 
 
 def _return(offer: Offer, advice: Advice, question: Question) -> Return:

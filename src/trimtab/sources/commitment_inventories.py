@@ -3,9 +3,8 @@
 Read: our own CSV (`commitment_files`), `aws ec2 describe-reserved-instances`, `aws savingsplans describe-savings-plans`,
 `az reservations reservation list`, `gcloud compute commitments list` (all as JSON), and FOCUS' Contract Commitments (CSV).
 
-What covers machines of one type becomes an `Owned`. What commits to spend covers no type: it is listed as such. What a list
-does not price is priced by the price book's rate of its first day, and what even that does not know is left out by name, with
-the reason.
+What covers machines of one type becomes an `Owned`, what commits to spend a `Spend`. What a list does not price
+is priced by the price book's rate of its first day, and what even that does not know is left out by name, with the reason.
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ from trimtab.catalog import BuyingOption, Catalog
 from trimtab.catalog.pools import Pool
 from trimtab.errors import Fault, InputError, MissingPrice, PriceFileError, UnknownName
 from trimtab.plan.commit_inventory import Owned
+from trimtab.plan.commit_spend_inventory import Spend
 from trimtab.plan.commit_table import Offer
 from trimtab.sources.bill_cells import find_instance_type
 from trimtab.sources.commitment_files import read_owned
@@ -33,16 +33,6 @@ Entry = Mapping[str, object]
 _RUNNING = frozenset({"active", "payment-pending", "queued", "succeeded", ""})
 _TERM_BY_PLAN = {"P1Y": 1, "P3Y": 3, "TWELVE_MONTH": 1, "THIRTY_SIX_MONTH": 3}
 _FOCUS_COLUMNS = {"ContractCommitmentId", "ContractCommitmentCategory"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spend:
-    """A commitment to spend, on whatever its plan covers: dollars an hour, for the days `[start, end)`."""
-
-    name: str
-    usd_hr: float
-    start: date
-    end: date
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,9 +165,16 @@ class _Lists:
         if str(entry.get("state", "")) in _RUNNING:
             name = str(entry.get("savingsPlanId") or entry["savingsPlanArn"])
             kind = str(entry.get("savingsPlanType", "savings plan"))
-            start, end = _day(entry["start"]), _day(entry["end"])
             found.spend.append(
-                Spend(name=f"{name} ({kind})", usd_hr=_number(entry["commitment"]), start=start, end=end)
+                Spend(
+                    name=f"{name} ({kind})",
+                    provider="aws",
+                    usd_hr=_number(entry["commitment"]),
+                    start=_day(entry["start"]),
+                    end=_day(entry["end"]),
+                    family=str(entry.get("ec2InstanceFamily") or ""),
+                    region=str(entry.get("region") or ""),
+                )
             )
 
     def azure(self, entry: Entry, found: _Found) -> None:
@@ -220,7 +217,15 @@ class _Lists:
             found.left_out.append(f"{name}: in {entry['BillingCurrency']}, and rates are in USD")
         elif entry["ContractCommitmentCategory"] == "Spend":
             kind = str(entry.get("ContractCommitmentType") or "spend")
-            found.spend.append(Spend(name=f"{name} ({kind})", usd_hr=cost / hours, start=_day(start), end=_day(end)))
+            found.spend.append(
+                Spend(
+                    name=f"{name} ({kind})",
+                    provider=_provider(name, entry),
+                    usd_hr=cost / hours,
+                    start=_day(start),
+                    end=_day(end),
+                )
+            )
         else:
             self._focus_usage(name, entry, hours, cost, found)
 
@@ -237,9 +242,7 @@ class _Lists:
             )
             return
         offer = Offer(
-            pool=Pool(
-                "aws" if name.startswith("arn:aws") else str(entry.get("provider", "aws")), instance_type, region
-            ),
+            pool=Pool(_provider(name, entry), instance_type, region),
             term_years=max(1, round(hours / HR_PER_YEAR)),
             upfront_usd=0.0,
             usd_hr=cost / hours / count,
@@ -274,6 +277,10 @@ def _owned(name: str, offer: Offer, count: int, start: object, end: object) -> O
     if count < 1 or last <= first:
         raise ValueError(f"{name}: a count of at least 1, and an end after the start, are needed")
     return Owned(name=name, offer=offer, count=count, start=first, end=last)
+
+
+def _provider(name: str, entry: Entry) -> str:
+    return "aws" if name.startswith("arn:aws") else str(entry.get("provider", "aws"))
 
 
 def _day(moment: object) -> date:

@@ -1,0 +1,108 @@
+"""How much spend to commit to: known afterwards, prudently, beside reservations; and how plans that are held do."""
+
+from datetime import date, timedelta
+
+import numpy as np
+import pytest
+
+from trimtab.catalog import BuyingOption, load_catalog
+from trimtab.catalog.pools import Pool
+from trimtab.fleet.market import Market
+from trimtab.fleet.settings import Assumptions
+from trimtab.ledger import Commitment, Usage
+from trimtab.plan.commit_spend import advise_spend
+from trimtab.plan.commit_spend_inventory import Spend, running_plans, spend_inventory
+
+P4D = Pool("aws", "p4d.24xlarge", "us-east-1")
+G5 = Pool("aws", "g5.xlarge", "us-east-1")
+DAY = date(2026, 9, 1)
+HOURS = 28 * 24
+ROWS = """provider,instance_type,region,option,usd_hr
+aws,p4d.24xlarge,us-east-1,on-demand,20
+aws,g5.xlarge,us-east-1,on-demand,1
+aws,p4d.24xlarge,us-east-1,savings-plan-1y,15
+aws,g5.xlarge,us-east-1,savings-plan-1y,0.6
+"""
+
+
+@pytest.fixture
+def market(tmp_path):
+    path = tmp_path / "own.csv"
+    path.write_text(ROWS)
+    return Market(catalog=load_catalog(path), at=DAY, max_term_years=1, assumptions=Assumptions())
+
+
+def usage(p4d, g5):
+    rows = [np.full(HOURS, 3600 * count) if isinstance(count, int) else np.array(count) for count in (p4d, g5)]
+    return Usage(pools=(P4D, G5), node_seconds=np.array(rows, dtype=np.int64))
+
+
+def advice(used, market, **more):
+    return advise_spend(used, market, (1,), **{"reserved": (), "advised": (), **more})
+
+
+def spend(name, usd_hr, **more):
+    return Spend(name=name, provider="aws", usd_hr=usd_hr, start=DAY - timedelta(30), end=DAY + timedelta(335), **more)
+
+
+def reserve(count):
+    return Commitment(pool=P4D, option=BuyingOption.RESERVED_1Y, count=count, rate_micro_usd_hr=12_000_000)
+
+
+def test_steady_use_is_best_covered_whole_and_bought_in_layers(market):
+    (one,) = advice(usage(2, 10), market)
+
+    assert one.best_usd_hr == 2 * 15 + 10 * 0.6
+    assert one.discount_frac == pytest.approx(1 - 36 / 50)
+    assert 0 < one.layers[0].hold_usd_hr <= 2 / 3 * 36 + 0.01
+    assert sum(layer.buy_usd_hr for layer in one.layers) == pytest.approx(one.usd_hr)
+    assert one.used_frac == pytest.approx(1.0, abs=1e-4)
+    assert one.saving_usd_mo == pytest.approx((50 - 36) * 730 * one.usd_hr / 36, rel=0.4)
+
+
+def test_a_dollar_that_would_replace_the_dearer_pool_alone_is_not_bought_where_it_loses(market):
+    half = [3600 if hour % 2 else 0 for hour in range(HOURS)]  # 50 % in use, and 25 % off loses below 75 %
+
+    (one,) = advice(usage(half, 10), market)
+
+    assert one.best_usd_hr == 6.0
+    assert one.usd_hr <= 6.0
+
+
+def test_beside_reservations_only_what_they_leave_is_committed_to(market):
+    alone, beside = sorted(advice(usage(2, 10), market, advised=[reserve(1)]), key=lambda one: one.beside_reservations)
+
+    assert alone.best_usd_hr == 36
+    assert beside.best_usd_hr == 21
+
+
+def test_what_held_plans_cover_is_not_bought_again(market):
+    used = usage(0, 10)
+    plans = running_plans([spend("held", 4.0)], used.pools, market, DAY)
+
+    (one,) = advice(used, market, plans=list(plans.values()))
+
+    assert one.best_usd_hr == pytest.approx(2.0, abs=1e-3)
+
+
+def test_without_rates_nothing_is_advised(market):
+    assert advise_spend(usage(2, 10), market, (3,), reserved=(), advised=()) == ()
+
+
+def test_held_plans_are_judged_family_first_by_what_they_cover_and_waste(market):
+    held = [spend("all", 10.0), spend("g5 only", 3.0, family="g5", region="us-east-1")]
+
+    narrow, wide = spend_inventory(held, usage(0, 10), market, (), DAY)
+
+    assert (narrow.spend.name, narrow.used_frac, narrow.coverage_frac) == ("g5 only", 1.0, pytest.approx(0.5))
+    assert wide.used_frac == pytest.approx(0.3)  # 6 a whole hour is needed, 3 of it are covered already
+    assert wide.coverage_frac == pytest.approx(0.5)
+    assert wide.unused_usd_mo == pytest.approx(7 * 730)
+    assert wide.days_left == 335
+
+
+def test_a_plan_whose_rates_are_unknown_is_not_judged(market):
+    three_years = Spend(name="long", provider="aws", usd_hr=1.0, start=DAY, end=DAY + timedelta(3 * 365))
+
+    assert three_years.option is BuyingOption.SAVINGS_PLAN_3Y
+    assert spend_inventory([three_years], usage(2, 10), market, (), DAY) == ()
