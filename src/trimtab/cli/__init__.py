@@ -64,6 +64,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "trimtab.cli.quotas_command",
         "Read the clouds' GPU quotas, in whole nodes, for settings and doctor.",
     ),
+    "compare": (
+        "trimtab.cli.compare_command",
+        "Hold a canary against what it would replace: promote, hold, or roll back.",
+    ),
     "commit": (
         "trimtab.cli.commit_command",
         "Say how much to commit to, in which layers, what it returns, and how other rules would have done.",

@@ -1,0 +1,212 @@
+"""Compare a canary with what it would replace: throughput, p99 and cost per request, and what to do.
+
+A run is cut into slices of time; slices are resampled with replacement (Efron's bootstrap over blocks, because requests next to
+each other share queues: Kuensch 1989), both runs apart. The intervals are those of the ratio canary / present.
+
+The rule. Roll back where the canary is surely worse: the low end of its p99 above the present one's by more than the slack, the
+high end of its throughput below by more than the slack, the low end of its cost above, or more failures than the slack
+allows. Promote where it is surely no worse: high end of p99 and low end of throughput within the slack, high end of cost
+not above. Hold otherwise: the runs cannot tell yet.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+
+from trimtab.fleet.model import FloatArray
+from trimtab.units import S_PER_HR
+
+RESAMPLES = 1_000
+MIN_SLICES = 5
+"""Fewer slices than this cannot be resampled to an interval that means anything."""
+_BINS = 4_000
+"""Logarithmic bins of latency, which p99 is read from: 0.3 % apart over five decades."""
+_QUANTILE = 0.99
+_LOW, _HIGH = 2.5, 97.5
+
+
+class Verdict(Enum):
+    """What to do with the canary."""
+
+    PROMOTE = "promote"
+    HOLD = "hold"
+    ROLL_BACK = "roll back"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Run:
+    """One side: per slice of equal time, latencies of answered requests and how many failed; its hourly cost if known."""
+
+    name: str
+    slice_s: float
+    latency_s: tuple[FloatArray, ...]
+    weight: tuple[FloatArray, ...]
+    """Requests that each latency stands for: 1, or a histogram's counts."""
+    failed: FloatArray
+    usd_hr: float | None
+
+    @property
+    def answered(self) -> float:
+        """Return the requests answered."""
+        return float(sum(one.sum() for one in self.weight))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contrast:
+    """One figure on both sides, and the interval of canary over present (of failures: their difference)."""
+
+    what: str
+    present: float
+    canary: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """The figures, the verdict, and what decided it."""
+
+    verdict: Verdict
+    because: tuple[str, ...]
+    contrasts: tuple[Contrast, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """How much worse is tolerable, as a share; what is judged besides p99 and failures."""
+
+    slack_frac: float = 0.10
+    throughput: bool = True
+    """False where the two sides are sent different shares of the traffic."""
+    failures_frac: float = 0.005
+    """By how much the share of failures may rise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Drawn:
+    """Figures of one side: as observed, and of each resample (RESAMPLES,)."""
+
+    p99_s: tuple[float, FloatArray]
+    req_s: tuple[float, FloatArray]
+    failed: tuple[float, FloatArray]
+    usd_req: tuple[float, FloatArray] | None
+
+
+def compare(present: Run, canary: Run, rule: Rule, *, seed: int) -> Comparison:
+    """Return the comparison; the same seed gives the same intervals."""
+    rng = np.random.default_rng(seed)
+    known = np.concatenate([*present.latency_s, *canary.latency_s])
+    edges = np.geomspace(max(known.min(), 1e-6), max(known.max(), 1e-6) * 1.001, _BINS)
+    one, other = _drawn(present, edges, rng), _drawn(canary, edges, rng)
+    contrasts = [
+        _ratio("p99 latency, s", one.p99_s, other.p99_s),
+        _ratio("requests/s", one.req_s, other.req_s),
+        _difference("failed, share", one.failed, other.failed),
+    ]
+    if one.usd_req is not None and other.usd_req is not None:
+        contrasts.append(_ratio("$/request", one.usd_req, other.usd_req))
+    return _verdict(tuple(contrasts), rule)
+
+
+def _drawn(run: Run, edges: FloatArray, rng: np.random.Generator) -> _Drawn:
+    count = len(run.latency_s)
+    bins = np.stack(
+        [
+            np.bincount(np.searchsorted(edges, latency), weights=weight, minlength=len(edges) + 1)
+            for latency, weight in zip(run.latency_s, run.weight, strict=True)
+        ]
+    )
+    times = rng.multinomial(count, np.full(count, 1 / count), size=RESAMPLES)
+    seen = np.vstack([np.ones(count), times])
+    merged = seen @ bins
+    answered, failed = merged.sum(axis=1), seen @ run.failed
+    reached = np.cumsum(merged, axis=1) >= _QUANTILE * answered[:, None]
+    p99 = edges[np.minimum(reached.argmax(axis=1), len(edges) - 1)]
+    rate = answered / (count * run.slice_s)
+    share = failed / np.maximum(failed + answered, 1e-9)
+    cost = None if run.usd_hr is None else _split(run.usd_hr / S_PER_HR / np.maximum(rate, 1e-12))
+    return _Drawn(p99_s=_split(p99), req_s=_split(rate), failed=_split(share), usd_req=cost)
+
+
+def _split(values: FloatArray) -> tuple[float, FloatArray]:
+    return float(values[0]), np.asarray(values[1:])
+
+
+def _ratio(what: str, one: tuple[float, FloatArray], other: tuple[float, FloatArray]) -> Contrast:
+    low, high = np.percentile(other[1] / np.maximum(one[1], 1e-12), [_LOW, _HIGH])
+    return Contrast(what=what, present=one[0], canary=other[0], low=float(low), high=float(high))
+
+
+def _difference(what: str, one: tuple[float, FloatArray], other: tuple[float, FloatArray]) -> Contrast:
+    low, high = np.percentile(other[1] - one[1], [_LOW, _HIGH])
+    return Contrast(what=what, present=one[0], canary=other[0], low=float(low), high=float(high))
+
+
+def _verdict(contrasts: tuple[Contrast, ...], rule: Rule) -> Comparison:
+    """Apply the rule of this module."""
+    worse, unsure = [], []
+    for one in contrasts:
+        bad, fine = _judged(one, rule)
+        if bad:
+            worse.append(f"{one.what}: surely worse ({_span(one)})")
+        elif not fine:
+            unsure.append(f"{one.what}: cannot be told yet ({_span(one)})")
+    if worse:
+        return Comparison(verdict=Verdict.ROLL_BACK, because=tuple(worse), contrasts=contrasts)
+    if unsure:
+        return Comparison(verdict=Verdict.HOLD, because=tuple(unsure), contrasts=contrasts)
+    said = (f"no figure is worse than the slack of {rule.slack_frac:.0%} allows",)
+    return Comparison(verdict=Verdict.PROMOTE, because=said, contrasts=contrasts)
+
+
+def _judged(one: Contrast, rule: Rule) -> tuple[bool, bool]:
+    """Tell whether a figure is surely worse, and whether it is surely fine."""
+    match one.what:
+        case "p99 latency, s":
+            return one.low > 1 + rule.slack_frac, one.high <= 1 + rule.slack_frac
+        case "requests/s":
+            return (
+                rule.throughput and one.high < 1 - rule.slack_frac,
+                not rule.throughput or one.low >= 1 - rule.slack_frac,
+            )
+        case "$/request":
+            return one.low > 1, one.high <= 1
+        case _:
+            return one.low > rule.failures_frac, one.high <= rule.failures_frac
+
+
+def _span(one: Contrast) -> str:
+    if one.what.startswith("failed"):
+        return f"{one.low:+.2%} to {one.high:+.2%}"
+    return f"{one.low - 1:+.1%} to {one.high - 1:+.1%}"
+
+
+def sliced(
+    latency_s: FloatArray, start_s: FloatArray, failed: FloatArray, *, slices: int
+) -> tuple[tuple[FloatArray, ...], FloatArray, float]:
+    """Return latencies and failures by slice of equal time, and a slice's length; `start_s` are moments of all requests."""
+    first, last = float(start_s.min()), float(start_s.max())
+    length = max(last - first, 1e-9) / slices
+    place = np.minimum(((start_s - first) / length).astype(np.int64), slices - 1)
+    good = ~failed.astype(bool)
+    parts = tuple(latency_s[good & (place == at)] for at in range(slices))
+    lost = np.bincount(place[~good], minlength=slices).astype(np.float64)
+    return parts, lost, length
+
+
+def run_of(
+    name: str, latency_s: FloatArray, start_s: FloatArray, failed: FloatArray, usd_hr: float | None, *, slices: int = 30
+) -> Run:
+    """Return a run from single requests."""
+    parts, lost, length = sliced(latency_s, start_s, failed, slices=slices)
+    return Run(
+        name=name,
+        slice_s=length,
+        latency_s=parts,
+        weight=tuple(np.ones(len(part)) for part in parts),
+        failed=lost,
+        usd_hr=usd_hr,
+    )
