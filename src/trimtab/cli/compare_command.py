@@ -66,8 +66,9 @@ def command(
 ) -> None:
     """Hold a canary against what it would replace: promote, hold, or roll back.
 
-    Throughput, p99 latency, failures and dollars a request are compared. PRESENT and CANARY are files of requests (CSV or Parquet with a latency and a start), results of `vllm bench serve
-    --save-detailed`, or fleet bundles. Each figure has a 95 % interval of its change.
+    Throughput, p99 latency, failures and dollars a request are compared; each has a 95 % interval of its change. PRESENT and
+    CANARY are files of requests (CSV or Parquet with a latency and a start), results of `vllm bench serve --save-detailed`, or
+    fleet bundles.
 
     Roll back: a figure is surely worse (p99, throughput: beyond the slack; cost: at all; failures: by half a percent). Promote:
     none can be worse than that. Hold: the runs cannot tell yet.
