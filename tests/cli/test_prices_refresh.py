@@ -64,7 +64,8 @@ def test_a_dry_run_shows_and_writes_nothing(run, tmp_path):
 
     assert code == 0
     assert "p4d.24xlarge" in out
-    assert "21.9576" in out
+    assert "8.5000" in out, "what is new"
+    assert "21.9576" not in out, "what is confirmed"
     assert list(tmp_path.iterdir()) == []
 
 

@@ -10,8 +10,8 @@ from enum import Enum
 from trimtab.catalog.kinds import BuyingOption
 from trimtab.catalog.prices import ANY_REGION, Price, PriceBook, PriceKey
 
-SAME_FRAC = 1e-6
-"""Rates this near one another are one rate, rounded otherwise."""
+SAME_FRAC = 1e-4
+"""Rates this near one another are one rate, rounded otherwise: the packaged list has four digits of some."""
 
 
 class ChangeKind(Enum):

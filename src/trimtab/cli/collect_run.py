@@ -39,7 +39,7 @@ def _fleet(source: ServerOptions, places: Places, tell: Tell, journal: Journal |
     if places.trace is not None:
         return _trace(places.trace, places)
     if places.clouds:
-        return collect_clouds(places, parse_window(source.start, source.end, datetime.now(UTC)), tell)
+        return _clouds(source, places, tell)
     found = collect_servers(source, tell, journal) if source.url else None
     if not places.kubernetes and found is not None:
         return found
@@ -48,6 +48,15 @@ def _fleet(source: ServerOptions, places: Places, tell: Tell, journal: Journal |
         return with_snapshot(found, objects, source=name)
     newest = snapshot_moment(objects) if places.kube_dumps else datetime.now(UTC)
     return collect_snapshot(objects, *parse_window(source.start, source.end, newest), source=name)
+
+
+def _clouds(source: ServerOptions, places: Places, tell: Tell) -> Collected:
+    """Read the clouds' monitors, completed from a cluster where one was named."""
+    found = collect_clouds(places, parse_window(source.start, source.end, datetime.now(UTC)), tell)
+    if not places.kubernetes:
+        return found
+    objects, name = _cluster(places, tell)
+    return with_snapshot(found, objects, source=name)
 
 
 def _slurm(source: ServerOptions, places: Places) -> Collected:

@@ -70,7 +70,8 @@ class Places:
             )
         if not self.trace and (self.machine or self.repeat):
             raise UsageError("--machine and --repeat are assumptions about a --trace FILE: name one")
-        if (self.slurm or self.trace or self.clouds) and len(named) > 1:
+        apart = self.slurm or self.trace or (self.clouds and url)
+        if apart and len(named) > 1:
             raise UsageError(f"{' and '.join(named)} are different fleets: collect each into a folder of its own")
 
     def boards(self) -> dict[str, str]:

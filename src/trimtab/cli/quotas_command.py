@@ -62,7 +62,8 @@ def command(
     elif output_format is Format.CSV and not fields:
         write(quotas_text(quotas), out)
     else:
-        write_sheet(_sheet(quotas), output_format, out=out, fields=fields)
+        people = output_format in (Format.TABLE, Format.MARKDOWN)
+        write_sheet(_sheet(quotas, for_people=people), output_format, out=out, fields=fields)
 
 
 def _readings(
@@ -88,7 +89,12 @@ def _readings(
         yield azure_quotas.azure_quotas(url, azure_headers(azure_quotas.SCOPE), subscription, location, catalog)
 
 
-def _sheet(quotas: list[NodeQuota]) -> Sheet:
+def _sheet(quotas: list[NodeQuota], *, for_people: bool) -> Sheet:
+    """Return a row a quota and type; people see the types of which at least a node is allowed, and how many are left out."""
+    shown = [one for one in quotas if one.nodes > 0 or not for_people]
+    notes = ["nodes: if no other type draws on the same quota."]
+    if len(shown) < len(quotas):
+        notes.append(f"{len(quotas) - len(shown)} of {len(quotas)} are below one node and not shown; -o csv has all.")
     columns = [
         Column(key="provider", title="cloud"),
         Column(key="instance_type", title="instance type", whole=True),
@@ -99,5 +105,4 @@ def _sheet(quotas: list[NodeQuota]) -> Sheet:
         Column(key="unit", title="of"),
         Column(key="quota", title="name"),
     ]
-    rows = [{**one.model_dump(mode="json")} for one in quotas]
-    return Sheet(columns=columns, rows=rows, notes=["nodes: if no other type draws on the same quota."])
+    return Sheet(columns=columns, rows=[one.model_dump(mode="json") for one in shown], notes=notes)

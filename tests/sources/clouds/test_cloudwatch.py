@@ -43,7 +43,7 @@ def rows(collected, table, **wanted):
 
 
 def test_hourly_statistics_of_the_agent_land_in_their_columns(collected):
-    found = rows(collected, "gpu_usage", device="i-a/0")
+    found = rows(collected, "gpu_usage", device="i-a:0")
 
     assert len(found) == 3, "an hour that was not told has no row"
     first = found[0]
@@ -71,12 +71,12 @@ def test_machines_come_with_type_zone_and_way_of_holding(collected):
 def test_boards_are_those_of_the_catalog(collected):
     gpus = {row["device"]: (row["gpu"], row["memory_gib"]) for row in rows(collected, "devices")}
 
-    assert gpus["i-a/0"] == ("L4", pytest.approx(23034 / 1024))
-    assert gpus["i-c/0"][0] == "A100-SXM4-40GB", "Container Insights names no board: the machine's type does"
+    assert gpus["i-a:0"] == ("L4", pytest.approx(23034 / 1024))
+    assert gpus["ip-10-0-0-1:0"][0] == "A100-SXM4-40GB", "Container Insights names no board: the machine's type does"
 
 
 def test_where_only_power_is_told_power_over_the_limit_is_the_signal_and_says_so(collected):
-    first = rows(collected, "gpu_usage", device="i-b/0")[0]
+    first = rows(collected, "gpu_usage", device="i-b:0")[0]
 
     assert first["basis"] == "power over the board's limit"
     assert first["gpu_util_mean"] == pytest.approx(36 / 72)
@@ -87,7 +87,7 @@ def test_where_only_power_is_told_power_over_the_limit_is_the_signal_and_says_so
 def test_a_group_of_machines_stands_as_one_workload_where_no_pod_is_named(collected):
     workloads = {row["device"]: row["workload"] for row in rows(collected, "allocations")}
 
-    assert workloads == {"i-a/0": "aws/serve", "i-a/1": "aws/serve", "i-b/0": "aws/serve", "i-c/0": "aws/prod"}
+    assert workloads == {"i-a:0": "aws/serve", "i-a:1": "aws/serve", "i-b:0": "aws/serve", "ip-10-0-0-1:0": "aws/prod"}
     assert any("who held a GPU is not told" in note for note in collected.meta.notes)
 
 

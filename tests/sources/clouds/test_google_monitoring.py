@@ -111,7 +111,7 @@ def by_device(collected, table):
 
 
 def test_the_agents_percents_land_as_shares_by_hour(collected):
-    rows = [row for row in collected.tables["gpu_usage"].to_pylist() if row["device"] == "42/0"]
+    rows = [row for row in collected.tables["gpu_usage"].to_pylist() if row["device"] == "42:0"]
 
     assert [row["hour"].timestamp() for row in rows] == [START_S, START_S + 3600]
     assert (rows[0]["gpu_util_mean"], rows[0]["gpu_util_p50"], rows[0]["gpu_util_p95"], rows[0]["gpu_util_max"]) == (
@@ -129,7 +129,7 @@ def test_dcgm_in_managed_prometheus_names_board_and_pod(collected):
 
 
 def test_gkes_own_metrics_name_the_pod_and_a_refused_percentile_is_missing(collected):
-    device = "prod/llm-7d9f8b6c5d-x2x4z/nvidia0"
+    device = "prod:llm-7d9f8b6c5d-x2x4z:nvidia0"
 
     assert by_device(collected, "allocations")[device]["workload"] == "chat/llm"
     row = by_device(collected, "gpu_usage")[device]

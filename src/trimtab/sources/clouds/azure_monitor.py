@@ -108,7 +108,7 @@ def _take(row: _Row, reading: CloudReading) -> None:
     if not row.gpu:
         reading.counts["rows of Azure Monitor that name no board"] += 1
         return
-    device = row.gpu if row.gpu.startswith("GPU-") else f"{row.computer}/{row.gpu}"
+    device = row.gpu if row.gpu.startswith("GPU-") else f"{row.computer}:{row.gpu}"
     reading.gpus.setdefault(device, CloudGpu(device=device, machine=row.computer, product=row.model or None))
     reading.machines.setdefault(row.computer, Machine(name=row.computer, provider="azure", group=row.cluster or None))
     hour = (int(row.hour.timestamp()) - reading.grid.start_s) // S_PER_HR

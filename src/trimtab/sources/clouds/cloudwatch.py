@@ -145,8 +145,8 @@ def _questions(client: AwsClient, metric: _Metric, region: str, reading: CloudRe
 
 def _note(metric: _Metric, told: Mapping[str, str], region: str, reading: CloudReading) -> str:
     """Note the board and the machine that dimensions name; return the board's name."""
-    machine = told[metric.machine]
-    device = f"{machine}/{told[metric.board].removeprefix('nvidia')}"
+    machine = told.get("NodeName") or told[metric.machine]
+    device = f"{machine}:{told[metric.board].removeprefix('nvidia')}"
     known = reading.gpus.get(device)
     product = told.get("name") or (known.product if known else None)
     reading.gpus[device] = CloudGpu(device=device, machine=machine, product=product)
@@ -154,7 +154,12 @@ def _note(metric: _Metric, told: Mapping[str, str], region: str, reading: CloudR
     reading.machines.setdefault(
         machine,
         Machine(
-            name=machine, provider="aws", instance_type=told.get("InstanceType", "unknown"), region=region, group=group
+            name=machine,
+            instance=told[metric.machine],
+            provider="aws",
+            instance_type=told.get("InstanceType", "unknown"),
+            region=region,
+            group=group,
         ),
     )
     return device

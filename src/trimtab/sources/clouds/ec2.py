@@ -41,14 +41,19 @@ class _Reservation(BaseModel):
 def described(client: AwsClient, reading: CloudReading) -> dict[str, Machine]:
     """Return the machines of a reading with what EC2 says of them; those it no longer knows stay, on demand, counted."""
     try:
-        found = {instance.name: instance for instance in _instances(client, sorted(reading.machines))}
+        found = {one.name: one for one in _instances(client, sorted(_id(one) for one in reading.machines.values()))}
     except CredentialsError:
         reading.notes.append("ec2:DescribeInstances was refused: machines count as on demand, their zones are unknown")
         return {}
-    lost = len(reading.machines.keys() - found.keys())
+    known = {name: one for name, one in reading.machines.items() if _id(one) in found}
+    lost = len(reading.machines) - len(known)
     if lost:
         reading.counts["machines that EC2 no longer knows: on demand assumed"] += lost
-    return {name: _with(reading.machines[name], instance) for name, instance in found.items()}
+    return {name: _with(machine, found[_id(machine)]) for name, machine in known.items()}
+
+
+def _id(machine: Machine) -> str:
+    return machine.instance or machine.name
 
 
 def _instances(client: AwsClient, names: list[str]) -> Iterator[_Instance]:

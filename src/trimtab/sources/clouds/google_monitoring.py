@@ -207,10 +207,10 @@ def _note(series: _Series, reading: CloudReading) -> str | None:
     machine = host or system.get("name") or place.get("instance_id") or place.get("instance")
     board = labels.get("UUID") or labels.get("uuid") or labels.get("accelerator_id") or labels.get("gpu_number")
     if machine is None and board is not None and "pod_name" in place:
-        machine = f"{place.get('cluster_name', 'cluster')}/{place['pod_name']}"
+        machine = f"{place.get('cluster_name', 'cluster')}:{place['pod_name']}"
     if machine is None or board is None:
         return None
-    device = board if board.startswith(("GPU-", "MIG-")) else f"{machine}/{board}"
+    device = board if board.startswith(("GPU-", "MIG-")) else f"{machine}:{board}"
     product = labels.get("modelName") or labels.get("model")
     reading.gpus.setdefault(device, CloudGpu(device=device, machine=machine, product=product))
     reading.machines.setdefault(machine, _machine(machine, place, system))

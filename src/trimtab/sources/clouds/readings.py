@@ -30,6 +30,8 @@ class Machine:
     region: str = UNKNOWN
     zone: str | None = None
     capacity_type: CapacityType = CapacityType.ON_DEMAND
+    instance: str | None = None
+    """What the cloud calls it, where that is not its name."""
     group: str | None = None
     """What machines of one kind of work share: an Auto Scaling group, an instance group, a cluster."""
 
