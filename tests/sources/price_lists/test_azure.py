@@ -56,7 +56,6 @@ def test_every_item_left_out_has_a_reason(read):
     assert reading.skipped["azure: rate that starts later"] == 1
     assert reading.skipped["azure: term '5 Years'"] == 1
     assert reading.skipped["azure: item with a bad retailPrice"] == 1
-    assert reading.skipped["azure: savings plan rates (no buying option of ours)"] == 1
 
 
 def test_links_to_the_next_page_are_followed_at_the_address_that_was_given(read):
@@ -95,3 +94,23 @@ def test_a_newer_rate_of_the_same_meter_stands():
     azure_rates(items, frozenset({"Standard_NC24ads_A100_v4"}), (), TODAY, reading)
 
     assert rates(reading) == {BuyingOption.ON_DEMAND: 4.0}
+
+
+def test_a_savings_plans_rates_stand_inside_the_on_demand_item_and_are_hourly():
+    reading = Reading()
+    plans = [
+        {"term": "1 Year", "unitPrice": 2.7, "retailPrice": 2.7},
+        {"term": "3 Years", "retailPrice": 1.9},
+        {"term": "5 Years", "retailPrice": 1.5},
+        {"term": "1 Year", "retailPrice": 99.0},
+        {"retailPrice": 1.0},
+    ]
+
+    azure_rates(
+        [azure(retailPrice=4.0, savingsPlan=plans)], frozenset({"Standard_NC24ads_A100_v4"}), (), TODAY, reading
+    )
+
+    found = rates(reading)
+    assert (found[BuyingOption.SAVINGS_PLAN_1Y], found[BuyingOption.SAVINGS_PLAN_3Y]) == (2.7, 1.9)
+    assert reading.skipped["azure: savings plan of another term, or not below on demand"] == 2
+    assert reading.skipped["azure: savings plan without a term and a price"] == 1

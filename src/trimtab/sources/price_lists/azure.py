@@ -1,7 +1,8 @@
-"""Azure Retail Prices: hourly rates, spot and reservations of virtual machines.
+"""Azure Retail Prices: hourly rates, spot, reservations and savings plans of virtual machines.
 
 The list is public and paged (`NextPageLink`). Spot and Low Priority are meters of their own; a reservation's price is the
-total of its term although its unit says "1 Hour". Source: Microsoft's Retail Prices REST API, api-version 2023-01-01-preview.
+total of its term although its unit says "1 Hour"; a savings plan's price, inside the item of the on-demand rate, is an
+hour's. Source: Microsoft's Retail Prices REST API, api-version 2023-01-01-preview.
 """
 
 from __future__ import annotations
@@ -26,6 +27,12 @@ _MOST_PAGES = 1000
 _LEAST_COMMITTED_FRAC = 0.05
 """A reservation below this share of the on-demand rate was no total of a term."""
 _TERMS = {"1 Year": BuyingOption.RESERVED_1Y, "3 Years": BuyingOption.RESERVED_3Y}
+_PLAN_TERMS = {"1 Year": BuyingOption.SAVINGS_PLAN_1Y, "3 Years": BuyingOption.SAVINGS_PLAN_3Y}
+
+
+class _Plan(BaseModel):
+    term: str
+    price: float = Field(alias="retailPrice", allow_inf_nan=False)
 
 
 class _Item(BaseModel):
@@ -58,7 +65,7 @@ def read_azure(server: WebServer, catalog: Catalog, regions: Sequence[str], toda
     items = [item for name in types for item in _items(server, name, regions, reading)]
     azure_rates(items, frozenset(types), regions, today, reading)
     seen = {price.region for price in reading.prices}
-    options = (BuyingOption.ON_DEMAND, BuyingOption.SPOT, *_TERMS.values())
+    options = (BuyingOption.ON_DEMAND, BuyingOption.SPOT, *_TERMS.values(), *_PLAN_TERMS.values())
     reading.cover("azure", regions or seen, *options)
     return reading
 
@@ -73,7 +80,6 @@ def azure_rates(
         option = _option(item, types, regions, today, reading) if item else None
         if item is None or option is None:
             continue
-        reading.skip("azure: savings plan rates (no buying option of ours)", len(item.savings_plan))
         key = (item.instance_type, item.region, option)
         best[key] = max(best.get(key, item), item, key=_standing)
     for (name, region, option), item in best.items():
@@ -83,6 +89,30 @@ def azure_rates(
             reading.skip("azure: reservation whose price is no total of its term")
             continue
         reading.prices.append(_price(item, option, usd_hr, today))
+        if option is BuyingOption.ON_DEMAND:
+            reading.prices.extend(_plan_prices(item, today, reading))
+
+
+def _plan_prices(item: _Item, today: date, reading: Reading) -> Iterator[Price]:
+    """Yield what an hour takes of a savings plan, by its term; left out, counted, where it is no rate below on demand."""
+    for raw in item.savings_plan:
+        try:
+            plan = _Plan.model_validate(raw)
+        except ValidationError:
+            reading.skip("azure: savings plan without a term and a price")
+            continue
+        if plan.term in _PLAN_TERMS and 0 < plan.price < item.price:
+            yield Price(
+                provider="azure",
+                instance_type=item.instance_type,
+                region=item.region,
+                option=_PLAN_TERMS[plan.term],
+                usd_hr=round(plan.price, 6),
+                as_of=today,
+                source=SOURCE,
+            )
+        else:
+            reading.skip("azure: savings plan of another term, or not below on demand")
 
 
 def _price(item: _Item, option: BuyingOption, usd_hr: float, today: date) -> Price:
