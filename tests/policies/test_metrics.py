@@ -70,6 +70,13 @@ def test_a_decision_without_metrics_changes_nothing_and_is_not_remembered():
     assert hpa_step(one, memory, seen(21, load=0.5)) == 1
 
 
+def test_bounds_hold_without_any_metric_and_none_stays_none():
+    one = HpaPolicy(0.5, 2, 5)
+    assert hpa_step(one, hpa_memory(one), seen(ready=1, load=NAN)) == 2
+    assert hpa_step(one, hpa_memory(one), seen(ready=9, load=NAN)) == 5
+    assert hpa_step(one, hpa_memory(one), seen(ready=0, load=NAN)) == 0
+
+
 def test_a_queue_is_divided_by_its_average_value_whatever_is_ready():
     one = policy(metric=Metric.SIGNAL, target=1.0, queue_replica_s=10.0)
     assert hpa_recommendation(one, seen(signal=2.0, backlog=55.0)) == 6

@@ -65,6 +65,17 @@ def test_on_demand_stands_in_while_all_zones_are_gone_and_goes_when_they_are_bac
     assert hedged.attained_frac[0] < 0.99, "nothing answered for a cold start"
 
 
+def test_a_service_that_lost_every_replica_still_wants_them_all():
+    """A Deployment's replicas stay wanted when their nodes go: the autoscaler must not take the loss for its own doing."""
+    up = always(6 * HOUR)
+    up[:, 2 * HOUR : 3 * HOUR] = False
+    hedged = replay_hedged(history(), MODEL, HPA, ALL_SPOT, up, initial_replicas=6)
+
+    assert hedged.on_demand_node_seconds[2] >= 5 * (3600 - 30)
+    assert hedged.spot_node_seconds[4:].min() >= 4 * 3600
+    assert hedged.attained_frac[0] > 0.9
+
+
 def test_a_floor_answers_while_spot_is_gone():
     up = always(6 * HOUR)
     up[:, 2 * HOUR : 3 * HOUR] = False

@@ -241,7 +241,8 @@ def hpa_step(policy: HpaPolicy, memory: Memory, seen: Observation) -> int:
     wanted = hpa_recommendation(policy, seen)
     if wanted == MISSING:
         forget(memory)
-        return current
+        # The controller keeps replicas within their bounds without any metric, and leaves alone what was scaled to none.
+        return min(max(current, policy.min_replicas), policy.max_replicas) if current > 0 else current
     wanted = stabilized(memory, wanted, current)
     wanted = min(max(wanted, policy.min_replicas), policy.max_replicas)
     return rate_limited(policy, memory, wanted, current)

@@ -2,7 +2,8 @@
 
 The queue, the targets and the scaling rule are those of `replay.services`. When a zone goes, all spot replicas in it go at
 once, as they do when a cloud takes capacity back, and no new one starts there until the zone is back; requests in flight end
-within the notice. A zone's spells are drawn from exponential lives, seeded, or recorded.
+within the notice. The scaler sees what was lost as pods that are not ready, since they stay wanted. A zone's spells are drawn
+from exponential lives, seeded, or recorded.
 """
 
 from __future__ import annotations
@@ -224,6 +225,7 @@ def serve_hedged(
     ready = np.zeros(zones, dtype=np.int64)
     starting = np.zeros(zones, dtype=np.int64)
     on_demand, on_demand_starting = initial_replicas, 0
+    desired = initial_replicas
     queue, near, step = 0.0, 1, -1
     for t in range(len(arrivals)):
         arrived = arrivals[t] / substeps
@@ -272,14 +274,14 @@ def serve_hedged(
             seen = Observation(
                 step,
                 all_ready,
-                spot_starting + on_demand_starting,
+                max(0, desired - all_ready),
                 arrived / (shape.capacity_req_s * SYNC_S),
                 duty_cycle_frac,
                 queue / shape.capacity_req_s,
                 wanted_signal,
             )
-            wanted = min(decide(rule, by_hour, memory, seen), shape.quota_replicas)
-            parts = split(hedge_policy, wanted, spot_ready, spot_ready + spot_starting, held, any_up)
+            desired = min(decide(rule, by_hour, memory, seen), shape.quota_replicas)
+            parts = split(hedge_policy, desired, spot_ready, spot_ready + spot_starting, held, any_up)
             resize_spot(ready, starting, due, up, step, shape.cold_steps, parts.spot)
             if parts.on_demand > held:
                 grow(due_on_demand, step, shape.cold_steps, parts.on_demand - held)
