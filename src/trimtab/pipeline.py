@@ -320,7 +320,7 @@ def verify_plan(
     )
     for market in (then, now):
         _require_prices(market, set(fleet.usage.pools))
-    return verify(kept.plan, kept.baseline, fleet, then, now)
+    return verify(kept.plan, kept.baseline, fleet, then, now, settings)
 
 
 def later_window(whole: Window, fit: Window) -> Window:

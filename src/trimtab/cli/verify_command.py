@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import yaml
 
 from trimtab.cli.moments import parse_day
-from trimtab.cli.output import Cell, Column, Format, Sheet, fixed, output_options, write_sheet
+from trimtab.cli.output import ROW_FORMATS, Cell, Column, Format, Sheet, fixed, output_options, write, write_sheet
 from trimtab.cli.progress import progress_bar, set_verbosity
 
 if TYPE_CHECKING:
@@ -46,7 +48,7 @@ TABLE_FIELDS = ("id", "lever", "subject", "status", "predicted_usd_mo", "realise
 @click.option("--at", callback=parse_day, metavar="DATE", show_default="the end of the history",
               help="Today's rates are those that held on this day.")  # fmt: skip
 @click.option("-q", "--quiet", is_flag=True, help="No progress.")
-@output_options()
+@output_options(*ROW_FORMATS, Format.HTML)
 def command(
     bundle: Path,
     number: str | None,
@@ -62,10 +64,14 @@ def command(
     BUNDLE is later history of the same fleet. What counts as saved is the difference to the former way of running at today's
     demand, both at the rates of the plan; what new rates and new demand do to the bill is told apart from it.
 
+    Beside it: what no longer holds (GPUs outgrown, commitments used too little), and every way of buying what is used, at
+    today's rates. `-o html` and `-o markdown` make a report of it to keep each quarter.
+
     \b
     Examples:
       trimtab verify fleet-in-march/
       trimtab verify fleet-in-march/ --audit 3 -o json
+      trimtab verify fleet-this-quarter/ -o html --out quarter.html
       trimtab verify fleet-in-march/ --prices our-rates.csv --at 2027-03-31
     """
     from trimtab.catalog import load_catalog
@@ -78,11 +84,29 @@ def command(
     with progress_bar(quiet=quiet) as tell:
         tell("reading the later history", 0.0)
         found = verify_plan(kept, open_fleet(bundle), catalog=load_catalog(prices), at=at)
-    shown = fields or (TABLE_FIELDS if output_format is Format.TABLE else ())
-    write_sheet(_sheet(found), output_format, out=out, fields=shown)
+    _write(found, kept.fleet, output_format, out, fields)
+
+
+def _write(found: Verification, fleet: str, form: Format, out: Path | None, fields: tuple[str, ...]) -> None:
+    from trimtab.emit.verify_document import verify_document
+    from trimtab.emit.verify_page import render_verify_html, render_verify_markdown
+
+    if fields or form in (Format.TABLE, Format.CSV):
+        shown = fields or (TABLE_FIELDS if form is Format.TABLE else ())
+        write_sheet(_sheet(found), form, out=out, fields=shown)
+    elif form is Format.HTML:
+        write(render_verify_html(found, fleet), out)
+    elif form is Format.MARKDOWN:
+        write(render_verify_markdown(found, fleet), out)
+    else:
+        document = verify_document(found)
+        dumped = yaml.safe_dump(document, sort_keys=False) if form is Format.YAML else json.dumps(document, indent=2)
+        write(dumped, out)
 
 
 def _sheet(found: Verification) -> Sheet:
+    from trimtab.emit.verify_page import drift_line, purchase_line
+
     parts = (
         ("the bill then", found.then_usd_mo),
         ("demand since", found.demand_usd_mo),
@@ -94,20 +118,13 @@ def _sheet(found: Verification) -> Sheet:
         f"$/month: {bridge} = {found.now_usd_mo:,.0f} now. Predicted to save {found.predicted_usd_mo:,.0f}; "
         f"{found.outside_usd_mo:,.0f} of what was saved is of no action of the plan.",
         *found.notes,
+        *(f"Drift: {drift_line(one)}" for one in found.drifts),
+        *(f"Buying: {purchase_line(one)}" for one in found.purchases),
     ]
-    return Sheet(columns=COLUMNS, rows=[_row(one) for one in found.actions], notes=notes)
+    return Sheet(columns=COLUMNS, rows=[_cells(one) for one in found.actions], notes=notes)
 
 
-def _row(one: ActionVerdict) -> dict[str, Cell]:
-    return {
-        "id": one.id,
-        "lever": one.lever.value,
-        "subject": one.subject,
-        "status": one.status.value,
-        "enacted_frac": round(one.enacted_frac, 4),
-        "predicted_usd_mo": round(one.predicted_usd_mo.value, 2),
-        "predicted_low_usd_mo": round(one.predicted_usd_mo.low, 2),
-        "predicted_high_usd_mo": round(one.predicted_usd_mo.high, 2),
-        "realised_usd_mo": round(one.realised_usd_mo, 2),
-        "cause": one.cause,
-    }
+def _cells(one: ActionVerdict) -> dict[str, Cell]:
+    from trimtab.emit.verify_document import verdict_row
+
+    return {key: value for key, value in verdict_row(one).items() if isinstance(value, str | int | float)}

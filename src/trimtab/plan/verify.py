@@ -21,11 +21,13 @@ from trimtab.catalog.kinds import CapacityType
 from trimtab.catalog.pools import Pool
 from trimtab.fleet.effects import BuyCommitment, ReleaseNodes
 from trimtab.fleet.market import Market
-from trimtab.fleet.model import Fleet
-from trimtab.fleet.settings import Lever
+from trimtab.fleet.model import Fleet, Window
+from trimtab.fleet.settings import Lever, Settings
 from trimtab.plan.baseline import REQUESTS, Baseline, PoolUse, WorkloadUse, baseline_of
+from trimtab.plan.drift import Drift, drifts
 from trimtab.plan.enactment import enacted_frac
 from trimtab.plan.model import Action, Change, Plan
+from trimtab.plan.purchases import Purchase, purchases
 from trimtab.provenance import Estimate
 from trimtab.units import HR_PER_MO, usd
 
@@ -79,9 +81,15 @@ class Verification:
     """Saved (or lost) by what is no action of the plan."""
     actions: tuple[ActionVerdict, ...]
     notes: tuple[str, ...]
+    window: Window
+    """The later window."""
+    drifts: tuple[Drift, ...]
+    purchases: tuple[Purchase, ...]
 
 
-def verify(plan: Plan, then: Baseline, fleet: Fleet, market_then: Market, market_now: Market) -> Verification:
+def verify(
+    plan: Plan, then: Baseline, fleet: Fleet, market_then: Market, market_now: Market, settings: Settings
+) -> Verification:
     """Hold a later fleet against a plan and the way of running that the plan was made on."""
     now, now_rates = baseline_of(fleet, market_then), baseline_of(fleet, market_now)
     former = {one.workload: one for one in then.workloads}
@@ -102,6 +110,9 @@ def verify(plan: Plan, then: Baseline, fleet: Fleet, market_then: Market, market
             _verdict(action, enacted[action.id], earned[action.id] * HR_PER_MO, growth) for action in plan.actions
         ),
         notes=_notes(former, now),
+        window=fleet.window,
+        drifts=drifts(plan, fleet, market_now, settings),
+        purchases=purchases(fleet, market_now),
     )
 
 

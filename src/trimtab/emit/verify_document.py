@@ -1,0 +1,77 @@
+"""A verification for programs: the bridge of the bill, the actions, drift alerts, and every way of buying at today's rates."""
+
+from __future__ import annotations
+
+from pydantic import JsonValue
+
+from trimtab.plan.drift import Drift
+from trimtab.plan.purchases import Purchase
+from trimtab.plan.verify import ActionVerdict, Verification
+
+SCHEMA_VERSION = 1
+
+
+def verify_document(found: Verification) -> dict[str, JsonValue]:
+    """Return the document; money in dollars a month, rounded to cents."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "window": {"start": found.window.start.isoformat(), "end": found.window.end.isoformat()},
+        "then_usd_mo": round(found.then_usd_mo, 2),
+        "demand_usd_mo": round(found.demand_usd_mo, 2),
+        "saved_usd_mo": round(found.saved_usd_mo, 2),
+        "rates_usd_mo": round(found.rates_usd_mo, 2),
+        "now_usd_mo": round(found.now_usd_mo, 2),
+        "predicted_usd_mo": round(found.predicted_usd_mo, 2),
+        "outside_usd_mo": round(found.outside_usd_mo, 2),
+        "rows": [verdict_row(one) for one in found.actions],
+        "drifts": [_drift(one) for one in found.drifts],
+        "purchases": [_purchase(one) for one in found.purchases],
+        "notes": list(found.notes),
+    }
+
+
+def verdict_row(one: ActionVerdict) -> dict[str, JsonValue]:
+    """Return an action's row, as every form has it."""
+    return {
+        "id": one.id,
+        "lever": one.lever.value,
+        "subject": one.subject,
+        "status": one.status.value,
+        "enacted_frac": round(one.enacted_frac, 4),
+        "predicted_usd_mo": round(one.predicted_usd_mo.value, 2),
+        "predicted_low_usd_mo": round(one.predicted_usd_mo.low, 2),
+        "predicted_high_usd_mo": round(one.predicted_usd_mo.high, 2),
+        "realised_usd_mo": round(one.realised_usd_mo, 2),
+        "cause": one.cause,
+    }
+
+
+def _drift(one: Drift) -> dict[str, JsonValue]:
+    return {
+        "kind": one.kind.value,
+        "subject": one.subject,
+        "action": one.action,
+        "seen_frac": round(one.seen_frac, 4),
+        "limit_frac": round(one.limit_frac, 4),
+        "advice": one.advice,
+    }
+
+
+def _purchase(one: Purchase) -> dict[str, JsonValue]:
+    return {
+        "instance_type": one.instance_type,
+        "region": one.region,
+        "mean_nodes": round(one.mean_nodes, 3),
+        "now": one.now,
+        "now_usd_mo": round(one.now_usd_mo, 2),
+        "advice": one.advice,
+        "options": [
+            {
+                "option": option.option.value,
+                "usd_node_hr": option.usd_node_hr,
+                "commit": option.commit,
+                "usd_mo": round(option.usd_mo, 2),
+            }
+            for option in one.options
+        ],
+    }

@@ -1,0 +1,113 @@
+"""Every way of buying the nodes that a later window used, at today's rates: what each would cost, what to change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from trimtab.catalog.kinds import BuyingOption, CapacityType
+from trimtab.catalog.pools import Pool
+from trimtab.fleet.market import Market
+from trimtab.fleet.model import Fleet, IntArray
+from trimtab.ledger import best_count
+from trimtab.units import HR_PER_MO, S_PER_HR, micro_usd, usd
+
+_WORTH_FRAC = 0.02
+"""A change that saves less of a pool's bill than this is noise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repriced:
+    """One way of buying one instance type in one region, for the use of the later window."""
+
+    instance_type: str
+    region: str
+    option: BuyingOption
+    usd_node_hr: float
+    commit: int
+    """Nodes to commit to under it; 0 for what is not committed."""
+    usd_mo: float
+    """What the use would cost, the rest of it on demand."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Purchase:
+    """The use of one instance type in one region: how it is bought now, and every other way."""
+
+    instance_type: str
+    region: str
+    mean_nodes: float
+    now: str
+    now_usd_mo: float
+    options: tuple[Repriced, ...]
+    advice: str
+
+    @property
+    def best(self) -> Repriced | None:
+        """Return the cheapest way that binds no spot risk; None where nothing is sold."""
+        kept = [one for one in self.options if one.option is not BuyingOption.SPOT]
+        return min(kept, key=lambda one: one.usd_mo, default=None)
+
+
+def purchases(fleet: Fleet, market: Market) -> tuple[Purchase, ...]:
+    """Return one entry an instance type and region that the fleet used, dearest first; owned nodes are left out."""
+    use: dict[tuple[str, str, str], dict[Pool, IntArray]] = {}
+    for pool, seconds in zip(fleet.usage.pools, fleet.usage.node_seconds, strict=True):
+        if pool.capacity_type is not CapacityType.OWNED and seconds.any():
+            use.setdefault((pool.provider, pool.instance_type, pool.region), {})[pool] = seconds
+    found = [_purchase(parts, market) for parts in use.values()]
+    return tuple(sorted(found, key=lambda one: -one.now_usd_mo))
+
+
+def _purchase(parts: dict[Pool, IntArray], market: Market) -> Purchase:
+    pool = min(parts).held_as(CapacityType.ON_DEMAND)
+    total = np.sum(list(parts.values()), axis=0)
+    hours = len(total)
+    now = sum(float(seconds.sum()) / S_PER_HR * usd(market.rate(one)) for one, seconds in parts.items())
+    options = tuple(
+        _repriced(pool, price.option, price.usd_hr, total, market)
+        for price in market.catalog.prices.options(pool.provider, pool.instance_type, pool.region, at=market.at)
+        if price.option is not BuyingOption.OWNED
+    )
+    shares = {one.capacity_type.value: float(seconds.sum()) / float(total.sum()) for one, seconds in parts.items()}
+    entry = Purchase(
+        instance_type=pool.instance_type,
+        region=pool.region,
+        mean_nodes=float(total.sum()) / S_PER_HR / hours,
+        now=", ".join(f"{share:.0%} {kind}" for kind, share in sorted(shares.items(), key=lambda item: -item[1])),
+        now_usd_mo=now / hours * HR_PER_MO,
+        options=options,
+        advice="",
+    )
+    return _advised(entry)
+
+
+def _repriced(pool: Pool, option: BuyingOption, usd_hr: float, total: IntArray, market: Market) -> Repriced:
+    hours, node_hours = len(total), float(total.sum()) / S_PER_HR
+    if option.term_years == 0:
+        count, cost = 0, node_hours * usd_hr
+    else:
+        listed = market.rate(pool)
+        count = best_count(total, listed, micro_usd(usd_hr))
+        beyond = np.clip(total - count * S_PER_HR, 0, None).sum() / S_PER_HR
+        cost = count * hours * usd_hr + float(beyond) * usd(listed)
+    return Repriced(
+        instance_type=pool.instance_type,
+        region=pool.region,
+        option=option,
+        usd_node_hr=usd_hr,
+        commit=count,
+        usd_mo=cost / hours * HR_PER_MO,
+    )
+
+
+def _advised(entry: Purchase) -> Purchase:
+    best = entry.best
+    if best is None:
+        return replace(entry, advice="no rate is known for it")
+    saved = entry.now_usd_mo - best.usd_mo
+    if saved < _WORTH_FRAC * entry.now_usd_mo:
+        return replace(entry, advice="keep as it is")
+    what = f"commit to {best.commit} ({best.option.value})" if best.commit else f"buy {best.option.value}"
+    return replace(entry, advice=f"{what}: ${saved:,.0f} a month less; judge the term with trimtab commit")
