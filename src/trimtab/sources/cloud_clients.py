@@ -31,12 +31,16 @@ def aws_client(service: str, region: str, endpoint: str | None = None) -> AwsCli
     """Return a client of an AWS service with the caller's usual credentials. Raises UsageError without boto3."""
     try:
         import boto3
+        import botocore.session
         from botocore.config import Config
         from botocore.exceptions import BotoCoreError
     except ImportError as error:
         raise UsageError("this needs boto3: pip install 'trimtab[aws]'") from error
+    core = botocore.session.Session()
+    # Making moments of time stamps is most of botocore's work on a long answer; callers read them as AWS sent them.
+    core.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=_as_sent)
     try:
-        client: AwsClient = boto3.client(
+        client: AwsClient = boto3.Session(botocore_session=core).client(
             service,
             region_name=region,
             endpoint_url=endpoint,
@@ -45,6 +49,10 @@ def aws_client(service: str, region: str, endpoint: str | None = None) -> AwsCli
     except (BotoCoreError, ValueError) as error:
         raise SourceError(f"cannot reach {service} in {region}: {error}") from error
     return client
+
+
+def _as_sent(value: object) -> object:
+    return value
 
 
 def aws_items(client: AwsClient, operation: str, key: str, **asked: object) -> Iterator[object]:

@@ -116,10 +116,10 @@ def _take(row: _Row, reading: CloudReading) -> None:
         case "containerGpumemoryTotalBytes":
             reading.memory_gib[device] = row.most / BYTES_PER_GIB
         case "containerGpumemoryUsedBytes":
-            reading.put(device, "memory_used_gib_mean", hour, row.mean / BYTES_PER_GIB)
-            reading.put(device, "memory_used_gib_max", hour, row.most / BYTES_PER_GIB)
+            reading.put(device, "memory_used_gib_mean", [hour], [row.mean / BYTES_PER_GIB])
+            reading.put(device, "memory_used_gib_max", [hour], [row.most / BYTES_PER_GIB])
         case _:
             statistics = {"mean": row.mean, "p50": row.p50, "p95": row.p95, "max": row.most}
             for statistic, value in statistics.items():
-                reading.put_share(device, f"gpu_util_{statistic}", hour, value / 100)
-            reading.put(device, "samples", hour, row.samples)
+                reading.put_shares(device, f"gpu_util_{statistic}", [hour], [value / 100])
+            reading.put(device, "samples", [hour], [row.samples])

@@ -6,7 +6,7 @@ call, page by page. Metric names and dimensions: amazon-cloudwatch-agent's trans
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -188,26 +188,21 @@ def _take(raw: object, by_key: Mapping[str, _Question], reading: CloudReading) -
         return
     if result.status not in ("Complete", "PartialData"):
         reading.counts[f"series that CloudWatch could not read ({result.status})"] += 1
-    question = by_key[result.key]
-    for hour, value in _hours(result, reading.grid):
-        _put(reading, question, hour, value)
+    start_s = reading.grid.start_s
+    hours = [int(time.timestamp() - start_s) // S_PER_HR for time in result.times]
+    _put(reading, by_key[result.key], hours, result.values[: len(hours)])
 
 
-def _hours(result: _Result, grid: HourGrid) -> Iterable[tuple[int, float]]:
-    for time, value in zip(result.times, result.values, strict=False):
-        yield int(time.timestamp() - grid.start_s) // S_PER_HR, value
-
-
-def _put(reading: CloudReading, question: _Question, hour: int, value: float) -> None:
+def _put(reading: CloudReading, question: _Question, hours: Sequence[int], values: Sequence[float]) -> None:
     metric, statistic = question.metric, _STATISTICS[question.statistic]
     if statistic == "samples":
         if metric.column in (*SHARES, "power_w"):
-            reading.put(question.device, "samples", hour, value)
+            reading.put(question.device, "samples", hours, values)
         return
-    scaled = value / metric.divisor
+    scaled = [value / metric.divisor for value in values]
     if metric.column == "memory_total_gib":
-        reading.memory_gib[question.device] = max(scaled, reading.memory_gib.get(question.device, 0.0))
+        reading.memory_gib[question.device] = max([*scaled, reading.memory_gib.get(question.device, 0.0)])
     elif metric.column in SHARES:
-        reading.put_share(question.device, f"{metric.column}_{statistic}", hour, scaled)
+        reading.put_shares(question.device, f"{metric.column}_{statistic}", hours, scaled)
     else:
-        reading.put(question.device, f"{metric.column}_{statistic}", hour, scaled)
+        reading.put(question.device, f"{metric.column}_{statistic}", hours, scaled)

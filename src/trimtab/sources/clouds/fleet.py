@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 import numpy as np
+import pyarrow as pa
 
 from trimtab.catalog import Catalog
 from trimtab.errors import SourceError, UnknownName
@@ -17,9 +18,9 @@ from trimtab.sources.kube_nodes import UNKNOWN
 from trimtab.sources.lives import moment
 from trimtab.sources.prometheus import Collected
 from trimtab.sources.promql import Floats
-from trimtab.tables.arrow import empty_table, table_from_rows
+from trimtab.tables.arrow import conform, empty_table, table_from_rows
 from trimtab.tables.bundle import BundleMeta
-from trimtab.units import S_PER_HR, W_PER_KW
+from trimtab.units import S_PER_HR, US_PER_S, W_PER_KW
 
 AT_LIMIT_FRAC = 0.98
 """Mean power of an hour above this share of a board's limit: its clocks were held down by power for much of it."""
@@ -40,14 +41,14 @@ def cloud_fleet(reading: CloudReading, catalog: Catalog) -> Collected:
         )
     names = {device: _gpu_name(reading, device, catalog) for device in seen}
     limits = {device: _limit_w(names[device], catalog) for device in seen}
-    usage = [row for device in seen for row in _usage_rows(reading, device, limits[device])]
+    usage = _usage(reading, limits)
     tables = {
         "devices": table_from_rows(
             "devices", [_device_row(reading, device, names[device], catalog) for device in seen]
         ),
         "nodes": table_from_rows("nodes", list(_node_rows(reading, seen, names))),
         "allocations": table_from_rows("allocations", [_allocation_row(reading, device, seen) for device in seen]),
-        "gpu_usage": table_from_rows("gpu_usage", usage),
+        "gpu_usage": usage,
         "demand": empty_table("demand", None),
         "jobs": empty_table("jobs", None),
     }
@@ -163,29 +164,35 @@ def _allocation_row(reading: CloudReading, device: str, seen: Mapping[str, tuple
     }
 
 
-def _usage_rows(reading: CloudReading, device: str, limit_w: float | None) -> Iterator[dict[str, object]]:
-    """Yield a row an hour in which a board told anything."""
+def _usage(reading: CloudReading, limits: Mapping[str, float | None]) -> pa.Table:
+    """Return a row for each board and hour in which it told anything."""
+    pieces = [_device_usage(reading, device, limit_w) for device, limit_w in limits.items()]
+    return conform("gpu_usage", pa.concat_tables(pieces))
+
+
+def _device_usage(reading: CloudReading, device: str, limit_w: float | None) -> pa.Table:
     columns = {name: reading.of(device, name) for name in _COLUMNS}
     basis, columns = _with_power(reading, device, columns, limit_w)
     samples = reading.of(device, "samples")
-    expected = int(np.nanmax(samples)) if np.any(~np.isnan(samples)) else 1
-    workload = workload_of(reading, device)
-    told = ~np.all([np.isnan(row) for row in columns.values()], axis=0)
-    for hour in np.flatnonzero(told).tolist():
-        power_w = columns["power_w_mean"][hour]
-        yield {
-            "device": device,
-            "workload": workload,
-            "hour": _hour(reading, hour),
-            "samples": 1 if np.isnan(samples[hour]) else int(samples[hour]),
-            "samples_expected": max(expected, 1),
-            **{name: None if np.isnan(row[hour]) else float(row[hour]) for name, row in columns.items()},
-            "energy_kwh": None if np.isnan(power_w) else float(power_w) / W_PER_KW,
-            "activity_histogram": None,
-            "basis": basis,
+    expected = max(1, int(np.nanmax(samples))) if np.any(~np.isnan(samples)) else 1
+    hours = np.flatnonzero(~np.all([np.isnan(row) for row in columns.values()], axis=0))
+    power_w = columns["power_w_mean"][hours]
+    if limit_w:
+        at_limit = int(np.sum(power_w > limit_w * AT_LIMIT_FRAC))
+        reading.counts["GPU-hours at the board's power limit: its clocks were throttled"] += at_limit
+    seen = np.where(np.isnan(samples[hours]), 1, samples[hours]).astype(np.int64)
+    starts_us = (reading.grid.start_s + hours * S_PER_HR) * US_PER_S
+    named = {"device": device, "workload": workload_of(reading, device), "basis": basis}
+    return pa.table(
+        {
+            **{name: pa.repeat(pa.scalar(text, pa.string()), len(hours)) for name, text in named.items()},
+            "hour": pa.array(starts_us, type=pa.timestamp("us", tz="UTC")),
+            "samples": pa.array(seen),
+            "samples_expected": pa.array(np.full(len(hours), expected, dtype=np.int64)),
+            **{name: pa.array(row[hours], from_pandas=True) for name, row in columns.items()},
+            "energy_kwh": pa.array(power_w / W_PER_KW, from_pandas=True),
         }
-        if limit_w and power_w > limit_w * AT_LIMIT_FRAC:
-            reading.counts["GPU-hours at the board's power limit: its clocks were throttled"] += 1
+    )
 
 
 def _with_power(
@@ -202,7 +209,7 @@ def _with_power(
     return _POWER_BASIS, {**columns, **shares}
 
 
-def _meta(reading: CloudReading, usage: list[dict[str, object]]) -> BundleMeta:
+def _meta(reading: CloudReading, usage: pa.Table) -> BundleMeta:
     machines = len({gpu.machine for gpu in reading.gpus.values() if gpu.device not in reading.holders})
     notes = list(reading.notes)
     if machines:
@@ -210,7 +217,7 @@ def _meta(reading: CloudReading, usage: list[dict[str, object]]) -> BundleMeta:
             f"who held a GPU is not told of {machines} machine(s): each group of machines stands as one workload; a cluster "
             "knows more (trimtab collect -p URL --context NAME)"
         )
-    missing = [share for share in SHARES if all(row[f"{share}_mean"] is None for row in usage)]
+    missing = [share for share in SHARES if usage[f"{share}_mean"].null_count == usage.num_rows]
     if missing:
         notes.append(f"not told: {', '.join(missing)}; what they would show is missing, not 0")
     return BundleMeta(

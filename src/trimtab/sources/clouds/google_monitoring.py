@@ -188,15 +188,15 @@ def _take(series: _Series, metric: _Metric, statistic: str, reading: CloudReadin
 def _put(reading: CloudReading, metric: _Metric, statistic: str, device: str, hour: int, value: float) -> None:
     if statistic == "samples":
         if metric.column in (*SHARES, "power_w"):
-            reading.put(device, "samples", hour, value)
+            reading.put(device, "samples", [hour], [value])
         return
     scaled = value / metric.divisor
     if metric.column == "memory_total_gib":
         reading.memory_gib[device] = max(scaled, reading.memory_gib.get(device, 0.0))
     elif metric.column in SHARES:
-        reading.put_share(device, f"{metric.column}_{statistic}", hour, scaled)
+        reading.put_shares(device, f"{metric.column}_{statistic}", [hour], [scaled])
     else:
-        reading.put(device, f"{metric.column}_{statistic}", hour, scaled)
+        reading.put(device, f"{metric.column}_{statistic}", [hour], [scaled])
 
 
 def _note(series: _Series, reading: CloudReading) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -71,24 +71,24 @@ class CloudReading:
     counts: Counter[str] = field(default_factory=Counter)
     notes: list[str] = field(default_factory=list)
 
-    def put(self, device: str, column: str, hour: int, value: float) -> None:
-        """Note one value; hours outside the window are left out."""
-        if not 0 <= hour < self.grid.hours or not np.isfinite(value):
-            self.counts["values outside the window, or no numbers"] += 1
-            return
+    def put(self, device: str, column: str, hours: Sequence[int], values: Sequence[float]) -> None:
+        """Note the values of some hours; hours outside the window, and what is no number, are left out and counted."""
+        at, told = np.asarray(hours, dtype=np.int64), np.asarray(values, dtype=np.float64)
+        good = (at >= 0) & (at < self.grid.hours) & np.isfinite(told)
+        self.counts["values outside the window, or no numbers"] += int(len(good) - good.sum())
         row = self.values.setdefault((device, column), np.full(self.grid.hours, np.nan))
-        row[hour] = value
+        row[at[good]] = told[good]
 
     def of(self, device: str, column: str) -> Floats:
         """Return a device's values by hour, NaN where none was told."""
         found = self.values.get((device, column))
         return np.full(self.grid.hours, np.nan) if found is None else found
 
-    def put_share(self, device: str, column: str, hour: int, share: float) -> None:
-        """Note a share of 0..1; one outside is clamped and counted."""
-        if not 0.0 <= share <= 1.0:
-            self.counts["shares outside 0..1, clamped"] += 1
-        self.put(device, column, hour, min(1.0, max(0.0, share)))
+    def put_shares(self, device: str, column: str, hours: Sequence[int], shares: Sequence[float]) -> None:
+        """Note shares of 0..1 of some hours; those outside are clamped and counted."""
+        told = np.asarray(shares, dtype=np.float64)
+        self.counts["shares outside 0..1, clamped"] += int(np.sum((told < 0.0) | (told > 1.0)))
+        self.put(device, column, hours, np.clip(told, 0.0, 1.0).tolist())
 
 
 class CloudMonitor(Protocol):
