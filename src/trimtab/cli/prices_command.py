@@ -139,6 +139,6 @@ def _warn_of_stale(chosen: Selection, prices: Sequence[Price]) -> None:
         oldest = min(price.as_of for price in old)
         click.echo(
             f"warning: {len(old)} of {len(prices)} rates were last confirmed more than {chosen.stale_days} days before "
-            f"{chosen.at} (oldest {oldest}); check them before you buy, or lay your own over them with --prices FILE",
+            f"{chosen.at} (oldest {oldest}); trimtab prices refresh reads them anew, and --prices FILE lays your own over them",
             err=True,
         )

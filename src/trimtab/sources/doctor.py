@@ -264,5 +264,5 @@ def price_book(newest_days: int) -> Finding:
         status=Status.WEAK,
         detail=detail,
         cost="prices may have moved since",
-        fix="update trimtab, or give your own rates with --prices rates.yaml",
+        fix="trimtab prices refresh --to prices.csv, then --prices prices.csv; or your own rates with --prices rates.yaml",
     )
