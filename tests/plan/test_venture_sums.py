@@ -37,7 +37,7 @@ def judged(use, settings=None, shared=()):
     return {one.kind: one for one in ventures(NoWorkloads(), use, market(), settings or Settings(), shared)}
 
 
-def test_all_four_are_always_there_also_where_there_is_nothing_to_gain():
+def test_all_are_always_there_also_where_there_is_nothing_to_gain():
     found = judged(left(Pool("aws", "p3.8xlarge", "us-east-1"), 0))
 
     assert set(found) == set(VentureKind)
@@ -94,3 +94,50 @@ def test_sharing_without_isolation_has_the_sum_of_its_pools_and_is_never_worth_i
     assert found.saving_usd_mo.value == pytest.approx(10_000)
     assert not found.worth
     assert found.reason == "requests wait"
+
+
+PLAN_RATES = """provider,instance_type,region,option,usd_hr
+aws,p4d.24xlarge,us-east-1,on-demand,20
+aws,p4d.24xlarge,us-east-1,savings-plan-1y,{rate}
+"""
+
+
+def planned_at(rate, tmp_path, use):
+    path = tmp_path / "own.csv"
+    path.write_text(PLAN_RATES.format(rate=rate))
+    sold = replace(market(), catalog=load_catalog(path))
+    return {one.kind: one for one in ventures(NoWorkloads(), use, sold, Settings(), ())}[VentureKind.SAVINGS_PLAN]
+
+
+def test_a_savings_plan_without_rates_is_asked_for():
+    found = judged(left(P4D, 2))[VentureKind.SAVINGS_PLAN]
+
+    assert (found.worth, found.subject) == (False, "nothing")
+    assert "--prices" in found.reason
+
+
+def test_a_savings_plan_saves_the_difference_of_rates_on_what_it_covers(tmp_path):
+    found = planned_at(15, tmp_path, left(P4D, 2))
+
+    assert found.worth
+    assert found.saving_usd_mo.high == pytest.approx(2 * 5 * HR_PER_MO)
+    assert 0 < found.saving_usd_mo.low < found.saving_usd_mo.value < found.saving_usd_mo.high
+
+
+def test_a_savings_plan_on_use_that_reservations_cover_has_to_earn_what_they_save(tmp_path):
+    reserved = Commitment(pool=P4D, option=BuyingOption.RESERVED_1Y, count=2, rate_micro_usd_hr=micro_usd(16))
+
+    dearer, cheaper = (planned_at(rate, tmp_path, left(P4D, 2, (reserved,))) for rate in (18, 10))
+
+    assert dearer.saving_usd_mo.high <= 0
+    assert not dearer.worth
+    assert cheaper.saving_usd_mo.high == pytest.approx(2 * 6 * HR_PER_MO)
+    assert "instead" in cheaper.reason
+
+
+def test_use_that_owned_commitments_cover_is_not_bought_again(tmp_path):
+    owned = Commitment(pool=P4D, option=BuyingOption.RESERVED_1Y, count=2, rate_micro_usd_hr=micro_usd(16))
+
+    found = planned_at(10, tmp_path, replace(left(P4D, 2), owned=(owned,)))
+
+    assert found.subject == "nothing"

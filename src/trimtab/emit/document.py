@@ -238,7 +238,7 @@ class VenturePart(_Part):
     """What is judged for every fleet and never planned, with its sum beside the plan's bill."""
 
     kind: str
-    """another cloud, own kernels, buying hardware, or sharing without isolation."""
+    """another cloud, own kernels, buying hardware, a savings plan, or sharing without isolation."""
     subject: str
     """Of what."""
     saving_usd_mo: float
@@ -415,7 +415,7 @@ class PlanPart(_Part):
     roadmap: RoadmapPart | None = None
     """The year ahead; null where there is nothing to do, and in documents made before it was worked out."""
     always_judged: tuple[VenturePart, ...] = ()
-    """Another cloud, own kernels, buying hardware, sharing without isolation: judged for every fleet, never planned."""
+    """Another cloud, own kernels, buying hardware, a savings plan, sharing without isolation: always judged, never planned."""
 
 
 class ProofPart(_Part):

@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from trimtab.catalog.kinds import BuyingOption
 from trimtab.catalog.pools import Pool
 from trimtab.fleet.market import Market
@@ -54,6 +52,10 @@ class SpendAdvice:
     """Share of the spend bought that would have bought node time."""
     replaced_usd_mo: float
     """What it would have replaced on demand."""
+    first_saving_usd_mo: float
+    """What the first layer alone would have saved a month on the recent use."""
+    best_saving_usd_mo: float
+    """What the best spend would have saved."""
 
     @property
     def usd_hr(self) -> float:
@@ -145,16 +147,9 @@ def _advice(
     prudent = min(backed(needed / MICRO_PER_USD, discount, rule, term_hr), usd(best))
     steps = layers(prudent * MICRO_PER_USD / _STEP_MICRO_USD_HR, 0, rule, term_hr)
     step_usd = usd(_STEP_MICRO_USD_HR)
-    bought = SpendPlan(
-        option=option,
-        spend_micro_usd_hr=(steps[-1].hold if steps else 0) * _STEP_MICRO_USD_HR,
-        rates_micro_usd_hr=rates,
-    )
-    all_rates = market.rates(pools)
-    priced = bill(recent, all_rates, (), [bought])
-    without = bill(recent, all_rates)
-    unused = int(priced.unused_spend().sum())
-    paid = int(priced.spend.sum())
+    recently = _Recent(recent, rates, option, market)
+    whole = recently.under((steps[-1].hold if steps else 0) * _STEP_MICRO_USD_HR)
+    first = recently.under(steps[0].hold * _STEP_MICRO_USD_HR if steps and steps[0].day == 0 else 0)
     return SpendAdvice(
         provider=provider,
         option=option,
@@ -166,6 +161,36 @@ def _advice(
             SpendLayer(day=step.day, buy_usd_hr=step.buy * step_usd, hold_usd_hr=step.hold * step_usd) for step in steps
         ),
         best_usd_hr=usd(best),
-        used_frac=1 - unused / paid if paid else 0.0,
-        replaced_usd_mo=per_month(usd(int(np.int64(without.total - priced.metered.sum()))), recent.hours),
+        used_frac=whole.used_frac,
+        replaced_usd_mo=whole.replaced_usd_mo,
+        first_saving_usd_mo=first.saving_usd_mo,
+        best_saving_usd_mo=recently.under(best).saving_usd_mo,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Returned:
+    """What a spend would have returned a month, and the share of it that bought node time."""
+
+    used_frac: float
+    replaced_usd_mo: float
+    saving_usd_mo: float
+
+
+class _Recent:
+    """The recent use, billed under a plan of any spend."""
+
+    def __init__(self, usage: Usage, rates: Mapping[Pool, int], option: BuyingOption, market: Market) -> None:
+        self._usage, self._rates, self._option = usage, rates, option
+        self._on_demand = market.rates(usage.pools)
+        self._without = bill(usage, self._on_demand).total
+
+    def under(self, spend_micro_usd_hr: int) -> _Returned:
+        plan = SpendPlan(option=self._option, spend_micro_usd_hr=spend_micro_usd_hr, rates_micro_usd_hr=self._rates)
+        priced = bill(self._usage, self._on_demand, (), [plan])
+        paid, hours = int(priced.spend.sum()), self._usage.hours
+        return _Returned(
+            used_frac=1 - priced.unused / paid if paid else 0.0,
+            replaced_usd_mo=per_month(usd(self._without - int(priced.metered.sum())), hours),
+            saving_usd_mo=per_month(usd(self._without - priced.total), hours),
+        )

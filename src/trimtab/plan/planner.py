@@ -95,6 +95,7 @@ def make_plan(
         usage=drafted.usage(drafted.everything),
         commitments=drafted.bought(drafted.everything),
         hours=fleet.window.hours,
+        owned=problem.owned,
     )
     plan = Plan(
         window=fleet.window,

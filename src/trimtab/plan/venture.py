@@ -1,4 +1,4 @@
-"""What is judged for every fleet though no plan contains it: another cloud, own kernels, own hardware, sharing unprotected."""
+"""What is judged for every fleet though no plan contains it: another cloud, own kernels, own hardware, a savings plan."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ class VentureKind(Enum):
     ANOTHER_CLOUD = "another cloud"
     OWN_KERNELS = "own kernels"
     OWN_HARDWARE = "buying hardware"
+    SAVINGS_PLAN = "a savings plan"
     UNISOLATED = "sharing without isolation"
 
 

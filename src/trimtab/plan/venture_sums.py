@@ -1,4 +1,4 @@
-"""Judge another cloud, own kernels, own hardware and unprotected sharing beside the plan: each with a sum, none ever silent.
+"""Judge what the plan does not hold, from another cloud to unprotected sharing: each with a sum, none ever silent.
 
 The sums stand on the use and the bill that the plan leaves, so that nothing is counted twice, and on assumptions that are
 settings (`fleet.settings.Ventures`). Nothing of it enters the plan: the figures say what it would cost and save.
@@ -17,10 +17,11 @@ from trimtab.catalog.owned import OwnedHardware, annuity, owned_usd_hr
 from trimtab.catalog.pools import Pool
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet, IntArray
-from trimtab.fleet.settings import Settings
-from trimtab.ledger import Commitment
+from trimtab.fleet.settings import Lever, Settings
+from trimtab.ledger import Commitment, Usage
 from trimtab.plan.model import NotWorthDoing
 from trimtab.plan.venture import Venture, VentureKind
+from trimtab.plan.venture_spend import spend_sums
 from trimtab.provenance import Basis, Estimate
 from trimtab.tables.workloads import WorkloadKind
 from trimtab.units import HR_PER_MO, MO_PER_YEAR, S_PER_HR, usd
@@ -39,6 +40,8 @@ class Left:
     usage: Mapping[Pool, IntArray]
     commitments: Sequence[Commitment]
     hours: int
+    owned: Sequence[Commitment] = ()
+    """Commitments that were held before; they cover first."""
 
     def nodes(self, pool: Pool) -> float:
         """Return a pool's mean nodes."""
@@ -62,11 +65,12 @@ class Left:
 def ventures(
     fleet: Fleet, left: Left, market: Market, settings: Settings, shared: Sequence[NotWorthDoing]
 ) -> tuple[Venture, ...]:
-    """Return the four judgements; `shared` are the pools on which unprotected sharing would give nodes back."""
+    """Return the five judgements; `shared` are the pools on which unprotected sharing would give nodes back."""
     return (
         _another_cloud(left, market, settings),
         _own_kernels(fleet, left, market, settings),
         _own_hardware(left, market, settings),
+        _savings_plan(left, market, settings),
         _unisolated(shared, settings),
     )
 
@@ -256,6 +260,25 @@ def _node(pool: Pool, gpus: int, gpu: Gpu, listed_usd_hr: float, years: float, s
         operations_usd_year=capital * stated.hardware_operations_frac,
         capital_rate_frac=stated.hardware_capital_rate_frac,
     )
+
+
+def _savings_plan(left: Left, market: Market, settings: Settings) -> Venture:
+    """Judge the best savings plan whose rates are known; the plan's certificate covers reservations only."""
+    pools = tuple(sorted(left.usage))
+    seconds = np.array([left.usage[pool] for pool in pools], dtype=np.int64).reshape(len(pools), left.hours)
+    found = spend_sums(Usage(pools=pools, node_seconds=seconds), left.owned, left.commitments, market)
+    used = ("planning.engineer_week_usd",)
+    if found is None:
+        why = "no savings plan rate is known for the nodes it could cover: ask, and give it with --prices"
+        return _judged(VentureKind.SAVINGS_PLAN, "nothing", (0.0, 0.0, 0.0), 0.0, why, settings, used)
+    once = settings.efforts[Lever.COMMITMENT].weeks * settings.planning.engineer_week_usd
+    one = found.advice
+    where = "on what the reservations leave" if one.beside_reservations or not left.commitments else "instead of them"
+    why = (
+        f"{one.option.term_years} y of ${one.usd_hr:,.2f} an hour, {where}; the range: first layer alone to the best "
+        "known afterwards; the certified gap is one of plans with reservations only"
+    )
+    return _judged(VentureKind.SAVINGS_PLAN, one.provider, found.sums_usd_mo, once, why, settings, used)
 
 
 def _unisolated(shared: Sequence[NotWorthDoing], settings: Settings) -> Venture:
