@@ -39,7 +39,7 @@ def test_a_fleet_that_exports_everything_is_told_so():
         ({"teams": False}, "teams", Status.WEAK, "pods=[team]"),
         ({"servers": ()}, "request metrics", Status.WEAK, "PodMonitor"),
         ({"bills": 0}, "bill", Status.WEAK, "--focus"),
-        ({"newest_price_days": 400}, "price book", Status.WEAK, "update"),
+        ({"newest_price_days": 400}, "price book", Status.WEAK, "prices refresh"),
     ],
 )
 def test_each_absence_says_what_it_costs_and_what_mends_it(changes, what, status, fix):
