@@ -31,6 +31,7 @@ from trimtab.plan.model import Audit, HeatMap
 from trimtab.plan.outcome import OutcomeStore
 from trimtab.plan.planner import Planned, make_plan
 from trimtab.plan.proof import Proven, prove
+from trimtab.plan.proof_by_action import proof_by_action
 from trimtab.plan.reach import by_deadline, within_budget
 from trimtab.plan.robustness import robustness
 from trimtab.plan.scenario import Outlook, Scenario, WhatIf, outlook
@@ -138,6 +139,9 @@ def audit(
         name or _name(bundle), bundle, fit, allocation, planned, proven, market, opened.settings, opened.degraded
     )
     held = inventory(owned, fit.usage, market.rates(fit.usage.pools), market.at or fit.window.end.date())
+    tell("proving action by action", 0.0)
+    by_action = proof_by_action(planned, opened.proof, market, opened.settings, seed=SEED)
+    found = replace(found, proof=replace(found.proof, actions=by_action))
     tell("proving under stress", 0.0)
     stressed = robustness(planned, proven.proof, opened.proof, market, opened.settings, seed=SEED)
     found = replace(found, owned=held, robustness=stressed)

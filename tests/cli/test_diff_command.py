@@ -65,3 +65,27 @@ def test_an_audit_that_is_not_there_is_named_with_those_that_are(document):
 
     with pytest.raises(UnknownName, match="7"):
         find("7")
+
+
+def with_targets(document, *targets):
+    return document.model_copy(update={"proof": document.proof.model_copy(update={"targets": targets})})
+
+
+@pytest.mark.parametrize(
+    ("update", "change"),
+    [
+        ({}, None),
+        ({"limit_s": 8.0, "target": "95% of requests answered within 8 s"}, "target loosened"),
+        ({"required_frac": 0.9}, "target loosened"),
+        ({"limit_s": 2.0}, None),
+        ({"declared": False}, "target dropped"),
+    ],
+)
+def test_a_declared_target_that_is_gone_or_looser_is_listed(document, update, change):
+    target = next(one for one in document.proof.targets if one.declared)
+    append(document, kept())
+    append(with_targets(document, target.model_copy(update=update)), kept())
+
+    rows = json.loads(CliRunner().invoke(root, ["diff", "-o", "json"]).stdout)["rows"]
+
+    assert [row["change"] for row in rows if row["subject"] == target.workload] == ([change] if change else [])

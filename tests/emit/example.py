@@ -26,6 +26,7 @@ from trimtab.fleet.settings import Lever
 from trimtab.plan.course import Course, Roadmap, Step, Sway
 from trimtab.plan.model import (
     Action,
+    ActionProof,
     Audit,
     CapacityPicture,
     Change,
@@ -449,6 +450,16 @@ def proof(*, before: int, after: int) -> Proof:
         interruptions=7,
         lost_gpu_hr=2.31,
         notes=("prod/moderate-text is new in the proof window: kept as it was",),
+        actions=tuple(
+            ActionProof(
+                id=one.id,
+                measure="share",
+                predicted_usd_mo=one.saving_usd_mo.value,
+                replayed_usd_mo=one.saving_usd_mo.value * 0.94,
+                held=one.id != "a2",
+            )
+            for one in ACTIONS
+        ),
     )
 
 

@@ -12,7 +12,7 @@ from trimtab.cli.output import Cell, Column, Format, Sheet, fixed, output_option
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from trimtab.emit.document import ActionPart, AuditDocument
+    from trimtab.emit.document import ActionPart, AuditDocument, TargetPart
 
 COLUMNS = (
     Column(key="change", title="", whole=True),
@@ -30,6 +30,8 @@ COLUMNS = (
 @output_options()
 def command(before: str, after: str, output_format: Format, out: Path | None, fields: tuple[str, ...]) -> None:
     """Say what changed between two audits: actions that are new, gone or changed, the bill, the saving.
+
+    A declared target that is gone or looser than it was is listed too.
 
     BEFORE and AFTER are numbers of kept audits (.trimtab/history), -1 for the last one, or files of `trimtab audit -o json`;
     the last two where none is given. Write -- before a number that counts from the end.
@@ -55,6 +57,7 @@ def _audit(name: str) -> AuditDocument:
 def _sheet(before: AuditDocument, after: AuditDocument) -> Sheet:
     first, second = _actions(before), _actions(after)
     rows = [_row(first.get(key), second.get(key)) for key in {**first, **second}]
+    rows += _targets(before, after)
     parts = (
         ("bill", before.bill_usd_mo, after.bill_usd_mo),
         ("saving", before.plan.joint_saving_usd_mo, after.plan.joint_saving_usd_mo),
@@ -64,6 +67,28 @@ def _sheet(before: AuditDocument, after: AuditDocument) -> Sheet:
     if before.fleet != after.fleet:
         notes.append(f"not the same fleet: {before.fleet}, then {after.fleet}")
     return Sheet(columns=COLUMNS, rows=rows, notes=notes)
+
+
+def _targets(before: AuditDocument, after: AuditDocument) -> list[dict[str, Cell]]:
+    """Return declared targets that are gone or looser, of workloads that both plans change."""
+    now = {(target.workload, target.metric): target for target in after.proof.targets}
+    there = {target.workload for target in after.proof.targets}
+    rows: list[dict[str, Cell]] = []
+    for then in before.proof.targets:
+        if not then.declared or then.workload not in there:
+            continue
+        same = now.get((then.workload, then.metric))
+        change = "target dropped" if same is None or not same.declared else _loosened(then, same)
+        if change:
+            became = same.target if same else "nothing"
+            words = f"{then.target} -> {became}"
+            rows.append({"change": change, "lever": then.metric, "subject": then.workload, "effect": words})
+    return rows
+
+
+def _loosened(then: TargetPart, now: TargetPart) -> str:
+    longer = then.limit_s is not None and now.limit_s is not None and now.limit_s > then.limit_s
+    return "target loosened" if longer or now.required_frac < then.required_frac else ""
 
 
 def _actions(document: AuditDocument) -> Mapping[tuple[str, str], ActionPart]:

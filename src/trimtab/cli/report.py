@@ -271,7 +271,7 @@ def _unjudged(document: AuditDocument) -> RenderableType:
 
 
 def _proof(proof: ProofPart) -> RenderableType:
-    lines = [
+    lines: list[RenderableType] = [
         Text.assemble(
             f"{days(proof.window.start, proof.window.end)} cost {dollars(proof.before_usd)}; under the plan "
             f"it would have cost {dollars(proof.after_usd)}: ",
@@ -281,9 +281,24 @@ def _proof(proof: ProofPart) -> RenderableType:
         _targets_line(proof),
         *(_missed(target) for target in proof.targets if not target.kept),
         Text(f"{proof.interruptions} spot interruptions, {proof.lost_gpu_hr:.1f} GPU-hours of work done twice."),
+        *(Text(f"· given up within its target: {line}", style="dim") for line in proof.given_up[:_SHOWN_ROWS]),
         *(Text(f"· {note}", style="dim") for note in proof.notes),
+        *_proof_by_action(proof),
     ]
     return _section("The proof", "replayed on history that the planner never saw", *lines)
+
+
+def _proof_by_action(proof: ProofPart) -> Iterator[RenderableType]:
+    """Show each action's replayed saving beside what was predicted."""
+    if not proof.actions:
+        return
+    table = _table()
+    for title, right in (("id", False), ("predicted\n$/month", True), ("replayed", True), ("", False)):
+        table.add_column(title, justify="right" if right else "left", no_wrap=True)
+    for one in proof.actions[:_SHOWN_ACTIONS]:
+        held = "" if one.held is None or one.held else "outside its interval"
+        table.add_row(one.id, f"{one.predicted_usd_mo:,.0f}", f"{one.replayed_usd_mo:,.0f}", held)
+    yield table
 
 
 def _robustness(found: RobustnessPart) -> RenderableType:

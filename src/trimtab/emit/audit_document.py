@@ -43,6 +43,7 @@ from trimtab.emit.document import (
     WindowPart,
 )
 from trimtab.emit.money import month_cents, month_usd, month_usd_parts, percent
+from trimtab.emit.proof_part import action_proof, given_up
 from trimtab.emit.roadmap_part import roadmap_part
 from trimtab.emit.rollout import canary_steps
 from trimtab.emit.venture_part import venture_part
@@ -359,6 +360,7 @@ def _target(result: TargetResult) -> TargetPart:
         kept=result.kept,
         declared=result.target.declared,
         because=result.target.because,
+        limit_s=result.target.limit_s,
     )
 
 
@@ -376,6 +378,8 @@ def _proof(proof: Proof, targets: tuple[TargetPart, ...]) -> ProofPart:
         interruptions=proof.interruptions,
         lost_gpu_hr=proof.lost_gpu_hr,
         notes=proof.notes,
+        actions=tuple(action_proof(one) for one in proof.actions),
+        given_up=given_up(targets),
     )
 
 

@@ -258,9 +258,25 @@ def _proof(document: AuditDocument) -> str:
             f"{dollars(proof.clairvoyant_usd)}. {proof.interruptions} spot interruptions, "
             f"{proof.lost_gpu_hr:.1f} GPU-hours of work done twice.",
             _table(("workload", "target", "before", "under the plan", "kept"), "llrrl", rows) if proof.targets else "",
+            _proof_by_action(document),
+            _bullets(f"given up within its target: {_text(line)}" for line in proof.given_up),
             _bullets(_text(note) for note in proof.notes),
         ]
     )
+
+
+def _proof_by_action(document: AuditDocument) -> str:
+    rows = [
+        (
+            f"`{one.id}`",
+            f"{one.predicted_usd_mo:,.0f}",
+            f"{one.replayed_usd_mo:,.0f}",
+            "" if one.held is None else "yes" if one.held else "no",
+        )
+        for one in document.proof.actions
+    ]
+    heads = ("action", "predicted $/month", "replayed", "in its interval")
+    return _table(heads, "lrrl", rows) if rows else ""
 
 
 def _table(heads: Sequence[str], sides: str, rows: Iterable[Sequence[str]]) -> str:

@@ -166,6 +166,8 @@ class TargetPart(_Part):
     """True where a person declared it; false for `no worse than observed`."""
     because: str
     """Where the target comes from."""
+    limit_s: float | None = None
+    """The time that it bounds; null for throughput, and in documents made before it was kept."""
 
 
 class ActionPart(_Part):
@@ -418,6 +420,21 @@ class PlanPart(_Part):
     """Another cloud, own kernels, buying hardware, a savings plan, sharing without isolation: always judged, never planned."""
 
 
+class ActionProofPart(_Part):
+    """One action's predicted saving beside what its replay over the proof window saves."""
+
+    id: str
+    """The action."""
+    measure: str
+    """`share`: of the joint saving, which sums to it; `last in`: what is lost without it alone."""
+    predicted_usd_mo: float
+    """From the fit window, dollars a month."""
+    replayed_usd_mo: float
+    """On the proof window, dollars a month."""
+    held: bool | None
+    """Whether the replayed share lies in the predicted 80% interval; null where shares were not replayed."""
+
+
 class ProofPart(_Part):
     """The plan replayed over the proof window, which the planner never saw."""
 
@@ -445,6 +462,10 @@ class ProofPart(_Part):
     """GPU-hours of work done twice because of them."""
     notes: tuple[str, ...]
     """What the reader should know of the proof."""
+    actions: tuple[ActionProofPart, ...] = ()
+    """Action by action; empty where it was not worked out."""
+    given_up: tuple[str, ...] = ()
+    """Targets that the plan keeps with less to spare than history did: what it takes from users within what was declared."""
 
 
 class StressedPart(_Part):

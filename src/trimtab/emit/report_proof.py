@@ -28,9 +28,33 @@ def proof_section(document: AuditDocument) -> Html:
         tag("h3", "Bill by hour"),
         keys(("key-before", "as it was"), ("key-after", "with the plan")),
         scroll(bill_by_hour(document.pictures.bill_by_hour)),
+        _actions(document),
         _targets(proof.targets),
+        tag("h3", "Given up within the targets") if proof.given_up else Html(),
+        bullets(proof.given_up),
         bullets(proof.notes),
     )
+
+
+def _actions(document: AuditDocument) -> Html:
+    """Return predicted beside replayed saving of each action; nothing where it was not worked out."""
+    subjects = {action.id: f"{action.subject}: {action.lever}" for action in document.plan.actions}
+    rows = [
+        (
+            tag("code", one.id),
+            subjects.get(one.id, ""),
+            number(dollars(one.predicted_usd_mo)),
+            number(dollars(one.replayed_usd_mo)),
+            number(dollars(one.replayed_usd_mo - one.predicted_usd_mo)),
+            "" if one.held is None else "within its interval" if one.held else "outside its interval",
+        )
+        for one in document.proof.actions
+    ]
+    if not rows:
+        return Html()
+    kind = "shares of the joint saving" if document.proof.actions[0].measure == "share" else "lost without it alone"
+    heads = ("", "what", "#predicted", "#replayed", "#difference", "")
+    return scroll(table(f"Action by action, dollars a month ({kind})", heads, rows))
 
 
 def _targets(targets: Sequence[TargetPart]) -> Html:

@@ -132,6 +132,19 @@ class TargetResult:
         return self.attained_frac >= self.target.required_frac - 1e-9
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionProof:
+    """What one action was predicted to save and what it saves on the proof window, both as dollars a month."""
+
+    id: str
+    measure: str
+    """`share`: of the joint saving; `last in`: what is lost without it alone."""
+    predicted_usd_mo: float
+    replayed_usd_mo: float
+    held: bool | None
+    """Whether the replayed share lies in the predicted interval; None where shares were not replayed."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Proof:
     """The plan replayed over the proof window, which the planner never saw."""
@@ -147,6 +160,8 @@ class Proof:
     interruptions: int
     lost_gpu_hr: float
     notes: tuple[str, ...] = ()
+    actions: tuple[ActionProof, ...] = ()
+    """Action by action, where it was worked out."""
 
     @property
     def saving_frac(self) -> float:

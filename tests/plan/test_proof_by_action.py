@@ -1,0 +1,52 @@
+"""A small fleet audited whole: the proof by action, the year ahead and what is always judged agree with plan and proof."""
+
+import pytest
+from tests.test_pipeline import rows
+
+from trimtab.pipeline import audit
+from trimtab.plan import proof_by_action as module
+from trimtab.plan.venture import VentureKind
+from trimtab.units import per_month, usd
+
+
+@pytest.fixture(scope="module")
+def found():
+    return audit(rows(28).bundle())
+
+
+def test_replayed_shares_sum_to_what_the_proof_saves(found):
+    saved = per_month(usd(found.proof.before_micro_usd - found.proof.after_micro_usd), found.proof.window.hours)
+
+    assert found.plan.actions
+    assert [one.id for one in found.proof.actions] == [one.id for one in found.plan.actions]
+    assert sum(one.replayed_usd_mo for one in found.proof.actions) == pytest.approx(saved, abs=0.01)
+    assert all(one.measure == "share" for one in found.proof.actions)
+
+
+def test_both_orders_of_the_year_end_at_the_bill_of_the_plan(found):
+    course, fixed = found.plan.roadmap.course, found.plan.roadmap.fixed
+    after = found.plan.usd_mo(found.plan.after_micro_usd)
+
+    assert course.bill_usd_mo[0] == pytest.approx(found.plan.usd_mo(found.plan.before_micro_usd))
+    assert course.steps[-1].bill_usd_mo == pytest.approx(after)
+    assert min(step.bill_usd_mo for step in fixed.steps) == pytest.approx(after)
+    assert [step.action for step in course.steps] == [one.id for one in found.plan.actions]
+
+
+def test_a_quarter_is_that_of_the_month_in_which_an_action_is_done(found):
+    done = {step.action: step.done_mo for step in found.plan.roadmap.course.steps}
+
+    assert all(one.quarter == 0 or done[one.id] <= 3 * one.quarter + 1e-6 for one in found.plan.actions)
+
+
+def test_all_four_ventures_are_judged(found):
+    assert {one.kind for one in found.plan.ventures} == set(VentureKind)
+
+
+def test_where_actions_are_too_many_to_enumerate_each_is_left_out_alone(found, monkeypatch):
+    monkeypatch.setattr(module, "MOST_BILLS", 0)
+
+    again = audit(rows(28).bundle())
+
+    assert {one.measure for one in again.proof.actions} == {"last in"}
+    assert [one.predicted_usd_mo for one in again.proof.actions] == [one.last_in_usd_mo for one in found.plan.actions]
