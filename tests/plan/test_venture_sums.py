@@ -141,3 +141,12 @@ def test_use_that_owned_commitments_cover_is_not_bought_again(tmp_path):
     found = planned_at(10, tmp_path, replace(left(P4D, 2), owned=(owned,)))
 
     assert found.subject == "nothing"
+
+
+def test_a_savings_plan_on_use_in_too_few_hours_is_refused_with_that_reason(tmp_path):
+    seconds = np.where(np.arange(HOURS) % 2, 3600, 0)
+
+    found = planned_at(15, tmp_path, Left(usage={P4D: seconds}, commitments=(), hours=HOURS))
+
+    assert "too few hours for 25%" in found.reason
+    assert not found.worth

@@ -274,6 +274,9 @@ def _savings_plan(left: Left, market: Market, settings: Settings) -> Venture:
     once = settings.efforts[Lever.COMMITMENT].weeks * settings.planning.engineer_week_usd
     one = found.advice
     where = "on what the reservations leave" if one.beside_reservations or not left.commitments else "instead of them"
+    if not one.best_usd_hr:
+        why = f"no spend pays: what it could cover is used in too few hours for {one.discount_frac:.0%} off"
+        return _judged(VentureKind.SAVINGS_PLAN, one.provider, (0.0, 0.0, 0.0), 0.0, why, settings, used)
     why = (
         f"{one.option.term_years} y of ${one.usd_hr:,.2f} an hour, {where}; the range: first layer alone to the best "
         "known afterwards; the certified gap is one of plans with reservations only"
