@@ -173,3 +173,12 @@ def test_googles_list_without_a_key_says_what_it_needs(run, monkeypatch):
 
     assert code == 2
     assert "TRIMTAB_GCP_API_KEY" in err
+
+
+def test_the_file_that_the_environment_names_need_not_be_there_yet(run, monkeypatch, tmp_path):
+    monkeypatch.setenv("TRIMTAB_PRICES", str(tmp_path / "prices.csv"))
+
+    code, _, err = run(*AWS, "--to", str(tmp_path / "prices.csv"))
+
+    assert code == 0, err
+    assert (tmp_path / "prices.csv").exists()

@@ -35,7 +35,7 @@ _FOR_PEOPLE = (Format.TABLE, Format.MARKDOWN)
     "--gpus", "matrix", is_flag=True, help="Show the GPU matrix instead: rates, memory, links, price a month."
 )
 @click.option("--all", "everything", is_flag=True, help="Also rates that a list states but nobody can buy.")
-@click.option("--prices", "own", type=click.Path(exists=True, dir_okay=False, path_type=Path), envvar="TRIMTAB_PRICES",
+@click.option("--prices", "own", type=click.Path(dir_okay=False, path_type=Path), envvar="TRIMTAB_PRICES",
               help="Your own rates, CSV or YAML; they go over the list.")  # fmt: skip
 @click.option("--stale-days", type=click.IntRange(min=1), default=STALE_DAYS, show_default=True,
               help="Warn of rates last confirmed longer ago.")  # fmt: skip
