@@ -113,6 +113,41 @@ def test_replicas_that_span_nodes_bill_exactly_their_nodes(replicas, nodes_each)
     assert result.node_seconds.tolist() == [60 * replicas * nodes_each]
 
 
+def test_a_second_replica_on_a_node_that_is_up_loads_its_model_only():
+    """Twice what one replica serves: the queue grows until the second is there, at step 13 (180 s) or 33 (480 s)."""
+    surge = history([30.0 * 2] * 60)
+
+    def longest_s(**changes):
+        one = model(gpus_per_node=2, cold_start_s=480.0, queue_limit_s=1e4, **changes)
+        run = replay_service(surge, one, StaticReplicas(2), initial_replicas=1, by_step=True)
+        return run.queued_s[-1]
+
+    assert longest_s(warm_start_s=180.0) == pytest.approx(13 * 15 / 2)
+    assert longest_s() == pytest.approx(33 * 15 / 2)
+
+
+def test_a_node_holds_no_more_than_fits():
+    """One of two GPUs is free: the second replica starts warm, the third and fourth wait for a node."""
+    surge = history([1.0] * 60)
+    one = model(gpus_per_node=2, cold_start_s=480.0, warm_start_s=180.0)
+
+    run = replay_service(surge, one, StaticReplicas(4), initial_replicas=1)
+
+    assert run.cold_starts == 3
+    assert run.node_seconds.sum() == (1 + 59 * 2) * 15
+
+
+@given(st.integers(1, 6), st.integers(1, 8), st.floats(0, 480))
+def test_a_warm_start_never_waits_longer_than_a_cold_one(replicas, gpus_per_node, warm_start_s):
+    surge = history([10.0] * 10 + [replicas * 28.0] * 70)
+    cold = model(cold_start_s=480.0, gpus_per_node=gpus_per_node)
+    warm = model(cold_start_s=480.0, gpus_per_node=gpus_per_node, warm_start_s=warm_start_s)
+
+    late, soon = (replay_service(surge, one, StaticReplicas(replicas), initial_replicas=1) for one in (cold, warm))
+
+    assert soon.attained_frac[0] >= late.attained_frac[0] - 1e-12
+
+
 def test_demand_beyond_the_quota_is_reported():
     result = replay_service(history([300.0] * 240), model(quota_replicas=4), HpaPolicy(0.7, 1, 50), initial_replicas=4)
 

@@ -29,6 +29,8 @@ class ServerShape(NamedTuple):
 
     capacity_req_s: float
     cold_steps: int
+    warm_steps: int
+    """How long a replica starts that lands on a node which is up."""
     replicas_per_node: float
     queue_limit_s: float
     quota_replicas: int
@@ -183,19 +185,33 @@ def stop_starting(due: CountArray, step: int, cold_steps: int, surplus: int) -> 
 
 
 @inlined
-def rescale(due: CountArray, counts: IntArray, step: int, cold_steps: int, pool: Pool, wanted: int) -> Pool:
-    """Start or stop replicas: new ones are ready after the cold start, and starting ones are the first to go."""
+def room_on_warm_nodes(shape: ServerShape, pool: Pool) -> int:
+    """Return how many replicas fit beside the ready ones; starting ones are taken to fill that room first."""
+    if shape.warm_steps >= shape.cold_steps or shape.replicas_per_node < 2.0:
+        return 0
+    nodes = math.ceil(pool.ready / shape.replicas_per_node - ROUNDING)
+    return max(0, int(nodes * shape.replicas_per_node) - pool.ready - pool.starting)
+
+
+@inlined
+def rescale(due: CountArray, counts: IntArray, step: int, shape: ServerShape, pool: Pool, wanted: int) -> Pool:
+    """Start or stop replicas: new ones are ready after the cold start, or sooner where a node that is up has room.
+
+    Starting ones are the first to go, those that are ready last before the others.
+    """
     change = wanted - pool.ready - pool.starting
     if change == 0:
         return pool
     if change > 0:
-        due[step + 1 + cold_steps] += change
+        warm = min(change, room_on_warm_nodes(shape, pool))
+        due[step + 1 + shape.warm_steps] += warm
+        due[step + 1 + shape.cold_steps] += change - warm
         counts[SCALE_UPS] += 1
         counts[COLD_STARTS] += change
         if pool.direction < 0:
             counts[REVERSALS] += 1
         return Pool(pool.ready, pool.starting + change, 1)
-    cancelled = stop_starting(due, step, cold_steps, min(-change, pool.starting))
+    cancelled = stop_starting(due, step, shape.cold_steps, min(-change, pool.starting))
     if pool.direction > 0:
         counts[REVERSALS] += 1
     return Pool(pool.ready + change + cancelled, pool.starting - cancelled, -1)
@@ -285,4 +301,4 @@ def serve_history(
             if wanted > shape.quota_replicas:
                 counts[QUOTA_SHORT_S] += (wanted - shape.quota_replicas) * SYNC_S
                 wanted = shape.quota_replicas
-            pool = rescale(due, counts, step, shape.cold_steps, pool, wanted)
+            pool = rescale(due, counts, step, shape, pool, wanted)

@@ -93,6 +93,8 @@ class ServiceModel:
     `load_grid` `(n_loads,)` ascends from 0; `ok_frac` `(n_targets, n_loads)` is the share of requests within each target on a
     replica at that load, the last value beyond the grid; `wait_limit_s` `(n_targets,)` is the longest wait in the queue that
     each target bears. Requests that would wait longer than `queue_limit_s` give up. `quota_replicas` is the most that may run.
+    `cold_start_s` is a node's start, the pull of the image and the load of the model; a replica that finds room on a node which is
+    up takes `warm_start_s` (the load; None: as long as any).
     """
 
     capacity_req_s: float
@@ -104,8 +106,11 @@ class ServiceModel:
     gpus_per_node: int = 1
     queue_limit_s: float = QUEUE_LIMIT_S
     quota_replicas: int = NO_LIMIT
+    warm_start_s: float | None = None
 
     def __post_init__(self) -> None:
+        if self.warm_start_s is not None and not 0 <= self.warm_start_s <= self.cold_start_s:
+            raise ValueError(f"a start on a node that is up takes at most a cold start, got {self.warm_start_s} s")
         if not self.capacity_req_s > 0:
             raise ValueError(f"a replica must serve something, got {self.capacity_req_s} requests/s")
         if len(self.load_grid) < 2 or np.any(np.diff(self.load_grid) <= 0):
@@ -240,6 +245,9 @@ def shape_of(model: ServiceModel) -> ServerShape:
     return ServerShape(
         capacity_req_s=model.capacity_req_s,
         cold_steps=math.ceil(model.cold_start_s / SYNC_S - metrics.ROUNDING),
+        warm_steps=math.ceil(
+            (model.cold_start_s if model.warm_start_s is None else model.warm_start_s) / SYNC_S - metrics.ROUNDING
+        ),
         replicas_per_node=model.replicas_per_node,
         queue_limit_s=model.queue_limit_s,
         quota_replicas=model.quota_replicas,
