@@ -153,13 +153,17 @@ def _most_replicas(replayed: ServiceReplay, hours: int, place: Placement) -> Int
 
 
 def cold_start_of(case: Case) -> float:
-    """Return the time from asking for a replica to a ready one: a new node and the service's own start.
+    """Return the time from asking for a replica to a ready one: a new node, then the service's own start.
 
     On the safe side, since some replicas land on a node that is up.
     """
-    spec, assumptions = case.workload.spec, case.settings.assumptions
-    own_s = spec.cold_start_s if spec.cold_start_s is not None else assumptions.service_cold_start_s
-    return own_s + assumptions.node_startup_s
+    return warm_start_of(case) + case.settings.assumptions.node_startup_s
+
+
+def warm_start_of(case: Case) -> float:
+    """Return the service's own start, on a node that is up: declared, else the stated assumption."""
+    declared = case.workload.spec.cold_start_s
+    return case.settings.assumptions.service_cold_start_s if declared is None else declared
 
 
 def service_model(

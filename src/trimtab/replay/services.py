@@ -93,8 +93,8 @@ class ServiceModel:
     `load_grid` `(n_loads,)` ascends from 0; `ok_frac` `(n_targets, n_loads)` is the share of requests within each target on a
     replica at that load, the last value beyond the grid; `wait_limit_s` `(n_targets,)` is the longest wait in the queue that
     each target bears. Requests that would wait longer than `queue_limit_s` give up. `quota_replicas` is the most that may run.
-    `cold_start_s` is a node's start, the pull of the image and the load of the model; a replica that finds room on a node which is
-    up takes `warm_start_s` (the load; None: as long as any).
+    `cold_start_s` is a node's start, the pull of the image and the load of the model; a replica that finds room on a node that
+    is up takes `warm_start_s` (the load; None: as long as any).
     """
 
     capacity_req_s: float
