@@ -210,3 +210,21 @@ def test_the_compiled_loop_gives_the_bytes_of_the_interpreted_one(monkeypatch):
     assert compiled.ok.tobytes() == interpreted.ok.tobytes()
     assert compiled.node_seconds.tobytes() == interpreted.node_seconds.tobytes()
     assert (compiled.wait_p99_s, compiled.unmet) == (interpreted.wait_p99_s, interpreted.unmet)
+
+
+@settings(max_examples=30)
+@given(seed=st.integers(0, 1000), replicas=st.integers(1, 80), mean=st.floats(5, 200), required=st.floats(0.5, 1.0))
+def test_a_replay_stops_only_where_a_target_is_out_of_reach(seed, replicas, mean, required):
+    demand, required_frac = history(noisy(400, seed, mean)), np.array([required, required])
+
+    whole = replay_service(demand, model(), StaticReplicas(replicas), initial_replicas=replicas)
+    judged = replay_service(
+        demand, model(), StaticReplicas(replicas), initial_replicas=replicas, required_frac=required_frac
+    )
+
+    assert np.all(judged.attained_frac >= whole.attained_frac - 1e-9)
+    if judged.stopped:
+        assert np.any(judged.attained_frac < required_frac)
+    else:
+        assert judged.ok.tobytes() == whole.ok.tobytes()
+        assert judged.node_seconds.tobytes() == whole.node_seconds.tobytes()

@@ -8,6 +8,7 @@ stretch as under processor sharing, (1 - seen) / (1 - load); beyond that nothing
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -55,18 +56,29 @@ class ServiceLaw:
     def ok_frac(self, limit_s: float | None, speed: float = 1.0) -> FloatArray:
         """Return the share of requests within a limit at each load of the grid, on a GPU `speed` times as fast.
 
-        Without a limit (throughput targets) every load up to the top is fine.
+        Without a limit (throughput targets) every load up to the top is fine. The array is shared: it cannot be written to.
         """
-        grid = self.grid()
-        if limit_s is None or not len(self.le_s):
-            return np.where(grid <= self.top_load, 1.0, 0.0)
-        limit = limit_s * speed
-        seen = np.interp(grid, self.load, share_within(self.le_s, self.share, limit))
-        top = self.share[-1]
-        stretch = np.clip((1 - grid) / (1 - min(self.seen_load, 0.99)), 0.0, 1.0)
-        beyond = bucket_share(self.le_s, limit * stretch) @ top / top.sum()
-        ok = np.where(grid <= self.seen_load, seen, np.minimum(beyond, seen))
-        return np.where(grid <= max(self.top_load, self.seen_load), ok, 0.0)
+        return _ok_frac(self, limit_s, speed)
+
+
+@lru_cache(maxsize=1024)
+def _ok_frac(law: ServiceLaw, limit_s: float | None, speed: float) -> FloatArray:
+    """Tabulate `ok_frac` once for all the ways to scale a service; a law is told from others by identity."""
+    grid = law.grid()
+    if limit_s is None or not len(law.le_s):
+        return _fixed(np.where(grid <= law.top_load, 1.0, 0.0))
+    limit = limit_s * speed
+    seen = np.interp(grid, law.load, share_within(law.le_s, law.share, limit))
+    top = law.share[-1]
+    stretch = np.clip((1 - grid) / (1 - min(law.seen_load, 0.99)), 0.0, 1.0)
+    beyond = bucket_share(law.le_s, limit * stretch) @ top / top.sum()
+    ok = np.where(grid <= law.seen_load, seen, np.minimum(beyond, seen))
+    return _fixed(np.where(grid <= max(law.top_load, law.seen_load), ok, 0.0))
+
+
+def _fixed(values: FloatArray) -> FloatArray:
+    values.setflags(write=False)
+    return values
 
 
 def service_law(workload: Workload, healthy_frac: float) -> ServiceLaw | str:

@@ -12,6 +12,7 @@ from trimtab.plan.jobs_outcome import jobs_outcome
 from trimtab.plan.outcome import Case, Effects, Outcome, OutcomeStore, placement, same_replicas
 from trimtab.plan.outcome_store import case_digest, outcome_key
 from trimtab.plan.service_outcome import service_outcome
+from trimtab.plan.service_replays import ServiceReplays
 from trimtab.tables.workloads import WorkloadKind
 
 
@@ -67,10 +68,38 @@ class Evaluator:
 
     case: Case
     _known: dict[tuple[object, ...], Outcome] = field(default_factory=dict)
+    _judged: dict[tuple[object, ...], Outcome] = field(default_factory=dict)
+    _replays: ServiceReplays = field(default_factory=ServiceReplays)
     _digest: str = ""
 
     def outcome(self, effects: Effects) -> Outcome:
         """Return what the workload would have used and attained."""
+        key = self._key(effects)
+        if key not in self._known:
+            self._known[key] = self._looked_up(key, effects)
+        return self._known[key]
+
+    def judged(self, effects: Effects) -> Outcome:
+        """Return the outcome, or one that ended once a target was out of reach; whether targets are kept is the same."""
+        if self.case.workload.kind is not WorkloadKind.SERVING or same_replicas(self.case.workload, effects):
+            return self.outcome(effects)
+        key = self._key(effects)
+        if key in self._known:
+            return self._known[key]
+        if key not in self._judged:
+            found = self._looked_up(key, effects, may_stop=True)
+            if not found.stopped:
+                self._known[key] = found
+                return found
+            self._judged[key] = found
+        return self._judged[key]
+
+    def forget_replays(self) -> None:
+        """Give back the memory of replays that outcomes do not need any more."""
+        self._replays.forget()
+
+    def _key(self, effects: Effects) -> tuple[object, ...]:
+        """Return what of the effects a replay sees."""
         place = placement(self.case.workload, effects)
         others = tuple(
             sorted((lever.value, repr(effect)) for lever, effect in effects.items() if lever not in _PLACING)
@@ -78,21 +107,21 @@ class Evaluator:
         loss = None if place.spot is None else (place.spot.loss_per_hr, place.spot.on_demand_after)
         hedge = None if place.hedge is None else replace(place.hedge, pool=self.case.workload.pool)
         speeds = (place.speed.value, place.speed.low, place.work_speed.value, place.work_speed.low)
-        key = (place.gpus_per_node, place.gpus_per_run, speeds, loss, hedge, others)
-        if key not in self._known:
-            self._known[key] = self._looked_up(key, effects)
-        return self._known[key]
+        return (place.gpus_per_node, place.gpus_per_run, speeds, loss, hedge, others)
 
-    def _looked_up(self, key: tuple[object, ...], effects: Effects) -> Outcome:
+    def _looked_up(self, key: tuple[object, ...], effects: Effects, *, may_stop: bool = False) -> Outcome:
         store = self.case.store
         if store is None:
-            return self._replay(effects)
+            return self._replay(effects, may_stop=may_stop)
         self._digest = self._digest or case_digest(self.case)
-        name = outcome_key(self._digest, key)
-        known = store.get(name)
+        whole = outcome_key(self._digest, key)
+        stopped = outcome_key(self._digest, (*key, self.case.settings.planning.target_margin_frac))
+        known = store.get(whole)
+        if known is None and may_stop:
+            known = store.get(stopped)
         if known is None:
-            known = self._replay(effects)
-            store.put(name, known)
+            known = self._replay(effects, may_stop=may_stop)
+            store.put(stopped if known.stopped else whole, known)
         return known
 
     def keeps_targets(self, effects: Effects) -> bool:
@@ -100,15 +129,15 @@ class Evaluator:
 
         What nobody declared cannot get worse where the same replicas run on the same GPUs.
         """
-        missed = self.outcome(effects).missed(self.case.settings.planning.target_margin_frac)
+        missed = self.judged(effects).missed(self.case.settings.planning.target_margin_frac)
         if same_replicas(self.case.workload, effects):
             return not any(target.declared for target in missed)
         return not missed
 
-    def _replay(self, effects: Effects) -> Outcome:
+    def _replay(self, effects: Effects, *, may_stop: bool = False) -> Outcome:
         match self.case.workload.kind:
             case WorkloadKind.SERVING:
-                return service_outcome(self.case, effects)
+                return service_outcome(self.case, effects, self._replays, may_stop=may_stop)
             case WorkloadKind.EXPERIMENT | WorkloadKind.TRAINING | WorkloadKind.BATCH | WorkloadKind.EVALUATION:
                 if self.case.workload.jobs is not None:
                     return jobs_outcome(self.case, effects)

@@ -92,6 +92,8 @@ def options_of(case: Case, market: Market) -> WorkloadOptions:
     coupling = Coupling.of(case.settings.limits, market)
     candidates, dominated = _undominated(kept, market, coupling)
     refused.update(dominated)
+    notes = _notes(evaluator, market, kept)
+    evaluator.forget_replays()
     return WorkloadOptions(
         evaluator=evaluator,
         candidates=candidates,
@@ -99,13 +101,13 @@ def options_of(case: Case, market: Market) -> WorkloadOptions:
         dropped=refused,
         missed=missed,
         bold=_undominated([*candidates, *bold], market, coupling)[0] if bold else candidates,
-        notes=_notes(evaluator, market, kept),
+        notes=notes,
     )
 
 
 def _bold(evaluator: Evaluator, effects: Effects) -> list[Candidate]:
     """Return the candidate that misses a target's margin only, where these effects make one."""
-    outcome, place = evaluator.outcome(effects), placement(evaluator.case.workload, effects)
+    outcome, place = evaluator.judged(effects), placement(evaluator.case.workload, effects)
     slots = place.slots(outcome)
     if any(one.frac < one.target.required_frac for one in outcome.attained) or (place.shared is not None and not slots):
         return []

@@ -88,6 +88,11 @@ class Attained:
     safe_frac: float
 
 
+def safe_required_frac(target: Target, margin_frac: float) -> float:
+    """Return the share to attain under stress, so that a share of the allowed misses is left unused."""
+    return 1 - (1 - target.required_frac) * (1 - margin_frac) - _ROUNDING
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Outcome:
     """Node-seconds per hour (n_hours,), what was attained, and what spot cost it. Prices play no part in it."""
@@ -101,14 +106,13 @@ class Outcome:
     """GPU-seconds per hour that were up (n_hours,), for pictures; None where nodes say it all."""
     replicas: IntArray | None = None
     """The most replicas held at once in each hour (n_hours,), of workloads that can share nodes."""
+    stopped: bool = False
+    """A replay ended once a target was out of reach: what was attained is at most that; what was used is known only where
+    every target is kept where nothing departs."""
 
     def missed(self, margin_frac: float) -> tuple[Target, ...]:
         """Return the targets that are not kept with that share of their allowed misses left unused."""
-        return tuple(
-            one.target
-            for one in self.attained
-            if one.safe_frac < 1 - (1 - one.target.required_frac) * (1 - margin_frac) - 1e-9
-        )
+        return tuple(one.target for one in self.attained if one.safe_frac < safe_required_frac(one.target, margin_frac))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,17 @@ from trimtab.fleet.settings import Lever
 from trimtab.fleet.targets import share_within
 from trimtab.levers.autoscaling import observed_replicas
 from trimtab.plan.batch_place import batching_law
-from trimtab.plan.outcome import Attained, Case, Effects, Outcome, Placement, held_as, placement
+from trimtab.plan.outcome import (
+    Attained,
+    Case,
+    Effects,
+    Outcome,
+    Placement,
+    held_as,
+    placement,
+    safe_required_frac,
+)
+from trimtab.plan.service_replays import ServiceReplays
 from trimtab.policies.hedge import HedgePolicy
 from trimtab.policies.scaling import SYNC_S, StaticReplicas
 from trimtab.replay.hedged import SpotZones, replay_hedged
@@ -23,7 +33,6 @@ from trimtab.replay.services import (
     ServiceHistory,
     ServiceModel,
     ServiceReplay,
-    replay_service,
 )
 from trimtab.tables.workloads import TargetMetric
 from trimtab.units import HR_PER_WEEK, S_PER_HR
@@ -38,10 +47,11 @@ def demand_of(case: Case) -> ServiceObservation:
     return case.workload.service or activity_as_demand(case.workload)
 
 
-def service_outcome(case: Case, effects: Effects) -> Outcome:
+def service_outcome(case: Case, effects: Effects, replays: ServiceReplays, *, may_stop: bool = False) -> Outcome:
     """Replay the service's arrivals on replicas placed and scaled as the effects say.
 
-    A second replay, with more demand and at the low end of the speed estimate, says whether the targets are safe.
+    Another replay, with more demand and at the low end of the speed estimate, says whether the targets are safe. It goes first:
+    where the outcome `may_stop`, each ends once a target is out of reach, the other one once it is so even without a margin.
     """
     law = case.law
     if law is None:
@@ -63,10 +73,11 @@ def service_outcome(case: Case, effects: Effects) -> Outcome:
     ]
     if place.hedge is not None:
         return _hedged(case, place.hedge, loads, models, policy, replicas, targets)
-    expected, stressed = (
-        replay_service(history, model, policy, initial_replicas=replicas)
-        for history, model in zip(loads, models, strict=True)
-    )
+    margin = case.settings.planning.target_margin_frac
+    safe = np.array([safe_required_frac(target, margin) for target in targets]) if may_stop else None
+    stressed = replays.stressed(loads[1], models[1], policy, replicas, safe)
+    required = np.array([target.required_frac for target in targets]) if stressed.stopped else None
+    expected = replays.expected(loads[0], models[0], policy, replicas, required)
     on_demand, spot = held_as(place, expected.node_seconds)
     return Outcome(
         on_demand=on_demand,
@@ -74,6 +85,7 @@ def service_outcome(case: Case, effects: Effects) -> Outcome:
         attained=_attained(targets, expected.attained_frac, stressed.attained_frac),
         gpus=expected.gpu_seconds,
         replicas=_most_replicas(expected, case.window.hours, place),
+        stopped=stressed.stopped,
     )
 
 

@@ -37,7 +37,7 @@ class ServerShape(NamedTuple):
 
 
 class QueueTotals(NamedTuple):
-    """What the loop adds up; every member is an array that it writes.
+    """What the loop adds up; every member is an array that it writes, `held` (replicas ready and starting) by decision.
 
     `requests` is (arrived, given up); the places of `counts` are named below. `queued_s` takes the longest wait
     of each step's requests, where it has places.
@@ -45,7 +45,7 @@ class QueueTotals(NamedTuple):
 
     node_seconds: IntArray
     replica_seconds: IntArray
-    replicas: CountArray
+    held: CountArray
     ok: FloatArray
     waits: FloatArray
     requests: FloatArray
@@ -53,7 +53,7 @@ class QueueTotals(NamedTuple):
     queued_s: FloatArray
 
 
-SCALE_UPS, COLD_STARTS, QUOTA_SHORT_S, REVERSALS = 0, 1, 2, 3
+SCALE_UPS, COLD_STARTS, QUOTA_SHORT_S, REVERSALS, STOPPED = 0, 1, 2, 3, 4
 
 
 class Curves(NamedTuple):
@@ -72,17 +72,17 @@ class Pool(NamedTuple):
     direction: int
 
 
-def empty_totals(*, steps: int, hours: int, targets: int, by_step: bool = False) -> QueueTotals:
-    """Return totals of zero for so many steps, hours and targets; `by_step` keeps each step's longest wait too."""
+def empty_totals(*, decisions: int, hours: int, targets: int, queued_steps: int = 0) -> QueueTotals:
+    """Return totals of zero for so many decisions, hours and targets; the longest wait is kept of so many steps."""
     return QueueTotals(
         node_seconds=np.zeros(hours, dtype=np.int64),
         replica_seconds=np.zeros(hours, dtype=np.int64),
-        replicas=np.zeros(steps, dtype=np.int32),
+        held=np.zeros(decisions, dtype=np.int32),
         ok=np.zeros(targets),
         waits=np.zeros(WAIT_BINS + 1),
         requests=np.zeros(2),
-        counts=np.zeros(4, dtype=np.int64),
-        queued_s=np.zeros(steps if by_step else 0),
+        counts=np.zeros(5, dtype=np.int64),
+        queued_s=np.zeros(queued_steps),
     )
 
 
@@ -227,6 +227,15 @@ def bill_step(
     node_seconds[hour] += math.ceil(replicas / replicas_per_node - ROUNDING) * SYNC_S
 
 
+@inlined
+def out_of_reach(requests: FloatArray, ok: FloatArray, allowed_misses: FloatArray) -> bool:
+    """Tell whether more requests than allowed came too late for some target already."""
+    late = False
+    for k in range(len(ok)):
+        late = late or requests[0] - ok[k] > allowed_misses[k]
+    return late
+
+
 @compiled
 def serve_history(
     arrivals: FloatArray,
@@ -238,28 +247,33 @@ def serve_history(
     by_hour: IntArray,
     memory: FloatArray,
     initial_replicas: int,
+    allowed_misses: FloatArray,
     totals: QueueTotals,
 ) -> None:
-    """Serve every step's arrivals, decide after each, and add up into `totals`.
+    """Serve every step's arrivals, decide after each, and add up into `totals`; stop where a target is out of reach.
 
     One function, for speed: arrays that cross a call are counted, which costs more than the arithmetic between.
     """
-    node_seconds, replica_seconds, replicas, ok, waits, requests, counts, queued_s = totals
+    node_seconds, replica_seconds, held, ok, waits, requests, counts, queued_s = totals
     load_grid, ok_frac, wait_limit_s = curves
     served_ok = np.zeros(len(wait_limit_s))
     due = np.zeros(len(arrivals) * substeps + shape.cold_steps + 2, dtype=np.int32)
     pool = Pool(initial_replicas, 0, 0)
     queue = 0.0
     near = 1
+    tabulated_frac = -1.0
     step = -1
     for t in range(len(arrivals)):
+        if out_of_reach(requests, ok, allowed_misses):
+            counts[STOPPED] = 1
+            break
         arrived = arrivals[t] / substeps
         known = not math.isnan(arrived)
         wanted_signal = signal[t] if len(signal) > 1 else math.nan
         for _ in range(substeps):
             step += 1
             pool = Pool(pool.ready + due[step], pool.starting - due[step], pool.direction)
-            replicas[t] = pool.ready + pool.starting
+            held[step] = pool.ready + pool.starting
             bill_step(node_seconds, replica_seconds, step, pool.ready + pool.starting, shape.replicas_per_node)
 
             rate_req_s = pool.ready * shape.capacity_req_s
@@ -279,7 +293,9 @@ def serve_history(
                 if len(queued_s) > 0:
                     queued_s[t] = max(queued_s[t], before_s, after_s)
                 count_waits(waits, before_s, after_s, arrived)
-                near = interpolate_ok(served_ok, load_grid, ok_frac, duty_cycle_frac, near)
+                if duty_cycle_frac != tabulated_frac:
+                    near = interpolate_ok(served_ok, load_grid, ok_frac, duty_cycle_frac, near)
+                    tabulated_frac = duty_cycle_frac
                 count_in_time(ok, served_ok, wait_limit_s, before_s, after_s, arrived)
 
             room = shape.queue_limit_s * max(pool.ready, 1) * shape.capacity_req_s

@@ -28,6 +28,7 @@ from trimtab.replay.fluid import (
     QUOTA_SHORT_S,
     REVERSALS,
     SCALE_UPS,
+    STOPPED,
     Curves,
     QueueTotals,
     ServerShape,
@@ -57,6 +58,8 @@ NO_RULE = Rule(
 )
 
 
+_ROUNDING_FRAC = 1e-6
+"""Far above what the sums of a replay round by: a stopped replay would have missed its target without doubt."""
 QUEUE_LIMIT_S = 300.0
 """How long a request waits before it gives up, where no target allows more."""
 
@@ -130,15 +133,17 @@ class ServiceModel:
 class ServiceReplay:
     """What a policy would have cost, and how many requests it would have served in time.
 
-    `node_seconds` and `gpu_seconds` are by clock hour, `replicas` (ready and starting) by step. `unmet` counts requests that
-    gave up; `quota_short_replica_s` what the policy wanted beyond the quota; `reversals` the changes from growing to shrinking
-    or back; `cold_starts` equals the replicas started, `scale_ups` the decisions that started any. `queued_s` is
-    the longest wait of each step's requests, where asked for.
+    `node_seconds` and `gpu_seconds` are by clock hour, `held` (replicas ready and starting) by decision. `unmet` counts
+    requests that gave up; `quota_short_replica_s` what the policy wanted beyond the quota; `reversals` the changes from growing
+    to shrinking or back; `cold_starts` equals the replicas started, `scale_ups` the decisions that started any. `queued_s` is
+    the longest wait of each step's requests, where asked for. Where a replay `stopped`, because a target was out of reach, `ok`
+    counts what it did not come to as in time, and the rest ends there.
     """
 
     node_seconds: IntArray
     gpu_seconds: IntArray
-    replicas: CountArray
+    held: CountArray
+    decisions_per_step: int
     requests: float
     ok: FloatArray
     wait_p95_s: float
@@ -151,6 +156,12 @@ class ServiceReplay:
     reversals: int
     wait_p50_s: float
     queued_s: FloatArray
+    stopped: bool = False
+
+    @property
+    def replicas(self) -> CountArray:
+        """Return the replicas, ready and starting, at the end of each step of the history `(n_steps,)`."""
+        return self.held[self.decisions_per_step - 1 :: self.decisions_per_step]
 
     @property
     def attained_frac(self) -> FloatArray:
@@ -203,19 +214,21 @@ def replay_service(
     *,
     initial_replicas: int,
     by_step: bool = False,
+    required_frac: FloatArray | None = None,
 ) -> ServiceReplay:
     """Replay a service's history under a policy, from `initial_replicas` ready ones; the same input gives the same bytes.
 
-    `by_step` keeps each step's longest wait, for a picture.
+    `by_step` keeps each step's longest wait, for a picture. `required_frac` `(n_targets,)`, where given, are shares below which
+    nothing counts: the replay stops where one of them is out of reach, whatever comes.
     """
     substeps = int(history.step_s) // SYNC_S
     steps = len(history.arrivals) * substeps
     rule, by_hour, memory = rule_of(policy, start_hour=history.start_hour)
     totals = empty_totals(
-        steps=len(history.arrivals),
+        decisions=steps,
         hours=math.ceil(steps * SYNC_S / S_PER_HR),
         targets=len(model.wait_limit_s),
-        by_step=by_step,
+        queued_steps=len(history.arrivals) if by_step else 0,
     )
     serve_history(
         np.ascontiguousarray(history.arrivals, dtype=np.float64),
@@ -227,9 +240,17 @@ def replay_service(
         by_hour,
         memory,
         initial_replicas,
+        allowed_misses(history, model, required_frac),
         totals,
     )
     return _replay(history, model, totals)
+
+
+def allowed_misses(history: ServiceHistory, model: ServiceModel, required_frac: FloatArray | None) -> FloatArray:
+    """Return how many requests may miss each target, a little more than the required shares say, for the sake of rounding."""
+    if required_frac is None:
+        return np.full(len(model.wait_limit_s), np.inf)
+    return np.asarray((1.0 - required_frac + _ROUNDING_FRAC) * np.nansum(history.arrivals), dtype=np.float64)
 
 
 def signal_of(history: ServiceHistory, model: ServiceModel, policy: ScalingPolicy) -> FloatArray:
@@ -262,13 +283,21 @@ def curves_of(model: ServiceModel) -> Curves:
     )
 
 
+def gpu_seconds(model: ServiceModel, replica_seconds: IntArray) -> IntArray:
+    """Return the GPU-seconds of so many replica-seconds."""
+    return np.asarray(np.rint(replica_seconds * model.gpus_per_replica), dtype=np.int64)
+
+
 def _replay(history: ServiceHistory, model: ServiceModel, totals: QueueTotals) -> ServiceReplay:
+    stopped = bool(totals.counts[STOPPED])
+    unseen = float(np.nansum(history.arrivals)) - float(totals.requests[0]) if stopped else 0.0
     return ServiceReplay(
         node_seconds=totals.node_seconds,
-        gpu_seconds=np.rint(totals.replica_seconds * model.gpus_per_replica).astype(np.int64),
-        replicas=totals.replicas,
-        requests=float(totals.requests[0]),
-        ok=totals.ok,
+        gpu_seconds=gpu_seconds(model, totals.replica_seconds),
+        held=totals.held,
+        decisions_per_step=int(history.step_s) // SYNC_S,
+        requests=float(totals.requests[0]) + unseen,
+        ok=totals.ok + unseen,
         wait_p50_s=wait_quantile(totals.waits, 0.5),
         queued_s=totals.queued_s,
         wait_p95_s=wait_quantile(totals.waits, 0.95),
@@ -279,4 +308,5 @@ def _replay(history: ServiceHistory, model: ServiceModel, totals: QueueTotals) -
         unmet=float(totals.requests[1]),
         quota_short_replica_s=int(totals.counts[QUOTA_SHORT_S]),
         reversals=int(totals.counts[REVERSALS]),
+        stopped=stopped,
     )

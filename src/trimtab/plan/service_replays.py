@@ -1,0 +1,94 @@
+"""A service's replays, each done once: places of one speed share it, whatever their nodes, and margins share a forecast."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field, replace
+
+from trimtab.fleet.model import FloatArray
+from trimtab.policies.forecast import ForecastPolicy
+from trimtab.replay.courses import Course, course_of, on_nodes
+from trimtab.replay.recorded import Recorded, record, wanted_loads
+from trimtab.replay.services import ScalingPolicy, ServiceHistory, ServiceModel, ServiceReplay, replay_service
+
+_RECORDED = 4
+"""Forecasts that are kept: places come one after the other, with all their policies."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Judged:
+    """What a replay attained, and whether it ended because a target was out of reach."""
+
+    attained_frac: FloatArray
+    stopped: bool
+
+
+@dataclass(slots=True)
+class ServiceReplays:
+    """Replays of one service's history (`expected`) and of that history with more demand (`stressed`)."""
+
+    _expected: dict[Hashable, Course] = field(default_factory=dict)
+    _stressed: dict[Hashable, Judged] = field(default_factory=dict)
+    _recorded: dict[Hashable, Recorded] = field(default_factory=dict)
+
+    def expected(
+        self,
+        history: ServiceHistory,
+        model: ServiceModel,
+        policy: ScalingPolicy,
+        replicas: int,
+        required_frac: FloatArray | None,
+    ) -> ServiceReplay:
+        """Return a replay on the nodes of the model; `required_frac` as `replay_service` has it."""
+        key = _key(model, policy, replicas, required_frac)
+        if key not in self._expected:
+            told = self._told(history, model, policy, stressed=False)
+            replay = replay_service(told, model, policy, initial_replicas=replicas, required_frac=required_frac)
+            self._expected[key] = course_of(replay)
+            return replay
+        return on_nodes(self._expected[key], model)
+
+    def stressed(
+        self,
+        history: ServiceHistory,
+        model: ServiceModel,
+        policy: ScalingPolicy,
+        replicas: int,
+        required_frac: FloatArray | None,
+    ) -> Judged:
+        """Return what a replay under stress attained."""
+        key = _key(model, policy, replicas, required_frac)
+        if key not in self._stressed:
+            told = self._told(history, model, policy, stressed=True)
+            replay = replay_service(told, model, policy, initial_replicas=replicas, required_frac=required_frac)
+            self._stressed[key] = Judged(attained_frac=replay.attained_frac, stopped=replay.stopped)
+        return self._stressed[key]
+
+    def forget(self) -> None:
+        """Drop what is kept; what is asked for again is replayed again."""
+        self._expected.clear()
+        self._stressed.clear()
+        self._recorded.clear()
+
+    def _told(
+        self, history: ServiceHistory, model: ServiceModel, policy: ScalingPolicy, *, stressed: bool
+    ) -> ServiceHistory:
+        """Return the history with what the recording rules of a forecasting policy say, recorded once for all margins."""
+        if not isinstance(policy, ForecastPolicy):
+            return history
+        key = (stressed, model.capacity_req_s, policy.rules._replace(margin=0.0))
+        if key not in self._recorded:
+            if len(self._recorded) >= _RECORDED:
+                del self._recorded[next(iter(self._recorded))]
+            self._recorded[key] = record(history.load(model), step_s=history.step_s, rules=policy.rules)
+        return replace(history, signal=wanted_loads(policy.rules, self._recorded[key]))
+
+
+def _key(
+    model: ServiceModel, policy: ScalingPolicy, replicas: int, required_frac: FloatArray | None
+) -> tuple[Hashable, ...]:
+    """Return what a replay of a given history depends on, besides nodes; the start and the grid are the service's own."""
+    required = None if required_frac is None else required_frac.tobytes()
+    shape = (model.capacity_req_s, model.load_grid.tobytes(), model.ok_frac.tobytes(), model.wait_limit_s.tobytes())
+    limits = (model.cold_start_s, model.queue_limit_s, model.quota_replicas)
+    return (*shape, *limits, type(policy), policy, replicas, required)
