@@ -91,4 +91,4 @@ def _key(
     required = None if required_frac is None else required_frac.tobytes()
     shape = (model.capacity_req_s, model.load_grid.tobytes(), model.ok_frac.tobytes(), model.wait_limit_s.tobytes())
     limits = (model.cold_start_s, model.queue_limit_s, model.quota_replicas)
-    return (*shape, *limits, type(policy), policy, replicas, required)
+    return (*shape, *limits, type(policy).__name__, policy, replicas, required)
