@@ -1,17 +1,27 @@
 """A small fleet audited whole: the proof by action, the year ahead and what is always judged agree with plan and proof."""
 
 import pytest
-from tests.test_pipeline import rows
+from tests.fleets import FleetRows
 
 from trimtab.pipeline import audit
 from trimtab.plan import proof_by_action as module
 from trimtab.plan.venture import VentureKind
 from trimtab.units import per_month, usd
 
+DAYS = 28
+
+
+def wasteful():
+    """A node that nobody holds, and a notebook that is at work in office hours on a node of four GPUs."""
+    rows = FleetRows(DAYS).node("spare", "p4d.24xlarge").node("n", "p3.8xlarge")
+    rows.hold("lab/notebook", "n", [0], owner_kind="Notebook")
+    rows.use("lab/notebook", "n", 0, range(DAYS * 24), sm=lambda hour: 0.5 if 9 <= hour % 24 < 17 else 0.0)
+    return rows.bundle()
+
 
 @pytest.fixture(scope="module")
 def found():
-    return audit(rows(28).bundle())
+    return audit(wasteful())
 
 
 def test_replayed_shares_sum_to_what_the_proof_saves(found):
@@ -46,7 +56,7 @@ def test_all_four_ventures_are_judged(found):
 def test_where_actions_are_too_many_to_enumerate_each_is_left_out_alone(found, monkeypatch):
     monkeypatch.setattr(module, "MOST_BILLS", 0)
 
-    again = audit(rows(28).bundle())
+    again = audit(wasteful())
 
     assert {one.measure for one in again.proof.actions} == {"last in"}
     assert [one.predicted_usd_mo for one in again.proof.actions] == [one.last_in_usd_mo for one in found.plan.actions]
