@@ -38,11 +38,17 @@ def bundle_coverage(bundle: Bundle) -> BundleCoverage:
     np.maximum.at(fullest, slot, full)
     nodes = bundle.table("nodes", ["node", "gpu_count"]).group_by("node").aggregate([("gpu_count", "max")])
     devices = bundle.table("devices", ["device", "mig_profile"])
-    boards = {str(device).partition("/")[0] for device in devices["device"].to_pylist()}
-    watched = {str(device).partition("/")[0] for device in pc.unique(usage["device"]).to_pylist()}
+    board = {row["device"]: _board(row["device"], row["mig_profile"]) for row in devices.to_pylist()}
+    boards = set(board.values())
+    watched = {board.get(device, device) for device in pc.unique(usage["device"]).to_pylist()}
     return BundleCoverage(
         days=hours_between(bundle.start, bundle.end) / HR_PER_DAY,
         days_seen=float(fullest.sum()) / HR_PER_DAY,
         gpus=max(int(pc.sum(nodes["gpu_count_max"]).as_py() or 0), len(boards)),
         gpus_seen=len(watched),
     )
+
+
+def _board(device: str, mig_profile: str | None) -> str:
+    """Return the board of a device: a MIG instance is named after its board, `UUID/3`; a board may have a slash of its own."""
+    return device if mig_profile is None else device.rpartition("/")[0]
