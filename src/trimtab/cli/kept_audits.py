@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from dataclasses import dataclass
@@ -39,8 +40,8 @@ def append(document: AuditDocument, plan: KeptPlan) -> KeptAudit:
     folder.mkdir(parents=True, exist_ok=True)
     fresh = Path(tempfile.mkdtemp(prefix=".", dir=folder))
     try:
-        (fresh / _AUDIT).write_text(render_json(document), encoding="utf-8")
-        (fresh / _PLAN).write_text(render_kept_plan(plan), encoding="utf-8")
+        _to_disk(fresh / _AUDIT, render_json(document))
+        _to_disk(fresh / _PLAN, render_kept_plan(plan))
         number = max((one.number for one in kept_audits()), default=0) + 1
         # Two audits that end at once: a rename onto a folder with files fails, so that nothing is ever replaced.
         fresh.rename(_kept(number).audit.parent)
@@ -48,6 +49,14 @@ def append(document: AuditDocument, plan: KeptPlan) -> KeptAudit:
         shutil.rmtree(fresh, ignore_errors=True)
         raise
     return _kept(number)
+
+
+def _to_disk(file: Path, text: str) -> None:
+    """Write a file and wait until it is on the disk: a name never stands for what a power cut would lose."""
+    with file.open("w", encoding="utf-8") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
 
 
 def find(name: str) -> KeptAudit:
