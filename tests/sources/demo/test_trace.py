@@ -66,6 +66,7 @@ def test_each_model_of_a_trace_is_a_service(tmp_path):
         ({"t_s": [-1.0, 2.0]}, "not negative"),
         ({"t_s": [0, 7], "requests_per_s": [1.0, 1.0]}, "whole minutes"),
         ({"t_s": [0, 60], "client": [1, 2]}, "by client"),
+        ({"t_s": [0, 57], "pod": ["a", "a"], "gpu_util_pct": [10.0, 20.0]}, "by pod are readings"),
     ],
 )
 def test_a_file_that_is_no_trace_is_refused_with_its_place_and_cure(tmp_path, columns, message):

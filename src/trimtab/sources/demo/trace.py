@@ -57,6 +57,8 @@ class Series:
 
 
 FLEET = TraceFleet()
+_READINGS = frozenset({"pod", "zone"})
+"""Columns of samples that a monitor took of something, at moments that say nothing of demand."""
 
 
 def build(path: Path, seed: int) -> tuple[dict[str, pa.Table], dict[str, object], dict[str, object]]:
@@ -103,6 +105,11 @@ def _read(path: Path) -> pa.Table:
         raise InputError(f"{path}: a trace has a column t_s (seconds from its start); found {found}")
     if "client" in table.column_names and "requests_per_s" not in table.column_names:
         raise InputError(f"{path}: rows by client without requests_per_s: this is no record of requests")
+    readings = sorted(_READINGS & set(table.column_names))
+    if readings and "requests_per_s" not in table.column_names:
+        raise InputError(
+            f"{path}: rows by {readings[0]} are readings, not requests; give a row for each request, or requests_per_s"
+        )
     if table.num_rows < 2:
         raise InputError(f"{path}: {table.num_rows} rows are no trace")
     return rates_by_model(table) if "client" in table.column_names else table
