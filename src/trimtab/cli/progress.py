@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 Tell = Callable[[str, float], None]
 """Told the stage and its share done, in 0..1."""
@@ -24,15 +24,24 @@ def set_verbosity(verbose: int, quiet: bool) -> None:
 
 @contextmanager
 def progress_bar(*, quiet: bool) -> Iterator[Tell]:
-    """Show a bar on stderr while work goes on, where a terminal is there to show it; it is gone when the work is done."""
+    """Show a bar on stderr while work goes on, where a terminal is there to show it; it is gone when the work is done.
+
+    Times are those of the stage: how long it has taken, and how long the rest of it will at this pace.
+    """
     if quiet or not sys.stderr.isatty():
         yield _silent
         return
-    columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), TimeElapsedColumn())
+    left = (TimeRemainingColumn(compact=True), TextColumn("left"))
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), TimeElapsedColumn(), *left)
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("starting", total=1.0)
+        shown = "starting"
 
         def tell(stage: str, done_frac: float) -> None:
+            nonlocal shown
+            if stage != shown:
+                bar.reset(task)
+                shown = stage
             bar.update(task, description=stage, completed=done_frac)
 
         yield tell
