@@ -4,6 +4,7 @@ import pytest
 from tests.fleets import FleetRows
 
 from trimtab.pipeline import audit
+from trimtab.plan import pathfinder
 from trimtab.plan import proof_by_action as module
 from trimtab.plan.venture import VentureKind
 from trimtab.units import per_month, usd
@@ -60,3 +61,15 @@ def test_where_actions_are_too_many_to_enumerate_each_is_left_out_alone(found, m
 
     assert {one.measure for one in again.proof.actions} == {"last in"}
     assert [one.predicted_usd_mo for one in again.proof.actions] == [one.last_in_usd_mo for one in found.plan.actions]
+
+
+def test_an_order_of_many_actions_is_judged_by_their_shares(found, monkeypatch):
+    monkeypatch.setattr(pathfinder, "_BILLED_ACTIONS", 0)
+
+    again = audit(wasteful())
+
+    assert again.plan.roadmap.course == found.plan.roadmap.course
+    assert all(
+        sway.regret_usd == pytest.approx(other.regret_usd, abs=100.0)
+        for sway, other in zip(again.plan.roadmap.sways, found.plan.roadmap.sways, strict=True)
+    )
