@@ -91,4 +91,6 @@ def _key(
     required = None if required_frac is None else required_frac.tobytes()
     shape = (model.capacity_req_s, model.load_grid.tobytes(), model.ok_frac.tobytes(), model.wait_limit_s.tobytes())
     limits = (model.cold_start_s, model.queue_limit_s, model.quota_replicas)
-    return (*shape, *limits, type(policy).__name__, policy, replicas, required)
+    # only where a node that is up lets a replica start sooner do nodes change what replicas do
+    nodes = None if model.warm_start_s is None else (model.warm_start_s, model.replicas_per_node)
+    return (*shape, *limits, nodes, type(policy).__name__, policy, replicas, required)

@@ -1,6 +1,6 @@
 """The course of a replay without its nodes: replicas do the same wherever they are as fast.
 
-Other nodes are only billed anew.
+Other nodes are only billed anew. (Where `ServiceModel.warm_start_s` is given, what replicas do depends on the nodes too.)
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Course:
 
     replay: ServiceReplay
     levels: CountArray
-    lengths: IntArray
+    lengths: CountArray
 
 
 def course_of(replay: ServiceReplay) -> Course:
@@ -29,9 +29,9 @@ def course_of(replay: ServiceReplay) -> Course:
     starts = np.flatnonzero(np.diff(replay.held, prepend=-1))
     lengths = np.diff(starts, append=len(replay.held))
     return Course(
-        replay=replace(replay, held=replay.held[:0]),
+        replay=replace(replay, held=replay.held[:0].copy()),  # a view would keep the whole
         levels=replay.held[starts],
-        lengths=lengths,
+        lengths=lengths.astype(np.int32),
     )
 
 
