@@ -30,9 +30,9 @@ def proof_section(document: AuditDocument) -> Html:
         scroll(bill_by_hour(document.pictures.bill_by_hour)),
         _actions(document),
         _targets(proof.targets),
+        bullets(proof.notes),
         tag("h3", "Given up within the targets") if proof.given_up else Html(),
         bullets(proof.given_up),
-        bullets(proof.notes),
     )
 
 
