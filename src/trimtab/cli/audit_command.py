@@ -30,6 +30,8 @@ from trimtab.cli.server_options import ServerOptions, server_options
               help="A quota that the plan must keep: p5.48xlarge=16, g6.xlarge@us-east-1:spot=40.")  # fmt: skip
 @click.option("--spot-max", type=click.FloatRange(0, 1), metavar="SHARE",
               help="The plan may put at most this share of node-hours on spot.")  # fmt: skip
+@click.option("--hourly", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
+              help="Price or carbon by the hour, CSV: deferrable runs wait for the best hours.")  # fmt: skip
 @click.option("--owned", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
               help="Commitments that you hold, CSV as `trimtab commit --owned` takes it.")  # fmt: skip
 @click.option("--settings", "settings_file", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
@@ -55,6 +57,7 @@ def command(
     options: ScenarioOptions,
     quotas: tuple[str, ...],
     spot_max: float | None,
+    hourly: Path | None,
     owned: Path | None,
     settings_file: Path | None,
     flags: tuple[str, ...],
@@ -90,6 +93,7 @@ def command(
             prices=prices,
             at=at,
             scenario=options.scenario(),
+            hourly=hourly,
             owned=owned,
             settings_file=settings_file,
             flags=(*flags, *limit_flags(quotas, spot_max)),

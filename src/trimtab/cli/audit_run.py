@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 
@@ -12,7 +12,7 @@ import click
 
 from trimtab.catalog import load_catalog
 from trimtab.cli.faces import check_fields, render_audit
-from trimtab.cli.history import Named, open_history
+from trimtab.cli.history import History, Named, open_history
 from trimtab.cli.kept_audits import append
 from trimtab.cli.outcome_cache import outcome_cache
 from trimtab.cli.output import PLAIN_WIDTH, Format, colour_wanted, screen_width, write, write_sheet
@@ -30,6 +30,7 @@ from trimtab.pipeline import audit, kept_plan
 from trimtab.plan.model import Audit
 from trimtab.plan.scenario import Scenario
 from trimtab.sources.commitment_files import read_owned
+from trimtab.sources.hourly import read_cheap_hours, with_cheap_hours
 from trimtab.tables.bundle import Bundle
 from trimtab.units import per_month
 
@@ -46,6 +47,7 @@ class AuditRequest:
     prices: Path | None
     at: date | None
     scenario: Scenario | None
+    hourly: Path | None
     owned: Path | None
     settings_file: Path | None
     flags: tuple[str, ...]
@@ -89,11 +91,21 @@ def _check_output(request: AuditRequest) -> None:
         raise UsageError(f"cannot write {request.out}: there is no folder {request.out.parent}")
 
 
+def _at_best_hours(history: History, hourly: Path | None) -> History:
+    """Return the history whose deferrable runs wait for the best hours of a file, and say which those are."""
+    if hourly is None:
+        return history
+    best = read_cheap_hours(hourly)
+    bundle = with_cheap_hours(history.bundle, best)
+    meta = bundle.meta.model_copy(update={"notes": (*bundle.meta.notes, f"{hourly.name}: {best}")})
+    return replace(history, bundle=replace(bundle, meta=meta))
+
+
 def _audited(request: AuditRequest, resolved: Resolved) -> tuple[AuditDocument, KeptPlan, bool]:
     """Return the audit's document, its plan as `trimtab emit` needs it, and whether the history was a demonstration."""
     with progress_bar(quiet=request.quiet) as tell:
         tell("opening the fleet", 0.0)
-        history = open_history(request.named, tell)
+        history = _at_best_hours(open_history(request.named, tell), request.hourly)
         catalog = load_catalog(request.prices)
         with outcome_cache() as store:
             found = audit(
