@@ -33,7 +33,7 @@ from trimtab.cli.server_options import ServerOptions, server_options
 @click.option("--hourly", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
               help="Price or carbon by the hour, CSV: deferrable runs wait for the best hours.")  # fmt: skip
 @click.option("--owned", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
-              help="Commitments that you hold, CSV as `trimtab commit --owned` takes it.")  # fmt: skip
+              help="Commitments that you hold, as `trimtab commit --owned` takes them.")  # fmt: skip
 @click.option("--settings", "settings_file", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
               help="A settings file instead of trimtab.toml.")  # fmt: skip
 @click.option(

@@ -12,6 +12,7 @@ import click
 
 from trimtab.catalog import load_catalog
 from trimtab.cli.faces import check_fields, render_audit
+from trimtab.cli.held import held_machines
 from trimtab.cli.history import History, Named, open_history
 from trimtab.cli.kept_audits import append
 from trimtab.cli.outcome_cache import outcome_cache
@@ -29,7 +30,6 @@ from trimtab.errors import UsageError
 from trimtab.pipeline import audit, kept_plan
 from trimtab.plan.model import Audit
 from trimtab.plan.scenario import Scenario
-from trimtab.sources.commitment_files import read_owned
 from trimtab.sources.hourly import read_cheap_hours, with_cheap_hours
 from trimtab.tables.bundle import Bundle
 from trimtab.units import per_month
@@ -114,7 +114,7 @@ def _audited(request: AuditRequest, resolved: Resolved) -> tuple[AuditDocument, 
                 catalog,
                 name=history.name,
                 at=request.at,
-                owned=read_owned(request.owned) if request.owned else (),
+                owned=held_machines(request.owned, catalog, history.bundle),
                 scenario=request.scenario,
                 store=store,
                 progress=tell,

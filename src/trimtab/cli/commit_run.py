@@ -12,9 +12,10 @@ from pathlib import Path
 
 import yaml
 
-from trimtab.catalog import Catalog, load_catalog
+from trimtab.catalog import load_catalog
 from trimtab.cli.commit_picture import picture, picture_points
 from trimtab.cli.commit_sheets import Section, curve, sheet_of
+from trimtab.cli.held import held_inventory
 from trimtab.cli.output import PLAIN_WIDTH, SCHEMA_VERSION, Format, colour_wanted, render, screen_width, write
 from trimtab.cli.output import write_sheet as write_rows
 from trimtab.cli.progress import Tell, progress_bar, set_verbosity
@@ -29,8 +30,6 @@ from trimtab.plan.commit_after import usage_after
 from trimtab.plan.commit_report import AFTER_PLAN, AS_IT_WAS, CommitReport, Question, commit_report, pools_by_type
 from trimtab.plan.planner import make_plan
 from trimtab.sources.commitment_files import TERMS, quoted_offer
-from trimtab.sources.commitment_inventories import Inventory, read_inventory, types_in_bill
-from trimtab.tables.bundle import Bundle
 from trimtab.tables.checks import checked_bundle
 
 HIDDEN_FROM_PEOPLE = {"pool", "plan", "beside_reservations", "layers", "term_usd", "source"}
@@ -95,7 +94,7 @@ def _report(request: CommitRequest, tell: Tell) -> CommitReport:
     terms = tuple(TERMS.values()) if request.term == "any" else (TERMS[request.term],)
     day = request.at or fleet.window.end.date()
     catalog = load_catalog(request.prices)
-    held = _held(request, catalog, bundle)
+    held = held_inventory(request.owned, catalog, bundle, region=request.owned_region)
     market = Market(catalog=catalog, at=day, max_term_years=max(terms), assumptions=settings.assumptions)
     usage, basis = fleet.usage, AS_IT_WAS
     if request.after_plan:
@@ -119,13 +118,6 @@ def _report(request: CommitRequest, tell: Tell) -> CommitReport:
         spend=held.spend,
         held_beside=[f"left out: {line}" for line in held.left_out],
     )
-
-
-def _held(request: CommitRequest, catalog: Catalog, bundle: Bundle) -> Inventory:
-    if request.owned is None:
-        return Inventory()
-    costs = bundle.table("costs", ["CommitmentDiscountId", "instance_type"])
-    return read_inventory(request.owned, catalog, region=request.owned_region, type_of=types_in_bill(costs))
 
 
 def _check_type(usage: Usage, instance_type: str | None) -> None:

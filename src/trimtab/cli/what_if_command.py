@@ -21,7 +21,7 @@ from trimtab.cli.scenario_options import ScenarioOptions, scenario_options
 @click.option("--spot-max", type=click.FloatRange(0, 1), metavar="SHARE",
               help="What if at most this share of node-hours could be on spot? 0.3")  # fmt: skip
 @click.option("--owned", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
-              help="Commitments that you hold, CSV as `trimtab commit --owned` takes it.")  # fmt: skip
+              help="Commitments that you hold, as `trimtab commit --owned` takes them.")  # fmt: skip
 @click.option("--prices", envvar="TRIMTAB_PRICES", metavar="FILE",
               type=click.Path(exists=True, dir_okay=False, path_type=Path),
               help="Your own rates, CSV or YAML; they go over the list.")  # fmt: skip

@@ -8,6 +8,7 @@ from datetime import date
 from pathlib import Path
 
 from trimtab.catalog import load_catalog
+from trimtab.cli.held import held_machines
 from trimtab.cli.outcome_cache import outcome_cache
 from trimtab.cli.output import Cell, Column, Format, Sheet, write_sheet
 from trimtab.cli.progress import progress_bar, set_verbosity
@@ -18,7 +19,6 @@ from trimtab.errors import UsageError
 from trimtab.fleet.limits import quotas_of
 from trimtab.pipeline import open_demo, open_fleet, what_if
 from trimtab.plan.scenario import Scenario, WhatIf
-from trimtab.sources.commitment_files import read_owned
 from trimtab.tables.bundle import Bundle
 
 DEMO_PREFIX = "demo "
@@ -54,13 +54,14 @@ def run_what_if(request: WhatIfRequest) -> None:
     settings = resolve(file=None, environ=os.environ, flags=request.flags).settings
     with progress_bar(quiet=request.quiet) as tell, outcome_cache() as store:
         tell("opening the fleet", 0.0)
+        bundle, catalog = _history(request), load_catalog(request.prices)
         found = what_if(
-            _history(request),
+            bundle,
             request.scenario,
             settings,
-            load_catalog(request.prices),
+            catalog,
             at=request.at,
-            owned=read_owned(request.owned) if request.owned else (),
+            owned=held_machines(request.owned, catalog, bundle),
             store=store,
             progress=tell,
         )

@@ -1,0 +1,32 @@
+"""Commitments that are held, as `--owned` names them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from trimtab.catalog import Catalog
+from trimtab.plan.commit_inventory import Owned
+from trimtab.sources.commitment_inventories import Inventory, read_inventory, types_in_bill
+from trimtab.tables.bundle import Bundle
+
+
+def held_inventory(path: Path | None, catalog: Catalog, bundle: Bundle, *, region: str | None = None) -> Inventory:
+    """Return what a file says is held; types that it does not name come from the bundle's bill."""
+    if path is None:
+        return Inventory()
+    costs = bundle.table("costs", ["CommitmentDiscountId", "instance_type"])
+    return read_inventory(path, catalog, region=region, type_of=types_in_bill(costs))
+
+
+def held_machines(path: Path | None, catalog: Catalog, bundle: Bundle) -> tuple[Owned, ...]:
+    """Return the commitments to machines that a file names; say on stderr what of it an audit does not take."""
+    held = held_inventory(path, catalog, bundle)
+    for one in held.spend:
+        click.echo(
+            f"warning: {one.name}: a commitment to spend; `trimtab commit --owned` judges it, audits do not", err=True
+        )
+    for line in held.left_out:
+        click.echo(f"warning: left out: {line}", err=True)
+    return held.owned
