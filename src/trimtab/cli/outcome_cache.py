@@ -14,6 +14,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, fields
+from threading import Lock
 
 import numpy as np
 
@@ -32,32 +33,34 @@ log = logging.getLogger(__name__)
 
 
 class OutcomeCache:
-    """Outcomes in an open SQLite file."""
+    """Outcomes in an open SQLite file; two threads may ask at once."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
+        self._one_at_a_time = Lock()
         self.found = 0
         self.added = 0
 
     def get(self, key: str) -> Outcome | None:
         """Return a kept outcome."""
-        row = self._connection.execute("SELECT body FROM outcome WHERE key = ?", (key,)).fetchone()
-        if row is None:
-            return None
-        self.found += 1
-        return decoded(row[0])
+        with self._one_at_a_time:
+            row = self._connection.execute("SELECT body FROM outcome WHERE key = ?", (key,)).fetchone()
+            self.found += row is not None
+        return None if row is None else decoded(row[0])
 
     def put(self, key: str, outcome: Outcome) -> None:
         """Keep an outcome; it is on disk when the cache is closed."""
-        self.added += 1
-        self._connection.execute("INSERT OR REPLACE INTO outcome VALUES (?, ?)", (key, encoded(outcome)))
+        body = encoded(outcome)
+        with self._one_at_a_time:
+            self.added += 1
+            self._connection.execute("INSERT OR REPLACE INTO outcome VALUES (?, ?)", (key, body))
 
 
 @contextmanager
 def outcome_cache() -> Iterator[OutcomeCache | None]:
     """Open the cache; None where the folder cannot be written or the file is no longer one: then everything is replayed."""
     try:
-        connection = sqlite3.connect(prepared(last_audit_file()).with_name(_FILE))
+        connection = sqlite3.connect(prepared(last_audit_file()).with_name(_FILE), check_same_thread=False)
         _prepare(connection)
     except (OSError, sqlite3.Error) as error:
         log.warning("outcomes are not kept: %s", error)

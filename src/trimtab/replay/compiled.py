@@ -53,12 +53,12 @@ def compiled(function: Function) -> Function:
     """Compile a loop at its first call, or load it from the disk; `.py_func` holds the plain function."""
     folder = cache_dir()
     if folder is None:
-        return cast(Function, numba.njit(function))
+        return cast(Function, numba.njit(nogil=True)(function))
     settings = vars(config)
     before = settings["CACHE_DIR"]
     settings["CACHE_DIR"] = str(folder)
     try:
-        return cast(Function, numba.njit(cache=True, error_model="numpy")(function))
+        return cast(Function, numba.njit(cache=True, error_model="numpy", nogil=True)(function))
     finally:
         settings["CACHE_DIR"] = before
 
