@@ -41,9 +41,10 @@ class Compared:
     @property
     def change(self) -> float | None:
         """Return the difference, where both are numbers."""
-        if isinstance(self.base, str) or isinstance(self.scenario, str) or None in (self.base, self.scenario):
+        base, scenario = self.base, self.scenario
+        if base is None or scenario is None or isinstance(base, str) or isinstance(scenario, str):
             return None
-        return (self.scenario or 0.0) - (self.base or 0.0)
+        return scenario - base
 
 
 def shown(value: Value, unit: Unit) -> str:

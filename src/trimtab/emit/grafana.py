@@ -6,8 +6,9 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 
 from trimtab.catalog.kinds import CapacityType
+from trimtab.catalog.pools import Pool
 from trimtab.emit.demand_rules import DEMAND, READY, series
-from trimtab.emit.facts import EmitFacts, PricedPool, WorkloadFacts
+from trimtab.emit.facts import EmitFacts, WorkloadFacts
 from trimtab.emit.objects import ACTION, SAVING, action_notes
 from trimtab.emit.plain import Plain
 from trimtab.emit.prometheus import latency_quantile
@@ -52,7 +53,11 @@ def _description(actions: Sequence[Action]) -> str:
 
 
 def _fleet_panels(facts: EmitFacts) -> Iterator[dict[str, Plain]]:
-    spend = {str(one.pool): _spend(one) for one in facts.pools if one.rate_micro_usd_hr is not None}
+    spend = {
+        str(one.pool): _spend(one.pool, one.rate_micro_usd_hr)
+        for one in facts.pools
+        if one.rate_micro_usd_hr is not None
+    }
     if spend:
         yield _panel("Spend per hour, at list rates", "currencyUSD", spend, stack=True)
     namespace = facts.namespace_label
@@ -71,11 +76,11 @@ def _fleet_panels(facts: EmitFacts) -> Iterator[dict[str, Plain]]:
     )
 
 
-def _spend(priced: PricedPool) -> str:
+def _spend(pool: Pool, rate_micro_usd_hr: int) -> str:
     """Return PromQL of a pool's nodes times its rate; kube-state-metrics must show these two labels of nodes."""
-    how = "=" if priced.pool.capacity_type is CapacityType.SPOT else "!="
-    nodes = f'kube_node_labels{{{_INSTANCE_TYPE}="{priced.pool.instance_type}",{_CAPACITY_TYPE}{how}"spot"}}'
-    return f"count({nodes}) * {usd(priced.rate_micro_usd_hr or 0):.6f}"
+    how = "=" if pool.capacity_type is CapacityType.SPOT else "!="
+    nodes = f'kube_node_labels{{{_INSTANCE_TYPE}="{pool.instance_type}",{_CAPACITY_TYPE}{how}"spot"}}'
+    return f"count({nodes}) * {usd(rate_micro_usd_hr):.6f}"
 
 
 def _service_panels(actions: Sequence[Action], facts: EmitFacts) -> Iterator[dict[str, Plain]]:

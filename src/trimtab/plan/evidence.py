@@ -62,13 +62,13 @@ def _activity(workload: Workload, window: str, bands: Bands) -> Evidence:
 def _of_lever(lever: Lever, workload: Workload, effects: Effects, window: str) -> list[Evidence]:
     match lever:
         case Lever.GPU_COUNT:
-            share = workload.activity.active_devices_frac or 0.0
+            share = workload.activity.active_devices_frac
             return [
                 _line(
                     workload,
                     "GPUs of a run that did anything",
                     "gpu_usage by node and hour",
-                    f"{share:.0%}",
+                    "not measured" if share is None else f"{share:.0%}",
                     "100%",
                     window,
                 )
