@@ -21,8 +21,8 @@ from statistics import median
 from benchmarks.verify_fleet import BATCH, DAYS, SMALL, START, Planted, Truth, plant
 from trimtab.catalog import BuyingOption, CapacityType, Catalog, load_catalog
 from trimtab.catalog.pools import Pool
-from trimtab.emit.facts import EmitFacts
 from trimtab.emit.kept_plan import KeptPlan
+from trimtab.emit.manifests.facts import EmitFacts
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.effects import Effect, ReleaseNodes, SetCapacityType, SetReplicaPolicy, UseOffering
 from trimtab.fleet.market import Market

@@ -16,8 +16,8 @@ from trimtab.diagnose.findings import Unjudged
 from trimtab.diagnose.spend import spend_by, week_activity
 from trimtab.diagnose.verdicts import product_form, verdict_of
 from trimtab.diagnose.waste import waste_of
-from trimtab.emit.fleet_facts import facts_of_fleet
 from trimtab.emit.kept_plan import KeptPlan
+from trimtab.emit.manifests.fleet_facts import facts_of_fleet
 from trimtab.errors import InputError, MissingPrice, PlanError
 from trimtab.fleet.build import build_fleet, bundle_window
 from trimtab.fleet.market import Market

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.e2e.backfilled import EPOCH_S, STEP_S, ask, prometheus_over
 
-from trimtab.emit.forecast_rules import LOAD_WANTED, forecast_records
+from trimtab.emit.manifests.forecast_rules import LOAD_WANTED, forecast_records
 from trimtab.policies.forecast import forecast_policy
 from trimtab.replay.recorded import record, wanted_loads
 from trimtab.replay.services import ServiceHistory, ServiceModel, replay_service

@@ -2,8 +2,8 @@
 
 from tests.emit.example import G5, P3, P3_SMALL, P4D, target
 
-from trimtab.emit.facts import Autoscaler, EmitFacts, PricedPool, ServiceFacts, WorkloadFacts
-from trimtab.emit.signals import SERVERS
+from trimtab.emit.manifests.facts import Autoscaler, EmitFacts, PricedPool, ServiceFacts, WorkloadFacts
+from trimtab.emit.manifests.signals import SERVERS
 from trimtab.tables.workloads import TargetMetric
 
 

@@ -8,7 +8,7 @@ import yaml
 from tests.emit.cluster_example import example_facts
 from tests.emit.example import example_audit
 
-from trimtab.emit.manifests import emit_plan
+from trimtab.emit.manifests.plan_files import emit_plan
 
 EMISSION = emit_plan(example_audit().plan, example_facts())
 POD = 'namespace="prod",pod="chat-api-7d4b9c6f5-x2x9k"'

@@ -10,9 +10,9 @@ from tests.emit.example import example_audit
 from tests.emit.strategies import EFFECTS
 from tests.emit.validity import structural_faults
 
-from trimtab.emit.emission import Stage
-from trimtab.emit.facts import Autoscaler, WorkloadFacts
-from trimtab.emit.manifests import emit_plan
+from trimtab.emit.manifests.emission import Stage
+from trimtab.emit.manifests.facts import Autoscaler, WorkloadFacts
+from trimtab.emit.manifests.plan_files import emit_plan
 from trimtab.plan.model import Change
 
 PLAN = example_audit().plan

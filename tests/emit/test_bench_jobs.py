@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 import trimtab as tt
-from trimtab.emit.bench_jobs import bench_job, job_name
 from trimtab.emit.launch import training_arguments, vllm_serve
+from trimtab.emit.manifests.bench_jobs import bench_job, job_name
 from trimtab.physics.ask import Market
 from trimtab.physics.search_serving import Demand
 from trimtab.physics.search_training import TrainingDemand

@@ -3,8 +3,8 @@
 import pytest
 from tests.emit.cluster_example import example_facts
 
-from trimtab.emit.cluster_file import parse_cluster_file, with_cluster_file
-from trimtab.emit.facts import Autoscaler, NodeClass
+from trimtab.emit.manifests.cluster_file import parse_cluster_file, with_cluster_file
+from trimtab.emit.manifests.facts import Autoscaler, NodeClass
 from trimtab.errors import BundleError, UnknownName
 
 FACTS = example_facts()

@@ -4,7 +4,7 @@ from tests.emit.cluster_example import example_facts
 from tests.emit.example import action, evidence
 from tests.emit.validity import CRDS, schema_faults
 
-from trimtab.emit.deferral import deferral_objects
+from trimtab.emit.manifests.deferral import deferral_objects
 from trimtab.fleet.effects import DeferRuns
 from trimtab.fleet.settings import Lever
 from trimtab.plan.model import Risk

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 from tests.emit.cluster_example import example_facts, service
 
-from trimtab.emit.demand_rules import demand_rules, pods_of
-from trimtab.emit.facts import EmitFacts, WorkloadFacts
-from trimtab.emit.signals import SERVERS
+from trimtab.emit.manifests.demand_rules import demand_rules, pods_of
+from trimtab.emit.manifests.facts import EmitFacts, WorkloadFacts
+from trimtab.emit.manifests.signals import SERVERS
 from trimtab.policies.scaling import Metric
 
 CHAT = service("prod/chat-api", "vllm", 3.2, 4)

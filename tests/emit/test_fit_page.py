@@ -7,9 +7,9 @@ from html.parser import HTMLParser
 import pytest
 
 import trimtab as tt
-from trimtab.emit.fit_charts import Axis, cost_against_time, value_chart
 from trimtab.emit.fit_document import FitDocument, frontier, serving_ways, training_ways
-from trimtab.emit.fit_page import render_fit
+from trimtab.emit.html.fit_charts import Axis, cost_against_time, value_chart
+from trimtab.emit.html.fit_page import render_fit
 from trimtab.fleet.ownership import serving_cost, training_cost
 from trimtab.fleet.settings import Settings
 from trimtab.physics.ask import Market

@@ -4,7 +4,7 @@ import pytest
 from tests.emit.cluster_example import P4D
 
 from trimtab.catalog import load_catalog
-from trimtab.emit.fleet_facts import facts_of_fleet
+from trimtab.emit.manifests.fleet_facts import facts_of_fleet
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Settings

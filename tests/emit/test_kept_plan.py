@@ -5,7 +5,7 @@ from tests.emit.cluster_example import example_facts
 from tests.emit.example import example_audit
 
 from trimtab.emit.kept_plan import KeptPlan, parse_kept_plan, render_kept_plan
-from trimtab.emit.manifests import emit_plan
+from trimtab.emit.manifests.plan_files import emit_plan
 from trimtab.errors import InputError
 
 KEPT = KeptPlan(fleet="demo", plan=example_audit().plan, facts=example_facts())

@@ -11,9 +11,9 @@ from tests.emit.example import example_audit
 from tests.emit.validity import UNSCHEMED, schema_faults, structural_faults
 
 from trimtab.catalog.kinds import CapacityType
-from trimtab.emit.emission import Stage
-from trimtab.emit.facts import Autoscaler, EmitFacts
-from trimtab.emit.manifests import emit_plan
+from trimtab.emit.manifests.emission import Stage
+from trimtab.emit.manifests.facts import Autoscaler, EmitFacts
+from trimtab.emit.manifests.plan_files import emit_plan
 from trimtab.fleet.effects import HedgeOnSpot, SetReplicaPolicy
 from trimtab.plan.model import Change
 from trimtab.policies.forecast import ForecastPolicy, ForecastRules

@@ -6,7 +6,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trimtab.emit.objects import dns_name, yaml_text
+from trimtab.emit.manifests.objects import dns_name, yaml_text
 
 NAMES = st.text(min_size=1, max_size=90)
 WORDS = st.text(st.sampled_from("ab 0:#-'\"{}[]|>%\né€"), max_size=40)

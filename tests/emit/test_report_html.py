@@ -7,7 +7,7 @@ import pytest
 from tests.emit.example import example_audit
 
 from trimtab.emit.audit_document import audit_document
-from trimtab.emit.report_html import render_html
+from trimtab.emit.html.report_page import render_html
 
 
 @pytest.fixture(scope="module")

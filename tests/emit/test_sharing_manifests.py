@@ -11,7 +11,7 @@ from tests.emit.example import P4D, action, evidence, example_audit
 from tests.emit.validity import UNSCHEMED, schema_faults, structural_faults
 
 from trimtab.catalog.pools import Pool, SharedPool
-from trimtab.emit.manifests import emit_plan
+from trimtab.emit.manifests.plan_files import emit_plan
 from trimtab.fleet.effects import UseSlots
 from trimtab.fleet.settings import Lever
 from trimtab.plan.model import Risk

@@ -4,15 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import trimtab.emit.markup
-import trimtab.emit.svg
-from trimtab.emit.markup import Html, number, tag
-from trimtab.emit.svg import Frame, runs, step_area, step_line, ticks
+import trimtab.emit.html.markup
+import trimtab.emit.html.svg
+from trimtab.emit.html.markup import Html, number, tag
+from trimtab.emit.html.svg import Frame, runs, step_area, step_line, ticks
 
 FRAME = Frame(left=0, right=40, upper=0, lower=100, count=4, top=10)
 
 
-@pytest.mark.parametrize("module", [trimtab.emit.markup, trimtab.emit.svg])
+@pytest.mark.parametrize("module", [trimtab.emit.html.markup, trimtab.emit.html.svg])
 def test_examples_in_docstrings_hold(module):
     assert doctest.testmod(module).failed == 0
 

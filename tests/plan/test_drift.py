@@ -8,8 +8,8 @@ from tests.plan.test_verify import DAYS, SERVICES, after, kept, market, rate
 
 from trimtab.catalog.kinds import BuyingOption, CapacityType
 from trimtab.catalog.pools import Pool
+from trimtab.emit.html.verify_page import render_verify_html, render_verify_markdown
 from trimtab.emit.verify_document import verify_document
-from trimtab.emit.verify_page import render_verify_html, render_verify_markdown
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.settings import Settings
 from trimtab.pipeline import verify_plan

@@ -9,8 +9,8 @@ from tests.fleets import MONDAY, FleetRows
 
 from trimtab.catalog import BuyingOption, load_catalog
 from trimtab.catalog.pools import Pool
-from trimtab.emit.facts import EmitFacts
 from trimtab.emit.kept_plan import KeptPlan, parse_kept_plan, render_kept_plan
+from trimtab.emit.manifests.facts import EmitFacts
 from trimtab.errors import InputError
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.effects import ReleaseIdle, ReleaseNodes, SetReplicaPolicy, UseOffering

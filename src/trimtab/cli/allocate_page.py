@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from trimtab.cli.allocate_sheets import BUDGET, MONTHS, WHO, Answer, months_sheet, who_sheet
 from trimtab.cli.sheet import Column, Sheet
-from trimtab.emit.markup import Html, join, tag
-from trimtab.emit.report_parts import bullets, number, scroll, section, table
-from trimtab.emit.report_style import STYLE
+from trimtab.emit.html.markup import Html, join, tag
+from trimtab.emit.html.sections import bullets, number, scroll, section, table
+from trimtab.emit.html.style import STYLE
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 

@@ -23,9 +23,9 @@ from trimtab.cli.state import keep, keep_plan
 from trimtab.diagnose.billed import BILL_COLUMNS, billed
 from trimtab.emit.audit_document import audit_document
 from trimtab.emit.document import AuditDocument
+from trimtab.emit.html.report_page import render_html
 from trimtab.emit.kept_plan import KeptPlan
 from trimtab.emit.money import dollars
-from trimtab.emit.report_html import render_html
 from trimtab.errors import UsageError
 from trimtab.pipeline import audit, kept_plan
 from trimtab.plan.model import Audit

@@ -44,7 +44,7 @@ def command(
       trimtab emit --dry-run -o json | jq '.rows[].path'
     """
     from trimtab.cli.emit_run import EmitRequest, run_emit
-    from trimtab.emit.facts import Autoscaler
+    from trimtab.emit.manifests.facts import Autoscaler
 
     run_emit(
         EmitRequest(

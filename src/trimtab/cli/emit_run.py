@@ -10,10 +10,10 @@ import click
 from trimtab.cli.output import Format, write_sheet
 from trimtab.cli.sheet import Column, Sheet
 from trimtab.cli.state import recall_plan
-from trimtab.emit.cluster_file import parse_cluster_file, with_cluster_file
-from trimtab.emit.emission import STAGE_MEANING, Emission
-from trimtab.emit.facts import Autoscaler, EmitFacts
-from trimtab.emit.manifests import emit_plan
+from trimtab.emit.manifests.cluster_file import parse_cluster_file, with_cluster_file
+from trimtab.emit.manifests.emission import STAGE_MEANING, Emission
+from trimtab.emit.manifests.facts import Autoscaler, EmitFacts
+from trimtab.emit.manifests.plan_files import emit_plan
 from trimtab.errors import UsageError
 
 _LISTING = ".trimtab-files"

@@ -17,7 +17,7 @@ from trimtab.emit.audit_json import render_json
 from trimtab.emit.audit_markdown import render_github_comment, render_markdown
 from trimtab.emit.audit_yaml import render_yaml
 from trimtab.emit.document import AuditDocument
-from trimtab.emit.report_html import render_html
+from trimtab.emit.html.report_page import render_html
 from trimtab.errors import UnknownName, UsageError
 
 _VERSION_KEY = "schema_version"

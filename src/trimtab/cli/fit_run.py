@@ -25,10 +25,10 @@ from trimtab.cli.fit_sheets import (
 )
 from trimtab.cli.output import SCHEMA_VERSION, Format, write, write_sheet
 from trimtab.cli.sheet import Column, Sheet
-from trimtab.emit.bench_jobs import bench_job, job_name
 from trimtab.emit.fit_document import FitDocument, Way, serving_ways, training_ways
-from trimtab.emit.fit_page import render_fit
+from trimtab.emit.html.fit_page import render_fit
 from trimtab.emit.launch import training_arguments, vllm_serve
+from trimtab.emit.manifests.bench_jobs import bench_job, job_name
 from trimtab.errors import PlanError, UsageError
 from trimtab.fleet.ownership import TotalCost, serving_cost, training_cost
 from trimtab.fleet.settings import Settings

@@ -8,9 +8,9 @@ from trimtab.cli.replay_picture import STYLE as CHART_STYLE
 from trimtab.cli.replay_picture import capacity_chart, front_chart, waits_chart
 from trimtab.cli.replay_run import ServiceRuns
 from trimtab.cli.sheet import Sheet
-from trimtab.emit.markup import Html, tag
-from trimtab.emit.report_parts import bullets, section, table
-from trimtab.emit.report_style import STYLE
+from trimtab.emit.html.markup import Html, tag
+from trimtab.emit.html.sections import bullets, section, table
+from trimtab.emit.html.style import STYLE
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 _STYLE = """

@@ -8,8 +8,8 @@ import numpy as np
 
 from trimtab.cli.replay_lines import highest
 from trimtab.cli.replay_run import Row, ServiceRuns
-from trimtab.emit.markup import Html, tag
-from trimtab.emit.svg import Frame, level_lines, picture, step_area, step_line, text, ticks
+from trimtab.emit.html.markup import Html, tag
+from trimtab.emit.html.svg import Frame, level_lines, picture, step_area, step_line, text, ticks
 from trimtab.replay.series import FloatArray
 from trimtab.units import S_PER_HR
 

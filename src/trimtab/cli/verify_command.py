@@ -88,8 +88,8 @@ def command(
 
 
 def _write(found: Verification, fleet: str, form: Format, out: Path | None, fields: tuple[str, ...]) -> None:
+    from trimtab.emit.html.verify_page import render_verify_html, render_verify_markdown
     from trimtab.emit.verify_document import verify_document
-    from trimtab.emit.verify_page import render_verify_html, render_verify_markdown
 
     if fields or form in (Format.TABLE, Format.CSV):
         shown = fields or (TABLE_FIELDS if form is Format.TABLE else ())
@@ -105,7 +105,7 @@ def _write(found: Verification, fleet: str, form: Format, out: Path | None, fiel
 
 
 def _sheet(found: Verification) -> Sheet:
-    from trimtab.emit.verify_page import drift_line, purchase_line
+    from trimtab.emit.html.verify_page import drift_line, purchase_line
 
     parts = (
         ("the bill then", found.then_usd_mo),

@@ -8,12 +8,12 @@ from types import MappingProxyType
 
 from pydantic import BaseModel
 
-from trimtab.emit.cluster_file import ClusterFile, DeclaredNodeClass, DeclaredWorkload
-from trimtab.emit.demand_rules import CURRENT, DEMAND, LOAD, PER_REPLICA, READY, SCALING
-from trimtab.emit.emission import STAGE_MEANING
-from trimtab.emit.forecast_rules import ERROR_SQUARED, FAST, LOAD_WANTED, SLOW, SPREAD, STEADY
-from trimtab.emit.karpenter import NODE_CLASSES
-from trimtab.emit.signals import SERVERS
+from trimtab.emit.manifests.cluster_file import ClusterFile, DeclaredNodeClass, DeclaredWorkload
+from trimtab.emit.manifests.demand_rules import CURRENT, DEMAND, LOAD, PER_REPLICA, READY, SCALING
+from trimtab.emit.manifests.emission import STAGE_MEANING
+from trimtab.emit.manifests.forecast_rules import ERROR_SQUARED, FAST, LOAD_WANTED, SLOW, SPREAD, STEADY
+from trimtab.emit.manifests.karpenter import NODE_CLASSES
+from trimtab.emit.manifests.signals import SERVERS
 from trimtab.fleet.effects import (
     BuyCommitment,
     DeferRuns,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from trimtab.emit.facts import EmitFacts
+from trimtab.emit.manifests.facts import EmitFacts
 from trimtab.emit.plain import from_plain, to_plain
 from trimtab.errors import InputError
 from trimtab.plan.baseline import Baseline

@@ -1,0 +1,268 @@
+"""The pictures of the report: waterfall, what the bill buys, bill by hour, utilization heat map, demand against capacity."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+
+from trimtab.emit.document import ActionPart, AuditDocument, BillByHour, CapacityPart, HeatMapPart, WastePart
+from trimtab.emit.html.markup import Html, join, tag
+from trimtab.emit.html.svg import Frame, Series, level_lines, picture, step_area, step_line, text, ticks
+from trimtab.emit.money import dollars, percent
+from trimtab.emit.words import LEVER_TITLE, USEFUL
+from trimtab.fleet.settings import Lever
+from trimtab.units import DAYS_PER_WEEK, HR_PER_DAY, HR_PER_WEEK
+
+WIDTH = 960.0
+_ROW = 30.0
+_LABEL = 316.0
+_MONEY = 84.0
+_LABEL_CHARS = 40
+_MOST_STEPS = 14
+_DAY_LABELS = 8
+_HEAT_LEVELS = 10
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+
+
+def waterfall(document: AuditDocument) -> Html:
+    """Draw how the actions take today's bill down to the plan's, one step each, with their 80 % intervals."""
+    plan = document.plan
+    steps = _steps(plan.actions)
+    height = _ROW * (len(steps) + 2) + 8
+    frame = Frame(left=_LABEL, right=WIDTH - _MONEY, upper=0, lower=height, count=1, top=1)
+    scale = (frame.right - frame.left) / (plan.before_usd_mo or 1.0)
+    rows = [_whole_bar(0, "Today", plan.before_usd_mo, scale, "bar-before")]
+    left = plan.before_usd_mo
+    for at, (label, full, saving, low, high) in enumerate(steps, 1):
+        rows.append(_step_bar(at, label, full, left, saving, (low, high), scale))
+        left -= saving
+    rows.append(_whole_bar(len(steps) + 1, "With the plan", plan.objective_usd_mo, scale, "bar-after"))
+    return picture(
+        WIDTH,
+        height,
+        "How the plan takes the bill down",
+        f"From {dollars(plan.before_usd_mo)} a month to {dollars(plan.objective_usd_mo)} in {len(steps)} steps; "
+        "the table of the plan has the same figures.",
+        *rows,
+        name="waterfall",
+    )
+
+
+_Step = tuple[str, str, float, float, float]
+"""Short label, full label, saving, low, high."""
+
+
+def _steps(actions: Sequence[ActionPart]) -> list[_Step]:
+    kept = actions if len(actions) <= _MOST_STEPS else actions[: _MOST_STEPS - 1]
+    steps: list[_Step] = [
+        (
+            _short(f"{action.id} {LEVER_TITLE[Lever(action.lever)]}: {action.subject}"),
+            f"{action.id} {action.subject}: {action.effect}",
+            action.saving_usd_mo,
+            action.saving_low_usd_mo,
+            action.saving_high_usd_mo,
+        )
+        for action in kept
+    ]
+    rest = actions[len(kept) :]
+    if rest:
+        saving = sum(action.saving_usd_mo for action in rest)
+        steps.append((f"{len(rest)} more", f"{len(rest)} more actions", saving, saving, saving))
+    return steps
+
+
+def _short(label: str) -> str:
+    return label if len(label) <= _LABEL_CHARS else f"{label[: _LABEL_CHARS - 1]}…"
+
+
+def _whole_bar(at: int, label: str, usd_mo: float, scale: float, style: str) -> Html:
+    y = _ROW * at + 4
+    return tag(
+        "g",
+        text(_LABEL - 12, y + 19, label, anchor="end", style="strong"),
+        tag("rect", x=_LABEL, y=y + 3, width=max(usd_mo * scale, 0.0), height=_ROW - 8, rx=2, class_=style),
+        text(WIDTH, y + 19, dollars(usd_mo), anchor="end", style="strong"),
+    )
+
+
+def _step_bar(
+    at: int, label: str, full: str, left: float, saving: float, interval: tuple[float, float], scale: float
+) -> Html:
+    y = _ROW * at + 4
+    end = _LABEL + (left - max(saving, 0.0)) * scale
+    low, high = (_LABEL + (left - edge) * scale for edge in interval)
+    middle = y + _ROW / 2 - 1
+    return tag(
+        "g",
+        tag("title", f"{full}. Saves {dollars(saving)} a month ({dollars(interval[0])} to {dollars(interval[1])})."),
+        text(_LABEL - 12, y + 19, label, anchor="end", style="label"),
+        tag("line", x1=_LABEL + left * scale, x2=_LABEL + left * scale, y1=y - 5, y2=y + 3, class_="link"),
+        tag("rect", x=end, y=y + 3, width=max(abs(saving) * scale, 1.0), height=_ROW - 8, rx=2, class_="bar-saving"),
+        tag("line", x1=high, x2=low, y1=middle, y2=middle, class_="whisker") if low - high > 1 else Html(),
+        text(WIDTH, y + 19, dollars(-saving), anchor="end", style="label"),
+    )
+
+
+def waste_bar(waste: Sequence[WastePart]) -> Html:
+    """Draw the bill as one bar, cut into what it buys: kinds of waste, dearest first, then useful work."""
+    x = 0.0
+    cuts = []
+    for at, row in enumerate(row for row in waste if row.usd_mo > 0):
+        wide = row.share_frac * WIDTH
+        label = percent(row.share_frac) if wide > 40 else ""
+        cuts.append(
+            tag(
+                "g",
+                tag("title", f"{row.kind}: {dollars(row.usd_mo)} a month, {percent(row.share_frac)}"),
+                tag("rect", x=x, y=0, width=max(wide - 1.5, 0.5), height=34, class_=waste_style(row, at)),
+                text(x + wide / 2, 22, label, anchor="middle", style="on-bar"),
+            )
+        )
+        x += wide
+    lost = sum(row.share_frac for row in waste if row.kind != USEFUL)
+    return picture(
+        WIDTH,
+        34,
+        "What the bill buys",
+        f"{percent(lost)} of the bill is not useful work; the table below has the same figures.",
+        *cuts,
+        name="waste-bar",
+    )
+
+
+def waste_style(row: WastePart, at: int) -> str:
+    """Return the colour class of a kind of waste, the dearest darkest."""
+    return "w-useful" if row.kind == USEFUL else f"w-{min(at, 7)}"
+
+
+def bill_by_hour(bill: BillByHour) -> Html:
+    """Draw the proof window's bill hour by hour, as it was and under the plan."""
+    top = max([*bill.before_usd, *bill.after_usd, 1e-9]) * 1.06
+    frame = Frame(left=56, right=WIDTH, upper=8, lower=212, count=len(bill.before_usd), top=top)
+    labels = {value: _rate(value) for value in ticks(top)}
+    days = _days(frame, bill.start, {"before": bill.before_usd, "with the plan": bill.after_usd}, "${:,.0f}")
+    return picture(
+        WIDTH,
+        240,
+        "Bill by hour, before and after",
+        f"Dollars an hour over {len(bill.before_usd)} hours of the proof window.",
+        level_lines(frame, labels),
+        step_area(frame, bill.after_usd, "area-after"),
+        step_line(frame, bill.before_usd, "line-before"),
+        step_line(frame, bill.after_usd, "line-after"),
+        days,
+        name="bill-by-hour",
+    )
+
+
+def _rate(usd_hr: float) -> str:
+    return f"${usd_hr:,.0f}/h" if usd_hr >= 10 or usd_hr == 0 else f"${usd_hr:.2f}/h"
+
+
+def capacity(part: CapacityPart, at: int) -> Html:
+    """Draw one service's demand against what was held and what the plan holds."""
+    known = [value for values in (part.demand_gpus, part.before_gpus, part.after_gpus) for value in values if value]
+    top = max([*known, 1.0]) * 1.08
+    frame = Frame(left=56, right=WIDTH, upper=8, lower=152, count=len(part.demand_gpus), top=top)
+    series = {"demand": part.demand_gpus, "held before": part.before_gpus, "held with the plan": part.after_gpus}
+    return picture(
+        WIDTH,
+        180,
+        f"Demand against capacity: {part.workload}",
+        "GPUs needed by requests, GPUs held, and GPUs that the plan holds, by hour of the proof window.",
+        level_lines(frame, {value: f"{value:g} GPU" for value in ticks(top, about=3)}),
+        step_area(frame, part.demand_gpus, "area-demand"),
+        step_line(frame, part.before_gpus, "line-before"),
+        step_line(frame, part.after_gpus, "line-after"),
+        _days(frame, part.start, series, "{:.1f} GPU", mean=True),
+        name=f"capacity-{at}",
+    )
+
+
+def _days(frame: Frame, start: datetime, series: Mapping[str, Series], unit: str, *, mean: bool = False) -> Html:
+    """Label days under a chart, and tell each day's sums (or means) where the pointer rests."""
+    parts = []
+    day_count = -(-frame.count // HR_PER_DAY)
+    every = max(1, -(-day_count // _DAY_LABELS))
+    for day in range(day_count):
+        hours = slice(day * HR_PER_DAY, (day + 1) * HR_PER_DAY)
+        x, width = frame.x(hours.start), frame.x(min(hours.stop, frame.count)) - frame.x(hours.start)
+        when = f"{start + timedelta(days=day):%a %d %b}"
+        told = ", ".join(f"{name} {_told(values[hours], unit, mean)}" for name, values in series.items())
+        height = frame.lower - frame.upper
+        parts.append(
+            tag("rect", tag("title", f"{when}: {told}"), x=x, y=frame.upper, width=width, height=height, class_="hover")
+        )
+        if day % every == 0:
+            parts.append(tag("line", x1=x, x2=x, y1=frame.lower, y2=frame.lower + 5, class_="grid"))
+            parts.append(text(x + 3, frame.lower + 18, when, style="tick"))
+    return join(parts)
+
+
+def _told(values: Series, unit: str, mean: bool) -> str:
+    known = [value for value in values if value is not None]
+    if not known:
+        return "not measured"
+    return unit.format(sum(known) / len(known) if mean else sum(known))
+
+
+def heat_map(part: HeatMapPart) -> Html:
+    """Draw mean activity by row and hour of the week: the darker, the busier; crossed where nothing was held."""
+    label, row_height = 190.0, 22.0
+    cell = (WIDTH - label) / HR_PER_WEEK
+    rows = []
+    for at, (name, values) in enumerate(zip(part.rows, part.activity_frac, strict=True)):
+        y = at * row_height
+        rows.append(text(label - 10, y + 15, _short_tail(name), anchor="end", style="label"))
+        rows += [_heat_cell(label + hour * cell, y, cell, row_height - 3, hour, v) for hour, v in enumerate(values)]
+    height = len(part.rows) * row_height
+    names = [
+        text(label + day * HR_PER_DAY * cell + 3, height + 16, name, style="tick") for day, name in enumerate(_DAYS)
+    ]
+    marks = [
+        tag("line", x1=x, x2=x, y1=0, y2=height + 18, class_="day-edge")
+        for x in (label + day * HR_PER_DAY * cell for day in range(1, DAYS_PER_WEEK))
+    ]
+    return picture(
+        WIDTH,
+        height + 22,
+        "Utilization through the week",
+        "Mean activity of the GPUs held, by hour of the week in UTC; darker is busier.",
+        *rows,
+        *marks,
+        *names,
+        name="heat-map",
+    )
+
+
+def _heat_cell(x: float, y: float, width: float, height: float, hour: int, value: float | None) -> Html:
+    when = f"{_DAYS[hour // HR_PER_DAY]} {hour % HR_PER_DAY:02d}:00"
+    level = "none" if value is None else str(min(_HEAT_LEVELS, round(value * _HEAT_LEVELS)))
+    told = tag("title", f"{when} {'not held or not measured' if value is None else percent(value)}")
+    return Html(
+        f'<rect class="h-{level}" x="{x:.2f}" y="{y:.1f}" width="{width + 0.05:.2f}" height="{height:.1f}">{told}</rect>'
+    )
+
+
+def _short_tail(name: str) -> str:
+    return name if len(name) <= 26 else f"…{name[-25:]}"
+
+
+def heat_key() -> Html:
+    """Draw the key of the heat map."""
+    start, width = 34.0, 16.0
+    levels = range(_HEAT_LEVELS + 1)
+    cells = [tag("rect", x=start + level * width, y=0, width=width, height=12, class_=f"h-{level}") for level in levels]
+    end = start + len(levels) * width
+    return picture(
+        480,
+        14,
+        "Key",
+        "From idle to fully busy; paler than idle where nothing was held or measured.",
+        text(0, 10, "idle", style="tick"),
+        *cells,
+        text(end + 8, 10, "fully busy", style="tick"),
+        tag("rect", x=end + 100, y=0, width=width, height=12, class_="h-none"),
+        text(end + 124, 10, "not held or not measured", style="tick"),
+        name="heat-key",
+    )

@@ -1,0 +1,206 @@
+"""The pictures of a fit: cost against time with the frontier, tokens for a dollar, rooflines, what fills the memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from trimtab.emit.fit_document import Way, frontier
+from trimtab.emit.html.markup import Html, number, tag
+from trimtab.emit.html.svg import picture, text
+from trimtab.physics.footprint import Footprint
+from trimtab.physics.roofline import Roofline
+
+WIDTH = 960.0
+HEIGHT = 400.0
+ROW = 30.0
+LABEL = 210.0
+VALUE = 112.0
+LABEL_GAP = 15.0
+LETTER = 7.2
+"""Width of a letter of a label, about."""
+MOST_LABELS = 10
+ROUND = (1.0, 2.0, 5.0)
+MOST_TIMES = 30.0
+"""Ways that cost more than this many times the cheapest are left out of the picture of cost against time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axis:
+    """A logarithmic axis from `low` to `high` over a stretch of the picture."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    def at(self, value: float) -> float:
+        """Return the place of a value."""
+        share = math.log(max(value, self.low) / self.low) / math.log(self.high / self.low)
+        return self.start + (self.end - self.start) * min(1.0, share)
+
+    def ticks(self) -> list[float]:
+        """Return round values on the axis: 1, 2, 5 and their tens; tens alone where the axis is long."""
+        first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
+        steps = ROUND if last - first <= 3 else ROUND[:1]
+        return [
+            step * 10.0**power
+            for power in range(first, last + 1)
+            for step in steps
+            if self.low <= step * 10.0**power <= self.high
+        ]
+
+
+def _axis(values: Sequence[float], start: float, end: float, room: float = 1.25) -> Axis:
+    return Axis(low=min(values) / room, high=max(values) * room, start=start, end=end)
+
+
+def _grid(across: Axis, up: Axis) -> Iterator[Html]:
+    """Yield thin lines and labels at the round values of both axes."""
+    for value in up.ticks():
+        y = up.at(value)
+        yield tag("line", x1=across.start, x2=across.end, y1=y, y2=y, class_="grid")
+        yield text(across.start - 8, y + 4, f"{value:,g}", anchor="end", style="tick")
+    for value in across.ticks():
+        x = across.at(value)
+        yield tag("line", x1=x, x2=x, y1=up.start, y2=up.end, class_="grid")
+        yield text(x, up.start + 18, f"{value:,g}", anchor="middle", style="tick")
+
+
+def cost_against_time(ways: Sequence[Way]) -> Html:
+    """Draw every way as a dot, cost up and time to the right; a line joins those that nothing beats, which carry names."""
+    if not ways or min(one.cost.value for one in ways) <= 0:
+        return Html()
+    least = min(one.cost.value for one in ways)
+    ways = [one for one in ways if one.cost.value <= least * MOST_TIMES]
+    across = _axis([one.time.value for one in ways], 72, WIDTH - 16)
+    up = _axis([one.cost.value for one in ways], HEIGHT - 48, 24)
+    best = frontier(ways)
+    corners = [f"{number(across.at(one.time.value))} {number(up.at(one.cost.value))}" for one in best]
+    dots = (_dot(one, across, up, "dot") for one in ways if one not in best)
+    return picture(
+        WIDTH,
+        HEIGHT,
+        "Cost against time",
+        f"{len(ways)} ways; {len(best)} of them are beaten by none in both: "
+        + "; ".join(f"{one.label} at {one.cost.value:,.3g} {one.unit}, {one.time.value:,.3g} {one.time_unit}" for one in best),
+        *_grid(across, up),
+        text(across.start, 14, f"{ways[0].unit} (up) against {ways[0].time_unit} (right)", style="tick"),
+        *dots,
+        tag("path", d="M" + "L".join(corners), class_="line-after", fill="none"),
+        *(_dot(one, across, up, "dot-best") for one in best),
+        *_names(best, across, up),
+        name="pareto",
+    )  # fmt: skip
+
+
+def _dot(one: Way, across: Axis, up: Axis, style: str) -> Html:
+    told = f"{one.label}, {one.setup}: {one.cost.value:,.3g} {one.unit}, {one.time.value:,.3g} {one.time_unit}, {one.where}"
+    x, y = across.at(one.time.value), up.at(one.cost.value)
+    return tag("g", tag("title", told), tag("circle", cx=x, cy=y, r=5.0 if style == "dot-best" else 3.5, class_=style))
+
+
+def _names(best: Sequence[Way], across: Axis, up: Axis) -> Iterator[Html]:
+    """Yield names beside the dots of the frontier, each above those that it would cover."""
+    placed: list[tuple[float, float, float]] = []
+    for one in best[:: max(1, math.ceil(len(best) / MOST_LABELS))]:
+        x, y = across.at(one.time.value), up.at(one.cost.value) - 9
+        wide = len(one.label) * LETTER
+        right = x + wide < across.end
+        left = x + 6 if right else x - 6 - wide
+        while any(abs(y - above) < LABEL_GAP and left < end and start < left + wide for start, end, above in placed):
+            y -= LABEL_GAP
+        placed.append((left, left + wide, y))
+        yield text(left if right else x - 6, max(y, 26.0), one.label, anchor="start" if right else "end", style="label")
+
+
+def value_chart(ways: Sequence[Way]) -> Html:
+    """Draw tokens a second for a dollar an hour, a bar per offering."""
+    worth = [(one, one.tok_s_per_usd_hr) for one in ways if one.tok_s_per_usd_hr]
+    if not worth:
+        return Html()
+    scale = (WIDTH - LABEL - VALUE) / max(value for _, value in worth)
+    bars = (
+        tag(
+            "g",
+            tag("title", f"{one.label}, {one.where}: {value:,.0f} tokens/s per $/h"),
+            text(LABEL - 12, ROW * at + 20, one.label, anchor="end", style="label"),
+            tag("rect", x=LABEL, y=ROW * at + 5, width=value * scale, height=ROW - 10, rx=2, class_="bar-after"),
+            text(LABEL + value * scale + 8, ROW * at + 20, f"{value:,.0f}", style="label"),
+        )
+        for at, (one, value) in enumerate(worth)
+    )
+    told = "Tokens a second for a dollar an hour; the table has the same figures."
+    return picture(WIDTH, ROW * len(worth), "Tokens for a dollar", told, *bars, name="value")
+
+
+def memory_chart(ways: Sequence[Way]) -> Html:
+    """Draw what fills each GPU's memory, a bar of parts per way, the whole bar being what the GPU shows."""
+    width = WIDTH - LABEL - VALUE
+    rows: list[Html] = []
+    for at, one in enumerate(ways):
+        total = max(one.gpu.memory_gib, one.footprint.total_gib)
+        y = ROW * at
+        rows.append(text(LABEL - 12, y + 20, one.label, anchor="end", style="label"))
+        rows.append(tag("rect", x=LABEL, y=y + 5, width=width, height=ROW - 10, rx=2, class_="h-0"))
+        x = LABEL
+        for colour, name, gib in memory_parts(one.footprint):
+            wide = gib / total * width
+            part = tag("title", f"{one.label}: {name} {gib:,.1f} of {total:,.1f} GiB")
+            rows.append(tag("g", part, tag("rect", x=x, y=y + 5, width=wide, height=ROW - 10, class_=colour)))
+            x += wide
+        share = f"{one.footprint.total_gib:,.0f} of {one.gpu.memory_gib:,.0f} GiB"
+        rows.append(text(WIDTH, y + 20, share, anchor="end", style="label"))
+    told = "Memory of the fullest GPU by what fills it."
+    return picture(WIDTH, ROW * len(ways), "Memory", told, *rows, name="memory")
+
+
+def memory_parts(footprint: Footprint) -> list[tuple[str, str, float]]:
+    """Return colour class, name and GiB of each part that there is."""
+    return [
+        (f"m-{at}", item.value, footprint.gib(item))
+        for at, item in enumerate(type(next(iter(footprint.bytes_by_item))))
+        if footprint.gib(item) > 0
+    ]
+
+
+def roofline_chart(one: Roofline) -> Html:
+    """Draw the roof of a GPU and the workload's phases under it, both axes logarithmic."""
+    intensities = [one.ridge_flop_per_byte, *(point.flop_per_byte for point in one.points)]
+    across = _axis(intensities, 72, WIDTH - 16, room=5.0)
+    lowest = min([one.peak_tflops, *(point.attainable_tflops for point in one.points)])
+    up = Axis(low=lowest / 5, high=one.peak_tflops * 2.5, start=HEIGHT - 48, end=24)
+    left = max(across.low, one.ridge_flop_per_byte * up.low / one.peak_tflops)
+    left_tflops = one.peak_tflops * left / one.ridge_flop_per_byte
+    ridge = across.at(one.ridge_flop_per_byte)
+    roof = (
+        f"M{number(across.at(left))} {number(up.at(left_tflops))}L{number(ridge)} {number(up.at(one.peak_tflops))}"
+        f"H{number(across.end)}"
+    )
+    points: list[Html] = []
+    for point in one.points:
+        x, y = across.at(point.flop_per_byte), up.at(point.attainable_tflops)
+        points += [
+            tag("line", x1=x, x2=x, y1=up.start, y2=y, class_="link"),
+            tag("circle", cx=x, cy=y, r=6.0, class_="dot-best"),
+            text(
+                x + (10 if x < WIDTH * 0.6 else -10),
+                y + 20,
+                f"{point.phase.value}: {point.flop_per_byte:,.0f} FLOP/byte, bound by {point.binding.value}",
+                anchor="start" if x < WIDTH * 0.6 else "end",
+                style="label",
+            ),
+        ]
+    return picture(
+        WIDTH,
+        HEIGHT,
+        f"Roofline of {one.gpu.name}",
+        f"Peak {one.peak_tflops:,.0f} TFLOPS, ridge at {one.ridge_flop_per_byte:,.0f} FLOP/byte.",
+        *_grid(across, up),
+        text(across.start, 14, "TFLOPS attainable (up) against FLOP per byte moved (right)", style="tick"),
+        tag("path", d=roof, class_="line-before", fill="none"),
+        text(across.end, up.at(one.peak_tflops) - 8, f"{one.peak_tflops:,.0f} TFLOPS", anchor="end", style="tick"),
+        *points,
+        name=f"roofline-{one.gpu.name.casefold()}",
+    )

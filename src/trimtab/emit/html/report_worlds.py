@@ -1,0 +1,39 @@
+"""Limits, commitments held, and a scenario beside the world as it is, in the HTML report."""
+
+from __future__ import annotations
+
+from trimtab.emit.document import AuditDocument
+from trimtab.emit.html.markup import Html
+from trimtab.emit.html.sections import bullets, number, scroll, section, table
+from trimtab.emit.words import compared_cells, headroom_line, limit_line, owned_line, stress_line
+
+
+def limits_section(document: AuditDocument) -> Html:
+    """Return what the plan may not exceed and what is paid anyway; nothing where there is neither."""
+    lines = [*map(limit_line, document.plan.limits), *map(owned_line, document.owned)]
+    if not lines:
+        return Html()
+    lead = "What the plan may not exceed, what that costs, and commitments that run already."
+    return section("limits", "Limits and commitments held", lead, bullets(lines))
+
+
+def robustness_section(document: AuditDocument) -> Html:
+    """Return the proof under stress; nothing where it was not made."""
+    found = document.robustness
+    if found is None:
+        return Html()
+    lead = "The proof again, where speeds and demand depart from what the plan was made for."
+    return section("robustness", "Robustness", lead, bullets([*map(stress_line, found.stressed), headroom_line(found)]))
+
+
+def what_if_section(document: AuditDocument) -> Html:
+    """Return both worlds side by side; nothing where no scenario was asked for."""
+    found = document.what_if
+    if found is None:
+        return Html()
+    rows = [
+        (figure.section, figure.what, *(number(cell) for cell in compared_cells(figure))) for figure in found.figures
+    ]
+    refused = [f"There is no plan in that world: {found.refused}."] if found.refused else []
+    heads = ("", "", "#as it is", "#what if")
+    return section("what-if", "What if", "; ".join(found.scenario), scroll(table("", heads, rows)), bullets(refused))

@@ -1,0 +1,125 @@
+"""A file in which people say what no history tells of their cluster: labels, tolerations, servers, node classes, quotas.
+
+autoscaler: keda
+prometheus_url: http://prometheus.monitoring.svc:9090
+node_classes:
+  aws: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: gpu}
+quota_nodes:
+  p4d.24xlarge: 12
+workloads:
+  prod/chat-api:
+    server: vllm
+    pod_labels: {app: chat-api}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from trimtab.emit.manifests.facts import Autoscaler, EmitFacts, NodeClass, WorkloadFacts
+from trimtab.emit.manifests.signals import server_signals
+from trimtab.errors import BundleError, UnknownName
+from trimtab.tables.yaml_faults import load_mapping, validation_faults
+from trimtab.units import HR_PER_WEEK
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class DeclaredNodeClass(_Model):
+    """A provider's node class."""
+
+    group: str
+    """API group."""
+    kind: str
+    """Kind."""
+    name: str = "default"
+    """Name of the object."""
+
+
+class DeclaredWorkload(_Model):
+    """What is declared of one workload; what is left out stays as the history tells it."""
+
+    owner_kind: str | None = None
+    """Kind that runs its pods: Deployment, StatefulSet, ReplicaSet, Job, CronJob, or another."""
+    server: str | None = None
+    """Model server, for the names of its metrics: vllm, sglang, tgi, triton, ray-serve."""
+    capacity_req_s: Annotated[float, Field(gt=0)] | None = None
+    """Requests/s that a replica serves at full activity."""
+    replicas: Annotated[int, Field(ge=1)] | None = None
+    """Replicas today: what the autoscaler falls back to, and what a timetable holds."""
+    pod_labels: Mapping[str, str] | None = None
+    """Labels that select its pods; without them no disruption budget is written."""
+    tolerations: tuple[Mapping[str, str], ...] | None = None
+    """Tolerations it has: a patch replaces the list, so it must repeat them."""
+    run_starts: tuple[Annotated[int, Field(ge=0, lt=HR_PER_WEEK)], ...] | None = None
+    """Hours of the week (Monday 00:00 UTC is 0) at which its scheduled runs begin."""
+
+
+class ClusterFile(_Model):
+    """The whole file; every key may be left out."""
+
+    autoscaler: Autoscaler | None = None
+    """keda or hpa."""
+    prometheus_url: str | None = None
+    """Where KEDA reaches Prometheus."""
+    scrape_interval_s: Annotated[int, Field(gt=0)] | None = None
+    """How often servers are scraped; rates are taken over the last two scrapes."""
+    pod_label: str | None = None
+    """Label that carries the pod on DCGM series: pod, or exported_pod."""
+    namespace_label: str | None = None
+    """The same for the namespace."""
+    node_classes: Mapping[str, DeclaredNodeClass] = Field(default_factory=dict)
+    """Provider to the node class that its NodePools refer to."""
+    quota_nodes: Mapping[str, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
+    """Instance type to the most nodes that the provider allows; divide it where several pools share a type."""
+    workloads: Mapping[str, DeclaredWorkload] = Field(default_factory=dict)
+    """namespace/name to what is declared of it."""
+
+
+def parse_cluster_file(text: str, *, where: str) -> ClusterFile:
+    """Read the text; raises BundleError with every fault and near matches for misspelt keys."""
+    raw = load_mapping(text, where)
+    try:
+        return ClusterFile.model_validate(raw)
+    except ValidationError as error:
+        raise BundleError(validation_faults(error, ClusterFile, where)) from error
+
+
+def with_cluster_file(facts: EmitFacts, declared: ClusterFile, *, where: str) -> EmitFacts:
+    """Return facts with what a person declared over them; raises UnknownName for a workload or server nobody knows."""
+    names = [known.name for known in facts.workloads]
+    for name in declared.workloads:
+        if name not in names:
+            raise UnknownName("workload", name, names, where=where)
+    single = ("autoscaler", "prometheus_url", "scrape_interval_s", "pod_label", "namespace_label")
+    changes = {name: value for name in single if (value := getattr(declared, name)) is not None}
+    classes = {provider: NodeClass(**one.model_dump()) for provider, one in declared.node_classes.items()}
+    return replace(
+        facts,
+        **changes,
+        node_classes={**facts.node_classes, **classes},
+        pools=tuple(
+            replace(one, quota_nodes=declared.quota_nodes.get(one.pool.instance_type, one.quota_nodes))
+            for one in facts.pools
+        ),
+        workloads=tuple(_with_declared(one, declared.workloads.get(one.name)) for one in facts.workloads),
+    )
+
+
+def _with_declared(known: WorkloadFacts, declared: DeclaredWorkload | None) -> WorkloadFacts:
+    if declared is None:
+        return known
+    fields = ("owner_kind", "replicas", "pod_labels", "tolerations", "run_starts")
+    changes = {name: value for name in fields if (value := getattr(declared, name)) is not None}
+    service = known.service
+    if service is not None and declared.server is not None:
+        service = replace(service, signals=server_signals(declared.server), server_is_known=True)
+    if service is not None and declared.capacity_req_s is not None:
+        service = replace(service, capacity_req_s=declared.capacity_req_s)
+    return replace(known, **changes, service=service)

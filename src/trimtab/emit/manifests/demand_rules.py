@@ -1,0 +1,131 @@
+"""Demand in replicas as PromQL: what a scaling policy was replayed on, from the series that the model server exports.
+
+The replay sees, at the end of each step, the replicas that the step's arrivals would keep busy, plus the queue in
+replica-seconds over one decision interval. Servers count answers, not arrivals; arrivals are answers plus the growth of the
+queue. So, per pod: (rate(completed) + growth of waiting + waiting / 15 s) / capacity. Unlike a duty cycle it does not saturate.
+
+An HPA on a pods metric holds while replicas start: it counts those that are not ready as idle. One on an external metric,
+which is what KEDA makes, does not. `scaling_demand` mends that: where the ready replicas have enough to do it never asks for
+fewer than there are, so that both controllers decide alike.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from trimtab.emit.manifests.facts import EmitFacts, ServiceFacts, WorkloadFacts
+from trimtab.emit.manifests.signals import ServerSignals
+from trimtab.policies.scaling import SYNC_S, HpaPolicy, Metric
+from trimtab.units import S_PER_MIN
+
+PER_REPLICA = "trimtab:demand_per_replica"
+DEMAND = "trimtab:demand_replicas"
+READY = "trimtab:replicas_ready"
+CURRENT = "trimtab:replicas_current"
+SCALING = "trimtab:scaling_demand"
+LOAD = "trimtab:load_replicas"
+ACTIVITY_WINDOW_S = 5 * S_PER_MIN
+"""Over which GPU activity is averaged where it stands in for requests."""
+_ACTIVITY = {"sm_active": ("DCGM_FI_PROF_SM_ACTIVE", ""), "gpu_util": ("DCGM_FI_DEV_GPU_UTIL", " / 100")}
+"""Activity signal -> DCGM's series and what brings it to 0..1."""
+_POD_SUFFIX = {
+    "Deployment": "-[a-z0-9]{6,10}-[a-z0-9]{5}",
+    "StatefulSet": "-[0-9]+",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemandRules:
+    """PromQL of one service: `per_replica` by (namespace, pod), `total` over its pods; replicas `ready`, and all there are.
+
+    `load` is the total without the queue: what arrives, which is what forecasts are made of.
+    """
+
+    per_replica: str
+    total: str
+    load: str
+    ready: str
+    current: str
+
+
+def series(name: str, known: WorkloadFacts) -> str:
+    """Return the selector of a recorded series of a workload."""
+    return f'{name}{{namespace="{known.namespace}",workload="{known.short_name}"}}'
+
+
+def pods_of(known: WorkloadFacts) -> str:
+    """Return a pattern that the names of a workload's pods match, and those of no sibling with a longer name."""
+    return known.short_name.replace(".", "[.]") + _POD_SUFFIX.get(known.owner_kind, "-.+")
+
+
+def pod_selector(known: WorkloadFacts) -> str:
+    """Return the selector of what a workload's pods export themselves."""
+    return f'{{namespace="{known.namespace}",pod=~"{pods_of(known)}"}}'
+
+
+def demand_rules(known: WorkloadFacts, facts: EmitFacts, metric: Metric) -> DemandRules:
+    """Return the expressions of a service's demand: from its requests where known, else from GPU activity.
+
+    A duty cycle is answers alone, which saturate.
+    """
+    if known.service is None:
+        per_replica = arriving = _activity(known, facts)
+    else:
+        signals = known.service.signals
+        seen = replace(signals, arrived=None, waiting=None) if metric is Metric.DUTY_CYCLE else signals
+        arriving, queue = _arriving_and_queue(known, seen, facts)
+        per_replica = _per_capacity(f"{arriving} + {queue}" if queue else arriving, known.service)
+        arriving = _per_capacity(arriving, known.service)
+    kind = known.owner_kind.lower()
+    here = f'namespace="{known.namespace}"'
+    return DemandRules(
+        per_replica=per_replica,
+        total=f"clamp_min(sum by (namespace) ({per_replica}), 0)",
+        load=f"clamp_min(sum by (namespace) ({arriving}), 0)",
+        ready=f'sum by (namespace) (kube_pod_status_ready{pod_selector(known)[:-1]},condition="true"}})',
+        current=f'sum by (namespace) (kube_{kind}_status_replicas{{{here},{kind}="{known.short_name}"}})',
+    )
+
+
+def scaling_demand(policy: HpaPolicy, known: WorkloadFacts) -> str:
+    """Return demand as an external metric must state it for the pods metric's decisions, from the recorded series.
+
+    Below the tolerance of the ready replicas' target it is the demand; else at least what holds the replicas there are.
+    """
+    demand, ready, current = (series(name, known) for name in (DEMAND, READY, CURRENT))
+    floor = f"{policy.target_frac * (1 - policy.tolerance_down_frac):.6g} * {ready}"
+    held = f"{policy.target_frac:.6g} * {current}"
+    return f"({demand} < {floor}) or ({demand} > {held}) or ({held} and {demand})"
+
+
+def _arriving_and_queue(known: WorkloadFacts, signals: ServerSignals, facts: EmitFacts) -> tuple[str, str]:
+    """Return requests/s that arrive at each pod, and its queue over one decision interval (empty where not exported)."""
+    scrape_s = facts.scrape_interval_s
+    # The last two scrapes: a longer window is calmer, but late, and the replayed rule saw each step as it ended.
+    pods = pod_selector(known)
+    last = f"{pods}[{2 * scrape_s}s]"
+    counter = signals.arrived or signals.completed
+    # Pods that still report: a rate alone would count one that is gone until its window has passed.
+    answered = f"sum by (namespace, pod) (irate({counter}{last})) and sum by (namespace, pod) ({counter}{pods})"
+    if signals.waiting is None:
+        return answered, ""
+    waiting = f"sum by (namespace, pod) ({signals.waiting}{pods})"
+    growth = f" + sum by (namespace, pod) (idelta({signals.waiting}{last})) / {scrape_s}"
+    # A server that answered nothing yet has no counter: its rate is 0, not absent.
+    return f"({answered} or 0 * {waiting}){'' if signals.arrived else growth}", f"{waiting} / {SYNC_S}"
+
+
+def _per_capacity(requests_s: str, service: ServiceFacts) -> str:
+    return f"({requests_s}) / {service.capacity_req_s:.6g}"
+
+
+def _activity(known: WorkloadFacts, facts: EmitFacts) -> str:
+    """Return each pod's mean activity under the labels `namespace` and `pod`, however the scrape spells them."""
+    by = (facts.namespace_label, facts.pod_label)
+    selector = f'{{{by[0]}="{known.namespace}",{by[1]}=~"{pods_of(known)}"}}'
+    name, scale = _ACTIVITY[known.activity_signal]
+    mean = f"avg by ({by[0]}, {by[1]}) (avg_over_time({name}{selector}[{ACTIVITY_WINDOW_S}s])){scale}"
+    for label, wanted in zip(by, ("namespace", "pod"), strict=True):
+        if label != wanted:
+            mean = f'label_replace({mean}, "{wanted}", "$1", "{label}", "(.*)")'
+    return mean if by == ("namespace", "pod") else f"max by (namespace, pod) ({mean})"

@@ -1,0 +1,143 @@
+"""A Grafana dashboard (Classic JSON, which every version imports): spend, activity, replicas against demand, targets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+
+from trimtab.catalog.kinds import CapacityType
+from trimtab.catalog.pools import Pool
+from trimtab.emit.manifests.demand_rules import DEMAND, READY, series
+from trimtab.emit.manifests.facts import EmitFacts, WorkloadFacts
+from trimtab.emit.manifests.objects import ACTION, SAVING, action_notes
+from trimtab.emit.manifests.prometheus import latency_quantile
+from trimtab.emit.plain import Plain
+from trimtab.fleet.effects import SetReplicaPolicy
+from trimtab.plan.model import Action
+from trimtab.units import usd
+
+_SCHEMA_VERSION = 39
+_DATASOURCE: Mapping[str, Plain] = {"type": "prometheus", "uid": "${datasource}"}
+_COLUMNS = 24
+_HEIGHT = 8
+_INSTANCE_TYPE = "label_node_kubernetes_io_instance_type"
+_CAPACITY_TYPE = "label_karpenter_sh_capacity_type"
+
+
+def dashboard(actions: Sequence[Action], facts: EmitFacts) -> str:
+    """Return the dashboard as JSON text: fleet panels first, then two panels for each scaled service."""
+    panels = [*_fleet_panels(facts), *_service_panels(actions, facts)]
+    body: dict[str, Plain] = {
+        "uid": "trimtab",
+        "title": "trimtab: plan in effect",
+        "description": _description(actions),
+        "tags": ["trimtab", "gpu", "cost"],
+        "schemaVersion": _SCHEMA_VERSION,
+        "version": 1,
+        "editable": True,
+        "timezone": "utc",
+        "refresh": "1m",
+        "time": {"from": "now-7d", "to": "now"},
+        "templating": {
+            "list": [{"name": "datasource", "type": "datasource", "query": "prometheus", "label": "Source"}]
+        },
+        "annotations": {"list": []},
+        "panels": [_placed(panel, number) for number, panel in enumerate(panels)],
+    }
+    return json.dumps(body, indent=2, ensure_ascii=False) + "\n"
+
+
+def _description(actions: Sequence[Action]) -> str:
+    notes = action_notes(actions)
+    return f"{ACTION}: {notes[ACTION]}; {SAVING}: {notes[SAVING]}"
+
+
+def _fleet_panels(facts: EmitFacts) -> Iterator[dict[str, Plain]]:
+    spend = {
+        str(one.pool): _spend(one.pool, one.rate_micro_usd_hr)
+        for one in facts.pools
+        if one.rate_micro_usd_hr is not None
+    }
+    if spend:
+        yield _panel("Spend per hour, at list rates", "currencyUSD", spend, stack=True)
+    namespace = facts.namespace_label
+    yield _panel(
+        "GPU activity (SM_ACTIVE) by namespace",
+        "percentunit",
+        {"{{" + namespace + "}}": f"avg by ({namespace}) (DCGM_FI_PROF_SM_ACTIVE)"},
+    )
+    yield _panel(
+        "GPUs held, of those there are",
+        "short",
+        {
+            "requested": 'sum(kube_pod_container_resource_requests{resource="nvidia_com_gpu"})',
+            "there": 'sum(kube_node_status_allocatable{resource="nvidia_com_gpu"})',
+        },
+    )
+
+
+def _spend(pool: Pool, rate_micro_usd_hr: int) -> str:
+    """Return PromQL of a pool's nodes times its rate; kube-state-metrics must show these two labels of nodes."""
+    how = "=" if pool.capacity_type is CapacityType.SPOT else "!="
+    nodes = f'kube_node_labels{{{_INSTANCE_TYPE}="{pool.instance_type}",{_CAPACITY_TYPE}{how}"spot"}}'
+    return f"count({nodes}) * {usd(rate_micro_usd_hr):.6f}"
+
+
+def _service_panels(actions: Sequence[Action], facts: EmitFacts) -> Iterator[dict[str, Plain]]:
+    for action in actions:
+        for change in action.changes:
+            known = facts.workload(change.subject)
+            if isinstance(change.effect, SetReplicaPolicy) and known is not None:
+                yield _replica_panel(action, change.effect, known)
+                yield from _target_panels(action, known)
+
+
+def _replica_panel(action: Action, effect: SetReplicaPolicy, known: WorkloadFacts) -> dict[str, Plain]:
+    policy, demand = effect.hpa, series(DEMAND, known)
+    return _panel(
+        f"{known.name}: replicas against demand ({action.id})",
+        "short",
+        {
+            "demand, in full replicas": demand,
+            f"demand at {policy.target_frac:.0%} load": f"{demand} / {policy.target_frac:g}",
+            "ready": series(READY, known),
+            "floor": f"vector({policy.min_replicas})",
+            "ceiling": f"vector({policy.max_replicas})",
+        },
+    )
+
+
+def _target_panels(action: Action, known: WorkloadFacts) -> Iterator[dict[str, Plain]]:
+    for target in known.service.targets if known.service else ():
+        quantile = latency_quantile(known.service, target, known) if known.service else None
+        if quantile is not None and target.limit_s is not None:
+            yield _panel(
+                f"{known.name}: {target.describe()} ({action.id})",
+                "s",
+                {"measured": quantile, "target": f"vector({target.limit_s:.6g})"},
+            )
+
+
+def _panel(title: str, unit: str, queries: Mapping[str, str], *, stack: bool = False) -> dict[str, Plain]:
+    targets: list[Plain] = [
+        {"refId": f"Q{number}", "expr": query, "legendFormat": legend, "datasource": _DATASOURCE}
+        for number, (legend, query) in enumerate(queries.items())
+    ]
+    custom: Mapping[str, Plain] = {
+        "fillOpacity": 20 if stack else 0,
+        "stacking": {"mode": "normal" if stack else "none"},
+    }
+    return {
+        "type": "timeseries",
+        "title": title,
+        "datasource": _DATASOURCE,
+        "fieldConfig": {"defaults": {"unit": unit, "min": 0, "custom": custom}, "overrides": []},
+        "options": {"legend": {"displayMode": "list", "placement": "bottom"}, "tooltip": {"mode": "multi"}},
+        "targets": targets,
+    }
+
+
+def _placed(panel: Mapping[str, Plain], number: int) -> dict[str, Plain]:
+    width = _COLUMNS // 2
+    place = {"h": _HEIGHT, "w": width, "x": number % 2 * width, "y": number // 2 * _HEIGHT}
+    return {"id": number + 1, "gridPos": place, **panel}

@@ -1,0 +1,170 @@
+"""Karpenter NodePool (v1) under the workloads of a plan, and NodeOverlay (v1alpha1) for prices already committed to.
+
+Spot pools always list on-demand too: Karpenter takes the cheapest capacity type it can get, so that a lost or unavailable spot
+node is replaced on demand. Karpenter looks at requests only; a pool of runs gives back empty nodes and moves nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+
+from trimtab.catalog.pools import SharedPool
+from trimtab.emit.manifests.facts import EmitFacts, NodeClass
+from trimtab.emit.manifests.mig import MIG_CONFIG, layout_name, slice_resource
+from trimtab.emit.manifests.objects import metadata, node_name
+from trimtab.emit.manifests.pool_needs import PoolSpec
+from trimtab.emit.plain import Plain
+from trimtab.fleet.effects import BuyCommitment
+from trimtab.plan.model import Action
+from trimtab.units import MICRO_PER_USD
+
+NODE_CLASSES: Mapping[str, NodeClass] = MappingProxyType(
+    {
+        "aws": NodeClass(group="karpenter.k8s.aws", kind="EC2NodeClass"),
+        "azure": NodeClass(group="karpenter.azure.com", kind="AKSNodeClass"),
+        "gcp": NodeClass(group="karpenter.k8s.gcp", kind="GCENodeClass"),
+    }
+)
+"""Providers that Karpenter runs on."""
+GPU_RESOURCE = "nvidia.com/gpu"
+GPU_TAINT: Mapping[str, Plain] = MappingProxyType({"key": GPU_RESOURCE, "value": "present", "effect": "NoSchedule"})
+SPOT_TAINT: Mapping[str, Plain] = MappingProxyType(
+    {"key": "trimtab.dev/spot", "value": "present", "effect": "NoSchedule"}
+)
+SPREAD = "trimtab.dev/spread"
+"""The label by which replicas are spread over a spot pool and the on-demand pool of its floor, one value in each `one_in`."""
+HEDGE = "trimtab.dev/hedge"
+"""The label that both pools of a hedged service share."""
+_RUNS_EMPTY_AFTER = "5m"
+_SERVICES_EMPTY_AFTER = "10m"
+"""Longer than an HPA's scale-down window, so that a node outlives a short lull."""
+_DISRUPTED_AT_ONCE = "10%"
+_RUNS_EXPIRE = "Never"
+_SERVICES_EXPIRE = "720h"
+"""Karpenter's own default: a month, so that nodes take up new images."""
+
+
+def node_class(provider: str, facts: EmitFacts) -> NodeClass | None:
+    """Return the node class of a provider; None where Karpenter does not run."""
+    return facts.node_classes.get(provider) or NODE_CLASSES.get(provider)
+
+
+def node_pools(spec: PoolSpec, node_class: NodeClass, facts: EmitFacts) -> tuple[dict[str, Plain], ...]:
+    """Return the NodePool of one merged need, and where a floor stays on demand the pool that holds it.
+
+    The ratio is Karpenter's own way (karpenter.sh/docs/concepts/scheduling, "On-Demand/Spot Ratio Split"): the values of one
+    label are dealt out to both pools, and replicas are spread evenly over the values.
+    """
+    if not spec.one_in:
+        return (_node_pool(spec, node_class, facts),)
+    values = [str(value) for value in range(1, spec.one_in + 1)]
+    floor = replace(spec, spot=False)
+    return (
+        _node_pool(spec, node_class, facts, spread=values[1:]),
+        _node_pool(floor, node_class, facts, name=spec.floor_name, spread=values[:1], hedge=spec.name),
+    )
+
+
+def _node_pool(
+    spec: PoolSpec,
+    node_class: NodeClass,
+    facts: EmitFacts,
+    *,
+    name: str | None = None,
+    spread: Sequence[str] = (),
+    hedge: str | None = None,
+) -> dict[str, Plain]:
+    limit = gpu_limit(spec, facts)
+    own = name or spec.name
+    labels: dict[str, Plain] = {"trimtab.dev/node-pool": own}
+    if spread:
+        labels[HEDGE] = hedge or own
+    if spec.shared is not None:
+        labels[MIG_CONFIG] = layout_name(spec.shared)
+    body: dict[str, Plain] = {
+        "template": {
+            "metadata": {"labels": labels},
+            "spec": {
+                "nodeClassRef": {"group": node_class.group, "kind": node_class.kind, "name": node_class.name},
+                "requirements": [
+                    _one_of("node.kubernetes.io/instance-type", spec.pool.instance_type),
+                    _one_of("topology.kubernetes.io/region", spec.pool.region),
+                    _one_of("karpenter.sh/capacity-type", *(kind.value for kind in spec.capacity_types)),
+                    *([_one_of(SPREAD, *spread)] if spread else []),
+                ],
+                "taints": [dict(GPU_TAINT), *([dict(SPOT_TAINT)] if spec.spot else [])],
+                "expireAfter": _RUNS_EXPIRE if spec.empties else _SERVICES_EXPIRE,
+            },
+        },
+        "disruption": _disruption(spec),
+    }
+    if limit is not None and spec.shared is not None:
+        slots = limit // spec.gpus_per_node * spec.shared.slots_per_node
+        body["limits"] = {slice_resource(spec.shared): str(slots)}
+    elif limit is not None:
+        body["limits"] = {GPU_RESOURCE: str(limit)}
+    return {
+        "apiVersion": "karpenter.sh/v1",
+        "kind": "NodePool",
+        "metadata": metadata(own, spec.actions),
+        "spec": body,
+    }
+
+
+def gpu_limit(spec: PoolSpec, facts: EmitFacts) -> int | None:
+    """Return the most GPUs the pool may hold: whole nodes for its workloads' ceilings, within the provider's quota."""
+    priced = facts.priced(spec.pool)
+    quota = priced.quota_nodes if priced else None
+    needed = None if spec.gpus is None else math.ceil(spec.gpus / spec.gpus_per_node)
+    nodes = [count for count in (quota, needed) if count is not None]
+    return min(nodes) * spec.gpus_per_node if nodes else None
+
+
+def _disruption(spec: PoolSpec) -> dict[str, Plain]:
+    return {
+        "consolidationPolicy": "WhenEmpty" if spec.empties else "WhenEmptyOrUnderutilized",
+        "consolidateAfter": _RUNS_EMPTY_AFTER if spec.empties else _SERVICES_EMPTY_AFTER,
+        "budgets": [{"nodes": _DISRUPTED_AT_ONCE if not spec.empties else "100%"}],
+    }
+
+
+def node_overlay(action: Action, effect: BuyCommitment) -> dict[str, Plain]:
+    """Return the overlay that shows Karpenter the committed rate, so that it fills what is paid for first."""
+    return {
+        "apiVersion": "karpenter.sh/v1alpha1",
+        "kind": "NodeOverlay",
+        "metadata": metadata(
+            node_name("trimtab", effect.pool.instance_type, effect.pool.region, effect.option.value), [action]
+        ),
+        "spec": {
+            "requirements": [
+                _one_of("node.kubernetes.io/instance-type", effect.pool.instance_type),
+                _one_of("topology.kubernetes.io/region", effect.pool.region),
+                _one_of("karpenter.sh/capacity-type", "on-demand"),
+            ],
+            "price": f"{effect.rate_micro_usd_hr / MICRO_PER_USD:.6f}",
+        },
+    }
+
+
+def slice_overlay(spec: PoolSpec, shared: SharedPool) -> dict[str, Plain]:
+    """Return the overlay that tells Karpenter how many slices a node of the pool will have, which it cannot know itself."""
+    return {
+        "apiVersion": "karpenter.sh/v1alpha1",
+        "kind": "NodeOverlay",
+        "metadata": metadata(node_name(spec.name, "slices"), spec.actions),
+        "spec": {
+            "requirements": [
+                _one_of("karpenter.sh/nodepool", spec.name),
+                _one_of("node.kubernetes.io/instance-type", spec.pool.instance_type),
+            ],
+            "capacity": {slice_resource(shared): str(shared.slots_per_node)},
+        },
+    }
+
+
+def _one_of(key: str, *values: str) -> Mapping[str, Plain]:
+    return {"key": key, "operator": "In", "values": list(values)}

@@ -1,0 +1,123 @@
+"""KEDA ScaledObject: demand, queue, KV cache and latency as triggers of one autoscaler, or hours of the week.
+
+Every trigger asks for an average value, so that the autoscaler wants ceil(sum / threshold) replicas and takes the highest.
+The demand trigger is the replayed policy. The KV cache and latency triggers are guards: 0 until their limit is passed, so that
+they never change what was replayed while the targets are kept. KV cache use alone misleads (it can stand at a third while the
+queue grows without bound: llm-d-autoscaler#662), which is why it never stands alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from trimtab.emit.manifests.behaviour import behaviour
+from trimtab.emit.manifests.demand_rules import READY, pod_selector, series
+from trimtab.emit.manifests.facts import EmitFacts, WorkloadFacts
+from trimtab.emit.manifests.kubernetes import scale_target
+from trimtab.emit.manifests.objects import dns_name, metadata
+from trimtab.emit.manifests.prometheus import external_series, latency_quantile
+from trimtab.emit.manifests.week import CronSpan
+from trimtab.emit.plain import Plain
+from trimtab.fleet.effects import SetReplicaPolicy
+from trimtab.plan.model import Action
+from trimtab.policies.metrics import GUARD_MOST
+from trimtab.policies.scaling import SYNC_S
+
+KV_CACHE_LIMIT_FRAC = 0.95
+"""Above this, vLLM begins to preempt requests; the guard adds replicas in proportion."""
+_COOLDOWN_S = 300
+_GUARD_WINDOW = "5m"
+_FAILURES = 4
+"""Failed polls (a minute) before the fallback holds."""
+
+
+def scaled_object(action: Action, effect: SetReplicaPolicy, known: WorkloadFacts, facts: EmitFacts) -> dict[str, Plain]:
+    """Return the ScaledObject that enacts a replica policy; where its metric fails, it holds today's replicas or more."""
+    policy = effect.hpa
+    spec: dict[str, Plain] = {
+        "scaleTargetRef": scale_target(known),
+        "pollingInterval": SYNC_S,
+        "cooldownPeriod": max(_COOLDOWN_S, policy.down_stabilization_s),
+        "minReplicaCount": policy.min_replicas,
+        "maxReplicaCount": policy.max_replicas,
+        "fallback": {
+            "failureThreshold": _FAILURES,
+            "replicas": min(max(known.replicas, policy.min_replicas), policy.max_replicas),
+            "behavior": "currentReplicasIfHigher",
+        },
+        "advanced": {"horizontalPodAutoscalerConfig": {"behavior": behaviour(policy, add_only=facts.add_only)}},
+        "triggers": list(_triggers(effect, known, facts)),
+    }
+    return _object(action, known, spec)
+
+
+def scheduled_object(
+    action: Action, known: WorkloadFacts, spans: Sequence[CronSpan], *, replicas: int
+) -> dict[str, Plain]:
+    """Return the ScaledObject that holds replicas in these stretches of the week and none outside them."""
+    triggers: list[Plain] = [
+        {
+            "type": "cron",
+            "name": f"held-{number}",
+            "metadata": {
+                "timezone": "Etc/UTC",
+                "start": span.start,
+                "end": span.end,
+                "desiredReplicas": str(replicas),
+            },
+        }
+        for number, span in enumerate(spans, start=1)
+    ]
+    spec: dict[str, Plain] = {
+        "scaleTargetRef": scale_target(known),
+        "cooldownPeriod": _COOLDOWN_S,
+        "minReplicaCount": 0,
+        "maxReplicaCount": replicas,
+        "triggers": triggers,
+    }
+    return _object(action, known, spec)
+
+
+def _object(action: Action, known: WorkloadFacts, spec: Mapping[str, Plain]) -> dict[str, Plain]:
+    return {
+        "apiVersion": "keda.sh/v1alpha1",
+        "kind": "ScaledObject",
+        "metadata": metadata(dns_name("trimtab", known.short_name), [action], namespace=known.namespace),
+        "spec": spec,
+    }
+
+
+def _triggers(effect: SetReplicaPolicy, known: WorkloadFacts, facts: EmitFacts) -> Iterator[Mapping[str, Plain]]:
+    yield _prometheus("demand", series(external_series(effect), known), f"{effect.hpa.target_frac:g}", facts)
+    if known.service is None:
+        return
+    ready = series(READY, known)
+    if known.service.signals.kv_cache is not None:
+        use = f"max by (namespace) ({known.service.signals.kv_cache}{pod_selector(known)})"
+        yield _prometheus("kv-cache", _guard(ready, use, KV_CACHE_LIMIT_FRAC), "1", facts)
+    for target in known.service.targets:
+        quantile = latency_quantile(known.service, target, known, window=_GUARD_WINDOW)
+        if quantile is not None and target.limit_s is not None:
+            name = f"{target.metric.value}-p{target.required_frac * 100:g}".replace(".", "-")
+            yield _prometheus(name, _guard(ready, quantile, target.limit_s), "1", facts)
+
+
+def _guard(ready: str, value: str, limit: float) -> str:
+    """Return the replicas that would bring a value back to its limit in proportion; 0 while it is within, or unknown."""
+    over = f"clamp_max(sum({value}) / {limit:.6g}, {GUARD_MOST:g})"
+    return f"sum({ready}) * ({over} > 1) or vector(0)"
+
+
+def _prometheus(name: str, query: str, threshold: str, facts: EmitFacts) -> dict[str, Plain]:
+    return {
+        "type": "prometheus",
+        "name": name,
+        "metricType": "AverageValue",
+        "metadata": {
+            "serverAddress": facts.prometheus_url,
+            "query": query,
+            "threshold": threshold,
+            # An empty answer is a fault, not a demand of 0: without this KEDA would scale down on a lost metric.
+            "ignoreNullValues": "false",
+        },
+    }

@@ -1,0 +1,92 @@
+"""HorizontalPodAutoscaler (autoscaling/v2) exactly as replayed, PodDisruptionBudget, and the adapter rules that feed an HPA."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import assert_never
+
+from trimtab.emit.manifests.behaviour import behaviour
+from trimtab.emit.manifests.demand_rules import PER_REPLICA
+from trimtab.emit.manifests.facts import EmitFacts, WorkloadFacts
+from trimtab.emit.manifests.forecast_rules import LOAD_WANTED
+from trimtab.emit.manifests.objects import dns_name, metadata
+from trimtab.emit.plain import Plain
+from trimtab.fleet.effects import SetReplicaPolicy
+from trimtab.plan.model import Action
+from trimtab.policies.scaling import HpaPolicy, Metric
+
+
+def horizontal_pod_autoscaler(
+    action: Action, effect: SetReplicaPolicy, known: WorkloadFacts, facts: EmitFacts
+) -> dict[str, Plain]:
+    """Return the autoscaler of a service that never goes to zero replicas."""
+    policy = effect.hpa
+    return {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": metadata(dns_name("trimtab", known.short_name), [action], namespace=known.namespace),
+        "spec": {
+            "scaleTargetRef": scale_target(known),
+            "minReplicas": policy.min_replicas,
+            "maxReplicas": policy.max_replicas,
+            "metrics": [_metric(policy, known)],
+            "behavior": behaviour(policy, add_only=facts.add_only),
+        },
+    }
+
+
+def scale_target(known: WorkloadFacts) -> dict[str, Plain]:
+    """Return the reference to what is scaled."""
+    return {"apiVersion": "apps/v1", "kind": known.owner_kind, "name": known.short_name}
+
+
+def api_metric(recorded: str) -> str:
+    """Return a recorded series' name as the metrics APIs carry it: colons are for recording rules only."""
+    return recorded.replace(":", "_")
+
+
+def _metric(policy: HpaPolicy, known: WorkloadFacts) -> Mapping[str, Plain]:
+    target = {"type": "AverageValue", "averageValue": f"{policy.target_frac:g}"}
+    match policy.metric:
+        case Metric.DEMAND | Metric.DUTY_CYCLE:
+            return {"type": "Pods", "pods": {"metric": {"name": api_metric(PER_REPLICA)}, "target": target}}
+        case Metric.SIGNAL:
+            labels: Mapping[str, Plain] = {"workload": known.short_name}
+            metric: Mapping[str, Plain] = {"name": api_metric(LOAD_WANTED), "selector": {"matchLabels": labels}}
+            return {"type": "External", "external": {"metric": metric, "target": target}}
+    assert_never(policy.metric)
+
+
+def pod_disruption_budget(action: Action, known: WorkloadFacts) -> dict[str, Plain]:
+    """Return a budget that lets one replica of a service go at a time, as node consolidation will ask."""
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": metadata(dns_name("trimtab", known.short_name), [action], namespace=known.namespace),
+        "spec": {
+            "maxUnavailable": 1,
+            "unhealthyPodEvictionPolicy": "AlwaysAllow",
+            "selector": {"matchLabels": dict(sorted(known.pod_labels.items()))},
+        },
+    }
+
+
+def adapter_values() -> dict[str, Plain]:
+    """Return Helm values of prometheus-adapter that serve the recorded series to HorizontalPodAutoscalers."""
+    return {
+        "rules": {
+            "custom": [
+                _adapter_rule(PER_REPLICA, {"namespace": {"resource": "namespace"}, "pod": {"resource": "pod"}})
+            ],
+            "external": [_adapter_rule(LOAD_WANTED, {"namespace": {"resource": "namespace"}})],
+        }
+    }
+
+
+def _adapter_rule(recorded: str, resources: Mapping[str, Plain]) -> Mapping[str, Plain]:
+    return {
+        "seriesQuery": f'{recorded}{{namespace!=""}}',
+        "resources": {"overrides": resources},
+        "name": {"as": api_metric(recorded)},
+        "metricsQuery": "avg(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)",
+    }

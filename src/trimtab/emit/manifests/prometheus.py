@@ -1,0 +1,149 @@
+"""PrometheusRule: the recorded demand that the autoscaler reads, an absent() alert beside it, alerts when reality drifts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from trimtab.emit.manifests.demand_rules import (
+    CURRENT,
+    DEMAND,
+    LOAD,
+    PER_REPLICA,
+    READY,
+    SCALING,
+    DemandRules,
+    demand_rules,
+    pod_selector,
+    scaling_demand,
+    series,
+)
+from trimtab.emit.manifests.facts import EmitFacts, ServiceFacts, WorkloadFacts
+from trimtab.emit.manifests.forecast_rules import LOAD_WANTED, forecast_records
+from trimtab.emit.manifests.objects import dns_name, metadata
+from trimtab.emit.plain import Plain
+from trimtab.fleet.effects import SetReplicaPolicy
+from trimtab.fleet.model import Target
+from trimtab.plan.model import Action
+from trimtab.policies.forecast import ForecastPolicy
+from trimtab.policies.scaling import SYNC_S
+from trimtab.tables.workloads import TargetMetric
+
+_ABSENT_FOR = "5m"
+_DRIFT_FOR = "15m"
+
+
+def prometheus_rule(
+    action: Action, effect: SetReplicaPolicy, known: WorkloadFacts, facts: EmitFacts
+) -> dict[str, Plain]:
+    """Return the PrometheusRule of one service: a group that records and one that alerts."""
+    rules = demand_rules(known, facts, effect.hpa.metric)
+    name = dns_name("trimtab", known.short_name)
+    return {
+        "apiVersion": "monitoring.coreos.com/v1",
+        "kind": "PrometheusRule",
+        "metadata": metadata(name, [action], namespace=known.namespace),
+        "spec": {
+            "groups": [
+                {"name": f"{name}.demand", "interval": f"{SYNC_S}s", "rules": list(_records(effect, known, rules))},
+                {"name": f"{name}.alerts", "rules": list(_alerts(action, effect, known))},
+            ]
+        },
+    }
+
+
+def _records(effect: SetReplicaPolicy, known: WorkloadFacts, rules: DemandRules) -> Iterator[Mapping[str, Plain]]:
+    recorded = {
+        PER_REPLICA: rules.per_replica,
+        DEMAND: rules.total,
+        READY: rules.ready,
+        CURRENT: rules.current,
+        **_followed(effect, known, rules),
+    }
+    for name, expression in recorded.items():
+        yield {"record": name, "expr": expression, "labels": {"workload": known.short_name}}
+
+
+def _followed(effect: SetReplicaPolicy, known: WorkloadFacts, rules: DemandRules) -> dict[str, str]:
+    """Return the rules of what an autoscaler on an external metric follows: the forecast, or demand that holds."""
+    policy = effect.policy
+    if isinstance(policy, ForecastPolicy):
+        return {LOAD: rules.load, **forecast_records(policy.rules, series(LOAD, known), series("", known))}
+    return {SCALING: scaling_demand(policy, known)}
+
+
+def external_series(effect: SetReplicaPolicy) -> str:
+    """Return the name of the series that an autoscaler on an external metric follows."""
+    return LOAD_WANTED if isinstance(effect.policy, ForecastPolicy) else SCALING
+
+
+def _alerts(action: Action, effect: SetReplicaPolicy, known: WorkloadFacts) -> Iterator[Mapping[str, Plain]]:
+    demand, ready = series(DEMAND, known), series(READY, known)
+    policy = effect.hpa
+    yield _alert(
+        action,
+        "TrimtabDemandAbsent",
+        f"absent({series(external_series(effect), known)})",
+        _ABSENT_FOR,
+        f"{known.name}: the demand that its autoscaler reads is missing",
+        "The autoscaler holds or falls back. Check that the server's metrics are scraped and the rule is loaded.",
+    )
+    yield _alert(
+        action,
+        "TrimtabReplicasAbsent",
+        f"absent({ready})",
+        _ABSENT_FOR,
+        f"{known.name}: the number of its ready replicas is missing",
+        "Check that kube-state-metrics is scraped.",
+    )
+    yield _alert(
+        action,
+        "TrimtabAtCeiling",
+        f"{ready} >= {policy.max_replicas} and {demand} > {policy.max_replicas * policy.target_frac:.6g}",
+        _DRIFT_FOR,
+        f"{known.name} is at its ceiling of {policy.max_replicas} replicas and needs more",
+        "Demand has outgrown the history that the plan was made on: raise the ceiling, then audit again.",
+    )
+    yield _alert(
+        action,
+        "TrimtabOverloaded",
+        f"{demand} > {ready}",
+        _DRIFT_FOR,
+        f"{known.name} is asked for more than its ready replicas serve",
+        "Replicas start too slowly, or serve less each than in the history: check cold start and capacity.",
+    )
+    for target in known.service.targets if known.service else ():
+        if known.service and (expression := _target_missed(known.service, target, known)):
+            yield _alert(
+                action,
+                "TrimtabTargetMissed",
+                expression,
+                _DRIFT_FOR,
+                f"{known.name} misses {target.describe()}",
+                f"Undo if it lasts: {action.rollback}.",
+            )
+
+
+def _target_missed(service: ServiceFacts, target: Target, known: WorkloadFacts) -> str | None:
+    """Return PromQL that is true while a latency target is missed; None where the server does not export it."""
+    quantile = latency_quantile(service, target, known)
+    return None if quantile is None else f"{quantile} > {target.limit_s:.6g}"
+
+
+def latency_quantile(service: ServiceFacts, target: Target, known: WorkloadFacts, *, window: str = "1h") -> str | None:
+    """Return PromQL of the quantile that a target bounds, over the last `window`; None where it is not exported."""
+    names = {TargetMetric.LATENCY: service.signals.latency, TargetMetric.TTFT: service.signals.ttft}
+    histogram = names.get(target.metric)
+    if histogram is None or target.limit_s is None:
+        return None
+    buckets = f"sum by (namespace, le) (rate({histogram}_bucket{pod_selector(known)}[{window}]))"
+    return f"histogram_quantile({target.required_frac:.6g}, {buckets})"
+
+
+def _alert(action: Action, name: str, expression: str, wait: str, summary: str, cure: str) -> dict[str, Plain]:
+    return {
+        "alert": name,
+        "expr": expression,
+        "for": wait,
+        "labels": {"severity": "warning", "trimtab_action": action.id},
+        "annotations": {"summary": summary, "description": cure},
+    }
