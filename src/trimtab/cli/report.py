@@ -22,8 +22,8 @@ from trimtab.emit.document import (
     WhatIfPart,
 )
 from trimtab.emit.money import dollars, percent
-from trimtab.emit.roadmap_part import quick_wins, roadmap_lines
-from trimtab.emit.venture_part import venture_sums
+from trimtab.emit.roadmap_words import quick_wins, roadmap_lines
+from trimtab.emit.venture_words import venture_sums
 from trimtab.emit.words import (
     USEFUL,
     certificate,

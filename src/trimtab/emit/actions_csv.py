@@ -6,7 +6,7 @@ import csv
 import io
 
 from trimtab.emit.document import ActionPart, AuditDocument
-from trimtab.emit.roadmap_part import quick_wins
+from trimtab.emit.roadmap_words import quick_wins
 
 COLUMNS = (
     "id",

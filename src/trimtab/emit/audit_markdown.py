@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from trimtab.emit.document import ActionPart, AuditDocument, SpendPart
 from trimtab.emit.money import dollars, percent
-from trimtab.emit.roadmap_part import quick_wins, roadmap_lines
-from trimtab.emit.venture_part import venture_sums, venture_verdict
+from trimtab.emit.roadmap_words import quick_wins, roadmap_lines
+from trimtab.emit.venture_words import venture_sums, venture_verdict
 from trimtab.emit.words import (
     certificate,
     compared_cells,

@@ -13,7 +13,7 @@ from trimtab.emit.document import AuditDocument
 
 _HEAD = """# The audit as JSON
 
-<!-- Written from src/trimtab/emit/document.py by `python -m trimtab.emit.reference`; do not edit. -->
+<!-- Written from src/trimtab/emit/document/ by `python -m trimtab.emit.reference`; do not edit. -->
 
 `trimtab audit -o json` (and `-o yaml`, with the same keys) writes one document. Its JSON Schema is published as
 `src/trimtab/emit/schemas/audit-1.json`; `schema_version` stands first, and within a version no key is renamed or removed.

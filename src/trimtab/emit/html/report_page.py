@@ -18,7 +18,7 @@ from trimtab.emit.html.report_worlds import limits_section, robustness_section, 
 from trimtab.emit.html.sections import bullets, more, number, scroll, section, table
 from trimtab.emit.html.style import STYLE
 from trimtab.emit.money import dollars, dollars_and_cents, percent
-from trimtab.emit.venture_part import venture_verdict
+from trimtab.emit.venture_words import venture_verdict
 from trimtab.emit.words import GLOSSARY, USEFUL, certificate, days
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"

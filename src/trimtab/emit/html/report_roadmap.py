@@ -9,7 +9,7 @@ from trimtab.emit.html.markup import Html, join, tag
 from trimtab.emit.html.sections import bullets, keys, number, scroll, section, table
 from trimtab.emit.html.svg import Frame, level_lines, picture, step_area, step_line, text, ticks
 from trimtab.emit.money import dollars, percent
-from trimtab.emit.roadmap_part import roadmap_lines
+from trimtab.emit.roadmap_words import roadmap_lines
 from trimtab.units import MO_PER_YEAR
 
 _WIDTH = 960.0

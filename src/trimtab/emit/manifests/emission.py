@@ -49,6 +49,9 @@ class Withheld:
     reason: str
 
 
+Piece = ManifestFile | Withheld
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Emission:
     """All of it, files in the order in which to apply them."""

@@ -1,30 +1,12 @@
-"""What is always judged, as a part of the audit's document and as lines for people."""
+"""What is always judged, as lines for people."""
 
 from __future__ import annotations
 
 from trimtab.emit.document import VenturePart
 from trimtab.emit.money import dollars
-from trimtab.plan.venture import Venture
 from trimtab.units import MO_PER_YEAR
 
 _LONG_MO = 5 * MO_PER_YEAR
-
-
-def venture_part(one: Venture) -> VenturePart:
-    """Return the document's part."""
-    payback = one.payback_mo
-    return VenturePart(
-        kind=one.kind.value,
-        subject=one.subject,
-        saving_usd_mo=round(one.saving_usd_mo.value, 2),
-        saving_low_usd_mo=round(one.saving_usd_mo.low, 2),
-        saving_high_usd_mo=round(one.saving_usd_mo.high, 2),
-        once_usd=round(one.once_usd, 2),
-        payback_mo=None if payback is None else round(payback, 2),
-        worth=one.worth,
-        reason=one.reason,
-        assumptions=one.assumptions,
-    )
 
 
 def venture_verdict(one: VenturePart) -> str:

@@ -1,0 +1,62 @@
+"""The audit as a document: what every face shows, JSON publishes, and a later command reads back.
+
+`audit_document.audit_document` builds it from an `Audit`; money is rounded there, once, so that all faces agree to the cent.
+The docstring under each field is its description in the published schema (`schemas/audit-1.json`).
+"""
+
+from __future__ import annotations
+
+from trimtab.emit.document.actions import ActionPart, ChangePart, TargetPart
+from trimtab.emit.document.audit import SCHEMA_VERSION, AuditDocument
+from trimtab.emit.document.bill import (
+    CoveragePart,
+    OwnedPart,
+    ProductFormPart,
+    SpendPart,
+    SpendTables,
+    UnjudgedPart,
+    VerdictPart,
+    WastePart,
+)
+from trimtab.emit.document.part import EvidencePart, WindowPart
+from trimtab.emit.document.pictures import BillByHour, CapacityPart, HeatMapPart, Pictures
+from trimtab.emit.document.plan import LimitPart, NotWorthPart, PlanPart, VenturePart
+from trimtab.emit.document.proof import ActionProofPart, ProofPart, RobustnessPart, StressedPart
+from trimtab.emit.document.roadmap import CoursePart, RoadmapPart, StepPart, SwayPart
+from trimtab.emit.document.scenario import ComparedPart, WhatIfPart
+
+__all__ = [
+    "SCHEMA_VERSION",
+    "ActionPart",
+    "ActionProofPart",
+    "AuditDocument",
+    "BillByHour",
+    "CapacityPart",
+    "ChangePart",
+    "ComparedPart",
+    "CoursePart",
+    "CoveragePart",
+    "EvidencePart",
+    "HeatMapPart",
+    "LimitPart",
+    "NotWorthPart",
+    "OwnedPart",
+    "Pictures",
+    "PlanPart",
+    "ProductFormPart",
+    "ProofPart",
+    "RoadmapPart",
+    "RobustnessPart",
+    "SpendPart",
+    "SpendTables",
+    "StepPart",
+    "StressedPart",
+    "SwayPart",
+    "TargetPart",
+    "UnjudgedPart",
+    "VenturePart",
+    "VerdictPart",
+    "WastePart",
+    "WhatIfPart",
+    "WindowPart",
+]

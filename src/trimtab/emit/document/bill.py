@@ -1,0 +1,121 @@
+"""What was seen, where the money goes, what it buys, and what each workload's activity says."""
+
+from __future__ import annotations
+
+from trimtab.emit.document.part import EvidencePart, Part, WindowPart
+
+
+class CoveragePart(Part):
+    """What was seen of what there was."""
+
+    summary: str
+    """One line for people."""
+    window: WindowPart
+    """The history that was read."""
+    asked_days: float
+    """Days that were asked for."""
+    device_hours_seen_frac: float
+    """Share of the GPU-hours in use that have readings."""
+    sm_active_frac: float
+    """Share of those that carry SM activity, and not only the coarser GPU_UTIL."""
+    gpus: int
+    """GPUs on them."""
+    nodes: int
+    """Nodes billed in the fit window, those that came and went included."""
+    notes: tuple[str, ...]
+    """What was missing, and what that costs in certainty."""
+    counts: dict[str, int]
+    """Reason -> readings or rows that were clamped or dropped."""
+
+
+class SpendPart(Part):
+    """A share of the bill."""
+
+    name: str
+    """Workload, team or workload type."""
+    usd_mo: float
+    """Dollars a month."""
+    share_frac: float
+    """Share of the bill."""
+    gpu_hours: float
+    """GPU-hours held over the fit window."""
+    activity_frac: float | None
+    """Mean activity of the GPUs held; null where not measured."""
+
+
+class SpendTables(Part):
+    """The bill, split three ways; each table sums to the bill to the cent."""
+
+    by_kind: tuple[SpendPart, ...]
+    """By workload type."""
+    by_team: tuple[SpendPart, ...]
+    """By team."""
+    by_workload: tuple[SpendPart, ...]
+    """By workload."""
+
+
+class ProductFormPart(Part):
+    """GPU-hours paid that did work, as a product of three shares."""
+
+    allocation_frac: float
+    """Share of the paid GPU-hours that a workload held."""
+    busy_frac: float | None
+    """Share of the held GPU-hours in which the GPU ran anything; null where not measured."""
+    efficiency_frac: float | None
+    """How much of the GPU was in use while it ran; null where not measured."""
+    product_frac: float | None
+    """The three multiplied; null where one is."""
+
+
+class WastePart(Part):
+    """One kind of waste; all kinds, with useful work, sum to the bill to the cent."""
+
+    kind: str
+    """Kind of waste, or `useful work`."""
+    usd_mo: float
+    """Dollars a month."""
+    share_frac: float
+    """Share of the bill."""
+    meaning: str
+    """The kind in plain words."""
+    where: tuple[str, ...]
+    """The workloads that carry most of it."""
+
+
+class VerdictPart(Part):
+    """What a workload's activity says."""
+
+    workload: str
+    """Namespace and name."""
+    headline: str
+    """The verdict in one line."""
+    evidence: tuple[EvidencePart, ...]
+    """What it rests on."""
+
+
+class UnjudgedPart(Part):
+    """A workload that no plan was made for."""
+
+    workload: str
+    """Namespace and name."""
+    usd_mo: float
+    """Dollars a month."""
+    reason: str
+    """Why it could not be judged."""
+
+
+class OwnedPart(Part):
+    """A commitment that runs already, judged on the fit window's use."""
+
+    name: str
+    """Its name in the file."""
+    pool: str
+    """The nodes that it covers."""
+    count: int
+    """How many nodes."""
+    end: str
+    """The first day after it."""
+    used_frac: float
+    """Share of what it pays for that was in use."""
+    sunk_usd_mo: float
+    """Paid a month for nodes that nothing ran on, whatever is planned, until it ends."""

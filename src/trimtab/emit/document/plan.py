@@ -1,0 +1,99 @@
+"""The plan: what was chosen, what was refused, what limits it."""
+
+from __future__ import annotations
+
+from trimtab.emit.document.actions import ActionPart
+from trimtab.emit.document.part import Part, WindowPart
+from trimtab.emit.document.roadmap import RoadmapPart
+
+
+class NotWorthPart(Part):
+    """A lever that was judged and refused."""
+
+    lever: str
+    """Which lever."""
+    subject: str
+    """On what."""
+    saving_usd_mo: float | None
+    """What it would save; null where no option kept its targets."""
+    reason: str
+    """Why not."""
+
+
+class VenturePart(Part):
+    """What is judged for every fleet and never planned, with its sum beside the plan's bill."""
+
+    kind: str
+    """another cloud, own kernels, buying hardware, a savings plan, or sharing without isolation."""
+    subject: str
+    """Of what."""
+    saving_usd_mo: float
+    """Dollars a month that it would save beside the plan, running costs counted in; below 0 it costs more."""
+    saving_low_usd_mo: float
+    """Low end under the stated assumptions."""
+    saving_high_usd_mo: float
+    """High end."""
+    once_usd: float
+    """What doing it costs once."""
+    payback_mo: float | None
+    """Months until that is paid back; null where never."""
+    worth: bool
+    """Whether the low end pays it back in time: then it is worth a closer look."""
+    reason: str
+    """What decided it."""
+    assumptions: tuple[str, ...]
+    """The settings that the sum rests on, with their values in force."""
+
+
+class LimitPart(Part):
+    """A quota or the limit on spot, and what the plan makes of it."""
+
+    limit: str
+    """The limit in words."""
+    most: float
+    """Nodes at once, or share of node-hours on spot."""
+    used: float
+    """The plan's most nodes in any hour, or its share of node-hours on spot."""
+    binds: bool
+    """Whether the plan stands at the limit."""
+    cost_usd_mo: float | None
+    """What the plan would save besides, dollars a month, were this limit alone not there; null where not worked out."""
+
+
+class PlanPart(Part):
+    """The chosen actions over the fit window."""
+
+    window: WindowPart
+    """The fit window: the only history that the planner saw."""
+    before_usd_mo: float
+    """Today's bill, dollars a month."""
+    objective_usd_mo: float
+    """The bill under the plan: an exact hourly re-bill."""
+    bound_usd_mo: float
+    """No combination of the options considered costs less."""
+    gap_frac: float
+    """How far the plan may be from that bound, as a share of its cost."""
+    joint_saving_usd_mo: float
+    """before - objective."""
+    joint_saving_low_usd_mo: float | None = None
+    """Lower end of its 80% interval: what a replay of later weeks would show. Null in documents made before it was known."""
+    joint_saving_high_usd_mo: float | None = None
+    """Upper end of that interval."""
+    saving_frac: float
+    """The joint saving as a share of the bill."""
+    attribution: str
+    """How the joint saving was shared among the actions."""
+    options: int
+    """Options considered over all workloads."""
+    pruned: dict[str, int]
+    """Proof that nothing is lost -> options dropped by it."""
+    actions: tuple[ActionPart, ...]
+    """In the order in which to do them."""
+    not_worth_doing: tuple[NotWorthPart, ...]
+    """Judged and refused."""
+    limits: tuple[LimitPart, ...] = ()
+    """Quotas and the limit on spot, what the plan uses of each, and what each costs."""
+    roadmap: RoadmapPart | None = None
+    """The year ahead; null where there is nothing to do, and in documents made before it was worked out."""
+    always_judged: tuple[VenturePart, ...] = ()
+    """Another cloud, own kernels, buying hardware, a savings plan, sharing without isolation: always judged, never planned."""

@@ -1,0 +1,109 @@
+"""Actions and targets as parts of the audit's document."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from enum import Enum
+
+from pydantic import JsonValue
+
+from trimtab.emit.document import ActionPart, ChangePart, TargetPart
+from trimtab.emit.from_audit.shared import evidence_parts, known, to_cents
+from trimtab.emit.rollout import canary_steps
+from trimtab.emit.words import target_words
+from trimtab.plan.model import Action, Change, TargetResult
+
+
+def action_part(
+    action: Action,
+    saving_usd_mo: float,
+    spend_usd_mo: Mapping[str, float],
+    targets: Sequence[TargetPart],
+    fragile: tuple[str, ...],
+) -> ActionPart:
+    """Return an action's part: its share of the saving in whole cents, what is spent on and asked of what it touches.
+
+    `spend_usd_mo` is by workload, `fragile` the departures under which its workloads miss a target.
+    """
+    subjects = {change.subject for change in action.changes}
+    touched = [spend_usd_mo[name] for name in sorted(subjects) if name in spend_usd_mo]
+    return ActionPart(
+        id=action.id,
+        lever=action.lever.value,
+        subject=action.subject,
+        effect=_effect_words(action),
+        saving_usd_mo=saving_usd_mo,
+        saving_low_usd_mo=min(saving_usd_mo, round(action.saving_usd_mo.low, 2)),
+        saving_high_usd_mo=max(saving_usd_mo, round(action.saving_usd_mo.high, 2)),
+        saving_basis=action.saving_usd_mo.basis.value,
+        saving_because=action.saving_usd_mo.because,
+        standalone_usd_mo=round(action.standalone_usd_mo, 2),
+        last_in_usd_mo=round(action.last_in_usd_mo, 2),
+        spend_usd_mo=round(sum(touched), 2) if touched else None,
+        effort_weeks=action.effort_weeks,
+        saving_per_week_usd_mo=round(action.saving_per_week_usd_mo, 2),
+        risk=action.risk.value,
+        quarter=action.quarter,
+        evidence=evidence_parts(action.evidence),
+        changes=tuple(_change(change) for change in action.changes),
+        targets=tuple(target for target in targets if target.workload in subjects),
+        canary=canary_steps(action),
+        rollback=action.rollback,
+        share_low_usd_mo=to_cents(action.share_low_usd_mo),
+        share_high_usd_mo=to_cents(action.share_high_usd_mo),
+        fragile=fragile,
+    )
+
+
+def _effect_words(action: Action) -> str:
+    """Say what an action does: the first change of each kind, and how many more there are like it."""
+    by_kind: dict[type, list[str]] = {}
+    for change in action.changes:
+        words = by_kind.setdefault(type(change.effect), [])
+        if change.effect.describe() not in words:
+            words.append(change.effect.describe())
+    said = [words[0] if len(words) == 1 else f"{words[0]}, {len(words) - 1} more alike" for words in by_kind.values()]
+    return "; ".join(said) or action.subject
+
+
+def _change(change: Change) -> ChangePart:
+    settings = _json(change.effect)
+    assert isinstance(settings, dict)
+    return ChangePart(
+        subject=change.subject,
+        kind=type(change.effect).__name__,
+        summary=change.effect.describe(),
+        settings=settings,
+    )
+
+
+def _json(value: object) -> JsonValue:
+    """Return a value of an effect as JSON for people: dataclasses and NamedTuples as objects, enums by their value."""
+    if isinstance(value, Enum):
+        return _json(value.value)
+    if isinstance(value, bool | int | float | str) or value is None:
+        return value
+    if is_dataclass(value):
+        return {field.name: _json(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, tuple):
+        names = getattr(value, "_fields", None)
+        items = [_json(item) for item in value]
+        return dict(zip(names, items, strict=True)) if names else items
+    raise TypeError(f"an effect holds a {type(value).__name__}, which has no form in JSON")
+
+
+def target_part(result: TargetResult) -> TargetPart:
+    """Return the part of a target, with what history and the plan attain of it."""
+    return TargetPart(
+        workload=result.workload,
+        metric=result.target.metric.value,
+        target=target_words(result.target),
+        required_frac=result.target.required_frac,
+        before_frac=known(result.before_frac),
+        attained_frac=result.attained_frac,
+        kept=result.kept,
+        declared=result.target.declared,
+        because=result.target.because,
+        limit_s=result.target.limit_s,
+    )

@@ -1,0 +1,117 @@
+"""What was seen, the bill, what it buys, and what each workload's activity says, as parts of the audit's document."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trimtab.diagnose.findings import ProductForm, Unjudged, Verdict, Waste
+from trimtab.emit.document import (
+    CoveragePart,
+    OwnedPart,
+    ProductFormPart,
+    SpendPart,
+    SpendTables,
+    UnjudgedPart,
+    VerdictPart,
+    WastePart,
+)
+from trimtab.emit.from_audit.shared import evidence_parts, share, window_part
+from trimtab.emit.money import month_usd, month_usd_parts, percent
+from trimtab.emit.words import WASTE_MEANING
+from trimtab.fleet.model import Window
+from trimtab.plan.commit_inventory import Held
+from trimtab.plan.model import Audit, Spend
+
+_GPU_HOUR_DIGITS = 2
+
+
+def coverage_part(audit: Audit) -> CoveragePart:
+    """Say how much history was read: the fit window, which the coverage's shares are of, and the proof window."""
+    coverage, fit, proof = audit.coverage, audit.plan.window, audit.proof.window
+    whole = Window(start=fit.start, hours=fit.hours + proof.hours)
+    return CoveragePart(
+        summary=(
+            f"{whole.days:.1f} of {coverage.asked_days:g} days ({fit.days:g} to plan on, {proof.days:g} to prove on), "
+            f"{coverage.nodes} {'node' if coverage.nodes == 1 else 'nodes'} with {coverage.gpus} GPUs billed, "
+            f"{percent(coverage.device_hours_seen_frac)} of GPU-hours "
+            f"measured ({percent(coverage.sm_active_frac)} of them with SM activity)"
+        ),
+        window=window_part(whole),
+        asked_days=coverage.asked_days,
+        device_hours_seen_frac=coverage.device_hours_seen_frac,
+        sm_active_frac=coverage.sm_active_frac,
+        gpus=coverage.gpus,
+        nodes=coverage.nodes,
+        notes=coverage.notes,
+        counts=dict(coverage.counts),
+    )
+
+
+def spend_tables(audit: Audit) -> SpendTables:
+    """Return the bill split three ways; each table sums to it to the cent."""
+    return SpendTables(
+        by_kind=_spend(audit.spend_by_kind, audit),
+        by_team=_spend(audit.spend_by_team, audit),
+        by_workload=_spend(audit.spend_by_workload, audit),
+    )
+
+
+def _spend(rows: Sequence[Spend], audit: Audit) -> tuple[SpendPart, ...]:
+    amounts = month_usd_parts([row.micro_usd for row in rows], audit.bill_micro_usd, audit.plan.window.hours)
+    return tuple(
+        SpendPart(
+            name=row.name,
+            usd_mo=amount,
+            share_frac=share(row.micro_usd, audit.bill_micro_usd),
+            gpu_hours=round(row.gpu_hours, _GPU_HOUR_DIGITS),
+            activity_frac=row.activity_frac,
+        )
+        for row, amount in zip(rows, amounts, strict=True)
+    )
+
+
+def product_form_part(form: ProductForm) -> ProductFormPart:
+    """Return the part of the GPU-hours that did work."""
+    return ProductFormPart(
+        allocation_frac=form.allocation_frac,
+        busy_frac=form.busy_frac,
+        efficiency_frac=form.efficiency_frac,
+        product_frac=form.product_frac,
+    )
+
+
+def waste_parts(rows: Sequence[Waste], audit: Audit) -> tuple[WastePart, ...]:
+    """Return what the bill buys, kind by kind; they sum to it to the cent."""
+    amounts = month_usd_parts([row.micro_usd for row in rows], audit.bill_micro_usd, audit.plan.window.hours)
+    return tuple(
+        WastePart(
+            kind=row.kind.value,
+            usd_mo=amount,
+            share_frac=share(row.micro_usd, audit.bill_micro_usd),
+            meaning=WASTE_MEANING[row.kind],
+            where=row.where,
+        )
+        for row, amount in zip(rows, amounts, strict=True)
+    )
+
+
+def verdict_part(verdict: Verdict) -> VerdictPart:
+    """Return a verdict's part."""
+    return VerdictPart(workload=verdict.workload, headline=verdict.headline, evidence=evidence_parts(verdict.evidence))
+
+
+def unjudged_part(row: Unjudged, window_hr: int) -> UnjudgedPart:
+    """Return the part of a workload that no plan was made for; `window_hr` are the hours that its cost is of."""
+    return UnjudgedPart(workload=row.workload, usd_mo=month_usd(row.micro_usd, window_hr), reason=row.reason)
+
+
+def owned_part(held: Held) -> OwnedPart:
+    """Return the part of a commitment that runs already."""
+    return OwnedPart(
+        name=held.owned.name,
+        pool=str(held.owned.pool),
+        count=held.owned.count,
+        end=held.owned.end.isoformat(),
+        used_frac=held.used_frac,
+        sunk_usd_mo=round(held.unused_usd_mo, 2),
+    )

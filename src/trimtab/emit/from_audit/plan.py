@@ -1,0 +1,82 @@
+"""The plan as a part of the audit's document: actions whose shares sum to the joint saving to the cent, limits, the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trimtab.emit.document import LimitPart, NotWorthPart, PlanPart, TargetPart, VenturePart
+from trimtab.emit.from_audit.actions import action_part
+from trimtab.emit.from_audit.roadmap import roadmap_part
+from trimtab.emit.from_audit.shared import share, to_cents, window_part
+from trimtab.emit.money import month_cents, month_usd, month_usd_parts
+from trimtab.plan.intervals import joint_saving
+from trimtab.plan.limits import LimitPrice
+from trimtab.plan.model import Audit, NotWorthDoing
+from trimtab.plan.venture import Venture
+
+
+def plan_part(audit: Audit, targets: Sequence[TargetPart]) -> PlanPart:
+    """Return the plan's part; `targets` are the proof's."""
+    plan, robustness = audit.plan, audit.robustness
+    hours = plan.window.hours
+    before_cents = month_cents(plan.before_micro_usd, hours)
+    saved_cents = month_cents(plan.joint_saving_micro_usd, hours)
+    joint = joint_saving(plan)
+    savings = month_usd_parts([action.saving_micro_usd for action in plan.actions], plan.joint_saving_micro_usd, hours)
+    spend_usd_mo = {row.name: month_usd(row.micro_usd, hours) for row in audit.spend_by_workload}
+    return PlanPart(
+        window=window_part(plan.window),
+        before_usd_mo=before_cents / 100,
+        objective_usd_mo=(before_cents - saved_cents) / 100,
+        bound_usd_mo=min(month_cents(plan.bound_micro_usd, hours), before_cents - saved_cents) / 100,
+        gap_frac=plan.gap_frac,
+        joint_saving_usd_mo=saved_cents / 100,
+        joint_saving_low_usd_mo=min(saved_cents / 100, round(joint.low, 2)),
+        joint_saving_high_usd_mo=max(saved_cents / 100, round(joint.high, 2)),
+        saving_frac=share(plan.joint_saving_micro_usd, plan.before_micro_usd),
+        attribution=plan.attribution,
+        options=plan.options,
+        pruned=dict(plan.pruned),
+        actions=tuple(
+            action_part(action, saving, spend_usd_mo, targets, robustness.fragile(action) if robustness else ())
+            for action, saving in zip(plan.actions, savings, strict=True)
+        ),
+        not_worth_doing=tuple(_not_worth(row) for row in plan.not_worth_doing),
+        limits=tuple(_limit(limit) for limit in plan.limits),
+        always_judged=tuple(_venture(one) for one in plan.ventures),
+        roadmap=roadmap_part(plan.roadmap) if plan.roadmap and plan.actions else None,
+    )
+
+
+def _limit(limit: LimitPrice) -> LimitPart:
+    return LimitPart(
+        limit=limit.use.words,
+        most=limit.use.limit,
+        used=limit.use.used,
+        binds=limit.use.binds,
+        cost_usd_mo=to_cents(limit.cost_usd_mo),
+    )
+
+
+def _not_worth(row: NotWorthDoing) -> NotWorthPart:
+    return NotWorthPart(
+        lever=row.lever.value,
+        subject=row.subject,
+        saving_usd_mo=to_cents(row.saving_usd_mo),
+        reason=row.reason,
+    )
+
+
+def _venture(one: Venture) -> VenturePart:
+    return VenturePart(
+        kind=one.kind.value,
+        subject=one.subject,
+        saving_usd_mo=round(one.saving_usd_mo.value, 2),
+        saving_low_usd_mo=round(one.saving_usd_mo.low, 2),
+        saving_high_usd_mo=round(one.saving_usd_mo.high, 2),
+        once_usd=round(one.once_usd, 2),
+        payback_mo=None if one.payback_mo is None else round(one.payback_mo, 2),
+        worth=one.worth,
+        reason=one.reason,
+        assumptions=one.assumptions,
+    )

@@ -1,0 +1,77 @@
+"""The proof as a part of the audit's document: the bill, the targets, what is given up within them, each action."""
+
+from __future__ import annotations
+
+from trimtab.emit.document import ActionProofPart, ProofPart, RobustnessPart, StressedPart, TargetPart
+from trimtab.emit.from_audit.shared import window_part
+from trimtab.emit.money import month_usd, percent
+from trimtab.plan.model import ActionProof, Proof
+from trimtab.plan.robustness import Robustness
+from trimtab.units import usd_cents
+
+_GIVEN_UP_FRAC = 0.005
+"""A target attained by so much less than before is listed."""
+
+
+def proof_part(proof: Proof, targets: tuple[TargetPart, ...]) -> ProofPart:
+    """Return the proof's part; `targets` are its own, in its order."""
+    return ProofPart(
+        window=window_part(proof.window),
+        before_usd=usd_cents(proof.before_micro_usd),
+        after_usd=usd_cents(proof.after_micro_usd),
+        clairvoyant_usd=usd_cents(proof.clairvoyant_micro_usd),
+        before_usd_mo=month_usd(proof.before_micro_usd, proof.window.hours),
+        after_usd_mo=month_usd(proof.after_micro_usd, proof.window.hours),
+        saving_frac=proof.saving_frac,
+        targets=targets,
+        targets_kept=sum(target.kept for target in targets),
+        interruptions=proof.interruptions,
+        lost_gpu_hr=proof.lost_gpu_hr,
+        notes=proof.notes,
+        actions=tuple(_action_proof(one) for one in proof.actions),
+        given_up=_given_up(targets),
+    )
+
+
+def robustness_part(found: Robustness) -> RobustnessPart:
+    """Return the part of the worlds that depart from what the plan was made for."""
+    return RobustnessPart(
+        stressed=tuple(
+            StressedPart(
+                departure=one.departure.name,
+                saving_frac=one.saving_frac,
+                targets_kept=one.targets_kept,
+                targets=one.targets,
+                missed=one.missed,
+            )
+            for one in found.stressed
+        ),
+        price_usd_mo=round(found.price_usd_mo, 2),
+    )
+
+
+def _action_proof(one: ActionProof) -> ActionProofPart:
+    return ActionProofPart(
+        id=one.id,
+        measure=one.measure,
+        predicted_usd_mo=round(one.predicted_usd_mo, 2),
+        replayed_usd_mo=round(one.replayed_usd_mo, 2),
+        held=one.held,
+    )
+
+
+def _given_up(targets: tuple[TargetPart, ...]) -> tuple[str, ...]:
+    """Say which targets the plan keeps with less to spare than history did, largest difference first."""
+    rows = [
+        (target.before_frac - target.attained_frac, target)
+        for target in targets
+        if target.kept and target.before_frac is not None and target.before_frac - target.attained_frac > _GIVEN_UP_FRAC
+    ]
+    return tuple(_words(target) for _, target in sorted(rows, key=lambda row: -row[0]))
+
+
+def _words(target: TargetPart) -> str:
+    return (
+        f"{target.workload}: {percent(target.before_frac, 1)} before, {percent(target.attained_frac, 1)} with the plan; "
+        f"its target allows it ({target.target}, {'declared' if target.declared else 'no worse than observed'})"
+    )

@@ -1,0 +1,59 @@
+"""Node pools under a plan's workloads, merged over its actions, and the layouts of GPUs that are cut."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trimtab.emit.manifests.emission import ManifestFile, Piece, Stage, Withheld
+from trimtab.emit.manifests.karpenter import node_class, node_pools, slice_overlay
+from trimtab.emit.manifests.mig import layouts
+from trimtab.emit.manifests.objects import yaml_text
+from trimtab.emit.manifests.scope import Scope
+
+
+def pool_files(scope: Scope) -> Iterator[Piece]:
+    """Yield each node pool that Karpenter can make, with the overlay that makes slices known to it."""
+    for spec in scope.specs:
+        owner = node_class(spec.pool.provider, scope.facts)
+        names = tuple(action.id for action in spec.actions)
+        if owner is None:
+            reason = f"Karpenter does not run on {spec.pool.provider}: size the node group of {spec.pool.instance_type}"
+            for action in names:
+                yield Withheld(action=action, subject=", ".join(spec.workloads), reason=reason)
+            continue
+        comment = f"trimtab {', '.join(names)}: nodes under {', '.join(spec.workloads)}"
+        for name, pool in zip((spec.name, spec.floor_name), node_pools(spec, owner, scope.facts), strict=False):
+            yield ManifestFile(
+                path=f"nodes/{name.removeprefix('trimtab-')}.nodepool.yaml",
+                text=yaml_text(pool, comment=comment),
+                kind="NodePool",
+                actions=names,
+                stage=Stage.NODES,
+            )
+        if spec.shared is not None:
+            overlay = slice_overlay(spec, spec.shared)
+            yield ManifestFile(
+                path=f"nodes/{spec.name.removeprefix('trimtab-')}.nodeoverlay.yaml",
+                text=yaml_text(overlay, comment=comment),
+                kind="NodeOverlay",
+                actions=names,
+                stage=Stage.NODES,
+            )
+
+
+def layout_files(scope: Scope) -> Iterator[Piece]:
+    """Yield the MIG layouts of the pools whose GPUs are cut."""
+    cut = [spec for spec in scope.specs if spec.shared is not None and scope.spec(spec.workloads[0]) is not None]
+    if not cut:
+        return
+    actions = tuple({action.id: action for spec in cut for action in spec.actions}.values())
+    table = layouts([(spec.shared, spec.gpus_per_node) for spec in cut if spec.shared is not None], actions)
+    yield ManifestFile(
+        path="nodes/mig-layouts.configmap.yaml",
+        text=yaml_text(
+            table, comment="only where the GPU operator's own table lacks these layouts: migManager.config.name"
+        ),
+        kind="ConfigMap",
+        actions=tuple(action.id for action in actions),
+        stage=Stage.NODES,
+    )
