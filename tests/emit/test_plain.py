@@ -1,4 +1,4 @@
-"""Effects survive their plain form, and what is not one is refused with its place."""
+"""Typed values survive their plain form, every effect among them, and what does not fit is refused with its place."""
 
 import json
 
@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from tests.emit.strategies import EFFECTS
 
 from trimtab.catalog.kinds import BuyingOption
-from trimtab.emit.effects_json import effect_plain, parse_effect
+from trimtab.emit.plain import from_plain, to_plain
 from trimtab.errors import InputError
+from trimtab.fleet.effects import Effect
 
 
 @pytest.mark.parametrize("kind", list(EFFECTS), ids=lambda kind: kind.__name__)
@@ -17,26 +18,26 @@ from trimtab.errors import InputError
 def test_an_effect_survives_json(kind, data):
     effect = data.draw(EFFECTS[kind])
 
-    assert parse_effect(json.loads(json.dumps(effect_plain(effect)))) == effect
+    assert from_plain(Effect, json.loads(json.dumps(to_plain(effect)))) == effect
 
 
 def test_an_unknown_effect_is_named():
     with pytest.raises(InputError, match=r"action a1.*Teleport"):
-        parse_effect({"type": "Teleport"}, where="action a1")
+        from_plain(Effect, {"type": "Teleport"}, where="action a1")
 
 
 def test_a_misfit_names_its_place():
     plain = {"type": "StartBeforeRuns", "lead_s": "soon"}
 
-    with pytest.raises(InputError, match=r"effect\.lead_s: expected float, saw 'soon'"):
-        parse_effect(plain)
+    with pytest.raises(InputError, match=r"value\.lead_s: expected float, saw 'soon'"):
+        from_plain(Effect, plain)
 
 
 def test_a_missing_value_and_one_too_many_are_faults():
     with pytest.raises(InputError, match="lead_s"):
-        parse_effect({"type": "StartBeforeRuns"})
+        from_plain(Effect, {"type": "StartBeforeRuns"})
     with pytest.raises(InputError, match="has no haste"):
-        parse_effect({"type": "StartBeforeRuns", "lead_s": 1.0, "haste": True})
+        from_plain(Effect, {"type": "StartBeforeRuns", "lead_s": 1.0, "haste": True})
 
 
 def test_an_unknown_choice_lists_the_known_ones():
@@ -50,4 +51,4 @@ def test_an_unknown_choice_lists_the_known_ones():
     }
 
     with pytest.raises(InputError, match=BuyingOption.RESERVED_3Y.name):
-        parse_effect(plain)
+        from_plain(Effect, plain)
