@@ -6,91 +6,34 @@ asks `next_step` for a batch or a wait, runs it and reports back. Nothing here r
 
 from __future__ import annotations
 
-import logging
 import threading
 from asyncio import AbstractEventLoop
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future as ThreadFuture
-from enum import Enum
 from math import inf
 from time import monotonic
-from typing import NamedTuple, cast
+from typing import cast
 
 from trimtab.errors import BatcherClosed, DeadlineExceeded, ItemTooLarge, QueueFull
-from trimtab.policies.batching import (
-    Decision,
-    Learned,
-    Moment,
-    decide,
-    echoes,
-    horizon_s,
-    learn,
-    moment_of,
-    observe_fit,
-    observe_oom,
-    observe_run,
-    window_exceeds,
-)
+from trimtab.policies.batching import observe_fit, observe_oom, observe_run
 from trimtab.runtime.batcher.delivery import refuse
 from trimtab.runtime.batcher.lanes import Lane, Lanes, Taken
 from trimtab.runtime.batcher.metrics import Metrics, Stats
-from trimtab.runtime.batcher.options import BatchReport, Options
-from trimtab.runtime.batcher.recovery import Attempt
+from trimtab.runtime.batcher.options import Options
 from trimtab.runtime.batcher.request import Reply, Request
-from trimtab.units import MS_PER_S
-
-logger = logging.getLogger(__name__)
+from trimtab.runtime.batcher.steps import ENDED, State, Step, Waker
+from trimtab.runtime.batcher.telling import Teller
+from trimtab.runtime.batcher.traffic import Ended, Traffic
 
 NEVER = 1 << 60
 """More requests than will ever wait: no arrival wakes anyone."""
-FOREVER_S = -1.0
 SWEEP_SHARE = 4
 """A full queue is swept of cancelled requests once per this share of its size in refusals, so that the cost stays constant."""
 
 
 _new_request = cast("Callable[[type[Request], tuple[object, ...]], Request]", tuple.__new__)
 """Half the time of the constructor, on the one path that every request takes."""
-
-
-class State(Enum):
-    """Whether a batcher takes requests."""
-
-    OPEN = "open"
-    DRAINING = "draining"
-    CLOSED = "closed"
-
-
-class Step(NamedTuple):
-    """What a runner does next: run `taken`, else wait `wait_s` (`FOREVER_S`: until woken); `ended` means go home."""
-
-    taken: Taken | None
-    wait_s: float = FOREVER_S
-    ended: bool = False
-
-
-ENDED = Step(None, 0.0, True)
-
-
-class Waker(NamedTuple):
-    """How the engine reaches its runner.
-
-    `wake` is told the caller's event loop (None in a thread), and whether those expected are all here: then there is nobody
-    left to join, and the runner need not give them a turn of the loop.
-    """
-
-    wake: Callable[[AbstractEventLoop | None, bool], None]
-    wake_all: Callable[[], None]
-
-
-class Ended(NamedTuple):
-    """A cycle that is over: what came between two answers."""
-
-    arrivals: list[float]
-    answered: int
-    answered_s: float
-    idle: bool
-    now_s: float
 
 
 class Engine:
@@ -102,7 +45,7 @@ class Engine:
         self.streams = streams
         self.metrics = Metrics()
         self.waker: Waker | None = None
-        self.warned = False
+        self.teller = Teller(name, options)
         self._rule = options.rule()
         self._key = options.key
         self._size = options.size
@@ -122,18 +65,13 @@ class Engine:
         )
         self.running = 0
         self.in_flight = 0
-        self._learned = Learned()
-        self._may_wait = self._rule.window_s > 0
+        self.traffic = Traffic(self._rule)
         self._wake_at = 1
         self._last_loop: AbstractEventLoop | None = None
         self._held: deque[tuple[Request, ThreadFuture[None] | None]] = deque()
         self._admitted: list[ThreadFuture[None]] = []
         self._refused_since_sweep = NEVER
         self._drained: list[ThreadFuture[None]] = []
-        self._arrivals: list[float] = []
-        self._answered = 0
-        self._answered_s = 0.0
-        self._empty_then = False
 
     # ------------------------------------------------------------ requests come in
 
@@ -162,7 +100,7 @@ class Engine:
             if lanes.count >= self._limit and self._not_admitted(request, admitted):
                 return True
             lane = lanes.add(request)
-            self._arrivals.append(now_s)
+            self.traffic.arrivals.append(now_s)
             if lanes.count < self._wake_at and loop is self._last_loop and not (self._sized and self._fills(lane)):
                 return False
             complete = 1 < self._wake_at <= lanes.count
@@ -246,7 +184,7 @@ class Engine:
                 if self._held and self._admit():
                     continue
                 return self._idle()
-            decision = self._wait_for(lane, now_s)
+            decision = self.traffic.wait_for(lane, now_s) if self._could_wait(lane) else None
             if decision is not None:
                 self._wake_at = decision.wake_at
                 return Step(None, decision.wait_s)
@@ -263,26 +201,11 @@ class Engine:
         self._wake_at = 1
         return Step(None)
 
-    def _wait_for(self, lane: Lane, now_s: float) -> Decision | None:
-        """Return the wait that pays for the lane's requests, or None to dispatch them now."""
-        if not self._may_wait:
-            return None
-        if self.lanes.is_full(lane) or self.state is not State.OPEN or not self.lanes.only_one():
-            return None
-        rule = self._rule if lane.cap.limit >= self._rule.max_batch else self._rule._replace(max_batch=lane.cap.limit)
-        decision = decide(rule, lane.time, self._learned, self._moment(lane, now_s))
-        return decision if decision.wait_s > 0 else None
-
-    def _moment(self, lane: Lane, now_s: float) -> Moment:
-        return moment_of(
-            self._arrivals,
-            waiting=lane.count,
-            oldest_s=min([line[0].arrived_s for line in lane.lines.values() if line]),
-            answered=self._answered,
-            answered_s=self._answered_s,
-            idle=self._empty_then,
-            now_s=now_s,
-        )
+    def _could_wait(self, lane: Lane) -> bool:
+        """Say whether waiting is considered at all: others may join, and nobody else is kept waiting by it."""
+        if not self.traffic.may_wait:
+            return False
+        return not self.lanes.is_full(lane) and self.state is State.OPEN and self.lanes.only_one()
 
     def _too_late(self) -> DeadlineExceeded:
         return DeadlineExceeded(f"{self.name}: the answer would have come after the request's deadline; it was not run")
@@ -297,52 +220,15 @@ class Engine:
             lane.time = observe_run(lane.time, total, run_s)
             if lane.cap.reduced:
                 lane.cap = observe_fit(lane.cap, items, self._rule.max_batch)
-            if self._rule.window_s > 0 and not self.warned:
-                self._check_window(lane)
+            self.teller.window(self._rule, lane.time)
         self.metrics.count_run(items, run_s, extra=extra)
-
-    def _check_window(self, lane: Lane) -> None:
-        """Warn once when requests wait longer for company than they run."""
-        if window_exceeds(self._rule, lane.time):
-            self.warned = True
-            logger.warning(
-                "%s: the window of %.1f ms is longer than the %.1f ms that a mean batch of %.1f takes, so requests "
-                "wait longer than they run; set window_s=0 (greedy, with learned waits), a shorter window, or a target_s",
-                self.name,
-                self._rule.window_s * MS_PER_S,
-                lane.time.mean_s * MS_PER_S,
-                lane.time.mean_size,
-            )
-
-    def report(
-        self, lane: Lane, requests: Sequence[Request], began_s: float, run_s: float, error: Exception | None
-    ) -> None:
-        """Tell the user's callback of one run."""
-        if self.options.on_batch is not None:
-            oldest_s = min(request.arrived_s for request in requests)
-            total = sum(request.size for request in requests)
-            self._report(BatchReport(self.name, lane.key, len(requests), total, began_s - oldest_s, run_s, error))
-
-    def _report(self, report: BatchReport) -> None:
-        assert self.options.on_batch is not None
-        with Attempt() as attempt:
-            self.options.on_batch(report)
-        if attempt.error is not None:
-            logger.warning("%s: on_batch raised %r; batching goes on", self.name, attempt.error)
 
     def out_of_memory(self, lane: Lane, items: int) -> None:
         """Remember that a batch of `items` did not fit, and call the user's hook."""
         lane.cap = observe_oom(lane.cap, items)
         with self.metrics.lock:
             self.metrics.out_of_memory += 1
-        logger.warning(
-            "%s: a batch of %d ran out of memory; key %r is now held to %d", self.name, items, lane.key, lane.cap.limit
-        )
-        if self.options.on_oom is not None:
-            with Attempt() as attempt:
-                self.options.on_oom()
-            if attempt.error is not None:
-                logger.warning("%s: on_oom raised %r; batching goes on", self.name, attempt.error)
+        self.teller.out_of_memory(lane, items)
 
     def finished(self, taken: Taken) -> None:
         """Close the books of a batch whose requests are all settled."""
@@ -356,28 +242,12 @@ class Engine:
         """Begin a new cycle with the answers about to leave; return the one that ends, to learn from when there is time."""
         now_s = monotonic()
         with self.lock:
-            ended = Ended(self._arrivals, self._answered, self._answered_s, self._empty_then, now_s)
-            self._arrivals = []
-            self._answered = len(taken.batch)
-            self._answered_s = now_s
-            self._empty_then = self.lanes.count == 0
-        return ended
+            return self.traffic.end_cycle(len(taken.batch), now_s, empty=self.lanes.count == 0)
 
     def learn(self, taken: Taken, run_s: float, ended: Ended) -> None:
         """Learn from a batch that ran well, and from how arrivals followed the answers before it."""
         self.observe(taken.lane, taken.batch, run_s, failed=False, extra=False)
-        horizon = horizon_s(taken.lane.time) if self._rule.learn else 0.0
-        if horizon > 0:
-            self._learned = learn(
-                self._learned,
-                ended.arrivals,
-                answered=ended.answered,
-                answered_s=ended.answered_s,
-                idle=ended.idle,
-                horizon=horizon,
-                now_s=ended.now_s,
-            )
-            self._may_wait = self._rule.window_s > 0 or echoes(self._learned)
+        self.traffic.learn(taken.lane.time, ended)
 
     # ------------------------------------------------------------ the end
 

@@ -8,11 +8,12 @@ from asyncio import AbstractEventLoop
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 
-from trimtab.runtime.batcher.engine import FOREVER_S, Engine, Waker
+from trimtab.runtime.batcher.engine import Engine
 from trimtab.runtime.batcher.lanes import Taken
 from trimtab.runtime.batcher.recovery import Attempt, Outcome
 from trimtab.runtime.batcher.request import Request
 from trimtab.runtime.batcher.running import Run
+from trimtab.runtime.batcher.steps import FOREVER_S, Waker
 
 AsyncCall = Callable[[list[object]], Awaitable[object] | AsyncIterator[object]]
 

@@ -101,7 +101,7 @@ class Run:
 
     def report(self, requests: Sequence[Request], outcome: Outcome) -> None:
         """Tell the user's callback of one run; after the answers, which it must not delay."""
-        self.engine.report(self.taken.lane, requests, self.began_s, self.run_s, outcome.error)
+        self.engine.teller.run(self.taken.lane, requests, self.began_s, self.run_s, outcome.error)
 
     def settle(self, requests: Sequence[Request], outcome: Outcome) -> None:
         """Answer a group: its results, or its error to each."""

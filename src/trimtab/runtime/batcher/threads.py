@@ -9,8 +9,9 @@ from asyncio import AbstractEventLoop
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
-from trimtab.runtime.batcher.engine import FOREVER_S, Engine, Waker
+from trimtab.runtime.batcher.engine import Engine
 from trimtab.runtime.batcher.running import run_batch
+from trimtab.runtime.batcher.steps import FOREVER_S, Waker
 
 logger = logging.getLogger(__name__)
 
