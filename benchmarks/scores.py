@@ -60,7 +60,8 @@ def one_point_errors(rows: Sequence[Row], answers: Answers) -> Floats:
     return np.concatenate(errors) if errors else np.array([])
 
 
-def _same_question(row: Row) -> tuple[object, ...]:
+def same_question(row: Row) -> tuple[object, ...]:
+    """Return what was asked of a GPU: rows of other GPUs with an equal key compare."""
     mlperf = row.source.startswith("mlp")
     software = (row.source, row.mode) if mlperf else (row.source, row.framework, row.mode)
     precision = "" if mlperf else row.precision
@@ -74,7 +75,7 @@ def pair_errors(rows: Sequence[Row], answers: Answers) -> Floats:
         if row.id in answers:
             sign = -1 if row.metric.startswith(TIME_METRICS) else 1
             found = (sign * math.log(answers[row.id].value), sign * math.log(row.value))
-            cells[_same_question(row)][row.gpu].append(found)
+            cells[same_question(row)][row.gpu].append(found)
     errors: list[float] = []
     for boards in cells.values():
         middle = {gpu: np.median(np.array(found), axis=0) for gpu, found in boards.items()}

@@ -1,7 +1,11 @@
 """Carrying a measured workload to another GPU."""
 
+import itertools
+import math
+from dataclasses import replace
+
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from trimtab.catalog import Precision, load_catalog
@@ -13,6 +17,26 @@ A100 = GPUS.gpu("A100-SXM4-80GB")
 H100 = GPUS.gpu("H100-SXM5-80GB")
 L4 = GPUS.gpu("L4")
 A10G = GPUS.gpu("A10G")
+COUNTERS = ("sm_active", "tensor_active", "dram_active")
+PAIRS = st.tuples(st.sampled_from(GPUS.gpus), st.sampled_from(GPUS.gpus)).filter(lambda pair: pair[0] != pair[1])
+
+
+@st.composite
+def readings(draw):
+    """Draw all four counters as one device shows them: a kernel runs while anything is active, pipes lie in SMs."""
+    ran = draw(st.floats(0, 1))
+    sm = ran * draw(st.floats(0, 1))
+    return Activity(
+        gpu_util=ran, sm_active=sm, tensor_active=sm * draw(st.floats(0, 1)), dram_active=ran * draw(st.floats(0, 1))
+    )
+
+
+def without(seen, counters):
+    return replace(seen, **dict.fromkeys(counters))
+
+
+def spans(wide, narrow):
+    return wide.low <= narrow.low * (1 + 1e-9) and narrow.high <= wide.high * (1 + 1e-9)
 
 
 def test_a_memory_bound_workload_follows_the_bandwidth():
@@ -42,8 +66,78 @@ def test_a_starved_workload_gains_little_from_a_faster_gpu():
     assert binding_resource(seen) is Binding.HOST
 
 
-def test_low_sm_activity_alone_does_not_prove_a_memory_bound():
-    assert binding_resource(Activity(sm_active=0.30)) is Binding.HOST
+@pytest.mark.parametrize(
+    "seen",
+    [
+        Activity(sm_active=0.95),
+        Activity(tensor_active=0.75),
+        Activity(tensor_active=0.75, sm_active=0.9, gpu_util=0.95),
+        Activity(dram_active=0.75),
+        Activity(dram_active=0.75, sm_active=0.9),
+        Activity(tensor_active=0.05, sm_active=0.3),
+    ],
+)
+def test_what_binds_stays_open_where_a_missing_counter_could_be_it(seen):
+    assert binding_resource(seen) is None
+
+
+def test_what_binds_is_named_where_the_missing_counter_could_not_be_it():
+    assert binding_resource(Activity(tensor_active=0.1, gpu_util=0.3)) is Binding.HOST
+    assert binding_resource(Activity(dram_active=0.85, sm_active=0.5, gpu_util=0.9)) is Binding.MEMORY
+    assert binding_resource(Activity(tensor_active=0.7, sm_active=0.7, gpu_util=0.7)) is Binding.COMPUTE
+
+
+@given(seen=readings(), missing=st.sets(st.sampled_from((*COUNTERS, "gpu_util"))))
+def test_what_binds_without_a_counter_binds_at_every_reading_that_it_may_have(seen, missing):
+    assume(not missing.issuperset(COUNTERS))
+
+    assert binding_resource(without(seen, missing)) in (None, binding_resource(seen))
+
+
+@given(seen=readings(), missing=st.sets(st.sampled_from((*COUNTERS, "gpu_util"))), pair=PAIRS)
+def test_the_interval_without_a_counter_spans_that_of_every_reading_that_it_may_have(seen, missing, pair):
+    assume(not missing.issuperset(COUNTERS))
+    source, target = pair
+
+    unsure = speed_ratio(observed=without(seen, missing), source=source, target=target)
+
+    assert spans(unsure, speed_ratio(observed=seen, source=source, target=target))
+
+
+@given(seen=readings(), missing=st.permutations((*COUNTERS, "gpu_util")), pair=PAIRS)
+def test_every_further_missing_counter_leaves_an_interval_that_spans_the_one_before(seen, missing, pair):
+    source, target = pair
+    steps = [missing[:dropped] for dropped in range(4) if not set(missing[:dropped]).issuperset(COUNTERS)]
+
+    found = [speed_ratio(observed=without(seen, gone), source=source, target=target) for gone in steps]
+
+    assert all(spans(wide, narrow) for narrow, wide in itertools.pairwise(found))
+
+
+@given(seen=readings(), knows_when=st.booleans(), pair=PAIRS)
+def test_without_dram_activity_the_low_end_takes_all_busy_time_for_bandwidth(seen, knows_when, pair):
+    source, target = pair
+    unsure = replace(seen, dram_active=None, gpu_util=seen.gpu_util if knows_when else None)
+    all_bandwidth = replace(seen, dram_active=seen.gpu_util if knows_when else 1.0)
+
+    low = speed_ratio(observed=unsure, source=source, target=target).low
+
+    assert low <= speed_ratio(observed=all_bandwidth, source=source, target=target).value
+
+
+def test_the_middle_is_as_far_from_the_slowest_as_from_the_fastest():
+    # A kernel ran for 46 % of the time without tensor work: the bus took nothing, or at most half of each second at its reach.
+    ratio = speed_ratio(observed=Activity(sm_active=0.4, tensor_active=0.0, gpu_util=0.46), source=A100, target=L4)
+
+    slowest_s = 0.5 + 0.5 * A100.mem_bw_gb_s / L4.mem_bw_gb_s
+    assert ratio.value == pytest.approx(1 / math.sqrt(slowest_s * 1.0))
+    assert "memory 0% to 50%" in ratio.because
+    assert "not measured: DRAM activity" in ratio.because
+
+
+def test_a_reading_that_is_no_number_is_refused():
+    with pytest.raises(Unpredictable, match="dram_active must be a share between 0 and 1, got nan"):
+        speed_ratio(observed=Activity(sm_active=0.5, dram_active=math.nan), source=A100, target=L4)
 
 
 def test_22_percent_of_an_a100_is_nearly_all_of_an_a10g():

@@ -1,6 +1,6 @@
 """Carry a measured workload to another GPU: split its time by what kept the device busy, scale each part.
 
-One second on the source GPU is read as three parts. With D = DRAM activity, T = tensor activity, S = SM activity:
+One second on the source GPU is read as three parts. With D = DRAM activity, T = tensor activity:
 
     memory    m = min(1, D / 0.92)          the bus at its achievable rate (STREAM-like kernels reach 92 % of the peak)
     compute   c = min(1, T / 0.80)          the tensor pipes at theirs (large cuBLAS products reach 75-85 %)
@@ -10,6 +10,10 @@ On the target m grows by the ratio of bandwidths, c by the ratio of dense tensor
 part follows the host and the SM clock, which differ little between data-centre parts: it stays (its interval lets it improve
 or worsen by the square root of the compute ratio). Memory and compute time overlap in part, so the time lies between
 `o + max(m', c')` and `o' + m' + c'` with o' = 1 - m - c where that is positive.
+
+A counter that is missing is not zero. D may have been anything up to the share of time in which a kernel ran (GPU_UTIL; all of
+it where that is missing too), T anything up to SM activity (a pipe is active on an active SM): the interval spans every such
+reading, and the prediction is the geometric mean of its slowest and fastest, whose worst error as a ratio is the least.
 """
 
 from __future__ import annotations
@@ -25,11 +29,9 @@ from trimtab.provenance import Basis, Estimate
 
 BANDWIDTH_REACH = 0.92
 TENSOR_REACH = 0.80
-SM_TO_TENSOR = (0.15, 0.45, 1.0)
-"""Tensor time per SM-active time where the tensor counter is missing: low, middle, high."""
 MODEL_SPREAD = 0.17
 """Standard deviation of ln(predicted / measured speed ratio) that the split leaves: assumed, between what a measured point
-leaves on one GPU (0.12) and what pairs of GPUs leave without activity (0.21; docs/benchmarks/physics.md)."""
+leaves on one GPU (0.12) and what pairs of GPUs leave without activity (0.21); what it covers: docs/benchmarks/physics.md."""
 Z_80 = 1.2816
 """Normal quantile that leaves 10 % on each side."""
 
@@ -65,6 +67,19 @@ class TimeSplit(NamedTuple):
         return max(0.0, 1 - max(self.compute_frac, self.memory_frac))
 
 
+class TimeSplits(NamedTuple):
+    """The splits that what was measured leaves possible: each share between its least and its most, alone of the other."""
+
+    least: TimeSplit
+    most: TimeSplit
+
+    def clip(self, compute_frac: float, memory_frac: float) -> TimeSplit:
+        """Return the possible split that is nearest in each share."""
+        return TimeSplit(
+            *(min(max(one, low), high) for one, low, high in zip((compute_frac, memory_frac), *self, strict=True))
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
     """Whether a peak of memory fits a GPU, and by how much."""
@@ -83,30 +98,48 @@ CONTEXT_GIB = 0.6
 """What a CUDA context and the driver keep from the visible memory (0.5-0.9 GiB on A100 and H100; stas00/ml-engineering)."""
 
 
-def binding_resource(activity: Activity) -> Binding:
-    """Name what limits the workload; raises Unpredictable without DRAM, tensor or SM activity.
+def binding_resource(activity: Activity) -> Binding | None:
+    """Name what limits the workload; None where a missing counter leaves it open.
 
-    Memory needs DRAM activity to prove it: low SM activity alone may be launches, input or network.
+    Raises Unpredictable without DRAM, tensor or SM activity. Low SM activity alone proves nothing: bandwidth, launches,
+    input and network look the same.
     """
-    split = split_time(activity)
+    least, most = split_time(activity)
+    found = {
+        _binding(TimeSplit(compute, memory))
+        for compute in (least.compute_frac, most.compute_frac)
+        for memory in (least.memory_frac, most.memory_frac)
+    }
+    return found.pop() if len(found) == 1 else None
+
+
+def _binding(split: TimeSplit) -> Binding:
     if split.other_frac > 0.5:
         return Binding.HOST
     return Binding.MEMORY if split.memory_frac >= split.compute_frac else Binding.COMPUTE
 
 
-def split_time(activity: Activity) -> TimeSplit:
-    """Split measured time into compute and memory shares (middle assumption where the tensor counter is missing)."""
-    return _split(activity, SM_TO_TENSOR[1])
+def split_time(activity: Activity) -> TimeSplits:
+    """Split measured time into compute and memory shares; raises Unpredictable without DRAM, tensor or SM activity.
 
-
-def _split(activity: Activity, tensor_per_sm: float) -> TimeSplit:
+    Least and most agree where both counters were measured.
+    """
     _demand_signal(activity)
-    memory = min(1.0, (activity.dram_active or 0.0) / BANDWIDTH_REACH)
-    if activity.tensor_active is not None:
-        compute = min(1.0, activity.tensor_active / TENSOR_REACH)
-    else:
-        compute = min(1.0, (activity.sm_active or 0.0) * tensor_per_sm)
-    return TimeSplit(compute, memory)
+    seen = (activity.gpu_util, activity.sm_active, activity.tensor_active, activity.dram_active)
+    ran = 1.0 if activity.gpu_util is None else max(share for share in seen if share is not None)
+    tensor = _possible(activity.tensor_active, ran if activity.sm_active is None else activity.sm_active)
+    dram = _possible(activity.dram_active, ran)
+    return TimeSplits(
+        *(
+            TimeSplit(min(1.0, pipes / TENSOR_REACH), min(1.0, bus / BANDWIDTH_REACH))
+            for pipes, bus in zip(tensor, dram, strict=True)
+        )
+    )
+
+
+def _possible(reading: float | None, most: float) -> tuple[float, float]:
+    """Return the least and the most that a counter may have read."""
+    return (0.0, most) if reading is None else (reading, reading)
 
 
 def _demand_signal(activity: Activity) -> None:
@@ -120,7 +153,7 @@ def _demand_signal(activity: Activity) -> None:
             f"cannot split the workload's time into compute and memory: {seen} was measured; "
             "collect DCGM's DRAM-active and tensor-active (or SM-active) counters"
         )
-    for name in ("sm_active", "tensor_active", "dram_active"):
+    for name in ("sm_active", "tensor_active", "dram_active", "gpu_util"):
         share = getattr(activity, name)
         if share is not None and not 0 <= share <= 1:
             raise Unpredictable(f"{name} must be a share between 0 and 1, got {share}")
@@ -161,23 +194,38 @@ def speed_ratio(*, observed: Activity, source: Gpu, target: Gpu, precision: Prec
     or the catalog lacks a rate. The basis is calibrated: it starts from a measurement on the source. The same GPU gives
     exactly 1.
     """
-    _demand_signal(observed)
+    splits = split_time(observed)
     if source.name == target.name:
         return Estimate(value=1.0, low=1.0, high=1.0, basis=Basis.MEASURED, because="the same GPU")
     compute_ratio, memory_ratio = _rate_ratios(source, target, precision)
-    times: list[float] = []
-    for tensor_per_sm in SM_TO_TENSOR if observed.tensor_active is None else SM_TO_TENSOR[1:2]:
-        times.extend(_scaled_times(_split(observed, tensor_per_sm), compute_ratio, memory_ratio))
-    middle = _scaled_times(split_time(observed), compute_ratio, memory_ratio)
-    speed = 1 / math.sqrt(middle[0] * middle[1])
-    spread = math.exp(Z_80 * _spread(observed, compute_ratio))
+    times = [
+        time
+        for split in _turning_points(splits, compute_ratio, memory_ratio)
+        for time in _scaled_times(split, compute_ratio, memory_ratio)
+    ]
+    spread = math.exp(Z_80 * _spread(splits, compute_ratio))
     return Estimate(
-        value=speed,
-        low=min(speed, 1 / max(times)) / spread,
-        high=max(speed, 1 / min(times)) * spread,
+        value=1 / math.sqrt(min(times) * max(times)),
+        low=1 / max(times) / spread,
+        high=1 / min(times) * spread,
         basis=Basis.CALIBRATED,
-        because=_because(observed, compute_ratio, memory_ratio),
+        because=_because(splits, compute_ratio, memory_ratio),
     )
+
+
+def _turning_points(splits: TimeSplits, compute_ratio: float, memory_ratio: float) -> set[TimeSplit]:
+    """Return possible splits among which are those of the least and of the most time on the target.
+
+    Between the lines m = c, m' = c' and m + c = 1 both times are linear, or a ratio of linear terms, in the shares: they are
+    least and most where such a line meets another, or the rim of what is possible.
+    """
+    slope = memory_ratio / compute_ratio
+    found = {splits.clip(0.5, 0.5), splits.clip(1 / (1 + slope), slope / (1 + slope))}
+    for edge in splits:
+        c, m = edge
+        found.update(splits.clip(c, other) for other in (0.0, 1.0, c, c * slope, 1 - c))
+        found.update(splits.clip(other, m) for other in (0.0, 1.0, m, m / slope, 1 - m))
+    return found
 
 
 def work_ratio(source: Gpu, target: Gpu, precision: Precision | None = None) -> Estimate:
@@ -198,19 +246,28 @@ def work_ratio(source: Gpu, target: Gpu, precision: Precision | None = None) -> 
     )
 
 
-def _spread(observed: Activity, compute_ratio: float) -> float:
-    """Widen the model's own spread by what the unexplained share could gain or lose."""
-    other = split_time(observed).other_frac * 0.5 * abs(math.log(compute_ratio)) * 0.5
-    missing = 0.08 if observed.dram_active is None else 0.0
-    return math.hypot(MODEL_SPREAD, other) + missing
+def _spread(splits: TimeSplits, compute_ratio: float) -> float:
+    """Widen the model's own spread by what the unexplained share, at the most that it may be, could gain or lose."""
+    return math.hypot(MODEL_SPREAD, splits.least.other_frac * 0.5 * abs(math.log(compute_ratio)) * 0.5)
 
 
-def _because(observed: Activity, compute_ratio: float, memory_ratio: float) -> str:
-    split = split_time(observed)
+def _because(splits: TimeSplits, compute_ratio: float, memory_ratio: float) -> str:
+    (compute, memory), (most_compute, most_memory) = splits
     return (
-        f"time split: memory {split.memory_frac:.0%} (bandwidth x{memory_ratio:.2f}), compute {split.compute_frac:.0%} "
-        f"(tensor rate x{compute_ratio:.2f}), other {split.other_frac:.0%}"
+        f"time split: memory {_share(memory, most_memory)} (bandwidth x{memory_ratio:.2f}), "
+        f"compute {_share(compute, most_compute)} (tensor rate x{compute_ratio:.2f}), "
+        f"other {_share(splits.most.other_frac, splits.least.other_frac)}" + _unmeasured(splits)
     )
+
+
+def _share(least: float, most: float) -> str:
+    return f"{least:.0%}" if least == most else f"{least:.0%} to {most:.0%}"
+
+
+def _unmeasured(splits: TimeSplits) -> str:
+    names = ("tensor activity", "DRAM activity")
+    missing = [name for name, least, most in zip(names, *splits, strict=True) if least < most]
+    return f"; not measured: {', '.join(missing)}" if missing else ""
 
 
 def fits_memory(peak_gib: float, target: Gpu, *, margin_frac: float = 0.05) -> Fit:

@@ -135,8 +135,8 @@ _COUNTERS = {
 }
 _COSTS = {
     "sm_active": "GPU_UTIL stands in, which is high whenever any kernel runs: over-provisioning is understated",
-    "tensor_active": "cannot tell work on tensor cores from other work: right-sizing is less certain",
-    "dram_active": "cannot tell memory-bound from compute-bound: right-sizing is less certain",
+    "tensor_active": "any SM activity may be tensor work: predicted speeds elsewhere are wide, fewer smaller GPUs are offered",
+    "dram_active": "all busy time may wait for memory: predicted speeds elsewhere are wide, fewer smaller GPUs are offered",
 }
 
 
