@@ -29,11 +29,17 @@ def problems(draw, hours_of=FEW_HOURS):
         pools = draw(st.lists(st.sampled_from([A, B, SPOT]), min_size=1, max_size=2, unique=True))
         return {pool: np.array(draw(row), dtype=np.int64) for pool in pools}
 
+    entries = draw(st.dictionaries(st.sampled_from(["cloud 1", "cloud 2"]), st.integers(0, 20_000_000)))
+
     def option():
+        own = {
+            "own_micro_usd": draw(st.sampled_from([0, 1_000_000, 5_000_000])),
+            "needs": frozenset(name for name in sorted(entries) if draw(st.booleans())),
+        }
         if not draw(st.booleans()):
-            return Option(usage=usage())
+            return Option(usage=usage(), **own)
         slots = st.lists(st.integers(0, 5), min_size=hours, max_size=hours)
-        return Option(usage={}, slots={draw(st.sampled_from(SHARED)): np.array(draw(slots), dtype=np.int64)})
+        return Option(usage={}, slots={draw(st.sampled_from(SHARED)): np.array(draw(slots), dtype=np.int64)}, **own)
 
     options = tuple(tuple(option() for _ in range(draw(st.integers(0, 3)))) for _ in range(workloads))
     groups = tuple(
@@ -51,7 +57,14 @@ def problems(draw, hours_of=FEW_HOURS):
         )
         for pool in sorted(draw(st.sets(st.sampled_from([A, B]))))
     }
-    return Problem(options=options, groups=groups, rates_micro_usd_hr=rates, offers=offers, hours=hours)
+    return Problem(
+        options=options,
+        groups=groups,
+        rates_micro_usd_hr=rates,
+        offers=offers,
+        hours=hours,
+        entries_micro_usd=entries,
+    )
 
 
 def choices(problem):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.plan.fleets import problems
 
 from trimtab.plan.improve import Improver, improved
-from trimtab.plan.problem import KEEP, exact_bill, total_usage
+from trimtab.plan.problem import KEEP, exact_bill, own_cost, total_usage
 from trimtab.plan.solve import choice_cost
 from trimtab.plan.table import Table
 from trimtab.units import usd
@@ -18,10 +18,11 @@ def every_option(problem):
 
 
 def billed_usd(problem, improver):
-    """The bill at the counts that a sweep holds fixed."""
+    """The bill at the counts that a sweep holds fixed, with what the choice costs besides nodes."""
     fixed = sum(count * problem.offers[pool].rate_micro_usd_hr for pool, count in improver.counts.items())
     over = {pool: np.maximum(use - improver.counts.get(pool, 0) * 3600, 0) for pool, use in improver.use.items()}
-    return usd(exact_bill(over, problem.rates_micro_usd_hr, (), problem.hours).total + fixed * problem.hours)
+    nodes = exact_bill(over, problem.rates_micro_usd_hr, (), problem.hours).total
+    return usd(nodes + fixed * problem.hours + own_cost(problem, improver.choice))
 
 
 @settings(max_examples=80)

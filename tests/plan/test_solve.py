@@ -11,7 +11,7 @@ from tests.plan.fleets import EXACT, A, B, brute_force, problems, rounding
 from trimtab.catalog.kinds import BuyingOption
 from trimtab.fleet.settings import Planning
 from trimtab.ledger import Usage, bill
-from trimtab.plan.problem import CommitmentOffer, total_usage
+from trimtab.plan.problem import CommitmentOffer, NodeGroup, Option, Problem, own_cost, total_usage
 from trimtab.plan.solve import choice_cost, solve_problem
 
 
@@ -56,7 +56,7 @@ def test_the_reported_cost_is_the_ledgers_bill_to_the_micro_dollar(problem):
     pools = tuple(sorted(usage))
     seconds = np.array([usage[pool] for pool in pools], dtype=np.int64).reshape(len(pools), problem.hours)
     again = bill(Usage(pools=pools, node_seconds=seconds), problem.rates_micro_usd_hr, chosen.commitments)
-    assert again.total == chosen.cost_micro_usd
+    assert again.total + own_cost(problem, chosen.choice) == chosen.cost_micro_usd
 
 
 @settings(max_examples=60)
@@ -68,6 +68,32 @@ def test_one_option_more_never_costs_more(problem, workload):
     with_fewer = solve_problem(replace(problem, options=fewer), EXACT)
 
     assert solve_problem(problem, EXACT).cost_micro_usd <= with_fewer.cost_micro_usd + rounding(problem)
+
+
+@settings(max_examples=60)
+@given(problems())
+def test_a_dearer_entry_never_makes_the_plan_cheaper(problem):
+    dearer = replace(problem, entries_micro_usd={name: 2 * micro for name, micro in problem.entries_micro_usd.items()})
+
+    assert solve_problem(problem, EXACT).cost_micro_usd <= solve_problem(dearer, EXACT).cost_micro_usd
+
+
+def test_an_entry_is_paid_once_for_all_that_need_it():
+    node_hr = 3600 * np.ones(1, dtype=np.int64)
+    moved = Option(usage={B: node_hr}, own_micro_usd=10, needs=frozenset({"cloud"}))
+    problem = Problem(
+        options=((moved,), (moved,)),
+        groups=tuple(NodeGroup(usage={A: node_hr}, holders=frozenset({one})) for one in range(2)),
+        rates_micro_usd_hr={A: 1000, B: 400},
+        offers={},
+        hours=1,
+        entries_micro_usd={"cloud": 1100},
+    )
+
+    chosen = solve_problem(problem, EXACT)
+
+    assert chosen.choice == (0, 0), "600 saved each, less 10 each and 1100 once"
+    assert chosen.cost_micro_usd == 2 * 410 + 1100 == chosen.bound_micro_usd
 
 
 @settings(max_examples=60)

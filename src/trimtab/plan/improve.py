@@ -6,6 +6,7 @@ a sweep and are renewed after it. Limits come first: a move that breaks a quota 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -40,6 +41,10 @@ class Improver:
         for group, nodes in enumerate(self.problem.groups):
             for workload in nodes.holders:
                 self._groups_of[workload].append(group)
+        self._needing: Counter[str] = Counter()
+        """How many chosen options need each entry."""
+        for workload, option in enumerate(self.choice):
+            self._needing.update(self._needs(workload, option))
         self._keepers = [sum(self.choice[w] == KEEP for w in group.holders) for group in self.problem.groups]
         self.owned = self.problem.owned_nodes
         self.counts = {commitment.pool: commitment.count for commitment in best_commitments(self.problem, self.use)}
@@ -73,6 +78,22 @@ class Improver:
         """Return the slots that a workload's choice holds in shared nodes."""
         return {} if option == KEEP else self.problem.options[workload][option].slots
 
+    def _needs(self, workload: int, option: int) -> frozenset[str]:
+        """Return the entries that a workload's choice needs."""
+        return frozenset() if option == KEEP else self.problem.options[workload][option].needs
+
+    def _own_usd(self, workload: int, option: int) -> float:
+        """Return what a workload's choice costs besides nodes, entries that nobody else needs included."""
+        if option == KEEP:
+            return 0.0
+        mine = self._needs(workload, self.choice[workload])
+        entries = sum(
+            self.problem.entries_micro_usd[name]
+            for name in self._needs(workload, option)
+            if self._needing[name] == (name in mine)
+        )
+        return usd(self.problem.options[workload][option].own_micro_usd + entries)
+
     def gains(self, workload: int, options: Sequence[int]) -> FloatArray:
         """Return what moving a workload to each of some options (or KEEP) saves, dollars, limits weighed in."""
         changes: list[tuple[int, Pool, IntArray]] = []
@@ -85,7 +106,7 @@ class Improver:
             for at, slots in enumerate(held):
                 more = whole_nodes(shared, others + slots.get(shared, 0)) - whole_nodes(shared, others)
                 changes.append((at, shared.pool, more * S_PER_HR))
-        cost = np.zeros(len(options) + 1)
+        cost = np.array([self._own_usd(workload, option) for option in (self.choice[workload], *options)])
         spot_hr, all_hr = np.zeros(len(cost)), np.zeros(len(cost))
         for pool in sorted({pool for _, pool, _ in changes}):
             with_it = np.zeros((len(cost), self.problem.hours), dtype=np.int64)
@@ -143,6 +164,8 @@ class Improver:
         for sign, held in ((-1, self._held(workload, self.choice[workload])), (1, self._held(workload, option))):
             for shared, slots in held.items():
                 self._hold(shared, sign * slots)
+        self._needing.subtract(self._needs(workload, self.choice[workload]))
+        self._needing.update(self._needs(workload, option))
         step = int(option == KEEP) - int(self.choice[workload] == KEEP)
         for group in self._groups_of[workload]:
             self._keepers[group] += step

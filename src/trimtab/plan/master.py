@@ -1,8 +1,8 @@
 """The joint problem as blocks that share rows: one block per workload, its listed options as columns.
 
-Rows in order: convexity[w]; retain[g,w]; per tracked pool balance[p,t] (where a commitment is sold, or nodes are shared) and
+Rows in order: convexity[w]; retain[g,w] and enter[e,w] (`table.Gate`); per tracked pool balance[p,t] (where a commitment is sold, or nodes are shared) and
 quota[p,t] (where there is a quota); shared[s,t] and floor[s,w,t] (`SharedNodes`); spot_share. Columns that belong to no block:
-z[g], metered u[p,t], committed c[p], shared n[s,t], and for each quota row and the spot share an excess at a price above
+z[g] and z[e], metered u[p,t], committed c[p], shared n[s,t], and for each quota row and the spot share an excess at a price above
 anything it could save, so that prices exist before a plan within the limits is known.
 """
 
@@ -17,7 +17,6 @@ from trimtab.fleet.model import FloatArray, IntArray
 from trimtab.plan.decompose import Priced
 from trimtab.plan.highs import INFINITY, Column, Program
 from trimtab.plan.periods import Gathered
-from trimtab.plan.problem import KEEP
 from trimtab.plan.shared_nodes import SharedNodes
 from trimtab.plan.table import Table
 from trimtab.units import usd
@@ -40,7 +39,7 @@ class Master:
         self._program = Program()
         problem = table.problem
         self.convexity = [self._program.add_row(1.0, 1.0) for _ in range(problem.workloads)]
-        self._retain = self._retain_rows()
+        self._gated = self._gate_rows()
         self.committed: dict[int, int] = {}
         """Column of the committed count per tracked pool that has one."""
         self.excess_of: dict[Pool | None, list[int]] = {}
@@ -49,17 +48,26 @@ class Master:
         self._quota = [self._quota_rows(place) for place in range(len(gathered))]
         self._shared_nodes = [self._shared_rows(place) for place in range(len(gathered))]
         self._spot = self._spot_row()
+        self._gates_of = self._lines_by_row()
         self._where = [{int(row): at for at, row in enumerate(one.rows)} for one in table.tracked]
         self._add_shared()
 
     # --- the shared part ------------------------------------------------------------------------------------------
 
-    def _retain_rows(self) -> dict[tuple[int, int], int]:
+    def _gate_rows(self) -> dict[tuple[int, int], int]:
         return {
-            (group, workload): self._program.add_row(-INFINITY, 0.0)
-            for group, shared in enumerate(self.table.shared)
-            for workload in sorted(shared.holders)
+            (gate, workload): self._program.add_row(-INFINITY, 0.0)
+            for gate, one in enumerate(self.table.gates)
+            for workload in one.rows
         }
+
+    def _lines_by_row(self) -> dict[int, list[int]]:
+        """Return the gates' rows of the program that each table row stands in."""
+        lines: dict[int, list[int]] = {}
+        for (gate, workload), line in self._gated.items():
+            for row in self.table.gates[gate].rows[workload].tolist():
+                lines.setdefault(row, []).append(line)
+        return lines
 
     def _balance_rows(self, place: int) -> IntArray:
         """Add `use - metered - committed <= owned` per period, with the columns that pay for it."""
@@ -123,13 +131,13 @@ class Master:
         return row
 
     def _add_shared(self) -> None:
-        """Add a column z per group of nodes that several workloads held."""
-        for group, shared in enumerate(self.table.shared):
-            rows, values = self._coefficients(self.table.rows + group)
-            column = self._program.add_column(float(self.table.fixed_usd[self.table.rows + group]), 1.0)
+        """Add a column z per gate: nodes that several workloads held, and entries."""
+        for gate, one in enumerate(self.table.gates):
+            rows, values = self._coefficients(self.table.rows + gate)
+            column = self._program.add_column(float(self.table.fixed_usd[self.table.rows + gate]), 1.0)
             self._program.put(rows, column, values)
-            retain = np.array([self._retain[group, workload] for workload in sorted(shared.holders)])
-            self._program.put(retain, column, -1.0)
+            lines = np.array([self._gated[gate, workload] for workload in one.rows], dtype=np.int64)
+            self._program.put(lines, column, -1.0)
 
     def _committed_usd(self, place: int) -> float:
         problem = self.table.problem
@@ -167,10 +175,10 @@ class Master:
         """Return the column of a table row."""
         workload = int(self.table.workload[row])
         rows, values = self._coefficients(row)
-        if self.table.option(row) == KEEP:
-            retain = [line for (_, holder), line in self._retain.items() if holder == workload]
-            rows = np.concatenate((rows, np.array(retain, dtype=np.int64)))
-            values = np.concatenate((values, np.ones(len(retain))))
+        gates = self._gates_of.get(row, [])
+        if gates:
+            rows = np.concatenate((rows, np.array(gates, dtype=np.int64)))
+            values = np.concatenate((values, np.ones(len(gates))))
         return Column(block=workload, key=row, cost=float(self.table.fixed_usd[row]), rows=rows, values=values)
 
     def _coefficients(self, row: int) -> tuple[IntArray, FloatArray]:
@@ -208,14 +216,14 @@ class Master:
                 value[shared.rows] += shared.value(duals, total)
         if self._spot is not None:
             value += max(-float(duals[self._spot]), 0.0) * table.spot_excess_hr
-        groups = value[table.rows :]
+        gates = value[table.rows :]
         value = value[: table.rows]
-        for (group, workload), row in self._retain.items():
-            share = max(-float(duals[row]), 0.0)
-            value[table.first[workload]] += share
-            groups[group] -= share
+        for (gate, workload), line in self._gated.items():
+            share = max(-float(duals[line]), 0.0)
+            value[table.gates[gate].rows[workload]] += share
+            gates[gate] -= share
         least = np.minimum.reduceat(value, table.first[:-1]) if table.rows else np.zeros(0)
-        bound = float(least.sum() + np.minimum(groups, 0.0).sum())
+        bound = float(least.sum() + np.minimum(gates, 0.0).sum())
         bound -= self._paid_for_limits(limits) + self._covered_by_owned(prices)
         reduced = value - least[table.workload]
         return Priced(bound=bound, columns=[self.column(row) for row in self._first_least(reduced)], reduced=reduced)

@@ -1,15 +1,18 @@
 """The joint problem: choose one option per workload and commitments per pool so that the bill is least.
 
     minimise   sum_p on_demand[p] * sum_t weight[t] * u[p,t] + sum_p committed[p] * H * c[p] + fixed costs
+               + sum_o own[o] x[o] + sum_e entry[e] z[e]
     subject to convexity[w]:  keep[w] + sum_o x[w,o] = 1
                retain[g,w]:   keep[w] <= z[g]                 for each workload w that held nodes of group g
+               enter[e,w]:    sum_{o needs e} x[w,o] <= z[e]  for each workload w with options that need entry e
                balance[p,t]:  sum_o n[o,p,t] x[o] + sum_g n[g,p,t] z[g] <= u[p,t] + c[p] + owned[p]
 
                shared[s,t]:   sum_o slots[o,s,t] x[o] <= S[s] n[s,t]    (shared pools s; whole n, part of the use of s's pool)
                quota[p,t]:    sum_o n[o,p,t] x[o] + sum_g n[g,p,t] z[g] <= quota[p]
                spot_share:    node-hours on spot <= spot_max_frac * node-hours
 
-A node stays billed while any workload that held GPUs on it stays as it was: nodes are indivisible. Pools for which nobody
+An option may cost something of its own besides nodes (traffic, data copied), and need an entry that is paid once however many
+options need it (another cloud). A node stays billed while any workload that held GPUs on it stays as it was: nodes are indivisible. Pools for which nobody
 sells a commitment cost a fixed sum per option and need no balance rows. How hours are gathered into periods is the solver's
 matter (`periods`); what is reported is always the exact hourly bill of the choice (`exact_bill`).
 """
@@ -37,6 +40,10 @@ class Option:
 
     usage: Mapping[Pool, IntArray]
     slots: Mapping[SharedPool, IntArray] = field(default_factory=dict)
+    own_micro_usd: int = 0
+    """What it costs over the window besides nodes."""
+    needs: frozenset[str] = frozenset()
+    """Entries of the problem that must be paid for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -70,6 +77,8 @@ class Problem:
     """Largest share of all node-hours that may be on spot."""
     owned: tuple[Commitment, ...] = ()
     """Commitments that are held already: paid whatever is chosen, and used before any that is bought."""
+    entries_micro_usd: Mapping[str, int] = field(default_factory=dict)
+    """What is paid once over the window where any chosen option needs it, by name."""
 
     @property
     def owned_nodes(self) -> dict[Pool, int]:
@@ -101,6 +110,13 @@ def total_usage(problem: Problem, choice: Sequence[int]) -> dict[Pool, IntArray]
     parts = [option.usage for option in options]
     parts += [group.usage for group in problem.groups if any(choice[w] == KEEP for w in group.holders)]
     return summed([*parts, shared_usage(option.slots for option in options)])
+
+
+def own_cost(problem: Problem, choice: Sequence[int]) -> int:
+    """Return what a choice costs besides nodes, in micro-dollars: its options' own sums, and each entry that they need, once."""
+    options = [problem.options[w][o] for w, o in enumerate(choice) if o != KEEP]
+    needed = frozenset[str]().union(*(option.needs for option in options))
+    return sum(option.own_micro_usd for option in options) + sum(problem.entries_micro_usd[name] for name in needed)
 
 
 def summed(parts: Iterable[Mapping[Pool, IntArray]]) -> dict[Pool, IntArray]:

@@ -26,7 +26,7 @@ from trimtab.plan.improve import improved
 from trimtab.plan.limits import broken, limits_in_words, refuse_conflict, shortfall
 from trimtab.plan.master import Master
 from trimtab.plan.periods import gather
-from trimtab.plan.problem import KEEP, Problem, best_commitments, exact_bill, total_usage
+from trimtab.plan.problem import KEEP, Problem, best_commitments, exact_bill, own_cost, total_usage
 from trimtab.plan.table import Table
 from trimtab.units import MICRO_PER_USD, usd
 
@@ -236,7 +236,7 @@ def _mended(search: _Search) -> None:
 
 
 def choice_cost(problem: Problem, choice: Sequence[int]) -> int:
-    """Return the exact bill of a choice under its best commitments."""
+    """Return the exact bill of a choice under its best commitments, with what it costs besides nodes."""
     usage = total_usage(problem, choice)
     paid = (*problem.owned, *best_commitments(problem, usage))
-    return exact_bill(usage, problem.rates_micro_usd_hr, paid, problem.hours).total
+    return exact_bill(usage, problem.rates_micro_usd_hr, paid, problem.hours).total + own_cost(problem, choice)

@@ -1,7 +1,7 @@
 """Every option of a problem in arrays: what costs a fixed sum, and the nodes per hour of the pools that are shared.
 
 Row 0 of each workload is staying as it is, with the nodes that it alone held; then come its options; after all workloads the
-groups of nodes that several of them held. A pool is tracked if a commitment, a quota or shared nodes couple the workloads on
+gates: groups of nodes that several of them held, and entries that several options need. A pool is tracked if a commitment, a quota or shared nodes couple the workloads on
 it; use of any other pool is a fixed sum.
 """
 
@@ -81,12 +81,19 @@ class Tracked:
         return peak / S_PER_HR
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Gate:
+    """What is paid once where any of these rows (by workload) is chosen."""
+
+    rows: Mapping[int, IntArray]
+
+
 class Table:
     """A problem's options as rows; everything about it that does not change while it is being solved."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        alone, self.shared = _split(problem)
+        alone, groups = _split(problem)
         uses: list[Uses] = []
         slots: list[Slots] = []
         sizes = []
@@ -95,17 +102,41 @@ class Table:
             slots += [{}, *(option.slots for option in options)]
             sizes.append(len(options) + 1)
         self.rows = len(uses)
-        uses += [group.usage for group in self.shared]
+        entries = sorted(problem.entries_micro_usd)
+        uses += [*(group.usage for group in groups), *({} for _ in entries)]
         self.first: IntArray = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
         self.workload: IntArray = np.repeat(np.arange(len(sizes)), sizes)
+        self.gates = (
+            *(Gate(rows={one: np.array([self.row(one, KEEP)]) for one in sorted(group.holders)}) for group in groups),
+            *(Gate(rows=self._needing(name)) for name in entries),
+        )
+        """Row `rows + g` is gate g's own."""
         sharing = _sharing(slots)
         self.balanced = frozenset({*problem.coupled, *(one.shared.pool for one in sharing)})
         """Pools whose use is paid by rows of the program; of all others by a fixed sum."""
         self.fixed_usd, self.spot_excess_hr = _fixed(problem, uses, self.balanced)
+        self.fixed_usd += self._own_usd(entries)
         for one in sharing:
             self.spot_excess_hr[one.rows] += _beyond_spot(problem, one.shared.pool) * one.whole().sum(axis=1)
         self.tracked = _tracked(problem, uses, sharing, self.balanced)
         self.owned_usd = usd(problem.owned_micro_usd)
+
+    def _needing(self, entry: str) -> dict[int, IntArray]:
+        """Return the rows that need an entry, by workload."""
+        rows: dict[int, IntArray] = {}
+        for workload, options in enumerate(self.problem.options):
+            mine = [self.row(workload, at) for at, option in enumerate(options) if entry in option.needs]
+            if mine:
+                rows[workload] = np.array(mine, dtype=np.int64)
+        return rows
+
+    def _own_usd(self, entries: Sequence[str]) -> FloatArray:
+        """Return what each row and gate costs besides nodes, in dollars."""
+        own = [usd(micro) for options in self.problem.options for micro in (0, *(one.own_micro_usd for one in options))]
+        groups = len(self.gates) - len(entries)
+        return np.array(
+            [*own, *(0.0 for _ in range(groups)), *(usd(self.problem.entries_micro_usd[e]) for e in entries)]
+        )
 
     def row(self, workload: int, option: int) -> int:
         """Return the row of an option index or KEEP."""
