@@ -1,9 +1,9 @@
 """The joint problem as blocks that share rows: one block per workload, its listed options as columns.
 
-Rows in order: convexity[w]; retain[g,w] and enter[e,w] (`table.Gate`); per tracked pool balance[p,t] (where a commitment is sold, or nodes are shared) and
-quota[p,t] (where there is a quota); shared[s,t] and floor[s,w,t] (`SharedNodes`); spot_share. Columns that belong to no block:
-z[g] and z[e], metered u[p,t], committed c[p], shared n[s,t], and for each quota row and the spot share an excess at a price above
-anything it could save, so that prices exist before a plan within the limits is known.
+Rows in order: convexity[w]; retain[g,w] and enter[e,w] (`table.Gate`); per tracked pool balance[p,t] (where a commitment is
+sold, or nodes are shared) and quota[p,t] (where there is a quota); shared[s,t] and floor[s,w,t] (`SharedNodes`); spot_share.
+Columns that belong to no block: z[g] and z[e], metered u[p,t], committed c[p], shared n[s,t], and for each quota row and the
+spot share an excess at a price above anything it could save, so that prices exist before a plan within the limits is known.
 """
 
 from __future__ import annotations

@@ -11,10 +11,10 @@
                quota[p,t]:    sum_o n[o,p,t] x[o] + sum_g n[g,p,t] z[g] <= quota[p]
                spot_share:    node-hours on spot <= spot_max_frac * node-hours
 
-An option may cost something of its own besides nodes (traffic, data copied), and need an entry that is paid once however many
-options need it (another cloud). A node stays billed while any workload that held GPUs on it stays as it was: nodes are indivisible. Pools for which nobody
-sells a commitment cost a fixed sum per option and need no balance rows. How hours are gathered into periods is the solver's
-matter (`periods`); what is reported is always the exact hourly bill of the choice (`exact_bill`).
+A node stays billed while any workload that held GPUs on it stays as it was: nodes are indivisible. An option may cost something
+besides nodes (traffic, data copied), and need an entry that is paid once for all that need it (another cloud). Pools for which
+nobody sells a commitment cost a fixed sum per option and need no balance rows. How hours are gathered into periods is the
+solver's matter (`periods`); what is reported is always the exact hourly bill of the choice (`exact_bill`, `own_cost`).
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def total_usage(problem: Problem, choice: Sequence[int]) -> dict[Pool, IntArray]
 
 
 def own_cost(problem: Problem, choice: Sequence[int]) -> int:
-    """Return what a choice costs besides nodes, in micro-dollars: its options' own sums, and each entry that they need, once."""
+    """Return what a choice costs besides nodes, micro-dollars: its options' own sums and each entry they need, once."""
     options = [problem.options[w][o] for w, o in enumerate(choice) if o != KEEP]
     needed = frozenset[str]().union(*(option.needs for option in options))
     return sum(option.own_micro_usd for option in options) + sum(problem.entries_micro_usd[name] for name in needed)

@@ -1,8 +1,8 @@
 """Every option of a problem in arrays: what costs a fixed sum, and the nodes per hour of the pools that are shared.
 
 Row 0 of each workload is staying as it is, with the nodes that it alone held; then come its options; after all workloads the
-gates: groups of nodes that several of them held, and entries that several options need. A pool is tracked if a commitment, a quota or shared nodes couple the workloads on
-it; use of any other pool is a fixed sum.
+gates: groups of nodes that several of them held, and entries that several options need. A pool is tracked if a commitment, a
+quota or shared nodes couple the workloads on it; use of any other pool is a fixed sum.
 """
 
 from __future__ import annotations
