@@ -112,7 +112,8 @@ def more_servers(page):
     tgi = {"namespace": "prod", "pod": "tg-0"}
     page.add("tgi_batch_current_size", 3.0, **tgi)
     page.add("tgi_queue_size", 2.0, **tgi)
-    page.add("tgi_request_count", np.arange(STEPS) * 12.0, **tgi)
+    for name, rate in (("tgi_request_count", 13.0), ("tgi_request_success", 12.0), ("tgi_request_failure", 1.0)):
+        page.add(name, np.arange(STEPS) * rate, **tgi)
     for name, mean in (("tgi_request_input_length", 200.0), ("tgi_request_generated_tokens", 50.0)):
         page.add(f"{name}_sum", np.arange(STEPS) * 12.0 * mean, **tgi)
         page.add(f"{name}_count", np.arange(STEPS) * 12.0, **tgi)
@@ -255,12 +256,13 @@ def test_a_server_that_estimates_nothing_leaves_its_work_absent(bundle):
     assert {row["flops_per_gpu"] for row in demand(bundle, "prod/tg")} == {None}
 
 
-def test_tgi_lands_in_demand_with_tokens_and_latency(bundle):
+def test_tgi_lands_in_demand_with_arrivals_tokens_and_latency(bundle):
     row = demand(bundle, "prod/tg")[10]
     buckets = bundle.table("demand", ["workload", "latency_le_s", "latency_count"])
     latency = buckets.filter(pc.equal(buckets["workload"], "prod/tg")).to_pylist()[10]
 
-    assert (row["completed"], row["running_mean"], row["waiting_mean"]) == (12.0, 3.0, 2.0)
+    assert (row["arrivals"], row["completed"], row["failed"]) == (13.0, 12.0, 1.0)
+    assert (row["running_mean"], row["waiting_mean"]) == (3.0, 2.0)
     assert (row["input_tokens_mean"], row["output_tokens_mean"]) == (200.0, 50.0)
     assert latency["latency_le_s"] == [0.5, 2.0, float("inf")]
     assert latency["latency_count"] == [3.0, 9.0, 0.0]

@@ -1,4 +1,4 @@
-"""Facts: GPUs, MIG profiles, instance types, offerings and the price book; rows of data with source and as_of."""
+"""Facts: GPUs, MIG profiles, instances, offerings, prices, model servers' metrics; rows of data with source and as_of."""
 
 from trimtab.catalog.gpus import Gpu
 from trimtab.catalog.instances import InstanceType

@@ -15,14 +15,18 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from trimtab.catalog.model_servers import SERVERS, ServerMetrics
 from trimtab.sources.gpu_queries import nearest_step_s
 from trimtab.sources.hours import EDGE_S, HourGrid
 from trimtab.sources.promql import Floats, Prometheus, Series, any_of
-from trimtab.sources.serving import FALLBACK_LABELS, POD_LABELS, SERVERS, ServerMetrics
 from trimtab.tables.arrow import conform, empty_table
 from trimtab.units import MS_PER_S, S_PER_HR, S_PER_MIN
 
 logger = logging.getLogger(__name__)
+
+POD_LABELS = ("namespace", "exported_namespace", "pod", "exported_pod")
+FALLBACK_LABELS = ("application", "deployment", "exported_service", "service", "model_name", "model", "job")
+"""Labels that name a service where no pod is told, the surest first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,8 +199,9 @@ def _service_rows(server: Prometheus, service: Service, steps: Steps) -> pa.Tabl
         reader.gauge("sum(last_over_time({last}))", metrics.waiting)
     )
     grown = np.diff(in_flight, prepend=np.nan)
+    arrived = reader.rise((metrics.arrived,)) if metrics.arrived else finished + np.nan_to_num(grown)
     columns: dict[str, Floats] = {
-        "arrivals": np.maximum(finished + np.nan_to_num(grown), 0.0),
+        "arrivals": np.maximum(arrived, 0.0),
         "completed": finished - np.nan_to_num(failed),
         "failed": failed,
         "input_tokens_mean": _mean(reader, metrics.input_tokens),

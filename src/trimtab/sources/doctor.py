@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 
+from trimtab.catalog.model_servers import SERVERS
 from trimtab.sources.dcgm import OWNER_LABELS
 from trimtab.sources.gpu_series import Tally, selector
 from trimtab.sources.gpu_usage import find_gpu_metrics
@@ -18,7 +19,6 @@ from trimtab.sources.kube_nodes import UNKNOWN, collect_nodes
 from trimtab.sources.kube_owners import TEAM_LABELS
 from trimtab.sources.lives import kube_watch
 from trimtab.sources.promql import Prometheus
-from trimtab.sources.serving import SERVERS
 from trimtab.units import MS_PER_S, S_PER_DAY, S_PER_HR, S_PER_MIN, floor_hour
 
 ENOUGH_DAYS = 14
@@ -91,7 +91,7 @@ def look(server: Prometheus, now: datetime) -> Facts:
         nodes_typed=sum(node.instance_type != UNKNOWN for node in nodes),
         teams=any(labels.get(name) for labels in labelled for name in TEAM_LABELS),
         servers=tuple(
-            metrics.server
+            metrics.title
             for metrics in SERVERS
             if server.series([name + server.matching() for name in metrics.names], *window)
         ),
@@ -231,7 +231,7 @@ def _kubernetes(facts: Facts) -> Iterator[Finding]:
 def _requests(facts: Facts) -> Finding:
     if facts.servers:
         return Finding(what="request metrics", status=Status.OK, detail=", ".join(facts.servers))
-    known = ", ".join(metrics.server for metrics in SERVERS)
+    known = ", ".join(metrics.title for metrics in SERVERS)
     return Finding(
         what="request metrics",
         status=Status.WEAK,

@@ -1,8 +1,4 @@
-"""The series of each model server that a scaling rule reads, under one set of names.
-
-Names: vllm 0.33.0 and sglang 0.5.23 (their published wheels), text-generation-inference and Triton (their metrics pages), Ray
-Serve 2.60.0; read in November 2026.
-"""
+"""The series of each model server that a scaling rule reads: the newest spellings of `catalog.model_servers`."""
 
 from __future__ import annotations
 
@@ -10,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from trimtab.catalog import model_servers
+from trimtab.catalog.model_servers import ServerMetrics
 from trimtab.errors import UnknownName
 
 
@@ -30,46 +28,20 @@ class ServerSignals:
     latency: str | None = None
 
 
-SERVERS: Mapping[str, ServerSignals] = MappingProxyType(
-    {
-        signals.server: signals
-        for signals in (
-            ServerSignals(
-                server="vllm",
-                completed="vllm:request_success_total",
-                waiting="vllm:num_requests_waiting",
-                kv_cache="vllm:kv_cache_usage_perc",
-                ttft="vllm:time_to_first_token_seconds",
-                latency="vllm:e2e_request_latency_seconds",
-            ),
-            ServerSignals(
-                server="sglang",
-                completed="sglang:num_requests_total",
-                waiting="sglang:num_queue_reqs",
-                kv_cache="sglang:token_usage",
-                ttft="sglang:time_to_first_token_seconds",
-                latency="sglang:e2e_request_latency_seconds",
-            ),
-            ServerSignals(
-                server="tgi",
-                completed="tgi_request_success",
-                arrived="tgi_request_count",
-                waiting="tgi_queue_size",
-                latency="tgi_request_duration",
-            ),
-            ServerSignals(
-                server="triton",
-                completed="nv_inference_request_success",
-                waiting="nv_inference_pending_request_count",
-            ),
-            ServerSignals(
-                server="ray-serve",
-                completed="ray_serve_deployment_request_counter_total",
-                waiting="ray_serve_deployment_queued_queries",
-            ),
-        )
-    }
-)
+def _signals(metrics: ServerMetrics) -> ServerSignals:
+    in_seconds = metrics.bucket_s == 1
+    return ServerSignals(
+        server=metrics.server,
+        completed=metrics.completed[0],
+        arrived=metrics.arrived or None,
+        waiting=metrics.waiting[0] if metrics.waiting else None,
+        kv_cache=metrics.kv_cache[0] if metrics.kv_cache else None,
+        ttft=(metrics.ttft or None) if in_seconds else None,
+        latency=(metrics.latency or None) if in_seconds else None,
+    )
+
+
+SERVERS: Mapping[str, ServerSignals] = MappingProxyType({one.server: _signals(one) for one in model_servers.SERVERS})
 
 
 def server_signals(server: str) -> ServerSignals:

@@ -13,11 +13,19 @@ from trimtab.units import MS_PER_S
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerMetrics:
-    """How one kind of server spells what `demand` needs; empty where it does not export it."""
+    """How one kind of server spells what demand is read from and scaling rules go by; empty where it does not export it.
+
+    Tuples hold spellings of several versions, the newest first.
+    """
 
     server: str
+    """As it is named in files."""
+    title: str
+    """As its makers write it."""
     completed: tuple[str, ...]
-    """Counter of requests that ended; the first spelling that is there."""
+    """Counter of requests that ended; without those that failed where `failed` is a counter of its own."""
+    arrived: str = ""
+    """Counter of requests as they come, where it has one."""
     failed: str = ""
     """Counter of requests that failed, or a matcher `{...}` of the completed ones that did."""
     running: tuple[str, ...] = ()
@@ -44,7 +52,8 @@ class ServerMetrics:
 
 SERVERS: tuple[ServerMetrics, ...] = (
     ServerMetrics(
-        server="vLLM",
+        server="vllm",
+        title="vLLM",
         completed=("vllm:request_success_total",),
         failed='finished_reason=~"abort|error"',
         running=("vllm:num_requests_running",),
@@ -59,7 +68,8 @@ SERVERS: tuple[ServerMetrics, ...] = (
         output_tokens="vllm:request_generation_tokens",
     ),
     ServerMetrics(
-        server="SGLang",
+        server="sglang",
+        title="SGLang",
         completed=("sglang:num_requests_total",),
         running=("sglang:num_running_reqs",),
         waiting=("sglang:num_queue_reqs",),
@@ -71,8 +81,11 @@ SERVERS: tuple[ServerMetrics, ...] = (
         write_bytes="sglang:estimated_write_bytes_per_gpu_total",
     ),
     ServerMetrics(
-        server="TGI",
-        completed=("tgi_request_count",),
+        server="tgi",
+        title="TGI",
+        completed=("tgi_request_success",),
+        failed="tgi_request_failure",
+        arrived="tgi_request_count",
         running=("tgi_batch_current_size",),
         waiting=("tgi_queue_size",),
         latency="tgi_request_duration",
@@ -80,7 +93,8 @@ SERVERS: tuple[ServerMetrics, ...] = (
         output_tokens="tgi_request_generated_tokens",
     ),
     ServerMetrics(
-        server="Triton",
+        server="triton",
+        title="Triton",
         completed=("nv_inference_request_success",),
         failed="nv_inference_request_failure",
         waiting=("nv_inference_pending_request_count",),
@@ -88,7 +102,8 @@ SERVERS: tuple[ServerMetrics, ...] = (
         bucket_s=1 / MS_PER_S,
     ),
     ServerMetrics(
-        server="Ray Serve",
+        server="ray-serve",
+        title="Ray Serve",
         completed=("ray_serve_deployment_request_counter_total", "ray_serve_deployment_request_counter"),
         running=("ray_serve_num_ongoing_requests_at_replicas",),
         waiting=("ray_serve_deployment_queued_queries",),
@@ -97,7 +112,3 @@ SERVERS: tuple[ServerMetrics, ...] = (
     ),
 )
 """Every server known."""
-
-POD_LABELS = ("namespace", "exported_namespace", "pod", "exported_pod")
-FALLBACK_LABELS = ("application", "deployment", "exported_service", "service", "model_name", "model", "job")
-"""Labels that name a service where no pod is told, the surest first."""
