@@ -7,7 +7,7 @@ Every float that has a unit carries it as a suffix (`_s`, `_hr`, `_gib`, `_usd_h
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from decimal import ROUND_HALF_EVEN, Decimal
 from typing import NewType
 
@@ -122,6 +122,11 @@ def per_month(amount: float, window_hr: float) -> float:
 def hours_between(start: datetime, end: datetime) -> float:
     """Return the hours in `[start, end)`."""
     return (end - start).total_seconds() / S_PER_HR
+
+
+def as_utc(moment: datetime, zone: tzinfo = UTC) -> datetime:
+    """Return a moment in UTC; one that names no zone is of `zone`."""
+    return (moment.replace(tzinfo=zone) if moment.tzinfo is None else moment).astimezone(UTC)
 
 
 def floor_hour(moment: datetime) -> datetime:

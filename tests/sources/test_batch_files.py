@@ -1,5 +1,7 @@
 """Curves and arrivals as people have them."""
 
+import time
+
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
@@ -34,6 +36,18 @@ def test_milliseconds_are_told_by_the_column(tmp_path):
 )
 def test_arrivals_are_sorted_and_counted_from_the_first(tmp_path, text):
     assert read_arrivals(written(tmp_path, text)) == [0.0, 2.5]
+
+
+def test_times_that_name_no_zone_are_utc_wherever_they_are_read(tmp_path, monkeypatch):
+    path = tmp_path / "arrivals.csv"
+    path.write_text("timestamp\n2026-07-01T12:00:00\n2026-07-01T12:00:05+00:00\n")
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        assert read_arrivals(path) == [0.0, 5.0]
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def test_arrivals_come_from_parquet_too(tmp_path):

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from trimtab.cli.moments import parse_day
 from trimtab.cli.output import Format, output_options
+from trimtab.cli.price_options import at_option, prices_option
 from trimtab.cli.server_options import ServerOptions, server_options
 
 _RULES = click.Choice(["show", "spread", "even"])
@@ -34,11 +34,8 @@ _RULES = click.Choice(["show", "spread", "even"])
 @click.option("--fx", "rates", multiple=True, metavar="CURRENCY=USD", help="Dollars per unit of a currency: EUR=1.08.")
 @click.option("--budgets", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
               help="Budgets, CSV of name,usd_mo: held against where the month will end.")  # fmt: skip
-@click.option("--prices", "--rates", "prices", envvar="TRIMTAB_PRICES", metavar="FILE",
-              type=click.Path(exists=True, dir_okay=False, path_type=Path),
-              help="Your own rates, CSV or YAML; they go over the list.")  # fmt: skip
-@click.option("--at", callback=parse_day, metavar="DATE", show_default="the end of the history",
-              help="List prices that held on this day.")  # fmt: skip
+@prices_option()
+@at_option("List prices that held on this day.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress.")
 @output_options(Format.TABLE, Format.JSON, Format.YAML, Format.CSV, Format.MARKDOWN, Format.HTML)
 def command(

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from trimtab.cli.moments import parse_day
 from trimtab.cli.output import Format, output_options
+from trimtab.cli.price_options import at_option, prices_option
 from trimtab.cli.scenario_options import ScenarioOptions, limit_flags, scenario_options
 from trimtab.cli.server_options import ServerOptions, server_options
 
@@ -20,11 +20,8 @@ from trimtab.cli.server_options import ServerOptions, server_options
 @click.option("--demo-trace", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
               help="Audit a fleet of fixed size that served a recorded request trace (Parquet).")  # fmt: skip
 @server_options(required=False)
-@click.option("--prices", "--rates", "prices", envvar="TRIMTAB_PRICES", metavar="FILE",
-              type=click.Path(exists=True, dir_okay=False, path_type=Path),
-              help="Your own rates, CSV or YAML; they go over the list.")  # fmt: skip
-@click.option("--at", callback=parse_day, metavar="DATE", show_default="the end of the history",
-              help="Prices that held on this day.")  # fmt: skip
+@prices_option()
+@at_option()
 @scenario_options
 @click.option("--quota", "quotas", multiple=True, metavar="TYPE=NODES",
               help="A quota that the plan must keep: p5.48xlarge=16, g6.xlarge@us-east-1:spot=40.")  # fmt: skip

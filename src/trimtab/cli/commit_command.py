@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from trimtab.cli.moments import parse_day
 from trimtab.cli.output import Format, output_options
+from trimtab.cli.price_options import at_option, prices_option
 
 SECTIONS = ("steps", "rules", "returns", "plans", "inventory", "held-plans", "load")
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -32,10 +32,8 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option(
     "--owned-region", metavar="REGION", help="The region of a list that names none (AWS' reserved instances)."
 )
-@click.option("--prices", envvar="TRIMTAB_PRICES", type=_FILE, metavar="FILE",
-              help="Your own rates, CSV or YAML; they go over the list.")  # fmt: skip
-@click.option("--at", callback=parse_day, metavar="DATE", show_default="the end of the history",
-              help="Prices and commitments that hold on this day.")  # fmt: skip
+@prices_option()
+@at_option("Prices and commitments that hold on this day.")
 @click.option("--section", type=click.Choice(SECTIONS), help="Only this part of the answer; CSV needs one.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress, errors only.")
 @click.option("-v", "--verbose", count=True, help="Log stages (-v) or every step (-vv) on stderr.")

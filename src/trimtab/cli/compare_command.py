@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from trimtab.cli.output import Cell, Column, Format, Sheet, output_options, write_sheet
+from trimtab.cli.price_options import prices_option
 
 if TYPE_CHECKING:
     from trimtab.diagnose.canary import Comparison, Contrast, Run
@@ -46,9 +47,7 @@ COLUMNS = (
 @click.option(
     "--split", is_flag=True, help="The sides were sent different shares of traffic: throughput is not judged."
 )
-@click.option("--prices", "--rates", "prices", envvar="TRIMTAB_PRICES", metavar="FILE",
-              type=click.Path(exists=True, dir_okay=False, path_type=Path),
-              help="Your own rates for bundles, CSV or YAML; they go over the list.")  # fmt: skip
+@prices_option("Your own rates for bundles, CSV or YAML; they go over the list.")
 @click.option("--seed", type=int, default=SEED, show_default=True, help="Fixes the resampling.")
 @output_options()
 def command(

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trimtab.cli.moments import parse_day
 from trimtab.cli.output import Column, Format, Sheet, output_options, write, write_sheet
+from trimtab.cli.price_options import at_option, prices_option
 from trimtab.cli.server_options import ServerOptions, is_typed, server_options
 from trimtab.errors import UsageError
 
@@ -23,12 +23,10 @@ _MARKS = {"ok": ("✓", "green"), "weak": ("~", "yellow"), "missing": ("✗", "r
 @click.command()
 @click.argument("bundle", required=False, type=click.Path(exists=True, file_okay=False, path_type=Path))
 @server_options(required=False)
-@click.option("--prices", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
-              help="Your own rates, to see whether every node of a bundle has one.")  # fmt: skip
+@prices_option("Your own rates, to see whether every node of a bundle has one.")
 @click.option("--quotas", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
               help="Quotas that `trimtab quotas -o csv` wrote, to see whether a bundle may scale up.")  # fmt: skip
-@click.option("--at", callback=parse_day, metavar="DATE", show_default="the end of the history",
-              help="Prices that held on this day, for a bundle.")  # fmt: skip
+@at_option("Prices that held on this day, for a bundle.")
 @output_options()
 def command(
     bundle: Path | None,

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from trimtab.cli.output import Format, output_options
+from trimtab.cli.price_options import prices_option
 from trimtab.errors import UsageError
 
 SHOWN = 12
@@ -63,8 +64,7 @@ OPTIONS = ("on-demand", "spot", "reserved-1y", "reserved-3y")
 @click.option("--measured-on", metavar="GPU", help="Where that was measured, if the file does not say.")
 @click.option("--driver", metavar="535.104", help="Driver of your nodes: GPUs that need a newer one are rejected.")
 @click.option("--cuda", metavar="12.4", help="CUDA of your image, likewise.")
-@click.option("--prices", "--rates", "prices", envvar="TRIMTAB_PRICES", metavar="FILE",
-              type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Own rates, owned hardware.")  # fmt: skip
+@prices_option("Own rates, owned hardware.")
 @click.option(
     "--set", "flags", multiple=True, metavar="KEY=VALUE", help="One setting, such as ownership.egress_usd_gib=0."
 )

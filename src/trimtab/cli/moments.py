@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 
 import click
 
 from trimtab.errors import UsageError
-from trimtab.units import parse_span
+from trimtab.units import as_utc, parse_span
 
 
 def parse_moment(text: str, now: datetime) -> datetime:
@@ -23,7 +23,7 @@ def parse_moment(text: str, now: datetime) -> datetime:
         moment = datetime.fromisoformat(plain)
     except ValueError as error:
         raise UsageError(f"{text!r} is no moment; write 14d, now-14d, 2026-09-01 or 2026-09-01T12:00Z") from error
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    return as_utc(moment)
 
 
 def parse_window(start: str, end: str, now: datetime) -> tuple[datetime, datetime]:

@@ -11,6 +11,7 @@ from trimtab.catalog import BuyingOption, load_catalog
 from trimtab.cli.moments import parse_day
 from trimtab.cli.output import Format, output_options, write_sheet
 from trimtab.cli.price_compare import Comparison, boards_named, comparison_sheet
+from trimtab.cli.price_options import prices_option
 from trimtab.errors import MissingPrice, UnknownName
 
 _TERMS = {
@@ -32,8 +33,7 @@ _FOR_PEOPLE = (Format.TABLE, Format.MARKDOWN)
 @click.option("--region", "regions", multiple=True, help="Only this region; repeat it for several.")
 @click.option("--at", callback=parse_day, default=lambda: date.today().isoformat(), show_default="today", metavar="DATE",
               help="The prices that held on this day.")  # fmt: skip
-@click.option("--prices", "own", type=click.Path(exists=True, dir_okay=False, path_type=Path), envvar="TRIMTAB_PRICES",
-              help="Your own rates, or those of a refresh; they go over the list.")  # fmt: skip
+@prices_option("Your own rates, or those of a refresh; they go over the list.", parameter="own")
 @click.option("--limit", type=click.IntRange(min=0), default=_SHOWN, show_default=True,
               help="Most places in a table; 0 for all.")  # fmt: skip
 @output_options()

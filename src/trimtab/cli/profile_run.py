@@ -27,7 +27,7 @@ from trimtab.runtime.profile.host import process_tree
 from trimtab.sources.profile_bundle import bundle_of
 from trimtab.sources.torch_trace import read_trace
 from trimtab.tables.bundle import write_bundle
-from trimtab.tables.profile_file import ProfileFile, checked_profile
+from trimtab.tables.profile_file import ProfileFile, checked_profile, profile_values
 
 POLL_S = 0.1
 SIGNAL_CODE_BASE = 128
@@ -61,7 +61,7 @@ class Rate:
 def observe(asked: Observed) -> tuple[dict[str, object], int]:
     """Observe until the program ends, the time is over or Ctrl-C; return the profile and the program's exit code."""
     if asked.read_from is not None:
-        return _kept(asked.read_from), 0
+        return profile_values(asked.read_from), 0
     interval_s = seconds(asked.every) or 0.2
     child = _started(asked.program) if asked.program else None
     pid = child.pid if child is not None else asked.pid
@@ -91,16 +91,6 @@ def _add_tokens(document: dict[str, object], tokens: float) -> None:
     wall_s = document["wall_s"]
     if isinstance(wall_s, float) and wall_s > 0:
         document["tok_s"] = tokens / wall_s
-
-
-def _kept(path: Path) -> dict[str, object]:
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"cannot read {path}: {error}") from error
-    if not isinstance(document, dict):
-        raise InputError(f"{path} holds no JSON object")
-    return document
 
 
 def _expected(asked: Observed) -> float | None:

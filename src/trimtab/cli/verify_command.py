@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import click
 import yaml
 
-from trimtab.cli.moments import parse_day
 from trimtab.cli.output import ROW_FORMATS, Cell, Column, Format, Sheet, fixed, output_options, write, write_sheet
+from trimtab.cli.price_options import at_option, prices_option
 from trimtab.cli.progress import progress_bar, set_verbosity
 
 if TYPE_CHECKING:
@@ -42,11 +42,8 @@ TABLE_FIELDS = ("id", "lever", "subject", "status", "predicted_usd_mo", "realise
 @click.argument("bundle", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--audit", "number", metavar="N", help="The kept audit whose plan it was, as `trimtab diff` counts them.",
               show_default="the last one")  # fmt: skip
-@click.option("--prices", "--rates", "prices", envvar="TRIMTAB_PRICES", metavar="FILE",
-              type=click.Path(exists=True, dir_okay=False, path_type=Path),
-              help="Your own rates, CSV or YAML; they go over the list.")  # fmt: skip
-@click.option("--at", callback=parse_day, metavar="DATE", show_default="the end of the history",
-              help="Today's rates are those that held on this day.")  # fmt: skip
+@prices_option()
+@at_option("Today's rates are those that held on this day.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress.")
 @output_options(*ROW_FORMATS, Format.HTML)
 def command(

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from trimtab.cli.moments import parse_day
 from trimtab.cli.output import Format, output_options
+from trimtab.cli.price_options import at_option, prices_option
 from trimtab.cli.scenario_options import ScenarioOptions, scenario_options
 
 
@@ -22,11 +22,8 @@ from trimtab.cli.scenario_options import ScenarioOptions, scenario_options
               help="What if at most this share of node-hours could be on spot? 0.3")  # fmt: skip
 @click.option("--owned", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
               help="Commitments that you hold, as `trimtab commit --owned` takes them.")  # fmt: skip
-@click.option("--prices", envvar="TRIMTAB_PRICES", metavar="FILE",
-              type=click.Path(exists=True, dir_okay=False, path_type=Path),
-              help="Your own rates, CSV or YAML; they go over the list.")  # fmt: skip
-@click.option("--at", callback=parse_day, metavar="DATE", show_default="the end of the history",
-              help="Prices that held on this day.")  # fmt: skip
+@prices_option()
+@at_option()
 @click.option("--set", "flags", multiple=True, metavar="KEY=VALUE", help="One setting, such as planning.engineers=2.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress, errors only.")
 @click.option("-v", "--verbose", count=True, help="Log stages (-v) or every step (-vv) on stderr.")

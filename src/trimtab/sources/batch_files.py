@@ -13,7 +13,7 @@ from pyarrow import parquet
 
 from trimtab.errors import InputError, SourceError
 from trimtab.replay.batches import BatchCurve
-from trimtab.units import MS_PER_S
+from trimtab.units import MS_PER_S, as_utc
 
 SIZE_COLUMNS = ("batch", "batch_size", "size")
 SECOND_COLUMNS = ("seconds", "run_s", "time_s", "ms", "run_ms", "time_ms")
@@ -35,7 +35,7 @@ def read_curve(path: Path) -> BatchCurve:
 
 
 def read_arrivals(path: Path) -> list[float]:
-    """Read arrival times, in seconds or as ISO times; return them sorted, counted from the first."""
+    """Read arrival times, in seconds or as ISO times, UTC where they name no zone; return them sorted, from the first."""
     columns = _columns(path)
     times = sorted(_numbers(path, columns, _which(path, columns, ARRIVAL_COLUMNS)))
     if not times:
@@ -81,12 +81,12 @@ def _numbers(path: Path, columns: dict[str, Sequence[object]], name: str) -> lis
 def _number(value: object) -> float:
     """Return a number of seconds, or NaN."""
     if isinstance(value, datetime):
-        return value.timestamp()
+        return as_utc(value).timestamp()
     try:
         return float(str(value))
     except ValueError:
         pass
     try:
-        return datetime.fromisoformat(str(value)).timestamp()
+        return as_utc(datetime.fromisoformat(str(value))).timestamp()
     except ValueError:
         return math.nan

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from trimtab.tables.column_checks import ABSENT_TEXTS
+from trimtab.units import as_utc
 
 T = TypeVar("T")
 
@@ -54,8 +55,7 @@ def mapped(column: pa.ChunkedArray, read: Callable[[str], T], kind: pa.DataType)
 
 def read_time(text: str) -> datetime:
     """Read a moment: ISO 8601, with or without zone (UTC then), or `YYYY-MM-DD HH:MM:SS`; raises ValueError."""
-    moment = datetime.fromisoformat(text.removesuffix(" UTC"))
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    return as_utc(datetime.fromisoformat(text.removesuffix(" UTC")))
 
 
 def read_number(text: str) -> float:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +18,7 @@ import numpy as np
 from trimtab.errors import Fault, InputError, PriceFileError
 from trimtab.tables.bundle import Bundle
 from trimtab.tables.workloads import Workloads
-from trimtab.units import HR_PER_DAY
+from trimtab.units import HR_PER_DAY, as_utc
 
 MEASURES = {"carbon_g_per_kwh": "g CO2 a kWh", "usd_factor": "times the mean price"}
 CHOSEN = 3
@@ -90,11 +90,7 @@ def _best(by_hour: np.ndarray[tuple[int], np.dtype[np.float64]], unit: str) -> C
 
 
 def _hour(row: Mapping[str, str]) -> int:
-    if row.get("hour"):
-        hour = int(row["hour"])
-    else:
-        moment = datetime.fromisoformat(row["timestamp"])
-        hour = (moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)).hour
+    hour = int(row["hour"]) if row.get("hour") else as_utc(datetime.fromisoformat(row["timestamp"])).hour
     if not 0 <= hour < HR_PER_DAY:
         raise ValueError(f"hour {hour} is not within 0 to 23")
     return hour

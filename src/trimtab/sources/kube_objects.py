@@ -15,6 +15,7 @@ from pathlib import Path
 import yaml
 
 from trimtab.errors import InputError
+from trimtab.units import as_utc
 
 Object = Mapping[str, object]
 
@@ -137,7 +138,7 @@ def moment_at(one: object, *path: str) -> datetime | None:
     """Return the moment under a path of keys, in UTC; None where there is none that is understood."""
     found = at(one, *path)
     if isinstance(found, datetime):
-        return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+        return as_utc(found)
     try:
         parsed = datetime.fromisoformat(found) if isinstance(found, str) else None
     except ValueError:

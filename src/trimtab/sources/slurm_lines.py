@@ -11,6 +11,7 @@ from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from trimtab.errors import Fault, InputError, UsageError
+from trimtab.units import as_utc
 
 SACCT = (
     "sacct -a -X -P -D -S now-30days -o "
@@ -125,8 +126,7 @@ def moment_of(text: str, zone: ZoneInfo) -> datetime | None:
         return None
     if plain.isdigit():
         return moment_of_seconds(int(plain))
-    moment = datetime.fromisoformat(plain)
-    return (moment.replace(tzinfo=zone) if moment.tzinfo is None else moment).astimezone(UTC)
+    return as_utc(datetime.fromisoformat(plain), zone)
 
 
 def moment_of_seconds(seconds: float) -> datetime | None:

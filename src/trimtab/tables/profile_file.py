@@ -126,12 +126,12 @@ def checked_profile(document: Mapping[str, object], where: str = "the profile") 
         raise InputError(f"{where} is no profile of trimtab: {faults}") from error
 
 
-def read_profile(path: Path) -> ProfileFile:
-    """Read a profile; raises InputError."""
+def profile_values(path: Path) -> dict[str, object]:
+    """Read a profile's plain values, unchecked; raises InputError where there is no JSON object."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise InputError(f"cannot read {path}: {error}") from error
     if not isinstance(document, dict):
         raise InputError(f"{path} holds no JSON object")
-    return checked_profile(document, str(path))
+    return document

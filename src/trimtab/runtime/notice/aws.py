@@ -11,11 +11,12 @@ import json
 import os
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from http import HTTPStatus
 
 from trimtab.runtime.notice.metadata import Answer, MetadataServer, seconds_until
 from trimtab.runtime.notice.notice import Notice, NoticeKind, interruption
+from trimtab.units import as_utc
 
 DEFAULT_URL = "http://169.254.169.254"
 LEAD_S = 120.0
@@ -71,7 +72,7 @@ def _interruption(answer: Answer) -> Notice | None:
     now_s = time.monotonic()
     try:
         document = json.loads(answer.body)
-        lead_s = seconds_until(_utc(document["time"]), answer, LEAD_S)
+        lead_s = seconds_until(as_utc(datetime.fromisoformat(document["time"])), answer, LEAD_S)
         return interruption("aws", lead_s, now_s, str(document.get("action", "")))
     except (ValueError, KeyError, TypeError, AttributeError):
         # Something is announced that cannot be read: the shortest lead that leaves room for a save is the safe reading.
@@ -85,8 +86,3 @@ def _rebalance(answer: Answer) -> Notice | None:
     return Notice(
         source="aws", kind=NoticeKind.REBALANCE, seen_s=now_s, deadline_s=float("inf"), detail=answer.body[:100]
     )
-
-
-def _utc(text: str) -> datetime:
-    moment = datetime.fromisoformat(text)
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

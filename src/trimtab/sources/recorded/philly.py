@@ -6,7 +6,7 @@ Source: github.com/msr-fiddle/philly-traces (CC-BY-4.0), as reduced in siasosp23
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,7 +15,7 @@ from trimtab.errors import InputError
 from trimtab.sources.prometheus import Collected
 from trimtab.sources.recorded.machine import Machine, machine_of
 from trimtab.sources.recorded.runs import Run, fleet_of
-from trimtab.units import S_PER_HR, floor_hour
+from trimtab.units import S_PER_HR, as_utc, floor_hour
 
 MACHINE = "aws:p3.8xlarge"
 """Four V100s a node: the nearest that is still sold."""
@@ -27,10 +27,10 @@ def build(path: Path, table: pa.Table, machine: Machine | None) -> Collected:
     whole = [row for row in rows if _is_whole(row)]
     if not whole:
         raise InputError(f"{path}: no row has submit_utc, duration_s above 0 and num_gpus above 0")
-    first = floor_hour(min(_utc(row["submit_utc"]) for row in whole))
+    first = floor_hour(min(as_utc(row["submit_utc"]) for row in whole))
     runs, last_s = [], 0.0
     for index, row in enumerate(whole):
-        submit_s = (_utc(row["submit_utc"]) - first).total_seconds()
+        submit_s = (as_utc(row["submit_utc"]) - first).total_seconds()
         last_s = max(last_s, submit_s)
         runs.append(
             Run(
@@ -63,7 +63,3 @@ def _is_whole(row: dict[str, object]) -> bool:
     seconds, gpus = row["duration_s"], row["num_gpus"]
     numbers = isinstance(seconds, int | float) and isinstance(gpus, int | float) and seconds > 0 and gpus > 0
     return numbers and isinstance(row["submit_utc"], datetime) and bool(row["virtual_cluster"])
-
-
-def _utc(moment: datetime) -> datetime:
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
