@@ -25,9 +25,9 @@ from trimtab.fleet.model import Fleet, Window
 from trimtab.fleet.scaled import scaled_fleet
 from trimtab.fleet.settings import Settings
 from trimtab.ledger import Allocation, Commitment, allocate, bill
+from trimtab.plan.audit import Audit, HeatMap
 from trimtab.plan.baseline import baseline_of
 from trimtab.plan.commit_inventory import Owned, inventory, running_commitments
-from trimtab.plan.model import Audit, HeatMap
 from trimtab.plan.outcome import OutcomeStore
 from trimtab.plan.planner import Planned, make_plan
 from trimtab.plan.proof import Proven, prove

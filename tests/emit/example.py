@@ -8,7 +8,7 @@ import numpy as np
 
 from trimtab.catalog.kinds import BuyingOption, CapacityType
 from trimtab.catalog.pools import Pool
-from trimtab.diagnose.findings import ProductForm, Unjudged, Verdict, Waste, WasteKind
+from trimtab.diagnose.findings import ProductForm, Spend, Unjudged, Verdict, Waste, WasteKind
 from trimtab.fleet.effects import (
     BuyCommitment,
     Effect,
@@ -23,19 +23,17 @@ from trimtab.fleet.effects import (
 )
 from trimtab.fleet.model import Coverage, Target, Window
 from trimtab.fleet.settings import Lever
+from trimtab.plan.audit import Audit, HeatMap
 from trimtab.plan.course import Course, Roadmap, Step, Sway
 from trimtab.plan.model import (
     Action,
     ActionProof,
-    Audit,
     CapacityPicture,
     Change,
-    HeatMap,
     NotWorthDoing,
     Plan,
     Proof,
     Risk,
-    Spend,
     TargetResult,
 )
 from trimtab.plan.venture import Venture, VentureKind

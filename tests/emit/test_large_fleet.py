@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from tests.emit.example import TARGETS, example_audit
 
+from trimtab.diagnose.findings import Spend
 from trimtab.emit.audit_document import audit_document
 from trimtab.emit.html.report_page import render_html
-from trimtab.plan.model import HeatMap, Spend
+from trimtab.plan.audit import HeatMap
 
 WORKLOADS = 600
 DEAREST_MICRO_USD = 10**9

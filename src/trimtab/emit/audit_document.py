@@ -19,7 +19,7 @@ from trimtab.emit.from_audit.plan import plan_part
 from trimtab.emit.from_audit.proof import proof_part, robustness_part
 from trimtab.emit.from_audit.scenario import what_if_part
 from trimtab.emit.money import month_usd
-from trimtab.plan.model import Audit
+from trimtab.plan.audit import Audit
 
 
 def audit_document(audit: Audit) -> AuditDocument:

@@ -1,26 +1,18 @@
-"""What a plan says: actions with savings that sum to the joint one, the bound, the proof, the whole audit."""
+"""What a plan says: actions with savings that sum to the joint one, the bound, the proof."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING
 
-from trimtab.diagnose.findings import ProductForm, Unjudged, Verdict, Waste
-from trimtab.diagnose.findings import Spend as Spend
 from trimtab.fleet.effects import Effect
-from trimtab.fleet.model import Coverage, FloatArray, Target, Window
+from trimtab.fleet.model import FloatArray, Target, Window
 from trimtab.fleet.settings import Lever
 from trimtab.plan.course import Roadmap
 from trimtab.plan.limits import LimitPrice
 from trimtab.plan.venture import Venture
 from trimtab.provenance import Estimate, Evidence
 from trimtab.units import per_month, usd
-
-if TYPE_CHECKING:
-    from trimtab.plan.commit_inventory import Held
-    from trimtab.plan.robustness import Robustness
-    from trimtab.plan.scenario import WhatIf
 
 
 class Risk(Enum):
@@ -177,46 +169,3 @@ class CapacityPicture:
     demand_gpus: FloatArray
     before_gpus: FloatArray
     after_gpus: FloatArray
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class HeatMap:
-    """Mean activity by row and hour of the week: `activity_frac` (n_rows, 168), NaN where nothing was held."""
-
-    rows: tuple[str, ...]
-    activity_frac: FloatArray
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Audit:
-    """Everything one audit found; each face shows a part of it."""
-
-    fleet: str
-    """Where the history came from: a bundle's path or a demo's name."""
-    coverage: Coverage
-    degraded: tuple[str, ...]
-    """Why the answer is weaker than asked; empty when it is not."""
-    bill_micro_usd: int
-    """The bill of the fit window."""
-    spend_by_kind: tuple[Spend, ...]
-    spend_by_team: tuple[Spend, ...]
-    spend_by_workload: tuple[Spend, ...]
-    product_form: ProductForm
-    waste: tuple[Waste, ...]
-    verdicts: tuple[Verdict, ...]
-    unjudged: tuple[Unjudged, ...]
-    plan: Plan
-    proof: Proof
-    heat_map: HeatMap
-    capacity: tuple[CapacityPicture, ...]
-    owned: tuple[Held, ...] = ()
-    """Commitments that run already: what they cover, and what is sunk until they end."""
-    robustness: Robustness | None = None
-    """The proof again where speeds and demand depart from what the plan was made for."""
-    what_if: WhatIf | None = None
-    """A scenario beside the world as it is, where one was asked for."""
-
-    @property
-    def bill_usd_mo(self) -> float:
-        """Return the bill as dollars a month."""
-        return self.plan.usd_mo(self.bill_micro_usd)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trimtab.diagnose.findings import ProductForm, Unjudged, Verdict, Waste
+from trimtab.diagnose.findings import ProductForm, Spend, Unjudged, Verdict, Waste
 from trimtab.emit.document import (
     CoveragePart,
     OwnedPart,
@@ -19,8 +19,8 @@ from trimtab.emit.from_audit.shared import evidence_parts, share, window_part
 from trimtab.emit.money import month_usd, month_usd_parts, percent
 from trimtab.emit.words import WASTE_MEANING
 from trimtab.fleet.model import Window
+from trimtab.plan.audit import Audit
 from trimtab.plan.commit_inventory import Held
-from trimtab.plan.model import Audit, Spend
 
 _GPU_HOUR_DIGITS = 2
 

@@ -7,7 +7,8 @@ from datetime import datetime
 
 from trimtab.emit.document import BillByHour, CapacityPart, HeatMapPart, Pictures
 from trimtab.fleet.model import FloatArray
-from trimtab.plan.model import Audit, CapacityPicture, HeatMap
+from trimtab.plan.audit import Audit, HeatMap
+from trimtab.plan.model import CapacityPicture
 
 _DIGITS = 4
 

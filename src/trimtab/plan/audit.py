@@ -1,0 +1,55 @@
+"""What an audit found: the bill and what it buys, the plan, its proof, the worlds beside it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trimtab.diagnose.findings import ProductForm, Spend, Unjudged, Verdict, Waste
+from trimtab.fleet.model import Coverage, FloatArray
+from trimtab.plan.commit_inventory import Held
+from trimtab.plan.model import CapacityPicture, Plan, Proof
+from trimtab.plan.robustness import Robustness
+from trimtab.plan.scenario import WhatIf
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class HeatMap:
+    """Mean activity by row and hour of the week: `activity_frac` (n_rows, 168), NaN where nothing was held."""
+
+    rows: tuple[str, ...]
+    activity_frac: FloatArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Audit:
+    """Everything one audit found; each face shows a part of it."""
+
+    fleet: str
+    """Where the history came from: a bundle's path or a demo's name."""
+    coverage: Coverage
+    degraded: tuple[str, ...]
+    """Why the answer is weaker than asked; empty when it is not."""
+    bill_micro_usd: int
+    """The bill of the fit window."""
+    spend_by_kind: tuple[Spend, ...]
+    spend_by_team: tuple[Spend, ...]
+    spend_by_workload: tuple[Spend, ...]
+    product_form: ProductForm
+    waste: tuple[Waste, ...]
+    verdicts: tuple[Verdict, ...]
+    unjudged: tuple[Unjudged, ...]
+    plan: Plan
+    proof: Proof
+    heat_map: HeatMap
+    capacity: tuple[CapacityPicture, ...]
+    owned: tuple[Held, ...] = ()
+    """Commitments that run already: what they cover, and what is sunk until they end."""
+    robustness: Robustness | None = None
+    """The proof again where speeds and demand depart from what the plan was made for."""
+    what_if: WhatIf | None = None
+    """A scenario beside the world as it is, where one was asked for."""
+
+    @property
+    def bill_usd_mo(self) -> float:
+        """Return the bill as dollars a month."""
+        return self.plan.usd_mo(self.bill_micro_usd)
