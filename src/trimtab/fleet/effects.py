@@ -66,6 +66,8 @@ class UseSlots:
     speed: Estimate
     work_speed: Estimate
     """The speed of work that keeps the GPU itself busy, as what further requests of a batch add."""
+    only_quantized: bool = False
+    """Whether it holds the model only once its weights are stored in fewer bits."""
 
     @property
     def pool(self) -> Pool:
@@ -155,7 +157,8 @@ class SetPrecision:
     """Store a served model's weights in fewer bits.
 
     `speed` is that of the new format over the old one on the present GPU, `speed_there` on the one that it moves to, if it
-    moves. What this does to the model's answers is not known here.
+    moves; `work_speed` and `work_speed_there` are those of what each further request of a batch adds (None: unchanged). What
+    this does to the model's answers is not known here.
     """
 
     before: WeightFormat
@@ -164,6 +167,8 @@ class SetPrecision:
     speed_there: Estimate
     saved_gib: float
     model: str
+    work_speed: Estimate | None = None
+    work_speed_there: Estimate | None = None
 
     def describe(self) -> str:
         """Say it in words."""

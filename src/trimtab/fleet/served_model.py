@@ -6,7 +6,7 @@ workload's observed latency and capacity are the constant.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil
 
@@ -29,6 +29,8 @@ ASSUMED_FORMAT = WeightFormat.BF16
 PREALLOCATED_FRAC = 0.85
 """Memory use above this share is an engine's reservation (vLLM takes 90 % whatever it serves), and no need."""
 _PEAK_QUANTILE = 0.999
+_MANY = 8.0
+"""Requests at once by which the time that further ones add is judged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +56,12 @@ class ServedModel:
     def change_of_format(self, gpu: Gpu, stored: WeightFormat) -> Estimate:
         """Return the speed on a GPU with weights stored so, relative to the present format on that same GPU."""
         return calibrated(self.request_s(gpu, self.stored) / self.request_s(gpu, stored))
+
+    def change_of_further_work(self, gpu: Gpu, stored: WeightFormat) -> Estimate:
+        """Return the speed, in the new format over the present one, of what each further request of a batch adds on a GPU."""
+        one, many = replace(self, requests=1.0), replace(self, requests=_MANY)
+        before_s, after_s = (many.request_s(gpu, each) - one.request_s(gpu, each) for each in (self.stored, stored))
+        return calibrated(before_s / after_s if before_s > 0 and after_s > 0 else 1.0)
 
     def need_gib(self, gpu: Gpu, stored: WeightFormat) -> float:
         """Return the memory that a GPU needs for the most requests that a replica had in work."""

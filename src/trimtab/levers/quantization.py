@@ -68,4 +68,6 @@ def propose(
         speed_there=model.change_of_format(there, stored),
         saved_gib=model.need_gib(home, model.stored) - after_gib,
         model=workload.spec.model or model.architecture.name,
+        work_speed=model.change_of_further_work(home, stored),
+        work_speed_there=model.change_of_further_work(there, stored),
     )

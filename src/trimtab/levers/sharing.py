@@ -15,6 +15,7 @@ from trimtab.fleet.elsewhere import speed_on
 from trimtab.fleet.market import Market, Offering
 from trimtab.fleet.model import Workload
 from trimtab.fleet.settings import Assumptions, Lever
+from trimtab.physics.formats import WeightFormat
 from trimtab.physics.transfer import work_ratio
 from trimtab.provenance import Basis, Estimate
 from trimtab.tables.workloads import WorkloadKind
@@ -32,10 +33,13 @@ class Shares:
     refused: Counter[str]
 
 
-def propose(workload: Workload, market: Market, assumptions: Assumptions) -> Shares:
+def propose(
+    workload: Workload, market: Market, assumptions: Assumptions, *, stored: WeightFormat | None = None
+) -> Shares:
     """Judge every kind of slot on the smallest node of each GPU type in the workload's region, and on its present nodes.
 
-    A slot is worth a look if its part of a full node costs less than a replica does now.
+    A slot is worth a look if its part of a full node costs less than a replica does now. With weights `stored` another way it
+    may fit where it does not today; speeds are those of the present format.
     """
     source = market.gpu(workload.gpu)
     if source is None or workload.kind not in SHARERS:
@@ -49,7 +53,7 @@ def propose(workload: Workload, market: Market, assumptions: Assumptions) -> Sha
             if offering.rate_micro_usd_hr * slot.slots / slot.shared.slots_per_node > now:
                 refused["a slot costs more than a replica does now"] += 1
                 continue
-            verdict = _speed(workload, source, offering, slot.board, market, assumptions)
+            verdict = _speed(workload, source, offering, slot.board, market, assumptions, stored)
             if isinstance(verdict, str):
                 refused[verdict] += 1
             else:
@@ -57,6 +61,15 @@ def propose(workload: Workload, market: Market, assumptions: Assumptions) -> Sha
     worth = [one for one in fitting if not any(_better(other, one, market) for other in fitting)]
     refused["a slot that is no slower costs less, on a node that costs less"] += len(fitting) - len(worth)
     return Shares(fitting=tuple(worth), refused=+refused)
+
+
+def board_of(slots: UseSlots, market: Market) -> Gpu | None:
+    """Return what a slot is to a program: the GPU itself, or one slice of it; None where the catalog does not know it."""
+    gpu = market.gpu(slots.gpu)
+    if gpu is None or not slots.shared.profile:
+        return gpu
+    cuts = equal_slices(gpu, market.catalog.mig_table)
+    return next((cut.slice for cut in cuts if cut.profile.name == slots.shared.profile), None)
 
 
 def _better(one: UseSlots, other: UseSlots, market: Market) -> bool:
@@ -143,7 +156,13 @@ def _divisor(gpus_per_node: int, gpus: float) -> int | None:
 
 
 def _speed(
-    workload: Workload, source: Gpu, offering: Offering, board: Gpu, market: Market, assumptions: Assumptions
+    workload: Workload,
+    source: Gpu,
+    offering: Offering,
+    board: Gpu,
+    market: Market,
+    assumptions: Assumptions,
+    stored: WeightFormat | None,
 ) -> Estimate | str:
     """Return the speed on a slot, or why the workload cannot go there."""
     if board.name == source.name:
@@ -152,4 +171,4 @@ def _speed(
         return "another CPU architecture: images would have to be rebuilt"
     if offering.lifecycle is not Lifecycle.CURRENT and offering.gpu != source:
         return "previous generation"
-    return speed_on(workload, source, board, assumptions)
+    return speed_on(workload, source, board, assumptions, stored)

@@ -15,6 +15,11 @@ FLOORS = (0, 4, 2)
 """One replica in so many stays on demand; 0: none."""
 
 
+def offers(workload: Workload, market: Market, assumptions: Assumptions) -> tuple[SetCapacityType | HedgeOnSpot, ...]:
+    """Return every way to run a workload from spot, by its kind; none for what nobody declared interruptible."""
+    return (*propose(workload, market, assumptions), *hedges(workload, market, assumptions))
+
+
 def propose(workload: Workload, market: Market, assumptions: Assumptions) -> tuple[SetCapacityType, ...]:
     """Return spot pools of the region, for work that somebody declared interruptible; cheaper than on demand, or not at all."""
     if workload.kind not in RUN_KINDS or workload.jobs is None or not workload.spec.interruptible:

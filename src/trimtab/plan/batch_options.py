@@ -10,14 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from trimtab.fleet.effects import BatchForm, Effect, SetBatchPolicy, UseOffering, UseSlots
+from trimtab.fleet.effects import BatchForm, Effect, SetBatchPolicy
 from trimtab.fleet.market import Market
+from trimtab.fleet.served_model import need_on, served_model
 from trimtab.fleet.settings import Lever
 from trimtab.levers import autoscaling, batching
 from trimtab.levers.batching import BatchProfile
 from trimtab.plan.batch_place import batching_law
 from trimtab.plan.evaluate import Evaluator
 from trimtab.plan.outcome import Case, Placement, placement
+from trimtab.plan.places import board_of, stored_as
 from trimtab.plan.service_outcome import JUDGED, cold_start_of, demand_of, floor_replicas
 from trimtab.policies.scaling import HpaPolicy
 from trimtab.provenance import Basis
@@ -74,63 +76,54 @@ def served_within_targets(case: Case, place: Placement, policy: SetBatchPolicy) 
     return load * law.capacity_req_s
 
 
-def batched_options(
-    evaluator: Evaluator, places: Iterator[Mapping[Lever, Effect]], market: Market
-) -> Iterator[dict[Lever, Effect]]:
-    """Yield effects that batch: on every place the best policy with the fewest replicas, or scaled."""
-    case = evaluator.case
-    profile = batching.profile_of(case.workload, market.gpu(case.workload.gpu))
-    if isinstance(profile, str):
-        return
-    for where in places:
-        place = placement(case.workload, where)
-        fitting = _fitting(case, where, profile, market)
-        for policy in () if fitting is None else best_policies(rated_policies(case, place, fitting)):
-            yield from _counted(evaluator, where, policy)
-
-
-def _fitting(case: Case, where: Mapping[Lever, Effect], profile: BatchProfile, market: Market) -> BatchProfile | None:
+def fitting_profile(
+    case: Case, where: Mapping[Lever, Effect], profile: BatchProfile, market: Market
+) -> BatchProfile | None:
     """Return the profile cut to the batches that fit the place's memory; None where not even two requests are known to.
 
     The GPU on which the profile was measured held all of it. On one with less memory, and where it was predicted, each
-    request's need must be known.
+    request's need must be known; weights stored in fewer bits leave more room.
     """
-    home, peak_gib = market.gpu(case.workload.gpu), case.workload.activity.memory_peak_gib
-    if home is None:
+    workload = case.workload
+    home, there = market.gpu(workload.gpu), board_of(workload, where, market)
+    if home is None or there is None:
         return None
-    there_gib = _memory_gib(where, market) or home.memory_gib
-    if there_gib >= home.memory_gib and profile.basis is Basis.CALIBRATED:
+    if there.memory_gib >= home.memory_gib and profile.basis is Basis.CALIBRATED:
         return profile
-    if profile.item_gib is None or peak_gib is None:
+    need_gib = need_on(workload, served_model(workload), there, stored_as(where))
+    if profile.item_gib is None or need_gib is None:
         return None
-    room_gib = there_gib * (1 - case.settings.assumptions.memory_headroom_frac) - peak_gib
+    room_gib = there.memory_gib * (1 - case.settings.assumptions.memory_headroom_frac) - need_gib
     count = sum((size - 1) * profile.item_gib <= room_gib for size in profile.sizes)
-    if count < 2:
-        return None
-    return replace(profile, sizes=profile.sizes[:count], seconds=profile.seconds[:count])
+    return None if count < 2 else replace(profile, sizes=profile.sizes[:count], seconds=profile.seconds[:count])
 
 
-def _memory_gib(where: Mapping[Lever, Effect], market: Market) -> float | None:
-    """Return the memory of the GPU or slice that the workload moves to; None where it stays on its own GPU."""
-    slots, size = where.get(Lever.SHARING), where.get(Lever.RIGHT_SIZE)
-    if isinstance(slots, UseSlots):
-        return slots.memory_gib
-    there = market.gpu(size.gpu) if isinstance(size, UseOffering) else None
-    return None if there is None else there.memory_gib
+def batched_ways(
+    evaluator: Evaluator, where: Mapping[Lever, Effect], profile: BatchProfile, market: Market
+) -> Iterator[dict[Lever, Effect]]:
+    """Yield the ways to batch on a place: the best policies with the fewest replicas, or scaled."""
+    fitting = fitting_profile(evaluator.case, where, profile, market)
+    if fitting is None:
+        return
+    for policy in best_policies(rated_policies(evaluator.case, placement(evaluator.case.workload, where), fitting)):
+        yield from _counted(evaluator, where, policy)
 
 
 def _counted(
     evaluator: Evaluator, where: Mapping[Lever, Effect], policy: SetBatchPolicy
 ) -> Iterator[dict[Lever, Effect]]:
-    """Yield the fewest replicas that keep the targets; where more than the floor are needed, autoscalers too."""
+    """Yield the fewest replicas that keep the targets; where more than the floor are needed, autoscalers too.
+
+    At the floor nothing is lost: no autoscaler goes below it.
+    """
     case = evaluator.case
     floor = min(floor_replicas(case), policy.before)
     count = fewest_replicas(evaluator, where, policy, floor, autoscaling.ROOM_TO_GROW * policy.before)
     if count is not None:
-        yield {**where, Lever.BATCHING: replace(policy, replicas=count)}
+        yield {Lever.BATCHING: replace(policy, replicas=count)}
     if count != floor:
         for scaling in _scalers(case):
-            yield {**where, Lever.BATCHING: policy, Lever.AUTOSCALING: scaling}
+            yield {Lever.BATCHING: policy, Lever.AUTOSCALING: scaling}
 
 
 def fewest_replicas(

@@ -3,35 +3,32 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import TypeVar
 
 import numpy as np
 
 from trimtab.catalog.pools import Pool, SharedPool
-from trimtab.fleet.effects import Effect, SetCapacityType, SetGpuCount, UseOffering, UseSlots
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import IntArray
 from trimtab.fleet.settings import Lever
-from trimtab.levers import autoscaling, batching, deferral, gpu_count, idle_release, right_size, schedule, sharing, spot
-from trimtab.plan.batch_options import batched_options
+from trimtab.levers import batching
+from trimtab.plan.composition import SpotOffers, on_demand
 from trimtab.plan.coupling import Coupling
 from trimtab.plan.evaluate import Evaluator
-from trimtab.plan.hedged_options import hedged_options
 from trimtab.plan.outcome import Case, Effects, Outcome, placement
-from trimtab.plan.precision_options import precision_note, quantized_options
-from trimtab.plan.service_outcome import cold_start_of, demand_of
-from trimtab.plan.training_options import training_note, training_options
+from trimtab.plan.places import places_of
+from trimtab.plan.precision_note import precision_note
+from trimtab.plan.training_note import training_note
 from trimtab.tables.workloads import TargetMetric, WorkloadKind
 
 _Where = TypeVar("_Where", Pool, SharedPool)
 
+MISSES = "misses a target in replay"
+MISSES_ON_DEMAND = "on spot, where it misses a target on demand already"
 TRAINS = frozenset({WorkloadKind.TRAINING, WorkloadKind.EXPERIMENT})
 """Kinds of runs that may train a model."""
-Choices = tuple[Effect | None, ...]
-"""The effects of one lever to choose from; None leaves that lever alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -63,55 +60,70 @@ class WorkloadOptions:
 def options_of(case: Case, market: Market) -> WorkloadOptions:
     """Enumerate, replay and filter a workload's candidates."""
     evaluator = Evaluator(case=case)
-    menu, refused = _menu(case, market)
-    kept, missed = [], Counter[Lever]()
-    bold: list[Candidate] = []
-    considered = sum(refused.values())
-    batched = batched_options(evaluator, _places(menu), market)
-    scaled = menu.get(Lever.AUTOSCALING, (None,))
-    may_hedge = case.settings.limits.use_spot
-    hedged = hedged_options(evaluator, _places(menu), scaled, market) if may_hedge else ()
-    quantized = quantized_options(case, market, list(_ways(menu)))
-    trained = training_options(case, market, menu[Lever.SPOT], list(_ways(menu)))
-    for effects in chain(_combinations(menu, case.workload.pool), batched, hedged, quantized, trained):
-        considered += 1
-        reason = refusal(case, effects)
-        if reason is not None:
-            refused[reason] += 1
-            continue
-        if not evaluator.keeps_targets(effects):
-            refused["misses a target in replay"] += 1
-            missed.update(effects.keys())
-            bold += _bold(evaluator, effects)
-            continue
-        outcome, place = evaluator.outcome(effects), placement(case.workload, effects)
-        if place.shared is not None and not place.slots(outcome):
-            refused["fills whole nodes alone: nothing to share"] += 1
-            continue
-        kept.append(Candidate(effects=effects, usage=place.usage(outcome), slots=place.slots(outcome), outcome=outcome))
+    places = places_of(case, market)
+    sieve = _Sieve(evaluator=evaluator, dropped=places.refused, considered=sum(places.refused.values()))
+    spot = SpotOffers.of(case, market)
+    for effects in on_demand(evaluator, market, places.fitting):
+        offers = spot.for_place(effects)
+        if sieve.keeps(effects) if effects else offers and evaluator.keeps_targets(effects):
+            for offer in offers:
+                sieve.keeps({**effects, Lever.SPOT: offer})
+        else:
+            sieve.drop(MISSES_ON_DEMAND, len(offers))
     coupling = Coupling.of(case.settings.limits, market)
-    candidates, dominated = _undominated(kept, market, coupling)
-    refused.update(dominated)
-    notes = _notes(evaluator, market, kept)
+    candidates, dominated = _undominated(sieve.kept, market, coupling)
+    notes = _notes(evaluator, market, sieve.kept)
     evaluator.forget_replays()
     return WorkloadOptions(
         evaluator=evaluator,
         candidates=candidates,
-        considered=considered,
-        dropped=refused,
-        missed=missed,
-        bold=_undominated([*candidates, *bold], market, coupling)[0] if bold else candidates,
+        considered=sieve.considered,
+        dropped=sieve.dropped + dominated,
+        missed=sieve.missed,
+        bold=_undominated([*candidates, *sieve.bold], market, coupling)[0] if sieve.bold else candidates,
         notes=notes,
     )
 
 
-def _bold(evaluator: Evaluator, effects: Effects) -> list[Candidate]:
-    """Return the candidate that misses a target's margin only, where these effects make one."""
-    outcome, place = evaluator.judged(effects), placement(evaluator.case.workload, effects)
-    slots = place.slots(outcome)
-    if any(one.frac < one.target.required_frac for one in outcome.attained) or (place.shared is not None and not slots):
-        return []
-    return [Candidate(effects=effects, usage=place.usage(outcome), slots=slots, outcome=outcome)]
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Sieve:
+    """Judges sets of effects one after the other, and counts."""
+
+    evaluator: Evaluator
+    dropped: Counter[str]
+    considered: int
+    kept: list[Candidate] = field(default_factory=list)
+    bold: list[Candidate] = field(default_factory=list)
+    """Those that miss a target's margin only."""
+    missed: Counter[Lever] = field(default_factory=Counter)
+
+    def keeps(self, effects: Effects) -> bool:
+        """Tell whether some effects keep the targets, and take the candidate that they make."""
+        reason = refusal(self.evaluator.case, effects)
+        if reason is not None:
+            self.drop(reason)
+            return False
+        keeps = self.evaluator.keeps_targets(effects)
+        outcome, place = self.evaluator.judged(effects), placement(self.evaluator.case.workload, effects)
+        if not keeps:
+            self.drop(MISSES)
+            self.missed.update(effects.keys())
+            if any(one.frac < one.target.required_frac for one in outcome.attained):
+                return False
+        elif place.shared is not None and not place.slots(outcome):
+            self.drop("fills whole nodes alone: nothing to share")
+        else:
+            self.considered += 1
+        if place.shared is None or place.slots(outcome):
+            (self.kept if keeps else self.bold).append(
+                Candidate(effects=effects, usage=place.usage(outcome), slots=place.slots(outcome), outcome=outcome)
+            )
+        return keeps
+
+    def drop(self, reason: str, count: int = 1) -> None:
+        """Count what is refused."""
+        self.considered += count
+        self.dropped[reason] += count
 
 
 def _notes(evaluator: Evaluator, market: Market, kept: list[Candidate]) -> dict[Lever, str]:
@@ -127,83 +139,6 @@ def _notes(evaluator: Evaluator, market: Market, kept: list[Candidate]) -> dict[
     alone = [(one.effects, one.usage) for one in kept if not one.slots]
     precision = precision_note(evaluator, market, alone)
     return notes if precision is None else {**notes, Lever.QUANTIZATION: precision}
-
-
-def _menu(case: Case, market: Market) -> tuple[dict[Lever, Choices], Counter[str]]:
-    workload, settings = case.workload, case.settings
-    sizing = right_size.propose(workload, market, settings.assumptions)
-    shares = sharing.propose(workload, market, settings.assumptions)
-    menu: dict[Lever, tuple[Effect, ...]] = {
-        Lever.RIGHT_SIZE: sizing.fitting,
-        Lever.SHARING: shares.fitting,
-        Lever.GPU_COUNT: gpu_count.propose(workload, market),
-        Lever.SPOT: spot.propose(workload, market, settings.assumptions) if settings.limits.use_spot else (),
-        Lever.IDLE_RELEASE: idle_release.propose(workload, settings.assumptions),
-        Lever.SCHEDULE: (
-            *schedule.propose(workload, case.window, settings.bands, settings.assumptions, _throughput_required(case)),
-            *deferral.propose(workload, settings.assumptions),
-        ),
-    }
-    if workload.kind is WorkloadKind.SERVING:
-        menu[Lever.AUTOSCALING] = autoscaling.propose(workload, demand_of(case), cold_start_of(case))
-    return {lever: (None, *effects) for lever, effects in menu.items()}, sizing.refused + shares.refused
-
-
-def _throughput_required(case: Case) -> float:
-    """Return the share of activity that a timetable must hold, with the plan's margin."""
-    required = [target.required_frac for target in case.targets if target.metric is TargetMetric.THROUGHPUT]
-    margin = case.settings.planning.target_margin_frac
-    return 1 - (1 - max(required, default=0.0)) * (1 - margin)
-
-
-def _combinations(menu: Mapping[Lever, Choices], home: Pool) -> Iterator[dict[Lever, Effect]]:
-    """Yield consistent sets of effects, the empty one excepted."""
-    spot_of = {
-        effect.pool.instance_type: effect for effect in menu.get(Lever.SPOT, ()) if isinstance(effect, SetCapacityType)
-    }
-    for where in _places(menu):
-        for how in _ways(menu):
-            effects = {**where, **how}
-            if effects:
-                yield effects
-            if spot_of and Lever.SHARING not in where:
-                offer = spot_of.get(_pool(where, home).instance_type)
-                if offer is not None:
-                    yield {**effects, Lever.SPOT: offer}
-
-
-def _places(menu: Mapping[Lever, Choices]) -> Iterator[dict[Lever, Effect]]:
-    """Yield count and offering: a smaller count with any offering, its own node size standing for the same GPU."""
-    counts = [effect for effect in menu[Lever.GPU_COUNT] if isinstance(effect, SetGpuCount)]
-    sizes = [effect for effect in menu[Lever.RIGHT_SIZE] if isinstance(effect, UseOffering)]
-    yield {}
-    for size in sizes:
-        yield {Lever.RIGHT_SIZE: size}
-    for slots in menu[Lever.SHARING]:
-        if slots is not None:
-            yield {Lever.SHARING: slots}
-    for count in counts:
-        yield {Lever.GPU_COUNT: count}
-    for size in sizes:
-        if counts and size.pool not in {count.pool for count in counts}:
-            yield {Lever.GPU_COUNT: counts[0], Lever.RIGHT_SIZE: size}
-
-
-def _ways(menu: Mapping[Lever, Choices]) -> Iterator[dict[Lever, Effect]]:
-    """Yield how nodes are held: as they are, scaled, released, or by schedule; one of them."""
-    yield {}
-    for lever in (Lever.AUTOSCALING, Lever.IDLE_RELEASE, Lever.SCHEDULE):
-        for effect in menu.get(lever, ()):
-            if effect is not None:
-                yield {lever: effect}
-
-
-def _pool(where: Mapping[Lever, Effect], home: Pool) -> Pool:
-    for lever in (Lever.RIGHT_SIZE, Lever.SHARING, Lever.GPU_COUNT):
-        effect = where.get(lever)
-        if isinstance(effect, UseOffering | UseSlots | SetGpuCount):
-            return effect.pool
-    return home
 
 
 def refusal(case: Case, effects: Effects) -> str | None:

@@ -177,20 +177,15 @@ def placement(workload: Workload, effects: Effects) -> Placement:
     if isinstance(memory, SetTrainingMemory):
         pool, gpus_per_node, gpus = memory.pool, memory.gpus_per_node, float(memory.gpus)
         speed = work_speed = memory.speed
+    slots, shared = effects.get(Lever.SHARING), None
+    if isinstance(slots, UseSlots) and (isinstance(precision, SetPrecision) or not slots.only_quantized):
+        pool, gpus_per_node, gpus, shared = slots.pool, slots.gpus_per_node, slots.gpus, slots
+        speed, work_speed, moves = slots.speed, slots.work_speed, True
     if isinstance(precision, SetPrecision):
         speed = product(speed, precision.speed_there if moves else precision.speed)
-    shared = effects.get(Lever.SHARING)
-    if isinstance(shared, UseSlots):
-        return Placement(
-            pool=shared.pool,
-            gpus_per_node=shared.gpus_per_node,
-            gpus_per_run=shared.gpus,
-            speed=shared.speed,
-            work_speed=shared.work_speed,
-            spot=None,
-            shared=shared,
-        )
-    capacity = effects.get(Lever.SPOT)
+        further = precision.work_speed_there if moves else precision.work_speed
+        work_speed = work_speed if further is None else product(work_speed, further)
+    capacity = None if shared else effects.get(Lever.SPOT)
     spot = capacity if isinstance(capacity, SetCapacityType) else None
     if spot is not None and spot.pool.instance_type != pool.instance_type:
         spot = SetCapacityType(
@@ -205,6 +200,7 @@ def placement(workload: Workload, effects: Effects) -> Placement:
         speed=speed,
         work_speed=work_speed,
         spot=spot,
+        shared=shared,
         hedge=replace(capacity, pool=pool.held_as(capacity.pool.capacity_type))
         if isinstance(capacity, HedgeOnSpot)
         else None,

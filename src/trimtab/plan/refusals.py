@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
 from trimtab.fleet.kinds import RUN_KINDS
@@ -13,7 +13,7 @@ from trimtab.levers import sharing
 from trimtab.plan.actions import Draft, class_of
 from trimtab.plan.looser_target import looser_target
 from trimtab.plan.model import NotWorthDoing
-from trimtab.plan.options import WorkloadOptions
+from trimtab.plan.options import MISSES, MISSES_ON_DEMAND, WorkloadOptions
 from trimtab.plan.outcome import Effects
 from trimtab.tables.workloads import WorkloadKind
 
@@ -98,7 +98,7 @@ def _reason(lever: Lever, options: WorkloadOptions, index: int, fleet: Fleet) ->
         return "possible, but dearer than the plan"
     if options.missed[lever]:
         return "every variant misses a target in replay"
-    reasons = options.dropped - type(options.dropped)({"misses a target in replay": 10**9})
+    reasons = Counter({why: count for why, count in options.dropped.items() if why not in (MISSES, MISSES_ON_DEMAND)})
     if lever is Lever.SHARING:
         return "no other node to share holds it within its targets, or for less"
     if lever is Lever.RIGHT_SIZE and reasons:

@@ -23,10 +23,10 @@ from trimtab.plan.outcome import (
     placement,
     safe_required_frac,
 )
-from trimtab.plan.service_replays import ServiceReplays
+from trimtab.plan.service_replays import OnSpot, ServiceReplays
 from trimtab.policies.hedge import HedgePolicy
-from trimtab.policies.scaling import SYNC_S, StaticReplicas
-from trimtab.replay.hedged import SpotZones, replay_hedged
+from trimtab.policies.scaling import StaticReplicas
+from trimtab.replay.hedged import SpotZones
 from trimtab.replay.services import (
     QUEUE_LIMIT_S,
     ScalingPolicy,
@@ -71,10 +71,10 @@ def service_outcome(case: Case, effects: Effects, replays: ServiceReplays, *, ma
         service_model(case, at_speed, place, targets, speed * case.stress.speed)
         for at_speed, speed in _laws(law, effects, place)
     ]
-    if place.hedge is not None:
-        return _hedged(case, place.hedge, loads, models, policy, replicas, targets)
     margin = case.settings.planning.target_margin_frac
     safe = np.array([safe_required_frac(target, margin) for target in targets]) if may_stop else None
+    if place.hedge is not None:
+        return _hedged(case, place.hedge, loads, models, policy, replicas, targets, safe, replays)
     stressed = replays.stressed(loads[1], models[1], policy, replicas, safe)
     required = np.array([target.required_frac for target in targets]) if stressed.stopped else None
     expected = replays.expected(loads[0], models[0], policy, replicas, required)
@@ -97,27 +97,28 @@ def _hedged(
     policy: ScalingPolicy,
     replicas: int,
     targets: Sequence[Target],
+    safe_frac: FloatArray | None,
+    replays: ServiceReplays,
 ) -> Outcome:
     """Replay on spot with an on-demand floor; under stress every zone is lost at least about once a week."""
-    steps = len(loads[0].arrivals) * int(loads[0].step_s) // SYNC_S
-    rates_per_hr = (hedge.loss_per_hr, max(hedge.loss_per_hr, 1.0 / HR_PER_WEEK))
-    expected, stressed = (
-        replay_hedged(
-            history,
-            model,
-            policy,
-            HedgePolicy(hedge.one_in),
-            SpotZones(zones=hedge.zones, loss_per_hr=rate, outage_s=hedge.outage_s).spells(steps, case.seed),
-            initial_replicas=replicas,
+    often, usual = (
+        OnSpot(
+            policy=HedgePolicy(hedge.one_in),
+            market=SpotZones(zones=hedge.zones, loss_per_hr=rate_per_hr, outage_s=hedge.outage_s),
+            seed=case.seed,
         )
-        for history, model, rate in zip(loads, models, rates_per_hr, strict=True)
+        for rate_per_hr in (max(hedge.loss_per_hr, 1.0 / HR_PER_WEEK), hedge.loss_per_hr)
     )
+    stressed = replays.hedged(loads[1], models[1], policy, often, replicas, safe_frac, stressed=True)
+    required = np.array([target.required_frac for target in targets]) if stressed.stopped else None
+    expected = replays.hedged(loads[0], models[0], policy, usual, replicas, required, stressed=False)
     return Outcome(
         on_demand=expected.on_demand_node_seconds,
         spot=expected.spot_node_seconds,
         attained=_attained(targets, expected.attained_frac, stressed.attained_frac),
         interruptions=expected.lost,
         gpus=expected.gpu_seconds,
+        stopped=stressed.stopped,
     )
 
 

@@ -7,7 +7,10 @@ from dataclasses import dataclass, field, replace
 
 from trimtab.fleet.model import FloatArray
 from trimtab.policies.forecast import ForecastPolicy
+from trimtab.policies.hedge import HedgePolicy
+from trimtab.policies.scaling import SYNC_S
 from trimtab.replay.courses import Course, course_of, on_nodes
+from trimtab.replay.hedged import Flags, HedgedReplay, SpotZones, replay_hedged
 from trimtab.replay.recorded import Recorded, record, wanted_loads
 from trimtab.replay.services import ScalingPolicy, ServiceHistory, ServiceModel, ServiceReplay, replay_service
 
@@ -23,13 +26,24 @@ class Judged:
     stopped: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnSpot:
+    """A spot market as drawn with a seed, and how a service keeps answering on it."""
+
+    policy: HedgePolicy
+    market: SpotZones
+    seed: int
+
+
 @dataclass(slots=True)
 class ServiceReplays:
-    """Replays of one service's history (`expected`) and of that history with more demand (`stressed`)."""
+    """Replays of one service's history (`expected`), of that history with more demand (`stressed`), and of both on spot."""
 
     _expected: dict[Hashable, Course] = field(default_factory=dict)
     _stressed: dict[Hashable, Judged] = field(default_factory=dict)
     _recorded: dict[Hashable, Recorded] = field(default_factory=dict)
+    _hedged: dict[Hashable, HedgedReplay] = field(default_factory=dict)
+    _spells: dict[SpotZones, Flags] = field(default_factory=dict)
 
     def expected(
         self,
@@ -64,11 +78,41 @@ class ServiceReplays:
             self._stressed[key] = Judged(attained_frac=replay.attained_frac, stopped=replay.stopped)
         return self._stressed[key]
 
+    def hedged(
+        self,
+        history: ServiceHistory,
+        model: ServiceModel,
+        policy: ScalingPolicy,
+        spot: OnSpot,
+        replicas: int,
+        required_frac: FloatArray | None,
+        *,
+        stressed: bool,
+    ) -> HedgedReplay:
+        """Return a replay on spot; rates of loss at which the same zones go at the same times share it.
+
+        Under stress only what is attained counts, and places of one speed share that whatever their nodes.
+        """
+        steps = len(history.arrivals) * int(history.step_s) // SYNC_S
+        if spot.market not in self._spells:
+            self._spells[spot.market] = spot.market.spells(steps, spot.seed)
+        spells = self._spells[spot.market]
+        nodes = None if stressed else (model.gpus_per_replica, model.replicas_per_node)
+        key = (*_key(model, policy, replicas, required_frac), spot.policy, hash(spells.tobytes()), stressed, nodes)
+        if key not in self._hedged:
+            told = self._told(history, model, policy, stressed=stressed)
+            self._hedged[key] = replay_hedged(
+                told, model, policy, spot.policy, spells, initial_replicas=replicas, required_frac=required_frac
+            )
+        return self._hedged[key]
+
     def forget(self) -> None:
         """Drop what is kept; what is asked for again is replayed again."""
         self._expected.clear()
         self._stressed.clear()
         self._recorded.clear()
+        self._hedged.clear()
+        self._spells.clear()
 
     def _told(
         self, history: ServiceHistory, model: ServiceModel, policy: ScalingPolicy, *, stressed: bool

@@ -26,6 +26,7 @@ from trimtab.replay.fluid import (
     bill_step,
     count_in_time,
     interpolate_ok,
+    out_of_reach,
     stop_starting,
 )
 from trimtab.replay.series import CountArray, FloatArray, IntArray
@@ -33,6 +34,7 @@ from trimtab.replay.services import (
     ScalingPolicy,
     ServiceHistory,
     ServiceModel,
+    allowed_misses,
     curves_of,
     rule_of,
     shape_of,
@@ -78,6 +80,8 @@ class HedgedReplay:
     requests: float
     ok: FloatArray
     lost: int
+    stopped: bool = False
+    """It ended because a target was out of reach: `ok` counts what it did not come to as in time."""
 
     @property
     def attained_frac(self) -> FloatArray:
@@ -93,10 +97,11 @@ def replay_hedged(
     spells: Flags,
     *,
     initial_replicas: int,
+    required_frac: FloatArray | None = None,
 ) -> HedgedReplay:
     """Replay a history on spot and on-demand nodes; `spells` `(zones, steps of 15 s)` says which zone gives spot when.
 
-    All replicas are on demand at first, as before the change, and move over.
+    All replicas are on demand at first, as before the change, and move over. `required_frac` as `replay_service` has it.
     """
     substeps = int(history.step_s) // SYNC_S
     steps = len(history.arrivals) * substeps
@@ -109,7 +114,7 @@ def replay_hedged(
         spot=np.zeros(hours, dtype=np.int64),
         replica_seconds=np.zeros(hours, dtype=np.int64),
         ok=np.zeros(len(model.wait_limit_s)),
-        counts=np.zeros(2),
+        counts=np.zeros(3),
     )
     serve_hedged(
         np.ascontiguousarray(history.arrivals, dtype=np.float64),
@@ -123,15 +128,19 @@ def replay_hedged(
         hedge_policy,
         np.ascontiguousarray(spells),
         initial_replicas,
+        allowed_misses(history, model, required_frac),
         totals,
     )
+    stopped = bool(totals.counts[STOPPED])
+    unseen = float(np.nansum(history.arrivals)) - float(totals.counts[ARRIVED]) if stopped else 0.0
     return HedgedReplay(
         on_demand_node_seconds=totals.on_demand,
         spot_node_seconds=totals.spot,
         gpu_seconds=np.rint(totals.replica_seconds * model.gpus_per_replica).astype(np.int64),
-        requests=float(totals.counts[ARRIVED]),
-        ok=totals.ok,
+        requests=float(totals.counts[ARRIVED]) + unseen,
+        ok=totals.ok + unseen,
         lost=int(totals.counts[LOST]),
+        stopped=stopped,
     )
 
 
@@ -145,7 +154,7 @@ class HedgedTotals(NamedTuple):
     counts: FloatArray
 
 
-ARRIVED, LOST = 0, 1
+ARRIVED, LOST, STOPPED = 0, 1, 2
 
 
 @inlined
@@ -214,6 +223,7 @@ def serve_hedged(
     hedge_policy: HedgePolicy,
     up: Flags,
     initial_replicas: int,
+    allowed_misses: FloatArray,
     totals: HedgedTotals,
 ) -> None:
     """Serve every step's arrivals; zones that go take their replicas; decide, split, start and stop after each step."""
@@ -228,6 +238,9 @@ def serve_hedged(
     desired = initial_replicas
     queue, near, step = 0.0, 1, -1
     for t in range(len(arrivals)):
+        if out_of_reach(totals.counts[ARRIVED : ARRIVED + 1], totals.ok, allowed_misses):
+            totals.counts[STOPPED] = 1
+            break
         arrived = arrivals[t] / substeps
         known = not math.isnan(arrived)
         wanted_signal = signal[t] if len(signal) > 1 else math.nan

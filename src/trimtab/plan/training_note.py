@@ -1,38 +1,17 @@
-"""Other memory plans of training runs as options, with every way of holding nodes; what they would cost if refused."""
+"""What the report says of memory plans of training runs: why none can be judged, or what the cheapest would cost."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 
-from trimtab.fleet.effects import Effect, SetCapacityType, SetTrainingMemory
+from trimtab.fleet.effects import Effect
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Lever
 from trimtab.fleet.trained_model import trained_model
-from trimtab.levers import training_memory
 from trimtab.plan.outcome import Case, placement
+from trimtab.plan.places import memory_plans
 from trimtab.tables.workloads import TargetMetric, WorkloadKind
 from trimtab.units import S_PER_HR, usd
-
-
-def training_options(
-    case: Case, market: Market, spots: Sequence[Effect | None], ways: Sequence[Mapping[Lever, Effect]]
-) -> Iterator[dict[Lever, Effect]]:
-    """Yield effects with every memory plan that fits somewhere, held in every way, on demand and on spot."""
-    spot_of = {one.pool.instance_type: one for one in spots if isinstance(one, SetCapacityType)}
-    for plan in _plans(case, market):
-        for how in ways:
-            effects: dict[Lever, Effect] = {Lever.TRAINING_MEMORY: plan, **how}
-            yield effects
-            offer = spot_of.get(plan.pool.instance_type)
-            if offer is not None:
-                yield {**effects, Lever.SPOT: offer}
-
-
-def _plans(case: Case, market: Market) -> tuple[SetTrainingMemory, ...]:
-    model = trained_model(case.workload)
-    if isinstance(model, str) or case.workload.jobs is None:
-        return ()
-    return training_memory.propose(case.workload, model, market, case.settings.assumptions)
 
 
 def training_note(case: Case, market: Market) -> str | None:
@@ -44,7 +23,7 @@ def training_note(case: Case, market: Market) -> str | None:
     if isinstance(model, str):
         asked = case.workload.kind is WorkloadKind.TRAINING or case.workload.spec.training is not None
         return model if asked else None
-    plans = _plans(case, market)
+    plans = memory_plans(case, market)
     if not plans:
         return "no other memory plan fits a GPU of the region that costs no more"
     cheapest = min(plans, key=lambda plan: _run_usd(case, market, {Lever.TRAINING_MEMORY: plan}))
