@@ -10,12 +10,11 @@ from trimtab.physics.footprint import (
     Parallel,
     Serving,
     inference_footprint,
-    longest_context,
     resident_requests,
     weight_bytes,
 )
 from trimtab.physics.formats import WeightFormat, weight_format
-from trimtab.physics.kv import kv_bytes, kv_bytes_per_token, waves
+from trimtab.physics.kv import kv_bytes, waves
 from trimtab.physics.models import model_named
 
 GPUS = load_catalog()
@@ -23,12 +22,12 @@ GPUS = load_catalog()
 
 def test_llama_3_8b_keeps_131_kb_of_cache_per_token():
     # 2 x 32 layers x 8 heads x 128 x 2 bytes
-    assert kv_bytes_per_token(model_named("llama-3-8b")) == 131_072
+    assert kv_bytes(model_named("llama-3-8b"), 1) == 131_072
 
 
 def test_latent_attention_keeps_one_latent_and_not_two():
     # 61 x (512 + 64) x 2 bytes
-    assert kv_bytes_per_token(model_named("deepseek-v3")) == 70_272
+    assert kv_bytes(model_named("deepseek-v3"), 1) == 70_272
 
 
 def test_a_sliding_window_caps_the_cache():
@@ -79,17 +78,6 @@ def test_more_requests_or_context_never_need_less(requests, context, stored, nam
     more = Serving(model=base.model, stored=stored, requests=requests + 1, context=context + 1)
 
     assert inference_footprint(more).total_bytes >= inference_footprint(base).total_bytes
-
-
-def test_the_longest_context_is_the_last_that_fits():
-    l4 = GPUS.gpu("L4")
-    serving = Serving(model=model_named("llama-3-8b"), requests=4)
-
-    longest = longest_context(serving, l4)
-
-    assert longest > 1000
-    assert resident_requests(Serving(model=serving.model, requests=4, context=longest), l4) >= 4
-    assert resident_requests(Serving(model=serving.model, requests=4, context=longest + 64), l4) < 4
 
 
 @pytest.mark.parametrize(

@@ -77,10 +77,6 @@ class Gpu:
             return None
         return rate_tflops * FLOPS_PER_TFLOPS / (self.mem_bw_gb_s * BYTES_PER_GB)
 
-    def is_verified(self, column: str) -> bool:
-        """Tell whether a column's value was seen in a source beside the datasheet."""
-        return column not in self.unverified_fields
-
 
 @dataclass(frozen=True, eq=False)
 class GpuTable:

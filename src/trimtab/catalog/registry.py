@@ -57,10 +57,6 @@ class Catalog:
         known = [other for owner, other in self.instance_table if owner == provider]
         raise UnknownName("instance type", name, known, where=provider)
 
-    def instance_types_with(self, gpu: Gpu) -> tuple[InstanceType, ...]:
-        """Return the instance types that carry a board."""
-        return tuple(instance for instance in self.instance_types if instance.gpu == gpu.name)
-
     def mig_profiles(self, gpu: Gpu) -> tuple[MigProfile, ...]:
         """Return a board's MIG profiles; none where it cannot be partitioned."""
         return self.mig_table.of_board(gpu.mig_board)

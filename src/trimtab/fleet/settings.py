@@ -97,7 +97,6 @@ class Assumptions:
     scored on runs that ran out of memory)."""
     throughput_frac: float = 0.90
     """"No worse than observed" for throughput: within 10 %."""
-    price_stale_days: int = 120
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ fp32 logits of the sampled rows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 
 from trimtab.catalog import Gpu
@@ -151,20 +151,3 @@ def resident_requests(serving: Serving, gpu: Gpu, *, utilization_frac: float = M
     """Return how many requests of the context fit at once under the engine's budget; 0 when the weights do not fit."""
     budget = gpu.memory_gib * BYTES_PER_GIB * utilization_frac - sum(_fixed_items(serving).values())
     return requests_that_fit(budget, _cache_bytes_per_gpu(serving, 1)) if budget > 0 else 0
-
-
-def longest_context(
-    serving: Serving, gpu: Gpu, *, utilization_frac: float = MEMORY_UTILIZATION_FRAC, most: int = 1 << 20
-) -> int:
-    """Return the longest context at which all `requests` are resident (0 when none), by bisection up to `most`."""
-    if resident_requests(replace(serving, context=1), gpu, utilization_frac=utilization_frac) < serving.requests:
-        return 0
-    low, high = 1, most
-    while low < high:
-        middle = (low + high + 1) // 2
-        fits = (
-            resident_requests(replace(serving, context=middle), gpu, utilization_frac=utilization_frac)
-            >= serving.requests
-        )
-        low, high = (middle, high) if fits else (low, middle - 1)
-    return low

@@ -91,11 +91,6 @@ def weight_format(text: str) -> WeightFormat:
     raise UnknownName("number format", text, (one.value for one in WeightFormat))
 
 
-def runs_natively(gpu: Gpu, precision: Precision) -> bool:
-    """Say whether the GPU's tensor path knows the precision; where not, values are widened to 16 bits first."""
-    return gpu.tflops(precision) is not None
-
-
 def compute_precision(gpu: Gpu, wanted: Precision) -> Precision:
     """Return the precision at which the products really run: the wanted one, or the widest 16-bit path the GPU has."""
     for precision in (wanted, Precision.BF16, Precision.FP16, Precision.TF32, Precision.FP32):

@@ -7,17 +7,12 @@ import math
 from trimtab.physics.models import Architecture
 
 
-def kv_bytes_per_token(model: Architecture, value_bytes: float = 2) -> float:
-    """Return the bytes that one token adds to the cache while no window is full.
-
-    MHA and GQA: 2 L n_kv d_head values. Latent attention keeps one latent per layer: L (d_c + d_rope), so that DeepSeek-V3 in
-    bf16 needs 61 x 576 x 2 = 70 kB (arXiv 2405.04434).
-    """
-    return model.kv_layers * model.kv_values_per_token * value_bytes
-
-
 def kv_bytes(model: Architecture, context: float, value_bytes: float = 2) -> float:
-    """Return the cache of one request at a context length; windowed layers keep at most their window."""
+    """Return the bytes of the cache of one request at a context length; windowed layers keep at most their window.
+
+    A token adds 2 L n_kv d_head values in MHA and GQA, and one latent per layer, L (d_c + d_rope), in latent attention, so
+    that DeepSeek-V3 in bf16 needs 61 x 576 x 2 = 70 kB (arXiv 2405.04434).
+    """
     full = (model.kv_layers - model.windowed_layers) * context
     windowed = model.windowed_layers * min(context, model.window or context)
     return (full + windowed) * model.kv_values_per_token * value_bytes

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 
@@ -233,8 +233,3 @@ def resolve_model(name: str, params_b: float | None = None) -> Architecture:
     if params_b is not None:
         return generic_model(params_b, name=name)
     return model_named(name)
-
-
-def with_params(architecture: Architecture, params_b: float) -> Architecture:
-    """Return the architecture with another parameter count, its shape kept (a fine-tune with a grown vocabulary)."""
-    return replace(architecture, params_b=params_b, active_b=architecture.active_b * params_b / architecture.params_b)

@@ -85,8 +85,3 @@ def asked_formats(gpu: Gpu) -> tuple[WeightFormat, ...]:
     """Return the formats that a person would ask about on a GPU, widest first; some it may not run."""
     wide = (WeightFormat.BF16,) if native_precision(gpu) is Precision.BF16 else (WeightFormat.BF16, WeightFormat.FP16)
     return (*wide, WeightFormat.FP8, WeightFormat.INT4, WeightFormat.FP4)
-
-
-def serving_formats(gpu: Gpu) -> tuple[WeightFormat, ...]:
-    """Return the formats worth trying on a GPU, widest first."""
-    return tuple(stored for stored in asked_formats(gpu) if not why_not(gpu, stored))

@@ -87,9 +87,6 @@ INTRODUCED: Mapping[str, tuple[str, ...]] = {
         "InvoiceDetailId",
     ),
 }
-REMOVED: Mapping[str, str] = {"ProviderName": "1.4", "PublisherName": "1.4"}
-"""Column -> version that took it away; 1.3 deprecated both."""
-
 KNOWN = frozenset(name for names in INTRODUCED.values() for name in names)
 
 

@@ -10,7 +10,7 @@ import csv
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
@@ -167,8 +167,3 @@ def _metric(name: str) -> tuple[CanonicalMetric | None, str]:
     if name.endswith("_total") and name.removesuffix("_total") in known:
         return known[name.removesuffix("_total")], ""
     return known.get(name), ""
-
-
-def readings_of(scrape: Scrape, canonical: str) -> Iterator[Reading]:
-    """Yield the readings of one canonical name."""
-    return (reading for reading in scrape.readings if reading.canonical == canonical)
