@@ -9,7 +9,9 @@ import time
 
 from trimtab.physics.ask import ANYWHERE, DEFAULT_ENGINE, offered
 from trimtab.physics.models import model_named
-from trimtab.physics.search_serving import CONCURRENCIES, Demand, Way, search_serving, sweep, ways_of
+from trimtab.physics.search_serving import CONCURRENCIES, search_serving, sweep
+from trimtab.physics.serving_demand import Demand
+from trimtab.physics.serving_ways import Way, ways_of
 
 REPEATS = 7
 

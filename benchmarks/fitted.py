@@ -26,7 +26,7 @@ from trimtab.physics.predict import (
     training_classes,
     workload_classes,
 )
-from trimtab.physics.serving import Load, ServingQuery
+from trimtab.physics.serving_query import Load, ServingQuery
 from trimtab.physics.terms import Floats, Terms
 from trimtab.physics.training import ideal_tok_s, training_columns, training_keys
 from trimtab.physics.workloads import workload_columns, workload_keys

@@ -19,7 +19,7 @@ from trimtab.physics.boards import all_boards
 from trimtab.physics.footprint import weight_bytes
 from trimtab.physics.formats import WeightFormat, weight_format
 from trimtab.physics.models import Architecture, find_model, generic_model, resolve_model
-from trimtab.physics.serving import Load, ServingQuery, kv_value_bytes, least_tensor_parallel
+from trimtab.physics.serving_query import Load, ServingQuery, kv_value_bytes, least_tensor_parallel
 from trimtab.units import BYTES_PER_GIB
 
 MLPERF_TOKENS: dict[str, tuple[float, float]] = {

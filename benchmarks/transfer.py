@@ -24,7 +24,8 @@ from benchmarks.perf_rows import Row, read_rows, serving_query
 from benchmarks.scores import mean, median, same_question
 from trimtab.catalog import Gpu, Precision
 from trimtab.physics.formats import FORMATS, compute_precision
-from trimtab.physics.serving import Load, ServingQuery, cache_bytes, capacity, serving_columns
+from trimtab.physics.serving import cache_bytes, capacity
+from trimtab.physics.serving_query import Load, ServingQuery, serving_columns
 from trimtab.physics.terms import Floats
 from trimtab.physics.transfer import Activity, speed_ratio
 from trimtab.provenance import Estimate

@@ -10,8 +10,8 @@ import trimtab as tt
 from trimtab.emit.launch import training_arguments, vllm_serve
 from trimtab.emit.manifests.bench_jobs import bench_job, job_name
 from trimtab.physics.ask import Market
-from trimtab.physics.search_serving import Demand
 from trimtab.physics.search_training import TrainingDemand
+from trimtab.physics.serving_demand import Demand
 from trimtab.physics.training_memory import Method
 
 

@@ -14,8 +14,8 @@ from trimtab.fleet.ownership import serving_cost, training_cost
 from trimtab.fleet.settings import Settings
 from trimtab.physics.ask import Market
 from trimtab.physics.roofline import Phase, training_roofline
-from trimtab.physics.search_serving import Demand
 from trimtab.physics.search_training import TrainingDemand
+from trimtab.physics.serving_demand import Demand
 from trimtab.physics.training_memory import Method
 
 

@@ -9,8 +9,8 @@ from trimtab.catalog import BuyingOption
 from trimtab.fleet.ownership import CostItem, serving_cost, training_cost
 from trimtab.fleet.settings import Ownership, Settings
 from trimtab.physics.ask import Market
-from trimtab.physics.search_serving import Demand
 from trimtab.physics.search_training import TrainingDemand
+from trimtab.physics.serving_demand import Demand
 from trimtab.physics.training_memory import Method
 
 P4D = Market(gpus=("A100-40GB",), provider="aws", region="us-east-1")

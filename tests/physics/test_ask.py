@@ -5,8 +5,9 @@ import pytest
 import trimtab as tt
 from trimtab.errors import MissingPrice, UnknownName, Unpredictable, UsageError
 from trimtab.physics.ask import Market
-from trimtab.physics.search_serving import Demand, Targets, Unmet
+from trimtab.physics.found_ways import Unmet
 from trimtab.physics.search_training import TrainingDemand
+from trimtab.physics.serving_demand import Demand, Targets
 from trimtab.physics.training_memory import Method
 
 CHAT = Demand(input_tokens=1024, output_tokens=256, rate_req_s=20)

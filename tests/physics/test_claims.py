@@ -10,7 +10,7 @@ from trimtab.physics.footprint import Item, Serving, inference_footprint, reside
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.models import model_named
 from trimtab.physics.predict import times_of
-from trimtab.physics.serving import Load, ServingQuery
+from trimtab.physics.serving_query import Load, ServingQuery
 from trimtab.physics.support import why_not
 from trimtab.physics.training_memory import Training, training_footprint
 from trimtab.physics.transfer import Activity, Binding, binding_resource, speed_ratio

@@ -19,8 +19,8 @@ from trimtab.physics.footprint import Serving, weight_bytes
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.models import model_named
 from trimtab.physics.roofline import Phase, intensity
-from trimtab.physics.search_serving import Demand
-from trimtab.physics.serving import Load, ServingQuery
+from trimtab.physics.serving_demand import Demand
+from trimtab.physics.serving_query import Load, ServingQuery
 from trimtab.physics.transfer import Activity, Binding, binding_resource
 
 CATALOG = load_catalog()

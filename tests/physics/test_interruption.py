@@ -10,8 +10,8 @@ import trimtab as tt
 from trimtab.catalog import BuyingOption, InterruptionBucket
 from trimtab.physics.ask import Market
 from trimtab.physics.interruption import Interruptions
-from trimtab.physics.search_serving import Demand
 from trimtab.physics.search_training import TrainingDemand
+from trimtab.physics.serving_demand import Demand
 from trimtab.physics.training_memory import Method
 
 UNDER_5, OVER_20 = InterruptionBucket.UNDER_5, InterruptionBucket.OVER_20

@@ -6,7 +6,7 @@ from trimtab.catalog import load_catalog
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.models import model_named
 from trimtab.physics.roofline import Phase, intensity, roofline
-from trimtab.physics.serving import Load, ServingQuery
+from trimtab.physics.serving_query import Load, ServingQuery
 from trimtab.physics.transfer import Binding
 
 

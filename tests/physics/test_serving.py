@@ -11,7 +11,7 @@ from trimtab.physics.intervals import board_class
 from trimtab.physics.models import model_named
 from trimtab.physics.predict import Asked, times_of, with_interval
 from trimtab.physics.search_serving import sweep
-from trimtab.physics.serving import Load, ServingQuery, least_tensor_parallel
+from trimtab.physics.serving_query import Load, ServingQuery, least_tensor_parallel
 
 GPUS = load_catalog()
 

@@ -4,8 +4,8 @@ import pytest
 
 from trimtab.physics.boards import board
 from trimtab.physics.models import model_named
-from trimtab.physics.search_serving import Demand
 from trimtab.physics.search_training import TrainingDemand
+from trimtab.physics.serving_demand import Demand
 from trimtab.physics.single_change import cheapest_change, serving_change
 from trimtab.physics.training_memory import Method
 

@@ -15,8 +15,10 @@ from trimtab.errors import UsageError
 from trimtab.physics.boards import board
 from trimtab.physics.models import Architecture
 from trimtab.physics.offers import owned_offer
-from trimtab.physics.search_serving import Demand, sweep, ways_of
+from trimtab.physics.search_serving import sweep
 from trimtab.physics.search_training import TrainingDemand, search_training
+from trimtab.physics.serving_demand import Demand
+from trimtab.physics.serving_ways import ways_of
 from trimtab.units import MS_PER_S
 
 MOST_GPUS = 8

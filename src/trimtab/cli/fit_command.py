@@ -147,8 +147,8 @@ def command(
     from trimtab.physics.ask import Market
     from trimtab.physics.formats import WeightFormat
     from trimtab.physics.interruption import Interruptions
-    from trimtab.physics.search_serving import Demand, Targets
     from trimtab.physics.search_training import TrainingDemand
+    from trimtab.physics.serving_demand import Demand, Targets
     from trimtab.physics.training_memory import Method
     from trimtab.sources.request_mix import read_request_mix
     from trimtab.units import HR_PER_DAY, S_PER_DAY

@@ -35,10 +35,12 @@ from trimtab.fleet.settings import Settings
 from trimtab.physics.ask import Market, serving_answer, training_answer
 from trimtab.physics.boards import board
 from trimtab.physics.formats import WeightFormat
+from trimtab.physics.found_ways import ServingOption, Unmet
 from trimtab.physics.models import Architecture
 from trimtab.physics.roofline import Roofline, roofline, training_roofline
-from trimtab.physics.search_serving import Demand, ServingOption, Unmet, ways_of
 from trimtab.physics.search_training import TrainingDemand, TrainingOption
+from trimtab.physics.serving_demand import Demand
+from trimtab.physics.serving_ways import ways_of
 from trimtab.physics.single_change import cheapest_change, serving_change
 from trimtab.physics.support import notes
 from trimtab.units import HR_PER_DAY, HR_PER_MO, S_PER_HR, TOKENS_PER_MTOK

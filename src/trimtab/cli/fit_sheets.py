@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from trimtab.catalog import BuyingOption
 from trimtab.cli.sheet import Cell, Column, Sheet, fixed
-from trimtab.physics.search_serving import Rejected, ServingOption, Unmet
+from trimtab.physics.found_ways import Rejected, ServingOption, Unmet
 from trimtab.physics.search_training import TrainingOption
 from trimtab.provenance import Estimate
 from trimtab.units import MS_PER_S

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from trimtab.catalog import BuyingOption, Gpu
 from trimtab.fleet.ownership import TotalCost
 from trimtab.physics.footprint import Footprint
+from trimtab.physics.found_ways import Rejected, ServingOption
 from trimtab.physics.roofline import Roofline
-from trimtab.physics.search_serving import Rejected, ServingOption
 from trimtab.physics.search_training import TrainingOption
 from trimtab.provenance import Estimate
 

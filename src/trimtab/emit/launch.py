@@ -8,7 +8,7 @@ from typing import assert_never
 
 from trimtab.catalog import Precision
 from trimtab.physics.formats import WeightFormat
-from trimtab.physics.search_serving import ServingOption
+from trimtab.physics.found_ways import ServingOption
 from trimtab.physics.search_training import TrainingOption
 from trimtab.physics.support import native_precision
 from trimtab.physics.training_memory import Method, Optimizer, Recompute

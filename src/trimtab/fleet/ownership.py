@@ -12,7 +12,7 @@ from enum import Enum
 from trimtab.catalog import BuyingOption
 from trimtab.fleet.settings import Settings
 from trimtab.physics.footprint import weight_bytes
-from trimtab.physics.search_serving import ServingOption
+from trimtab.physics.found_ways import ServingOption
 from trimtab.physics.search_training import TrainingOption
 from trimtab.physics.training_memory import adapter_params
 from trimtab.units import BYTES_PER_GIB, HR_PER_DAY, HR_PER_MO, S_PER_HR, TOKENS_PER_MTOK, W_PER_KW

@@ -19,7 +19,7 @@ from trimtab.physics.footprint import Parallel, Serving, inference_footprint
 from trimtab.physics.formats import WeightFormat, weight_format
 from trimtab.physics.models import Architecture, resolve_model
 from trimtab.physics.predict import calibrated, times_of
-from trimtab.physics.serving import Load, ServingQuery, kv_value_bytes
+from trimtab.physics.serving_query import Load, ServingQuery, kv_value_bytes
 from trimtab.provenance import Estimate
 
 ENGINE, ENGINE_YEAR = "vllm", 2026

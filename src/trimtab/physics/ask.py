@@ -10,12 +10,15 @@ from trimtab.catalog import BuyingOption, Catalog, Gpu, load_catalog
 from trimtab.errors import MissingPrice, Unpredictable, UsageError, near_matches
 from trimtab.physics.boards import board
 from trimtab.physics.formats import WeightFormat
+from trimtab.physics.found_ways import Rejected, ServingOption, Unmet
 from trimtab.physics.interruption import USUAL, Interruptions
 from trimtab.physics.models import Architecture, model_named
 from trimtab.physics.notebook import notebook_view
 from trimtab.physics.offers import Offer, offers_for, owned_offer
-from trimtab.physics.search_serving import Demand, Rejected, ServingOption, Unmet, Way, search_serving, ways_of
+from trimtab.physics.search_serving import search_serving
 from trimtab.physics.search_training import TrainingDemand, TrainingOption, search_training
+from trimtab.physics.serving_demand import Demand
+from trimtab.physics.serving_ways import Way, ways_of
 from trimtab.physics.support import too_old
 
 DEFAULT_ENGINE = "vllm"

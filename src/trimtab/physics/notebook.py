@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 from trimtab.catalog import BuyingOption
-from trimtab.physics.search_serving import Rejected, ServingOption
+from trimtab.physics.found_ways import Rejected, ServingOption
 from trimtab.physics.search_training import TrainingOption
 
 ROWS = 12

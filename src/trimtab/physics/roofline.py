@@ -15,7 +15,7 @@ from trimtab.errors import Unpredictable
 from trimtab.physics.footprint import weight_bytes
 from trimtab.physics.formats import FORMATS, compute_precision
 from trimtab.physics.kv import kv_bytes
-from trimtab.physics.serving import ServingQuery
+from trimtab.physics.serving_query import ServingQuery
 from trimtab.physics.support import native_precision
 from trimtab.physics.training_memory import Recompute, Training, training_footprint
 from trimtab.physics.transfer import Binding

@@ -7,214 +7,30 @@ predicted, so that only ratios between GPUs remain modelled.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from enum import Enum
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from trimtab.catalog import BuyingOption, Gpu
-from trimtab.errors import InputError
-from trimtab.physics.footprint import Footprint, Parallel, Serving, inference_footprint, resident_requests
-from trimtab.physics.formats import WeightFormat
+from trimtab.catalog import BuyingOption
+from trimtab.physics.footprint import Footprint, Parallel, Serving, inference_footprint
+from trimtab.physics.found_ways import Rejected, ServingOption, Unmet
 from trimtab.physics.interruption import USUAL, Interruptions
-from trimtab.physics.models import Architecture
 from trimtab.physics.offers import Offer
 from trimtab.physics.predict import Asked, calibrated, coefficients_at, packaged, with_interval
-from trimtab.physics.serving import (
-    Load,
-    ServingQuery,
-    ServingTimes,
-    kv_value_bytes,
-    serving_columns,
-    serving_keys,
-    serving_times,
-)
+from trimtab.physics.serving import ServingTimes, serving_times
+from trimtab.physics.serving_demand import Demand
+from trimtab.physics.serving_query import ServingQuery, serving_columns, serving_keys
+from trimtab.physics.serving_ways import Way
 from trimtab.physics.sizing import nodes_for, replicas_for
-from trimtab.physics.support import asked_formats, why_not
 from trimtab.physics.transfer import Binding
 from trimtab.provenance import Estimate
 from trimtab.units import S_PER_HR, TOKENS_PER_MTOK
 
-ENGINE_YEAR = 2026
-"""The engines' newest year in the measurements: what a new deployment would run."""
 CONCURRENCIES = tuple(sorted({round(2 ** (k / 8)) for k in range(81)}))
 """1 to 1,024 in steps of about 9 %."""
-TENSOR_DEGREES = (1, 2, 4, 8)
 TAIL_FACTOR = 1.6
 """p95 over the mean of TTFT in closed-loop runs where prompts share steps (an M/G/1 queue at 60 % load gives 1.5 to 1.8)."""
-
-
-class Unmet(Enum):
-    """Why a way of serving does not work."""
-
-    MEMORY = "does not fit"
-    FORMAT = "not supported"
-    DRIVER = "driver too old"
-    TARGET = "misses the target"
-    PRICE = "no price"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Targets:
-    """Limits in seconds; None means that there is none. TTFT is held at p95, TPOT and latency at the mean."""
-
-    ttft_s: float | None = None
-    tpot_s: float | None = None
-    latency_s: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Demand:
-    """What is to be served: requests a second (or a fixed concurrency), tokens in and out, limits, headroom."""
-
-    input_tokens: float
-    output_tokens: float
-    rate_req_s: float | None = None
-    concurrency: int | None = None
-    targets: Targets = Targets()
-    headroom_frac: float = 0.2
-    mean_req_s: float | None = None
-    """What is served on average where `rate_req_s` is a peak; the cost of a token spreads over these. None: the rate itself."""
-
-    def __post_init__(self) -> None:
-        for rate in (self.rate_req_s, self.mean_req_s):
-            if rate is not None and not (math.isfinite(rate) and rate > 0):
-                raise InputError(f"a rate of {rate} requests a second cannot be served; give one above 0")
-        if self.input_tokens < 1 or self.output_tokens < 1:
-            raise InputError("requests need at least one input and one output token")
-        if (self.rate_req_s is None) == (self.concurrency is None):
-            raise InputError("give either a rate of requests or a concurrency")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServingOption:
-    """One way of serving that works: what it takes, what it does, what it costs."""
-
-    model: Architecture
-    gpu: Gpu
-    tensor: int
-    stored: WeightFormat
-    concurrency: int
-    replicas: int
-    replica_req_s: float
-    tok_s: Estimate
-    ttft_s: Estimate
-    tpot_s: Estimate
-    latency_s: float
-    binding: Binding
-    footprint: Footprint
-    offer: Offer
-    option: BuyingOption
-    nodes: int
-    stranded_gpus: int
-    usd_hr: float
-    usd_per_mtok: Estimate
-    usd_hr_by_option: Mapping[BuyingOption, float]
-    """What an hour of these nodes costs under each way of buying; spot with the nodes that stand in for lost ones."""
-    served_req_s: float
-    """Requests a second that are answered on average."""
-
-    @property
-    def gpus(self) -> int:
-        """Return the GPUs that serve."""
-        return self.replicas * self.tensor
-
-    @property
-    def tok_s_per_usd_hr(self) -> float | None:
-        """Return tokens a second of all replicas for a dollar an hour; None on hardware that costs nothing here."""
-        return self.tok_s.value * self.replicas / self.usd_hr if self.usd_hr else None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rejected:
-    """One way of serving or training that does not work, why, and how near it came."""
-
-    gpu: str
-    what: str
-    reason: Unmet
-    because: str
-    miss_frac: float = math.inf
-    """How far beyond the limit it lies; infinite where there is no nearness."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
-    """A GPU, its count in a replica, a format: what one sweep over concurrencies answers."""
-
-    query: ServingQuery
-    offers: tuple[Offer, ...]
-
-
-def ways_of(
-    model: Architecture,
-    gpu: Gpu,
-    offers: tuple[Offer, ...],
-    demand: Demand,
-    engine: str,
-    formats: Sequence[WeightFormat] = (),
-) -> tuple[list[Way], list[Rejected]]:
-    """Return the ways that fit a GPU, and those that do not, each with its reason."""
-    ways: list[Way] = []
-    rejected: list[Rejected] = []
-    most = max((offer.gpus for offer in offers), default=0)
-    for stored in formats or asked_formats(gpu):
-        if reason := why_not(gpu, stored):
-            rejected.append(Rejected(gpu=gpu.name, what=stored.value, reason=Unmet.FORMAT, because=reason))
-            continue
-        fitting = [
-            degree
-            for degree in TENSOR_DEGREES
-            if degree <= most and _room(model, gpu, stored, degree, demand, engine) >= 1
-        ]
-        if not fitting:
-            rejected.append(_too_large(model, gpu, stored, max(most, 1), demand))
-        ways += [Way(query=_query(model, gpu, stored, degree, demand, engine), offers=offers) for degree in fitting]
-    return ways, rejected
-
-
-def _serving(model: Architecture, gpu: Gpu, stored: WeightFormat, degree: int, demand: Demand, engine: str) -> Serving:
-    return Serving(
-        model=model,
-        stored=stored,
-        kv_value_bytes=kv_value_bytes(stored, engine, ENGINE_YEAR, gpu),
-        parallel=Parallel(tensor=degree),
-        context=math.ceil(demand.input_tokens + demand.output_tokens),
-    )
-
-
-def _room(model: Architecture, gpu: Gpu, stored: WeightFormat, degree: int, demand: Demand, engine: str) -> int:
-    return resident_requests(_serving(model, gpu, stored, degree, demand, engine), gpu)
-
-
-def _too_large(model: Architecture, gpu: Gpu, stored: WeightFormat, degree: int, demand: Demand) -> Rejected:
-    need = inference_footprint(_serving(model, gpu, stored, degree, demand, "vllm")).total_gib
-    return Rejected(
-        gpu=gpu.name,
-        what=f"{degree} x {stored.value}",
-        reason=Unmet.MEMORY,
-        because=f"needs {need:.1f} GiB a GPU on {degree}, {gpu.name} shows {gpu.memory_gib:.1f}",
-        miss_frac=need / gpu.memory_gib - 1,
-    )
-
-
-def _query(
-    model: Architecture, gpu: Gpu, stored: WeightFormat, degree: int, demand: Demand, engine: str
-) -> ServingQuery:
-    return ServingQuery(
-        model=model,
-        gpu=gpu,
-        stored=stored,
-        engine=engine,
-        year=ENGINE_YEAR,
-        load=Load.ONLINE,
-        requests=1,
-        input_tokens=demand.input_tokens,
-        output_tokens=demand.output_tokens,
-        kv_value_bytes=kv_value_bytes(stored, engine, ENGINE_YEAR, gpu),
-        gpus=degree,
-        tensor=degree,
-    )
 
 
 def sweep(queries: Sequence[ServingQuery], concurrencies: Sequence[int] = CONCURRENCIES) -> ServingTimes:

@@ -10,11 +10,11 @@ from trimtab.catalog import BuyingOption, Gpu, Precision
 from trimtab.errors import InputError
 from trimtab.physics.footprint import Footprint, Parallel
 from trimtab.physics.formats import WeightFormat
+from trimtab.physics.found_ways import Rejected, Unmet
 from trimtab.physics.interruption import USUAL, Interruptions
 from trimtab.physics.models import Architecture
 from trimtab.physics.offers import Offer
 from trimtab.physics.predict import calibrated, predict_training
-from trimtab.physics.search_serving import Rejected, Unmet
 from trimtab.physics.sizing import nodes_for
 from trimtab.physics.support import native_precision
 from trimtab.physics.training import TrainingQuery, TrainPrecision

@@ -21,202 +21,24 @@ fitted (`data/serving.json`). With F FLOP/s and B bytes/s of one GPU, n GPUs, b 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum
 
 import numpy as np
 import numpy.typing as npt
 
-from trimtab.catalog import Gpu, Precision
-from trimtab.physics.footprint import weight_bytes
-from trimtab.physics.formats import FORMATS, WeightFormat, compute_precision
-from trimtab.physics.kv import kv_copies
-from trimtab.physics.models import Architecture
-from trimtab.physics.terms import Floats, Keys
-from trimtab.units import BYTES_PER_GB, BYTES_PER_GIB, FLOPS_PER_TFLOPS
+from trimtab.physics.terms import Floats
 
 USABLE_FRAC = 0.90
 """Share of memory an engine plans with (vLLM's default)."""
-RUNTIME_BYTES = 3.1 * BYTES_PER_GB
-"""Context, graphs and activations per GPU: where Llama-2-70B's batches split into waves on 4 x A100-40GB."""
-TRTLLM_RUNTIME_BYTES = 2.8 * BYTES_PER_GB
-"""The same for TensorRT-LLM, whose batches split later."""
 LEAST_CACHE_FRAC = 0.02
 """Share of memory that an engine which runs at all has for its cache."""
 SHARPNESS = 3.0
 """Exponent of the soft maximum: two equal costs give 1.26 of one (kernels overlap compute and memory in part)."""
-NARROW_SHARE = 0.7
-"""Weight of the narrow precision's rate in a step that mixes it with 16-bit work."""
-TFLOPS_PER_W = {"Ampere": 0.45, "Ada": 0.72}
-"""Tensor rate a watt of boards with GDDR memory: their prompt speeds follow the power limit and not the peak."""
 MICRO_BATCH_TOKENS = 512
 """Prompt tokens that llama.cpp hands from stage to stage at once (its default ubatch-size)."""
 CHUNK_TOKENS = 2048
 """Prompt tokens of a step that mixes prefill and decode: short prompts share it and its read of the weights."""
-PCIE_GB_S = {3: 16.0, 4: 32.0, 5: 64.0, 6: 128.0}
-"""Both directions of a x16 slot by generation, halved below as NVLink's figure is."""
-PARALLEL_ATTENTION_FILL_FRAC = 0.62
-"""Weights above this share of memory call for another GPU when a deployment's tensor parallelism is not stated."""
-
-
-class Load(Enum):
-    """How requests come."""
-
-    STATIC = "static"
-    PREFILL = "prefill"
-    DECODE = "decode"
-    ONLINE = "online"
-    MAXIMUM = "maxload"
-    OFFLINE = "mlp-offline"
-    SERVER = "mlp-server"
-    INTERACTIVE = "mlp-interactive"
-
-    @property
-    def saturates(self) -> bool:
-        """Say whether the engine takes in as many requests as it can."""
-        return self in (Load.MAXIMUM, Load.OFFLINE, Load.SERVER, Load.INTERACTIVE)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServingQuery:
-    """One question: this model, so stored, on so many of these GPUs, under this load.
-
-    `stack` is the engine and its year (`vllm-2025`), `release` its version (`0.12`) where known; `workload` names a fixed
-    public workload (MLPerf) or is empty.
-    `expert > tensor` means that attention is data parallel over the expert-parallel GPUs.
-    """
-
-    model: Architecture
-    gpu: Gpu
-    stored: WeightFormat
-    engine: str
-    year: int
-    load: Load
-    requests: float
-    input_tokens: float
-    output_tokens: float
-    kv_value_bytes: float = 2
-    gpus: int = 1
-    tensor: int = 1
-    pipeline: int = 1
-    expert: int = 1
-    workload: str = ""
-    release: str = ""
-
-    @property
-    def attention_is_data_parallel(self) -> bool:
-        """Say whether each expert-parallel GPU serves its own requests' attention."""
-        return self.expert > self.tensor
-
-
-def chip_of(gpu: Gpu) -> str:
-    """Return the chip of a board: what variants of memory, form factor and power share (A100, H100, RTX-4090)."""
-    parts = gpu.name.split("-")
-    return "-".join(parts[:2]) if parts[0] in ("RTX", "Quadro", "Arc", "Max", "Titan") else parts[0]
-
-
-def serving_keys(query: ServingQuery) -> Keys:
-    """Return the levels by which fitted constants differ."""
-    model, gpu = query.model, query.gpu
-    engine = query.engine if gpu.vendor == "NVIDIA" else f"{query.engine}/{gpu.vendor}"
-    native = compute_precision(gpu, FORMATS[query.stored].compute) is FORMATS[query.stored].compute
-    kind = "mla" if model.kv_lora_rank else "moe" if model.is_moe else ""
-    return {
-        "engine": engine,
-        "stack": f"{engine}-{query.year}",
-        "release": f"{engine}-{query.year}-{query.release}" if query.release else "",
-        "format": query.stored.value + ("" if native else "-emulated"),
-        "stored": query.stored.value,
-        "architecture": gpu.architecture,
-        "chip": chip_of(gpu),
-        "kind": kind,
-        "model": model.name,
-        "load": query.load.value,
-        "cache": "8bit" if query.kv_value_bytes <= 1 else "",
-        "nvlink": "nvlink" if has_switched_nvlink(gpu) else "pcie",
-        "workload": query.workload,
-    }
-
-
-def has_switched_nvlink(gpu: Gpu) -> bool:
-    """Say whether every GPU of a node reaches every other over NVLink (not a bridge between two cards)."""
-    return gpu.nvlink_gb_s > 0 and "PCIe" not in gpu.name and "NVL-" not in gpu.name
-
-
-def link_gb_s(gpu: Gpu) -> float:
-    """Return the bandwidth between two GPUs of a node in one direction."""
-    return (gpu.nvlink_gb_s or PCIE_GB_S.get(gpu.pcie_gen, 32.0)) / 2
-
-
-def tensor_rate_tflops(query: ServingQuery) -> float:
-    """Return the rate at which the engine's kernels can run products.
-
-    Where weights are narrow, attention and what lies between the products stay in 16 bits: the rate is the geometric mean of
-    both, 0.7 to 0.3, so that FP8 gives 1.6 of BF16 and FP4 2.6. llama.cpp uses mma instructions: on GeForce and workstation
-    boards its prompts run at what the power limit lets through, at most four FLOPs per FP32 FLOP; on HBM boards at half of the
-    dense tensor rate (its published prompt speeds).
-    """
-    gpu = query.gpu
-    precision = compute_precision(gpu, FORMATS[query.stored].compute)
-    full = gpu.tflops(precision) or gpu.fp32_tflops
-    half = gpu.tflops(Precision.BF16) or gpu.tflops(Precision.FP16) or full
-    rate = float(full**NARROW_SHARE * half ** (1 - NARROW_SHARE))
-    if query.engine != "llama.cpp":
-        return rate
-    if gpu.memory_type.startswith("GDDR"):
-        return min(gpu.tdp_w * TFLOPS_PER_W.get(gpu.architecture, math.inf), 4 * gpu.fp32_tflops, 2 * rate)
-    return rate / 2
-
-
-def serving_columns(queries: Sequence[ServingQuery]) -> dict[str, Floats]:
-    """Return the queries as columns of numbers, `(n,)` each, in bytes, FLOP/s and bytes/s."""
-    rows = [_numbers(query) for query in queries]
-    return {name: np.array([row[name] for row in rows], dtype=np.float64) for name in (rows[0] if rows else ())}
-
-
-def _numbers(query: ServingQuery) -> dict[str, float]:
-    model, gpu = query.model, query.gpu
-    weights = weight_bytes(model, query.stored)
-    embedding = 0 if model.tied else 2 * model.embedding_params
-    head = model.embedding_params
-    return {
-        "active": model.active_params - 2 * head if not model.tied else model.active_params - head,
-        "head": head,
-        "weights": weights,
-        "read": weights - embedding,
-        "expert_weights": weights * model.expert_params / model.params,
-        "experts": max(model.experts, 1),
-        "per_token": model.experts_per_token,
-        "moe": float(model.is_moe),
-        "layers": model.layers,
-        "hidden": model.hidden,
-        "query_width": model.heads * model.head_dim,
-        "kv_values_bytes": model.kv_values_per_token * query.kv_value_bytes,
-        "full_layers": model.kv_layers - model.windowed_layers,
-        "window_layers": model.windowed_layers,
-        "window": model.window or np.inf,
-        "kv_copies": 1.0 if query.attention_is_data_parallel else kv_copies(model, query.tensor),
-        "flop_s": tensor_rate_tflops(query) * FLOPS_PER_TFLOPS,
-        "byte_s": gpu.mem_bw_gb_s * BYTES_PER_GB,
-        "memory": gpu.memory_gib * BYTES_PER_GIB,
-        "link": link_gb_s(gpu) * BYTES_PER_GB,
-        "gpus": query.gpus,
-        "group": query.expert if query.attention_is_data_parallel else query.tensor,
-        "stages": query.pipeline,
-        "input": query.input_tokens,
-        "output": max(query.output_tokens, 1),
-        "requests": query.requests,
-        "saturates": float(query.load.saturates),
-        "static": float(query.load is Load.STATIC),
-        "ln_rate": math.log(tensor_rate_tflops(query) / 100),
-        "ln_bandwidth": math.log(gpu.mem_bw_gb_s / 1000),
-        "ln_power": math.log(gpu.tdp_w / 300),
-        "ln_hidden": math.log(model.hidden / 4096),
-        "pipes_prompts": float(query.engine == "llama.cpp"),
-        "runtime": TRTLLM_RUNTIME_BYTES if query.engine == "trtllm" else RUNTIME_BYTES,
-    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -366,19 +188,3 @@ def serving_times(v: Mapping[str, Floats], c: Mapping[str, Floats]) -> ServingTi
         network_s=_all_reduce(v, c, resident) * scale,
         overhead_s=_overhead(v, c, resident) * scale,
     )
-
-
-def least_tensor_parallel(model: Architecture, stored: WeightFormat, gpu: Gpu, most: int) -> int:
-    """Return the smallest power of two of GPUs whose memory the weights fill to at most 62 %, up to `most`."""
-    degree = 1
-    need = weight_bytes(model, stored)
-    while need > PARALLEL_ATTENTION_FILL_FRAC * degree * gpu.memory_gib * BYTES_PER_GIB and degree < most:
-        degree *= 2
-    return degree
-
-
-def kv_value_bytes(stored: WeightFormat, engine: str, year: int, gpu: Gpu) -> float:
-    """Return the bytes of a cached value that an engine picks by itself: FP8 with FP8 or FP4 weights in vLLM, TensorRT-LLM."""
-    small = stored in (WeightFormat.FP8, WeightFormat.FP4)
-    modern = year >= 2025 and gpu.vendor == "NVIDIA" and engine in ("vllm", "trtllm")
-    return 1 if small and modern and gpu.tflops(Precision.FP8) else 2

@@ -9,9 +9,10 @@ from trimtab.catalog import Gpu
 from trimtab.physics.footprint import Serving, resident_requests
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.models import Architecture
-from trimtab.physics.search_serving import ENGINE_YEAR, Demand
 from trimtab.physics.search_training import TrainingDemand, plans_of
-from trimtab.physics.serving import kv_value_bytes
+from trimtab.physics.serving_demand import Demand
+from trimtab.physics.serving_query import kv_value_bytes
+from trimtab.physics.serving_ways import ENGINE_YEAR
 from trimtab.physics.support import asked_formats, why_not
 from trimtab.physics.training_memory import Method, Optimizer, Recompute, adapter_params, largest_micro_batch
 

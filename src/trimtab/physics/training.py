@@ -17,7 +17,7 @@ import numpy as np
 
 from trimtab.catalog import Gpu, Precision
 from trimtab.physics.models import Architecture
-from trimtab.physics.serving import chip_of
+from trimtab.physics.serving_query import chip_of
 from trimtab.physics.terms import Floats, Keys, Terms
 from trimtab.physics.training_memory import Method, Recompute
 from trimtab.units import FLOPS_PER_TFLOPS

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trimtab.catalog import Gpu, Precision
-from trimtab.physics.serving import chip_of, has_switched_nvlink
+from trimtab.physics.serving_query import chip_of, has_switched_nvlink
 from trimtab.physics.terms import Floats, Keys
 from trimtab.units import GFLOPS_PER_TFLOPS
 

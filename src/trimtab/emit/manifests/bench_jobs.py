@@ -7,7 +7,7 @@ import re
 import yaml
 
 from trimtab.emit.launch import vllm_serve
-from trimtab.physics.search_serving import ServingOption
+from trimtab.physics.found_ways import ServingOption
 from trimtab.units import S_PER_DAY
 
 IMAGE = "vllm/vllm-openai:v0.10.0"
