@@ -4,7 +4,7 @@ from typing import get_args
 
 from hypothesis import strategies as st
 
-from trimtab.catalog.kinds import BuyingOption, CapacityType
+from trimtab.catalog.kinds import BuyingOption, CapacityType, Isolation
 from trimtab.catalog.pools import Pool, SharedPool
 from trimtab.fleet.effects import (
     BatchForm,
@@ -66,7 +66,15 @@ EFFECTS = {
     UseOffering: st.builds(UseOffering, pool=POOLS, gpu=st.just("A100"), gpus_per_node=COUNTS, speed=SPEEDS),
     UseSlots: st.builds(
         lambda shared, **rest: UseSlots(shared=shared, gpus_per_node=shared.slots_per_node, **rest),
-        shared=st.builds(SharedPool, POOLS, COUNTS) | st.builds(SharedPool, POOLS, COUNTS, st.just("1g.10gb")),
+        shared=st.builds(SharedPool, POOLS, COUNTS)
+        | st.builds(SharedPool, POOLS, COUNTS, st.just("1g.10gb"))
+        | st.builds(
+            SharedPool,
+            POOLS,
+            COUNTS,
+            isolation=st.sampled_from([Isolation.MPS.value, Isolation.TIME_SLICING.value]),
+            busy_frac=st.just(0.1),
+        ),
         gpu=st.just("A100"),
         slots=st.just(1),
         memory_gib=st.just(9.6),

@@ -10,6 +10,7 @@ from tests.emit.cluster_example import example_facts
 from tests.emit.example import P4D, action, evidence, example_audit
 from tests.emit.validity import UNSCHEMED, schema_faults, structural_faults
 
+from trimtab.catalog.kinds import Isolation
 from trimtab.catalog.pools import Pool, SharedPool
 from trimtab.emit.manifests.plan_files import emit_plan
 from trimtab.fleet.effects import UseSlots
@@ -18,6 +19,7 @@ from trimtab.plan.model import Risk
 from trimtab.provenance import Basis, Estimate
 
 P4DE = Pool("aws", "p4de.24xlarge", "us-east-1")
+G5 = Pool("aws", "g5.xlarge", "us-east-1")
 SLOWER = Estimate(value=0.49, low=0.35, high=0.7, basis=Basis.CALIBRATED)
 SAME = Estimate(value=1.0, low=1.0, high=1.0, basis=Basis.MEASURED)
 SLICE = UseSlots(
@@ -55,6 +57,13 @@ def sharing(name, subject, changes):
     )
 
 
+def unisolated(isolation, shares, slots, busy_frac=1.0):
+    shared = SharedPool(G5, shares, isolation=isolation.value, busy_frac=busy_frac)
+    return UseSlots(
+        shared=shared, gpu="A10G", gpus_per_node=1, slots=slots, memory_gib=5.6, speed=SAME, work_speed=SAME
+    )
+
+
 PLAN = replace(
     example_audit().plan,
     actions=(
@@ -76,9 +85,34 @@ OBJECTS = [
 ]
 
 
+UNISOLATED = replace(
+    example_audit().plan,
+    actions=(
+        sharing(
+            "a1",
+            "prod/chat-api, search-rank",
+            {
+                "prod/chat-api": unisolated(Isolation.TIME_SLICING, 4, 2, 0.1),
+                "prod/search-rank": unisolated(Isolation.TIME_SLICING, 4, 1, 0.1),
+            },
+        ),
+        sharing("a2", "prod/embed-api", {"prod/embed-api": unisolated(Isolation.MPS, 3, 1)}),
+    ),
+)
+OPEN_FILES = {file.path: file for file in emit_plan(UNISOLATED, example_facts()).files}
+OBJECTS += [
+    pytest.param(one, id=f"open-{path}")
+    for path, file in OPEN_FILES.items()
+    if path.endswith(".yaml")
+    for one in yaml.safe_load_all(file.text)
+]
+
+
 def test_every_file_is_as_its_golden_file(golden):
     for path, file in FILES.items():
         golden(f"sharing/{path}", file.text)
+    for path, file in OPEN_FILES.items():
+        golden(f"sharing-unisolated/{path}", file.text)
 
 
 @pytest.mark.parametrize("one", [one for one in OBJECTS if one.values[0]["kind"] not in UNSCHEMED])
@@ -133,3 +167,27 @@ def test_whole_gpus_are_shared_on_one_pool_as_they_are_asked_for():
 
     assert pool["spec"]["limits"] == {"nvidia.com/gpu": "32"}
     assert len(loaded("workloads/prod/chat-api/kustomization.yaml")["patches"]) == 1
+
+
+def test_each_way_to_share_is_a_configuration_of_the_device_plugin_that_its_pools_label_picks():
+    configs = yaml.safe_load(OPEN_FILES["nodes/gpu-sharing.configmap.yaml"].text)["data"]
+    pools = [yaml.safe_load(file.text) for path, file in OPEN_FILES.items() if path.endswith(".nodepool.yaml")]
+    labels = [pool["spec"]["template"]["metadata"]["labels"]["nvidia.com/device-plugin.config"] for pool in pools]
+
+    assert sorted(labels) == sorted(configs) == ["mps-3", "time-slicing-4"]
+    assert yaml.safe_load(configs["mps-3"])["sharing"] == {
+        "mps": {"renameByDefault": True, "resources": [{"name": "nvidia.com/gpu", "replicas": 3}]}
+    }
+    assert yaml.safe_load(configs["time-slicing-4"])["sharing"]["timeSlicing"]["failRequestsGreaterThanOne"] is False
+
+
+def test_whoever_needs_the_memory_of_two_time_slices_asks_for_two():
+    asked = {
+        name: yaml.safe_load(
+            yaml.safe_load(OPEN_FILES[f"workloads/prod/{name}/kustomization.yaml"].text)["patches"][1]["patch"]
+        )[1]
+        for name in ("chat-api", "search-rank", "embed-api")
+    }
+
+    assert {one["path"].rpartition("/")[2] for one in asked.values()} == {"nvidia.com~1gpu.shared"}
+    assert [asked[name]["value"] for name in ("chat-api", "search-rank", "embed-api")] == ["2", "1", "1"]

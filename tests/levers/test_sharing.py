@@ -4,6 +4,7 @@ import pytest
 from tests.fleets import FleetRows
 
 from trimtab.catalog import load_catalog
+from trimtab.catalog.kinds import Isolation
 from trimtab.fleet.build import build_fleet, bundle_window
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Settings
@@ -12,12 +13,8 @@ from trimtab.levers import sharing
 SETTINGS = Settings()
 
 
-def offered(*, gpus=2, memory_gib=4.0, jobs=False, sm=0.05):
-    rows = (
-        FleetRows(7)
-        .node("n", "p4d.24xlarge")
-        .hold("web/api", "n", range(gpus), owner_kind=None if jobs else "Deployment")
-    )
+def offered(*, gpus=2, memory_gib=4.0, jobs=False, sm=0.05, node="p4d.24xlarge", isolation=Isolation.HARDWARE):
+    rows = FleetRows(7).node("n", node).hold("web/api", "n", range(gpus), owner_kind=None if jobs else "Deployment")
     for device in range(gpus):
         rows.use("web/api", "n", device, range(168), sm=sm, dram=sm / 2, tensor=sm / 2, memory_gib=memory_gib)
     if jobs:
@@ -26,7 +23,7 @@ def offered(*, gpus=2, memory_gib=4.0, jobs=False, sm=0.05):
     market = Market(
         catalog=load_catalog(), at=bundle_window(bundle).end.date(), max_term_years=1, assumptions=SETTINGS.assumptions
     )
-    return sharing.propose(build_fleet(bundle, SETTINGS).workloads[0], market, SETTINGS.assumptions)
+    return sharing.propose(build_fleet(bundle, SETTINGS).workloads[0], market, SETTINGS.assumptions, isolation)
 
 
 def slots(found):
@@ -78,3 +75,55 @@ def test_a_replica_of_several_gpus_is_not_put_on_slices():
 
 def test_runs_are_left_to_nodes_of_their_own():
     assert offered(jobs=True).fitting == ()
+
+
+def unisolated(found):
+    """Its own GPU's shares, by what keeps them apart, shares a GPU, slots held and class."""
+    return {
+        (one.shared.kept_apart_by, one.shared.slots_per_node, one.slots, one.shared.busy_frac): one
+        for one in found.fitting
+        if one.pool.instance_type == "g5.xlarge" and one.shared.kept_apart_by is not Isolation.HARDWARE
+    }
+
+
+def small(isolation, **rest):
+    return unisolated(offered(gpus=1, node="g5.xlarge", isolation=isolation, **rest))
+
+
+def test_nothing_unisolated_is_offered_to_who_did_not_admit_it():
+    assert small(Isolation.HARDWARE) == {}
+
+
+def test_each_is_offered_what_its_owner_admits():
+    kinds = {one: {key[0] for key in small(one)} for one in (Isolation.MPS, Isolation.TIME_SLICING, Isolation.NONE)}
+
+    assert kinds[Isolation.MPS] == {Isolation.MPS}
+    assert kinds[Isolation.TIME_SLICING] == {Isolation.TIME_SLICING}
+    assert kinds[Isolation.NONE] == {Isolation.MPS, Isolation.TIME_SLICING}
+
+
+def test_a_time_slice_is_the_whole_gpu_while_nobody_else_works_and_an_mps_share_never_is():
+    found = small(Isolation.NONE)
+
+    turns, share = found[Isolation.TIME_SLICING, 4, 1, 0.05], found[Isolation.MPS, 4, 1, 1.0]
+    assert (turns.speed.low, turns.others, share.others) == (1.0, 3, 0)
+    assert share.speed.value < 1.0
+    assert turns.memory_gib == share.memory_gib == pytest.approx(22.5 / 4, rel=0.01)
+
+
+def test_a_peak_that_one_share_does_not_hold_takes_two_time_slices_and_no_mps_share():
+    found = small(Isolation.NONE, memory_gib=9.0)
+
+    assert found[Isolation.TIME_SLICING, 4, 2, 0.05].others == 2
+    assert not any(kind is Isolation.MPS and shares == 4 for kind, shares, *_ in found)
+
+
+def test_who_is_at_work_longer_than_a_class_allows_is_not_put_into_it():
+    classes = {busy for kind, _, _, busy in small(Isolation.TIME_SLICING, sm=0.17)}
+
+    assert classes
+    assert min(classes) == 0.20
+
+
+def test_runs_are_never_put_on_a_gpu_unisolated():
+    assert offered(gpus=1, jobs=True, isolation=Isolation.NONE).fitting == ()

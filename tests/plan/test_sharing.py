@@ -6,10 +6,12 @@ import pytest
 from tests.fleets import FleetRows
 
 from trimtab.catalog import load_catalog
+from trimtab.catalog.kinds import Isolation
 from trimtab.fleet.build import build_fleet, bundle_window
 from trimtab.fleet.effects import UseSlots
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Lever, Settings
+from trimtab.plan.model import Risk
 from trimtab.plan.planner import make_plan
 from trimtab.plan.proof import prove, replayed
 
@@ -84,21 +86,55 @@ def test_sharing_says_how_to_undo_it_and_what_it_rests_on(windows):
     assert any("whole GPUs on p4d.24xlarge" in line.what for line in action.evidence)
 
 
-def test_sharing_without_isolation_is_judged_with_its_sum_and_not_planned():
+def two_small(limit_s=None, isolation=None):
+    """Two services of an A10G each, which 30 requests an hour of two seconds keep at work a sixtieth of the time."""
     rows = FleetRows(14)
     for name in ("a/one", "a/two"):
         node = name.replace("/", "-")
         rows.node(node, "g5.xlarge").hold(name, node, [0], owner_kind="Deployment")
         rows.use(name, node, 0, range(336), sm=0.05, dram=0.03, tensor=0.02, memory_gib=6.0)
         rows.demand(name, lambda hour: 30.0, 1, LE_S, lambda hour: (10, 18, 2, 0), running=lambda hour: 0.06)
+        if limit_s is not None:
+            rows.workloads[name] = {"targets": [{"metric": "latency", "quantile": 0.95, "limit_s": limit_s}]}
+        if isolation is not None:
+            rows.workloads.setdefault(name, {})["isolation"] = isolation
     bundle = rows.bundle()
     market = Market(
         catalog=load_catalog(), at=bundle_window(bundle).end.date(), max_term_years=1, assumptions=SETTINGS.assumptions
     )
+    return make_plan(build_fleet(bundle, SETTINGS), market, SETTINGS, seed=7, progress=lambda *_: None)
 
-    plan = make_plan(build_fleet(bundle, SETTINGS), market, SETTINGS, seed=7, progress=lambda *_: None).plan
+
+def test_sharing_without_isolation_is_judged_with_its_sum_and_not_planned():
+    plan = two_small().plan
 
     (judged,) = [one for one in plan.not_worth_doing if "without isolation" in one.reason]
     assert judged.saving_usd_mo == pytest.approx(1.006 * 730)
     assert judged.subject == "a/one, a/two"
     assert "1 x g5.xlarge in place of 2" in judged.reason
+    assert "isolation: in workloads.yaml" in judged.reason
+    assert all(action.lever is not Lever.SHARING for action in plan.actions)
+
+
+def test_sharing_without_isolation_is_planned_where_it_is_admitted_and_keeps_the_targets():
+    planned = two_small(limit_s=8.0, isolation="time-slicing")
+
+    (action,) = [one for one in planned.plan.actions if one.lever is Lever.SHARING]
+    assert action.risk is Risk.HIGH
+    assert {change.subject for change in action.changes} == {"a/one", "a/two"}
+    assert all(one.effect.shared.kept_apart_by is Isolation.TIME_SLICING for one in action.changes)
+    assert any("may be stopped by a fault of" in line.what for line in action.evidence)
+    attained = [
+        one
+        for index, mine in planned.drafted.in_force(planned.drafted.everything).items()
+        for one in planned.drafted.enacted.outcome(index, mine).attained
+    ]
+    assert attained
+    assert all(one.safe_frac >= one.target.required_frac for one in attained)
+    assert not any("without isolation" in one.reason for one in planned.plan.not_worth_doing)
+
+
+def test_sharing_without_isolation_is_not_planned_where_a_target_would_be_missed():
+    plan = two_small(isolation="time-slicing").plan
+
+    assert all(action.lever is not Lever.SHARING for action in plan.actions)

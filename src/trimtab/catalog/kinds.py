@@ -1,4 +1,4 @@
-"""The closed sets of the catalog: capacity types, buying options, precisions, interruption buckets."""
+"""The closed sets of the catalog: capacity types, buying options, isolation, precisions, interruption buckets."""
 
 from __future__ import annotations
 
@@ -18,6 +18,22 @@ class CapacityType(Enum):
     def paid_anyway(self) -> bool:
         """Tell whether the node is paid for whether it is used or not, so that giving it back saves nothing."""
         return self in (CapacityType.RESERVED, CapacityType.CAPACITY_BLOCK, CapacityType.OWNED)
+
+
+class Isolation(Enum):
+    """What keeps programs on one GPU apart; NONE is only ever asked for: whichever of them."""
+
+    HARDWARE = "hardware"
+    """Each has GPUs or MIG instances of its own."""
+    MPS = "mps"
+    """Shares of memory and processors that CUDA's Multi-Process Service enforces; bandwidth and faults are shared."""
+    TIME_SLICING = "time-slicing"
+    """They take turns; memory, time and faults are shared."""
+    NONE = "none"
+
+    def admits(self, other: Isolation) -> bool:
+        """Tell whether who asks for this may be kept apart by the other."""
+        return other is Isolation.HARDWARE or self in (other, Isolation.NONE)
 
 
 class BuyingOption(Enum):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from trimtab.catalog.kinds import CapacityType
+from trimtab.catalog.kinds import CapacityType, Isolation
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -31,7 +31,9 @@ class Pool:
 
 @dataclass(frozen=True, slots=True, order=True)
 class SharedPool:
-    """Nodes of a pool cut into equal slots that workloads share: whole GPUs (an empty `profile`) or instances of a MIG profile.
+    """Nodes of a pool cut into equal slots that workloads share: whole GPUs, instances of a MIG `profile`, or shares of GPUs.
+
+    What keeps those on one GPU apart is `isolation`. In time slices none is at work for more than `busy_frac` of any hour.
 
     What one replica holds divides `slots_per_node`, and all such sizes divide one another, so that any set of replicas fits
     into `ceil(slots / slots_per_node)` nodes (Coffman, Garey and Johnson, Bin packing with divisible item sizes, 1987).
@@ -40,10 +42,47 @@ class SharedPool:
     pool: Pool
     slots_per_node: int
     profile: str = ""
+    isolation: str = Isolation.HARDWARE.value
+    busy_frac: float = 1.0
 
     def __post_init__(self) -> None:
         if self.slots_per_node < 1:
             raise ValueError(f"a node of {self.pool} needs at least one slot, got {self.slots_per_node}")
 
+    @property
+    def kept_apart_by(self) -> Isolation:
+        """Return what keeps the workloads on one GPU apart."""
+        return Isolation(self.isolation)
+
+    @property
+    def is_isolated(self) -> bool:
+        """Tell whether hardware keeps them apart."""
+        return self.kept_apart_by is Isolation.HARDWARE
+
+    @property
+    def is_cut(self) -> bool:
+        """Tell whether a slot is a part of a GPU."""
+        return bool(self.profile) or not self.is_isolated
+
+    @property
+    def layout(self) -> str:
+        """Return how the GPUs of a node are shared, in one word that tells shared pools of the same nodes apart."""
+        match self.kept_apart_by:
+            case Isolation.MPS:
+                return f"mps-{self.slots_per_node}"
+            case Isolation.TIME_SLICING:
+                return f"turns-{self.slots_per_node}-busy-{self.busy_frac * 100:g}"
+            case _:
+                return self.profile
+
     def __str__(self) -> str:
-        return f"{self.profile or 'whole GPUs'} on {self.pool.instance_type}"
+        match self.kept_apart_by:
+            case Isolation.MPS:
+                what = f"{self.slots_per_node} MPS shares a node"
+            case Isolation.TIME_SLICING:
+                what = (
+                    f"{self.slots_per_node} time slices a node, each at work {self.busy_frac:.0%} of an hour at most,"
+                )
+            case _:
+                what = self.profile or "whole GPUs"
+        return f"{what} on {self.pool.instance_type}"

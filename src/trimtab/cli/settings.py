@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import Enum
 from pathlib import Path
@@ -16,13 +16,15 @@ from typing import TypeVar
 
 from trimtab.cli.sheet import Column, Sheet
 from trimtab.errors import Fault, InputError, SettingsError, near_matches
-from trimtab.fleet.limits import quotas_of
+from trimtab.fleet.limits import isolation_of, quotas_of
 from trimtab.fleet.settings import Settings
 
 SETTINGS_FILE = "trimtab.toml"
 ENV_PREFIX = "TRIMTAB_"
 DEFAULT = "default"
 QUOTAS = "limits.quotas"
+_READERS: Mapping[str, Callable[[str], object]] = {QUOTAS: quotas_of, "limits.isolation": isolation_of}
+"""Settings whose words something else reads: it says what is wrong with them."""
 _LISTED = (QUOTAS,)
 """Settings that a file may state as a table of their own, one line an entry."""
 EFFORT_PER = ("fleet", "class", "action")
@@ -202,9 +204,9 @@ def _boolean(raw: object) -> bool:
 
 
 def _word(key: str, raw: str) -> str:
-    if key == QUOTAS:
+    if key in _READERS:
         try:
-            quotas_of(raw)
+            _READERS[key](raw)
         except InputError as error:
             raise ValueError(str(error)) from error
     if key.endswith(".per") and raw not in EFFORT_PER:

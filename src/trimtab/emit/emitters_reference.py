@@ -40,8 +40,8 @@ WRITTEN: Mapping[type[Effect], str] = MappingProxyType(
         SetTrainingMemory: "a page with the trainer's settings; NodePool and kustomize Component as for a GPU count",
         SetPrecision: "a page with the evaluation to run first and the flags of `vllm serve`",
         UseOffering: "NodePool of the instance type; kustomize Component that points the workload at it",
-        UseSlots: "one NodePool for all that share, MIG layout by label; ConfigMap with the layouts, NodeOverlay with the "
-        "slices; kustomize Component that asks for a slice",
+        UseSlots: "one NodePool for all that share, MIG layout or device plugin configuration by label; ConfigMap with those, "
+        "NodeOverlay with the slots; kustomize Component that asks for them",
         SetGpuCount: "NodePool; kustomize Component that sets `nvidia.com/gpu` and points the workload at it",
         HedgeOnSpot: "NodePool with spot first and on-demand behind it, a second one on demand for the floor; kustomize "
         "Component that spreads the replicas over both and over zones",

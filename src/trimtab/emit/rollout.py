@@ -39,6 +39,13 @@ def effect_canary(effect: Effect) -> tuple[str, ...]:
                 f"Run one replica or one run on {effect.pool.instance_type} beside the present ones for a day.",
                 "Compare its speed and peak memory with the prediction; go on if it is within the interval.",
             )
+        case UseSlots() if not effect.shared.is_isolated:
+            return (
+                f"Run one replica alone on a shared GPU of {effect.pool.instance_type}, beside the present ones, for a day.",
+                "Cap its memory in its own settings (vLLM --gpu-memory-utilization, PyTorch set_per_process_memory_fraction).",
+                "Add its neighbours one at a time through a peak each; go on while every one of them keeps its targets.",
+                "Kill one of them by hand, and fill its memory: see what the others do before they carry traffic.",
+            )
         case UseSlots():
             place = f"a {effect.shared.profile} slice" if effect.shared.profile else "a shared node"
             return (

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from trimtab.catalog.kinds import BuyingOption
+from trimtab.catalog.kinds import BuyingOption, Isolation
 from trimtab.catalog.pools import Pool, SharedPool
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.training_memory import Optimizer, Recompute, Sharding
@@ -55,7 +55,10 @@ class SetGpuCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UseSlots:
-    """Run in slots of nodes that several workloads share: whole GPUs, or instances of one MIG profile; `slots` a replica."""
+    """Run in slots of nodes that several workloads share: whole GPUs, MIG instances, or shares of GPUs; `slots` a replica.
+
+    In time slices `speed` is that of the GPU while no other is at work.
+    """
 
     shared: SharedPool
     gpu: str
@@ -79,8 +82,20 @@ class UseSlots:
         """Return how many GPUs' worth of a node one replica holds."""
         return self.slots * self.gpus_per_node / self.shared.slots_per_node
 
+    @property
+    def others(self) -> int:
+        """Return how many replicas at most may take turns with one; 0 where each has a place of its own."""
+        if self.shared.kept_apart_by is not Isolation.TIME_SLICING:
+            return 0
+        return self.shared.slots_per_node // self.gpus_per_node - self.slots
+
     def describe(self) -> str:
         """Say it in words."""
+        if not self.shared.is_isolated:
+            shares = self.shared.slots_per_node // self.gpus_per_node
+            how = "time slices" if self.shared.kept_apart_by is Isolation.TIME_SLICING else "MPS shares"
+            where = f"{self.slots} of {shares} {how} of a {self.gpu} each"
+            return f"share {self.pool.instance_type} without hardware isolation: {where}"
         if self.shared.profile:
             return f"share {self.pool.instance_type}: a {self.shared.profile} slice of a {self.gpu} each"
         gpus = f"{self.slots} GPU{'s' if self.slots != 1 else ''}"

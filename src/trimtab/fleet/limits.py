@@ -1,4 +1,4 @@
-"""Quotas as people state them, and the pools that they hold for."""
+"""Limits as people state them: quotas and the pools that they hold for, and what must keep workloads apart."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from trimtab.catalog.kinds import CapacityType
+from trimtab.catalog.kinds import CapacityType, Isolation
 from trimtab.catalog.pools import Pool
-from trimtab.errors import InputError
+from trimtab.errors import InputError, near_matches
+from trimtab.tables.workloads import WorkloadSpec
 
 _QUOTA = re.compile(r"(?P<type>[^@:=\s]+)(?:@(?P<region>[^:=\s]+))?(?::(?P<capacity>[^=\s]+))?\s*=\s*(?P<nodes>\d+)")
 _FORM = "write TYPE[@REGION][:CAPACITY]=NODES, as p5.48xlarge=16 or g6.xlarge@us-east-1:spot=40"
@@ -46,6 +47,21 @@ def quota_of_pools(quotas: Iterable[Quota], pools: Iterable[Pool]) -> dict[Pool,
         if nodes:
             tightest[pool] = min(nodes)
     return tightest
+
+
+def isolation_of(text: str) -> Isolation:
+    """Read what must keep workloads apart; raises InputError."""
+    known = [one.value for one in Isolation]
+    if text not in known:
+        near = near_matches(text, known)
+        hint = f", did you mean {near[0]}?" if near else ""
+        raise InputError(f"no isolation {text!r}{hint}; write one of {', '.join(known)}")
+    return Isolation(text)
+
+
+def asked_isolation(spec: WorkloadSpec, stated: str) -> Isolation:
+    """Return what must keep a workload apart from others: what it declares, else what is stated for the fleet."""
+    return isolation_of(spec.isolation or stated)
 
 
 def _quota(text: str) -> Quota:

@@ -168,6 +168,9 @@ class Limits:
     """Largest share of the fleet's node-hours that may be on spot; 1 is no limit."""
     use_spot: bool = True
     """False: nothing is moved to spot (what is on spot already may stay)."""
+    isolation: str = "hardware"
+    """What must keep services on one GPU apart where workloads.yaml does not say: `hardware` (whole GPUs, MIG), `mps` (MPS
+    will do), `time-slicing` (so will taking turns), or `none` (either)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,8 @@ from dataclasses import replace
 import numpy as np
 
 from trimtab.fleet.kinds import RUN_KINDS
-from trimtab.fleet.model import Activity, Workload
+from trimtab.fleet.model import Activity, FloatArray, Workload
+from trimtab.units import S_PER_HR
 
 
 def working_frac(workload: Workload) -> float:
@@ -53,3 +54,20 @@ def activity_in_work(workload: Workload) -> Activity:
         dram_frac=scaled(activity.dram_frac),
         gpu_util_frac=scaled(activity.gpu_util_frac),
     )
+
+
+def busiest_hour_frac(workload: Workload, replicas: FloatArray | None = None) -> float:
+    """Return the share of its busiest hour in which a replica is at work on a GPU of its own; 1 where nothing was measured.
+
+    `replicas` (n_hours,) are those among whom its work is divided; None: as many as history held. A replica may be at work,
+    with requests that leave most of the GPU idle, for longer than its activity says: longer by as much as on average.
+    """
+    held = workload.gpu_seconds / S_PER_HR
+    busy = workload.activity.busy_gpus
+    known = np.isfinite(busy) & (held > 0)
+    if not known.any() or busy[known].sum() <= 0:
+        return 1.0
+    stretch = max(1.0, working_frac(workload) * float(held[known].sum() / busy[known].sum()))
+    among = held if replicas is None else replicas * workload.gpus_per_pod
+    served = known & (among > 0)
+    return float((busy[served] / among[served]).max(initial=0.0)) * stretch

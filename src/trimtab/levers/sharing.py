@@ -1,13 +1,18 @@
-"""Share nodes with other workloads: whole GPUs of a larger node, or MIG slices that fit; isolated by hardware either way."""
+"""Share nodes with other workloads: whole GPUs of a larger node, MIG slices that fit, or, where allowed, shares of GPUs.
+
+The first two are isolated by hardware. MPS shares and time slices are offered to services whose owner admits them only.
+"""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
 
 from trimtab.catalog import Gpu, Lifecycle
+from trimtab.catalog.kinds import Isolation
 from trimtab.catalog.pools import SharedPool
 from trimtab.catalog.slices import Slices, equal_slices
 from trimtab.fleet.effects import UseSlots
@@ -15,6 +20,8 @@ from trimtab.fleet.elsewhere import speed_on
 from trimtab.fleet.market import Market, Offering
 from trimtab.fleet.model import Workload
 from trimtab.fleet.settings import Assumptions, Lever
+from trimtab.fleet.working import busiest_hour_frac
+from trimtab.physics.colocation import MPS_CAPABILITY, left_frac, mps_share, time_slice
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.transfer import work_ratio
 from trimtab.provenance import Basis, Estimate
@@ -23,6 +30,14 @@ from trimtab.tables.workloads import WorkloadKind
 LEVER = Lever.SHARING
 SHARERS = frozenset({WorkloadKind.SERVING, WorkloadKind.NOTEBOOK})
 """Kinds that hold their GPUs for long; runs come and go on nodes of their own."""
+SHARES = (2, 3, 4, 8)
+"""Equal shares that a GPU without hardware isolation is offered in."""
+BUSY_CLASSES = (0.05, 0.10, 0.15, 0.20, 0.25, 0.33, 0.50)
+"""Shares of an hour that a workload in time slices may be at work at most: those of one class are put together."""
+_CLASSES = 3
+"""A workload is offered the least busy classes that hold it: in busier ones it waits more, for the sake of ever fewer."""
+_LEFT_FRAC = 0.25
+"""Time slices are offered where the others leave at least this much of a GPU's time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,12 +49,18 @@ class Shares:
 
 
 def propose(
-    workload: Workload, market: Market, assumptions: Assumptions, *, stored: WeightFormat | None = None
+    workload: Workload,
+    market: Market,
+    assumptions: Assumptions,
+    isolation: Isolation = Isolation.HARDWARE,
+    *,
+    stored: WeightFormat | None = None,
 ) -> Shares:
     """Judge every kind of slot on the smallest node of each GPU type in the workload's region, and on its present nodes.
 
-    A slot is worth a look if its part of a full node costs less than a replica does now. With weights `stored` another way it
-    may fit where it does not today; speeds are those of the present format.
+    A slot is worth a look if its part of a full node costs less than a replica does now, and if its owner admits what keeps
+    its neighbours away (`isolation`). With weights `stored` another way it may fit where it does not today; speeds are those
+    of the present format.
     """
     source = market.gpu(workload.gpu)
     if source is None or workload.kind not in SHARERS:
@@ -48,34 +69,65 @@ def propose(
         return Shares(fitting=(), refused=Counter({"it runs on a part of a GPU already": 1}))
     fitting, refused = [], Counter[str]()
     now = market.rate(workload.pool) * _nodes_now(workload)
+    busy_frac = busiest_hour_frac(workload)
     for offering in _nodes(market, workload):
         for slot in _slots(workload, offering, market):
+            if not isolation.admits(slot.shared.kept_apart_by):
+                continue
             if offering.rate_micro_usd_hr * slot.slots / slot.shared.slots_per_node > now:
                 refused["a slot costs more than a replica does now"] += 1
                 continue
             verdict = _speed(workload, source, offering, slot.board, market, assumptions, stored)
             if isinstance(verdict, str):
                 refused[verdict] += 1
+            elif busy_frac > slot.shared.busy_frac * verdict.high:
+                refused["at work for longer than others in those time slices count on"] += 1
             else:
                 fitting.append(slot.effect(verdict, work_ratio(source, slot.board)))
-    worth = [one for one in fitting if not any(_better(other, one, market) for other in fitting)]
-    refused["a slot that is no slower costs less, on a node that costs less"] += len(fitting) - len(worth)
+    quiet = [one for one in fitting if _quieter(one, fitting) < _CLASSES]
+    refused["busier neighbours than it needs to bear"] += len(fitting) - len(quiet)
+    worth = [one for one in quiet if not any(_better(other, one, market) for other in quiet)]
+    refused["a slot that is no slower costs less, on a node that costs less"] += len(quiet) - len(worth)
     return Shares(fitting=tuple(worth), refused=+refused)
 
 
 def board_of(slots: UseSlots, market: Market) -> Gpu | None:
     """Return what a slot is to a program: the GPU itself, or one slice of it; None where the catalog does not know it."""
     gpu = market.gpu(slots.gpu)
-    if gpu is None or not slots.shared.profile:
+    if gpu is None or not slots.shared.is_cut:
         return gpu
+    shares = slots.shared.slots_per_node // slots.gpus_per_node
+    if slots.others:
+        return time_slice(gpu, shares, slots.slots)
+    if not slots.shared.is_isolated:
+        return mps_share(gpu, shares)
     cuts = equal_slices(gpu, market.catalog.mig_table)
     return next((cut.slice for cut in cuts if cut.profile.name == slots.shared.profile), None)
 
 
+def _quieter(one: UseSlots, fitting: Sequence[UseSlots]) -> int:
+    """Return in how many classes of less busy neighbours it could have the same slot."""
+    return sum(
+        replace(one.shared, busy_frac=other.shared.busy_frac) == other.shared
+        and other.slots == one.slots
+        and other.shared.busy_frac < one.shared.busy_frac
+        for other in fitting
+    )
+
+
 def _better(one: UseSlots, other: UseSlots, market: Market) -> bool:
-    """Tell whether a slot beats another in everything: its price, that of a whole node, and speed; equals stay."""
+    """Tell whether a slot beats another of its kind in everything: its price, that of a whole node, and speed; equals stay."""
+    if _kind(one) != _kind(other):
+        return False
     mine, theirs = (_in_all(slot, market) for slot in (one, other))
     return mine != theirs and all(a <= b for a, b in zip(mine, theirs, strict=True))
+
+
+def _kind(slot: UseSlots) -> tuple[object, ...]:
+    """Return what two slots must have in common for one to take the other's place: of time slices also the neighbours."""
+    shared = slot.shared
+    turns = (shared.busy_frac, shared.slots_per_node // slot.gpus_per_node, slot.slots) if slot.others else ()
+    return (shared.kept_apart_by, *turns)
 
 
 def _in_all(slot: UseSlots, market: Market) -> tuple[float, ...]:
@@ -135,6 +187,9 @@ def _slots(workload: Workload, offering: Offering, market: Market) -> Iterator[_
     if workload.gpus_per_pod <= 1:
         for cut in equal_slices(offering.gpu, market.catalog.mig_table):
             yield _slice_slot(offering, cut)
+        if workload.kind is WorkloadKind.SERVING and offering.gpu.compute_capability is not None:
+            yield from _mps_slots(offering)
+            yield from _time_slots(offering)
 
 
 def _slice_slot(offering: Offering, cut: Slices) -> _Slot:
@@ -142,6 +197,30 @@ def _slice_slot(offering: Offering, cut: Slices) -> _Slot:
     return _Slot(
         shared=SharedPool(offering.pool, per_node, cut.profile.name), slots=1, board=cut.slice, offering=offering
     )
+
+
+def _mps_slots(offering: Offering) -> Iterator[_Slot]:
+    """Yield MPS shares, one a replica: the device plugin refuses to give out more."""
+    for shares in SHARES if (offering.gpu.compute_capability or 0.0) >= MPS_CAPABILITY else ():
+        shared = SharedPool(offering.pool, shares * offering.gpus_per_node, isolation=Isolation.MPS.value)
+        yield _Slot(shared=shared, slots=1, board=mps_share(offering.gpu, shares), offering=offering)
+
+
+def _time_slots(offering: Offering) -> Iterator[_Slot]:
+    """Yield time slices by how busy each workload may be: one a replica, or several where they must be of the same GPU."""
+    for shares, busy_frac in product(SHARES, BUSY_CLASSES):
+        if left_frac(shares - 1, busy_frac) < _LEFT_FRAC:
+            continue
+        shared = SharedPool(
+            offering.pool,
+            shares * offering.gpus_per_node,
+            isolation=Isolation.TIME_SLICING.value,
+            busy_frac=busy_frac,
+        )
+        for held in (1, 2, 4) if offering.gpus_per_node == 1 else (1,):
+            if held < shares and shares % held == 0:
+                board = time_slice(offering.gpu, shares, held)
+                yield _Slot(shared=shared, slots=held, board=board, offering=offering)
 
 
 def _divisor(gpus_per_node: int, gpus: float) -> int | None:
@@ -165,10 +244,12 @@ def _speed(
     stored: WeightFormat | None,
 ) -> Estimate | str:
     """Return the speed on a slot, or why the workload cannot go there."""
-    if board.name == source.name:
-        return Estimate(value=1.0, low=1.0, high=1.0, basis=Basis.MEASURED, because="the same GPU")
+    same = Estimate(value=1.0, low=1.0, high=1.0, basis=Basis.MEASURED, because="the same GPU")
+    if board == source:
+        return same
     if offering.cpu_arch != (market.cpu_arch(workload.pool) or offering.cpu_arch):
         return "another CPU architecture: images would have to be rebuilt"
     if offering.lifecycle is not Lifecycle.CURRENT and offering.gpu != source:
         return "previous generation"
-    return speed_on(workload, source, board, assumptions, stored)
+    found = speed_on(workload, source, board, assumptions, stored)
+    return same if board.name == source.name and isinstance(found, Estimate) else found

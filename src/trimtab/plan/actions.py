@@ -61,8 +61,14 @@ class Draft:
 
     @property
     def risk(self) -> Risk:
-        """Return the lever's usual risk."""
-        return LEVER_RISK[self.lever]
+        """Return the lever's usual risk; GPUs shared without hardware isolation let one fault stop all."""
+        return Risk.HIGH if self.is_unisolated else LEVER_RISK[self.lever]
+
+    @property
+    def is_unisolated(self) -> bool:
+        """Tell whether it puts several programs on one GPU without hardware isolation."""
+        shared = [change.effect.shared for change in self.changes if isinstance(change.effect, UseSlots)]
+        return not all(one.is_isolated for one in shared)
 
     @property
     def rollback(self) -> str:

@@ -101,11 +101,12 @@ def fitting_profile(
 def batched_ways(
     evaluator: Evaluator, where: Mapping[Lever, Effect], profile: BatchProfile, market: Market
 ) -> Iterator[dict[Lever, Effect]]:
-    """Yield the ways to batch on a place: the best policies with the fewest replicas, or scaled."""
+    """Yield the ways to batch on a place: the best policies with the fewest replicas, or scaled; none in time slices."""
+    place = placement(evaluator.case.workload, where)
     fitting = fitting_profile(evaluator.case, where, profile, market)
-    if fitting is None:
+    if fitting is None or (place.shared is not None and place.shared.others):
         return
-    for policy in best_policies(rated_policies(evaluator.case, placement(evaluator.case.workload, where), fitting)):
+    for policy in best_policies(rated_policies(evaluator.case, place, fitting)):
         yield from _counted(evaluator, where, policy)
 
 

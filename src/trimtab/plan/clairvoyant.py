@@ -13,6 +13,7 @@ import numpy as np
 
 from trimtab.catalog.kinds import CapacityType
 from trimtab.catalog.pools import Pool
+from trimtab.fleet.limits import asked_isolation
 from trimtab.fleet.market import Market, Offering
 from trimtab.fleet.model import Fleet, FloatArray, IntArray
 from trimtab.fleet.settings import Lever, Settings
@@ -47,6 +48,7 @@ def _least(case: Case, market: Market, settings: Settings) -> int:
             work_speed = effect.work_speed or effect.speed
             speeds[effect.pool] = max(effect.speed.high, work_speed.high if batched > 1 else 0.0)
     gpu_seconds = float(_work(case).sum()) / batched
+    isolation = asked_isolation(workload.spec, settings.limits.isolation)
     costs = [
         _gpu_rate(offering, market, spot=bool(workload.spec.interruptible)) * gpu_seconds / speeds[offering.pool]
         for offering in market.offerings(workload.pool.provider, workload.pool.region)
@@ -54,13 +56,12 @@ def _least(case: Case, market: Market, settings: Settings) -> int:
     ]
     costs += [
         market.rate(slot.pool)
-        * slot.slots
-        / slot.shared.slots_per_node
+        * (1 / slot.gpus_per_node if slot.others else slot.slots / slot.shared.slots_per_node)
         / S_PER_HR
         * gpu_seconds
         / workload.gpus_per_pod
         / slot.speed.high
-        for slot in sharing.propose(workload, market, settings.assumptions).fitting
+        for slot in sharing.propose(workload, market, settings.assumptions, isolation).fitting
         if refusal(case, {Lever.SHARING: slot}) is None
     ]
     here = market.rate(workload.pool) / workload.gpus_per_node / S_PER_HR * gpu_seconds

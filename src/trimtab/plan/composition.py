@@ -4,6 +4,7 @@ A way is a place x a form of serving x a way of holding replicas or nodes x how 
 
 1. *Place* (`plan.places`): where, and with weights stored how.
 2. *Form*: requests as today, or in batches that fit the memory which is left there. What runs is no service has no form.
+   Nobody has measured how batches take turns with others': none in time slices.
 3. *Holding*: as today, scaled, released when idle, or by timetable: one of them. Batches bring their own number of replicas,
    or an autoscaler whose rule does not rest on the law of one request at a time.
 4. *Buying*: on demand; on spot where somebody declared the workload interruptible and spot costs less. Only what keeps its

@@ -13,6 +13,7 @@ from trimtab.plan.outcome import Case, Effects, Outcome, OutcomeStore, placement
 from trimtab.plan.outcome_store import case_digest, outcome_key
 from trimtab.plan.service_outcome import service_outcome
 from trimtab.plan.service_replays import ServiceReplays
+from trimtab.plan.time_slices import leaves_enough
 from trimtab.tables.workloads import WorkloadKind
 
 
@@ -107,7 +108,8 @@ class Evaluator:
         loss = None if place.spot is None else (place.spot.loss_per_hr, place.spot.on_demand_after)
         hedge = None if place.hedge is None else replace(place.hedge, pool=self.case.workload.pool)
         speeds = (place.speed.value, place.speed.low, place.work_speed.value, place.work_speed.low)
-        return (place.gpus_per_node, place.gpus_per_run, speeds, loss, hedge, others)
+        turns = None if place.shared is None else (place.shared.others, place.shared.shared.busy_frac)
+        return (place.gpus_per_node, place.gpus_per_run, speeds, turns, loss, hedge, others)
 
     def _looked_up(self, key: tuple[object, ...], effects: Effects, *, may_stop: bool = False) -> Outcome:
         store = self.case.store
@@ -125,14 +127,17 @@ class Evaluator:
         return known
 
     def keeps_targets(self, effects: Effects) -> bool:
-        """Tell whether every target is safe under some effects, with the margin that the plan leaves.
+        """Tell whether every target is safe under some effects, with the margin that the plan leaves, and whoever takes turns
+        with the workload gets the time that it counts on.
 
         What nobody declared cannot get worse where the same replicas run on the same GPUs.
         """
         missed = self.judged(effects).missed(self.case.settings.planning.target_margin_frac)
         if same_replicas(self.case.workload, effects):
             return not any(target.declared for target in missed)
-        return not missed
+        if missed:
+            return False
+        return leaves_enough(self.case, placement(self.case.workload, effects), self.outcome(effects))
 
     def _replay(self, effects: Effects, *, may_stop: bool = False) -> Outcome:
         match self.case.workload.kind:

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from trimtab.fleet.effects import SetPrecision, SetTrainingMemory, UseOffering, UseSlots
 from trimtab.fleet.model import Fleet, IntArray, Workload
 from trimtab.fleet.settings import Bands, Lever
-from trimtab.fleet.working import working_frac
+from trimtab.fleet.working import busiest_hour_frac, working_frac
 from trimtab.ledger import Commitment
+from trimtab.physics.colocation import AS_MET, MET_BOTH_WAYS, met_frac
 from trimtab.plan.actions import Draft
 from trimtab.plan.batch_evidence import batching_facts
 from trimtab.plan.commit_advice import advise
@@ -126,10 +127,38 @@ def _of_slot(slot: UseSlots, workload: Workload, window: str) -> list[Evidence]:
     memory = "not measured" if peak is None else f"{peak:.1f} GiB"
     speed = f"x{slot.speed.value:.2f} ({slot.speed.low:.2f}-{slot.speed.high:.2f})"
     room = f"{slot.memory_gib * slot.slots:.1f} GiB seen of {slot.shared}"
-    return [
+    lines = [
         _line(workload, "memory peak", "gpu_usage.memory_used_gib_max", memory, room, window),
         _line(workload, "GPU at work", "demand.running_mean, gpu_usage", f"{working_frac(workload):.0%}", "", window),
         _line(workload, f"speed on {slot.shared}", slot.speed.because, speed, "", window),
+    ]
+    if slot.others:
+        lines += _of_turns(slot, workload, window)
+    if not slot.shared.is_isolated:
+        lines.append(
+            _line(workload, "kept apart from others by", "declared isolation", slot.shared.isolation, "", window)
+        )
+        lines.append(
+            _line(workload, "may be stopped by a fault of", "no hardware isolation", "everybody on its GPU", "", window)
+        )
+    return lines
+
+
+def _of_turns(slot: UseSlots, workload: Workload, window: str) -> list[Evidence]:
+    """Say how often a request would meet others at work, and how long the workload itself keeps the GPU."""
+    limit = f"<= {slot.shared.busy_frac:.0%}, as of everybody there"
+    usual, careful = (1 - met_frac(slot.others, slot.shared.busy_frac, ways)[0] for ways in (AS_MET, MET_BOTH_WAYS))
+    mine = f"{busiest_hour_frac(workload):.0%}"
+    return [
+        _line(workload, "at work in its busiest hour, on its GPU now", "gpu_usage by hour", mine, limit, window),
+        _line(
+            workload,
+            f"requests that meet others, of {slot.others}",
+            "physics",
+            f"{usual:.0%}-{careful:.0%}",
+            "",
+            window,
+        ),
     ]
 
 

@@ -17,9 +17,10 @@ from trimtab.levers import batching
 from trimtab.plan.composition import SpotOffers, on_demand
 from trimtab.plan.coupling import Coupling
 from trimtab.plan.evaluate import Evaluator
-from trimtab.plan.outcome import Case, Effects, Outcome, placement
+from trimtab.plan.outcome import Case, Effects, Outcome, Placement, placement
 from trimtab.plan.places import places_of
 from trimtab.plan.precision_note import precision_note
+from trimtab.plan.time_slices import contended_law
 from trimtab.plan.training_note import training_note
 from trimtab.tables.workloads import TargetMetric, WorkloadKind
 
@@ -148,17 +149,20 @@ def refusal(case: Case, effects: Effects) -> str | None:
     if place.nodes_per_run > placement(workload, {}).nodes_per_run:
         return "would spread a run over more nodes"
     if workload.kind is WorkloadKind.SERVING:
-        return None if Lever.BATCHING in effects else _hopeless(case, place.speed.low)
+        return None if Lever.BATCHING in effects else _hopeless(case, place)
     required = [target.required_frac for target in case.targets if target.metric is TargetMetric.THROUGHPUT]
     return "slower than the target allows" if required and place.speed.low < max(required) else None
 
 
-def _hopeless(case: Case, speed: float) -> str | None:
+def _hopeless(case: Case, place: Placement) -> str | None:
     """Say that a service would miss a latency target at every load, even the best one."""
-    if case.law is None or speed >= 1:
+    if case.law is None:
+        return None
+    law, speed = contended_law(case.law, place.shared, low=True), place.speed.low
+    if law is case.law and speed >= 1:
         return None
     for target in case.targets:
-        if target.limit_s is not None and case.law.ok_frac(target.limit_s, speed).max() < target.required_frac:
+        if target.limit_s is not None and law.ok_frac(target.limit_s, speed).max() < target.required_frac:
             return "slower than the latency target allows at any load"
     return None
 

@@ -218,6 +218,7 @@ def same_replicas(workload: Workload, effects: Effects) -> bool:
         and effects.keys() <= {Lever.RIGHT_SIZE, Lever.SHARING}
         and place.speed.low == place.speed.value == 1.0
         and place.gpus_per_run >= workload.gpus_per_pod - 1e-9
+        and (place.shared is None or not place.shared.shared.is_cut)
     )
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from trimtab.catalog import Gpu
 from trimtab.fleet.effects import Effect, SetPrecision, SetTrainingMemory, UseOffering, UseSlots
+from trimtab.fleet.limits import asked_isolation
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Workload
 from trimtab.fleet.settings import Lever
@@ -37,7 +38,9 @@ def places_of(case: Case, market: Market) -> Places:
     """Return every place at every precision that the team accepts; the present one as it is comes first."""
     workload, assumptions = case.workload, case.settings.assumptions
     sizing = right_size.propose(workload, market, assumptions)
-    shares = sharing.propose(workload, market, assumptions)
+    shares = sharing.propose(
+        workload, market, assumptions, asked_isolation(workload.spec, case.settings.limits.isolation)
+    )
     counts = gpu_count.propose(workload, market)
     fitting: list[Where] = [
         {},
@@ -64,13 +67,14 @@ def quantized_places(case: Case, market: Market, formats: Formats, stored: Weigh
     if home is None:
         return
     whole = {size.pool for size in right_size.propose(workload, market, assumptions).fitting}
-    shared = {slots.shared for slots in sharing.propose(workload, market, assumptions).fitting}
+    isolation = asked_isolation(workload.spec, case.settings.limits.isolation)
+    shared = {(one.shared, one.slots) for one in sharing.propose(workload, market, assumptions, isolation).fitting}
     sizes = right_size.propose(workload, market, assumptions, stored=stored).fitting
-    slots = sharing.propose(workload, market, assumptions, stored=stored).fitting
+    slots = sharing.propose(workload, market, assumptions, isolation, stored=stored).fitting
     places: list[Where] = [
         {},
         *({Lever.RIGHT_SIZE: replace(one, only_quantized=one.pool not in whole)} for one in sizes),
-        *({Lever.SHARING: replace(one, only_quantized=one.shared not in shared)} for one in slots),
+        *({Lever.SHARING: replace(one, only_quantized=(one.shared, one.slots) not in shared)} for one in slots),
     ]
     for where in places:
         there = board_of(workload, where, market)

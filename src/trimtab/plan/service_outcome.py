@@ -24,6 +24,7 @@ from trimtab.plan.outcome import (
     safe_required_frac,
 )
 from trimtab.plan.service_replays import OnSpot, ServiceReplays
+from trimtab.plan.time_slices import contended_law
 from trimtab.policies.hedge import HedgePolicy
 from trimtab.policies.scaling import StaticReplicas
 from trimtab.replay.hedged import SpotZones
@@ -133,7 +134,8 @@ def _laws(law: ServiceLaw, effects: Effects, place: Placement) -> tuple[tuple[Se
     """Return the law to replay and the speed to replay it at: as expected, and at the low end of the speed estimate."""
     batching = effects.get(Lever.BATCHING)
     if not isinstance(batching, SetBatchPolicy):
-        return (law, place.speed.value), (law, place.speed.low)
+        expected, careful = (contended_law(law, place.shared, low=low) for low in (False, True))
+        return (expected, place.speed.value), (careful, place.speed.low)
     return (batching_law(batching, place, law), 1.0), (batching_law(batching, place, law, low=True), 1.0)
 
 

@@ -1,7 +1,8 @@
-"""Sharing GPUs without isolation (time slicing, MPS): judged with its sum, never planned.
+"""Sharing GPUs without isolation (time slicing, MPS) by services whose owners did not admit it: judged, not planned.
 
 Several small services fit one GPU by memory and by time, but nothing keeps them apart: a request waits while another service's
 runs, one service's fault or full memory stops all of them, and no request or limit of Kubernetes says how much each may take.
+So it is an option where somebody admits it only (`levers.sharing`); for the others this says what it would save.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from trimtab.catalog.kinds import Isolation
 from trimtab.catalog.pools import Pool
+from trimtab.fleet.limits import asked_isolation
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet, FloatArray, Target, Workload
 from trimtab.fleet.settings import Lever, Settings
@@ -56,7 +59,8 @@ def unisolated(
 def _tenant(workload: Workload, cases: Mapping[str, Case], settings: Settings) -> _Tenant | None:
     peak_gib = workload.spec.need_gib or workload.activity.memory_peak_gib
     small = workload.kind is WorkloadKind.SERVING and workload.gpus_per_pod == 1
-    if not small or peak_gib is None or workload.name not in cases:
+    admitted = asked_isolation(workload.spec, settings.limits.isolation) is not Isolation.HARDWARE
+    if not small or admitted or peak_gib is None or workload.name not in cases:
         return None
     return _Tenant(
         workload=workload,
@@ -85,7 +89,8 @@ def _judged(pool: Pool, tenants: Sequence[_Tenant], market: Market, settings: Se
         saving_usd_mo=usd(market.rate(pool)) * HR_PER_MO * (before - after),
         reason=(
             f"alone, without isolation (time slicing or MPS): {after} x {pool.instance_type} in place of {before}, but "
-            f"requests wait for other services'{felt}, and a fault of one stops all"
+            f"requests wait for other services'{felt}, and a fault of one stops all; admit it with isolation: in "
+            "workloads.yaml, and what keeps every target is planned"
         ),
     )
 

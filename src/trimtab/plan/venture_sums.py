@@ -285,11 +285,11 @@ def _savings_plan(left: Left, market: Market, settings: Settings) -> Venture:
 
 
 def _unisolated(shared: Sequence[NotWorthDoing], settings: Settings) -> Venture:
-    """Sum what packing small services on whole GPUs would give back; never worth it, because no target holds."""
+    """Sum what packing small services on whole GPUs would give back, of those whose owners did not admit it."""
     used = ("assumptions.memory_headroom_frac", "bands.find_cause_frac")
     saving = sum(one.saving_usd_mo or 0.0 for one in shared)
     if not shared:
-        why = "no pool has two small services that would fit fewer whole nodes together"
+        why = "no pool has two small services that would fit fewer nodes together and whose owners do not admit it already"
         return _judged(VentureKind.UNISOLATED, "nothing", (0.0, 0.0, 0.0), 0.0, why, settings, used)
     once = len(shared) * settings.efforts[shared[0].lever].weeks * settings.planning.engineer_week_usd
     first = max(shared, key=lambda one: one.saving_usd_mo or 0.0)

@@ -139,6 +139,8 @@ class WorkloadSpec(_Model):
     cold_start_s: NotNegative | None = None
     checkpoint: DeclaredCheckpoint | None = None
     need_gib: Positive | None = None
+    isolation: Literal["hardware", "mps", "time-slicing", "none"] | None = None
+    """What must keep it apart from others on its GPU: hardware; MPS will do; taking turns will do; either will do."""
     labels: Mapping[str, str] | None = None
     """What a bill may be split by beside the team: cost centre, product, environment."""
     batching: DeclaredBatching | None = None

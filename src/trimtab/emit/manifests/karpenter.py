@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from trimtab.catalog.pools import SharedPool
 from trimtab.emit.manifests.facts import EmitFacts, NodeClass
-from trimtab.emit.manifests.mig import MIG_CONFIG, layout_name, slice_resource
+from trimtab.emit.manifests.gpu_sharing import node_label, slot_resource
 from trimtab.emit.manifests.objects import metadata, node_name
 from trimtab.emit.manifests.pool_needs import PoolSpec
 from trimtab.emit.plain import Plain
@@ -83,7 +83,8 @@ def _node_pool(
     if spread:
         labels[HEDGE] = hedge or own
     if spec.shared is not None:
-        labels[MIG_CONFIG] = layout_name(spec.shared)
+        key, value = node_label(spec.shared, spec.gpus_per_node)
+        labels[key] = value
     body: dict[str, Plain] = {
         "template": {
             "metadata": {"labels": labels},
@@ -103,7 +104,7 @@ def _node_pool(
     }
     if limit is not None and spec.shared is not None:
         slots = limit // spec.gpus_per_node * spec.shared.slots_per_node
-        body["limits"] = {slice_resource(spec.shared): str(slots)}
+        body["limits"] = {slot_resource(spec.shared): str(slots)}
     elif limit is not None:
         body["limits"] = {GPU_RESOURCE: str(limit)}
     return {
@@ -151,7 +152,7 @@ def node_overlay(action: Action, effect: BuyCommitment) -> dict[str, Plain]:
 
 
 def slice_overlay(spec: PoolSpec, shared: SharedPool) -> dict[str, Plain]:
-    """Return the overlay that tells Karpenter how many slices a node of the pool will have, which it cannot know itself."""
+    """Return the overlay that tells Karpenter how many slots a node of the pool will have, which it cannot know itself."""
     return {
         "apiVersion": "karpenter.sh/v1alpha1",
         "kind": "NodeOverlay",
@@ -161,7 +162,7 @@ def slice_overlay(spec: PoolSpec, shared: SharedPool) -> dict[str, Plain]:
                 _one_of("karpenter.sh/nodepool", spec.name),
                 _one_of("node.kubernetes.io/instance-type", spec.pool.instance_type),
             ],
-            "capacity": {slice_resource(shared): str(shared.slots_per_node)},
+            "capacity": {slot_resource(shared): str(shared.slots_per_node)},
         },
     }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trimtab.emit.manifests.emission import ManifestFile, Piece, Stage, Withheld
+from trimtab.emit.manifests.gpu_sharing import CONFIGS, sharing_configs
 from trimtab.emit.manifests.karpenter import node_class, node_pools, slice_overlay
 from trimtab.emit.manifests.mig import layouts
 from trimtab.emit.manifests.objects import yaml_text
@@ -42,18 +43,30 @@ def pool_files(scope: Scope) -> Iterator[Piece]:
 
 
 def layout_files(scope: Scope) -> Iterator[Piece]:
-    """Yield the MIG layouts of the pools whose GPUs are cut."""
-    cut = [spec for spec in scope.specs if spec.shared is not None and scope.spec(spec.workloads[0]) is not None]
-    if not cut:
-        return
-    actions = tuple({action.id: action for spec in cut for action in spec.actions}.values())
-    table = layouts([(spec.shared, spec.gpus_per_node) for spec in cut if spec.shared is not None], actions)
-    yield ManifestFile(
-        path="nodes/mig-layouts.configmap.yaml",
-        text=yaml_text(
-            table, comment="only where the GPU operator's own table lacks these layouts: migManager.config.name"
+    """Yield the MIG layouts of the pools whose GPUs are cut, and the device plugin's configurations of those shared."""
+    cut = [(spec, spec.shared) for spec in scope.specs if spec.shared and scope.spec(spec.workloads[0])]
+    for name, table, isolated, comment in (
+        (
+            "mig-layouts",
+            layouts,
+            True,
+            "only where the GPU operator's own table lacks these layouts: migManager.config.name",
         ),
-        kind="ConfigMap",
-        actions=tuple(action.id for action in actions),
-        stage=Stage.NODES,
-    )
+        (
+            "gpu-sharing",
+            sharing_configs,
+            False,
+            f"for the GPU operator: devicePlugin.config.name={CONFIGS}, no default",
+        ),
+    ):
+        mine = [(spec, shared) for spec, shared in cut if shared.is_isolated is isolated]
+        if not mine:
+            continue
+        actions = tuple({action.id: action for spec, _ in mine for action in spec.actions}.values())
+        yield ManifestFile(
+            path=f"nodes/{name}.configmap.yaml",
+            text=yaml_text(table([(shared, spec.gpus_per_node) for spec, shared in mine], actions), comment=comment),
+            kind="ConfigMap",
+            actions=tuple(action.id for action in actions),
+            stage=Stage.NODES,
+        )

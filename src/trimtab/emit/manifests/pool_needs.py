@@ -74,7 +74,7 @@ class PoolSpec:
         """Return the NodePool's name."""
         held = "spot" if self.spot else "on-demand"
         use = "runs" if self.empties else "services"
-        parts = [self.shared.profile if self.shared else "", use, str(self.one_in) if self.one_in else ""]
+        parts = [self.shared.layout if self.shared else "", use, str(self.one_in) if self.one_in else ""]
         return node_name("trimtab", self.pool.instance_type, self.pool.region, held, *parts)
 
     @property
@@ -184,7 +184,7 @@ def pool_specs(placed: dict[str, tuple[PoolNeed, ...]]) -> tuple[PoolSpec, ...]:
     for needs in placed.values():
         pool = needs[0].pool
         if pool is not None:
-            shared = next((one.slots.shared for one in needs if one.slots and one.slots.shared.profile), None)
+            shared = next((one.slots.shared for one in needs if one.slots and one.slots.shared.is_cut), None)
             spot, empties = any(one.spot_pool is not None for one in needs), any(one.empties for one in needs)
             merged[pool, spot, empties, shared, max(one.one_in for one in needs)].append(needs)
     return tuple(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from trimtab.emit.manifests.emission import ManifestFile, Piece, Stage, Withheld
-from trimtab.emit.manifests.mig import slice_resource
+from trimtab.emit.manifests.gpu_sharing import slot_resource
 from trimtab.emit.manifests.objects import dns_name, yaml_text
 from trimtab.emit.manifests.scope import Scope
 from trimtab.emit.manifests.workload_patch import GpuAsk, component, patchable
@@ -48,8 +48,8 @@ def _asks(workload: str, actions: Sequence[Action]) -> GpuAsk | None:
     for effect in (change.effect for action in actions for change in action.changes if change.subject == workload):
         if isinstance(effect, SetGpuCount | SetTrainingMemory):
             return GpuAsk(count=effect.gpus)
-        if isinstance(effect, UseSlots) and effect.shared.profile:
-            return GpuAsk(resource=slice_resource(effect.shared), count=effect.slots)
+        if isinstance(effect, UseSlots) and effect.shared.is_cut:
+            return GpuAsk(resource=slot_resource(effect.shared), count=effect.slots)
     return None
 
 

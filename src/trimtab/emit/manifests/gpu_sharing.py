@@ -1,0 +1,67 @@
+"""GPUs shared without hardware isolation: the device plugin's configurations, the node label that picks one, the resource.
+
+The schema is that of the device plugin's `sharing` section (README of NVIDIA/k8s-device-plugin, "Shared Access to GPUs"): time
+slices and MPS exclude each other on a node, MPS takes no MIG devices and gives a container one share, and each share of either
+is advertised as `nvidia.com/gpu.shared`, so that nobody lands there who asks for a GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import yaml
+
+from trimtab.catalog.kinds import Isolation
+from trimtab.catalog.pools import SharedPool
+from trimtab.emit.manifests.mig import MIG_CONFIG, OPERATOR_NAMESPACE, layout_name, slice_resource
+from trimtab.emit.manifests.objects import metadata
+from trimtab.emit.plain import Plain
+from trimtab.plan.model import Action
+
+DEVICE_PLUGIN_CONFIG = "nvidia.com/device-plugin.config"
+"""The node label that picks one of the device plugin's configurations."""
+CONFIGS = "trimtab-gpu-sharing"
+_SHARED_GPU = "nvidia.com/gpu.shared"
+
+
+def slot_resource(shared: SharedPool) -> str:
+    """Return the extended resource that one slot of cut GPUs is to Kubernetes."""
+    return slice_resource(shared) if shared.is_isolated else _SHARED_GPU
+
+
+def node_label(shared: SharedPool, gpus_per_node: int) -> tuple[str, str]:
+    """Return the label of a node whose GPUs are to be cut so."""
+    if shared.is_isolated:
+        return MIG_CONFIG, layout_name(shared)
+    return DEVICE_PLUGIN_CONFIG, _config_name(shared, gpus_per_node)
+
+
+def _config_name(shared: SharedPool, gpus_per_node: int) -> str:
+    """Return the configuration's name; on nodes of one GPU, where several slices may be asked for, it is another one."""
+    several = "" if gpus_per_node == 1 else "-each"
+    return f"{shared.isolation}-{shared.slots_per_node // gpus_per_node}{several}"
+
+
+def sharing_configs(cuts: Sequence[tuple[SharedPool, int]], actions: Sequence[Action]) -> dict[str, Plain]:
+    """Return the device plugin's ConfigMap with a configuration for each way of sharing, given with the GPUs of their nodes."""
+    configs: dict[str, Plain] = {
+        _config_name(shared, gpus): yaml.safe_dump(_config(shared, gpus), sort_keys=False)
+        for shared, gpus in sorted(cuts)
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata(CONFIGS, actions, namespace=OPERATOR_NAMESPACE),
+        "data": configs,
+    }
+
+
+def _config(shared: SharedPool, gpus_per_node: int) -> dict[str, object]:
+    shares = [{"name": "nvidia.com/gpu", "replicas": shared.slots_per_node // gpus_per_node}]
+    if shared.kept_apart_by is Isolation.MPS:
+        sharing: dict[str, object] = {"mps": {"renameByDefault": True, "resources": shares}}
+    else:
+        # on nodes with one GPU a replica that needs the memory of several slices asks for as many
+        several = {"renameByDefault": True, "failRequestsGreaterThanOne": gpus_per_node > 1}
+        sharing = {"timeSlicing": {**several, "resources": shares}}
+    return {"version": "v1", "flags": {"migStrategy": "none"}, "sharing": sharing}
