@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 
 from trimtab.cli import main
-from trimtab.cli.state import recall
+from trimtab.cli.kept_audits import recall
 from trimtab.emit.audit_json import published_schema
 
 
@@ -65,6 +65,20 @@ def test_a_demonstration_leaves_a_report_and_an_audit_to_explain(audited, monkey
     assert "Rollback" in out
     assert recall().fleet == "demo finetune-7b"
     assert (folder / "trimtab-report" / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+def test_where_nothing_can_be_written_the_answer_is_still_given(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TRIMTAB_STATE", raising=False)
+    for name in (".trimtab", "trimtab-report"):
+        (tmp_path / name).write_text("a file in the way")
+
+    code, out, err = run(capsys, "audit", "--demo", "finetune-7b")
+
+    assert code == 0
+    assert "The bill is" in out
+    assert "the audit was not kept" in err
+    assert "cannot write trimtab-report" in err
 
 
 @pytest.mark.parametrize(

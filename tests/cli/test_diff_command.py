@@ -6,7 +6,7 @@ from tests.emit.example import example_audit
 from tests.plan.test_verify import kept
 
 from trimtab.cli import root
-from trimtab.cli.kept_audits import append, find, kept_audits
+from trimtab.cli.kept_audits import find, keep, kept_audits
 from trimtab.emit.audit_document import audit_document
 from trimtab.errors import UnknownName
 
@@ -25,8 +25,8 @@ def less(document):
 
 
 def test_the_last_two_audits_are_compared_action_by_action(document):
-    append(document, kept())
-    append(less(document), kept())
+    keep(document, kept())
+    keep(less(document), kept())
 
     shown = CliRunner().invoke(root, ["diff", "-o", "json"])
 
@@ -39,8 +39,8 @@ def test_the_last_two_audits_are_compared_action_by_action(document):
 
 
 def test_the_bill_and_the_saving_are_compared(document):
-    append(document, kept())
-    append(document, kept())
+    keep(document, kept())
+    keep(document, kept())
 
     shown = CliRunner().invoke(root, ["diff", "1", "2"])
 
@@ -49,19 +49,19 @@ def test_the_bill_and_the_saving_are_compared(document):
 
 
 def test_an_audit_is_added_and_none_is_replaced(document):
-    assert [append(document, kept()).number for _ in range(3)] == [1, 2, 3]
+    assert [keep(document, kept()).number for _ in range(3)] == [1, 2, 3]
     assert find("-1").number == 3
 
 
 def test_a_folder_that_a_crash_left_unfinished_is_no_audit(document):
-    first = append(document, kept())
+    first = keep(document, kept())
     (first.audit.parent.parent / ".half").mkdir()
 
     assert [one.number for one in kept_audits()] == [1]
 
 
 def test_an_audit_that_is_not_there_is_named_with_those_that_are(document):
-    append(document, kept())
+    keep(document, kept())
 
     with pytest.raises(UnknownName, match="7"):
         find("7")
@@ -83,8 +83,8 @@ def with_targets(document, *targets):
 )
 def test_a_declared_target_that_is_gone_or_looser_is_listed(document, update, change):
     target = next(one for one in document.proof.targets if one.declared)
-    append(document, kept())
-    append(with_targets(document, target.model_copy(update=update)), kept())
+    keep(document, kept())
+    keep(with_targets(document, target.model_copy(update=update)), kept())
 
     rows = json.loads(CliRunner().invoke(root, ["diff", "-o", "json"]).stdout)["rows"]
 

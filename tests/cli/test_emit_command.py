@@ -7,7 +7,8 @@ from tests.emit.cluster_example import example_facts
 from tests.emit.example import example_audit
 
 from trimtab.cli import root
-from trimtab.cli.state import keep_plan
+from trimtab.cli.kept_audits import keep
+from trimtab.emit.audit_document import audit_document
 from trimtab.emit.kept_plan import KeptPlan
 from trimtab.errors import InputError, UnknownName
 
@@ -17,7 +18,8 @@ def folder(tmp_path, monkeypatch):
     """A working folder in which an audit was made."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("TRIMTAB_STATE", raising=False)
-    keep_plan(KeptPlan(fleet="demo", plan=example_audit().plan, facts=example_facts()))
+    audit = example_audit()
+    keep(audit_document(audit), KeptPlan(fleet="demo", plan=audit.plan, facts=example_facts()))
     return tmp_path
 
 

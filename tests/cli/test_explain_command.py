@@ -3,9 +3,11 @@ import json
 import pytest
 from click.testing import CliRunner
 from tests.emit.example import example_audit
+from tests.plan.test_verify import kept
 
 from trimtab.cli import root
-from trimtab.cli.state import keep, last_audit_file, recall
+from trimtab.cli.kept_audits import keep, recall
+from trimtab.cli.state import state_folder
 from trimtab.emit.audit_document import audit_document
 from trimtab.emit.audit_json import render_json
 from trimtab.errors import InputError, UnknownName
@@ -21,7 +23,7 @@ def folder(tmp_path, monkeypatch, document):
     """A working folder in which an audit was made."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("TRIMTAB_STATE", raising=False)
-    keep(document)
+    keep(document, kept())
     return tmp_path
 
 
@@ -75,17 +77,17 @@ def test_where_no_audit_was_made_the_cure_is_told(tmp_path, monkeypatch):
     assert "trimtab audit --demo" in str(shown.exception)
 
 
-def test_the_last_audit_replaces_the_one_before_and_stays_out_of_version_control(folder, document):
+def test_the_last_audit_is_spoken_of_and_stays_out_of_version_control(folder, document):
     later = document.model_copy(update={"fleet": "another"})
 
-    keep(later)
+    keep(later, kept())
 
     assert recall() == later
-    assert sorted(path.name for path in last_audit_file().parent.iterdir()) == [".gitignore", "last-audit.json"]
+    assert (state_folder() / ".gitignore").read_text() == "*\n"
 
 
 def test_the_state_folder_is_where_the_environment_says(tmp_path, monkeypatch, document):
     monkeypatch.setenv("TRIMTAB_STATE", str(tmp_path / "deep" / "state"))
 
-    assert keep(document) == tmp_path / "deep" / "state" / "last-audit.json"
+    assert keep(document, kept()).audit.is_relative_to(tmp_path / "deep" / "state")
     assert recall() == document

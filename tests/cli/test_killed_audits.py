@@ -1,4 +1,4 @@
-"""A process that is killed while it keeps an audit leaves the one before, or the new one, never half of one."""
+"""An audit and its plan are kept together, whole or not at all, however the processes that keep them end."""
 
 import os
 import signal
@@ -7,18 +7,25 @@ import sys
 import time
 
 import pytest
+from tests.emit.example import example_audit
+from tests.plan.test_verify import kept
 
-from trimtab.cli.kept_audits import kept_audits
-from trimtab.cli.state import _keep, last_audit_file
+from trimtab.cli.kept_audits import keep, kept_audits, recall, recall_plan
+from trimtab.cli.state import state_folder
+from trimtab.emit.audit_document import audit_document
 
 WRITER = """
 import sys
-from trimtab.cli.state import _keep, last_audit_file
-number = 0
+from tests.emit.example import example_audit
+from tests.plan.test_verify import kept
+from trimtab.cli.kept_audits import keep
+from trimtab.emit.audit_document import audit_document
+from dataclasses import replace
+document, plan = audit_document(example_audit()), kept()
 print("ready", flush=True)
-while True:
-    number += 1
-    _keep(last_audit_file(), f"{number % 10}" * 2_000_000)
+for number in range(int(sys.argv[1])):
+    name = f"{sys.argv[2]}-{number}"
+    keep(document.model_copy(update={"fleet": name}), replace(plan, fleet=name))
 """
 
 
@@ -27,22 +34,39 @@ def state(tmp_path, monkeypatch):
     monkeypatch.setenv("TRIMTAB_STATE", str(tmp_path))
 
 
+def writer(times, name):
+    process = subprocess.Popen([sys.executable, "-c", WRITER, str(times), name], stdout=subprocess.PIPE)
+    process.stdout.readline()
+    return process
+
+
 @pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
-@pytest.mark.parametrize("after_s", [0.01, 0.03, 0.07])
-def test_what_is_kept_is_whole_whenever_the_writer_is_killed(after_s):
-    _keep(last_audit_file(), "0" * 2_000_000)
-    with subprocess.Popen([sys.executable, "-c", WRITER], stdout=subprocess.PIPE) as writer:
-        writer.stdout.readline()
+@pytest.mark.parametrize("after_s", [0.003, 0.02, 0.05])
+def test_audit_and_plan_belong_together_whenever_the_writer_is_killed(after_s):
+    keep(audit_document(example_audit()).model_copy(update={"fleet": kept().fleet}), kept())
+    with writer(1_000_000, "one") as process:
         time.sleep(after_s)
-        writer.send_signal(signal.SIGKILL)
-        writer.wait()
+        process.send_signal(signal.SIGKILL)
 
-    text = last_audit_file().read_text(encoding="utf-8")
-    assert len(text) == 2_000_000
-    assert len(set(text)) == 1
+    assert recall().fleet == recall_plan().fleet
 
 
-def test_a_folder_that_a_crash_left_unfinished_is_no_kept_audit(tmp_path):
-    (tmp_path / "history" / ".half").mkdir(parents=True)
+def test_of_audits_that_end_at_once_each_is_kept():
+    with writer(20, "one") as one, writer(20, "other") as other:
+        assert one.wait() == other.wait() == 0
 
+    audits = [recall(one.audit).fleet for one in kept_audits()]
+    assert sorted(audits) == sorted(f"{name}-{number}" for name in ("one", "other") for number in range(20))
+    assert audits == [recall_plan(one.plan).fleet for one in kept_audits()]
+
+
+def test_what_a_crash_left_is_no_kept_audit_and_goes_in_time():
+    left = state_folder() / "history" / ".half"
+    left.mkdir(parents=True)
     assert kept_audits() == []
+    long_ago = time.time() - 86_400
+    os.utime(left, (long_ago, long_ago))
+
+    keep(audit_document(example_audit()), kept())
+
+    assert not left.exists()

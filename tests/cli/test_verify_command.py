@@ -2,10 +2,12 @@ import json
 
 import pytest
 from click.testing import CliRunner
+from tests.emit.example import example_audit
 from tests.plan.test_verify import SERVICES, after, kept
 
 from trimtab.cli import root
-from trimtab.cli.state import keep_plan
+from trimtab.cli.kept_audits import keep
+from trimtab.emit.audit_document import audit_document
 from trimtab.tables.bundle import write_bundle
 
 
@@ -13,7 +15,7 @@ from trimtab.tables.bundle import write_bundle
 def later(tmp_path, monkeypatch):
     """A kept plan in the state folder, and a later bundle on disk in which half of one action was enacted."""
     monkeypatch.setenv("TRIMTAB_STATE", str(tmp_path / "state"))
-    keep_plan(kept())
+    keep(audit_document(example_audit()), kept())
     bundle = after(SERVICES[:1])
     write_bundle(tmp_path / "later", bundle.tables, bundle.meta, bundle.workloads)
     return tmp_path / "later"

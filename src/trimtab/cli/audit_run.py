@@ -14,12 +14,11 @@ from trimtab.catalog import load_catalog
 from trimtab.cli.faces import check_fields, render_audit
 from trimtab.cli.held import held_machines
 from trimtab.cli.history import History, Named, open_history
-from trimtab.cli.kept_audits import append
+from trimtab.cli.kept_audits import keep
 from trimtab.cli.outcome_cache import outcome_cache
 from trimtab.cli.output import PLAIN_WIDTH, Format, colour_wanted, screen_width, write, write_sheet
 from trimtab.cli.progress import progress_bar, set_verbosity
 from trimtab.cli.settings import Resolved, resolve
-from trimtab.cli.state import keep, keep_plan
 from trimtab.diagnose.billed import BILL_COLUMNS, billed
 from trimtab.emit.audit_document import audit_document
 from trimtab.emit.document import AuditDocument
@@ -73,10 +72,14 @@ def run_audit(request: AuditRequest) -> int:
     _check_output(request)
     document, plan, is_demo = _audited(request, resolved)
     notes = _kept(document, plan)
-    report = _report(document) if (is_demo if request.report is None else request.report) else None
+    report, fault = _report(document) if (is_demo if request.report is None else request.report) else (None, "")
     _show(request, document, report)
     if report and request.output_format is not Format.TABLE:
         notes.append(f"wrote {report}")
+    if fault and request.report:
+        raise UsageError(fault)
+    if fault:
+        notes.append(f"warning: {fault}")
     if not request.quiet:
         for note in notes:
             click.echo(note, err=True)
@@ -151,21 +154,20 @@ def _bill_notes(bundle: Bundle, found: Audit) -> list[str]:
 def _kept(document: AuditDocument, plan: KeptPlan) -> list[str]:
     """Keep the audit for `trimtab explain` and `emit`; a folder that cannot be written costs these commands, not the audit."""
     try:
-        keep(document)
-        keep_plan(plan)
-        append(document, plan)
+        keep(document, plan)
     except OSError as error:
         return [f"warning: the audit was not kept, so `trimtab explain` and `emit` will not find it: {error}"]
     return []
 
 
-def _report(document: AuditDocument) -> Path:
+def _report(document: AuditDocument) -> tuple[Path | None, str]:
+    """Write the page with pictures; return where it is, or why it could not be written."""
     try:
         REPORT.parent.mkdir(parents=True, exist_ok=True)
         REPORT.write_text(render_html(document), encoding="utf-8")
     except OSError as error:
-        raise UsageError(f"cannot write {REPORT}: {error}; go elsewhere, or give --no-report") from error
-    return REPORT
+        return None, f"cannot write {REPORT}: {error}; go elsewhere, or give --no-report"
+    return REPORT, ""
 
 
 def _show(request: AuditRequest, document: AuditDocument, report: Path | None) -> None:

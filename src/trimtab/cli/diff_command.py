@@ -48,8 +48,7 @@ def command(before: str, after: str, output_format: Format, out: Path | None, fi
 
 
 def _audit(name: str) -> AuditDocument:
-    from trimtab.cli.kept_audits import find
-    from trimtab.cli.state import recall
+    from trimtab.cli.kept_audits import find, recall
 
     return recall(Path(name) if Path(name).is_file() else find(name).audit)
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
+from trimtab.cli.kept_audits import recall_plan
 from trimtab.cli.output import Format, write_sheet
 from trimtab.cli.sheet import Column, Sheet
-from trimtab.cli.state import recall_plan
 from trimtab.emit.manifests.cluster_file import parse_cluster_file, with_cluster_file
 from trimtab.emit.manifests.emission import STAGE_MEANING, Emission
 from trimtab.emit.manifests.facts import Autoscaler, EmitFacts

@@ -26,7 +26,7 @@ def command(action_id: str | None, audit_file: Path | None, output_format: str, 
       trimtab explain a3 --audit monday.json      of an audit kept in a file
       trimtab explain a3 -o json
     """
-    from trimtab.cli.state import recall
+    from trimtab.cli.kept_audits import recall
     from trimtab.emit.explain import action_lines, explain_action
     from trimtab.errors import UnknownName
 

@@ -1,18 +1,24 @@
-"""Every audit kept, oldest first: an append-only history of folders, each whole or not there at all."""
+"""Every audit kept, oldest first: an append-only history of folders, each an audit and its plan, whole or not there at all.
+
+The last of them is what later commands speak of, so that `explain` and `emit` never mean different plans.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
 import tempfile
+import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from trimtab.cli.state import last_audit_file
-from trimtab.emit.audit_json import render_json
+from trimtab.cli.state import prepared_folder, state_folder
+from trimtab.emit.audit_json import parse_document, render_json
 from trimtab.emit.document import AuditDocument
-from trimtab.emit.kept_plan import KeptPlan, render_kept_plan
-from trimtab.errors import UnknownName
+from trimtab.emit.kept_plan import KeptPlan, parse_kept_plan, render_kept_plan
+from trimtab.errors import InputError, UnknownName
+from trimtab.units import S_PER_HR
 
 _HISTORY = "history"
 _AUDIT, _PLAN = "audit.json", "plan.json"
@@ -34,29 +40,31 @@ def kept_audits() -> list[KeptAudit]:
     return [_kept(number) for number in numbers]
 
 
-def append(document: AuditDocument, plan: KeptPlan) -> KeptAudit:
+def keep(document: AuditDocument, plan: KeptPlan) -> KeptAudit:
     """Add an audit to the history: written aside, then renamed to the next number; raises OSError."""
-    folder = _folder()
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = prepared_folder() / _HISTORY
+    folder.mkdir(exist_ok=True)
+    _clear_unfinished(folder)
     fresh = Path(tempfile.mkdtemp(prefix=".", dir=folder))
     try:
         _to_disk(fresh / _AUDIT, render_json(document))
         _to_disk(fresh / _PLAN, render_kept_plan(plan))
-        number = max((one.number for one in kept_audits()), default=0) + 1
-        # Two audits that end at once: a rename onto a folder with files fails, so that nothing is ever replaced.
-        fresh.rename(_kept(number).audit.parent)
+        return _numbered(fresh)
     except OSError:
         shutil.rmtree(fresh, ignore_errors=True)
         raise
-    return _kept(number)
 
 
-def _to_disk(file: Path, text: str) -> None:
-    """Write a file and wait until it is on the disk: a name never stands for what a power cut would lose."""
-    with file.open("w", encoding="utf-8") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
+def recall(file: Path | None = None) -> AuditDocument:
+    """Return an audit from a file, or the last one; raises InputError where there is none."""
+    path = file or _last().audit
+    return parse_document(_text(path), where=str(path))
+
+
+def recall_plan(file: Path | None = None) -> KeptPlan:
+    """Return a kept plan from a file, or that of the last audit; raises InputError where there is none."""
+    path = file or _last().plan
+    return parse_kept_plan(_text(path), where=str(path))
 
 
 def find(name: str) -> KeptAudit:
@@ -70,8 +78,54 @@ def find(name: str) -> KeptAudit:
     return by_name[name]
 
 
+def _numbered(fresh: Path) -> KeptAudit:
+    """Give a finished folder the next number.
+
+    A rename onto a folder with files fails, so that nothing is ever replaced: of two audits that end at once, one counts on.
+    """
+    while True:
+        kept = _kept(max((one.number for one in kept_audits()), default=0) + 1)
+        try:
+            fresh.rename(kept.audit.parent)
+        except OSError:
+            if not kept.audit.parent.is_dir():
+                raise
+        else:
+            return kept
+
+
+def _clear_unfinished(folder: Path) -> None:
+    """Remove what audits that were killed left behind: hidden folders that nobody has written to for an hour."""
+    for left in folder.glob(".*"):
+        with suppress(FileNotFoundError):
+            if time.time() - left.stat().st_mtime > S_PER_HR:
+                shutil.rmtree(left, ignore_errors=True)
+
+
+def _to_disk(file: Path, text: str) -> None:
+    """Write a file and wait until it is on the disk: a name never stands for what a power cut would lose."""
+    with file.open("w", encoding="utf-8") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def _last() -> KeptAudit:
+    known = kept_audits()
+    if not known:
+        raise InputError(f"no audit in {_folder()}; run `trimtab audit` here first, or `trimtab audit --demo`")
+    return known[-1]
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot read {path}: {error}") from error
+
+
 def _folder() -> Path:
-    return last_audit_file().with_name(_HISTORY)
+    return state_folder() / _HISTORY
 
 
 def _kept(number: int) -> KeptAudit:

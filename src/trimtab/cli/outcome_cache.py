@@ -11,14 +11,16 @@ import json
 import logging
 import sqlite3
 import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, fields
+from pathlib import Path
 from threading import Lock
 
 import numpy as np
 
-from trimtab.cli.state import last_audit_file, prepared
+from trimtab.cli.state import prepared_folder
 from trimtab.fleet.model import Target
 from trimtab.plan.outcome import Attained, Outcome
 from trimtab.tables.workloads import TargetMetric
@@ -27,61 +29,128 @@ from trimtab.units import BYTES_PER_GIB
 _FILE = "outcomes.sqlite"
 _MOST_BYTES = BYTES_PER_GIB
 """A file larger than this is emptied before it is used again."""
+_WRITTEN_AT_ONCE = 64
+"""Outcomes (some kilobytes each) that wait for one short transaction."""
 _HEAD = "head"
 _SUFFIX = ".npy"
 log = logging.getLogger(__name__)
 
 
 class OutcomeCache:
-    """Outcomes in an open SQLite file; two threads may ask at once."""
+    """Outcomes in an open SQLite file; two threads may ask at once, and several programs may share the file.
+
+    What is put is written a few at a time, so that nobody holds the file for long. A fault of the file is no fault of the
+    audit: from then on nothing is looked up or kept.
+    """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         self._one_at_a_time = Lock()
+        self._unwritten: dict[str, bytes] = {}
+        self._failed = False
         self.found = 0
         self.added = 0
 
     def get(self, key: str) -> Outcome | None:
-        """Return a kept outcome."""
+        """Return a kept outcome; None where there is none that can be read."""
         with self._one_at_a_time:
-            row = self._connection.execute("SELECT body FROM outcome WHERE key = ?", (key,)).fetchone()
-            self.found += row is not None
-        return None if row is None else decoded(row[0])
+            body = self._unwritten.get(key) or self._read(key)
+        outcome = None if body is None else _readable(body)
+        self.found += outcome is not None
+        return outcome
 
     def put(self, key: str, outcome: Outcome) -> None:
         """Keep an outcome; it is on disk when the cache is closed."""
         body = encoded(outcome)
         with self._one_at_a_time:
-            self.added += 1
-            self._connection.execute("INSERT OR REPLACE INTO outcome VALUES (?, ?)", (key, body))
+            self._unwritten[key] = body
+            if len(self._unwritten) >= _WRITTEN_AT_ONCE:
+                self._write()
+
+    def flush(self) -> None:
+        """Write what is not written yet."""
+        with self._one_at_a_time:
+            self._write()
+
+    def _read(self, key: str) -> bytes | None:
+        if self._failed:
+            return None
+        try:
+            row = self._connection.execute("SELECT body FROM outcome WHERE key = ?", (key,)).fetchone()
+        except sqlite3.Error as error:
+            self._give_up(error)
+            return None
+        return None if row is None else row[0]
+
+    def _write(self) -> None:
+        if not self._failed:
+            try:
+                with self._connection:
+                    self._connection.executemany(
+                        "INSERT OR REPLACE INTO outcome VALUES (?, ?)", self._unwritten.items()
+                    )
+                self.added += len(self._unwritten)
+            except sqlite3.Error as error:
+                self._give_up(error)
+        self._unwritten.clear()
+
+    def _give_up(self, error: sqlite3.Error) -> None:
+        self._failed = True
+        log.warning("outcomes are no longer kept: %s", error)
 
 
 @contextmanager
 def outcome_cache() -> Iterator[OutcomeCache | None]:
-    """Open the cache; None where the folder cannot be written or the file is no longer one: then everything is replayed."""
+    """Open the cache; None where the folder cannot be written: then everything is replayed. A file that is damaged goes."""
     try:
-        connection = sqlite3.connect(prepared(last_audit_file()).with_name(_FILE), check_same_thread=False)
-        _prepare(connection)
+        file = prepared_folder() / _FILE
+        connection = _connected(file) or _connected(file)
     except (OSError, sqlite3.Error) as error:
         log.warning("outcomes are not kept: %s", error)
+        connection = None
+    if connection is None:
         yield None
         return
     try:
         cache = OutcomeCache(connection)
         yield cache
-        connection.commit()
+        cache.flush()
         log.info("replays: %d looked up, %d added", cache.found, cache.added)
     finally:
         connection.close()
 
 
+def _connected(file: Path) -> sqlite3.Connection | None:
+    """Open the file, or remove it where it is damaged; raises OSError, sqlite3.Error."""
+    connection = sqlite3.connect(file, check_same_thread=False)
+    try:
+        _prepare(connection)
+    except sqlite3.OperationalError:
+        connection.close()
+        raise
+    except sqlite3.DatabaseError:
+        connection.close()
+        file.unlink(missing_ok=True)
+        return None
+    return connection
+
+
 def _prepare(connection: sqlite3.Connection) -> None:
+    """Make the table, empty a file that has grown too large; raises sqlite3.Error, DatabaseError where it is damaged."""
     connection.execute("CREATE TABLE IF NOT EXISTS outcome (key TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID")
     (pages,), (size,) = (connection.execute(f"PRAGMA {name}").fetchone() for name in ("page_count", "page_size"))
     if pages * size > _MOST_BYTES:
         connection.execute("DELETE FROM outcome")
         connection.commit()
         connection.execute("VACUUM")
+
+
+def _readable(body: bytes) -> Outcome | None:
+    try:
+        return decoded(body)
+    except (zipfile.BadZipFile, zlib.error, EOFError, KeyError, TypeError, ValueError) as error:
+        log.info("a kept outcome cannot be read and is replayed: %s", error)
+        return None
 
 
 def encoded(outcome: Outcome) -> bytes:

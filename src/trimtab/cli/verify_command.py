@@ -72,8 +72,7 @@ def command(
       trimtab verify fleet-in-march/ --prices our-rates.csv --at 2027-03-31
     """
     from trimtab.catalog import load_catalog
-    from trimtab.cli.kept_audits import find
-    from trimtab.cli.state import recall_plan
+    from trimtab.cli.kept_audits import find, recall_plan
     from trimtab.pipeline import open_fleet, verify_plan
 
     set_verbosity(0, quiet)

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from trimtab.catalog import load_catalog
 from trimtab.cli.held import held_machines
+from trimtab.cli.kept_audits import recall
 from trimtab.cli.outcome_cache import outcome_cache
 from trimtab.cli.output import Cell, Column, Format, Sheet, write_sheet
 from trimtab.cli.progress import progress_bar, set_verbosity
 from trimtab.cli.settings import resolve
-from trimtab.cli.state import recall
 from trimtab.emit.comparison import Compared, Unit, compared, shown
 from trimtab.errors import UsageError
 from trimtab.fleet.limits import quotas_of

@@ -1,0 +1,75 @@
+"""Kept outcomes save time; a file that is shared, full or damaged costs time and never the audit."""
+
+import sqlite3
+
+import numpy as np
+import pytest
+
+from trimtab.cli.outcome_cache import outcome_cache
+from trimtab.plan.outcome import Outcome
+
+OUTCOME = Outcome(on_demand=np.arange(5), spot=np.zeros(5, dtype=np.int64), attained=(), interruptions=3, gpus=None)
+
+
+@pytest.fixture(autouse=True)
+def file(tmp_path, monkeypatch):
+    monkeypatch.setenv("TRIMTAB_STATE", str(tmp_path))
+    return tmp_path / "outcomes.sqlite"
+
+
+def test_two_programs_put_at_once_and_neither_waits_for_the_end_of_the_other():
+    with outcome_cache() as one, outcome_cache() as other:
+        for number in range(100):
+            one.put(f"one {number}", OUTCOME)
+            other.put(f"other {number}", OUTCOME)
+
+    with outcome_cache() as store:
+        assert all(store.get(f"{name} {number}") is not None for name in ("one", "other") for number in range(100))
+
+
+def test_what_was_put_is_found_before_it_is_written():
+    with outcome_cache() as store:
+        store.put("key", OUTCOME)
+
+        assert store.get("key").interruptions == 3
+
+
+def test_a_locked_file_is_given_up_and_not_waited_for_twice(file, monkeypatch):
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda *some, **named: connect(*some, timeout=0.01, **named))
+    with outcome_cache() as store:
+        held = connect(file, isolation_level=None)
+        held.execute("BEGIN IMMEDIATE")
+        store.put("key", OUTCOME)
+        store.flush()
+
+        assert store.get("key") is None
+        held.close()
+
+
+def test_a_damaged_outcome_is_replayed(file):
+    with outcome_cache() as store:
+        store.put("key", OUTCOME)
+    with sqlite3.connect(file) as connection:
+        connection.execute("UPDATE outcome SET body = x'00'")
+
+    with outcome_cache() as store:
+        assert store.get("key") is None
+
+
+def test_a_damaged_file_is_begun_anew(file):
+    file.write_bytes(b"no database" * 1000)
+
+    with outcome_cache() as store:
+        store.put("key", OUTCOME)
+    with outcome_cache() as store:
+        assert store.get("key") is not None
+
+
+def test_a_full_disk_costs_no_audit():
+    with outcome_cache() as store:
+        store._connection.execute("PRAGMA max_page_count = 3")
+        for number in range(200):
+            store.put(f"key {number}", OUTCOME)
+
+        assert store.get("key 0") is None
