@@ -18,8 +18,9 @@ from trimtab.diagnose.verdicts import product_form, verdict_of
 from trimtab.diagnose.waste import waste_of
 from trimtab.emit.kept_plan import KeptPlan
 from trimtab.emit.manifests.fleet_facts import facts_of_fleet
-from trimtab.errors import InputError, MissingPrice, PlanError
+from trimtab.errors import InputError, MissingPrice, PlanError, UnknownName
 from trimtab.fleet.build import build_fleet, bundle_window
+from trimtab.fleet.limits import quotas_of
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet, Window
 from trimtab.fleet.scaled import scaled_fleet
@@ -131,7 +132,7 @@ def audit(
     limits of the settings.
     """
     tell = progress or _silent
-    opened = _opened(bundle, settings, catalog, at, owned, store, tell)
+    opened = _opened(bundle, settings, catalog, at, owned, store, tell, scenario or Scenario())
     fit, market = opened.fit, opened.market
     allocation = allocate(bill(fit.usage, market.rates(fit.usage.pools), opened.owned), fit.holdings)
     planned, proven = _planned(opened, Scenario(), tell)
@@ -163,7 +164,7 @@ def what_if(
 ) -> WhatIf:
     """Plan a fleet as it is and under a scenario; raises as `audit` does, for the fleet as it is."""
     tell = progress or _silent
-    opened = _opened(bundle, settings, catalog, at, owned, store, tell)
+    opened = _opened(bundle, settings, catalog, at, owned, store, tell, scenario)
     planned, proven = _planned(opened, Scenario(), tell)
     return _what_if(opened, scenario, planned, proven, tell)
 
@@ -176,8 +177,10 @@ def _opened(
     owned: Sequence[Owned],
     store: OutcomeStore | None,
     tell: Progress,
+    scenario: Scenario,
 ) -> Opened:
     settings, catalog = settings or Settings(), catalog or load_catalog()
+    _require_names(catalog, settings, scenario)
     whole = bundle_window(bundle)
     split = split_window(whole, settings)
     day = at or whole.end.date()
@@ -200,6 +203,16 @@ def _opened(
         owned=running_commitments(owned, day),
         store=store,
     )
+
+
+def _require_names(catalog: Catalog, settings: Settings, scenario: Scenario) -> None:
+    """Raise UnknownName, before any work, where a limit or a price that changes names what the catalog does not know."""
+    changed(catalog, scenario.prices)
+    known = {name for _, name in catalog.instance_table}
+    for text in (settings.limits.quotas, scenario.quotas or ""):
+        for quota in quotas_of(text):
+            if quota.instance_type not in known:
+                raise UnknownName("instance type", quota.instance_type, known, where="limits.quotas")
 
 
 def _planned(opened: Opened, scenario: Scenario, tell: Progress) -> tuple[Planned, Proven]:

@@ -57,7 +57,29 @@ def test_a_budget_that_the_plan_keeps_names_the_actions_that_are_enough():
 def test_a_budget_out_of_reach_is_told_with_the_shortfall():
     found = rows("--demo", DEMO, "--budget", "1")
 
-    assert found["budget", "$1 a month"]["base"].startswith("missed by $")
+    assert found["budget", "$1 a month"]["base"].endswith(" short")
+    assert found["budget", "least work that comes nearest"]["unit"] == "actions"
+
+
+def test_answers_fit_80_columns_without_breaking_words():
+    result = CliRunner().invoke(
+        root, ["what-if", "--demo", DEMO, "--budget", "1", "--deadline", "2030-01", "-q"], env={"COLUMNS": "80"}
+    )
+
+    lines = result.output.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert any(line.startswith("commitments, paid whether used or not") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("option", "name"), [(("--quota", "p4d.24xlareg=2"), "p4d.24xlarge"), (("--price", "spto+10%"), "spot")]
+)
+def test_a_name_that_nothing_answers_to_is_told_before_any_work(monkeypatch, option, name):
+    monkeypatch.setattr("trimtab.pipeline.build_fleet", None)
+
+    result = CliRunner().invoke(root, ["what-if", "--demo", DEMO, *option, "-q"])
+
+    assert f"did you mean {name}" in str(result.exception)
 
 
 def test_a_world_without_a_plan_is_shown_as_such():

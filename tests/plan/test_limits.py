@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tests.plan.fleets import EXACT, SPOT, A, B, choices, problems, rounding
 
 from trimtab.errors import PlanError
+from trimtab.plan.limit_report import price_limits
 from trimtab.plan.limits import broken
 from trimtab.plan.problem import NodeGroup, Option, Problem
 from trimtab.plan.solve import choice_cost, solve_problem
@@ -92,3 +93,13 @@ def test_two_rules_that_contradict_each_other_are_named_together():
     with pytest.raises(PlanError, match=r"quota of 2 x a\.large .* and the spot limit of 50% .* together") as failure:
         solve_problem(problem, EXACT)
     assert "b.large" not in str(failure.value)
+
+
+def test_a_ban_on_spot_is_told_with_what_it_costs():
+    problem = fleet([[{SPOT: 3}]], [{A: 3}], spot_max_frac=0.0)
+    chosen = solve_problem(problem, EXACT)
+
+    (price,) = price_limits(problem, chosen, EXACT)
+
+    assert price.use.binds
+    assert price.cost_usd_mo == pytest.approx((3 * 4 - 3 * 1) * 730)

@@ -54,7 +54,7 @@ def _changed(catalog: Catalog, book: PriceBook, change: PriceChange) -> PriceBoo
     if not any(hit):
         known = {EVERYTHING, COMMITMENTS, *(option.value for option in BuyingOption), *catalog.providers}
         known |= {name for _, name in catalog.instance_table} | {board.name for board in catalog.gpus}
-        raise UnknownName("price", change.what, known)
+        raise UnknownName("buying option, provider, instance type or GPU", change.what, known, where=f"price {change}")
     note = f"changed by {100 * (change.factor - 1):+.4g}% for a scenario"
     return replace(
         book,

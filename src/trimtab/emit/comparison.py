@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import assert_never
@@ -13,6 +13,10 @@ from trimtab.plan.reach import ByDeadline, WithinBudget
 from trimtab.plan.scenario import Outlook, WhatIf
 
 PLAN, ACTIONS, LIMITS, BUDGET, DEADLINE = "the plan", "actions", "limits", "budget", "deadline"
+
+_APART = ", "
+_SPAN = 3
+"""So many ids in a row are told by the first and the last."""
 
 Value = float | str | None
 Reached = WithinBudget | ByDeadline
@@ -25,6 +29,8 @@ class Unit(Enum):
     FRAC = "frac"
     WEEKS = "weeks"
     COUNT = "count"
+    ACTIONS = "actions"
+    """Ids of actions, apart by commas."""
     TEXT = "text"
 
 
@@ -52,7 +58,7 @@ def shown(value: Value, unit: Unit) -> str:
     if value is None:
         return "–"
     if isinstance(value, str):
-        return value
+        return _spans(value.split(_APART)) if unit is Unit.ACTIONS else value
     match unit:
         case Unit.USD_MO:
             return dollars(value)
@@ -60,7 +66,7 @@ def shown(value: Value, unit: Unit) -> str:
             return percent(value, 1)
         case Unit.WEEKS:
             return f"{value:.1f}"
-        case Unit.COUNT | Unit.TEXT:
+        case Unit.COUNT | Unit.ACTIONS | Unit.TEXT:
             return f"{value:g}"
     assert_never(unit)
 
@@ -143,7 +149,9 @@ def _answers(base: Outlook, other: Outlook | None) -> Iterator[Compared]:
         kept = [_budget_words(one.short_usd_mo) if one else None for one in budgets]
         yield Compared(section=BUDGET, what=f"{dollars(base.budget.budget_usd_mo)} a month", unit=Unit.TEXT,
                        base=kept[0], scenario=kept[1])  # fmt: skip
-        yield from _reached(BUDGET, "least work that keeps it", budgets[0], budgets[1])
+        any_keeps = any(one.short_usd_mo == 0 for one in budgets if one)
+        what = "least work that keeps it" if any_keeps else "least work that comes nearest"
+        yield from _reached(BUDGET, what, budgets[0], budgets[1])
     if base.deadline is not None:
         days = [base.deadline, other.deadline if other else None]
         weeks = [round(one.weeks, 2) if one else None for one in days]
@@ -153,17 +161,30 @@ def _answers(base: Outlook, other: Outlook | None) -> Iterator[Compared]:
 
 
 def _budget_words(short_usd_mo: float) -> str:
-    return "kept" if short_usd_mo == 0 else f"missed by {dollars(short_usd_mo)} at best"
+    return "kept" if short_usd_mo == 0 else f"{dollars(short_usd_mo)} short"
 
 
 def _reached(section: str, what: str, base: Reached | None, other: Reached | None) -> Iterator[Compared]:
     sides = (base, other)
-    names = [None if one is None else ", ".join(one.actions) or "nothing" for one in sides]
+    names = [None if one is None else _APART.join(one.actions) or "nothing" for one in sides]
     weeks = [None if one is None else round(one.effort_weeks, 2) for one in sides]
     bills = [None if one is None else round(one.bill_usd_mo, 2) for one in sides]
-    yield Compared(section=section, what=what, unit=Unit.TEXT, base=names[0], scenario=names[1])
+    yield Compared(section=section, what=what, unit=Unit.ACTIONS, base=names[0], scenario=names[1])
     yield Compared(section=section, what="its engineer-weeks", unit=Unit.WEEKS, base=weeks[0], scenario=weeks[1])
     yield Compared(section=section, what="its bill", unit=Unit.USD_MO, base=bills[0], scenario=bills[1])
+
+
+def _spans(ids: Sequence[str]) -> str:
+    """Return ids with runs of consecutive numbers told by their ends: a1, a3-a6, a8."""
+    runs: list[list[str]] = []
+    for one in ids:
+        number = one.removeprefix("a")
+        follows = runs and number.isdecimal() and runs[-1][-1] == f"a{int(number) - 1}"
+        if follows:
+            runs[-1].append(one)
+        else:
+            runs.append([one])
+    return _APART.join(f"{run[0]}-{run[-1]}" if len(run) >= _SPAN else _APART.join(run) for run in runs)
 
 
 def _rounded(value: float, unit: Unit) -> float:

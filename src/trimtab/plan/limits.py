@@ -111,7 +111,7 @@ def uses_of_limits(problem: Problem, choice: Sequence[int]) -> dict[Rule, LimitU
             words=_words(problem, [None]),
             limit=problem.spot_max_frac,
             used=share,
-            binds=share > (1 - _NEAR) * problem.spot_max_frac,
+            binds=share >= (1 - _NEAR) * problem.spot_max_frac,
         )
     return found
 
