@@ -57,7 +57,7 @@ $(VENV)/.torch: $(VENV)/.dev requirements/torch.txt
 # PySpark is large, and comes as a source archive that holds Spark itself; it needs Java 17 to run.
 $(VENV)/.spark: $(VENV)/.dev requirements/spark.txt
 	@echo "installing Spark for the engine test (once) ..." >&2
-	@$(PIP) install -q -r requirements/spark.txt && touch $@ || \
+	@$(PIP) install -q --use-pep517 -r requirements/spark.txt && touch $@ || \
 	  echo "PySpark could not be installed: the test that needs it is skipped (or fails, where CI=true)" >&2
 
 lock:  ## Renew the pinned requirement files (needs uv; no index address is written)
