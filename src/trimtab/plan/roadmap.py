@@ -58,10 +58,18 @@ def quarter_of(done_mo: float) -> int:
     return max(1, math.ceil(done_mo / MO_PER_QUARTER))
 
 
-def efforts(drafts: Sequence[Draft], settings: Settings) -> list[float]:
-    """Return engineer-weeks per action: what is paid once per fleet or class is shared by the actions that need it."""
+def efforts(drafts: Sequence[Draft], settings: Settings, *, entries: bool = True) -> list[float]:
+    """Return engineer-weeks per action: what is paid once per fleet or class is shared by the actions that need it.
+
+    So is the work of going to another cloud; without `entries` it is left out, for the bill holds it already.
+    """
     keys = [_paid_once(draft, settings) for draft in drafts]
-    return [settings.efforts[draft.lever].weeks / keys.count(key) for draft, key in zip(drafts, keys, strict=True)]
+    clouds = [cloud for draft in drafts for cloud in draft.clouds]
+    return [
+        settings.efforts[draft.lever].weeks / keys.count(key)
+        + entries * sum(settings.ventures.migration_weeks / clouds.count(cloud) for cloud in draft.clouds)
+        for draft, key in zip(drafts, keys, strict=True)
+    ]
 
 
 def _paid_once(draft: Draft, settings: Settings) -> tuple[object, ...]:
@@ -143,12 +151,12 @@ def scheduled(
     free = [0.0] * lanes
     next_lever_mo = 0.0
     slots: dict[int, Slot] = {}
-    taken: set[Lever] = set()
+    taken: dict[Lever, float] = {}
     left = list(order)
 
     def soonest(number: int, at: float) -> float:
         done = max((slots[other].done_mo for other in before[number] if other in slots), default=0.0)
-        return max(at, done, 0.0 if levers[number] in taken else next_lever_mo)
+        return max(at, done, taken.get(levers[number], next_lever_mo))
 
     while left:
         at = heapq.heappop(free)
@@ -156,7 +164,7 @@ def scheduled(
         number = min(ready, key=lambda one: soonest(one, at))
         start = soonest(number, at)
         if levers[number] not in taken:
-            taken.add(levers[number])
+            taken[levers[number]] = start
             next_lever_mo = start + apart_mo
         slots[number] = Slot(
             number=number, start_mo=start, done_mo=start + weeks[number] / pace if pace > 0 else math.inf
