@@ -31,14 +31,14 @@ class FleetRows:
         self.workloads = {}
         self.notes = ()
 
-    def node(self, name, instance_type, start=0, end=None, capacity_type="on-demand"):
+    def node(self, name, instance_type, start=0, end=None, capacity_type="on-demand", region="us-east-1"):
         gpu, count, memory_gib = SHAPES[instance_type]
         self.rows["nodes"].append(
             {
                 "node": name,
                 "provider": "aws",
                 "instance_type": instance_type,
-                "region": "us-east-1",
+                "region": region,
                 "capacity_type": capacity_type,
                 "start": at(start),
                 "end": None if end is None else at(end),

@@ -23,6 +23,7 @@ from trimtab.fleet.build import build_fleet, bundle_window
 from trimtab.fleet.limits import quotas_of
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet, Window
+from trimtab.fleet.reach import check_reach
 from trimtab.fleet.scaled import scaled_fleet
 from trimtab.fleet.settings import Settings
 from trimtab.ledger import Allocation, Commitment, allocate, bill
@@ -184,15 +185,11 @@ def _opened(
     whole = bundle_window(bundle)
     split = split_window(whole, settings)
     day = at or whole.end.date()
-    market = Market(
-        catalog=catalog,
-        at=day,
-        max_term_years=settings.planning.max_term_years,
-        assumptions=settings.assumptions,
-    )
+    market = Market.of(catalog, day, settings)
     tell("reading the fleet", 0.0)
     fit, proof = build_fleet(bundle, settings, split.fit), build_fleet(bundle, settings, split.proof)
     _require_nodes(bundle, fit)
+    check_reach(fit.workloads, market)
     _require_prices(market, {*fit.usage.pools, *proof.usage.pools})
     return Opened(
         fit=fit,
@@ -218,7 +215,7 @@ def _require_names(catalog: Catalog, settings: Settings, scenario: Scenario) -> 
 def _planned(opened: Opened, scenario: Scenario, tell: Progress) -> tuple[Planned, Proven]:
     """Plan and prove in the world of a scenario."""
     settings = scenario.settings(opened.settings)
-    market = replace(opened.market, catalog=changed(opened.market.catalog, scenario.prices))
+    market = replace(opened.market, catalog=changed(opened.market.catalog, scenario.prices), limits=settings.limits)
     planned = make_plan(
         scaled_fleet(opened.fit, scenario.demand),
         market,
@@ -262,12 +259,7 @@ def priced_history(
     """
     settings, catalog = settings or Settings(), catalog or load_catalog()
     fleet = build_fleet(bundle, settings)
-    market = Market(
-        catalog=catalog,
-        at=at or fleet.window.end.date(),
-        max_term_years=settings.planning.max_term_years,
-        assumptions=settings.assumptions,
-    )
+    market = Market.of(catalog, at or fleet.window.end.date(), settings)
     _require_nodes(bundle, fleet)
     _require_prices(market, set(fleet.usage.pools))
     return fleet, allocate(bill(fleet.usage, market.rates(fleet.usage.pools)), fleet.holdings)
@@ -283,12 +275,7 @@ def kept_plan(
 ) -> KeptPlan:
     """Return an audit's plan with what its history tells of the cluster: what `emit` needs to write manifests later."""
     settings, catalog = settings or Settings(), catalog or load_catalog()
-    market = Market(
-        catalog=catalog,
-        at=at or bundle_window(bundle).end.date(),
-        max_term_years=settings.planning.max_term_years,
-        assumptions=settings.assumptions,
-    )
+    market = Market.of(catalog, at or bundle_window(bundle).end.date(), settings)
     fleet = build_fleet(bundle, settings, found.plan.window)
     owners = bundle.table("allocations", ["workload", "owner_kind"]).to_pylist()
     changed = {
@@ -327,13 +314,7 @@ def verify_plan(
     settings, catalog = settings or Settings(), catalog or load_catalog()
     fleet = build_fleet(bundle, settings, later_window(bundle_window(bundle), kept.plan.window))
     then, now = (
-        Market(
-            catalog=catalog,
-            at=day,
-            max_term_years=settings.planning.max_term_years,
-            assumptions=settings.assumptions,
-        )
-        for day in (kept.plan.window.end.date(), at or fleet.window.end.date())
+        Market.of(catalog, day, settings) for day in (kept.plan.window.end.date(), at or fleet.window.end.date())
     )
     for market in (then, now):
         _require_prices(market, set(fleet.usage.pools))

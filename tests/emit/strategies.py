@@ -14,6 +14,7 @@ from trimtab.fleet.effects import (
     HedgeOnSpot,
     ReleaseIdle,
     ReleaseNodes,
+    Relocate,
     SetBatchPolicy,
     SetCapacityType,
     SetGpuCount,
@@ -64,6 +65,17 @@ FORECASTS = st.builds(
 )  # fmt: skip
 EFFECTS = {
     UseOffering: st.builds(UseOffering, pool=POOLS, gpu=st.just("A100"), gpus_per_node=COUNTS, speed=SPEEDS),
+    Relocate: st.builds(
+        Relocate,
+        to=st.builds(UseOffering, pool=POOLS, gpu=st.just("A100"), gpus_per_node=COUNTS, speed=SPEEDS),
+        home=POOLS,
+        rtt_s=SECONDS,
+        data_gib=SECONDS,
+        traffic_gib_mo=SECONDS,
+        copy_usd=SECONDS,
+        overlap_usd=SECONDS,
+        traffic_usd_mo=SECONDS,
+    ),
     UseSlots: st.builds(
         lambda shared, **rest: UseSlots(shared=shared, gpus_per_node=shared.slots_per_node, **rest),
         shared=st.builds(SharedPool, POOLS, COUNTS)

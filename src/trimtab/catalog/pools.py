@@ -21,6 +21,15 @@ class Pool:
         """Return how the pool's nodes are held."""
         return CapacityType(self.capacity)
 
+    @property
+    def nodes(self) -> Pool:
+        """Return the pool of the same nodes on demand: what they are, however they are held."""
+        return self.held_as(CapacityType.ON_DEMAND)
+
+    def is_beside(self, other: Pool) -> bool:
+        """Tell whether two pools lie in one region of one provider."""
+        return (self.provider, self.region) == (other.provider, other.region)
+
     def held_as(self, capacity_type: CapacityType) -> Pool:
         """Return the pool of the same nodes, held another way."""
         return replace(self, capacity=capacity_type.value)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from trimtab.catalog.gpus import Gpu, GpuTable, load_gpus
 from trimtab.catalog.instances import InstanceType, load_instance_types
+from trimtab.catalog.kinds import BuyingOption
 from trimtab.catalog.mig import MigProfile, MigTable, load_mig, place
 from trimtab.catalog.overrides import read_overrides
 from trimtab.catalog.prices import PriceBook, load_prices
@@ -38,6 +39,15 @@ class Catalog:
     def providers(self) -> tuple[str, ...]:
         """Return the names of the providers, in order."""
         return tuple(sorted({provider for provider, _ in self.instance_table}))
+
+    @cached_property
+    def regions(self) -> Mapping[str, tuple[str, ...]]:
+        """Return the regions in which each provider sells nodes on demand, in order; `any` where it names none."""
+        found: dict[str, set[str]] = {}
+        for provider, _, region, option in self.prices.keys:
+            if option is BuyingOption.ON_DEMAND:
+                found.setdefault(provider, set()).add(region)
+        return {provider: tuple(sorted(regions)) for provider, regions in found.items()}
 
     def gpu(self, name: str) -> Gpu:
         """Return the board that any of its names means; raises UnknownName with near matches."""

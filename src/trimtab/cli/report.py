@@ -33,6 +33,7 @@ from trimtab.emit.words import (
     interval,
     joint_interval,
     limit_line,
+    moving_in,
     owned_line,
     stress_line,
 )
@@ -125,6 +126,7 @@ def _headline(document: AuditDocument) -> RenderableType:
             (f"{dollars(document.bill_usd_mo)} a month", "bold"),
             ". The plan below brings it to ",
             (dollars(plan.objective_usd_mo), "bold green"),
+            moving_in(plan.moving_usd_mo),
             ": it saves ",
             (f"{dollars(plan.joint_saving_usd_mo)} a month ({percent(plan.saving_frac, 1)})", "bold green"),
             f"{joint_interval(plan)}.",
@@ -274,7 +276,7 @@ def _proof(proof: ProofPart) -> RenderableType:
     lines: list[RenderableType] = [
         Text.assemble(
             f"{days(proof.window.start, proof.window.end)} cost {dollars(proof.before_usd)}; under the plan "
-            f"it would have cost {dollars(proof.after_usd)}: ",
+            f"it would have cost {dollars(proof.after_usd)}{moving_in(proof.moving_usd)}: ",
             (f"{percent(proof.saving_frac, 1)} less", "bold green"),
             f" (with the future known, no plan could go below {dollars(proof.clairvoyant_usd)}).",
         ),

@@ -22,6 +22,7 @@ COLUMNS = (
     "share_high_usd_mo",
     "standalone_usd_mo",
     "last_in_usd_mo",
+    "moving_usd_mo",
     "effort_weeks",
     "saving_per_week_usd_mo",
     "risk",

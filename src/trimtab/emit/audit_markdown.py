@@ -16,6 +16,7 @@ from trimtab.emit.words import (
     interval,
     joint_interval,
     limit_line,
+    moving_in,
     owned_line,
     stress_line,
 )
@@ -93,7 +94,8 @@ def _headline(document: AuditDocument) -> str:
     kept = f"{proof.targets_kept} of {len(proof.targets)} targets kept"
     return (
         f"The bill is **{dollars(document.bill_usd_mo)} a month**. The plan brings it to "
-        f"{dollars(plan.objective_usd_mo)} and saves **{dollars(plan.joint_saving_usd_mo)} a month "
+        f"{dollars(plan.objective_usd_mo)}{moving_in(plan.moving_usd_mo)} and saves "
+        f"**{dollars(plan.joint_saving_usd_mo)} a month "
         f"({percent(plan.saving_frac, 1)})**{joint_interval(plan)}. "
         f"Replayed on {days(proof.window.start, proof.window.end)}, which the "
         f"planner never saw, it saves {percent(proof.saving_frac, 1)}, with {kept}."
@@ -253,9 +255,9 @@ def _proof(document: AuditDocument) -> str:
     )
     return _join(
         [
-            f"The window cost {dollars(proof.before_usd)}; under the plan {dollars(proof.after_usd)} "
-            f"({percent(proof.saving_frac, 1)} less). With the future known, no plan could go below "
-            f"{dollars(proof.clairvoyant_usd)}. {proof.interruptions} spot interruptions, "
+            f"The window cost {dollars(proof.before_usd)}; under the plan {dollars(proof.after_usd)}"
+            f"{moving_in(proof.moving_usd)} ({percent(proof.saving_frac, 1)} less). With the future known, no plan could go "
+            f"below {dollars(proof.clairvoyant_usd)}. {proof.interruptions} spot interruptions, "
             f"{proof.lost_gpu_hr:.1f} GPU-hours of work done twice.",
             _table(("workload", "target", "before", "under the plan", "kept"), "llrrl", rows) if proof.targets else "",
             _proof_by_action(document),

@@ -21,6 +21,7 @@ from trimtab.fleet.effects import (
     HedgeOnSpot,
     ReleaseIdle,
     ReleaseNodes,
+    Relocate,
     SetBatchPolicy,
     SetCapacityType,
     SetGpuCount,
@@ -40,6 +41,7 @@ WRITTEN: Mapping[type[Effect], str] = MappingProxyType(
         SetTrainingMemory: "a page with the trainer's settings; NodePool and kustomize Component as for a GPU count",
         SetPrecision: "a page with the evaluation to run first and the flags of `vllm serve`",
         UseOffering: "NodePool of the instance type; kustomize Component that points the workload at it",
+        Relocate: "a page with the steps for a person: the nodes belong in a cluster there, which was not audited",
         UseSlots: "one NodePool for all that share, MIG layout or device plugin configuration by label; ConfigMap with those, "
         "NodeOverlay with the slots; kustomize Component that asks for them",
         SetGpuCount: "NodePool; kustomize Component that sets `nvidia.com/gpu` and points the workload at it",

@@ -100,6 +100,8 @@ def _arithmetic(document: AuditDocument, action: ActionPart) -> list[str]:
         _sum("its share of the joint saving", action.saving_usd_mo),
         _sum("the joint saving of all actions", plan.joint_saving_usd_mo),
     ]
+    if action.moving_usd_mo:
+        lines.append(_sum("moving and traffic, paid within these sums", action.moving_usd_mo))
     gloss = (
         f"Savings overlap, so stand-alone figures cannot be added up. The share ({plan.attribution}) is what the action "
         "adds on average over the orders in which the actions could be taken; the shares sum to the joint saving."

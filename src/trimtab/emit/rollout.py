@@ -11,6 +11,7 @@ from trimtab.fleet.effects import (
     HedgeOnSpot,
     ReleaseIdle,
     ReleaseNodes,
+    Relocate,
     SetBatchPolicy,
     SetCapacityType,
     SetGpuCount,
@@ -38,6 +39,13 @@ def effect_canary(effect: Effect) -> tuple[str, ...]:
             return (
                 f"Run one replica or one run on {effect.pool.instance_type} beside the present ones for a day.",
                 "Compare its speed and peak memory with the prediction; go on if it is within the interval.",
+            )
+        case Relocate():
+            return (
+                f"Run one replica or one run in {effect.place} beside the present ones for a day, on a copy of the data.",
+                "Compare its speed, what crosses the border and, for a service, the p95 that callers see; go on if they are "
+                "within the plan's.",
+                "Send over a tenth of the requests or runs, then half, then all; keep the place before for a week.",
             )
         case UseSlots() if not effect.shared.is_isolated:
             return (

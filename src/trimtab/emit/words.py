@@ -50,6 +50,7 @@ LEVER_TITLE: Mapping[Lever, str] = MappingProxyType(
         Lever.IDLE_RELEASE: "Release idle nodes",
         Lever.GPU_COUNT: "Fewer GPUs a run",
         Lever.RIGHT_SIZE: "Right-size",
+        Lever.RELOCATION: "Move elsewhere",
         Lever.SHARING: "Share nodes",
         Lever.SCHEDULE: "Schedule",
         Lever.SPOT: "Spot",
@@ -126,6 +127,11 @@ def compared_cells(figure: ComparedPart) -> tuple[str, str]:
     """Show a figure of the world as it is and of the scenario."""
     unit = Unit(figure.unit)
     return shown(figure.base, unit), shown(figure.scenario, unit)
+
+
+def moving_in(moving: float) -> str:
+    """Say how much of a bill is moving and traffic; nothing where nothing is."""
+    return f", {dollars(moving)} of it moving and traffic" if moving else ""
 
 
 def joint_interval(plan: PlanPart) -> str:

@@ -40,6 +40,54 @@ class UseOffering:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Relocate:
+    """Run in another region, or another cloud, on the nodes `to`: what that costs besides nodes, once and each month."""
+
+    to: UseOffering
+    home: Pool
+    """The nodes that it leaves."""
+    rtt_s: float
+    """What each request of a service gains on its way."""
+    data_gib: float
+    traffic_gib_mo: float
+    copy_usd: float
+    """Copying the data, once."""
+    overlap_usd: float
+    """Keeping the present nodes up beside the new ones for a while, once."""
+    traffic_usd_mo: float
+    """What crosses the border each month."""
+
+    @property
+    def pool(self) -> Pool:
+        """Return the pool of the new nodes."""
+        return self.to.pool
+
+    @property
+    def speed(self) -> Estimate:
+        """Return the speed there, relative to the present GPU."""
+        return self.to.speed
+
+    @property
+    def once_usd(self) -> float:
+        """Return what the move costs once."""
+        return self.copy_usd + self.overlap_usd
+
+    @property
+    def cloud(self) -> str | None:
+        """Return the other provider that it moves to; None within one cloud."""
+        return self.pool.provider if self.pool.provider != self.home.provider else None
+
+    @property
+    def place(self) -> str:
+        """Return the region that it moves to, with its cloud where that is another one."""
+        return f"{self.cloud} {self.pool.region}" if self.cloud else self.pool.region
+
+    def describe(self) -> str:
+        """Say it in words."""
+        return f"move to {self.place}, on {self.pool.instance_type} ({self.to.gpus_per_node}x {self.to.gpu})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SetGpuCount:
     """Ask for as many GPUs as a run uses, on nodes of the same GPU that hold `gpus_per_node` of them."""
 
@@ -326,6 +374,7 @@ class BuyCommitment:
 
 Effect = (
     UseOffering
+    | Relocate
     | SetGpuCount
     | UseSlots
     | SetReplicaPolicy

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from trimtab.catalog import Gpu
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from trimtab.catalog import Gpu, Lifecycle
 from trimtab.errors import Unpredictable
+from trimtab.fleet.effects import UseOffering
+from trimtab.fleet.market import Market, Offering
 from trimtab.fleet.model import Workload
 from trimtab.fleet.served_model import ServedModel, need_on, served_model
 from trimtab.fleet.settings import Assumptions
@@ -11,8 +17,68 @@ from trimtab.fleet.working import activity_in_work
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.support import why_not
 from trimtab.physics.transfer import Activity as DeviceActivity
-from trimtab.physics.transfer import fits_memory, speed_ratio
-from trimtab.provenance import Estimate
+from trimtab.physics.transfer import fits_memory, speed_ratio, work_ratio
+from trimtab.provenance import Basis, Estimate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fitting:
+    """The offerings that fit a workload, and how many were refused for which reason."""
+
+    fitting: tuple[UseOffering, ...]
+    refused: Counter[str]
+
+
+def fitting_offerings(
+    workload: Workload,
+    offerings: Iterable[Offering],
+    market: Market,
+    assumptions: Assumptions,
+    stored: WeightFormat | None = None,
+) -> Fitting:
+    """Judge nodes for a workload: those that hold it at a speed that can be predicted, on a CPU that its images run on.
+
+    With weights `stored` another way it may fit where it does not today; speeds are those of the present format.
+    """
+    fitting, refused = [], Counter[str]()
+    source = market.gpu(workload.gpu)
+    if source is None:
+        return Fitting(fitting=(), refused=Counter({"the present GPU is not in the catalog": 1}))
+    for offering in offerings:
+        verdict = _judge(workload, source, offering, market, assumptions, stored)
+        if isinstance(verdict, str):
+            refused[verdict] += 1
+        elif verdict is not None:
+            fitting.append(
+                UseOffering(
+                    pool=offering.pool,
+                    gpu=offering.gpu.name,
+                    gpus_per_node=offering.gpus_per_node,
+                    speed=verdict,
+                    work_speed=work_ratio(source, offering.gpu),
+                )
+            )
+    return Fitting(fitting=tuple(fitting), refused=refused)
+
+
+def _judge(
+    workload: Workload,
+    source: Gpu,
+    offering: Offering,
+    market: Market,
+    assumptions: Assumptions,
+    stored: WeightFormat | None,
+) -> Estimate | str | None:
+    """Return the speed there, why not, or None for the offering it runs on."""
+    if offering.pool == workload.pool:
+        return None
+    if offering.gpu == source:
+        return Estimate(value=1.0, low=1.0, high=1.0, basis=Basis.MEASURED, because="the same GPU")
+    if offering.cpu_arch != (market.cpu_arch(workload.pool) or offering.cpu_arch):
+        return "another CPU architecture: images would have to be rebuilt"
+    if offering.lifecycle is not Lifecycle.CURRENT:
+        return "previous generation"
+    return speed_on(workload, source, offering.gpu, assumptions, stored)
 
 
 def speed_on(

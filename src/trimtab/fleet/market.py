@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 
 from trimtab.catalog import BuyingOption, CapacityType, Catalog, Gpu, Lifecycle, Price
 from trimtab.catalog.pools import Pool
 from trimtab.errors import MissingPrice, UnknownName
-from trimtab.fleet.settings import Assumptions
+from trimtab.fleet.settings import Assumptions, Limits, Settings
 from trimtab.units import HR_PER_MO, micro_usd
 
 _OPTION = {
@@ -45,6 +45,23 @@ class Market:
     at: date | None
     max_term_years: int
     assumptions: Assumptions
+    limits: Limits = field(default_factory=Limits)
+    """Where a plan may go (`fleet.reach`)."""
+
+    @classmethod
+    def of(cls, catalog: Catalog, at: date | None, settings: Settings) -> Market:
+        """Return the market that a plan under some settings buys on."""
+        return cls(
+            catalog=catalog,
+            at=at,
+            max_term_years=settings.planning.max_term_years,
+            assumptions=settings.assumptions,
+            limits=settings.limits,
+        )
+
+    def regions(self, provider: str) -> tuple[str, ...]:
+        """Return the regions in which a provider sells nodes on demand; `any` where it names none."""
+        return self.catalog.regions.get(provider, ())
 
     def rate(self, pool: Pool) -> int:
         """Return a pool's hourly rate in micro-dollars; raises MissingPrice or UnknownName."""

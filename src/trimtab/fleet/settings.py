@@ -16,6 +16,7 @@ class Lever(Enum):
     IDLE_RELEASE = "idle-release"
     GPU_COUNT = "gpu-count"
     RIGHT_SIZE = "right-size"
+    RELOCATION = "relocation"
     SHARING = "sharing"
     SCHEDULE = "schedule"
     SPOT = "spot"
@@ -60,6 +61,7 @@ def default_efforts() -> dict[Lever, Effort]:
         Lever.IDLE_RELEASE: Effort(weeks=1.0, per="class"),
         Lever.GPU_COUNT: Effort(weeks=1.0, per="class"),
         Lever.RIGHT_SIZE: Effort(weeks=2.0, per="class"),
+        Lever.RELOCATION: Effort(weeks=4.0, per="class"),
         Lever.SHARING: Effort(weeks=2.0, per="class"),
         Lever.SCHEDULE: Effort(weeks=0.5, per="class"),
         Lever.SPOT: Effort(weeks=3.0, per="fleet"),
@@ -97,6 +99,17 @@ class Assumptions:
     scored on runs that ran out of memory)."""
     throughput_frac: float = 0.90
     """"No worse than observed" for throughput: within 10 %."""
+    region_rtt_s: float = 0.09
+    """Network round trip that each request gains where a service runs in another region of its continent: the longest
+    measured between AWS regions of one continent in 2017 was 89 ms (N. Virginia - Oregon); measure your own."""
+    continent_rtt_s: float = 0.33
+    """The same for another continent, or where nobody knows how far it is: the longest between AWS regions in 2017 was
+    328 ms."""
+    move_overlap_hr: float = 168.0
+    """How long the present nodes stay up beside those of another region after a move: a week, a planning assumption."""
+    rollout_overlap_hr: float = 0.0
+    """The same for other nodes in the same region. 0, since pods move one node at a time within minutes; an hour weighs
+    1/8760 of the moved nodes' bill over a year."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +122,9 @@ class Ownership:
     """Container image and its unpacked layers on each node: a planning assumption (engine images are 8-10 GiB packed)."""
     egress_usd_gib: float = 0.09
     """Traffic to the internet: AWS EC2 data transfer out, first 10 TB a month, list price; many GPU clouds charge nothing."""
+    region_traffic_usd_gib: float = 0.02
+    """Traffic between two regions of one cloud: AWS EC2 between most regions, list price; pairs with South America, the
+    Middle East and parts of Asia cost up to 0.09."""
     egress_bytes_per_token: float = 200.0
     """A streamed token as one server-sent event of JSON in the OpenAI format, about 200 bytes: a planning assumption."""
     operations_hr_node_mo: float = 1.0
@@ -151,6 +167,9 @@ class Planning:
     """An action that adds less a month to the others is listed as not worth doing."""
     engineer_week_usd: float = 4000.0
     """What an engineer's week costs all told: a planning assumption (about $200k a year); put your own."""
+    change_horizon_mo: float = 12.0
+    """What a change costs once (data copied, both places up, moving to another cloud) is spread over so many months: a
+    planning assumption, the payback time that a change is held to."""
     max_payback_mo: float = 12.0
     """An action whose effort takes longer to pay back is listed as not worth doing."""
     target_margin_frac: float = 0.25
@@ -166,6 +185,11 @@ class Limits:
     Without a capacity type on-demand nodes are meant; without a region, each region's own."""
     spot_max_frac: float = 1.0
     """Largest share of the fleet's node-hours that may be on spot; 1 is no limit."""
+    regions: str = ""
+    """Regions that a workload may be moved to, apart by commas: `us-west-2, gcp/us-central1`. Empty: those that
+    workloads.yaml allows it. Where this says more, both must hold; it opens nothing by itself."""
+    providers: str = ""
+    """Other clouds that workloads may be moved to, apart by commas: `gcp, azure`. Empty: none."""
     use_spot: bool = True
     """False: nothing is moved to spot (what is on spot already may stay)."""
     isolation: str = "hardware"
@@ -181,7 +205,8 @@ class Ventures:
     """
 
     migration_weeks: float = 26.0
-    """Engineer-weeks to move a fleet to another cloud: half a year of one engineer, a planning assumption."""
+    """Engineer-weeks to move a fleet to another cloud: half a year of one engineer, a planning assumption. Where
+    limits.providers lets the plan move there, it pays them once for each cloud that it moves anything to."""
     migration_data_gib: float = 20_000.0
     """Data and weights that leave the present cloud once, at ownership.egress_usd_gib."""
     price_error_frac: float = 0.10

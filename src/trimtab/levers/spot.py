@@ -7,6 +7,7 @@ from trimtab.fleet.effects import HedgeOnSpot, SetCapacityType
 from trimtab.fleet.kinds import RUN_KINDS
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Workload
+from trimtab.fleet.reach import offerings_for
 from trimtab.fleet.settings import Assumptions, Lever
 from trimtab.tables.workloads import WorkloadKind
 
@@ -21,7 +22,7 @@ def offers(workload: Workload, market: Market, assumptions: Assumptions) -> tupl
 
 
 def propose(workload: Workload, market: Market, assumptions: Assumptions) -> tuple[SetCapacityType, ...]:
-    """Return spot pools of the region, for work that somebody declared interruptible; cheaper than on demand, or not at all."""
+    """Return spot pools wherever it may run, for work declared interruptible; cheaper than on demand, or not at all."""
     if workload.kind not in RUN_KINDS or workload.jobs is None or not workload.spec.interruptible:
         return ()
     return tuple(
@@ -30,7 +31,7 @@ def propose(workload: Workload, market: Market, assumptions: Assumptions) -> tup
             loss_per_hr=market.loss_per_hr(offering.spot),
             on_demand_after=assumptions.spot_losses_before_on_demand,
         )
-        for offering in market.offerings(workload.pool.provider, workload.pool.region)
+        for offering in offerings_for(workload, market)
         if offering.spot is not None
         and market.rate(offering.pool.held_as(CapacityType.SPOT)) < offering.rate_micro_usd_hr
     )
@@ -48,7 +49,7 @@ def hedges(workload: Workload, market: Market, assumptions: Assumptions) -> tupl
             loss_per_hr=market.loss_per_hr(offering.spot),
             outage_s=assumptions.spot_outage_s,
         )
-        for offering in market.offerings(workload.pool.provider, workload.pool.region)
+        for offering in offerings_for(workload, market)
         if offering.spot is not None
         and market.rate(offering.pool.held_as(CapacityType.SPOT)) < offering.rate_micro_usd_hr
         for one_in in FLOORS

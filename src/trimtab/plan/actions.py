@@ -6,11 +6,12 @@ from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
-from trimtab.fleet.effects import BuyCommitment, Effect, ReleaseNodes, UseSlots
+from trimtab.fleet.effects import BuyCommitment, Effect, ReleaseNodes, Relocate, UseSlots
 from trimtab.fleet.model import Fleet, Workload
 from trimtab.fleet.settings import Lever
 from trimtab.ledger import Commitment
 from trimtab.levers.idle_release import release
+from trimtab.plan.change_cost import entries_of
 from trimtab.plan.fleet_problem import Enacted
 from trimtab.plan.model import Change, Risk
 from trimtab.plan.outcome import Effects, placement
@@ -25,6 +26,7 @@ LEVER_RISK = {
     Lever.IDLE_RELEASE: Risk.LOW,
     Lever.GPU_COUNT: Risk.LOW,
     Lever.RIGHT_SIZE: Risk.MEDIUM,
+    Lever.RELOCATION: Risk.MEDIUM,
     Lever.SHARING: Risk.MEDIUM,
     Lever.SCHEDULE: Risk.LOW,
     Lever.SPOT: Risk.MEDIUM,
@@ -38,6 +40,8 @@ _ROLLBACK = {
     Lever.IDLE_RELEASE: "set the node pool's minimum back to its number before",
     Lever.GPU_COUNT: "set the GPU request back and resubmit; runs under way are not touched",
     Lever.RIGHT_SIZE: "point the workload's node selector back to the instance type before; keep the old node pool a week",
+    Lever.RELOCATION: "send callers and new runs back to the place before, where nodes and data stay until nothing asks "
+    "for them; copy back what was written since",
     Lever.SHARING: "point the node selectors back to the nodes before and ask for whole GPUs again; "
     "keep the old node pool a week; a GPU that was cut is made whole when it is empty",
     Lever.SCHEDULE: "remove the timetable; nodes stay up as before",
@@ -61,14 +65,20 @@ class Draft:
 
     @property
     def risk(self) -> Risk:
-        """Return the lever's usual risk; GPUs shared without hardware isolation let one fault stop all."""
-        return Risk.HIGH if self.is_unisolated else LEVER_RISK[self.lever]
+        """Return the lever's usual risk; another cloud is more, and so is one fault that stops all who share a GPU."""
+        return Risk.HIGH if self.is_unisolated or self.clouds else LEVER_RISK[self.lever]
 
     @property
     def is_unisolated(self) -> bool:
         """Tell whether it puts several programs on one GPU without hardware isolation."""
         shared = [change.effect.shared for change in self.changes if isinstance(change.effect, UseSlots)]
         return not all(one.is_isolated for one in shared)
+
+    @property
+    def clouds(self) -> frozenset[str]:
+        """Return the other clouds that its changes go to."""
+        effects = (change.effect for change in self.changes)
+        return frozenset(effect.cloud for effect in effects if isinstance(effect, Relocate) and effect.cloud)
 
     @property
     def rollback(self) -> str:
@@ -96,6 +106,8 @@ def drafts(
     for index, effects in sorted(planned.items()):
         for lever, effect in effects.items():
             together = str(effect.shared) if isinstance(effect, UseSlots) else class_of(fleet.workloads[index])
+            if isinstance(effect, Relocate):
+                together += f" to {effect.place}"
             members[lever, together].append(index)
     touched = _touched(fleet, planned, enacted, bought)
     made = [
@@ -190,6 +202,7 @@ def _touched(
             pools.add(placement(workload, {lever: effects[lever]}).pool)
         pools.add(placement(workload, effects).pool)
         things: set[Hashable] = {("workload", index), *(("pool", pool) for pool in pools & committed)}
+        things |= {("cloud", name) for name in entries_of(workload, effects)}
         for number, (owners, usage) in enumerate(enacted.groups.held):
             if index in owners:
                 things.add(("group", number))

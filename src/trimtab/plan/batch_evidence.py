@@ -56,7 +56,8 @@ def _windows(evaluator: Evaluator, effects: Effects, policy: SetBatchPolicy, pro
     at_once = _real_time(case)
     if not declared or at_once is None or min(declared) < _MAY_WAIT_RATIO * (at_once.limit_s or 0.0):
         return
-    where: dict[Lever, Effect] = {lever: effect for lever, effect in effects.items() if lever is Lever.RIGHT_SIZE}
+    places = (Lever.RIGHT_SIZE, Lever.RELOCATION)
+    where: dict[Lever, Effect] = {lever: effect for lever, effect in effects.items() if lever in places}
     quick = Evaluator(case=replace(case, targets=(at_once,)))
     rated = rated_policies(quick.case, placement(case.workload, where), profile)
     for served, asked, best in (

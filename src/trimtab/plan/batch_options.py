@@ -18,7 +18,7 @@ from trimtab.levers import autoscaling, batching
 from trimtab.levers.batching import BatchProfile
 from trimtab.plan.batch_place import batching_law
 from trimtab.plan.evaluate import Evaluator
-from trimtab.plan.outcome import Case, Placement, placement
+from trimtab.plan.outcome import Case, Placement, placement, targets_at
 from trimtab.plan.places import board_of, stored_as
 from trimtab.plan.service_outcome import JUDGED, cold_start_of, demand_of, floor_replicas
 from trimtab.policies.scaling import HpaPolicy
@@ -40,7 +40,8 @@ class Rated:
 
 def rated_policies(case: Case, place: Placement, profile: BatchProfile) -> tuple[Rated, ...]:
     """Return the ways to batch on a place, best first; those that keep no target at any load are left out."""
-    limits = [target.limit_s for target in case.targets if target.metric in JUDGED and target.limit_s is not None]
+    targets = targets_at(case.targets, place)
+    limits = [target.limit_s for target in targets if target.metric in JUDGED and target.limit_s is not None]
     before = autoscaling.observed_replicas(demand_of(case))
     policies = batching.propose(
         profile, before=before, limit_s=min(limits, default=None), model=case.workload.spec.model
@@ -69,7 +70,7 @@ def served_within_targets(case: Case, place: Placement, policy: SetBatchPolicy) 
         return 0.0
     law = batching_law(policy, place, case.law, low=True)
     load = 1.0
-    for target in case.targets:
+    for target in targets_at(case.targets, place):
         if target.metric in JUDGED and target.limit_s is not None:
             kept = law.grid()[law.ok_frac(target.limit_s) >= target.required_frac]
             load = min(load, float(kept.max(initial=0.0)))

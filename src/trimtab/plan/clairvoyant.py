@@ -1,8 +1,9 @@
 """What the proof window could have cost at best, with the future known: a bound that no plan can reach.
 
-Each workload may take the cheapest GPU that the planner may give it, for exactly the GPU time that its work needs: no cold
-starts, no whole nodes, no losses, no waiting; services at the highest load their law promises. Every node is had at the
-cheapest rate on offer, committed or not. What nobody can judge, and new workloads, stay as they were.
+Each workload may take the cheapest GPU that the planner may give it, wherever it may run (moving and traffic paid), for exactly
+the GPU time that its work needs: no cold starts, no whole nodes, no losses, no waiting; services at the highest load their law
+promises. Every node is had at the cheapest rate on offer, committed or not. What nobody can judge, and new workloads, stay as
+they were.
 """
 
 from __future__ import annotations
@@ -16,13 +17,15 @@ from trimtab.catalog.pools import Pool
 from trimtab.fleet.limits import asked_isolation
 from trimtab.fleet.market import Market, Offering
 from trimtab.fleet.model import Fleet, FloatArray, IntArray
+from trimtab.fleet.reach import offerings_for
 from trimtab.fleet.settings import Lever, Settings
-from trimtab.levers import gpu_count, right_size, sharing
+from trimtab.levers import gpu_count, relocation, right_size, sharing
 from trimtab.levers.batching import profile_of
+from trimtab.plan.change_cost import own_micro_usd
 from trimtab.plan.evaluate import Evaluator
 from trimtab.plan.fleet_problem import groups_of
 from trimtab.plan.options import refusal
-from trimtab.plan.outcome import Case
+from trimtab.plan.outcome import Case, Effects
 from trimtab.plan.service_outcome import hourly_demand_gpus
 from trimtab.tables.workloads import WorkloadKind
 from trimtab.units import S_PER_HR, micro_usd
@@ -48,10 +51,18 @@ def _least(case: Case, market: Market, settings: Settings) -> int:
             work_speed = effect.work_speed or effect.speed
             speeds[effect.pool] = max(effect.speed.high, work_speed.high if batched > 1 else 0.0)
     gpu_seconds = float(_work(case).sum()) / batched
+    besides = {workload.pool: 0}
+    for move in relocation.propose(workload, market, settings).fitting:
+        moved: Effects = {Lever.RELOCATION: move}
+        if refusal(case, moved) is None:
+            work_speed = move.to.work_speed or move.speed
+            speeds[move.pool] = max(move.speed.high, work_speed.high if batched > 1 else 0.0)
+            besides[move.pool] = own_micro_usd(workload, moved, market, settings, case.window.hours)
     isolation = asked_isolation(workload.spec, settings.limits.isolation)
     costs = [
-        _gpu_rate(offering, market, spot=bool(workload.spec.interruptible)) * gpu_seconds / speeds[offering.pool]
-        for offering in market.offerings(workload.pool.provider, workload.pool.region)
+        besides.get(offering.pool, 0)
+        + _gpu_rate(offering, market, spot=bool(workload.spec.interruptible)) * gpu_seconds / speeds[offering.pool]
+        for offering in offerings_for(workload, market)
         if offering.pool in speeds
     ]
     costs += [

@@ -19,6 +19,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from trimtab.catalog.pools import Pool
 from trimtab.fleet.effects import Effect
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Lever
@@ -64,21 +65,21 @@ def _throughput_required(case: Case) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpotOffers:
-    """A workload's ways to run from spot, by instance type."""
+    """A workload's ways to run from spot, by the nodes that they would be on demand."""
 
     case: Case
-    by_type: Mapping[str, Sequence[Effect]] = field(default_factory=dict)
+    by_nodes: Mapping[Pool, Sequence[Effect]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, case: Case, market: Market) -> SpotOffers:
         """Return what the market offers; nothing where nobody declared the workload interruptible, or spot is ruled out."""
-        by_type: dict[str, list[Effect]] = defaultdict(list)
+        by_nodes: dict[Pool, list[Effect]] = defaultdict(list)
         if case.settings.limits.use_spot:
             for offer in spot.offers(case.workload, market, case.settings.assumptions):
-                by_type[offer.pool.instance_type].append(offer)
-        return cls(case=case, by_type=by_type)
+                by_nodes[offer.pool.nodes].append(offer)
+        return cls(case=case, by_nodes=by_nodes)
 
     def for_place(self, effects: Effects) -> Sequence[Effect]:
         """Return the ways to hold a place on spot; none for slots of shared nodes."""
         place = placement(self.case.workload, effects)
-        return () if place.shared is not None else self.by_type.get(place.pool.instance_type, ())
+        return () if place.shared is not None else self.by_nodes.get(place.pool.nodes, ())

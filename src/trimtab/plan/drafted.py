@@ -56,10 +56,14 @@ class Drafted:
         return {index: restricted(self.effects[index], frozenset(mine)) for index, mine in levers.items()}
 
     def cost(self, some: Actions) -> int:
-        """Return the exact hourly bill when some actions are enacted, in micro-dollars."""
+        """Return the exact hourly bill when some actions are enacted, with what they cost besides nodes, in micro-dollars."""
         if some not in self._known:
-            self._known[some] = self._bill(some).total
+            self._known[some] = self._bill(some).total + self.moving(some)
         return self._known[some]
+
+    def moving(self, some: Actions) -> int:
+        """Return what some actions cost besides nodes, in micro-dollars."""
+        return self.enacted.moving(self.in_force(some))
 
     def saving(self, some: Actions) -> int:
         """Return what some actions save together."""
@@ -72,7 +76,8 @@ class Drafted:
 
     def hourly_usd(self, some: Actions) -> FloatArray:
         """Return the bill hour by hour when some actions are enacted (n_hours,)."""
-        return np.asarray(self._bill(some).hourly / MICRO_PER_USD, dtype=np.float64)
+        moving_micro_usd_hr = self.moving(some) / self.fleet.window.hours
+        return np.asarray((self._bill(some).hourly + moving_micro_usd_hr) / MICRO_PER_USD, dtype=np.float64)
 
     def without(self, dropped: Actions) -> Drafted:
         """Return the draft that leaves some actions out for good."""
@@ -91,10 +96,10 @@ class Drafted:
         capacity, case = effects.get(Lever.SPOT), self.enacted.evaluators[index].case
         rest: dict[Lever, Effect] = {lever: effect for lever, effect in effects.items() if lever is not Lever.SPOT}
         place = placement(case.workload, rest)
-        if not isinstance(capacity, SetCapacityType) or capacity.pool.instance_type == place.pool.instance_type:
+        if not isinstance(capacity, SetCapacityType) or capacity.pool.nodes == place.pool.nodes:
             return effects
         offers = spot.propose(case.workload, self.enacted.market, case.settings.assumptions)
-        fitting = [offer for offer in offers if offer.pool.instance_type == place.pool.instance_type]
+        fitting = [offer for offer in offers if offer.pool.nodes == place.pool.nodes]
         return {**rest, Lever.SPOT: fitting[0]} if fitting else rest
 
     def needed_first(self) -> dict[int, frozenset[int]]:

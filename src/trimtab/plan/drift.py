@@ -12,7 +12,7 @@ import numpy as np
 
 from trimtab.catalog.kinds import CapacityType
 from trimtab.catalog.pools import Pool
-from trimtab.fleet.effects import UseOffering, UseSlots
+from trimtab.fleet.effects import Relocate, UseOffering, UseSlots
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet, FloatArray, Workload
 from trimtab.fleet.settings import Lever, Settings
@@ -20,7 +20,7 @@ from trimtab.ledger import IDLE
 from trimtab.plan.model import Action, Plan
 from trimtab.units import HR_PER_MO, S_PER_HR, usd
 
-_PLACES = (UseOffering, UseSlots)
+_PLACES = (UseOffering, Relocate, UseSlots)
 _PEAK_QUANTILE = 0.95
 _WORTH_USD_MO = 1.0
 

@@ -14,6 +14,7 @@ from trimtab.fleet.effects import (
     HedgeOnSpot,
     ReleaseIdle,
     ReleaseNodes,
+    Relocate,
     SetBatchPolicy,
     SetCapacityType,
     SetGpuCount,
@@ -45,6 +46,8 @@ def enacted_frac(effect: Effect, then: WorkloadUse | None, index: int | None, he
             return _committed(effect, fleet)
         case UseOffering(pool=pool):
             return _share(held, {use.pool for use in held if use.pool.instance_type == pool.instance_type})
+        case Relocate(pool=pool):
+            return _share(held, {use.pool for use in held if use.pool.nodes == pool.nodes})
         case UseSlots():
             return _sharing(effect, then, held)
         case SetCapacityType() | HedgeOnSpot():

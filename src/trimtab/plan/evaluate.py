@@ -9,7 +9,7 @@ from trimtab.fleet.service_law import ServiceLaw, activity_law, service_law
 from trimtab.fleet.settings import Lever, Settings
 from trimtab.plan.hours_outcome import hours_outcome
 from trimtab.plan.jobs_outcome import jobs_outcome
-from trimtab.plan.outcome import Case, Effects, Outcome, OutcomeStore, placement, same_replicas
+from trimtab.plan.outcome import Case, Effects, Outcome, OutcomeStore, is_unchanged, placement, same_replicas
 from trimtab.plan.outcome_store import case_digest, outcome_key
 from trimtab.plan.service_outcome import service_outcome
 from trimtab.plan.service_replays import ServiceReplays
@@ -59,8 +59,16 @@ def cases_of(
     return cases
 
 
-_PLACING = {Lever.RIGHT_SIZE, Lever.SHARING, Lever.GPU_COUNT, Lever.SPOT, Lever.QUANTIZATION, Lever.TRAINING_MEMORY}
-"""What these do to a replay is in the placement: GPUs a node and a run, speed, loss rate."""
+_PLACING = {
+    Lever.RIGHT_SIZE,
+    Lever.RELOCATION,
+    Lever.SHARING,
+    Lever.GPU_COUNT,
+    Lever.SPOT,
+    Lever.QUANTIZATION,
+    Lever.TRAINING_MEMORY,
+}
+"""What these do to a replay is in the placement: GPUs a node and a run, speed, loss rate, the way of requests."""
 
 
 @dataclass(slots=True)
@@ -109,7 +117,7 @@ class Evaluator:
         hedge = None if place.hedge is None else replace(place.hedge, pool=self.case.workload.pool)
         speeds = (place.speed.value, place.speed.low, place.work_speed.value, place.work_speed.low)
         turns = None if place.shared is None else (place.shared.others, place.shared.shared.busy_frac)
-        return (place.gpus_per_node, place.gpus_per_run, speeds, turns, loss, hedge, others)
+        return (place.gpus_per_node, place.gpus_per_run, speeds, place.rtt_s, turns, loss, hedge, others)
 
     def _looked_up(self, key: tuple[object, ...], effects: Effects, *, may_stop: bool = False) -> Outcome:
         store = self.case.store
@@ -134,7 +142,7 @@ class Evaluator:
         """
         missed = self.judged(effects).missed(self.case.settings.planning.target_margin_frac)
         if same_replicas(self.case.workload, effects):
-            return not any(target.declared for target in missed)
+            return all(is_unchanged(self.case.workload, effects, target) for target in missed)
         if missed:
             return False
         return leaves_enough(self.case, placement(self.case.workload, effects), self.outcome(effects))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trimtab.fleet.effects import SetPrecision, SetTrainingMemory, UseOffering, UseSlots
+from trimtab.fleet.effects import Relocate, SetPrecision, SetTrainingMemory, UseOffering, UseSlots
 from trimtab.fleet.model import Fleet, IntArray, Workload
 from trimtab.fleet.settings import Bands, Lever
 from trimtab.fleet.working import busiest_hour_frac, working_frac
@@ -93,6 +93,9 @@ def _of_lever(lever: Lever, workload: Workload, effects: Effects, window: str) -
                 _line(workload, "memory peak", "gpu_usage.memory_used_gib_max", memory, size.gpu, window),
                 _line(workload, f"speed on {size.gpu}", size.speed.because, speed, "", window),
             ]
+        case Lever.RELOCATION:
+            move = effects[lever]
+            return _of_move(move, workload, window) if isinstance(move, Relocate) else []
         case Lever.SHARING:
             slot = effects[lever]
             return _of_slot(slot, workload, window) if isinstance(slot, UseSlots) else []
@@ -100,7 +103,8 @@ def _of_lever(lever: Lever, workload: Workload, effects: Effects, window: str) -
             change = effects[lever]
             if not isinstance(change, SetPrecision):
                 return []
-            ratio = change.speed_there if Lever.RIGHT_SIZE in effects else change.speed
+            moved = Lever.RIGHT_SIZE in effects or Lever.RELOCATION in effects
+            ratio = change.speed_there if moved else change.speed
             speed = f"x{ratio.value:.2f} ({ratio.low:.2f}-{ratio.high:.2f})"
             formats = f"{change.after.value} over {change.before.value}"
             return [
@@ -120,6 +124,35 @@ def _of_lever(lever: Lever, workload: Workload, effects: Effects, window: str) -
             return _of_memory(plan, workload, window) if isinstance(plan, SetTrainingMemory) else []
         case Lever.SPOT | Lever.BATCHING | Lever.AUTOSCALING | Lever.COMMITMENT:
             return []
+
+
+def _of_move(move: Relocate, workload: Workload, window: str) -> list[Evidence]:
+    speed = f"x{move.speed.value:.2f} ({move.speed.low:.2f}-{move.speed.high:.2f})"
+    once = f"${move.copy_usd:,.2f} for {move.data_gib:g} GiB, ${move.overlap_usd:,.2f} for both places"
+    traffic = f"${move.traffic_usd_mo:,.2f} a month for {move.traffic_gib_mo:g} GiB"
+    way = [
+        _line(
+            workload,
+            "a request's longer way",
+            "assumptions.region_rtt_s, continent_rtt_s",
+            f"{move.rtt_s:g} s",
+            "",
+            window,
+        )
+    ]
+    return [
+        _line(workload, f"speed on {move.to.gpu}", move.speed.because, speed, "", window),
+        _line(
+            workload,
+            "what moving costs once",
+            "workloads.yaml: data_gib; assumptions.move_overlap_hr",
+            once,
+            "",
+            window,
+        ),
+        _line(workload, "what crosses the border", "workloads.yaml: traffic_gib_mo", traffic, "", window),
+        *(way if move.rtt_s else []),
+    ]
 
 
 def _of_slot(slot: UseSlots, workload: Workload, window: str) -> list[Evidence]:

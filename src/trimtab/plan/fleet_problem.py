@@ -11,10 +11,12 @@ from trimtab.catalog.pools import Pool
 from trimtab.fleet.limits import quota_of_pools, quotas_of
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet, IntArray
-from trimtab.fleet.settings import Lever, Limits
+from trimtab.fleet.settings import Lever, Limits, Settings
 from trimtab.ledger import IDLE, Bill, Commitment
 from trimtab.levers import commitments as commitment_lever
 from trimtab.levers.idle_release import unheld_nodes
+from trimtab.plan.candidate import Candidate
+from trimtab.plan.change_cost import entries_of, entry_micro_usd, own_micro_usd
 from trimtab.plan.evaluate import Evaluator
 from trimtab.plan.options import WorkloadOptions
 from trimtab.plan.outcome import Effects, Outcome, placement
@@ -77,9 +79,7 @@ def fleet_problem(
     for anyway, where there is such a thing.
     """
     groups = groups_of(fleet)
-    rows = [
-        () if one is None else tuple(Option(usage=c.usage, slots=c.slots) for c in one.candidates) for one in options
-    ]
+    rows = [() if one is None else tuple(_option(candidate) for candidate in one.candidates) for one in options]
     unheld = [
         NodeGroup(usage=usage_of_nodes(fleet, nodes), holders=frozenset({len(rows) + row}))
         for row, (_, nodes) in enumerate(sorted(groups.unheld.items()))
@@ -105,7 +105,23 @@ def fleet_problem(
         quotas=quota_of_pools(quotas_of(stated.quotas), sorted(pools)),
         spot_max_frac=stated.spot_max_frac if stated.spot_max_frac < 1 else None,
         owned=tuple(owned),
+        entries_micro_usd=_entries(options, fleet.window.hours),
     )
+
+
+def _option(candidate: Candidate) -> Option:
+    return Option(
+        usage=candidate.usage, slots=candidate.slots, own_micro_usd=candidate.own_micro_usd, needs=candidate.needs
+    )
+
+
+def _entries(options: Sequence[WorkloadOptions | None], hours: int) -> dict[str, int]:
+    """Return what the entries that some candidate needs cost over the window."""
+    found: dict[str, int] = {}
+    for one in (one for one in options if one is not None):
+        for name in sorted({name for candidate in one.candidates for name in candidate.needs}):
+            found[name] = entry_micro_usd(one.evaluator.case.settings, hours)
+    return found
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -158,6 +174,15 @@ class Enacted:
         """Return the exact hourly bill with these effects, releases and commitments in force."""
         usage = self.usage(in_force, released)
         return self.priced(usage, commitments)
+
+    def moving(self, in_force: Mapping[int, Effects]) -> int:
+        """Return what these effects cost besides nodes, in micro-dollars: moves, traffic, each other cloud once."""
+        hours, total, clouds = self.fleet.window.hours, 0, dict[str, Settings]()
+        for index, effects in in_force.items():
+            case = self.evaluators[index].case
+            total += own_micro_usd(case.workload, effects, self.market, case.settings, hours)
+            clouds |= dict.fromkeys(entries_of(case.workload, effects), case.settings)
+        return total + sum(entry_micro_usd(settings, hours) for settings in clouds.values())
 
     def priced(self, usage: Mapping[Pool, IntArray], bought: Sequence[Commitment]) -> Bill:
         """Return the exact hourly bill of a use under the owned commitments and some bought ones."""

@@ -51,6 +51,8 @@ class Action:
     """1..4; 0 = later than a year."""
     evidence: tuple[Evidence, ...]
     rollback: str
+    moving_usd_mo: float = 0.0
+    """What it adds to moving and traffic, which its saving is net of."""
     share_low_usd_mo: float | None = None
     """Lower end of the 95 % interval of its sampled share; the share itself where all orders were enumerated."""
     share_high_usd_mo: float | None = None
@@ -93,6 +95,8 @@ class Plan:
     """The year ahead; None in plans kept before it was worked out."""
     ventures: tuple[Venture, ...] = ()
     """What is judged for every fleet and never planned."""
+    moving_micro_usd: int = 0
+    """What moving and traffic across regions and clouds are of `after`."""
 
     @property
     def gap_frac(self) -> float:
@@ -152,6 +156,8 @@ class Proof:
     interruptions: int
     lost_gpu_hr: float
     notes: tuple[str, ...] = ()
+    moving_micro_usd: int = 0
+    """What moving and traffic across regions and clouds are of `after`."""
     actions: tuple[ActionProof, ...] = ()
     """Action by action, where it was worked out."""
 

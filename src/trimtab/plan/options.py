@@ -14,15 +14,18 @@ from trimtab.fleet.market import Market
 from trimtab.fleet.model import IntArray
 from trimtab.fleet.settings import Lever
 from trimtab.levers import batching
+from trimtab.plan.candidate import Candidate, candidate_of
 from trimtab.plan.composition import SpotOffers, on_demand
 from trimtab.plan.coupling import Coupling
 from trimtab.plan.evaluate import Evaluator
-from trimtab.plan.outcome import Case, Effects, Outcome, Placement, placement
+from trimtab.plan.outcome import Case, Effects, Placement, placement, targets_at
 from trimtab.plan.places import places_of
 from trimtab.plan.precision_note import precision_note
+from trimtab.plan.relocation_note import relocation_note
 from trimtab.plan.time_slices import contended_law
 from trimtab.plan.training_note import training_note
 from trimtab.tables.workloads import TargetMetric, WorkloadKind
+from trimtab.units import S_PER_HR
 
 _Where = TypeVar("_Where", Pool, SharedPool)
 
@@ -30,16 +33,6 @@ MISSES = "misses a target in replay"
 MISSES_ON_DEMAND = "on spot, where it misses a target on demand already"
 TRAINS = frozenset({WorkloadKind.TRAINING, WorkloadKind.EXPERIMENT})
 """Kinds of runs that may train a model."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Candidate:
-    """A consistent set of effects on a workload, what it would use by pool and hold in shared ones, and what it attained."""
-
-    effects: Effects
-    usage: Mapping[Pool, IntArray]
-    outcome: Outcome
-    slots: Mapping[SharedPool, IntArray] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -62,7 +55,7 @@ def options_of(case: Case, market: Market) -> WorkloadOptions:
     """Enumerate, replay and filter a workload's candidates."""
     evaluator = Evaluator(case=case)
     places = places_of(case, market)
-    sieve = _Sieve(evaluator=evaluator, dropped=places.refused, considered=sum(places.refused.values()))
+    sieve = _Sieve(evaluator=evaluator, market=market, dropped=places.refused, considered=sum(places.refused.values()))
     spot = SpotOffers.of(case, market)
     for effects in on_demand(evaluator, market, places.fitting):
         offers = spot.for_place(effects)
@@ -72,8 +65,8 @@ def options_of(case: Case, market: Market) -> WorkloadOptions:
         else:
             sieve.drop(MISSES_ON_DEMAND, len(offers))
     coupling = Coupling.of(case.settings.limits, market)
-    candidates, dominated = _undominated(sieve.kept, market, coupling)
-    notes = _notes(evaluator, market, sieve.kept)
+    candidates, dominated = undominated(sieve.kept, market, coupling)
+    notes = _notes(evaluator, market, sieve.kept, sieve.missed)
     evaluator.forget_replays()
     return WorkloadOptions(
         evaluator=evaluator,
@@ -81,7 +74,7 @@ def options_of(case: Case, market: Market) -> WorkloadOptions:
         considered=sieve.considered,
         dropped=sieve.dropped + dominated,
         missed=sieve.missed,
-        bold=_undominated([*candidates, *sieve.bold], market, coupling)[0] if sieve.bold else candidates,
+        bold=undominated([*candidates, *sieve.bold], market, coupling)[0] if sieve.bold else candidates,
         notes=notes,
     )
 
@@ -91,6 +84,7 @@ class _Sieve:
     """Judges sets of effects one after the other, and counts."""
 
     evaluator: Evaluator
+    market: Market
     dropped: Counter[str]
     considered: int
     kept: list[Candidate] = field(default_factory=list)
@@ -103,22 +97,21 @@ class _Sieve:
         reason = refusal(self.evaluator.case, effects)
         if reason is not None:
             self.drop(reason)
+            self.missed.update({Lever.RELOCATION} & effects.keys())
             return False
         keeps = self.evaluator.keeps_targets(effects)
-        outcome, place = self.evaluator.judged(effects), placement(self.evaluator.case.workload, effects)
+        outcome = self.evaluator.judged(effects)
         if not keeps:
             self.drop(MISSES)
             self.missed.update(effects.keys())
             if any(one.frac < one.target.required_frac for one in outcome.attained):
                 return False
-        elif place.shared is not None and not place.slots(outcome):
+        candidate = candidate_of(self.evaluator.case, effects, outcome, self.market)
+        if candidate is not None:
+            (self.kept if keeps else self.bold).append(candidate)
+            self.considered += keeps
+        elif keeps:
             self.drop("fills whole nodes alone: nothing to share")
-        else:
-            self.considered += 1
-        if place.shared is None or place.slots(outcome):
-            (self.kept if keeps else self.bold).append(
-                Candidate(effects=effects, usage=place.usage(outcome), slots=place.slots(outcome), outcome=outcome)
-            )
         return keeps
 
     def drop(self, reason: str, count: int = 1) -> None:
@@ -127,8 +120,14 @@ class _Sieve:
         self.dropped[reason] += count
 
 
-def _notes(evaluator: Evaluator, market: Market, kept: list[Candidate]) -> dict[Lever, str]:
-    """Return why levers that depend on what is known of a workload's model have nothing to offer, or what they would save."""
+def _notes(evaluator: Evaluator, market: Market, kept: list[Candidate], missed: Counter[Lever]) -> dict[Lever, str]:
+    """Return why levers that depend on what is known of a workload have nothing to offer, or what they would save."""
+    moving = relocation_note(evaluator.case, market, kept, misses=missed[Lever.RELOCATION] > 0)
+    notes = _model_notes(evaluator, market, kept)
+    return notes if moving is None else {**notes, Lever.RELOCATION: moving}
+
+
+def _model_notes(evaluator: Evaluator, market: Market, kept: list[Candidate]) -> dict[Lever, str]:
     workload = evaluator.case.workload
     if workload.kind in TRAINS:
         note = training_note(evaluator.case, market)
@@ -159,30 +158,35 @@ def _hopeless(case: Case, place: Placement) -> str | None:
     if case.law is None:
         return None
     law, speed = contended_law(case.law, place.shared, low=True), place.speed.low
-    if law is case.law and speed >= 1:
+    if law is case.law and speed >= 1 and not place.rtt_s:
         return None
-    for target in case.targets:
+    for target in targets_at(case.targets, place):
         if target.limit_s is not None and law.ok_frac(target.limit_s, speed).max() < target.required_frac:
+            if place.move is not None:
+                return f"misses a latency target from {place.move.place}: each request takes {place.rtt_s:g} s longer"
             return "slower than the latency target allows at any load"
     return None
 
 
-def _undominated(
+def undominated(
     candidates: list[Candidate], market: Market, coupling: Coupling
 ) -> tuple[tuple[Candidate, ...], Counter[str]]:
     """Drop candidates that another beats at every price: a dearer one of fixed cost, or one that uses no less in any hour.
 
+    None is beaten by one that costs more besides nodes, or needs an entry that it does not.
     Nothing is lost: in any plan the better one can take the other's place, at no more cost and within the same limits.
     """
     dropped: Counter[str] = Counter()
     fixed = [one for one in candidates if not one.slots and not any(coupling.couples(pool) for pool in one.usage)]
     others = [one for one in candidates if one not in fixed]
-    if fixed:
-        cheapest = min(fixed, key=lambda one: fixed_cost(one.usage, market))
-        dropped["dearer, and no commitment can change that"] += len(fixed) - 1
-        fixed = [cheapest]
+    cheapest: dict[frozenset[str], Candidate] = {}
+    for one in sorted(fixed, key=lambda one: _fixed_cost(one, market)):
+        if not any(needs <= one.needs for needs in cheapest):
+            cheapest[one.needs] = one
+    dropped["dearer, and no commitment can change that"] += len(fixed) - len(cheapest)
+    fixed = [*cheapest.values()]
     kept: list[Candidate] = []
-    for one in sorted(others, key=_size):
+    for one in sorted(others, key=lambda one: (_size(one), one.own_micro_usd, len(one.needs))):
         if any(_beats(other, one, coupling) for other in kept):
             dropped["uses no less in any hour than another"] += 1
         else:
@@ -195,6 +199,10 @@ def fixed_cost(usage: Mapping[Pool, IntArray], market: Market) -> int:
     return sum(market.rate(pool) * int(seconds.sum()) for pool, seconds in usage.items())
 
 
+def _fixed_cost(candidate: Candidate, market: Market) -> int:
+    return fixed_cost(candidate.usage, market) + candidate.own_micro_usd * S_PER_HR
+
+
 def _size(candidate: Candidate) -> int:
     """Return a number that is never larger for a candidate that beats another."""
     return sum(int(held.sum()) for held in (*candidate.usage.values(), *candidate.slots.values()))
@@ -202,6 +210,8 @@ def _size(candidate: Candidate) -> int:
 
 def _beats(one: Candidate, other: Candidate, coupling: Coupling) -> bool:
     if coupling.limits_spot and (one.slots or other.slots):
+        return False
+    if one.own_micro_usd > other.own_micro_usd or not one.needs <= other.needs:
         return False
     if coupling.spot_excess_s(one.usage) > coupling.spot_excess_s(other.usage):
         return False

@@ -7,7 +7,7 @@ which targets and service law, both learnt on the fit window, apply.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -17,6 +17,7 @@ from trimtab.catalog.pools import Pool, SharedPool
 from trimtab.fleet.effects import (
     Effect,
     HedgeOnSpot,
+    Relocate,
     SetCapacityType,
     SetGpuCount,
     SetPrecision,
@@ -28,13 +29,14 @@ from trimtab.fleet.model import IntArray, Target, Window, Workload
 from trimtab.fleet.service_law import ServiceLaw
 from trimtab.fleet.settings import Lever, Settings
 from trimtab.provenance import Basis, Estimate, product
-from trimtab.tables.workloads import WorkloadKind
+from trimtab.tables.workloads import TargetMetric, WorkloadKind
 from trimtab.units import S_PER_HR
 
 Effects = Mapping[Lever, Effect]
 """At most one effect per lever; none = as history had it, on nodes of its own."""
 
 _ROUNDING = 1e-9
+_ROUND_TRIP = frozenset({TargetMetric.LATENCY, TargetMetric.TTFT})
 SAME_SPEED = Estimate(value=1.0, low=1.0, high=1.0, basis=Basis.MEASURED, because="the same GPU")
 
 
@@ -128,6 +130,13 @@ class Placement:
     spot: SetCapacityType | None
     shared: UseSlots | None = None
     hedge: HedgeOnSpot | None = None
+    move: Relocate | None = None
+    """How it came to another region or cloud; None at home."""
+
+    @property
+    def rtt_s(self) -> float:
+        """Return what each request gains on its way to another region."""
+        return 0.0 if self.move is None else self.move.rtt_s
 
     @property
     def nodes_per_run(self) -> int:
@@ -162,13 +171,18 @@ class Placement:
 
 
 def placement(workload: Workload, effects: Effects) -> Placement:
-    """Resolve the effects that say where and on how many GPUs; a spot effect must name the same instance type."""
+    """Resolve the effects that say where and on how many GPUs; a spot effect must name the same instance type.
+
+    Slots and spot nodes of another region count only together with the move there.
+    """
     pool, gpus_per_node, gpus = workload.pool, workload.gpus_per_node, workload.gpus_per_pod
     speed = work_speed = SAME_SPEED
     count = effects.get(Lever.GPU_COUNT)
     if isinstance(count, SetGpuCount):
         pool, gpus_per_node, gpus = count.pool, count.gpus_per_node, float(count.gpus)
-    size, precision = effects.get(Lever.RIGHT_SIZE), effects.get(Lever.QUANTIZATION)
+    size, precision, move = (effects.get(one) for one in (Lever.RIGHT_SIZE, Lever.QUANTIZATION, Lever.RELOCATION))
+    if isinstance(move, Relocate):
+        size = move.to
     moves = isinstance(size, UseOffering) and (isinstance(precision, SetPrecision) or not size.only_quantized)
     if isinstance(size, UseOffering) and moves:
         pool, gpus_per_node, speed = size.pool, size.gpus_per_node, size.speed
@@ -177,8 +191,10 @@ def placement(workload: Workload, effects: Effects) -> Placement:
     if isinstance(memory, SetTrainingMemory):
         pool, gpus_per_node, gpus = memory.pool, memory.gpus_per_node, float(memory.gpus)
         speed = work_speed = memory.speed
+    there = move if isinstance(move, Relocate) and moves else None
     slots, shared = effects.get(Lever.SHARING), None
-    if isinstance(slots, UseSlots) and (isinstance(precision, SetPrecision) or not slots.only_quantized):
+    holds = isinstance(slots, UseSlots) and slots.pool.is_beside(pool)
+    if isinstance(slots, UseSlots) and holds and (isinstance(precision, SetPrecision) or not slots.only_quantized):
         pool, gpus_per_node, gpus, shared = slots.pool, slots.gpus_per_node, slots.gpus, slots
         speed, work_speed, moves = slots.speed, slots.work_speed, True
     if isinstance(precision, SetPrecision):
@@ -186,6 +202,8 @@ def placement(workload: Workload, effects: Effects) -> Placement:
         further = precision.work_speed_there if moves else precision.work_speed
         work_speed = work_speed if further is None else product(work_speed, further)
     capacity = None if shared else effects.get(Lever.SPOT)
+    if isinstance(capacity, SetCapacityType | HedgeOnSpot) and not capacity.pool.is_beside(pool):
+        capacity = None
     spot = capacity if isinstance(capacity, SetCapacityType) else None
     if spot is not None and spot.pool.instance_type != pool.instance_type:
         spot = SetCapacityType(
@@ -204,18 +222,39 @@ def placement(workload: Workload, effects: Effects) -> Placement:
         hedge=replace(capacity, pool=pool.held_as(capacity.pool.capacity_type))
         if isinstance(capacity, HedgeOnSpot)
         else None,
+        move=there,
     )
+
+
+def targets_at(targets: Sequence[Target], place: Placement) -> tuple[Target, ...]:
+    """Return what is left of each target for the service itself: a round trip to another region comes off latency limits.
+
+    Time between tokens is not touched: a stream's round trip is paid once. A limit below the trip leaves nothing.
+    """
+    return tuple(
+        replace(one, limit_s=max(0.0, one.limit_s - place.rtt_s))
+        if one.limit_s is not None and place.rtt_s and one.metric in _ROUND_TRIP
+        else one
+        for one in targets
+    )
+
+
+def is_unchanged(workload: Workload, effects: Effects, target: Target) -> bool:
+    """Tell whether a target that nobody declared holds by itself: the same replicas, and no way that got longer."""
+    longer = target.limit_s is not None and placement(workload, effects).rtt_s > 0
+    return not target.declared and not longer and same_replicas(workload, effects)
 
 
 def same_replicas(workload: Workload, effects: Effects) -> bool:
     """Tell whether a service keeps as many replicas as it had, each on as many GPUs of the same type, isolated from others.
 
-    What it attains is then what it attained: "no worse than observed" holds by itself, whatever a replay's rounding says.
+    What it attains is then what it attained: "no worse than observed" holds by itself, whatever a replay's rounding says
+    (`is_unchanged`: unless requests have a longer way).
     """
     place = placement(workload, effects)
     return (
         workload.kind is WorkloadKind.SERVING
-        and effects.keys() <= {Lever.RIGHT_SIZE, Lever.SHARING}
+        and effects.keys() <= {Lever.RIGHT_SIZE, Lever.RELOCATION, Lever.SHARING}
         and place.speed.low == place.speed.value == 1.0
         and place.gpus_per_run >= workload.gpus_per_pod - 1e-9
         and (place.shared is None or not place.shared.shared.is_cut)

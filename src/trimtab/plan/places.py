@@ -1,7 +1,8 @@
 """Where a workload could run, and with its weights stored how: every set of effects that says so.
 
-Its present nodes; any offering that holds it; slots of shared nodes; fewer GPUs a run, there or on another offering; another
-memory plan, which names its own GPUs. Then every accepted format on each place that runs and holds it: some only so.
+Its present nodes; any offering that holds it, here or in other regions where it may run; slots of shared nodes; fewer GPUs a
+run, there or on another offering; another memory plan, which names its own GPUs. Then every accepted format on each place that
+runs and holds it: some only so.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from trimtab.catalog import Gpu
-from trimtab.fleet.effects import Effect, SetPrecision, SetTrainingMemory, UseOffering, UseSlots
+from trimtab.fleet.effects import Effect, Relocate, SetPrecision, SetTrainingMemory, UseOffering, UseSlots
 from trimtab.fleet.limits import asked_isolation
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Workload
 from trimtab.fleet.settings import Lever
 from trimtab.fleet.trained_model import trained_model
-from trimtab.levers import gpu_count, quantization, right_size, sharing, training_memory
+from trimtab.levers import gpu_count, quantization, relocation, right_size, sharing, training_memory
 from trimtab.levers.quantization import Formats
 from trimtab.physics.formats import WeightFormat
 from trimtab.plan.outcome import Case
@@ -38,6 +39,7 @@ def places_of(case: Case, market: Market) -> Places:
     """Return every place at every precision that the team accepts; the present one as it is comes first."""
     workload, assumptions = case.workload, case.settings.assumptions
     sizing = right_size.propose(workload, market, assumptions)
+    moves = relocation.propose(workload, market, case.settings)
     shares = sharing.propose(
         workload, market, assumptions, asked_isolation(workload.spec, case.settings.limits.isolation)
     )
@@ -45,6 +47,7 @@ def places_of(case: Case, market: Market) -> Places:
     fitting: list[Where] = [
         {},
         *({Lever.RIGHT_SIZE: size} for size in sizing.fitting),
+        *({Lever.RELOCATION: move} for move in moves.fitting),
         *({Lever.SHARING: slots} for slots in shares.fitting),
         *({Lever.GPU_COUNT: count} for count in counts),
         *({Lever.TRAINING_MEMORY: plan} for plan in memory_plans(case, market)),
@@ -53,11 +56,12 @@ def places_of(case: Case, market: Market) -> Places:
         covered = {count.pool for count in counts}
         elsewhere = (size for size in sizing.fitting if size.pool not in covered)
         fitting += [{Lever.GPU_COUNT: counts[0], Lever.RIGHT_SIZE: size} for size in elsewhere]
+        fitting += [{Lever.GPU_COUNT: counts[0], Lever.RELOCATION: move} for move in moves.fitting]
     formats = quantization.formats_of(workload)
     if isinstance(formats, Formats):
         for stored in formats.accepted:
             fitting += quantized_places(case, market, formats, stored)
-    return Places(fitting=tuple(fitting), refused=sizing.refused + shares.refused)
+    return Places(fitting=tuple(fitting), refused=sizing.refused + moves.refused + shares.refused)
 
 
 def quantized_places(case: Case, market: Market, formats: Formats, stored: WeightFormat) -> Iterator[Where]:
@@ -71,9 +75,12 @@ def quantized_places(case: Case, market: Market, formats: Formats, stored: Weigh
     shared = {(one.shared, one.slots) for one in sharing.propose(workload, market, assumptions, isolation).fitting}
     sizes = right_size.propose(workload, market, assumptions, stored=stored).fitting
     slots = sharing.propose(workload, market, assumptions, isolation, stored=stored).fitting
+    fits = {move.pool for move in relocation.propose(workload, market, case.settings).fitting}
+    moves = relocation.propose(workload, market, case.settings, stored=stored).fitting
     places: list[Where] = [
         {},
         *({Lever.RIGHT_SIZE: replace(one, only_quantized=one.pool not in whole)} for one in sizes),
+        *({Lever.RELOCATION: replace(one, to=replace(one.to, only_quantized=one.pool not in fits))} for one in moves),
         *({Lever.SHARING: replace(one, only_quantized=(one.shared, one.slots) not in shared)} for one in slots),
     ]
     for where in places:
@@ -95,9 +102,11 @@ def memory_plans(case: Case, market: Market) -> tuple[SetTrainingMemory, ...]:
 
 def board_of(workload: Workload, where: Where, market: Market) -> Gpu | None:
     """Return the GPU or slice on which a service runs there; None where the catalog does not know it."""
-    size, slots = where.get(Lever.RIGHT_SIZE), where.get(Lever.SHARING)
+    size, move, slots = (where.get(one) for one in (Lever.RIGHT_SIZE, Lever.RELOCATION, Lever.SHARING))
     if isinstance(slots, UseSlots):
         return sharing.board_of(slots, market)
+    if isinstance(move, Relocate):
+        size = move.to
     return market.gpu(size.gpu if isinstance(size, UseOffering) else workload.gpu)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from trimtab.fleet.effects import SetPrecision, SetTrainingMemory, UseOffering, UseSlots
+from trimtab.fleet.effects import Relocate, SetPrecision, SetTrainingMemory, UseOffering, UseSlots
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet
 from trimtab.fleet.settings import Settings
@@ -101,6 +101,7 @@ def make_plan(
         before_micro_usd=drafted.cost(frozenset()),
         after_micro_usd=drafted.cost(drafted.everything),
         bound_micro_usd=chosen.bound_micro_usd,
+        moving_micro_usd=drafted.moving(drafted.everything),
         actions=_actions(drafted, shares, slots, settings),
         not_worth_doing=(
             *small,
@@ -199,7 +200,7 @@ def _worth_doing(drafted: Drafted, settings: Settings, seed: int) -> tuple[Draft
     while True:
         shares = drafted.shares(seed)
         adds = [per_month(usd(share), drafted.fleet.window.hours) for share in shares.last_in]
-        weeks = efforts(drafted.actions, settings)
+        weeks = efforts(drafted.actions, settings, entries=False)
         poor = [
             (adds[number], number, reason)
             for number in drafted.everything
@@ -226,7 +227,7 @@ def _actions(drafted: Drafted, shares: Shares, slots: Sequence[Slot], settings: 
     hours = drafted.fleet.window.hours
     monthly = [per_month(usd(share), hours) for share in shares.shapley]
     weeks = efforts(drafted.actions, settings)
-    with_all = drafted.hourly_usd(drafted.everything)
+    with_all, moving = drafted.hourly_usd(drafted.everything), drafted.moving(drafted.everything)
     effects = drafted.in_force(drafted.everything)
     actions = []
     for place, slot in enumerate(slots):
@@ -243,6 +244,7 @@ def _actions(drafted: Drafted, shares: Shares, slots: Sequence[Slot], settings: 
                 saving_usd_mo=saving_estimate(monthly[number], hourly, _speed(drafted, number), draft.lever),
                 standalone_usd_mo=per_month(usd(shares.standalone[number]), hours),
                 last_in_usd_mo=per_month(usd(shares.last_in[number]), hours),
+                moving_usd_mo=per_month(usd(moving - drafted.moving(drafted.everything - {number})), hours),
                 share_low_usd_mo=per_month(usd(shares.shapley_low[number]), hours),
                 share_high_usd_mo=per_month(usd(shares.shapley_high[number]), hours),
                 effort_weeks=weeks[number],
@@ -260,7 +262,7 @@ def _speed(drafted: Drafted, number: int) -> Estimate | None:
     speeds = [
         change.effect.speed
         for change in drafted.actions[number].changes
-        if isinstance(change.effect, UseOffering | UseSlots | SetPrecision | SetTrainingMemory)
+        if isinstance(change.effect, UseOffering | Relocate | UseSlots | SetPrecision | SetTrainingMemory)
     ]
     return min(speeds, key=lambda speed: speed.low / speed.value, default=None)
 

@@ -15,8 +15,9 @@ from trimtab.fleet.settings import Lever
 from trimtab.ledger import best_count
 from trimtab.levers import quantization
 from trimtab.levers.quantization import EVALUATE
+from trimtab.plan.change_cost import own_micro_usd
 from trimtab.plan.evaluate import Evaluator
-from trimtab.plan.outcome import Effects, placement
+from trimtab.plan.outcome import Case, Effects, placement
 from trimtab.plan.places import quantized_places
 from trimtab.units import S_PER_HR, micro_usd, per_month, usd
 
@@ -33,7 +34,9 @@ def precision_note(evaluator: Evaluator, market: Market, kept: Sequence[tuple[Ef
         return formats
     if formats.accepted or not kept:
         return None
-    priced = sorted(((alone_cost(usage, market), effects) for effects, usage in kept), key=lambda pair: pair[0])
+    priced = sorted(
+        ((_priced(case, effects, usage, market), effects) for effects, usage in kept), key=lambda one: one[0]
+    )
     ways = [{Lever.AUTOSCALING: one[Lever.AUTOSCALING]} for _, one in priced if Lever.AUTOSCALING in one][:_WAYS_TRIED]
     best, saved = None, 0
     for stored in formats.unknown:
@@ -53,7 +56,13 @@ def _cost(evaluator: Evaluator, market: Market, effects: Effects) -> int | None:
     """Return what a workload would cost alone, or None where it would miss a target."""
     if not evaluator.keeps_targets(effects):
         return None
-    return alone_cost(placement(evaluator.case.workload, effects).usage(evaluator.outcome(effects)), market)
+    usage = placement(evaluator.case.workload, effects).usage(evaluator.outcome(effects))
+    return _priced(evaluator.case, effects, usage, market)
+
+
+def _priced(case: Case, effects: Effects, usage: Usage, market: Market) -> int:
+    own = own_micro_usd(case.workload, effects, market, case.settings, case.window.hours)
+    return alone_cost(usage, market) + own
 
 
 def alone_cost(usage: Usage, market: Market) -> int:

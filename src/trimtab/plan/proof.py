@@ -21,11 +21,11 @@ from trimtab.plan.clairvoyant import clairvoyant_bound
 from trimtab.plan.evaluate import Evaluator
 from trimtab.plan.fleet_problem import Enacted
 from trimtab.plan.model import CapacityPicture, Proof, TargetResult
-from trimtab.plan.outcome import AS_PREDICTED, Case, Effects, Outcome, Stress, same_replicas
+from trimtab.plan.outcome import AS_PREDICTED, Case, Effects, Outcome, Stress, is_unchanged
 from trimtab.plan.planner import Planned
 from trimtab.plan.service_outcome import baseline_attained, hourly_demand_gpus
 from trimtab.tables.workloads import TargetMetric
-from trimtab.units import MICRO_PER_USD, S_PER_HR
+from trimtab.units import MICRO_PER_USD, S_PER_HR, usd
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -61,7 +61,7 @@ class Replayed:
         bought = [one for one in self.planned.commitments if one.pool in pools]
         if len(some) < len(self.planned.plan.actions):
             bought = self._best(bought, self.enacted.usage(in_force, released))
-        return self.enacted.bill(in_force, released, bought).total
+        return self.enacted.bill(in_force, released, bought).total + self.enacted.moving(in_force)
 
     def saving(self, some: frozenset[int]) -> int:
         """Return what some of the plan's actions save together, in micro-dollars."""
@@ -106,17 +106,19 @@ def prove(
     outcomes = {index: enacted.outcome(index, effects) for index, effects in in_force.items()}
     before = enacted.bill({}, (), ())
     after = enacted.bill(in_force, planned.released, planned.commitments)
+    moving = enacted.moving(in_force)
     return Proven(
         proof=Proof(
             window=proof_fleet.window,
             before_micro_usd=before.total,
-            after_micro_usd=after.total,
+            after_micro_usd=after.total + moving,
+            moving_micro_usd=moving,
             # owned commitments may be cheaper than anything on offer, which the bound does not know
             clairvoyant_micro_usd=min(
-                clairvoyant_bound(proof_fleet, evaluators, market, settings), before.total, after.total
+                clairvoyant_bound(proof_fleet, evaluators, market, settings), before.total, after.total + moving
             ),
             hourly_before_usd=_usd(before),
-            hourly_after_usd=_usd(after),
+            hourly_after_usd=_usd(after) + usd(moving) / proof_fleet.window.hours,
             targets=tuple(
                 result
                 for index, outcome in outcomes.items()
@@ -195,7 +197,6 @@ def _notes(planned: Planned, fleet: Fleet) -> tuple[str, ...]:
 
 def _results(case: Case, effects: Effects, outcome: Outcome) -> list[TargetResult]:
     """Return what each target attained; "no worse than observed" is left out where nothing that could change it changes."""
-    same = same_replicas(case.workload, effects)
     return [
         TargetResult(
             workload=case.workload.name,
@@ -204,7 +205,7 @@ def _results(case: Case, effects: Effects, outcome: Outcome) -> list[TargetResul
             attained_frac=one.frac,
         )
         for one in outcome.attained
-        if one.target.declared or not same
+        if not is_unchanged(case.workload, effects, one.target)
     ]
 
 

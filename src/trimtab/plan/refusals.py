@@ -72,16 +72,23 @@ def left_out(draft: Draft, adds_usd_mo: float, reason: str) -> NotWorthDoing:
 
 def _applicable(kind: WorkloadKind) -> tuple[Lever, ...]:
     if kind is WorkloadKind.SERVING:
-        return (Lever.AUTOSCALING, Lever.BATCHING, Lever.QUANTIZATION, Lever.RIGHT_SIZE, Lever.SHARING)
+        return (
+            Lever.AUTOSCALING,
+            Lever.BATCHING,
+            Lever.QUANTIZATION,
+            Lever.RIGHT_SIZE,
+            Lever.RELOCATION,
+            Lever.SHARING,
+        )
     if kind in RUN_KINDS:
-        return (Lever.RIGHT_SIZE, Lever.SPOT, Lever.TRAINING_MEMORY)
-    return (Lever.RIGHT_SIZE, Lever.SHARING, Lever.SCHEDULE)
+        return (Lever.RIGHT_SIZE, Lever.RELOCATION, Lever.SPOT, Lever.TRAINING_MEMORY)
+    return (Lever.RIGHT_SIZE, Lever.RELOCATION, Lever.SHARING, Lever.SCHEDULE)
 
 
 def _was_judged(lever: Lever, options: WorkloadOptions) -> bool:
-    """Tell whether there is anything to say of a lever: a memory plan is looked for only where one is declared."""
+    """Tell whether there is anything to say of a lever: memory plans and moves are looked for only where they are declared."""
     known = lever in options.notes or any(lever in one.effects for one in options.candidates)
-    return known or lever is not Lever.TRAINING_MEMORY
+    return known or lever not in (Lever.TRAINING_MEMORY, Lever.RELOCATION)
 
 
 def _reason(lever: Lever, options: WorkloadOptions, index: int, fleet: Fleet) -> str:

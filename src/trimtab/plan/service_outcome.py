@@ -22,6 +22,7 @@ from trimtab.plan.outcome import (
     held_as,
     placement,
     safe_required_frac,
+    targets_at,
 )
 from trimtab.plan.service_replays import OnSpot, ServiceReplays
 from trimtab.plan.time_slices import contended_law
@@ -69,7 +70,7 @@ def service_outcome(case: Case, effects: Effects, replays: ServiceReplays, *, ma
         for growth in (1.0, stress)
     ]
     models = [
-        service_model(case, at_speed, place, targets, speed * case.stress.speed)
+        service_model(case, at_speed, place, targets_at(targets, place), speed * case.stress.speed)
         for at_speed, speed in _laws(law, effects, place)
     ]
     margin = case.settings.planning.target_margin_frac

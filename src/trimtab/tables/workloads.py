@@ -134,6 +134,11 @@ class WorkloadSpec(_Model):
     targets: tuple[DeclaredTarget, ...] | None = None
     interruptible: bool | None = None
     regions: tuple[str, ...] | None = None
+    """Where it may run: regions, or `provider/region`. Not declared: only where it runs now."""
+    data_gib: NotNegative | None = None
+    """What must be copied once where it runs elsewhere: weights, datasets, checkpoints."""
+    traffic_gib_mo: NotNegative | None = None
+    """What crosses between it and its data and callers each month where it runs elsewhere, both ways together."""
     min_replicas: Annotated[int, Field(ge=0)] | None = None
     max_replicas: Annotated[int, Field(ge=1)] | None = None
     cold_start_s: NotNegative | None = None

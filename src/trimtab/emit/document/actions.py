@@ -70,6 +70,8 @@ class ActionPart(Part):
     """What it would save if it were the only action."""
     last_in_usd_mo: float
     """What would be lost if it alone were left out."""
+    moving_usd_mo: float = 0.0
+    """What it adds to moving and traffic across regions and clouds; all savings are net of it."""
     spend_usd_mo: float | None
     """Today's spend on the workloads it touches; null where it touches none."""
     effort_weeks: float

@@ -68,7 +68,9 @@ class PlanPart(Part):
     before_usd_mo: float
     """Today's bill, dollars a month."""
     objective_usd_mo: float
-    """The bill under the plan: an exact hourly re-bill."""
+    """The bill under the plan: an exact hourly re-bill, with moving and traffic."""
+    moving_usd_mo: float = 0.0
+    """Moving and traffic, within the objective: what leaves for another region or cloud costs besides nodes."""
     bound_usd_mo: float
     """No combination of the options considered costs less."""
     gap_frac: float

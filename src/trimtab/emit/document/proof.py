@@ -29,7 +29,9 @@ class ProofPart(Part):
     before_usd: float
     """What the window cost."""
     after_usd: float
-    """What it would have cost under the plan."""
+    """What it would have cost under the plan, with moving and traffic."""
+    moving_usd: float = 0.0
+    """Moving and traffic, within that."""
     clairvoyant_usd: float
     """A bound on what any plan could have cost with the future known."""
     before_usd_mo: float

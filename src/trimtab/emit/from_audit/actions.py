@@ -40,6 +40,7 @@ def action_part(
         saving_because=action.saving_usd_mo.because,
         standalone_usd_mo=round(action.standalone_usd_mo, 2),
         last_in_usd_mo=round(action.last_in_usd_mo, 2),
+        moving_usd_mo=round(action.moving_usd_mo, 2),
         spend_usd_mo=round(sum(touched), 2) if touched else None,
         effort_weeks=action.effort_weeks,
         saving_per_week_usd_mo=round(action.saving_per_week_usd_mo, 2),

@@ -29,6 +29,7 @@ def plan_part(audit: Audit, targets: Sequence[TargetPart]) -> PlanPart:
         window=window_part(plan.window),
         before_usd_mo=before_cents / 100,
         objective_usd_mo=(before_cents - saved_cents) / 100,
+        moving_usd_mo=month_usd(plan.moving_micro_usd, hours),
         bound_usd_mo=min(month_cents(plan.bound_micro_usd, hours), before_cents - saved_cents) / 100,
         gap_frac=plan.gap_frac,
         joint_saving_usd_mo=saved_cents / 100,

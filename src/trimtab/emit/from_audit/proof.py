@@ -19,6 +19,7 @@ def proof_part(proof: Proof, targets: tuple[TargetPart, ...]) -> ProofPart:
         window=window_part(proof.window),
         before_usd=usd_cents(proof.before_micro_usd),
         after_usd=usd_cents(proof.after_micro_usd),
+        moving_usd=usd_cents(proof.moving_micro_usd),
         clairvoyant_usd=usd_cents(proof.clairvoyant_micro_usd),
         before_usd_mo=month_usd(proof.before_micro_usd, proof.window.hours),
         after_usd_mo=month_usd(proof.after_micro_usd, proof.window.hours),

@@ -19,7 +19,7 @@ from trimtab.emit.html.sections import bullets, more, number, scroll, section, t
 from trimtab.emit.html.style import STYLE
 from trimtab.emit.money import dollars, dollars_and_cents, percent
 from trimtab.emit.venture_words import venture_verdict
-from trimtab.emit.words import GLOSSARY, USEFUL, certificate, days
+from trimtab.emit.words import GLOSSARY, USEFUL, certificate, days, moving_in
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 _MOST_WORKLOADS = 25
@@ -80,7 +80,7 @@ def _figures(document: AuditDocument) -> Html:
     return tag(
         "div",
         _figure("The bill today", dollars(document.bill_usd_mo), "a month"),
-        _figure("With the plan", dollars(plan.objective_usd_mo), "a month"),
+        _figure("With the plan", dollars(plan.objective_usd_mo), f"a month{moving_in(plan.moving_usd_mo)}"),
         _figure(
             "Saved", dollars(plan.joint_saving_usd_mo), f"a month, {percent(plan.saving_frac, 1)} of the bill", "good"
         ),

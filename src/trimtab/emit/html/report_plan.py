@@ -116,6 +116,8 @@ def _sums(document: AuditDocument, action: ActionPart) -> Html:
     if sampled_share(action):
         rows.insert(3, ("lower end of that share: orders are sampled, 95% interval", action.share_low_usd_mo or 0.0))
         rows.insert(4, ("upper end of it", action.share_high_usd_mo or 0.0))
+    if action.moving_usd_mo:
+        rows.append(("moving and traffic, paid within these sums", action.moving_usd_mo))
     if action.spend_usd_mo is not None:
         rows.insert(0, ("today's spend on what it touches", action.spend_usd_mo))
     return tag(

@@ -9,7 +9,7 @@ from trimtab.emit.html.charts import bill_by_hour
 from trimtab.emit.html.markup import Html, join, tag
 from trimtab.emit.html.sections import bullets, keys, number, scroll, section, table
 from trimtab.emit.money import dollars, percent
-from trimtab.emit.words import days
+from trimtab.emit.words import days, moving_in
 
 _TARGETS_UNFOLDED = 8
 
@@ -22,7 +22,8 @@ def proof_section(document: AuditDocument) -> Html:
         "proof",
         "The proof",
         f"The plan was made without the history of {window}. Replayed on it, the bill of {dollars(proof.before_usd)} becomes "
-        f"{dollars(proof.after_usd)}: {percent(proof.saving_frac, 1)} less. With the future known, no plan could have gone "
+        f"{dollars(proof.after_usd)}{moving_in(proof.moving_usd)}: {percent(proof.saving_frac, 1)} less. With the future "
+        "known, no plan could have gone "
         f"below {dollars(proof.clairvoyant_usd)}. {proof.interruptions} spot interruptions; {proof.lost_gpu_hr:.1f} GPU-hours "
         "of work done twice.",
         tag("h3", "Bill by hour"),

@@ -15,6 +15,7 @@ from trimtab.emit.manifests.objects import node_name, yaml_text
 from trimtab.emit.manifests.orders import purchase_order, release_order
 from trimtab.emit.manifests.pool_needs import PoolSpec
 from trimtab.emit.manifests.precision import precision_page
+from trimtab.emit.manifests.relocation import relocation_page
 from trimtab.emit.manifests.scaling_files import object_file, scaling_files
 from trimtab.emit.manifests.scope import Scope, moved
 from trimtab.emit.manifests.training import training_page
@@ -26,6 +27,7 @@ from trimtab.fleet.effects import (
     HedgeOnSpot,
     ReleaseIdle,
     ReleaseNodes,
+    Relocate,
     SetBatchPolicy,
     SetCapacityType,
     SetGpuCount,
@@ -53,8 +55,12 @@ def action_files(action: Action, change: Change, scope: Scope) -> Iterator[Piece
             yield from _controllers(action, change.subject, effect, scope)
         case SetBatchPolicy() | SetPrecision() | SetTrainingMemory():
             yield _model_page(action, change.subject, effect, scope)
+        case Relocate():
+            yield _move(action, change.subject, effect, scope)
         case UseOffering() | UseSlots() | SetGpuCount() | SetCapacityType() | HedgeOnSpot() | ReleaseIdle():
-            if scope.facts.workload(change.subject) is None:
+            if change.subject in scope.away:
+                yield _elsewhere(action, change.subject, scope)
+            elif scope.facts.workload(change.subject) is None:
                 yield _unknown(action, change.subject)
             elif change.subject not in scope.needs:
                 yield Withheld(
@@ -62,6 +68,23 @@ def action_files(action: Action, change: Change, scope: Scope) -> Iterator[Piece
                 )
         case _:
             assert_never(effect)
+
+
+def _move(action: Action, subject: str, effect: Relocate, scope: Scope) -> ManifestFile:
+    name = subject.partition("/")[2] or subject
+    others = [
+        one.effect
+        for other in scope.actions
+        for one in other.changes
+        if one.subject == subject and one.effect != effect
+    ]
+    return page_file(action, f"move-{name}", relocation_page(action, subject, effect, others), Stage.NODES)
+
+
+def _elsewhere(action: Action, subject: str, scope: Scope) -> Withheld:
+    mover, move = scope.away[subject]
+    reason = f"{mover.id} moves it to {move.place}: its nodes are made in a cluster there, by hand"
+    return Withheld(action=action.id, subject=subject, reason=reason)
 
 
 def _model_page(

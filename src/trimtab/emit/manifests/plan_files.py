@@ -30,7 +30,7 @@ def emit_plan(plan: Plan, facts: EmitFacts, *, only: Sequence[str] = ()) -> Emis
     for name in only:
         if name not in known:
             raise UnknownName("action", name, known)
-    scope = scope_of(tuple(action for action in plan.actions if not only or action.id in only), facts)
+    scope = scope_of(tuple(action for action in plan.actions if not only or action.id in only), facts, plan)
     pieces = [
         *(
             piece

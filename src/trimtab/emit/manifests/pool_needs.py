@@ -17,6 +17,7 @@ from trimtab.fleet.effects import (
     HedgeOnSpot,
     ReleaseIdle,
     ReleaseNodes,
+    Relocate,
     SetBatchPolicy,
     SetCapacityType,
     SetGpuCount,
@@ -123,7 +124,7 @@ def need_of(action: Action, change: Change, facts: EmitFacts) -> PoolNeed | None
             return replace(need, gpus=known.replicas * gpus_per_pod if known else None, empties=True)
         case StartBeforeRuns() | DeferRuns() | ReleaseIdle():
             return replace(need, empties=True)
-        case SetPrecision() | ReleaseNodes() | BuyCommitment():
+        case SetPrecision() | ReleaseNodes() | BuyCommitment() | Relocate():
             return None
     assert_never(effect)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from trimtab.emit.manifests.batching import batch_curve
@@ -11,12 +11,13 @@ from trimtab.emit.manifests.karpenter import node_class
 from trimtab.emit.manifests.pool_needs import PoolNeed, PoolSpec, by_workload, need_of, pool_specs
 from trimtab.fleet.effects import (
     Effect,
+    Relocate,
     SetBatchPolicy,
     SetPrecision,
     UseOffering,
     UseSlots,
 )
-from trimtab.plan.model import Action, Change
+from trimtab.plan.model import Action, Change, Plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +28,8 @@ class Scope:
     facts: EmitFacts
     needs: dict[str, tuple[PoolNeed, ...]]
     specs: tuple[PoolSpec, ...]
+    away: Mapping[str, tuple[Action, Relocate]]
+    """Workloads that the plan moves to another region or cloud, whether or not that is emitted: their nodes are not here."""
 
     def spec(self, workload: str) -> PoolSpec | None:
         """Return the pool that a workload will run on, where Karpenter can make it."""
@@ -36,17 +39,25 @@ class Scope:
         return None
 
 
-def scope_of(actions: tuple[Action, ...], facts: EmitFacts) -> Scope:
-    """Return what is to be emitted for some actions; workloads that Kubernetes cannot name are left out of the facts."""
+def scope_of(actions: tuple[Action, ...], facts: EmitFacts, plan: Plan) -> Scope:
+    """Return what is to be emitted for some of a plan's actions; workloads that Kubernetes cannot name are left out."""
+    away = {
+        change.subject: (action, change.effect)
+        for action in plan.actions
+        for change in action.changes
+        if isinstance(change.effect, Relocate)
+    }
     changes = [(action, change) for action in actions for change in action.changes]
     known = tuple(_sped_up(one, changes) for one in facts.workloads if is_kubernetes_name(one.name))
     facts = replace(facts, workloads=known)
-    needs = by_workload((need for one in changes if (need := need_of(*one, facts)) is not None), facts)
+    here = [one for one in changes if one[1].subject not in away]
+    needs = by_workload((need for one in here if (need := need_of(*one, facts)) is not None), facts)
     return Scope(
         actions=actions,
         facts=facts,
         needs=needs,
         specs=pool_specs(needs),
+        away=away,
     )
 
 
@@ -67,4 +78,5 @@ def _sped_up(known: WorkloadFacts, changes: Sequence[tuple[Action, Change]]) -> 
 
 def moved(effects: Sequence[Effect]) -> UseOffering | UseSlots | None:
     """Return the effect that moves a workload to other GPUs or slices of them, where there is one."""
-    return next((effect for effect in effects if isinstance(effect, UseOffering | UseSlots)), None)
+    here = (effect.to if isinstance(effect, Relocate) else effect for effect in effects)
+    return next((effect for effect in here if isinstance(effect, UseOffering | UseSlots)), None)

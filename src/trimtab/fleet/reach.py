@@ -1,0 +1,173 @@
+"""Where a workload may run: the one place that every lever asks for what is on offer to it.
+
+At home always. In other regions of its cloud where workloads.yaml names them (`regions`), and in other clouds where the
+settings ask for them (`limits.providers`): data has gravity, so that nothing moves by default, and nothing moves whose data
+and traffic nobody stated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from trimtab.catalog.prices import ANY_REGION
+from trimtab.catalog.regions import continent_of
+from trimtab.errors import InputError, UnknownName
+from trimtab.fleet.market import Market, Offering
+from trimtab.fleet.model import Workload
+from trimtab.fleet.settings import Limits
+
+_FORM = "write REGION or PROVIDER/REGION, as us-west-2 or gcp/us-central1"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Region:
+    """One region of one provider."""
+
+    provider: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.provider}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A region as people write it: of any provider that has it, or (with a slash) of one."""
+
+    provider: str | None
+    name: str
+
+    def means(self, region: Region) -> bool:
+        """Tell whether it names a region."""
+        return self.name == region.name and self.provider in (None, region.provider)
+
+
+def named_regions(texts: Iterable[str]) -> tuple[Named, ...]:
+    """Read regions as people write them; raises InputError."""
+    found = []
+    for text in texts:
+        provider, slash, name = text.strip().rpartition("/")
+        if not name or (slash and not provider) or "/" in provider:
+            raise InputError(f"{text!r} is no region; {_FORM}")
+        found.append(Named(provider or None, name))
+    return tuple(found)
+
+
+def listed(text: str) -> tuple[str, ...]:
+    """Return the parts of a setting that lists names apart by commas."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def home_of(workload: Workload) -> Region:
+    """Return where a workload runs now."""
+    return Region(workload.pool.provider, workload.pool.region)
+
+
+def reach_of(workload: Workload, market: Market) -> tuple[Region, ...] | str:
+    """Return the other regions that a workload may move to, or why there are none; empty where nobody asked for any."""
+    spec, home = workload.spec, home_of(workload)
+    declared = None if spec.regions is None else named_regions(spec.regions)
+    others = [one for one in listed(market.limits.providers) if one != home.provider]
+    wanted = [
+        region
+        for provider in (home.provider, *others)
+        for region in _of_provider(provider, declared, home, market)
+        if region != home
+    ]
+    if not wanted:
+        unasked = [one for one in declared or () if one.provider not in (None, home.provider, *others)]
+        return f"{_names(unasked)}: another cloud, which limits.providers does not ask for" if unasked else ()
+    allowed = named_regions(listed(market.limits.regions))
+    kept = tuple(region for region in wanted if not allowed or any(one.means(region) for one in allowed))
+    if not kept:
+        return f"limits.regions allows none of {', '.join(str(one) for one in wanted)}"
+    unstated = [name for name in ("data_gib", "traffic_gib_mo") if getattr(spec, name) is None]
+    if unstated:
+        return f"{' and '.join(unstated)} not stated in workloads.yaml (0 where there is none): what a move costs is unknown"
+    return kept
+
+
+def _of_provider(provider: str, declared: Sequence[Named] | None, home: Region, market: Market) -> tuple[Region, ...]:
+    """Return a provider's regions that a workload names; of another cloud, where it names none, those that are near."""
+    known = market.regions(provider)
+    if declared is not None:
+        return tuple(one for name in known if any(said.means(one := Region(provider, name)) for said in declared))
+    if provider == home.provider:
+        return ()
+    limits = named_regions(listed(market.limits.regions))
+    said = tuple(one for name in known if any(limit.means(one := Region(provider, name)) for limit in limits))
+    return said or _near(provider, known, home)
+
+
+def _near(provider: str, known: Sequence[str], home: Region) -> tuple[Region, ...]:
+    """Return a provider's regions on the home continent; the only one of a cloud that names none.
+
+    Raises InputError where nobody knows which ones are near.
+    """
+    if tuple(known) == (ANY_REGION,):
+        return (Region(provider, ANY_REGION),)
+    continent = continent_of(home.provider, home.name)
+    found = tuple(Region(provider, name) for name in known if continent_of(provider, name) == continent)
+    if continent is None or not found:
+        raise InputError(
+            f"limits.providers asks for {provider}, and nobody knows which of its regions are near {home}: name them in "
+            f"limits.regions ({', '.join(f'{provider}/{name}' for name in known)})"
+        )
+    return found
+
+
+def offerings_for(workload: Workload, market: Market) -> tuple[Offering, ...]:
+    """Return the nodes on offer to a workload on demand: at home, and wherever else it may run."""
+    home = home_of(workload)
+    return (*market.offerings(home.provider, home.name), *offerings_elsewhere(workload, market))
+
+
+def offerings_elsewhere(workload: Workload, market: Market) -> tuple[Offering, ...]:
+    """Return the nodes on offer to a workload outside its region.
+
+    Where nobody named a cloud's regions, each instance type is taken in the cheapest of those that are near.
+    """
+    reach = reach_of(workload, market)
+    if isinstance(reach, str):
+        return ()
+    found = [one for region in reach for one in market.offerings(region.provider, region.name)]
+    if workload.spec.regions is not None or market.limits.regions:
+        return tuple(found)
+    cheapest: dict[tuple[str, str], Offering] = {}
+    for one in found:
+        known = cheapest.setdefault((one.pool.provider, one.pool.instance_type), one)
+        if one.rate_micro_usd_hr < known.rate_micro_usd_hr:
+            cheapest[one.pool.provider, one.pool.instance_type] = one
+    return tuple(cheapest.values())
+
+
+def is_near(home: Region, other: Region) -> bool:
+    """Tell whether two regions are known to lie on one continent."""
+    continent = continent_of(home.provider, home.name)
+    return continent is not None and continent == continent_of(other.provider, other.name)
+
+
+def check_reach(workloads: Iterable[Workload], market: Market) -> None:
+    """Refuse names of providers and regions that the price book does not know; raises UnknownName with near matches."""
+    limits: Limits = market.limits
+    for provider in listed(limits.providers):
+        if provider not in market.catalog.providers:
+            raise UnknownName("provider", provider, market.catalog.providers, where="limits.providers")
+    _check(named_regions(listed(limits.regions)), market, "limits.regions")
+    for workload in workloads:
+        _check(named_regions(workload.spec.regions or ()), market, f"workloads.yaml: {workload.name}: regions")
+
+
+def _check(regions: Iterable[Named], market: Market, where: str) -> None:
+    for one in regions:
+        if one.provider is not None and one.provider not in market.catalog.providers:
+            raise UnknownName("provider", one.provider, market.catalog.providers, where=where)
+        providers = market.catalog.providers if one.provider is None else (one.provider,)
+        known = sorted({name for provider in providers for name in market.regions(provider)})
+        if one.name not in known:
+            raise UnknownName("region", one.name, known, where=where)
+
+
+def _names(regions: Iterable[Named]) -> str:
+    return ", ".join(f"{one.provider}/{one.name}" for one in regions)

@@ -1,0 +1,298 @@
+"""Moving to another region or cloud: it pays for itself or it does not happen, and its cost is in every sum."""
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.fleets import FleetRows
+
+from trimtab.catalog import load_catalog
+from trimtab.catalog.pools import Pool
+from trimtab.fleet.build import build_fleet
+from trimtab.fleet.effects import Relocate
+from trimtab.fleet.market import Market
+from trimtab.fleet.settings import Lever, Limits, Settings
+from trimtab.levers import relocation, right_size, spot
+from trimtab.plan.actions import Risk
+from trimtab.plan.candidate import Candidate
+from trimtab.plan.change_cost import entry_micro_usd, own_micro_usd
+from trimtab.plan.coupling import Coupling
+from trimtab.plan.evaluate import Evaluator, cases_of
+from trimtab.plan.fleet_problem import fleet_problem
+from trimtab.plan.options import options_of, refusal, undominated
+from trimtab.plan.outcome import Outcome, placement
+from trimtab.plan.planner import make_plan
+from trimtab.plan.problem import CommitmentOffer, Option, Problem
+from trimtab.plan.proof import prove
+from trimtab.plan.solve import choice_cost, solve_problem
+
+SETTINGS = Settings()
+DAYS = 14
+NEAR_FREE = {"data_gib": 100.0, "traffic_gib_mo": 1000.0}
+WINDOW_MO = DAYS * 24 / 730
+
+
+def training(nodes=6, **declared):
+    """Runs that keep nodes in Frankfurt busy all day: the same nodes cost a fifth less in the United States."""
+    rows = FleetRows(DAYS)
+    for n in range(nodes):
+        rows.node(f"n{n}", "g5.12xlarge", region="eu-central-1")
+        for day in range(DAYS):
+            first, last = day * 24, day * 24 + 23
+            rows.hold("lab/train", f"n{n}", range(4), first, last, pod=f"p{n}-{day}", owner_kind="Job")
+            rows.job("lab/train", first, first, last, 4, name=f"j{n}-{day}")
+            for gpu in range(4):
+                rows.use("lab/train", f"n{n}", gpu, range(first, last), sm=0.7, tensor=0.5, dram=0.5, memory_gib=18.0)
+    rows.workloads = {"lab/train": {"kind": "training", **declared}}
+    return build_fleet(rows.bundle(), SETTINGS)
+
+
+def market(at=SETTINGS):
+    return Market.of(load_catalog(), None, at)
+
+
+def plan_of(fleet, at=SETTINGS):
+    return make_plan(fleet, market(at), at, seed=7, progress=lambda _stage, _share: None)
+
+
+def move_in(plan):
+    return next((action for action in plan.actions if action.lever is Lever.RELOCATION), None)
+
+
+def reason_in(plan):
+    return next(one.reason for one in plan.not_worth_doing if one.lever is Lever.RELOCATION)
+
+
+@cache
+def moved():
+    return plan_of(training(regions=("us-east-1",), **NEAR_FREE))
+
+
+def test_a_cheaper_region_wins_where_data_and_traffic_are_small():
+    action = move_in(moved().plan)
+
+    assert [change.effect.pool for change in action.changes] == [Pool("aws", "g5.12xlarge", "us-east-1")]
+    assert action.risk is Risk.MEDIUM
+    assert action.effort_weeks == SETTINGS.efforts[Lever.RELOCATION].weeks
+
+
+def test_nothing_moves_that_nobody_allowed():
+    plan = plan_of(training(**NEAR_FREE)).plan
+
+    assert move_in(plan) is None
+    assert Lever.RELOCATION not in {one.lever for one in plan.not_worth_doing}
+
+
+def test_a_rule_of_the_fleet_forbids_what_a_workload_would_allow():
+    at = replace(SETTINGS, limits=Limits(regions="eu-west-1"))
+    plan = plan_of(training(regions=("us-east-1",), **NEAR_FREE), at).plan
+
+    assert move_in(plan) is None
+    assert reason_in(plan) == "limits.regions allows none of aws/us-east-1"
+
+
+def test_traffic_that_eats_the_saving_is_named_with_its_sum():
+    plan = plan_of(training(regions=("us-east-1",), data_gib=0.0, traffic_gib_mo=1e6)).plan
+
+    assert move_in(plan) is None
+    assert "$20,000 a month of traffic" in reason_in(plan)
+
+
+def test_moving_and_traffic_are_in_the_bill_to_the_micro_dollar():
+    planned = moved()
+    plan, move = planned.plan, move_in(planned.plan).changes[0].effect
+
+    per_month = move.traffic_usd_mo + move.once_usd / SETTINGS.planning.change_horizon_mo
+    assert move.copy_usd == pytest.approx(100 * SETTINGS.ownership.region_traffic_usd_gib)
+    assert move.overlap_usd == pytest.approx(168 * 6 * 7.09282, rel=1e-6)
+    assert plan.moving_micro_usd == pytest.approx(per_month * WINDOW_MO * 1e6, abs=1)
+    nodes = planned.drafted.enacted.priced(planned.drafted.usage(planned.drafted.everything), planned.commitments).total
+    assert plan.after_micro_usd == nodes + plan.moving_micro_usd
+    assert plan.bound_micro_usd <= plan.after_micro_usd
+
+
+def test_the_shares_of_the_actions_sum_to_the_saving_net_of_moving():
+    plan = moved().plan
+
+    assert sum(action.saving_micro_usd for action in plan.actions) == plan.joint_saving_micro_usd
+    assert sum(action.moving_usd_mo for action in plan.actions) == pytest.approx(plan.usd_mo(plan.moving_micro_usd))
+
+
+def test_the_proof_pays_for_the_move_as_long_as_its_window_lasts():
+    planned = moved()
+    week = training(regions=("us-east-1",), **NEAR_FREE)
+
+    proof = prove(planned, week, market(), SETTINGS, seed=8).proof
+
+    assert proof.moving_micro_usd == planned.plan.moving_micro_usd
+    assert proof.after_micro_usd == planned.plan.after_micro_usd
+    assert proof.hourly_after_usd.sum() == pytest.approx(proof.after_micro_usd / 1e6)
+    assert proof.clairvoyant_micro_usd <= proof.after_micro_usd
+
+
+@pytest.mark.parametrize("weeks", [1.0, 520.0])
+def test_another_cloud_is_paid_once_and_only_where_it_pays(weeks):
+    asked = replace(
+        SETTINGS,
+        limits=Limits(providers="lambda"),
+        planning=replace(SETTINGS.planning, max_term_years=0),
+        ventures=replace(SETTINGS.ventures, migration_weeks=weeks),
+    )
+    fleet = training(data_gib=0.0, traffic_gib_mo=0.0)
+
+    planned = plan_of(fleet, asked)
+    action = move_in(planned.plan)
+
+    assert move_in(plan_of(fleet).plan) is None, "off where nobody asks"
+    if weeks > 1:
+        assert action is None
+        assert "$2,087,150 once" in reason_in(planned.plan)
+        return
+    assert {change.effect.cloud for change in action.changes} == {"lambda"}
+    assert action.risk is Risk.HIGH
+    assert action.effort_weeks == SETTINGS.efforts[Lever.RELOCATION].weeks + weeks
+    entry = entry_micro_usd(asked, DAYS * 24)
+    assert entry == pytest.approx(4000 / 12 * WINDOW_MO * 1e6, abs=1)
+    assert planned.plan.moving_micro_usd > entry
+
+
+def service(limit_s):
+    """A service with a p95 of half a second, and a move for it over the sea."""
+    rows = FleetRows(7).node("n", "g5.xlarge", region="eu-central-1").hold("prod/api", "n", [0])
+    rows.use("prod/api", "n", 0, range(168), sm=0.4, tensor=0.2, dram=0.3, memory_gib=10.0)
+    rows.demand(
+        "prod/api",
+        lambda hour: 3600,
+        1,
+        le_s=(0.1, 0.5, 1.0, float("inf")),
+        counts=lambda hour: [1800, 1790, 10, 0],
+        running=lambda hour: 0.3,
+    )
+    rows.workloads = {
+        "prod/api": {
+            "regions": ["us-east-1", "eu-west-1"],
+            "targets": [{"metric": "latency", "quantile": 0.95, "limit_s": limit_s}],
+            **NEAR_FREE,
+        }
+    }
+    (case,) = cases_of(build_fleet(rows.bundle(), SETTINGS), SETTINGS, seed=7).values()
+    return case
+
+
+@pytest.mark.parametrize(("limit_s", "kept"), [(0.7, {"eu-west-1"}), (0.95, {"eu-west-1", "us-east-1"}), (0.5, set())])
+def test_the_round_trip_comes_off_the_latency_target(limit_s, kept):
+    case = service(limit_s)
+    evaluator = Evaluator(case=case)
+
+    moves = [{Lever.RELOCATION: move} for move in relocation.propose(case.workload, market(), SETTINGS).fitting]
+    same = [effects for effects in moves if effects[Lever.RELOCATION].pool.instance_type == "g5.xlarge"]
+    possible = [one for one in same if refusal(case, one) is None and evaluator.keeps_targets(one)]
+    assert {one[Lever.RELOCATION].pool.region for one in possible} == kept
+
+
+def test_a_move_says_how_much_longer_a_request_takes_and_what_it_costs():
+    case = service(2.0)
+    moves = {move.pool.region: move for move in relocation.propose(case.workload, market(), SETTINGS).fitting}
+
+    assert moves["eu-west-1"].rtt_s == SETTINGS.assumptions.region_rtt_s
+    assert moves["us-east-1"].rtt_s == SETTINGS.assumptions.continent_rtt_s
+    assert moves["us-east-1"].traffic_usd_mo == pytest.approx(1000 * 0.02)
+    assert placement(case.workload, {Lever.RELOCATION: moves["us-east-1"]}).pool.region == "us-east-1"
+
+
+def test_other_nodes_in_the_region_cost_a_rollout_only_where_one_is_stated():
+    case = service(2.0)
+    (fit,) = cases_of(training(), SETTINGS, seed=7).values()
+    other = {Lever.RIGHT_SIZE: right_size.propose(fit.workload, market(), SETTINGS.assumptions).fitting[-1]}
+    stated = replace(SETTINGS, assumptions=replace(SETTINGS.assumptions, rollout_overlap_hr=10.0))
+
+    assert own_micro_usd(case.workload, {}, market(), stated, 730) == 0
+    assert own_micro_usd(fit.workload, other, market(), SETTINGS, 730) == 0
+    assert own_micro_usd(fit.workload, other, market(), stated, 730) == pytest.approx(10 * 6 * 7.09282e6 / 12, rel=1e-6)
+
+
+def test_spot_nodes_elsewhere_count_only_with_the_move_there():
+    fleet = training(regions=("us-east-1",), interruptible=True, **NEAR_FREE)
+    (case,) = cases_of(fleet, SETTINGS, seed=7).values()
+    move = relocation.propose(case.workload, market(), SETTINGS).fitting[0]
+    offers = spot.propose(case.workload, market(), SETTINGS.assumptions)
+    both = {Lever.RELOCATION: move, Lever.SPOT: next(one for one in offers if one.pool.nodes == move.pool)}
+
+    together = placement(case.workload, both)
+    assert together.spot.pool.region == "us-east-1" == together.pool.region
+    assert placement(case.workload, {Lever.SPOT: both[Lever.SPOT]}).spot is None
+
+
+@cache
+def stay_cost():
+    fleet = training(nodes=2)
+    (case,) = cases_of(fleet, SETTINGS, seed=7).values()
+    return solve_problem(fleet_problem(fleet, [options_of(case, market())], market()), SETTINGS.planning)
+
+
+@settings(max_examples=6, deadline=None)
+@given(
+    st.sets(st.sampled_from(["us-east-1", "us-west-2", "eu-west-1", "ap-northeast-1"]), min_size=1),
+    st.sampled_from([0.0, 1e3, 1e6]),
+    st.sampled_from([0.0, 1e3, 1e5]),
+)
+def test_an_allowed_region_never_makes_the_plan_dearer(regions, data_gib, traffic_gib_mo):
+    fleet = training(nodes=2, regions=tuple(sorted(regions)), data_gib=data_gib, traffic_gib_mo=traffic_gib_mo)
+    (case,) = cases_of(fleet, SETTINGS, seed=7).values()
+
+    chosen = solve_problem(fleet_problem(fleet, [options_of(case, market())], market()), SETTINGS.planning)
+
+    assert chosen.cost_micro_usd <= stay_cost().cost_micro_usd
+    assert chosen.bound_micro_usd <= chosen.cost_micro_usd
+
+
+COUPLED, FREE = Pool("aws", "g5.xlarge", "us-east-1"), Pool("aws", "g5.xlarge", "us-east-1", "spot")
+NOTHING = Outcome(on_demand=np.zeros(2, dtype=np.int64), spot=np.zeros(2, dtype=np.int64), attained=())
+
+
+@st.composite
+def candidates(draw):
+    seconds = st.lists(st.integers(0, 2).map(lambda nodes: nodes * 3600), min_size=2, max_size=2)
+    pools = draw(st.sets(st.sampled_from([COUPLED, FREE]), min_size=1))
+    return Candidate(
+        effects={},
+        usage={pool: np.array(draw(seconds), dtype=np.int64) for pool in sorted(pools)},
+        outcome=NOTHING,
+        own_micro_usd=draw(st.integers(0, 3)) * 300_000,
+        needs=frozenset(draw(st.sets(st.sampled_from(["gcp", "azure"])))),
+    )
+
+
+@given(
+    st.lists(st.lists(candidates(), min_size=1, max_size=5), min_size=1, max_size=2),
+    st.integers(0, 3).map(lambda number: number * 400_000),
+)
+def test_dropping_what_another_beats_loses_nothing(rows, entry):
+    at = market()
+    coupling = Coupling.of(Limits(), at)
+
+    def cheapest(kept):
+        problem = Problem(
+            options=tuple(
+                tuple(Option(usage=c.usage, own_micro_usd=c.own_micro_usd, needs=c.needs) for c in row) for row in kept
+            ),
+            groups=(),
+            rates_micro_usd_hr={COUPLED: at.rate(COUPLED), FREE: at.rate(FREE)},
+            offers={COUPLED: CommitmentOffer(option=at.commitment(COUPLED).option, rate_micro_usd_hr=600_000)},
+            hours=2,
+            entries_micro_usd={"gcp": entry, "azure": 2 * entry},
+        )
+        sizes = [range(len(row)) for row in kept]
+        return min(choice_cost(problem, choice) for choice in np.array(np.meshgrid(*sizes)).T.reshape(-1, len(sizes)))
+
+    assert cheapest([undominated(row, at, coupling)[0] for row in rows]) == cheapest(rows)
+
+
+def test_a_move_keeps_its_figures_in_words():
+    move = move_in(moved().plan).changes[0].effect
+
+    assert isinstance(move, Relocate)
+    assert move.describe() == "move to us-east-1, on g5.12xlarge (4x A10G)"
