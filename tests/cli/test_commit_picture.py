@@ -7,7 +7,7 @@ WIDTH = 30
 
 
 def drawn(nodes, **layers):
-    return picture(load_duration(np.array(nodes, dtype=float), points=picture_points(WIDTH), **layers), WIDTH)
+    return picture(load_duration(np.array(nodes, dtype=float), points=picture_points(WIDTH), **layers))
 
 
 def test_the_layers_are_stacked_from_the_bottom_busiest_hours_left():

@@ -17,8 +17,8 @@ def picture_points(width: int) -> int:
     return width - _LABEL - 2
 
 
-def picture(points: Sequence[LoadPoint], width: int) -> str:
-    """Draw a curve in `width` columns; a cell shows what carries the middle of its band of nodes."""
+def picture(points: Sequence[LoadPoint]) -> str:
+    """Draw a curve, a column a point; a cell shows what carries the middle of its band of nodes."""
     top = max(point.load + point.unused for point in points)
     if top <= 0:
         return "no node was in use"

@@ -181,7 +181,7 @@ def _for_people(
 
 def _body(section: Section, report: CommitReport, request: CommitRequest, width: int, *, colour: bool) -> str:
     if section is Section.LOAD:
-        drawn = [f"{one.pool}\n{picture(curve(one, picture_points(width)), width)}" for one in report.advice]
+        drawn = [f"{one.pool}\n{picture(curve(one, picture_points(width)))}" for one in report.advice]
         fence = "```" if request.output_format is Format.MARKDOWN else ""
         return "\n\n".join(f"{fence}\n{text}\n{fence}".strip("\n") for text in drawn)
     sheet = sheet_of(section, report)

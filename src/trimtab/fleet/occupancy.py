@@ -55,7 +55,7 @@ def occupancy(nodes: pa.Table, allocations: pa.Table, workloads: Mapping[str, in
     A node row that repeats a node's name is another life of that node. CPU-only nodes are counted and left out: they are no GPU
     cost. GPUs held beyond what a node has (sharing, or records that overlap) are scaled down to it and counted.
     """
-    lives, kept, counts = _lives(nodes, window)
+    lives, kept, counts = _lives(nodes)
     node_seconds = _seconds_per_hour(nodes, kept, lives, window)
     alive = node_seconds.any(axis=1)
     counts["nodes up on other days only"] = int((~alive).sum())
@@ -78,7 +78,7 @@ def occupancy(nodes: pa.Table, allocations: pa.Table, workloads: Mapping[str, in
     )
 
 
-def _lives(nodes: pa.Table, window: Window) -> tuple[list[Node], list[int], dict[str, int]]:
+def _lives(nodes: pa.Table) -> tuple[list[Node], list[int], dict[str, int]]:
     rows = nodes.select(
         ["node", "provider", "instance_type", "region", "capacity_type", "gpu", "gpu_count"]
     ).to_pylist()

@@ -45,7 +45,7 @@ def architecture_from_config(config: Mapping[str, object], *, name: str) -> Arch
     nested = config.get("text_config")
     fields: Mapping[str, object] = nested if isinstance(nested, Mapping) else config
     found = {ours: _whole(fields, names) for ours, names in _NAMES.items()}
-    faults = _faults(fields, found, name)
+    faults = _faults(found, name)
     if faults:
         raise InputError(f"{name} describes no architecture:\n" + "\n".join(f"  - {fault}" for fault in faults))
     return _build(fields, {key: value or 0 for key, value in found.items()}, name)
@@ -59,7 +59,7 @@ def _whole(fields: Mapping[str, object], names: tuple[str, ...]) -> int | None:
     return None
 
 
-def _faults(fields: Mapping[str, object], found: Mapping[str, int | None], where: str) -> list[Fault]:
+def _faults(found: Mapping[str, int | None], where: str) -> list[Fault]:
     faults = []
     for key in ("layers", "hidden", "heads", "vocab"):
         if found[key] is None:

@@ -28,7 +28,7 @@ def evidence_of(
     """Return the evidence of an action; of a class of workloads, that of the largest few."""
     window = str(fleet.window)
     if draft.commitments:
-        return tuple(_commitment(one, window) for one in _commitment_lines(draft, enacted, effects, fleet))
+        return tuple(_commitment(one, window) for one in _commitment_lines(draft, enacted, effects))
     if draft.released:
         return (
             Evidence(
@@ -227,9 +227,7 @@ def _attained(workload: Workload, attained: Attained, window: str) -> Evidence:
     )
 
 
-def _commitment_lines(
-    draft: Draft, enacted: Enacted, effects: dict[int, Effects], fleet: Fleet
-) -> Sequence[tuple[str, str, str]]:
+def _commitment_lines(draft: Draft, enacted: Enacted, effects: dict[int, Effects]) -> Sequence[tuple[str, str, str]]:
     usage = enacted.usage(effects, ())
     lines = []
     for one in draft.commitments:

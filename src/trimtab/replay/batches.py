@@ -59,6 +59,7 @@ class Replayed:
 
     @property
     def mean_batch(self) -> float:
+        """Return the mean number of requests in a batch."""
         return len(self.latencies_s) / self.batches if self.batches else 0.0
 
     @property

@@ -263,6 +263,7 @@ def signal_of(history: ServiceHistory, model: ServiceModel, policy: ScalingPolic
 
 
 def shape_of(model: ServiceModel) -> ServerShape:
+    """Return what the compiled replay needs to know of a service's replicas, times in its steps."""
     return ServerShape(
         capacity_req_s=model.capacity_req_s,
         cold_steps=math.ceil(model.cold_start_s / SYNC_S - metrics.ROUNDING),
@@ -276,6 +277,7 @@ def shape_of(model: ServiceModel) -> ServerShape:
 
 
 def curves_of(model: ServiceModel) -> Curves:
+    """Return the shares within each target by load, laid out for the compiled replay."""
     return Curves(
         load_grid=np.ascontiguousarray(model.load_grid, dtype=np.float64),
         ok_frac=np.ascontiguousarray(model.ok_frac, dtype=np.float64),

@@ -27,6 +27,7 @@ class Histogram:
         self.total = 0.0
 
     def add(self, value: float) -> None:
+        """Add one value."""
         self.counts[bisect_left(self.edges, value)] += 1
         self.total += value
 

@@ -37,16 +37,20 @@ class AsyncStream:
         self._reader: Future[None] | None = None
 
     def done(self) -> bool:
+        """Say whether the stream has ended, or nobody reads it any more."""
         return self._ended or self._left
 
     def feed(self, part: object) -> None:
+        """Hand on one part."""
         self._parts.append(part)
         self._wake()
 
     def set_result(self, result: object, /) -> None:
+        """End the stream; the result is in its parts."""
         self._end(None)
 
     def set_exception(self, exception: BaseException, /) -> None:
+        """End the stream with an error, after the parts that came before it."""
         self._end(exception)
 
     def _end(self, error: BaseException | None) -> None:
@@ -78,6 +82,7 @@ class AsyncStream:
         return self._parts.popleft()
 
     async def aclose(self) -> None:
+        """Read no more; what is still queued is not run."""
         self._left = True
         self._parts.clear()
 
@@ -91,15 +96,19 @@ class ThreadStream:
         self._left = False
 
     def done(self) -> bool:
+        """Say whether the stream has ended, or nobody reads it any more."""
         return self._ended or self._left
 
     def feed(self, part: object) -> None:
+        """Hand on one part."""
         self._parts.put((part, None))
 
     def set_result(self, result: object, /) -> None:
+        """End the stream; the result is in its parts."""
         self._end(None)
 
     def set_exception(self, exception: BaseException, /) -> None:
+        """End the stream with an error, after the parts that came before it."""
         self._end(exception)
 
     def _end(self, error: BaseException | None) -> None:
@@ -110,6 +119,7 @@ class ThreadStream:
             self._parts.put((DONE, error))
 
     def close(self) -> None:
+        """Read no more; what is still queued is not run."""
         self._left = True
         self._parts.put((DONE, None))
 

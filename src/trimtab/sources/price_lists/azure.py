@@ -62,7 +62,7 @@ def read_azure(server: WebServer, catalog: Catalog, regions: Sequence[str], toda
     """Read the rates of every Azure type of the catalog; no regions means all. Raises SourceError."""
     types = [one.name for one in catalog.instance_types if one.provider == "azure"]
     reading = Reading()
-    items = [item for name in types for item in _items(server, name, regions, reading)]
+    items = [item for name in types for item in _items(server, name, regions)]
     azure_rates(items, frozenset(types), regions, today, reading)
     seen = {price.region for price in reading.prices}
     options = (BuyingOption.ON_DEMAND, BuyingOption.SPOT, *_TERMS.values(), *_PLAN_TERMS.values())
@@ -129,7 +129,7 @@ def _price(item: _Item, option: BuyingOption, usd_hr: float, today: date) -> Pri
     )
 
 
-def _items(server: WebServer, name: str, regions: Sequence[str], reading: Reading) -> Iterator[dict[str, object]]:
+def _items(server: WebServer, name: str, regions: Sequence[str]) -> Iterator[dict[str, object]]:
     """Yield every item of a type, page by page; a link that comes twice ends in SourceError rather than in a ring."""
     question = f"serviceName eq 'Virtual Machines' and armSkuName eq '{name}'"
     if len(regions) == 1:
