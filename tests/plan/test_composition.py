@@ -29,7 +29,7 @@ def captions(**spec):
     for number, allocation in enumerate(rows.rows["allocations"]):
         allocation["pod"] = f"caption-{number}"
     for gpu in range(2):
-        rows.use("prod/caption", "n", gpu, range(168), sm=0.35, tensor=0.1, dram=0.7, memory_gib=17.5)
+        rows.use("prod/caption", "n", gpu, range(168), sm=0.35, tensor=0.1, dram=0.7, memory_gib=24.0)
     counts = [2_000 * share for share in (0.02, 0.2, 0.3, 0.25, 0.15, 0.07, 0.01, 0.0)]
     rows.demand("prod/caption", lambda hour: 2_000, 2, LE_S, lambda hour: counts, running=lambda hour: 0.5)
     for row in rows.rows["demand"]:
@@ -37,7 +37,7 @@ def captions(**spec):
     declared = {
         "model": "mistralai/Mistral-7B-Instruct-v0.3",
         "targets": [{"metric": "latency", "quantile": 0.95, "limit_s": 20.0}],
-        "batching": {"seconds": {1: 0.85, 2: 0.92, 4: 1.06, 8: 1.34}, "item_gib": 0.15},
+        "batching": {"seconds": {1: 0.85, 2: 0.92, 4: 1.06, 8: 1.34}, "item_gib": 1.0},
     }
     rows.workloads = {"prod/caption": declared | spec}
     (case,) = cases_of(build_fleet(rows.bundle(), SETTINGS), SETTINGS, seed=7).values()

@@ -7,11 +7,12 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 from trimtab.fleet.effects import BuyCommitment, Effect, ReleaseNodes, Relocate, UseSlots
-from trimtab.fleet.model import Fleet, Workload
+from trimtab.fleet.model import Fleet
 from trimtab.fleet.settings import Lever
 from trimtab.ledger import Commitment
 from trimtab.levers.idle_release import release
 from trimtab.plan.change_cost import entries_of
+from trimtab.plan.effort import UNHELD, together_of
 from trimtab.plan.fleet_problem import Enacted
 from trimtab.plan.model import Change, Risk
 from trimtab.plan.outcome import Effects, placement
@@ -86,11 +87,6 @@ class Draft:
         return _ROLLBACK[self.lever]
 
 
-def class_of(workload: Workload) -> str:
-    """Return the class that effort is paid once for: workloads of one namespace, kind and GPU."""
-    return f"{workload.namespace}/{workload.kind.value}/{workload.gpu}"
-
-
 def drafts(
     fleet: Fleet,
     planned: Mapping[int, Effects],
@@ -105,10 +101,7 @@ def drafts(
     members: dict[tuple[Lever, str], list[int]] = defaultdict(list)
     for index, effects in sorted(planned.items()):
         for lever, effect in effects.items():
-            together = str(effect.shared) if isinstance(effect, UseSlots) else class_of(fleet.workloads[index])
-            if isinstance(effect, Relocate):
-                together += f" to {effect.place}"
-            members[lever, together].append(index)
+            members[lever, together_of(fleet.workloads[index], effect)].append(index)
     touched = _touched(fleet, planned, enacted, bought)
     made = [
         _draft(fleet, lever, name, tuple(who), planned, touched)
@@ -159,7 +152,7 @@ def _releases(fleet: Fleet, released: Sequence[int]) -> tuple[Draft, ...]:
         Draft(
             lever=Lever.IDLE_RELEASE,
             subject=f"{len(released)} unheld {', '.join(types)}",
-            class_name="unheld nodes",
+            class_name=UNHELD,
             workloads=(),
             changes=(Change(subject=", ".join(effect.nodes), effect=effect),),
             released=effect.nodes,

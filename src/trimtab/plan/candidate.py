@@ -9,6 +9,7 @@ from trimtab.catalog.pools import Pool, SharedPool
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import IntArray
 from trimtab.plan.change_cost import entries_of, own_micro_usd
+from trimtab.plan.effort import Effort, effort_of_effects
 from trimtab.plan.outcome import Case, Effects, Outcome, placement
 
 
@@ -24,6 +25,8 @@ class Candidate:
     """What it costs over the window besides nodes."""
     needs: frozenset[str] = frozenset()
     """Entries that must be paid for it: other clouds."""
+    effort: Effort = field(default_factory=dict)
+    """What it asks of the team."""
 
 
 def candidate_of(case: Case, effects: Effects, outcome: Outcome, market: Market) -> Candidate | None:
@@ -39,4 +42,5 @@ def candidate_of(case: Case, effects: Effects, outcome: Outcome, market: Market)
         outcome=outcome,
         own_micro_usd=own_micro_usd(case.workload, effects, market, case.settings, case.window.hours),
         needs=entries_of(case.workload, effects),
+        effort=effort_of_effects(case.workload, effects, case.settings),
     )

@@ -4,7 +4,7 @@
     entry[e] = hours / 730 * migration_weeks * engineer_week_usd / change_horizon_mo
 
 An entry is another cloud: the work of going there is paid once, however many workloads go. The engineers' weeks of a lever are
-not part of it: they are held against what an action adds, action by action (`planning.max_payback_mo`).
+not part of it, nor of any bill: the choice weighs them apart (`plan.effort`).
 """
 
 from __future__ import annotations

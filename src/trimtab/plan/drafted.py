@@ -69,6 +69,10 @@ class Drafted:
         """Return what some actions save together."""
         return self.cost(frozenset()) - self.cost(some)
 
+    def last_in(self, number: int) -> int:
+        """Return what is lost without one action, the others in force."""
+        return self.cost(self.everything - {number}) - self.cost(self.everything)
+
     def shares(self, seed: int) -> Shares:
         """Return each action's share of the joint saving."""
         groups = components(len(self.actions), [draft.touches for draft in self.actions])

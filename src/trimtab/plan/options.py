@@ -173,25 +173,34 @@ def undominated(
 ) -> tuple[tuple[Candidate, ...], Counter[str]]:
     """Drop candidates that another beats at every price: a dearer one of fixed cost, or one that uses no less in any hour.
 
-    None is beaten by one that costs more besides nodes, or needs an entry that it does not.
-    Nothing is lost: in any plan the better one can take the other's place, at no more cost and within the same limits.
+    Nothing is lost: in any plan the better one can take the other's place, at no more cost, within the same limits, and asking
+    nothing else of the team.
     """
     dropped: Counter[str] = Counter()
-    fixed = [one for one in candidates if not one.slots and not any(coupling.couples(pool) for pool in one.usage)]
-    others = [one for one in candidates if one not in fixed]
-    cheapest: dict[frozenset[str], Candidate] = {}
-    for one in sorted(fixed, key=lambda one: _fixed_cost(one, market)):
-        if not any(needs <= one.needs for needs in cheapest):
-            cheapest[one.needs] = one
-    dropped["dearer, and no commitment can change that"] += len(fixed) - len(cheapest)
-    fixed = [*cheapest.values()]
+    alone = [one for one in candidates if not one.slots and not any(coupling.couples(pool) for pool in one.usage)]
+    others = [one for one in candidates if one not in alone]
+    fixed: list[Candidate] = []
+    for one in sorted(alone, key=lambda one: (_fixed_cost(one, market), len(one.needs), _effort(one))):
+        if any(_asks_no_more(other, one) for other in fixed):
+            dropped["dearer, and no commitment can change that"] += 1
+        else:
+            fixed.append(one)
     kept: list[Candidate] = []
-    for one in sorted(others, key=lambda one: (_size(one), one.own_micro_usd, len(one.needs))):
+    for one in sorted(others, key=lambda one: (_size(one), one.own_micro_usd, len(one.needs), _effort(one))):
         if any(_beats(other, one, coupling) for other in kept):
             dropped["uses no less in any hour than another"] += 1
         else:
             kept.append(one)
     return (*fixed, *kept), dropped
+
+
+def _effort(candidate: Candidate) -> float:
+    return sum(candidate.effort.values())
+
+
+def _asks_no_more(one: Candidate, other: Candidate) -> bool:
+    """Tell whether one candidate needs no entry and asks for no work that another does not."""
+    return one.needs <= other.needs and one.effort.keys() <= other.effort.keys()
 
 
 def fixed_cost(usage: Mapping[Pool, IntArray], market: Market) -> int:
@@ -209,9 +218,9 @@ def _size(candidate: Candidate) -> int:
 
 
 def _beats(one: Candidate, other: Candidate, coupling: Coupling) -> bool:
-    if coupling.limits_spot and (one.slots or other.slots):
+    if not _asks_no_more(one, other) or (coupling.limits_spot and (one.slots or other.slots)):
         return False
-    if one.own_micro_usd > other.own_micro_usd or not one.needs <= other.needs:
+    if one.own_micro_usd > other.own_micro_usd:
         return False
     if coupling.spot_excess_s(one.usage) > coupling.spot_excess_s(other.usage):
         return False

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from trimtab.fleet.effects import Relocate, SetPrecision, SetTrainingMemory, UseOffering, UseSlots
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet
-from trimtab.fleet.settings import Settings
+from trimtab.fleet.settings import Lever, Settings
 from trimtab.ledger import Commitment
 from trimtab.plan.attribution import Shares
 from trimtab.plan.drafted import Drafted
+from trimtab.plan.effort import UNHELD, Effort, effort_of, with_effort
 from trimtab.plan.evaluate import cases_of
 from trimtab.plan.evidence import evidence_of
 from trimtab.plan.fleet_problem import Enacted, fleet_problem
@@ -22,9 +23,9 @@ from trimtab.plan.model import Action, NotWorthDoing, Plan
 from trimtab.plan.options import WorkloadOptions, options_of
 from trimtab.plan.outcome import Case, Effects, OutcomeStore
 from trimtab.plan.pathfinder import Pathfinder
-from trimtab.plan.problem import KEEP
+from trimtab.plan.problem import KEEP, Problem
 from trimtab.plan.promptness import prompt
-from trimtab.plan.refusals import left_out, not_worth, refusals
+from trimtab.plan.refusals import left_out, not_worth, refusals, too_much_work
 from trimtab.plan.roadmap import Slot, efforts
 from trimtab.plan.solve import Chosen, solve_problem
 from trimtab.plan.unisolated import unisolated
@@ -79,14 +80,14 @@ def make_plan(
     options = _options(fleet, cases, market, progress)
     progress("choosing jointly", 0.0)
     problem = fleet_problem(fleet, options, market, settings.limits, owned)
-    chosen = solve_problem(problem, settings.planning)
-    drafted = prompt(_draft(fleet, options, chosen, market, problem.owned), options)
+    cheapest = solve_problem(problem, settings.planning)
+    paying = with_effort(problem, _efforts(problem, options, settings))
+    chosen = solve_problem(paying, settings.planning, start=cheapest.choice)
+    drafted = prompt(_draft(fleet, options, chosen, market, problem.owned), options, settings)
+    drafted, small = _commitments_worth(drafted, settings)
+    at_any_effort = _draft(fleet, options, cheapest, market, problem.owned)
     progress("attributing savings", 0.0)
-    drafted, shares, small = _worth_doing(drafted, settings, seed)
-    sooner = prompt(drafted, options)
-    if sooner is not drafted:
-        drafted, shares, more = _worth_doing(sooner, settings, seed)
-        small = (*small, *more)
+    shares = drafted.shares(seed)
     path = _path(drafted, shares, settings)
     slots = path.slots()
     shared = unisolated(fleet, judged, market, settings)
@@ -100,18 +101,19 @@ def make_plan(
         window=fleet.window,
         before_micro_usd=drafted.cost(frozenset()),
         after_micro_usd=drafted.cost(drafted.everything),
-        bound_micro_usd=chosen.bound_micro_usd,
+        bound_micro_usd=cheapest.bound_micro_usd,
         moving_micro_usd=drafted.moving(drafted.everything),
         actions=_actions(drafted, shares, slots, settings),
         not_worth_doing=(
             *small,
+            *too_much_work(at_any_effort, drafted, settings),
             *shared,
             *refusals(fleet, options, drafted.effects, market),
         ),
         options=sum(one.considered for one in options if one),
-        pruned=_pruned(options, chosen),
+        pruned=_pruned(options, cheapest),
         attribution="Shapley, sampled" if shares.sampled else "exact Shapley",
-        limits=price_limits(problem, chosen, settings.planning),
+        limits=price_limits(paying, chosen, settings.planning),
         roadmap=path.roadmap(),
         ventures=ventures(fleet, left, market, settings, shared),
     )
@@ -126,7 +128,7 @@ def make_plan(
         drafted=drafted,
         order=tuple(slot.number for slot in slots),
         owned=problem.owned,
-        headroom_micro_usd=_headroom(fleet, options, chosen, market, settings, owned),
+        headroom_micro_usd=_headroom(fleet, options, cheapest, market, settings, owned),
     )
 
 
@@ -194,24 +196,28 @@ def _draft(
     return Drafted(fleet=fleet, enacted=enacted, effects=effects, released=released, commitments=chosen.commitments)
 
 
-def _worth_doing(drafted: Drafted, settings: Settings, seed: int) -> tuple[Drafted, Shares, tuple[NotWorthDoing, ...]]:
-    """Leave out, one at a time, actions that add too little and that nothing else needs; return what was left out."""
-    refused: list[NotWorthDoing] = []
-    while True:
-        shares = drafted.shares(seed)
-        adds = [per_month(usd(share), drafted.fleet.window.hours) for share in shares.last_in]
-        weeks = efforts(drafted.actions, settings, entries=False)
-        poor = [
-            (adds[number], number, reason)
-            for number in drafted.everything
-            if (reason := not_worth(adds[number], weeks[number], settings.planning)) is not None
-            and drafted.keeps_targets_without(number)
-        ]
-        if not poor:
-            return drafted, shares, tuple(refused)
-        added, number, reason = min(poor)
-        refused.append(left_out(drafted.actions[number], added, reason))
-        drafted = drafted.without(frozenset({number}))
+def _efforts(
+    problem: Problem, options: Sequence[WorkloadOptions | None], settings: Settings
+) -> Iterator[Sequence[Effort]]:
+    """Yield what each option asks of the team, row by row of the problem: workloads, then nodes that nobody holds."""
+    for one in options:
+        yield () if one is None else [candidate.effort for candidate in one.candidates]
+    giving_back = effort_of(Lever.IDLE_RELEASE, UNHELD, settings)
+    for row in problem.options[len(options) :]:
+        yield [giving_back for _ in row]
+
+
+def _commitments_worth(drafted: Drafted, settings: Settings) -> tuple[Drafted, tuple[NotWorthDoing, ...]]:
+    """Leave out commitments that add too little; pool by pool, since none changes what another saves."""
+    refused = {}
+    weeks = efforts(drafted.actions, settings, entries=False)
+    for number, draft in enumerate(drafted.actions):
+        if draft.lever is Lever.COMMITMENT:
+            added = per_month(usd(drafted.last_in(number)), drafted.fleet.window.hours)
+            reason = not_worth(added, weeks[number], settings.planning)
+            if reason is not None:
+                refused[number] = left_out(draft, added, reason)
+    return (drafted.without(frozenset(refused)) if refused else drafted), tuple(refused.values())
 
 
 def _path(drafted: Drafted, shares: Shares, settings: Settings) -> Pathfinder:

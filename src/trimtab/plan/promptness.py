@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from trimtab.fleet.effects import DeferRuns
-from trimtab.fleet.settings import Lever
+from trimtab.fleet.settings import Lever, Settings
 from trimtab.plan.drafted import Drafted
+from trimtab.plan.effort import effort_micro_usd
 from trimtab.plan.options import WorkloadOptions
 from trimtab.plan.outcome import Effects
 
 _HOLDING = frozenset({Lever.SCHEDULE, Lever.IDLE_RELEASE})
 
 
-def prompt(drafted: Drafted, options: Sequence[WorkloadOptions | None]) -> Drafted:
-    """Return the draft with each deferral replaced by another way to hold the same nodes, where that costs no more."""
+def prompt(drafted: Drafted, options: Sequence[WorkloadOptions | None], settings: Settings) -> Drafted:
+    """Return the draft with each deferral replaced by another way to hold the same nodes, where that costs no more.
+
+    What it asks of the team counts as cost.
+    """
     for index, effects in drafted.effects.items():
         one = options[index]
         if one is None or not isinstance(effects.get(Lever.SCHEDULE), DeferRuns):
@@ -27,10 +31,16 @@ def prompt(drafted: Drafted, options: Sequence[WorkloadOptions | None]) -> Draft
                 released=drafted.released,
                 commitments=drafted.commitments,
             )
-            if trial.cost(trial.everything) <= drafted.cost(drafted.everything):
+            if _whole_cost(trial, settings) <= _whole_cost(drafted, settings):
                 drafted = trial
                 break
     return drafted
+
+
+def _whole_cost(drafted: Drafted, settings: Settings) -> float:
+    """Return the bill with all actions and what they ask of the team, in micro-dollars over the window."""
+    asked = effort_micro_usd(drafted.actions, settings, drafted.fleet.window.hours)
+    return drafted.cost(drafted.everything) + asked
 
 
 def _at_once(effects: Effects, options: WorkloadOptions) -> Iterator[Effects]:

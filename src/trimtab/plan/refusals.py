@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from trimtab.fleet.kinds import RUN_KINDS
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet
-from trimtab.fleet.settings import Lever, Planning
+from trimtab.fleet.settings import Lever, Planning, Settings
 from trimtab.levers import sharing
-from trimtab.plan.actions import Draft, class_of
+from trimtab.plan.actions import Draft
+from trimtab.plan.drafted import Drafted
+from trimtab.plan.effort import class_of
 from trimtab.plan.looser_target import looser_target
 from trimtab.plan.model import NotWorthDoing
 from trimtab.plan.options import MISSES, MISSES_ON_DEMAND, WorkloadOptions
 from trimtab.plan.outcome import Effects
+from trimtab.plan.roadmap import efforts
 from trimtab.tables.workloads import WorkloadKind
+from trimtab.units import per_month, usd
 
 _ASKED = 20
 """Services for which the nearest target that sharing keeps is looked for."""
@@ -63,6 +67,23 @@ def not_worth(adds_usd_mo: float, weeks: float, planning: Planning) -> str | Non
     if months > planning.max_payback_mo:
         return f"{weeks:g} engineer-weeks pay back after {months:.0f} months"
     return None
+
+
+def too_much_work(cheapest: Drafted, plan: Drafted, settings: Settings) -> Iterator[NotWorthDoing]:
+    """Yield what the cheapest plan at any effort does and the plan does not, with what it would add there."""
+    hours, weeks = cheapest.fleet.window.hours, efforts(cheapest.actions, settings, entries=False)
+    taken = {(action.lever, action.class_name) for action in plan.actions}
+    levers = {lever for lever, _ in taken}
+    for number, draft in enumerate(cheapest.actions):
+        if (draft.lever, draft.class_name) in taken or draft.lever is Lever.COMMITMENT:
+            continue
+        added = per_month(usd(cheapest.last_in(number)), hours)
+        reason = not_worth(added, weeks[number], settings.planning)
+        if reason is None and settings.efforts[draft.lever].per == "fleet" and draft.lever not in levers:
+            reason = (
+                f"all that it would add does not pay back its {settings.efforts[draft.lever].weeks:g} engineer-weeks"
+            )
+        yield left_out(draft, added, reason or "what the plan does instead saves nearly as much with less work")
 
 
 def left_out(draft: Draft, adds_usd_mo: float, reason: str) -> NotWorthDoing:

@@ -74,6 +74,8 @@ class _Search:
     """The best known; the last tried as long as none keeps the limits."""
     cost_micro_usd: int | None = None
     bound_usd: float = -np.inf
+    priced_usd: float = -np.inf
+    """The bound with which the reduced costs came; a MILP's may be higher, and says nothing of single options."""
     reduced_usd: FloatArray = field(default_factory=lambda: np.zeros(0))
     support: list[int] = field(default_factory=list)
     """Table rows with weight in the last relaxation."""
@@ -87,7 +89,7 @@ class _Search:
 
     def candidates(self) -> list[list[int]]:
         """Return, per workload, the options (or KEEP) that a better plan may hold."""
-        room = np.inf if self.cost_micro_usd is None else self.cost_micro_usd / MICRO_PER_USD - self.bound_usd
+        room = np.inf if self.cost_micro_usd is None else self.cost_micro_usd / MICRO_PER_USD - self.priced_usd
         kept: list[list[int]] = [[] for _ in self.choice]
         for row in np.flatnonzero(self.reduced_usd <= room + _PAYS_USD):
             kept[int(self.table.workload[row])].append(self.table.option(int(row)))
@@ -112,11 +114,32 @@ class _Search:
         rows |= {self.table.row(int(workload), option) for workload in torn for option in near[int(workload)]}
         return sorted(rows | {self.table.row(workload, option) for workload, option in enumerate(self.choice)})
 
-    def bounded(self, bound_usd: float, reduced_usd: FloatArray) -> None:
-        """Take a bound on all but owned commitments if it is better than the best known."""
+    def avoiding(self, entry: str) -> tuple[int, ...] | None:
+        """Return the choice with what needs an entry moved to what does not; None where no such plan can be better."""
+        problem, table = self.table.problem, self.table
+        users = [
+            workload
+            for workload, option in enumerate(self.choice)
+            if option != KEEP and entry in problem.options[workload][option].needs
+        ]
+        if not users or self.cost_micro_usd is None:
+            return None
+        least = {}
+        for workload, options in enumerate(problem.options):
+            free = [KEEP, *(at for at, option in enumerate(options) if entry not in option.needs)]
+            if len(free) <= len(options):
+                least[workload] = min(free, key=lambda option: self.reduced_usd[table.row(workload, option)])
+        dearer = sum(float(self.reduced_usd[table.row(workload, option)]) for workload, option in least.items())
+        if self.priced_usd + dearer >= self.cost_micro_usd / MICRO_PER_USD:
+            return None
+        return tuple(least[w] if w in users else option for w, option in enumerate(self.choice))
+
+    def bounded(self, bound_usd: float, reduced_usd: FloatArray | None = None) -> None:
+        """Take a bound on all but owned commitments, and reduced costs that came with it, if better than the best known."""
         whole_usd = bound_usd + self.table.owned_usd
-        if whole_usd > self.bound_usd:
-            self.bound_usd, self.reduced_usd = whole_usd, reduced_usd
+        self.bound_usd = max(self.bound_usd, whole_usd)
+        if reduced_usd is not None and whole_usd > self.priced_usd:
+            self.priced_usd, self.reduced_usd = whole_usd, reduced_usd
 
     def offer(self, choice: tuple[int, ...]) -> bool:
         """Take a choice, improved, if it keeps the limits and costs less than the best known; return whether it keeps them."""
@@ -131,10 +154,10 @@ class _Search:
         return True
 
 
-def solve_problem(problem: Problem, planning: Planning) -> Chosen:
+def solve_problem(problem: Problem, planning: Planning, *, start: Sequence[int] | None = None) -> Chosen:
     """Return the cheapest plan found and a bound that no combination of the options can beat.
 
-    Raises PlanError, naming the limits in conflict, where no choice keeps them.
+    `start` is a choice that is known to be good. Raises PlanError, naming the limits in conflict, where no choice keeps them.
     """
     table = Table(problem)
     search = _Search(table=table, choice=_cheapest_on_demand(table))
@@ -143,11 +166,14 @@ def solve_problem(problem: Problem, planning: Planning) -> Chosen:
         master = Master(table, gather(table, table.use_of(search.choice), most))
         if _relaxed(search, master) > _SOME:
             refuse_conflict(problem)
+        if start is not None:
+            search.offer(tuple(start))
         finest = most >= problem.hours or search.gap_frac > _WORTH_FINER * gap_before
         if search.gap_frac <= _RELAX_GAP_FRAC or finest:
             break
     if search.gap_frac > planning.mip_gap_frac:
         _mixed(search, master, planning)
+    _spare_entries(search)
     if search.cost_micro_usd is None:
         refuse_conflict(problem)
         short = shortfall(problem, search.choice) or "raise the tightest limit"
@@ -208,7 +234,7 @@ def _mixed(search: _Search, master: Master, planning: Planning) -> None:
             max_nodes=planning.mip_max_nodes,
             start={(workload, table.row(workload, option)) for workload, option in enumerate(search.choice)},
         )
-        search.bounded(answer.bound, search.reduced_usd)
+        search.bounded(answer.bound)
         choice = table.choice(answer.keys)
         if search.offer(choice) or answer.shared[master.excess].sum() > _SOME:
             return
@@ -233,6 +259,15 @@ def _mended(search: _Search) -> None:
         start={(workload, table.row(workload, option)) for workload, option in enumerate(search.choice)},
     )
     search.offer(table.choice(answer.keys))
+
+
+def _spare_entries(search: _Search) -> None:
+    """Leave out, one after the other, entries that cost more than they bring: no single move sees it where several need one."""
+    problem = search.table.problem
+    for name in sorted(problem.entries_micro_usd, key=lambda one: (-problem.entries_micro_usd[one], one)):
+        without = search.avoiding(name)
+        if without is not None:
+            search.offer(without)
 
 
 def choice_cost(problem: Problem, choice: Sequence[int]) -> int:

@@ -1,0 +1,94 @@
+"""What a plan asks of its team, in the currency of the bill: entries that are paid once, whoever needs them.
+
+An action is a lever on a class of workloads. It is worth doing where it adds at least `planning.min_saving_usd_mo` a month and
+pays its effort back within `planning.max_payback_mo`; so it costs the larger of the two, a month. Effort that is paid once for
+the whole fleet is an entry of its own, which all actions of the lever pay back together. The joint choice knows these entries:
+what is left out for its effort makes room for what is worth it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Protocol
+
+from trimtab.fleet.effects import Effect, Relocate, UseSlots
+from trimtab.fleet.model import Workload
+from trimtab.fleet.settings import Lever, Settings
+from trimtab.plan.problem import Option, Problem
+from trimtab.units import HR_PER_MO, micro_usd
+
+UNHELD = "unheld nodes"
+"""The class of nodes that nobody holds."""
+_NEVER_MO = 1e-3
+"""A payback of no time at all, as a divisor."""
+
+Effort = Mapping[str, float]
+"""What must be paid, by name, in dollars a month."""
+
+
+class Action(Protocol):
+    """A lever on a class of workloads."""
+
+    @property
+    def lever(self) -> Lever: ...
+
+    @property
+    def class_name(self) -> str: ...
+
+
+def class_of(workload: Workload) -> str:
+    """Return the class that effort is paid once for: workloads of one namespace, kind and GPU."""
+    return f"{workload.namespace}/{workload.kind.value}/{workload.gpu}"
+
+
+def together_of(workload: Workload, effect: Effect) -> str:
+    """Return whom an effect makes one action with: its class, those that go to the same place, or that share the same nodes."""
+    if isinstance(effect, UseSlots):
+        return str(effect.shared)
+    return f"{class_of(workload)} to {effect.place}" if isinstance(effect, Relocate) else class_of(workload)
+
+
+def effort_of(lever: Lever, together: str, settings: Settings) -> Effort:
+    """Return what an action costs its team: its own entry, and that of its lever where effort is paid once for the fleet."""
+    planning, effort = settings.planning, settings.efforts[lever]
+    usd_mo = effort.weeks * planning.engineer_week_usd / max(planning.max_payback_mo, _NEVER_MO)
+    action = f"{lever.value} for {together}"
+    if effort.per == "fleet":
+        entries = {lever.value: usd_mo, action: planning.min_saving_usd_mo}
+    else:
+        entries = {action: max(usd_mo, planning.min_saving_usd_mo)}
+    return {name: price for name, price in entries.items() if price > 0}
+
+
+def effort_of_effects(workload: Workload, effects: Mapping[Lever, Effect], settings: Settings) -> Effort:
+    """Return what a workload's effects cost the team."""
+    found: dict[str, float] = {}
+    for lever, effect in effects.items():
+        found |= effort_of(lever, together_of(workload, effect), settings)
+    return found
+
+
+def effort_micro_usd(actions: Iterable[Action], settings: Settings, hours: int) -> int:
+    """Return what some actions ask of the team over a window, in micro-dollars; what is paid once counts once."""
+    found: dict[str, float] = {}
+    for action in actions:
+        found |= effort_of(action.lever, action.class_name, settings)
+    return micro_usd(sum(found.values()) * hours / HR_PER_MO)
+
+
+def with_effort(problem: Problem, rows: Iterable[Iterable[Effort]]) -> Problem:
+    """Return a problem whose options need their entries too; `rows` holds each option's, workload by workload."""
+    names: dict[str, float] = {}
+    options = []
+    for offered, needed in zip(problem.options, rows, strict=True):
+        mine: list[Option] = []
+        for option, entries in zip(offered, needed, strict=True):
+            names |= entries
+            mine.append(replace(option, needs=option.needs | entries.keys()))
+        options.append(tuple(mine))
+    months = problem.hours / HR_PER_MO
+    entries_micro_usd = {name: micro_usd(price * months) for name, price in names.items()}
+    return replace(
+        problem, options=tuple(options), entries_micro_usd={**problem.entries_micro_usd, **entries_micro_usd}
+    )
