@@ -189,7 +189,7 @@ def _opened(
     tell("reading the fleet", 0.0)
     fit, proof = build_fleet(bundle, settings, split.fit), build_fleet(bundle, settings, split.proof)
     _require_nodes(bundle, fit)
-    check_reach(fit.workloads, market)
+    check_reach(fit.workloads, replace(market, limits=scenario.settings(settings).limits))
     _require_prices(market, {*fit.usage.pools, *proof.usage.pools})
     return Opened(
         fit=fit,

@@ -27,6 +27,8 @@ from trimtab.cli.server_options import ServerOptions, server_options
               help="A quota that the plan must keep: p5.48xlarge=16, g6.xlarge@us-east-1:spot=40.")  # fmt: skip
 @click.option("--spot-max", type=click.FloatRange(0, 1), metavar="SHARE",
               help="The plan may put at most this share of node-hours on spot.")  # fmt: skip
+@click.option("--cloud", "clouds", multiple=True, metavar="PROVIDER",
+              help="Another cloud that work may move to, at what moving costs: gcp, azure; may be repeated.")  # fmt: skip
 @click.option("--hourly", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
               help="Price or carbon by the hour, CSV: deferrable runs wait for the best hours.")  # fmt: skip
 @click.option("--owned", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
@@ -54,6 +56,7 @@ def command(
     options: ScenarioOptions,
     quotas: tuple[str, ...],
     spot_max: float | None,
+    clouds: tuple[str, ...],
     hourly: Path | None,
     owned: Path | None,
     settings_file: Path | None,
@@ -78,6 +81,7 @@ def command(
       trimtab audit fleet/ -o json | jq .plan.actions     the same for a program
       trimtab audit fleet/ --set planning.engineers=2 --prices own-rates.yaml
       trimtab audit fleet/ --quota p5.48xlarge=16 --spot-max 0.3 --owned held.csv
+      trimtab audit fleet/ --cloud gcp                    work may move to another cloud, where that pays
       trimtab audit fleet/ --demand 1.5x --price spot+30%  a scenario beside the plan
       trimtab audit fleet/ -q --fail-over 5000            exit code 10 above $5,000 a month
     """
@@ -93,7 +97,7 @@ def command(
             hourly=hourly,
             owned=owned,
             settings_file=settings_file,
-            flags=(*flags, *limit_flags(quotas, spot_max)),
+            flags=(*flags, *limit_flags(quotas, spot_max, clouds)),
             show_settings=show_settings,
             report=report,
             fail_over_usd_mo=fail_over,

@@ -31,7 +31,9 @@ class ScenarioOptions:
     budget_usd_mo: float | None
     deadline: date | None
 
-    def scenario(self, *, quotas: str | None = None, spot_max_frac: float | None = None) -> Scenario | None:
+    def scenario(
+        self, *, quotas: str | None = None, spot_max_frac: float | None = None, clouds: tuple[str, ...] = ()
+    ) -> Scenario | None:
         """Return the scenario, or None where nothing is different; raises InputError for a price change without sense."""
         from trimtab.catalog.price_changes import price_change
         from trimtab.plan.scenario import Scenario
@@ -42,6 +44,7 @@ class ScenarioOptions:
             use_spot=False if self.no_spot else None,
             spot_max_frac=spot_max_frac,
             quotas=quotas,
+            clouds=clouds,
             budget_usd_mo=self.budget_usd_mo,
             deadline=self.deadline,
         )
@@ -89,9 +92,10 @@ def scenario_options(command: Callable[..., object]) -> Callable[..., object]:
     return added
 
 
-def limit_flags(quotas: tuple[str, ...], spot_max_frac: float | None) -> tuple[str, ...]:
-    """Return the settings that `--quota` and `--spot-max` stand for."""
+def limit_flags(quotas: tuple[str, ...], spot_max_frac: float | None, clouds: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the settings that `--quota`, `--spot-max` and `--cloud` stand for."""
     said = [f"limits.quotas={', '.join(quotas)}"] if quotas else []
+    said += [f"limits.providers={', '.join(clouds)}"] if clouds else []
     return (*said, *([] if spot_max_frac is None else [f"limits.spot_max_frac={spot_max_frac}"]))
 
 

@@ -17,13 +17,20 @@ from typing import TypeVar
 from trimtab.cli.sheet import Column, Sheet
 from trimtab.errors import Fault, InputError, SettingsError, near_matches
 from trimtab.fleet.limits import isolation_of, quotas_of
+from trimtab.fleet.reach import listed, named_regions
 from trimtab.fleet.settings import Settings
 
 SETTINGS_FILE = "trimtab.toml"
 ENV_PREFIX = "TRIMTAB_"
 DEFAULT = "default"
 QUOTAS = "limits.quotas"
-_READERS: Mapping[str, Callable[[str], object]] = {QUOTAS: quotas_of, "limits.isolation": isolation_of}
+_NAMES = ("limits.regions", "limits.providers")
+"""Settings that name several things: a file may state them as a list."""
+_READERS: Mapping[str, Callable[[str], object]] = {
+    QUOTAS: quotas_of,
+    "limits.isolation": isolation_of,
+    "limits.regions": lambda text: named_regions(listed(text)),
+}
 """Settings whose words something else reads: it says what is wrong with them."""
 _LISTED = (QUOTAS,)
 """Settings that a file may state as a table of their own, one line an entry."""
@@ -140,6 +147,8 @@ def _flat(table: Mapping[str, object], prefix: str) -> Iterator[tuple[str, objec
     for name, value in table.items():
         if f"{prefix}{name}" in _LISTED and isinstance(value, Mapping):
             yield f"{prefix}{name}", ", ".join(f"{key}={number}" for key, number in value.items())
+        elif f"{prefix}{name}" in _NAMES and isinstance(value, list):
+            yield f"{prefix}{name}", ", ".join(str(one) for one in value)
         elif isinstance(value, Mapping):
             yield from _flat(value, f"{prefix}{name}.")
         else:

@@ -20,6 +20,8 @@ from trimtab.cli.scenario_options import ScenarioOptions, scenario_options
               help="What if so many nodes were all one could get? p5.48xlarge=16, g6.xlarge@us-east-1:spot=40.")  # fmt: skip
 @click.option("--spot-max", type=click.FloatRange(0, 1), metavar="SHARE",
               help="What if at most this share of node-hours could be on spot? 0.3")  # fmt: skip
+@click.option("--cloud", "clouds", multiple=True, metavar="PROVIDER",
+              help="What if work could move to another cloud? gcp, azure, ...; may be repeated.")  # fmt: skip
 @click.option("--owned", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
               help="Commitments that you hold, as `trimtab commit --owned` takes them.")  # fmt: skip
 @prices_option()
@@ -34,6 +36,7 @@ def command(
     options: ScenarioOptions,
     quotas: tuple[str, ...],
     spot_max: float | None,
+    clouds: tuple[str, ...],
     owned: Path | None,
     prices: Path | None,
     at: date | None,
@@ -53,6 +56,7 @@ def command(
       trimtab what-if --no-spot                           the history of the last audit
       trimtab what-if fleet/ --demand 1.5x --price spot+30%
       trimtab what-if fleet/ --quota p5.48xlarge=16 --spot-max 0.3
+      trimtab what-if fleet/ --cloud gcp                  what moves to another cloud, if it pays
       trimtab what-if fleet/ --budget 100k                the least work that gets there
       trimtab what-if fleet/ --deadline 2027-03           what fits before March
       trimtab what-if --demo --price H100-15% -o json
@@ -63,7 +67,7 @@ def command(
         WhatIfRequest(
             bundle=bundle,
             demo=demo,
-            scenario=options.scenario(quotas=", ".join(quotas) or None, spot_max_frac=spot_max),
+            scenario=options.scenario(quotas=", ".join(quotas) or None, spot_max_frac=spot_max, clouds=clouds),
             owned=owned,
             prices=prices,
             at=at,

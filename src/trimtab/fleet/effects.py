@@ -10,6 +10,7 @@ from enum import Enum
 
 from trimtab.catalog.kinds import BuyingOption, Isolation
 from trimtab.catalog.pools import Pool, SharedPool
+from trimtab.catalog.prices import ANY_REGION
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.training_memory import Optimizer, Recompute, Sharding
 from trimtab.policies.deferral import DeferPolicy
@@ -80,7 +81,8 @@ class Relocate:
     @property
     def place(self) -> str:
         """Return the region that it moves to, with its cloud where that is another one."""
-        return f"{self.cloud} {self.pool.region}" if self.cloud else self.pool.region
+        named = self.pool.region != ANY_REGION
+        return " ".join([*([self.cloud] if self.cloud else []), *([self.pool.region] if named else [])])
 
     def describe(self) -> str:
         """Say it in words."""

@@ -84,7 +84,7 @@ def reach_of(workload: Workload, market: Market) -> tuple[Region, ...] | str:
         return f"limits.regions allows none of {', '.join(str(one) for one in wanted)}"
     unstated = [name for name in ("data_gib", "traffic_gib_mo") if getattr(spec, name) is None]
     if unstated:
-        return f"{' and '.join(unstated)} not stated in workloads.yaml (0 where there is none): what a move costs is unknown"
+        return f"what a move costs is unknown: state {' and '.join(unstated)} in workloads.yaml, 0 where there is none"
     return kept
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from trimtab.catalog.pools import Pool
-from trimtab.fleet.effects import Effect, SetCapacityType
+from trimtab.fleet.effects import Effect, HedgeOnSpot, SetCapacityType
 from trimtab.fleet.model import Fleet, FloatArray, IntArray
 from trimtab.fleet.settings import Lever
 from trimtab.ledger import Bill, Commitment, best_count
@@ -96,10 +96,18 @@ class Drafted:
         )
 
     def _settled(self, index: int, effects: Effects) -> Effects:
-        """Return effects whose spot pool is that of the place which is left, at its own rate of losses, where it is sold."""
+        """Return effects whose spot pool is that of the place which is left, at its own rate of losses, where it is sold.
+
+        Slots and spot nodes of a region that it no longer moves to go with the move.
+        """
         capacity, case = effects.get(Lever.SPOT), self.enacted.evaluators[index].case
         rest: dict[Lever, Effect] = {lever: effect for lever, effect in effects.items() if lever is not Lever.SPOT}
         place = placement(case.workload, rest)
+        if Lever.SHARING in rest and place.shared is None:
+            del rest[Lever.SHARING]
+            return self._settled(index, {**rest, **({} if capacity is None else {Lever.SPOT: capacity})})
+        if isinstance(capacity, HedgeOnSpot) and not capacity.pool.is_beside(place.pool):
+            return rest
         if not isinstance(capacity, SetCapacityType) or capacity.pool.nodes == place.pool.nodes:
             return effects
         offers = spot.propose(case.workload, self.enacted.market, case.settings.assumptions)

@@ -10,6 +10,7 @@ from trimtab.catalog.kinds import CapacityType
 from trimtab.catalog.pools import Pool
 from trimtab.catalog.price_changes import PriceChange
 from trimtab.fleet.model import IntArray
+from trimtab.fleet.reach import listed
 from trimtab.fleet.settings import Settings
 from trimtab.plan.limits import LimitPrice
 from trimtab.plan.model import Action, Proof
@@ -28,6 +29,8 @@ class Scenario:
     spot_max_frac: float | None = None
     quotas: str | None = None
     """In the words of the setting `limits.quotas`, instead of it."""
+    clouds: tuple[str, ...] = ()
+    """Providers that work may be moved to besides those of the settings."""
     budget_usd_mo: float | None = None
     deadline: date | None = None
 
@@ -39,6 +42,7 @@ class Scenario:
             (self.use_spot is False, "no spot"),
             (self.spot_max_frac is not None, f"at most {self.spot_max_frac or 0.0:.0%} of node-hours on spot"),
             (self.quotas is not None, f"quotas {self.quotas}"),
+            (self.clouds != (), f"{', '.join(self.clouds)} as another cloud"),
             (self.budget_usd_mo is not None, f"budget ${self.budget_usd_mo or 0.0:,.0f} a month"),
             (self.deadline is not None, f"deadline {self.deadline}"),
         ]
@@ -53,6 +57,8 @@ class Scenario:
             limits = replace(limits, spot_max_frac=self.spot_max_frac)
         if self.quotas is not None:
             limits = replace(limits, quotas=self.quotas)
+        if self.clouds:
+            limits = replace(limits, providers=", ".join((*listed(limits.providers), *self.clouds)))
         return replace(settings, limits=limits)
 
 

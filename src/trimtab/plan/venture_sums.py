@@ -120,8 +120,8 @@ def _another_cloud(left: Left, market: Market, settings: Settings) -> Venture:
     provider, (saving, spend, moved) = max(offers.items(), key=lambda item: (item[1][0], item[0]))
     spread = stated.price_error_frac * spend
     why = (
-        f"list rates of the same GPUs at {provider}, {moved:.0%} of the spend could move; the plan stays with the "
-        "providers that the fleet is on"
+        f"list rates of the same GPUs at {provider}, {moved:.0%} of the spend could move; the plan moves only to clouds that "
+        "limits.providers asks for (--cloud)"
     )
     sums = (saving - spread, saving, saving + spread)
     return _judged(VentureKind.ANOTHER_CLOUD, f"to {provider}", sums, once, why, settings, used)
