@@ -21,7 +21,7 @@ from trimtab.fleet.effects import Effect
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet
 from trimtab.fleet.settings import Lever, Settings
-from trimtab.ledger import Commitment
+from trimtab.ledger import Commitment, Discounts
 from trimtab.levers import gpu_count, idle_release
 from trimtab.pipeline import SEED, audit, open_demo, open_fleet, split_window
 from trimtab.plan.evaluate import Evaluator, cases_of
@@ -45,7 +45,7 @@ def hand_recipe_micro_usd(fleet: Fleet, market: Market, settings: Settings) -> i
         if recipe:
             effects[index] = recipe
     enacted = Enacted(fleet=fleet, evaluators=evaluators, market=market)
-    return enacted.bill(effects, (), _serving_commitments(fleet, market)).total
+    return enacted.bill(effects, (), Discounts(commitments=_serving_commitments(fleet, market))).total
 
 
 def _recipe(case: Case, market: Market, settings: Settings) -> dict[Lever, Effect]:

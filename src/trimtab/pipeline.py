@@ -12,6 +12,7 @@ import numpy as np
 from trimtab.catalog import CapacityType, Catalog, load_catalog
 from trimtab.catalog.pools import Pool
 from trimtab.catalog.price_changes import changed
+from trimtab.diagnose.billed import SPEND_COLUMNS, billed_spend
 from trimtab.diagnose.findings import Unjudged
 from trimtab.diagnose.spend import spend_by, week_activity
 from trimtab.diagnose.verdicts import product_form, verdict_of
@@ -26,10 +27,11 @@ from trimtab.fleet.model import Fleet, Window
 from trimtab.fleet.reach import check_reach
 from trimtab.fleet.scaled import scaled_fleet
 from trimtab.fleet.settings import Settings
-from trimtab.ledger import Allocation, Commitment, allocate, bill
+from trimtab.ledger import Allocation, Discounts, allocate, bill
 from trimtab.plan.audit import Audit, HeatMap
 from trimtab.plan.baseline import baseline_of
 from trimtab.plan.commit_inventory import Owned, inventory, running_commitments
+from trimtab.plan.commit_spend_inventory import Spend, running_plans, spend_inventory, unpriced
 from trimtab.plan.outcome import OutcomeStore
 from trimtab.plan.planner import Planned, make_plan
 from trimtab.plan.proof import Proven, prove
@@ -42,7 +44,7 @@ from trimtab.sources.demo import demo_fleet, trace_fleet
 from trimtab.tables.bundle import Bundle, BundleMeta, memory_bundle
 from trimtab.tables.checks import checked_bundle
 from trimtab.tables.workloads import Workloads
-from trimtab.units import HR_PER_DAY, HR_PER_WEEK, hours_between, usd
+from trimtab.units import HR_PER_DAY, HR_PER_WEEK, hours_between
 
 SEED = 7
 """Fixes what the replay draws (spot losses, sampled attribution), so that the same history gives the same audit."""
@@ -109,7 +111,7 @@ class Opened:
     market: Market
     settings: Settings
     degraded: tuple[str, ...]
-    owned: tuple[Commitment, ...]
+    owned: Discounts
     store: OutcomeStore | None
 
 
@@ -120,14 +122,15 @@ def audit(
     *,
     name: str = "",
     at: date | None = None,
-    owned: Sequence[Owned] = (),
+    owned: Sequence[Owned | Spend] = (),
     scenario: Scenario | None = None,
     store: OutcomeStore | None = None,
     progress: Progress | None = None,
 ) -> Audit:
     """Diagnose a fleet, plan it on the first part of its history and prove the plan on the rest.
 
-    Prices are those that held at `at` (default: the end of the window). `owned` commitments are paid whatever is planned. A
+    Prices are those that held at `at` (default: the end of the window). `owned` commitments, to nodes and to spend, are paid
+    whatever is planned. A
     `scenario` is planned as well, and shown beside. Replays are looked up in `store` first. Raises BundleError, MissingPrice
     (naming every pool that has no rate), InputError where there is too little history, and PlanError where no plan keeps the
     limits of the settings.
@@ -135,18 +138,23 @@ def audit(
     tell = progress or _silent
     opened = _opened(bundle, settings, catalog, at, owned, store, tell, scenario or Scenario())
     fit, market = opened.fit, opened.market
-    allocation = allocate(bill(fit.usage, market.rates(fit.usage.pools), opened.owned), fit.holdings)
+    allocation = allocate(
+        bill(fit.usage, market.rates(fit.usage.pools), opened.owned.commitments, opened.owned.spend_plans),
+        fit.holdings,
+    )
     planned, proven = _planned(opened, Scenario(), tell)
     found = _audit(
         name or _name(bundle), bundle, fit, allocation, planned, proven, market, opened.settings, opened.degraded
     )
-    held = inventory(owned, fit.usage, market.rates(fit.usage.pools), market.at or fit.window.end.date())
+    day = market.at or fit.window.end.date()
+    held = inventory(_nodes(owned), fit.usage, market.rates(fit.usage.pools), day)
+    held_spend = spend_inventory(_spend(owned), fit.usage, market, opened.owned.commitments, day)
     tell("proving action by action", 0.0)
     by_action = proof_by_action(planned, opened.proof, market, opened.settings, seed=SEED)
     found = replace(found, proof=replace(found.proof, actions=by_action))
     tell("proving under stress", 0.0)
     stressed = robustness(planned, proven.proof, opened.proof, market, opened.settings, seed=SEED)
-    found = replace(found, owned=held, robustness=stressed)
+    found = replace(found, owned=held, owned_spend=held_spend, robustness=stressed)
     if scenario is None:
         return found
     return replace(found, what_if=_what_if(opened, scenario, planned, proven, tell))
@@ -159,7 +167,7 @@ def what_if(
     catalog: Catalog | None = None,
     *,
     at: date | None = None,
-    owned: Sequence[Owned] = (),
+    owned: Sequence[Owned | Spend] = (),
     store: OutcomeStore | None = None,
     progress: Progress | None = None,
 ) -> WhatIf:
@@ -175,7 +183,7 @@ def _opened(
     settings: Settings | None,
     catalog: Catalog | None,
     at: date | None,
-    owned: Sequence[Owned],
+    owned: Sequence[Owned | Spend],
     store: OutcomeStore | None,
     tell: Progress,
     scenario: Scenario,
@@ -191,13 +199,15 @@ def _opened(
     _require_nodes(bundle, fit)
     check_reach(fit.workloads, replace(market, limits=scenario.settings(settings).limits))
     _require_prices(market, {*fit.usage.pools, *proof.usage.pools})
+    spend = [one for one in _spend(owned) if one.runs_at(day)]
+    plans = running_plans(spend, _coverable(market, fit, proof), market, day)
     return Opened(
         fit=fit,
         proof=proof,
         market=market,
         settings=settings,
-        degraded=split.degraded,
-        owned=running_commitments(owned, day),
+        degraded=(*split.degraded, *(unpriced(one) for one in spend if one not in plans)),
+        owned=Discounts(commitments=running_commitments(_nodes(owned), day), spend_plans=tuple(plans.values())),
         store=store,
     )
 
@@ -210,6 +220,21 @@ def _require_names(catalog: Catalog, settings: Settings, scenario: Scenario) -> 
         for quota in quotas_of(text):
             if quota.instance_type not in known:
                 raise UnknownName("instance type", quota.instance_type, known, where="limits.quotas")
+
+
+def _nodes(owned: Sequence[Owned | Spend]) -> list[Owned]:
+    return [one for one in owned if isinstance(one, Owned)]
+
+
+def _spend(owned: Sequence[Owned | Spend]) -> list[Spend]:
+    return [one for one in owned if isinstance(one, Spend)]
+
+
+def _coverable(market: Market, *fleets: Fleet) -> list[Pool]:
+    """Return the pools that fleets use and those that they could move to, which a plan held already may cover."""
+    pools = {pool for fleet in fleets for pool in fleet.usage.pools}
+    places = {(pool.provider, pool.region) for pool in pools}
+    return sorted(pools | {offering.pool for place in places for offering in market.offerings(*place)})
 
 
 def _planned(opened: Opened, scenario: Scenario, tell: Progress) -> tuple[Planned, Proven]:
@@ -318,7 +343,8 @@ def verify_plan(
     )
     for market in (then, now):
         _require_prices(market, set(fleet.usage.pools))
-    return verify(kept.plan, kept.baseline, fleet, then, now, settings)
+    spend_usd_hr = billed_spend(bundle.table("costs", SPEND_COLUMNS), fleet.window)
+    return verify(kept.plan, kept.baseline, fleet, then, now, settings, spend_usd_hr)
 
 
 def later_window(whole: Window, fit: Window) -> Window:
@@ -400,9 +426,9 @@ def _cheaper(fleet: Fleet, market: Market) -> dict[Pool, float]:
     """Return, per pool, the share of its rate that the best allowed commitment would save."""
     shares = {}
     for pool in fleet.usage.pools:
-        price = market.commitment(pool) if pool.capacity_type is CapacityType.ON_DEMAND else None
-        if price is not None:
-            shares[pool] = max(0.0, 1.0 - price.usd_hr / usd(market.rate(pool)))
+        committed = market.committed_rate(pool) if pool.capacity_type is CapacityType.ON_DEMAND else None
+        if committed is not None:
+            shares[pool] = max(0.0, 1.0 - committed / market.rate(pool))
     return shares
 
 

@@ -9,9 +9,11 @@ from trimtab.catalog.pools import Pool, SharedPool
 from trimtab.fleet.effects import (
     BatchForm,
     BuyCommitment,
+    BuySpendPlan,
     DeferRuns,
     Effect,
     HedgeOnSpot,
+    PlanRate,
     ReleaseIdle,
     ReleaseNodes,
     Relocate,
@@ -159,6 +161,20 @@ EFFECTS = {
         count=COUNTS,
         rate_micro_usd_hr=st.integers(1, 10**8),
         on_demand_micro_usd_hr=st.integers(1, 10**8),
+    ),
+    BuySpendPlan: st.builds(
+        BuySpendPlan,
+        provider=st.sampled_from(["aws", "azure", "gcp"]),
+        option=st.sampled_from([BuyingOption.SAVINGS_PLAN_1Y, BuyingOption.SAVINGS_PLAN_3Y]),
+        spend_micro_usd_hr=st.integers(1, 10**9),
+        rates=st.lists(
+            st.builds(
+                PlanRate,
+                pool=POOLS,
+                rate_micro_usd_hr=st.integers(1, 10**8),
+                on_demand_micro_usd_hr=st.integers(1, 10**8),
+            )
+        ).map(tuple),
     ),
 }
 assert set(EFFECTS) == set(get_args(Effect)), "a new effect needs its strategy here"

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.plan.fleets import problems
 
+from trimtab.ledger import NO_DISCOUNTS
 from trimtab.plan.improve import Improver, improved
 from trimtab.plan.problem import KEEP, exact_bill, own_cost, total_usage
 from trimtab.plan.solve import choice_cost
@@ -21,7 +22,7 @@ def billed_usd(problem, improver):
     """The bill at the counts that a sweep holds fixed, with what the choice costs besides nodes."""
     fixed = sum(count * problem.offers[pool].rate_micro_usd_hr for pool, count in improver.counts.items())
     over = {pool: np.maximum(use - improver.counts.get(pool, 0) * 3600, 0) for pool, use in improver.use.items()}
-    nodes = exact_bill(over, problem.rates_micro_usd_hr, (), problem.hours).total
+    nodes = exact_bill(over, problem.rates_micro_usd_hr, NO_DISCOUNTS, problem.hours).total
     return usd(nodes + fixed * problem.hours + own_cost(problem, improver.choice))
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.plan.fleets import EXACT, A, B, brute_force, problems, rounding
 
 from trimtab.catalog.kinds import BuyingOption
-from trimtab.ledger import Commitment
+from trimtab.ledger import Commitment, Discounts
 from trimtab.plan.problem import NodeGroup, Option, Problem
 from trimtab.plan.solve import solve_problem
 
@@ -20,7 +20,7 @@ def owned(pool, count, rate):
 @settings(max_examples=150)
 @given(problems(), st.integers(0, 3), st.integers(0, 3), st.integers(0, 2_000_000))
 def test_the_plan_beside_owned_commitments_is_the_cheapest_of_all(problem, in_a, in_b, rate):
-    held = replace(problem, owned=(owned(A, in_a, rate), owned(B, in_b, rate)))
+    held = replace(problem, owned=Discounts(commitments=(owned(A, in_a, rate), owned(B, in_b, rate))))
 
     chosen = solve_problem(held, EXACT)
 
@@ -41,7 +41,7 @@ def test_work_moves_to_nodes_that_are_paid_for_anyway():
     )
 
     assert solve_problem(problem, EXACT).choice == (-1,)
-    held = replace(problem, owned=(owned(B, 1, 900_000),))
+    held = replace(problem, owned=Discounts(commitments=(owned(B, 1, 900_000),)))
     assert solve_problem(held, EXACT).choice == (0,)
     assert solve_problem(held, EXACT).cost_micro_usd == hours * 900_000
 
@@ -53,7 +53,7 @@ def test_what_is_owned_beyond_demand_is_paid_all_the_same():
         rates_micro_usd_hr={A: 1_000_000},
         offers={},
         hours=1,
-        owned=(owned(A, 3, 500_000),),
+        owned=Discounts(commitments=(owned(A, 3, 500_000),)),
     )
 
     chosen = solve_problem(problem, EXACT)

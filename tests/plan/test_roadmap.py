@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trimtab.fleet.settings import Lever, Planning, Settings
+from trimtab.ledger import NO_DISCOUNTS
 from trimtab.plan.actions import Draft
 from trimtab.plan.roadmap import fixed_order, precedence, quarter_of, ranked, scheduled
 
@@ -23,7 +24,7 @@ def draft(lever, name="w", touches=()):
         workloads=(0,),
         changes=(),
         released=(),
-        commitments=(),
+        discounts=NO_DISCOUNTS,
         touches=frozenset(touches),
     )
 

@@ -138,7 +138,7 @@ def test_a_commitment_covers_the_nodes_that_are_shared():
     chosen = solve_problem(problem, Planning())
 
     usage = total_usage(problem, chosen.choice)
-    assert [one.count for one in chosen.commitments] == [best_count(usage[A], RATE, RATE * 6 // 10)] == [1]
+    assert [one.count for one in chosen.bought.commitments] == [best_count(usage[A], RATE, RATE * 6 // 10)] == [1]
 
 
 def test_a_choice_costs_the_same_in_whatever_order_its_sharers_come():

@@ -55,7 +55,7 @@ def test_the_reported_cost_is_the_ledgers_bill_to_the_micro_dollar(problem):
     usage = total_usage(problem, chosen.choice)
     pools = tuple(sorted(usage))
     seconds = np.array([usage[pool] for pool in pools], dtype=np.int64).reshape(len(pools), problem.hours)
-    again = bill(Usage(pools=pools, node_seconds=seconds), problem.rates_micro_usd_hr, chosen.commitments)
+    again = bill(Usage(pools=pools, node_seconds=seconds), problem.rates_micro_usd_hr, chosen.bought.commitments)
     assert again.total + own_cost(problem, chosen.choice) == chosen.cost_micro_usd
 
 

@@ -10,8 +10,9 @@ from trimtab.catalog.kinds import BuyingOption
 from trimtab.catalog.pools import Pool
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Lever, Settings, Ventures
-from trimtab.ledger import Commitment
+from trimtab.ledger import Commitment, Discounts, SpendPlan
 from trimtab.plan.model import NotWorthDoing
+from trimtab.plan.problem import exact_bill
 from trimtab.plan.venture import VentureKind
 from trimtab.plan.venture_sums import Left, ventures
 from trimtab.units import HR_PER_MO, micro_usd, usd
@@ -30,7 +31,8 @@ def market():
 
 
 def left(pool, nodes, commitments=()):
-    return Left(usage={pool: np.full(HOURS, nodes * 3600)}, commitments=commitments, hours=HOURS)
+    usage = {pool: np.full(HOURS, nodes * 3600)}
+    return Left(bill=exact_bill(usage, market().rates([pool]), Discounts(commitments=commitments), HOURS))
 
 
 def judged(use, settings=None, shared=()):
@@ -116,37 +118,19 @@ def test_a_savings_plan_without_rates_is_asked_for():
     assert "--prices" in found.reason
 
 
-def test_a_savings_plan_saves_the_difference_of_rates_on_what_it_covers(tmp_path):
+def test_a_savings_plan_that_the_plan_weighed_and_did_not_buy_says_so(tmp_path):
     found = planned_at(15, tmp_path, left(P4D, 2))
 
-    assert found.worth
-    assert found.saving_usd_mo.high == pytest.approx(2 * 5 * HR_PER_MO)
-    assert 0 < found.saving_usd_mo.low < found.saving_usd_mo.value < found.saving_usd_mo.high
+    assert (found.worth, found.subject, found.saving_usd_mo.value) == (False, "aws", 0.0)
+    assert "weighed" in found.reason
 
 
-def test_a_savings_plan_on_use_that_reservations_cover_has_to_earn_what_they_save(tmp_path):
-    reserved = Commitment(pool=P4D, option=BuyingOption.RESERVED_1Y, count=2, rate_micro_usd_hr=micro_usd(16))
+def test_what_the_plan_spends_an_hour_is_named_and_lowers_the_rate_of_what_it_covers():
+    spend = SpendPlan(
+        option=BuyingOption.SAVINGS_PLAN_1Y, spend_micro_usd_hr=micro_usd(30), rates_micro_usd_hr={P4D: micro_usd(15)}
+    )
+    usage = {P4D: np.full(HOURS, 2 * 3600)}
+    use = Left(bill=exact_bill(usage, market().rates([P4D]), Discounts(spend_plans=(spend,)), HOURS))
 
-    dearer, cheaper = (planned_at(rate, tmp_path, left(P4D, 2, (reserved,))) for rate in (18, 10))
-
-    assert dearer.saving_usd_mo.high <= 0
-    assert not dearer.worth
-    assert cheaper.saving_usd_mo.high == pytest.approx(2 * 6 * HR_PER_MO)
-    assert "instead" in cheaper.reason
-
-
-def test_use_that_owned_commitments_cover_is_not_bought_again(tmp_path):
-    owned = Commitment(pool=P4D, option=BuyingOption.RESERVED_1Y, count=2, rate_micro_usd_hr=micro_usd(16))
-
-    found = planned_at(10, tmp_path, replace(left(P4D, 2), owned=(owned,)))
-
-    assert found.subject == "nothing"
-
-
-def test_a_savings_plan_on_use_in_too_few_hours_is_refused_with_that_reason(tmp_path):
-    seconds = np.where(np.arange(HOURS) % 2, 3600, 0)
-
-    found = planned_at(15, tmp_path, Left(usage={P4D: seconds}, commitments=(), hours=HOURS))
-
-    assert "too few hours for 25%" in found.reason
-    assert not found.worth
+    assert use.rate_usd_hr(P4D, market()) == pytest.approx(15)
+    assert use.nodes(P4D) == 2

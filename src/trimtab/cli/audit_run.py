@@ -12,7 +12,7 @@ import click
 
 from trimtab.catalog import load_catalog
 from trimtab.cli.faces import check_fields, render_audit
-from trimtab.cli.held import held_machines
+from trimtab.cli.held import held_commitments
 from trimtab.cli.history import History, Named, open_history
 from trimtab.cli.kept_audits import keep
 from trimtab.cli.outcome_cache import outcome_cache
@@ -117,7 +117,7 @@ def _audited(request: AuditRequest, resolved: Resolved) -> tuple[AuditDocument, 
                 catalog,
                 name=history.name,
                 at=request.at,
-                owned=held_machines(request.owned, catalog, history.bundle),
+                owned=held_commitments(request.owned, catalog, history.bundle),
                 scenario=request.scenario,
                 store=store,
                 progress=tell,

@@ -8,6 +8,7 @@ import click
 
 from trimtab.catalog import Catalog
 from trimtab.plan.commit_inventory import Owned
+from trimtab.plan.commit_spend_inventory import Spend
 from trimtab.sources.commitment_inventories import Inventory, read_inventory, types_in_bill
 from trimtab.tables.bundle import Bundle
 
@@ -20,13 +21,9 @@ def held_inventory(path: Path | None, catalog: Catalog, bundle: Bundle, *, regio
     return read_inventory(path, catalog, region=region, type_of=types_in_bill(costs))
 
 
-def held_machines(path: Path | None, catalog: Catalog, bundle: Bundle) -> tuple[Owned, ...]:
-    """Return the commitments to machines that a file names; say on stderr what of it an audit does not take."""
+def held_commitments(path: Path | None, catalog: Catalog, bundle: Bundle) -> tuple[Owned | Spend, ...]:
+    """Return the commitments to machines and to spend that a file names; say on stderr what of it is not taken."""
     held = held_inventory(path, catalog, bundle)
-    for one in held.spend:
-        click.echo(
-            f"warning: {one.name}: a commitment to spend; `trimtab commit --owned` judges it, audits do not", err=True
-        )
     for line in held.left_out:
         click.echo(f"warning: left out: {line}", err=True)
-    return held.owned
+    return (*held.owned, *held.spend)

@@ -34,7 +34,7 @@ from trimtab.emit.words import (
     joint_interval,
     limit_line,
     moving_in,
-    owned_line,
+    owned_lines,
     stress_line,
 )
 
@@ -89,8 +89,8 @@ def _parts(document: AuditDocument, next_steps: Sequence[tuple[str, str]]) -> It
     if document.plan.limits:
         lines = [f"· {limit_line(limit)}" for limit in document.plan.limits]
         yield _section("Limits", "what the plan may not exceed, and what that costs", *map(Text, lines))
-    if document.owned:
-        lines = [f"· {owned_line(one)}" for one in document.owned]
+    if held := owned_lines(document):
+        lines = [f"· {line}" for line in held]
         yield _section("Commitments held", "judged on the use as it was", *map(Text, lines))
     yield _proof(document.proof)
     if document.robustness:

@@ -8,7 +8,7 @@ from datetime import date
 from pathlib import Path
 
 from trimtab.catalog import load_catalog
-from trimtab.cli.held import held_machines
+from trimtab.cli.held import held_commitments
 from trimtab.cli.kept_audits import recall
 from trimtab.cli.outcome_cache import outcome_cache
 from trimtab.cli.output import Cell, Column, Format, Sheet, write_sheet
@@ -61,7 +61,7 @@ def run_what_if(request: WhatIfRequest) -> None:
             settings,
             catalog,
             at=request.at,
-            owned=held_machines(request.owned, catalog, bundle),
+            owned=held_commitments(request.owned, catalog, bundle),
             store=store,
             progress=tell,
         )

@@ -17,7 +17,7 @@ from trimtab.emit.words import (
     joint_interval,
     limit_line,
     moving_in,
-    owned_line,
+    owned_lines,
     stress_line,
 )
 
@@ -136,14 +136,15 @@ def _waste_table(document: AuditDocument) -> str:
 
 
 def _limits(document: AuditDocument) -> str:
-    if not document.plan.limits and not document.owned:
+    held = owned_lines(document)
+    if not document.plan.limits and not held:
         return ""
     limits = _bullets(_text(limit_line(limit)) for limit in document.plan.limits)
-    owned = _bullets(_text(owned_line(one)) for one in document.owned)
+    owned = _bullets(map(_text, held))
     return _join(
         [
             *(["### Limits", limits] if document.plan.limits else []),
-            *(["### Commitments held", owned] if document.owned else []),
+            *(["### Commitments held", owned] if held else []),
         ]
     )
 

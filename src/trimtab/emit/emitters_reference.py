@@ -16,6 +16,7 @@ from trimtab.emit.manifests.karpenter import NODE_CLASSES
 from trimtab.emit.manifests.signals import SERVERS
 from trimtab.fleet.effects import (
     BuyCommitment,
+    BuySpendPlan,
     DeferRuns,
     Effect,
     HedgeOnSpot,
@@ -56,6 +57,7 @@ WRITTEN: Mapping[type[Effect], str] = MappingProxyType(
         ReleaseIdle: "NodePool that gives back empty nodes; kustomize Component that points the runs at it",
         ReleaseNodes: "a page with the drain commands",
         BuyCommitment: "a purchase order; NodeOverlay with the committed rate",
+        BuySpendPlan: "a purchase order with the rates that it rests on",
     }
 )
 """What each effect becomes."""

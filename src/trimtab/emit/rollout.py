@@ -6,6 +6,7 @@ from typing import assert_never
 
 from trimtab.fleet.effects import (
     BuyCommitment,
+    BuySpendPlan,
     DeferRuns,
     Effect,
     HedgeOnSpot,
@@ -118,5 +119,10 @@ def effect_canary(effect: Effect) -> tuple[str, ...]:
             return (
                 "Put the other actions in place first, and let one billing week pass.",
                 "Buy half the count, check that it is fully used for a week, then buy the rest.",
+            )
+        case BuySpendPlan():
+            return (
+                "Put the other actions and reservations in place first, and let one billing week pass.",
+                "Buy half the spend, check that it is fully used for a week, then buy the rest.",
             )
     assert_never(effect)

@@ -9,8 +9,18 @@ from typing import assert_never
 
 from trimtab.diagnose.findings import WasteKind
 from trimtab.emit.comparison import Unit, shown
-from trimtab.emit.document import ActionPart, ComparedPart, LimitPart, OwnedPart, PlanPart, RobustnessPart, StressedPart
-from trimtab.emit.money import dollars, percent
+from trimtab.emit.document import (
+    ActionPart,
+    AuditDocument,
+    ComparedPart,
+    LimitPart,
+    OwnedPart,
+    OwnedSpendPart,
+    PlanPart,
+    RobustnessPart,
+    StressedPart,
+)
+from trimtab.emit.money import dollars, dollars_and_cents, percent
 from trimtab.fleet.model import Target
 from trimtab.fleet.settings import Lever
 from trimtab.plan.model import Risk
@@ -117,10 +127,21 @@ def limit_line(limit: LimitPart) -> str:
     return f"{limit.limit}: reached; without it the plan would save {dollars(limit.cost_usd_mo)} a month more"
 
 
-def owned_line(owned: OwnedPart) -> str:
-    """Say what a commitment that runs already covers."""
-    sunk = f"; {dollars(owned.sunk_usd_mo)} a month are sunk until it ends" if owned.sunk_usd_mo else ""
-    return f"{owned.name}: {owned.count} x {owned.pool} until {owned.end}, {percent(owned.used_frac)} in use{sunk}"
+def owned_lines(document: AuditDocument) -> list[str]:
+    """Say what each commitment that runs already covers, those to nodes first."""
+    lines = [
+        f"{one.name}: {one.count} x {one.pool} until {one.end}, {percent(one.used_frac)} in use{_sunk(one)}"
+        for one in document.owned
+    ]
+    return lines + [
+        f"{one.name}: {dollars_and_cents(one.usd_hr)} an hour of spend with {one.provider} until {one.end}, "
+        f"{percent(one.used_frac)} in use{_sunk(one)}"
+        for one in document.owned_spend
+    ]
+
+
+def _sunk(owned: OwnedPart | OwnedSpendPart) -> str:
+    return f"; {dollars(owned.sunk_usd_mo)} a month are sunk until it ends" if owned.sunk_usd_mo else ""
 
 
 def compared_cells(figure: ComparedPart) -> tuple[str, str]:

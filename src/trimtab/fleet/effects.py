@@ -17,7 +17,7 @@ from trimtab.policies.deferral import DeferPolicy
 from trimtab.policies.forecast import ForecastPolicy
 from trimtab.policies.scaling import HpaPolicy
 from trimtab.provenance import Basis, Estimate
-from trimtab.units import S_PER_HR, S_PER_MIN
+from trimtab.units import S_PER_HR, S_PER_MIN, usd
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -374,6 +374,30 @@ class BuyCommitment:
         return f"commit to {self.count} x {self.pool.instance_type} for {self.option.term_years} year(s)"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRate:
+    """What an hour of a pool's nodes takes of a plan's spend, beside its rate on demand."""
+
+    pool: Pool
+    rate_micro_usd_hr: int
+    on_demand_micro_usd_hr: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuySpendPlan:
+    """Commit to spend so much an hour with a provider for a term; `rates` are of the nodes that the planned use has."""
+
+    provider: str
+    option: BuyingOption
+    spend_micro_usd_hr: int
+    rates: tuple[PlanRate, ...]
+
+    def describe(self) -> str:
+        """Say it in words."""
+        spend = f"${usd(self.spend_micro_usd_hr):,.2f}"
+        return f"commit to spend {spend} an hour with {self.provider} for {self.option.term_years} year(s)"
+
+
 Effect = (
     UseOffering
     | Relocate
@@ -391,4 +415,5 @@ Effect = (
     | ReleaseIdle
     | ReleaseNodes
     | BuyCommitment
+    | BuySpendPlan
 )

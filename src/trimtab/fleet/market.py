@@ -33,8 +33,6 @@ class Offering:
     cpu_arch: str
     rate_micro_usd_hr: int
     spot: Price | None
-    committed: Price | None
-    """The cheapest commitment of an allowed term."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +102,18 @@ class Market:
         ]
         return min(allowed, key=lambda price: price.usd_hr, default=None)
 
+    def committed_rate(self, pool: Pool) -> int | None:
+        """Return the least that a node of a pool costs an hour under an allowed commitment, to nodes or to spend.
+
+        In micro-dollars, with the commitment used in full; None where none is known.
+        """
+        nodes = self.commitment(pool)
+        known: list[int] = [] if nodes is None else [micro_usd(nodes.usd_hr)]
+        for option in BuyingOption:
+            if option.commits_spend and option.term_years <= self.max_term_years:
+                known += self.plan_rates([pool], option).values()
+        return min(known, default=None)
+
     def plan_rates(self, pools: Iterable[Pool], option: BuyingOption) -> dict[Pool, int]:
         """Return what an hour of each on-demand pool takes of a spend plan, for those whose rate is known."""
         rates: dict[Pool, int] = {}
@@ -138,7 +148,6 @@ class Market:
                     cpu_arch=instance.cpu_arch,
                     rate_micro_usd_hr=micro_usd(price.usd_hr),
                     spot=spot[0] if spot else None,
-                    committed=self.commitment(pool),
                 )
             )
         return tuple(sorted(found, key=lambda offering: (offering.rate_micro_usd_hr, offering.pool)))

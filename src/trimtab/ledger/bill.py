@@ -73,6 +73,11 @@ class Bill:
     node_seconds: IntArray
     """(n_pools, n_hours): the usage that was billed."""
 
+    def use_of(self, pool: Pool) -> IntArray:
+        """Return a pool's node-seconds by hour (n_hours,); 0 for one that is not in the bill."""
+        none = np.zeros(self.node_seconds.shape[1], dtype=np.int64)
+        return self.node_seconds[self.pools.index(pool)] if pool in self.pools else none
+
     @property
     def hourly(self) -> IntArray:
         """Return the bill per hour (n_hours,)."""

@@ -53,13 +53,14 @@ def order_of_application(plan_rates: Mapping[Pool, int], on_demand: Mapping[Pool
 
 
 def cover(plan: SpendPlan, pools: Sequence[Pool], left: IntArray, on_demand: Mapping[Pool, int]) -> IntArray:
-    """Return the node-seconds of each pool and hour that a plan covers (n_pools, n_hours), given those still uncovered.
+    """Return the node-seconds of each pool and hour that a plan covers, given those still uncovered.
 
-    Whole seconds, never above the spend of an hour: the price of less than one second may stay unused.
+    Both are (n_pools, ..., n_hours): several uses may be asked about at once. Whole seconds, never above the spend of an
+    hour: the price of less than one second may stay unused.
     """
     covered = np.zeros_like(left)
     row_of = {pool: row for row, pool in enumerate(pools)}
-    spend = np.full(left.shape[1], plan.spend_micro_usd_hr, dtype=np.int64)
+    spend = np.full(left.shape[1:], plan.spend_micro_usd_hr, dtype=np.int64)
     for pool in order_of_application(plan.rates_micro_usd_hr, on_demand):
         if pool in row_of:
             row, rate = row_of[pool], plan.rates_micro_usd_hr[pool]
@@ -86,11 +87,10 @@ def best_spend(
     in each hour, so the bill is convex and piecewise linear in the spend. Its corners are where an hour's spend
     has covered a pool whole: the first corner beyond which a dollar replaces less than it costs is the best.
     """
-    row_of = {pool: row for row, pool in enumerate(pools)}
-    order = [pool for pool in order_of_application(plan_rates, on_demand) if pool in row_of]
-    if not order or not left.shape[1]:
+    corners = spend_corners(plan_rates, pools, left, on_demand)
+    if not corners.size:
         return 0
-    corners = np.cumsum([charge(plan_rates[pool], left[row_of[pool]]) for pool in order], axis=0)
+    order = [pool for pool in order_of_application(plan_rates, on_demand) if pool in pools]
     worth = np.array([on_demand[pool] / plan_rates[pool] for pool in order])
     lost = np.repeat((worth - np.append(worth[1:], 0.0))[:, None], left.shape[1], axis=1)
     at, loss = corners.reshape(-1), lost.reshape(-1)
@@ -98,6 +98,20 @@ def best_spend(
     slope = worth[0] * left.shape[1] - np.cumsum(loss[by_spend]) - left.shape[1]
     ends = np.flatnonzero(slope <= _FLAT * left.shape[1])
     return 0 if worth[0] <= 1 else int(at[by_spend[ends[0]]])
+
+
+def spend_corners(
+    plan_rates: Mapping[Pool, int], pools: Sequence[Pool], left: IntArray, on_demand: Mapping[Pool, int]
+) -> IntArray:
+    """Return the spends at which each hour is covered up to each pool, in the order in which the plan applies to them.
+
+    Shape (n_covered_pools, n_hours), micro-dollars an hour, ascending along the pools; rounded up, so that no second is
+    left uncovered for want of a part of a micro-dollar.
+    """
+    row_of = {pool: row for row, pool in enumerate(pools)}
+    order = [pool for pool in order_of_application(plan_rates, on_demand) if pool in row_of]
+    costs = np.array([-(-left[row_of[pool]] * plan_rates[pool] // S_PER_HR) for pool in order], dtype=np.int64)
+    return np.asarray(np.cumsum(costs.reshape(len(order), left.shape[1]), axis=0), dtype=np.int64)
 
 
 _FLAT = 1e-9

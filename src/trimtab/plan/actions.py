@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from trimtab.fleet.effects import BuyCommitment, Effect, ReleaseNodes, Relocate, UseSlots
+from trimtab.catalog.pools import Pool
+from trimtab.fleet.effects import BuyCommitment, BuySpendPlan, Effect, PlanRate, ReleaseNodes, Relocate, UseSlots
 from trimtab.fleet.model import Fleet
 from trimtab.fleet.settings import Lever
-from trimtab.ledger import Commitment
+from trimtab.ledger import NO_DISCOUNTS, Commitment, Discounts, SpendPlan
 from trimtab.levers.idle_release import release
 from trimtab.plan.change_cost import entries_of
 from trimtab.plan.effort import UNHELD, together_of
 from trimtab.plan.fleet_problem import Enacted
 from trimtab.plan.model import Change, Risk
 from trimtab.plan.outcome import Effects, placement
+from trimtab.units import usd
 
 _NAMED = 6
 """Sharers of the same nodes that a subject names one by one."""
@@ -61,7 +63,7 @@ class Draft:
     workloads: tuple[int, ...]
     changes: tuple[Change, ...]
     released: tuple[str, ...]
-    commitments: tuple[Commitment, ...]
+    discounts: Discounts
     touches: frozenset[Hashable]
 
     @property
@@ -92,7 +94,7 @@ def drafts(
     planned: Mapping[int, Effects],
     enacted: Enacted,
     released: Sequence[int],
-    bought: Sequence[Commitment],
+    bought: Discounts,
 ) -> tuple[Draft, ...]:
     """Group the planned effects into actions; commitments and released nodes are actions of their own.
 
@@ -107,7 +109,13 @@ def drafts(
         _draft(fleet, lever, name, tuple(who), planned, touched)
         for (lever, name), who in sorted(members.items(), key=lambda item: (item[0][0].value, item[0][1]))
     ]
-    return (*made, *_releases(fleet, released), *(_purchase(one, enacted) for one in bought))
+    used = _used(fleet, planned, enacted, released) if bought.spend_plans else ()
+    return (
+        *made,
+        *_releases(fleet, released, enacted.owned + bought),
+        *(_commitment(one, bought, enacted) for one in bought.commitments),
+        *(_spend_plan(one, used, enacted) for one in bought.spend_plans),
+    )
 
 
 def _draft(
@@ -129,7 +137,7 @@ def _draft(
             Change(subject=name, effect=planned[index][lever]) for name, index in zip(names, members, strict=True)
         ),
         released=(),
-        commitments=(),
+        discounts=NO_DISCOUNTS,
         touches=frozenset(shared).union(*(touched[index] for index in members)),
     )
 
@@ -143,11 +151,12 @@ def _common(names: Sequence[str]) -> str:
     return f"{', '.join(f'{space}/*' for space in spaces)} ({len(names)} workloads)"
 
 
-def _releases(fleet: Fleet, released: Sequence[int]) -> tuple[Draft, ...]:
+def _releases(fleet: Fleet, released: Sequence[int], held: Discounts) -> tuple[Draft, ...]:
     if not released:
         return ()
     effect: ReleaseNodes = release(fleet, tuple(released))
-    types = sorted({fleet.nodes[index].pool.instance_type for index in released})
+    pools = {fleet.nodes[index].pool for index in released}
+    types = sorted({pool.instance_type for pool in pools})
     return (
         Draft(
             lever=Lever.IDLE_RELEASE,
@@ -156,13 +165,13 @@ def _releases(fleet: Fleet, released: Sequence[int]) -> tuple[Draft, ...]:
             workloads=(),
             changes=(Change(subject=", ".join(effect.nodes), effect=effect),),
             released=effect.nodes,
-            commitments=(),
-            touches=frozenset({("pool", fleet.nodes[index].pool) for index in released}),
+            discounts=NO_DISCOUNTS,
+            touches=frozenset({("pool", pool) for pool in pools} | _committed(pools, held)),
         ),
     )
 
 
-def _purchase(commitment: Commitment, enacted: Enacted) -> Draft:
+def _commitment(commitment: Commitment, bought: Discounts, enacted: Enacted) -> Draft:
     effect: Effect = BuyCommitment(
         pool=commitment.pool,
         option=commitment.option,
@@ -177,16 +186,51 @@ def _purchase(commitment: Commitment, enacted: Enacted) -> Draft:
         workloads=(),
         changes=(Change(subject=str(commitment.pool), effect=effect),),
         released=(),
-        commitments=(commitment,),
-        touches=frozenset({("pool", commitment.pool)}),
+        discounts=Discounts(commitments=(commitment,)),
+        touches=frozenset(_committed([commitment.pool], enacted.owned + bought)),
+    )
+
+
+def _used(fleet: Fleet, planned: Mapping[int, Effects], enacted: Enacted, released: Sequence[int]) -> tuple[Pool, ...]:
+    """Return the pools that are in use once everything planned is in force."""
+    usage = enacted.usage(planned, [fleet.nodes[index].name for index in released])
+    return tuple(sorted(pool for pool, seconds in usage.items() if seconds.any()))
+
+
+def _spend_plan(plan: SpendPlan, used: Sequence[Pool], enacted: Enacted) -> Draft:
+    covered = [pool for pool in used if pool in plan.rates_micro_usd_hr]
+    on_demand = enacted.rates(covered)
+    effect: Effect = BuySpendPlan(
+        provider=plan.provider,
+        option=plan.option,
+        spend_micro_usd_hr=plan.spend_micro_usd_hr,
+        rates=tuple(
+            PlanRate(
+                pool=pool,
+                rate_micro_usd_hr=plan.rates_micro_usd_hr[pool],
+                on_demand_micro_usd_hr=on_demand[pool],
+            )
+            for pool in covered
+        ),
+    )
+    name = f"{plan.provider} {plan.option.value}"
+    return Draft(
+        lever=Lever.COMMITMENT,
+        subject=f"${usd(plan.spend_micro_usd_hr):,.2f} an hour of spend with {plan.provider}",
+        class_name=name,
+        workloads=(),
+        changes=(Change(subject=name, effect=effect),),
+        released=(),
+        discounts=Discounts(spend_plans=(plan,)),
+        touches=frozenset({("spend", plan.provider)}),
     )
 
 
 def _touched(
-    fleet: Fleet, planned: Mapping[int, Effects], enacted: Enacted, bought: Sequence[Commitment]
+    fleet: Fleet, planned: Mapping[int, Effects], enacted: Enacted, bought: Discounts
 ) -> dict[int, frozenset[Hashable]]:
-    """Return what each workload's actions touch: itself, the node groups it held, and committed pools it may use."""
-    committed = {commitment.pool for commitment in bought}
+    """Return what each workload's actions touch: itself, the node groups it held, and what is committed, bought or held."""
+    held = enacted.owned + bought
     touched = {}
     for index, effects in planned.items():
         workload = fleet.workloads[index]
@@ -194,11 +238,21 @@ def _touched(
         for lever in effects:
             pools.add(placement(workload, {lever: effects[lever]}).pool)
         pools.add(placement(workload, effects).pool)
-        things: set[Hashable] = {("workload", index), *(("pool", pool) for pool in pools & committed)}
-        things |= {("cloud", name) for name in entries_of(workload, effects)}
+        things: set[Hashable] = {("workload", index), *(("cloud", name) for name in entries_of(workload, effects))}
         for number, (owners, usage) in enumerate(enacted.groups.held):
             if index in owners:
                 things.add(("group", number))
-                things |= {("pool", pool) for pool in usage if pool in committed}
-        touched[index] = frozenset(things)
+                pools |= usage.keys()
+        touched[index] = frozenset(things | _committed(pools, held))
     return touched
+
+
+def _committed(pools: Iterable[Pool], held: Discounts) -> set[Hashable]:
+    """Return what couples uses of some pools: committed nodes of each, and the spend of a provider's plans."""
+    nodes = {one.pool for one in held.commitments}
+    spend = {pool for rates in held.plan_rates for pool in rates}
+    things: set[Hashable] = set()
+    for pool in pools:
+        things |= {("pool", pool)} if pool in nodes else set()
+        things |= {("spend", pool.provider)} if pool in spend else set()
+    return things

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from trimtab.diagnose.findings import ProductForm, Spend, Unjudged, Verdict, Waste
 from trimtab.fleet.model import Coverage, FloatArray
 from trimtab.plan.commit_inventory import Held
+from trimtab.plan.commit_spend_inventory import HeldSpend
 from trimtab.plan.model import CapacityPicture, Plan, Proof
 from trimtab.plan.robustness import Robustness
 from trimtab.plan.scenario import WhatIf
@@ -43,7 +44,9 @@ class Audit:
     heat_map: HeatMap
     capacity: tuple[CapacityPicture, ...]
     owned: tuple[Held, ...] = ()
-    """Commitments that run already: what they cover, and what is sunk until they end."""
+    """Commitments to nodes that run already: what they cover, and what is sunk until they end."""
+    owned_spend: tuple[HeldSpend, ...] = ()
+    """The same of commitments to spend whose rates are known."""
     robustness: Robustness | None = None
     """The proof again where speeds and demand depart from what the plan was made for."""
     what_if: WhatIf | None = None

@@ -28,7 +28,7 @@ from trimtab.plan.options import refusal
 from trimtab.plan.outcome import Case, Effects
 from trimtab.plan.service_outcome import hourly_demand_gpus
 from trimtab.tables.workloads import WorkloadKind
-from trimtab.units import S_PER_HR, micro_usd
+from trimtab.units import S_PER_HR
 
 
 def clairvoyant_bound(fleet: Fleet, evaluators: Mapping[int, Evaluator], market: Market, settings: Settings) -> int:
@@ -104,8 +104,9 @@ def _work(case: Case) -> FloatArray:
 def _gpu_rate(offering: Offering, market: Market, *, spot: bool) -> float:
     """Return the cheapest way to have one GPU for one second, in micro-dollars."""
     rates = [offering.rate_micro_usd_hr]
-    if offering.committed is not None:
-        rates.append(micro_usd(offering.committed.usd_hr))
+    committed = market.committed_rate(offering.pool)
+    if committed is not None:
+        rates.append(committed)
     if spot and offering.spot is not None:
         rates.append(market.rate(offering.pool.held_as(CapacityType.SPOT)))
     return min(rates) / offering.gpus_per_node / S_PER_HR
@@ -113,7 +114,7 @@ def _gpu_rate(offering: Offering, market: Market, *, spot: bool) -> float:
 
 def _at_best_rate(market: Market, pool: Pool, node_seconds: IntArray) -> int:
     rate = market.rate(pool)
-    committed = market.commitment(pool) if pool.capacity_type is CapacityType.ON_DEMAND else None
+    committed = market.committed_rate(pool) if pool.capacity_type is CapacityType.ON_DEMAND else None
     if committed is not None:
-        rate = min(rate, micro_usd(committed.usd_hr))
+        rate = min(rate, committed)
     return int(rate * int(node_seconds.sum()) // S_PER_HR)

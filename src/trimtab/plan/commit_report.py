@@ -14,7 +14,7 @@ from trimtab.ledger import Usage, bill
 from trimtab.plan.commit_advice import Advice, advise
 from trimtab.plan.commit_inventory import Held, Owned, inventory, owned_nodes, running_commitments
 from trimtab.plan.commit_spend import SpendAdvice, advise_spend
-from trimtab.plan.commit_spend_inventory import HeldSpend, Spend, running_plans, spend_inventory
+from trimtab.plan.commit_spend_inventory import HeldSpend, Spend, running_plans, spend_inventory, unpriced
 from trimtab.plan.commit_table import Offer, Return, listed_offer, return_of
 from trimtab.units import HR_PER_MO, MICRO_PER_USD
 
@@ -105,7 +105,7 @@ def commit_report(
         ),
         held_spend=spend_inventory(spend, usage, market, running, day),
         wanted_rates=wanted_rates(pools, market, quotes),
-        held_beside=(*(_unpriced(one) for one in spend if one.runs_at(day) and one not in plans), *held_beside),
+        held_beside=(*(unpriced(one) for one in spend if one.runs_at(day) and one not in plans), *held_beside),
     )
 
 
@@ -132,13 +132,6 @@ def wanted_rates(pools: Sequence[Pool], market: Market, quotes: Sequence[Offer])
         if missing:
             wanted.append(f"{pool.instance_type} in {pool.region} ({pool.provider}): {', '.join(missing)}")
     return tuple(wanted)
-
-
-def _unpriced(one: Spend) -> str:
-    return (
-        f"{one.name}: {one.usd_hr:,.4f} USD an hour of spend until {one.end}; no {one.option.value} rate is known for what it "
-        "may cover, so it is not in the inventory above"
-    )
 
 
 def _return(offer: Offer, advice: Advice, question: Question) -> Return:

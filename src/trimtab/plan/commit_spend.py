@@ -15,6 +15,7 @@ from trimtab.catalog.kinds import BuyingOption
 from trimtab.catalog.pools import Pool
 from trimtab.fleet.market import Market
 from trimtab.ledger import Commitment, SpendPlan, Usage, best_spend, bill, spend_needed
+from trimtab.levers.commitments import plan_rates_by_provider
 from trimtab.plan.commit_advice import RECENT_HR, backed, layers
 from trimtab.policies.commitment import LayerRule
 from trimtab.units import HR_PER_MO, HR_PER_YEAR, MICRO_PER_USD, MO_PER_YEAR, S_PER_HR, per_month, usd
@@ -103,7 +104,7 @@ def advise_spend(
     for option in BuyingOption:
         if not option.commits_spend or option.term_years not in terms_years:
             continue
-        for provider, rates in _by_provider(market, usage.pools if pools is None else pools, option).items():
+        for provider, rates in plan_rates_by_provider(usage.pools if pools is None else pools, market, option).items():
             for more in ((), tuple(advised)) if advised else ((),):
                 left = uncovered(usage, market, (*reserved, *more), plans)
                 one = _advice(provider, option, rates, left, market, beside=bool(more))
@@ -121,14 +122,6 @@ def uncovered(usage: Usage, market: Market, commitments: Sequence[Commitment], p
             if one.pool == pool:
                 left[row] -= priced.covered_seconds[index]
     return Usage(pools=usage.pools, node_seconds=left)
-
-
-def _by_provider(market: Market, pools: Sequence[Pool], option: BuyingOption) -> dict[str, dict[Pool, int]]:
-    rates: dict[str, dict[Pool, int]] = {}
-    for pool, rate in market.plan_rates(pools, option).items():
-        if rate < market.rate(pool):
-            rates.setdefault(pool.provider, {})[pool] = rate
-    return rates
 
 
 def _advice(

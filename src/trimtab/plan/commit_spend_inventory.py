@@ -78,6 +78,14 @@ def running_plans(spend: Sequence[Spend], pools: Sequence[Pool], market: Market,
     return plans
 
 
+def unpriced(one: Spend) -> str:
+    """Say that what a commitment to spend covers is not known, and what to give."""
+    return (
+        f"{one.name}: {one.usd_hr:,.4f} USD an hour of spend until {one.end}; no {one.option.value} rate is known for what "
+        "it may cover, so it is left out: give its rates with --prices"
+    )
+
+
 def spend_inventory(
     spend: Sequence[Spend], usage: Usage, market: Market, commitments: Sequence[Commitment], day: date
 ) -> tuple[HeldSpend, ...]:

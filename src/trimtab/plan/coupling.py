@@ -11,6 +11,7 @@ from trimtab.fleet.limits import Quota, quotas_of
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import IntArray
 from trimtab.fleet.settings import Limits
+from trimtab.ledger import Discounts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,11 +21,19 @@ class Coupling:
     market: Market
     quotas: tuple[Quota, ...]
     spot_max_frac: float
+    owned: frozenset[Pool]
+    """Pools that a commitment which is held already may cover."""
 
     @classmethod
-    def of(cls, limits: Limits, market: Market) -> Coupling:
-        """Return the coupling under some limits."""
-        return cls(market=market, quotas=quotas_of(limits.quotas), spot_max_frac=limits.spot_max_frac)
+    def of(cls, limits: Limits, market: Market, owned: Discounts) -> Coupling:
+        """Return the coupling under some limits and what is held already."""
+        pools = {one.pool for one in owned.commitments} | {p for plan in owned.plan_rates for p in plan}
+        return cls(
+            market=market,
+            quotas=quotas_of(limits.quotas),
+            spot_max_frac=limits.spot_max_frac,
+            owned=frozenset(pools),
+        )
 
     @property
     def limits_spot(self) -> bool:
@@ -35,7 +44,8 @@ class Coupling:
         """Tell whether use of a pool touches other workloads: then its cost in one hour is not a fixed sum."""
         return (
             self.limits_spot
-            or self.market.commitment(pool) is not None
+            or pool in self.owned
+            or self.market.committed_rate(pool) is not None
             or any(quota.holds_for(pool) for quota in self.quotas)
         )
 

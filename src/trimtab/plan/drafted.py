@@ -7,7 +7,7 @@ covers what the other actions leave. That is how one would buy, and why commitme
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from trimtab.catalog.pools import Pool
 from trimtab.fleet.effects import Effect, HedgeOnSpot, SetCapacityType
 from trimtab.fleet.model import Fleet, FloatArray, IntArray
 from trimtab.fleet.settings import Lever
-from trimtab.ledger import Bill, Commitment, best_count
+from trimtab.ledger import NO_DISCOUNTS, Bill, Discounts
 from trimtab.levers import spot
 from trimtab.plan.actions import Draft, drafts
 from trimtab.plan.attribution import Shares, attribute, components
@@ -29,18 +29,18 @@ Actions = frozenset[int]
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Drafted:
-    """Effects per workload index, nodes given back (indices), commitments, and the actions they make."""
+    """Effects per workload index, nodes given back (indices), what is bought, and the actions they make."""
 
     fleet: Fleet
     enacted: Enacted
     effects: Mapping[int, Effects]
     released: tuple[int, ...]
-    commitments: tuple[Commitment, ...]
+    discounts: Discounts
     actions: tuple[Draft, ...] = field(init=False)
     _known: dict[Actions, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.actions = drafts(self.fleet, self.effects, self.enacted, self.released, self.commitments)
+        self.actions = drafts(self.fleet, self.effects, self.enacted, self.released, self.discounts)
 
     @property
     def everything(self) -> Actions:
@@ -58,7 +58,7 @@ class Drafted:
     def cost(self, some: Actions) -> int:
         """Return the exact hourly bill when some actions are enacted, with what they cost besides nodes, in micro-dollars."""
         if some not in self._known:
-            self._known[some] = self._bill(some).total + self.moving(some)
+            self._known[some] = self.bill(some).total + self.moving(some)
         return self._known[some]
 
     def moving(self, some: Actions) -> int:
@@ -81,7 +81,7 @@ class Drafted:
     def hourly_usd(self, some: Actions) -> FloatArray:
         """Return the bill hour by hour when some actions are enacted (n_hours,)."""
         moving_micro_usd_hr = self.moving(some) / self.fleet.window.hours
-        return np.asarray((self._bill(some).hourly + moving_micro_usd_hr) / MICRO_PER_USD, dtype=np.float64)
+        return np.asarray((self.bill(some).hourly + moving_micro_usd_hr) / MICRO_PER_USD, dtype=np.float64)
 
     def without(self, dropped: Actions) -> Drafted:
         """Return the draft that leaves some actions out for good."""
@@ -92,7 +92,7 @@ class Drafted:
             enacted=self.enacted,
             effects={index: self._settled(index, effects) for index, effects in kept.items() if effects},
             released=tuple(node for node in self.released if self.fleet.nodes[node].name in names),
-            commitments=self.bought(self.everything - dropped),
+            discounts=self.bought(self.everything - dropped),
         )
 
     def _settled(self, index: int, effects: Effects) -> Effects:
@@ -134,31 +134,18 @@ class Drafted:
             for index in self.actions[number].workloads
         )
 
-    def bought(self, some: Actions) -> tuple[Commitment, ...]:
-        """Return what the commitment actions among some would buy: the best count for the use that the others leave."""
+    def bought(self, some: Actions) -> Discounts:
+        """Return what the commitment actions among some would buy: what is best for the use that the others leave."""
         return self._bought(some, self.enacted.usage(self.in_force(some), self._gone(some)))
 
-    def usage(self, some: Actions) -> dict[Pool, IntArray]:
-        """Return node-seconds per pool and hour when some actions are enacted."""
-        return self.enacted.usage(self.in_force(some), self._gone(some))
-
-    def _bill(self, some: Actions) -> Bill:
+    def bill(self, some: Actions) -> Bill:
+        """Return the exact hourly bill when some actions are enacted."""
         usage = self.enacted.usage(self.in_force(some), self._gone(some))
         return self.enacted.priced(usage, self._bought(some, usage))
 
     def _gone(self, some: Actions) -> tuple[str, ...]:
         return tuple(name for number in sorted(some) for name in self.actions[number].released)
 
-    def _bought(self, some: Actions, usage: Mapping[Pool, IntArray]) -> tuple[Commitment, ...]:
-        offers = [one for number in sorted(some) for one in self.actions[number].commitments]
-        counts = [
-            best_count(
-                self.enacted.uncovered(one.pool, usage),
-                self.enacted.rates([one.pool])[one.pool],
-                one.rate_micro_usd_hr,
-            )
-            if one.pool in usage
-            else 0
-            for one in offers
-        ]
-        return tuple(replace(one, count=count) for one, count in zip(offers, counts, strict=True) if count)
+    def _bought(self, some: Actions, usage: Mapping[Pool, IntArray]) -> Discounts:
+        offered = sum((self.actions[number].discounts for number in sorted(some)), start=NO_DISCOUNTS)
+        return self.enacted.best_of(offered, usage)

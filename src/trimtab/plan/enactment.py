@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import assert_never
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from trimtab.catalog.kinds import CapacityType
 from trimtab.fleet.effects import (
     BuyCommitment,
+    BuySpendPlan,
     DeferRuns,
     Effect,
     HedgeOnSpot,
@@ -30,20 +32,32 @@ from trimtab.fleet.model import Fleet, FloatArray, Window, Workload
 from trimtab.fleet.served_model import declared_format
 from trimtab.fleet.service_law import seconds_one_by_one
 from trimtab.plan.baseline import PoolUse, WorkloadUse, capacity_of, is_still, nodes_of
-from trimtab.units import HR_PER_DAY, HR_PER_WEEK
+from trimtab.units import HR_PER_DAY, HR_PER_WEEK, usd
 
 FEWER_FRAC = 0.95
 """Capacity below this share of the former was given back, even where it stands still."""
 
 
-def enacted_frac(effect: Effect, then: WorkloadUse | None, index: int | None, held: PoolUses, fleet: Fleet) -> float:
-    """Return how much of a change a later fleet shows of a workload (its index there; None: gone) on pools `held`."""
+def enacted_frac(
+    effect: Effect,
+    then: WorkloadUse | None,
+    index: int | None,
+    held: PoolUses,
+    fleet: Fleet,
+    spend_usd_hr: Mapping[str, float],
+) -> float:
+    """Return how much of a change a later fleet shows of a workload (its index there; None: gone) on pools `held`.
+
+    `spend_usd_hr` is what its bills say commitments to spend cost an hour, by provider: no node shows them.
+    """
     now = None if index is None else fleet.workloads[index]
     match effect:
         case ReleaseNodes(nodes=names):
             return 1 - len({node.name for node in fleet.nodes} & set(names)) / max(len(names), 1)
         case BuyCommitment():
             return _committed(effect, fleet)
+        case BuySpendPlan(provider=provider, spend_micro_usd_hr=spend):
+            return min(1.0, spend_usd_hr.get(provider, 0.0) / usd(spend)) if spend else 1.0
         case UseOffering(pool=pool):
             return _share(held, {use.pool for use in held if use.pool.instance_type == pool.instance_type})
         case Relocate(pool=pool):

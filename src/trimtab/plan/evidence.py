@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from trimtab.fleet.effects import Relocate, SetPrecision, SetTrainingMemory, UseOffering, UseSlots
 from trimtab.fleet.model import Fleet, IntArray, Workload
 from trimtab.fleet.settings import Bands, Lever
 from trimtab.fleet.working import busiest_hour_frac, working_frac
-from trimtab.ledger import Commitment
+from trimtab.ledger import Bill, Commitment, SpendPlan
 from trimtab.physics.colocation import AS_MET, MET_BOTH_WAYS, met_frac
 from trimtab.plan.actions import Draft
 from trimtab.plan.batch_evidence import batching_facts
@@ -23,12 +21,17 @@ _SHOWN = 3
 
 
 def evidence_of(
-    draft: Draft, fleet: Fleet, enacted: Enacted, effects: dict[int, Effects], bands: Bands
+    draft: Draft, fleet: Fleet, enacted: Enacted, effects: dict[int, Effects], left: Bill, bands: Bands
 ) -> tuple[Evidence, ...]:
-    """Return the evidence of an action; of a class of workloads, that of the largest few."""
+    """Return the evidence of an action; of a class of workloads, that of the largest few.
+
+    `left` is the bill of what the whole plan leaves: what commitments rest on.
+    """
     window = str(fleet.window)
-    if draft.commitments:
-        return tuple(_commitment(one, window) for one in _commitment_lines(draft, enacted, effects))
+    if draft.discounts:
+        nodes = [_node_lines(one, left, enacted) for one in draft.discounts.commitments]
+        spend = [_spend_lines(one, left, enacted) for one in draft.discounts.spend_plans]
+        return tuple(_commitment(line, window) for lines_of in (*nodes, *spend) for line in lines_of)
     if draft.released:
         return (
             Evidence(
@@ -227,22 +230,37 @@ def _attained(workload: Workload, attained: Attained, window: str) -> Evidence:
     )
 
 
-def _commitment_lines(draft: Draft, enacted: Enacted, effects: dict[int, Effects]) -> Sequence[tuple[str, str, str]]:
-    usage = enacted.usage(effects, ())
-    lines = []
-    for one in draft.commitments:
-        used = usage.get(one.pool)
-        share = 0.0 if used is None or not one.count else float((used >= one.count * S_PER_HR * 0.999).mean())
-        rate = one.rate_micro_usd_hr / enacted.rates([one.pool])[one.pool]
-        if used is not None:
-            lines.append(_backed(one, used, enacted))
-        lines.append(
-            (f"hours in which all {one.count} x {one.pool.instance_type} are in use", f"{share:.0%}", f"> {rate:.0%}")
-        )
+_Line = tuple[str, str, str]
+"""What, its value, and what it is held against."""
+
+
+def _node_lines(one: Commitment, left: Bill, enacted: Enacted) -> list[_Line]:
+    used = left.use_of(one.pool)
+    share = float((used >= one.count * S_PER_HR * 0.999).mean()) if one.count else 0.0
+    rate = one.rate_micro_usd_hr / enacted.rates([one.pool])[one.pool]
+    in_use = (f"hours in which all {one.count} x {one.pool.instance_type} are in use", f"{share:.0%}", f"> {rate:.0%}")
+    return [_backed(one, used, enacted), in_use] if used.any() else [in_use]
+
+
+def _spend_lines(plan: SpendPlan, left: Bill, enacted: Enacted) -> list[_Line]:
+    """Say in how many hours the spend is used whole after what applies before it, and what it covers at which discount."""
+    at = left.spend_plans.index(plan)
+    whole = float((left.used_spend()[at].sum(axis=0) >= 0.999 * plan.spend_micro_usd_hr).mean())
+    rates = enacted.rates(left.pools)
+    replaced = {
+        pool: rates[pool] * float(seconds.sum())
+        for pool, seconds in zip(left.pools, left.plan_seconds[at], strict=True)
+        if seconds.any()
+    }
+    lines = [("hours in which all of it is in use", f"{whole:.0%}", "")]
+    for pool in sorted(replaced, key=lambda pool: -replaced[pool])[:_SHOWN]:
+        off = 1 - plan.rates_micro_usd_hr[pool] / rates[pool]
+        share = replaced[pool] / sum(replaced.values())
+        lines.append((f"of what it replaces on demand, {pool.instance_type} at {off:.0%} off", f"{share:.0%}", ""))
     return lines
 
 
-def _backed(one: Commitment, used: IntArray, enacted: Enacted) -> tuple[str, str, str]:
+def _backed(one: Commitment, used: IntArray, enacted: Enacted) -> _Line:
     """Say what the layered rule, which asks for evidence before each purchase, would buy of the best count in hindsight."""
     offer = Offer(
         pool=one.pool,
@@ -251,7 +269,7 @@ def _backed(one: Commitment, used: IntArray, enacted: Enacted) -> tuple[str, str
         usd_hr=usd(one.rate_micro_usd_hr),
         source="the plan",
     )
-    owned = sum(held.count for held in enacted.owned if held.pool == one.pool)
+    owned = sum(held.count for held in enacted.owned.commitments if held.pool == one.pool)
     found = advise(one.pool, used, usd(enacted.rates([one.pool])[one.pool]), [offer], owned=owned)
     if found is None or not found.layers:
         value = "none of them yet"
@@ -262,6 +280,6 @@ def _backed(one: Commitment, used: IntArray, enacted: Enacted) -> tuple[str, str
     return (f"nodes that the layers of `trimtab commit` buy on this use, of {one.count}", value, "")
 
 
-def _commitment(line: tuple[str, str, str], window: str) -> Evidence:
+def _commitment(line: _Line, window: str) -> Evidence:
     what, value, threshold = line
     return Evidence(what=what, query="planned use per hour", window=window, value=value, threshold=threshold)

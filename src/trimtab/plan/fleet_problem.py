@@ -12,15 +12,25 @@ from trimtab.fleet.limits import quota_of_pools, quotas_of
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet, IntArray
 from trimtab.fleet.settings import Lever, Limits, Settings
-from trimtab.ledger import IDLE, Bill, Commitment
+from trimtab.ledger import IDLE, NO_DISCOUNTS, Bill, Discounts
 from trimtab.levers import commitments as commitment_lever
 from trimtab.levers.idle_release import unheld_nodes
+from trimtab.plan.best_discounts import rebought
 from trimtab.plan.candidate import Candidate
 from trimtab.plan.change_cost import entries_of, entry_micro_usd, own_micro_usd
 from trimtab.plan.evaluate import Evaluator
 from trimtab.plan.options import WorkloadOptions
 from trimtab.plan.outcome import Effects, Outcome, placement
-from trimtab.plan.problem import CommitmentOffer, NodeGroup, Option, Problem, beyond, exact_bill, shared_usage, summed
+from trimtab.plan.problem import (
+    CommitmentOffer,
+    NodeGroup,
+    Option,
+    Problem,
+    SpendOffer,
+    exact_bill,
+    shared_usage,
+    summed,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -71,7 +81,7 @@ def fleet_problem(
     options: Sequence[WorkloadOptions | None],
     market: Market,
     limits: Limits | None = None,
-    owned: Sequence[Commitment] = (),
+    owned: Discounts = NO_DISCOUNTS,
 ) -> Problem:
     """Build the problem: one row of options per workload, then one per pool with nodes that nobody holds (give them back).
 
@@ -91,7 +101,7 @@ def fleet_problem(
     )
     pools = {pool for row in rows for option in row for pool in option.usage} | set(fleet.usage.pools)
     pools |= {shared.pool for row in rows for option in row for shared in option.slots}
-    pools |= {one.pool for one in owned}
+    pools |= {one.pool for one in owned.commitments}
     stated = limits or Limits()
     return Problem(
         options=(*rows, *(((Option(usage={}),)) for _ in unheld), *(() for _ in fixed)),
@@ -104,7 +114,11 @@ def fleet_problem(
         hours=fleet.window.hours,
         quotas=quota_of_pools(quotas_of(stated.quotas), sorted(pools)),
         spot_max_frac=stated.spot_max_frac if stated.spot_max_frac < 1 else None,
-        owned=tuple(owned),
+        owned=owned,
+        spend_offers=tuple(
+            SpendOffer(option=option, rates_micro_usd_hr=rates)
+            for option, rates in commitment_lever.propose_spend(pools, market)
+        ),
         entries_micro_usd=_entries(options, fleet.window.hours),
     )
 
@@ -134,8 +148,8 @@ class Enacted:
     fleet: Fleet
     evaluators: Mapping[int, Evaluator]
     market: Market
-    owned: tuple[Commitment, ...] = ()
-    """Commitments that are held whatever is planned; they cover before any that is bought."""
+    owned: Discounts = NO_DISCOUNTS
+    """Commitments that are held whatever is planned; they cover before any of their kind that is bought."""
     groups: Groups = field(init=False)
     _rates: dict[Pool, int] = field(default_factory=dict)
 
@@ -170,10 +184,10 @@ class Enacted:
             )
         return summed(parts)
 
-    def bill(self, in_force: Mapping[int, Effects], released: Iterable[str], commitments: Sequence[Commitment]) -> Bill:
-        """Return the exact hourly bill with these effects, releases and commitments in force."""
+    def bill(self, in_force: Mapping[int, Effects], released: Iterable[str], bought: Discounts) -> Bill:
+        """Return the exact hourly bill with these effects, releases and purchases in force."""
         usage = self.usage(in_force, released)
-        return self.priced(usage, commitments)
+        return self.priced(usage, bought)
 
     def moving(self, in_force: Mapping[int, Effects]) -> int:
         """Return what these effects cost besides nodes, in micro-dollars: moves, traffic, each other cloud once."""
@@ -184,13 +198,13 @@ class Enacted:
             clouds |= dict.fromkeys(entries_of(case.workload, effects), case.settings)
         return total + sum(entry_micro_usd(settings, hours) for settings in clouds.values())
 
-    def priced(self, usage: Mapping[Pool, IntArray], bought: Sequence[Commitment]) -> Bill:
+    def priced(self, usage: Mapping[Pool, IntArray], bought: Discounts) -> Bill:
         """Return the exact hourly bill of a use under the owned commitments and some bought ones."""
-        return exact_bill(usage, self.rates(usage), (*self.owned, *bought), self.fleet.window.hours)
+        return exact_bill(usage, self.rates(usage), self.owned + bought, self.fleet.window.hours)
 
-    def uncovered(self, pool: Pool, usage: Mapping[Pool, IntArray]) -> IntArray:
-        """Return a pool's use by hour beyond what owned commitments cover."""
-        return beyond(usage[pool], sum(one.count for one in self.owned if one.pool == pool))
+    def best_of(self, offered: Discounts, usage: Mapping[Pool, IntArray]) -> Discounts:
+        """Return how many nodes and how much spend of some offers are best for a use, above what is owned."""
+        return rebought(offered, usage, self.rates(usage), self.owned)
 
     def rates(self, pools: Iterable[Pool]) -> dict[Pool, int]:
         """Return the rates of pools, each looked up once."""

@@ -13,7 +13,9 @@ import numpy as np
 
 from trimtab.catalog.pools import Pool, SharedPool
 from trimtab.fleet.model import FloatArray, IntArray
-from trimtab.plan.problem import KEEP, Problem, best_commitments, beyond, total_usage, whole_nodes
+from trimtab.ledger.spend import cover
+from trimtab.plan.best_discounts import best_discounts
+from trimtab.plan.problem import KEEP, Problem, beyond, total_usage, whole_nodes
 from trimtab.plan.table import Table
 from trimtab.units import S_PER_HR, usd
 
@@ -47,7 +49,7 @@ class Improver:
             self._needing.update(self._needs(workload, option))
         self._keepers = [sum(self.choice[w] == KEEP for w in group.holders) for group in self.problem.groups]
         self.owned = self.problem.owned_nodes
-        self.counts = {commitment.pool: commitment.count for commitment in best_commitments(self.problem, self.use)}
+        self._hold_best()
 
     def sweep(self, candidates: Sequence[Sequence[int]]) -> float:
         """Try every candidate (option index or KEEP) of each workload; return the dollars gained."""
@@ -60,8 +62,18 @@ class Improver:
                 if gains[best] > _LEAST_GAIN_USD:
                     self.move(workload, tried[best])
                     gained += float(gains[best])
-        self.counts = {pool: self._renewed(pool) for pool in self.problem.offers if pool in self.use}
+        if self.problem.spend_pools:
+            self._hold_best()
+        else:
+            self.counts = {pool: self._renewed(pool) for pool in self.problem.offers if pool in self.use}
         return gained
+
+    def _hold_best(self) -> None:
+        """Hold the commitments that are best for the present use, to nodes and to spend."""
+        best = best_discounts(self.problem, self.use)
+        self.counts = {commitment.pool: commitment.count for commitment in best.commitments}
+        self.plans = (*self.problem.owned.spend_plans, *best.spend_plans)
+        self._covered = frozenset(pool for plan in self.plans for pool in plan.rates_micro_usd_hr)
 
     def _uses(self, workload: int, option: int) -> list[Mapping[Pool, IntArray]]:
         """Return what a workload's choice adds to the nodes that stay billed anyway."""
@@ -107,6 +119,7 @@ class Improver:
                 more = whole_nodes(shared, others + slots.get(shared, 0)) - whole_nodes(shared, others)
                 changes.append((at, shared.pool, more * S_PER_HR))
         cost = np.array([self._own_usd(workload, option) for option in (self.choice[workload], *options)])
+        covered: dict[Pool, IntArray] = {}
         spot_hr, all_hr = np.zeros(len(cost)), np.zeros(len(cost))
         for pool in sorted({pool for _, pool, _ in changes}):
             with_it = np.zeros((len(cost), self.problem.hours), dtype=np.int64)
@@ -117,20 +130,51 @@ class Improver:
                 hours = with_it.sum(axis=1) / S_PER_HR
                 all_hr += hours
                 spot_hr += hours if pool.capacity == "spot" else 0.0
-            cost += self._cost(pool, self._use_of(pool) - with_it[0] + with_it)
+            seconds = self._use_of(pool) - with_it[0] + with_it
+            cost += self._quota_cost(pool, seconds)
+            left = np.maximum(seconds - self._nodes(pool) * S_PER_HR, 0)
+            if pool in self._covered:
+                covered[pool] = left
+            else:
+                cost += self._metered(pool, left)
+        cost += self._cost_beside_plans(covered)
         if self.problem.spot_max_frac is not None:
             cost += _LIMIT_USD * self._spot_excess_hr(spot_hr - spot_hr[0], all_hr - all_hr[0])
         return np.asarray(cost[0] - cost[1:])
 
-    def _cost(self, pool: Pool, seconds: IntArray) -> FloatArray:
-        """Return the cost of rows of use (n, n_hours) at the present committed count, dollars; limits weighed in."""
-        rate = usd(self.problem.rates_micro_usd_hr[pool])
-        count = self.counts.get(pool, 0) + self.owned.get(pool, 0)
-        cost = rate * np.maximum(seconds - count * S_PER_HR, 0).sum(axis=1) / S_PER_HR
+    def _nodes(self, pool: Pool) -> int:
+        return self.counts.get(pool, 0) + self.owned.get(pool, 0)
+
+    def _metered(self, pool: Pool, left: IntArray) -> FloatArray:
+        """Return what rows of use (n, n_hours) that nothing covers cost, dollars."""
+        return np.asarray(usd(self.problem.rates_micro_usd_hr[pool]) * left.sum(axis=-1) / S_PER_HR, dtype=np.float64)
+
+    def _quota_cost(self, pool: Pool, seconds: IntArray) -> FloatArray:
         quota = self.problem.quotas.get(pool)
-        if quota is not None:
-            cost = cost + _LIMIT_USD * np.maximum(seconds - quota * S_PER_HR, 0).sum(axis=1) / S_PER_HR
-        return np.asarray(cost, dtype=np.float64)
+        if quota is None:
+            return np.zeros(len(seconds))
+        return np.asarray(_LIMIT_USD * np.maximum(seconds - quota * S_PER_HR, 0).sum(axis=1) / S_PER_HR)
+
+    def _cost_beside_plans(self, changed: Mapping[Pool, IntArray]) -> FloatArray | float:
+        """Return what providers' covered pools cost on demand if rows of use beyond committed nodes (n, n_hours) change.
+
+        The present plans apply to each row as the ledger applies them: what one pool no longer takes, another may.
+        """
+        cost: FloatArray | float = 0.0
+        for provider in sorted({pool.provider for pool in changed}):
+            plans = [plan for plan in self.plans if plan.provider == provider]
+            pools = sorted(
+                pool for pool in self._covered if pool.provider == provider and pool in {*self.use, *changed}
+            )
+            rows = len(next(use for pool, use in changed.items() if pool.provider == provider))
+            left = np.empty((len(pools), rows, self.problem.hours), dtype=np.int64)
+            for at, pool in enumerate(pools):
+                known = changed.get(pool)
+                left[at] = np.maximum(self._use_of(pool) - self._nodes(pool) * S_PER_HR, 0) if known is None else known
+            for plan in plans:
+                left -= cover(plan, pools, left, self.problem.rates_micro_usd_hr)
+            cost = cost + sum(self._metered(pool, left[at]) for at, pool in enumerate(pools))
+        return cost
 
     def _spot_excess_hr(self, spot_hr: FloatArray, all_hr: FloatArray) -> FloatArray:
         """Return node-hours on spot beyond the allowed share when the present use changes by these."""

@@ -12,6 +12,7 @@ import numpy as np
 from trimtab.catalog.kinds import CapacityType
 from trimtab.catalog.pools import Pool
 from trimtab.errors import PlanError
+from trimtab.ledger import NO_DISCOUNTS
 from trimtab.plan.decompose import mix
 from trimtab.plan.highs import INFINITY
 from trimtab.plan.master import Master
@@ -135,7 +136,7 @@ class _Judge:
 
     def __init__(self, problem: Problem) -> None:
         self.rules = _rules(problem)
-        table = Table(replace(problem, offers={}, owned=()))
+        table = Table(replace(problem, offers={}, spend_offers=(), owned=NO_DISCOUNTS))
         self._master = Master(table, gather(table, table.use_of([KEEP] * problem.workloads), HR_PER_DAY))
         self._columns = [replace(self._master.column(row), cost=0.0) for row in range(table.rows)]
         self._integral = self._master.entries(range(table.rows)) <= _MAX_INTEGRAL_ENTRIES

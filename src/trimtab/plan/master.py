@@ -1,14 +1,15 @@
 """The joint problem as blocks that share rows: one block per workload, its listed options as columns.
 
 Rows in order: convexity[w]; retain[g,w] and enter[e,w] (`table.Gate`); per tracked pool balance[p,t] (where a commitment is
-sold, or nodes are shared) and quota[p,t] (where there is a quota); shared[s,t] and floor[s,w,t] (`SharedNodes`); spot_share.
-Columns that belong to no block: z[g] and z[e], metered u[p,t], committed c[p], shared n[s,t], and for each quota row and the
-spot share an excess at a price above anything it could save, so that prices exist before a plan within the limits is known.
+sold, or nodes are shared); spend[k,t] per spend plan (`SpendRows`); quota[p,t] (where there is a quota); shared[s,t] and
+floor[s,w,t] (`SharedNodes`); spot_share. Columns that belong to no block: z[g] and z[e], metered u[p,t], committed c[p], spend
+s[k] and what it covers y[k,p,t], shared n[s,t], and for each quota row and the spot share an excess at a price above anything
+it could save, so that prices exist before a plan within the limits is known.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from trimtab.plan.decompose import Priced
 from trimtab.plan.highs import INFINITY, Column, Program
 from trimtab.plan.periods import Gathered
 from trimtab.plan.shared_nodes import SharedNodes
+from trimtab.plan.spend_rows import SpendRows
 from trimtab.plan.table import Table
 from trimtab.units import usd
 
@@ -45,6 +47,7 @@ class Master:
         self.excess_of: dict[Pool | None, list[int]] = {}
         """Columns that break a limit where they are above 0: of a pool's quota, or (None) of the spot limit."""
         self._balance = [self._balance_rows(place) for place in range(len(gathered))]
+        self._spend = self._spend_rows()
         self._quota = [self._quota_rows(place) for place in range(len(gathered))]
         self._shared_nodes = [self._shared_rows(place) for place in range(len(gathered))]
         self._spot = self._spot_row()
@@ -89,6 +92,22 @@ class Master:
         metered = np.array([program.add_column(rate * float(weight)) for weight in weights])
         program.put(rows, metered, -1.0)
         return rows
+
+    def _spend_rows(self) -> list[SpendRows]:
+        """Add the rows and columns of each spend plan, on offer or owned, that covers a tracked pool."""
+        problem = self.table.problem
+        plans: list[tuple[Mapping[Pool, int], float | None]] = [
+            (offer.rates_micro_usd_hr, None) for offer in problem.spend_offers
+        ]
+        plans += [(plan.rates_micro_usd_hr, usd(plan.spend_micro_usd_hr)) for plan in problem.owned.spend_plans]
+        place_of = {tracked.pool: place for place, tracked in enumerate(self.table.tracked)}
+        found = []
+        for rates, owned_usd_hr in plans:
+            covered = {place_of[pool]: usd(rate) for pool, rate in sorted(rates.items()) if pool in place_of}
+            if covered:
+                balance = {place: self._balance[place] for place in covered}
+                found.append(SpendRows(self._program, covered, balance, hours=problem.hours, owned_usd_hr=owned_usd_hr))
+        return found
 
     def _quota_rows(self, place: int) -> IntArray:
         """Add `use - excess <= quota` per period."""
@@ -207,6 +226,8 @@ class Master:
         """Price every option at once; the bound holds at any prices, which are first made feasible for the shared part."""
         table = self.table
         prices = [self._feasible(place, duals) for place in range(len(self.gathered))]
+        for spend in self._spend:
+            spend.make_feasible(prices)
         limits = [np.maximum(-duals[rows], 0.0) for rows in self._quota]
         value = table.fixed_usd.copy()
         for place, (tracked, gathered) in enumerate(zip(table.tracked, self.gathered, strict=True)):
@@ -229,7 +250,7 @@ class Master:
         return Priced(bound=bound, columns=[self.column(row) for row in self._first_least(reduced)], reduced=reduced)
 
     def _feasible(self, place: int, duals: FloatArray) -> FloatArray:
-        """Return balance prices with `0 <= price <= metered` and `sum <= committed`, so that no shared column can gain."""
+        """Return balance prices with `0 <= price <= metered` and `sum <= committed`, so that u and c cannot gain."""
         rows = self._balance[place]
         if not len(rows):
             return np.zeros(0)
@@ -240,12 +261,12 @@ class Master:
         allowed = self._committed_usd(place)
         return np.asarray(price * min(1.0, allowed / max(float(price.sum()), 1e-300)))
 
-    def _covered_by_owned(self, prices: Sequence[FloatArray]) -> float:
+    def _covered_by_owned(self, prices: list[FloatArray]) -> float:
         owned = self.table.problem.owned_nodes
         return sum(
             owned.get(tracked.pool, 0) * float(price.sum())
             for tracked, price in zip(self.table.tracked, prices, strict=True)
-        )
+        ) + sum(spend.covered_by_owned(prices) for spend in self._spend)
 
     def _paid_for_limits(self, limits: Sequence[FloatArray]) -> float:
         quotas = self.table.problem.quotas

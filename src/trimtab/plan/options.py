@@ -13,6 +13,7 @@ from trimtab.catalog.pools import Pool, SharedPool
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import IntArray
 from trimtab.fleet.settings import Lever
+from trimtab.ledger import NO_DISCOUNTS, Discounts
 from trimtab.levers import batching
 from trimtab.plan.candidate import Candidate, candidate_of
 from trimtab.plan.composition import SpotOffers, on_demand
@@ -51,8 +52,8 @@ class WorkloadOptions:
     """Why a lever had nothing to offer, in its own words."""
 
 
-def options_of(case: Case, market: Market) -> WorkloadOptions:
-    """Enumerate, replay and filter a workload's candidates."""
+def options_of(case: Case, market: Market, owned: Discounts = NO_DISCOUNTS) -> WorkloadOptions:
+    """Enumerate, replay and filter a workload's candidates; what is `owned` couples the pools that it may cover."""
     evaluator = Evaluator(case=case)
     places = places_of(case, market)
     sieve = _Sieve(evaluator=evaluator, market=market, dropped=places.refused, considered=sum(places.refused.values()))
@@ -64,7 +65,7 @@ def options_of(case: Case, market: Market) -> WorkloadOptions:
                 sieve.keeps({**effects, Lever.SPOT: offer})
         else:
             sieve.drop(MISSES_ON_DEMAND, len(offers))
-    coupling = Coupling.of(case.settings.limits, market)
+    coupling = Coupling.of(case.settings.limits, market, owned)
     candidates, dominated = undominated(sieve.kept, market, coupling)
     notes = _notes(evaluator, market, sieve.kept, sieve.missed)
     evaluator.forget_replays()

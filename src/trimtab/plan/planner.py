@@ -10,7 +10,7 @@ from trimtab.fleet.effects import Relocate, SetPrecision, SetTrainingMemory, Use
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet
 from trimtab.fleet.settings import Lever, Settings
-from trimtab.ledger import Commitment
+from trimtab.ledger import NO_DISCOUNTS, Discounts
 from trimtab.plan.attribution import Shares
 from trimtab.plan.drafted import Drafted
 from trimtab.plan.effort import UNHELD, Effort, effort_of, with_effort
@@ -41,20 +41,20 @@ Progress = Callable[[str, float], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Planned:
-    """A plan with what proves it: the effects per workload, nodes given back, commitments, workloads that nobody can judge."""
+    """A plan with what proves it: effects per workload, nodes given back, what is bought, workloads that nobody can judge."""
 
     plan: Plan
     fleet: Fleet
     cases: Mapping[str, Case]
     effects: Mapping[str, Effects]
     released: tuple[str, ...]
-    commitments: tuple[Commitment, ...]
+    discounts: Discounts
     unjudged: Mapping[str, str]
     drafted: Drafted
     """The plan's actions, any of which can be billed without the others."""
     order: tuple[int, ...]
     """The actions' places in the draft, in the order in which to do them."""
-    owned: tuple[Commitment, ...] = ()
+    owned: Discounts = NO_DISCOUNTS
     headroom_micro_usd: int = 0
     """What the plan's headroom costs over the window: its bill, less that of the best plan that leaves none."""
 
@@ -66,7 +66,7 @@ def make_plan(
     *,
     seed: int,
     progress: Progress,
-    owned: Sequence[Commitment] = (),
+    owned: Discounts = NO_DISCOUNTS,
     laws: Fleet | None = None,
     store: OutcomeStore | None = None,
 ) -> Planned:
@@ -77,7 +77,7 @@ def make_plan(
     """
     cases = cases_of(fleet, settings, seed, laws=laws, store=store)
     judged = {name: case for name, case in cases.items() if isinstance(case, Case)}
-    options = _options(fleet, cases, market, progress)
+    options = _options(fleet, cases, market, owned, progress)
     progress("choosing jointly", 0.0)
     problem = fleet_problem(fleet, options, market, settings.limits, owned)
     cheapest = solve_problem(problem, settings.planning)
@@ -91,12 +91,7 @@ def make_plan(
     path = _path(drafted, shares, settings)
     slots = path.slots()
     shared = unisolated(fleet, judged, market, settings)
-    left = Left(
-        usage=drafted.usage(drafted.everything),
-        commitments=drafted.bought(drafted.everything),
-        hours=fleet.window.hours,
-        owned=problem.owned,
-    )
+    left = Left(bill=drafted.bill(drafted.everything))
     plan = Plan(
         window=fleet.window,
         before_micro_usd=drafted.cost(frozenset()),
@@ -123,7 +118,7 @@ def make_plan(
         cases=judged,
         effects={fleet.workloads[index].name: effects for index, effects in drafted.effects.items()},
         released=tuple(fleet.nodes[index].name for index in drafted.released),
-        commitments=drafted.bought(drafted.everything),
+        discounts=drafted.bought(drafted.everything),
         unjudged={name: case for name, case in cases.items() if isinstance(case, str)},
         drafted=drafted,
         order=tuple(slot.number for slot in slots),
@@ -133,12 +128,12 @@ def make_plan(
 
 
 def _options(
-    fleet: Fleet, cases: Mapping[str, Case | str], market: Market, progress: Progress
+    fleet: Fleet, cases: Mapping[str, Case | str], market: Market, owned: Discounts, progress: Progress
 ) -> list[WorkloadOptions | None]:
     """Return every workload's options, in the fleet's order; two at once, for compiled replays let go of the lock."""
 
     def found(case: Case | str) -> WorkloadOptions | None:
-        return None if isinstance(case, str) else options_of(case, market)
+        return None if isinstance(case, str) else options_of(case, market, owned)
 
     options = []
     with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
@@ -159,7 +154,7 @@ def _headroom(
     chosen: Chosen,
     market: Market,
     settings: Settings,
-    owned: Sequence[Commitment],
+    owned: Discounts,
 ) -> int:
     """Plan again with the options that keep every target only where all goes as predicted."""
     if all(one is None or len(one.bold) == len(one.candidates) for one in options):
@@ -174,7 +169,7 @@ def _draft(
     options: list[WorkloadOptions | None],
     chosen: Chosen,
     market: Market,
-    owned: tuple[Commitment, ...],
+    owned: Discounts,
 ) -> Drafted:
     enacted = Enacted(
         fleet=fleet,
@@ -193,7 +188,7 @@ def _draft(
         if chosen.choice[len(options) + row] != KEEP
         for node in nodes
     )
-    return Drafted(fleet=fleet, enacted=enacted, effects=effects, released=released, commitments=chosen.commitments)
+    return Drafted(fleet=fleet, enacted=enacted, effects=effects, released=released, discounts=chosen.bought)
 
 
 def _efforts(
@@ -208,16 +203,21 @@ def _efforts(
 
 
 def _commitments_worth(drafted: Drafted, settings: Settings) -> tuple[Drafted, tuple[NotWorthDoing, ...]]:
-    """Leave out commitments that add too little; pool by pool, since none changes what another saves."""
-    refused = {}
-    weeks = efforts(drafted.actions, settings, entries=False)
-    for number, draft in enumerate(drafted.actions):
-        if draft.lever is Lever.COMMITMENT:
-            added = per_month(usd(drafted.last_in(number)), drafted.fleet.window.hours)
-            reason = not_worth(added, weeks[number], settings.planning)
-            if reason is not None:
-                refused[number] = left_out(draft, added, reason)
-    return (drafted.without(frozenset(refused)) if refused else drafted), tuple(refused.values())
+    """Leave out commitments that add too little, one at a time: what one no longer covers another may."""
+    refused: list[NotWorthDoing] = []
+    while True:
+        weeks = efforts(drafted.actions, settings, entries=False)
+        poor = []
+        for number, draft in enumerate(drafted.actions):
+            if draft.lever is Lever.COMMITMENT:
+                added = per_month(usd(drafted.last_in(number)), drafted.fleet.window.hours)
+                reason = not_worth(added, weeks[number], settings.planning)
+                poor += [] if reason is None else [(added, number, reason)]
+        if not poor:
+            return drafted, tuple(refused)
+        added, number, reason = min(poor)
+        refused.append(left_out(drafted.actions[number], added, reason))
+        drafted = drafted.without(frozenset({number}))
 
 
 def _path(drafted: Drafted, shares: Shares, settings: Settings) -> Pathfinder:
@@ -234,7 +234,7 @@ def _actions(drafted: Drafted, shares: Shares, slots: Sequence[Slot], settings: 
     monthly = [per_month(usd(share), hours) for share in shares.shapley]
     weeks = efforts(drafted.actions, settings)
     with_all, moving = drafted.hourly_usd(drafted.everything), drafted.moving(drafted.everything)
-    effects = drafted.in_force(drafted.everything)
+    effects, left = drafted.in_force(drafted.everything), drafted.bill(drafted.everything)
     actions = []
     for place, slot in enumerate(slots):
         number = slot.number
@@ -256,7 +256,7 @@ def _actions(drafted: Drafted, shares: Shares, slots: Sequence[Slot], settings: 
                 effort_weeks=weeks[number],
                 risk=draft.risk,
                 quarter=slot.quarter,
-                evidence=evidence_of(draft, drafted.fleet, drafted.enacted, effects, settings.bands),
+                evidence=evidence_of(draft, drafted.fleet, drafted.enacted, effects, left, settings.bands),
                 rollback=draft.rollback,
             )
         )

@@ -1,20 +1,23 @@
 """The joint problem: choose one option per workload and commitments per pool so that the bill is least.
 
-    minimise   sum_p on_demand[p] * sum_t weight[t] * u[p,t] + sum_p committed[p] * H * c[p] + fixed costs
+    minimise   sum_p on_demand[p] * sum_t weight[t] * u[p,t] + sum_p committed[p] * H * c[p] + sum_k H * s[k] + fixed costs
                + sum_o own[o] x[o] + sum_e entry[e] z[e]
     subject to convexity[w]:  keep[w] + sum_o x[w,o] = 1
                retain[g,w]:   keep[w] <= z[g]                 for each workload w that held nodes of group g
                enter[e,w]:    sum_{o needs e} x[w,o] <= z[e]  for each workload w with options that need entry e
-               balance[p,t]:  sum_o n[o,p,t] x[o] + sum_g n[g,p,t] z[g] <= u[p,t] + c[p] + owned[p]
+               balance[p,t]:  sum_o n[o,p,t] x[o] + sum_g n[g,p,t] z[g] <= u[p,t] + c[p] + owned[p] + sum_k y[k,p,t]
+               spend[k,t]:    sum_p rate[k,p] y[k,p,t] <= s[k]          (spend plans k on offer; the spend of owned ones stands)
 
                shared[s,t]:   sum_o slots[o,s,t] x[o] <= S[s] n[s,t]    (shared pools s; whole n, part of the use of s's pool)
                quota[p,t]:    sum_o n[o,p,t] x[o] + sum_g n[g,p,t] z[g] <= quota[p]
                spot_share:    node-hours on spot <= spot_max_frac * node-hours
 
 A node stays billed while any workload that held GPUs on it stays as it was: nodes are indivisible. An option may cost something
-besides nodes (traffic, data copied), and need an entry that is paid once for all that need it (another cloud). Pools for which
-nobody sells a commitment cost a fixed sum per option and need no balance rows. How hours are gathered into periods is the
-solver's matter (`periods`); what is reported is always the exact hourly bill of the choice (`exact_bill`, `own_cost`).
+besides nodes (traffic, data copied), and need an entry that is paid once for all that need it (another cloud). A spend plan k
+pays s[k] an hour and covers y[k,p,t] nodes of pool p at its rate; providers apply it to the highest discount first, which is
+what the program would do. Pools for which nobody sells a commitment or a plan cost a fixed sum per option and need no balance
+rows. How hours are gathered into periods is the solver's matter (`periods`); what is reported is always the exact hourly bill
+of the choice (`exact_bill`, `own_cost`).
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ import numpy as np
 from trimtab.catalog.kinds import BuyingOption
 from trimtab.catalog.pools import Pool, SharedPool
 from trimtab.fleet.model import IntArray
-from trimtab.ledger import Bill, Commitment, Usage, best_count, bill
+from trimtab.ledger import NO_DISCOUNTS, Bill, Commitment, Discounts, SpendPlan, Usage, bill
 from trimtab.units import S_PER_HR
 
 KEEP = -1
@@ -63,6 +66,20 @@ class CommitmentOffer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SpendOffer:
+    """A commitment to spend that is sold: its option, and what an hour of each pool's nodes takes of it, below on demand."""
+
+    option: BuyingOption
+    rates_micro_usd_hr: Mapping[Pool, int]
+
+    def plan(self, spend_micro_usd_hr: int) -> SpendPlan:
+        """Return the plan that pays so much an hour."""
+        return SpendPlan(
+            option=self.option, spend_micro_usd_hr=spend_micro_usd_hr, rates_micro_usd_hr=self.rates_micro_usd_hr
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Problem:
     """Options per workload (outer index), the groups of present nodes, rates per pool, commitments on offer, limits."""
 
@@ -75,28 +92,33 @@ class Problem:
     """Most nodes of a pool at once (the mean of an hour), for pools that have a quota."""
     spot_max_frac: float | None = None
     """Largest share of all node-hours that may be on spot."""
-    owned: tuple[Commitment, ...] = ()
-    """Commitments that are held already: paid whatever is chosen, and used before any that is bought."""
+    owned: Discounts = NO_DISCOUNTS
+    """Commitments that are held already: paid whatever is chosen, and used before any of their kind that is bought."""
+    spend_offers: tuple[SpendOffer, ...] = ()
+    """Commitments to spend on offer, in the order in which they apply; their pools have rates."""
     entries_micro_usd: Mapping[str, int] = field(default_factory=dict)
     """What is paid once over the window where any chosen option needs it, by name."""
 
     @property
     def owned_nodes(self) -> dict[Pool, int]:
         """Return the nodes that owned commitments cover, by pool."""
-        nodes: dict[Pool, int] = {}
-        for one in self.owned:
-            nodes[one.pool] = nodes.get(one.pool, 0) + one.count
-        return nodes
+        return nodes_covered(self.owned.commitments)
 
     @property
     def owned_micro_usd(self) -> int:
         """Return what the owned commitments cost over the window."""
-        return sum(one.count * one.rate_micro_usd_hr for one in self.owned) * self.hours
+        return self.owned.micro_usd_hr * self.hours
+
+    @property
+    def spend_pools(self) -> frozenset[Pool]:
+        """Return the pools that a spend plan may cover, bought or owned: those of one provider share its spend."""
+        rates = [*(one.rates_micro_usd_hr for one in self.spend_offers), *self.owned.plan_rates]
+        return frozenset(pool for known in rates for pool in known if pool in self.rates_micro_usd_hr)
 
     @property
     def coupled(self) -> frozenset[Pool]:
         """Return the pools on which a commitment, bought or owned, makes one workload's use another's concern."""
-        return frozenset({*self.offers, *(one.pool for one in self.owned)})
+        return frozenset({*self.offers, *self.owned_nodes, *self.spend_pools})
 
     @property
     def workloads(self) -> int:
@@ -142,19 +164,12 @@ def whole_nodes(shared: SharedPool, slots: IntArray) -> IntArray:
     return np.asarray(-(-slots // shared.slots_per_node), dtype=np.int64)
 
 
-def best_commitments(problem: Problem, usage: Mapping[Pool, IntArray]) -> tuple[Commitment, ...]:
-    """Return the commitments to buy that make the bill of a known use least, pool by pool, above what is owned."""
-    bought, owned = [], problem.owned_nodes
-    for pool in sorted(problem.offers):
-        if pool in usage:
-            offer = problem.offers[pool]
-            left = beyond(usage[pool], owned.get(pool, 0))
-            count = best_count(left, problem.rates_micro_usd_hr[pool], offer.rate_micro_usd_hr)
-            if count:
-                bought.append(
-                    Commitment(pool=pool, option=offer.option, count=count, rate_micro_usd_hr=offer.rate_micro_usd_hr)
-                )
-    return tuple(bought)
+def nodes_covered(commitments: Iterable[Commitment]) -> dict[Pool, int]:
+    """Return the nodes that commitments cover, by pool."""
+    nodes: dict[Pool, int] = {}
+    for one in commitments:
+        nodes[one.pool] = nodes.get(one.pool, 0) + one.count
+    return nodes
 
 
 def beyond(node_seconds: IntArray, nodes: int) -> IntArray:
@@ -162,12 +177,10 @@ def beyond(node_seconds: IntArray, nodes: int) -> IntArray:
     return np.maximum(node_seconds - nodes * S_PER_HR, 0) if nodes else node_seconds
 
 
-def exact_bill(
-    usage: Mapping[Pool, IntArray], rates: Mapping[Pool, int], commitments: Sequence[Commitment], hours: int
-) -> Bill:
-    """Return the exact hourly bill of a use under commitments: what is reported."""
-    pools = tuple(sorted({*usage, *(commitment.pool for commitment in commitments)}))
+def exact_bill(usage: Mapping[Pool, IntArray], rates: Mapping[Pool, int], paid: Discounts, hours: int) -> Bill:
+    """Return the exact hourly bill of a use under commitments to nodes and to spend: what is reported."""
+    pools = tuple(sorted({*usage, *(commitment.pool for commitment in paid.commitments)}))
     seconds = np.zeros((len(pools), hours), dtype=np.int64)
     for row, pool in enumerate(pools):
         seconds[row] = usage.get(pool, 0)
-    return bill(Usage(pools=pools, node_seconds=seconds), rates, commitments)
+    return bill(Usage(pools=pools, node_seconds=seconds), rates, paid.commitments, paid.spend_plans)

@@ -29,7 +29,7 @@ def prompt(drafted: Drafted, options: Sequence[WorkloadOptions | None], settings
                 enacted=drafted.enacted,
                 effects={**drafted.effects, index: other},
                 released=drafted.released,
-                commitments=drafted.commitments,
+                discounts=drafted.discounts,
             )
             if _whole_cost(trial, settings) <= _whole_cost(drafted, settings):
                 drafted = trial

@@ -6,17 +6,16 @@ vanished uses nothing; commitments are paid all the same.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from trimtab.catalog.pools import Pool
-from trimtab.fleet.effects import BuyCommitment, ReleaseNodes
+from trimtab.fleet.effects import BuyCommitment, BuySpendPlan, Effect, ReleaseNodes
 from trimtab.fleet.market import Market
-from trimtab.fleet.model import Fleet, FloatArray, IntArray, Target, Workload
+from trimtab.fleet.model import Fleet, FloatArray, Target, Workload
 from trimtab.fleet.settings import Settings
-from trimtab.ledger import Bill, Commitment, best_count
+from trimtab.ledger import NO_DISCOUNTS, Bill, Discounts
 from trimtab.plan.clairvoyant import clairvoyant_bound
 from trimtab.plan.evaluate import Evaluator
 from trimtab.plan.fleet_problem import Enacted
@@ -57,26 +56,24 @@ class Replayed:
             if index in self.enacted.evaluators and (mine := self.planned.effects.get(workload.name))
         }
         released = [node for effect in effects if isinstance(effect, ReleaseNodes) for node in effect.nodes]
-        pools = {effect.pool for effect in effects if isinstance(effect, BuyCommitment)}
-        bought = [one for one in self.planned.commitments if one.pool in pools]
+        bought = self._offered(effects)
         if len(some) < len(self.planned.plan.actions):
-            bought = self._best(bought, self.enacted.usage(in_force, released))
+            bought = self.enacted.best_of(bought, self.enacted.usage(in_force, released))
         return self.enacted.bill(in_force, released, bought).total + self.enacted.moving(in_force)
 
     def saving(self, some: frozenset[int]) -> int:
         """Return what some of the plan's actions save together, in micro-dollars."""
         return self.cost(frozenset()) - self.cost(some)
 
-    def _best(self, bought: Sequence[Commitment], usage: Mapping[Pool, IntArray]) -> list[Commitment]:
-        rates = self.enacted.rates(usage)
-        return [
-            replace(
-                one,
-                count=best_count(self.enacted.uncovered(one.pool, usage), rates[one.pool], one.rate_micro_usd_hr),
-            )
-            for one in bought
-            if one.pool in usage
-        ]
+    def _offered(self, effects: Sequence[Effect]) -> Discounts:
+        """Return what some effects would buy, as planned."""
+        nodes = {effect.pool for effect in effects if isinstance(effect, BuyCommitment)}
+        spend = {(effect.provider, effect.option) for effect in effects if isinstance(effect, BuySpendPlan)}
+        planned = self.planned.discounts
+        return Discounts(
+            commitments=tuple(one for one in planned.commitments if one.pool in nodes),
+            spend_plans=tuple(one for one in planned.spend_plans if (one.provider, one.option) in spend),
+        )
 
 
 def replayed(planned: Planned, fleet: Fleet, market: Market, settings: Settings, *, seed: int) -> Replayed:
@@ -104,8 +101,8 @@ def prove(
         if workload.name in planned.effects and index in evaluators
     }
     outcomes = {index: enacted.outcome(index, effects) for index, effects in in_force.items()}
-    before = enacted.bill({}, (), ())
-    after = enacted.bill(in_force, planned.released, planned.commitments)
+    before = enacted.bill({}, (), NO_DISCOUNTS)
+    after = enacted.bill(in_force, planned.released, planned.discounts)
     moving = enacted.moving(in_force)
     return Proven(
         proof=Proof(

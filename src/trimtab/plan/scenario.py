@@ -16,7 +16,7 @@ from trimtab.plan.limits import LimitPrice
 from trimtab.plan.model import Action, Proof
 from trimtab.plan.planner import Planned
 from trimtab.plan.reach import ByDeadline, WithinBudget
-from trimtab.units import per_month, usd
+from trimtab.units import HR_PER_MO, usd
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,10 +113,9 @@ class WhatIf:
 
 def outlook(planned: Planned, proof: Proof, budget: WithinBudget | None, deadline: ByDeadline | None) -> Outlook:
     """Return a plan's figures."""
-    plan, hours = planned.plan, planned.plan.window.hours
+    plan = planned.plan
     drafted = planned.drafted
     used = drafted.enacted.usage(drafted.in_force(drafted.everything), planned.released)
-    held = (*planned.owned, *planned.commitments)
     return Outlook(
         before_usd_mo=plan.usd_mo(plan.before_micro_usd),
         after_usd_mo=plan.usd_mo(plan.after_micro_usd),
@@ -124,7 +123,7 @@ def outlook(planned: Planned, proof: Proof, budget: WithinBudget | None, deadlin
         actions=plan.actions,
         effort_weeks=sum(action.effort_weeks for action in plan.actions),
         spot_frac=_spot_frac(used),
-        committed_usd_mo=per_month(usd(sum(one.count * one.rate_micro_usd_hr for one in held) * hours), hours),
+        committed_usd_mo=usd((planned.owned + planned.discounts).micro_usd_hr) * HR_PER_MO,
         limits=plan.limits,
         proof_saving_frac=proof.saving_frac,
         targets_kept=sum(result.kept for result in proof.targets),

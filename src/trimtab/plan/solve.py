@@ -20,13 +20,14 @@ import numpy as np
 from trimtab.errors import PlanError
 from trimtab.fleet.model import FloatArray
 from trimtab.fleet.settings import Planning
-from trimtab.ledger import Commitment
+from trimtab.ledger import Discounts
+from trimtab.plan.best_discounts import best_discounts
 from trimtab.plan.decompose import heaviest, mix, relax
 from trimtab.plan.improve import improved
 from trimtab.plan.limits import broken, limits_in_words, refuse_conflict, shortfall
 from trimtab.plan.master import Master
 from trimtab.plan.periods import gather
-from trimtab.plan.problem import KEEP, Problem, best_commitments, exact_bill, own_cost, total_usage
+from trimtab.plan.problem import KEEP, Problem, exact_bill, own_cost, total_usage
 from trimtab.plan.table import Table
 from trimtab.units import MICRO_PER_USD, usd
 
@@ -51,10 +52,10 @@ _MEND_GAP_FRAC = 0.003
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
-    """The plan in numbers: an option index or KEEP per workload, commitments, exact cost, certified bound."""
+    """The plan in numbers: an option index or KEEP per workload, what is bought, exact cost, certified bound."""
 
     choice: tuple[int, ...]
-    commitments: tuple[Commitment, ...]
+    bought: Discounts
     cost_micro_usd: int
     bound_micro_usd: int
     pruned: dict[str, int]
@@ -181,7 +182,7 @@ def solve_problem(problem: Problem, planning: Planning, *, start: Sequence[int] 
     dropped = table.rows - problem.workloads - sum(len(set(kept) - {KEEP}) for kept in search.candidates())
     return Chosen(
         choice=search.choice,
-        commitments=best_commitments(problem, total_usage(problem, search.choice)),
+        bought=best_discounts(problem, total_usage(problem, search.choice)),
         cost_micro_usd=search.cost_micro_usd,
         bound_micro_usd=min(search.cost_micro_usd, int(np.floor(search.bound_usd * MICRO_PER_USD))),
         pruned={"cannot be in a better plan (reduced cost)": dropped},
@@ -271,7 +272,7 @@ def _spare_entries(search: _Search) -> None:
 
 
 def choice_cost(problem: Problem, choice: Sequence[int]) -> int:
-    """Return the exact bill of a choice under its best commitments, with what it costs besides nodes."""
+    """Return the exact bill of a choice under the best commitments to nodes and spend, with what it costs besides nodes."""
     usage = total_usage(problem, choice)
-    paid = (*problem.owned, *best_commitments(problem, usage))
+    paid = problem.owned + best_discounts(problem, usage)
     return exact_bill(usage, problem.rates_micro_usd_hr, paid, problem.hours).total + own_cost(problem, choice)

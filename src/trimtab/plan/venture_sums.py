@@ -6,8 +6,8 @@ settings (`fleet.settings.Ventures`). Nothing of it enters the plan: the figures
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 
@@ -17,14 +17,14 @@ from trimtab.catalog.owned import OwnedHardware, annuity, owned_usd_hr
 from trimtab.catalog.pools import Pool
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet, IntArray
-from trimtab.fleet.settings import Lever, Settings
-from trimtab.ledger import Commitment, Usage
+from trimtab.fleet.settings import Settings
+from trimtab.ledger import Bill
+from trimtab.levers import commitments
 from trimtab.plan.model import NotWorthDoing
 from trimtab.plan.venture import Venture, VentureKind
-from trimtab.plan.venture_spend import spend_sums
 from trimtab.provenance import Basis, Estimate
 from trimtab.tables.workloads import WorkloadKind
-from trimtab.units import HR_PER_MO, MO_PER_YEAR, S_PER_HR, usd
+from trimtab.units import HR_PER_MO, MICRO_PER_USD, MO_PER_YEAR, S_PER_HR, usd
 
 _BASE_QUANTILE = 0.05
 """Nodes that are in use in 95 of 100 hours are the base that owned hardware could carry."""
@@ -33,33 +33,35 @@ _OLDEST_SOLD = 2020
 """Data-centre GPUs of an earlier year are no longer sold new."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Left:
-    """What the plan leaves: node-seconds by pool and hour, and what is committed to."""
+    """What the plan leaves: its use by pool and hour, and the bill of it."""
 
-    usage: Mapping[Pool, IntArray]
-    commitments: Sequence[Commitment]
-    hours: int
-    owned: Sequence[Commitment] = ()
-    """Commitments that were held before; they cover first."""
+    bill: Bill
+    _usd_hr: dict[Pool, float] = field(init=False)
+
+    def __post_init__(self) -> None:
+        paid = self.bill.effective().sum(axis=1) / MICRO_PER_USD
+        used_hr = self.bill.node_seconds.sum(axis=1) / S_PER_HR
+        found = zip(self.bill.pools, paid.tolist(), used_hr.tolist(), strict=True)
+        self._usd_hr = {pool: cost / hours for pool, cost, hours in found if hours > 0}
+
+    @property
+    def usage(self) -> dict[Pool, IntArray]:
+        """Return node-seconds by pool and hour."""
+        return dict(zip(self.bill.pools, self.bill.node_seconds, strict=True))
 
     def nodes(self, pool: Pool) -> float:
         """Return a pool's mean nodes."""
-        return float(self.usage[pool].sum()) / S_PER_HR / self.hours
+        return float(self.usage[pool].mean()) / S_PER_HR
 
     def base(self, pool: Pool) -> int:
         """Return the whole nodes of a pool that nearly every hour uses."""
         return int(np.quantile(self.usage[pool] / S_PER_HR, _BASE_QUANTILE))
 
     def rate_usd_hr(self, pool: Pool, market: Market) -> float:
-        """Return what a node of a pool costs an hour under the plan, commitments counted in."""
-        bought = [(one.count, usd(one.rate_micro_usd_hr)) for one in self.commitments if one.pool == pool]
-        covered = min(sum(count for count, _ in bought), self.nodes(pool))
-        listed, mean = usd(market.rate(pool)), self.nodes(pool)
-        if not bought or mean <= 0:
-            return listed
-        rate = sum(count * rate for count, rate in bought) / sum(count for count, _ in bought)
-        return (covered * rate + (mean - covered) * listed) / mean
+        """Return what a node of a pool costs an hour under the plan, what commitments and spend covered of it counted in."""
+        return self._usd_hr.get(pool, usd(market.rate(pool)))
 
 
 def ventures(
@@ -263,25 +265,17 @@ def _node(pool: Pool, gpus: int, gpu: Gpu, listed_usd_hr: float, years: float, s
 
 
 def _savings_plan(left: Left, market: Market, settings: Settings) -> Venture:
-    """Judge the best savings plan whose rates are known; the plan's certificate covers reservations only."""
-    pools = tuple(sorted(left.usage))
-    seconds = np.array([left.usage[pool] for pool in pools], dtype=np.int64).reshape(len(pools), left.hours)
-    found = spend_sums(Usage(pools=pools, node_seconds=seconds), left.owned, left.commitments, market)
-    used = ("planning.engineer_week_usd",)
-    if found is None:
-        why = "no savings plan rate is known for the nodes it could cover: ask, and give it with --prices"
-        return _judged(VentureKind.SAVINGS_PLAN, "nothing", (0.0, 0.0, 0.0), 0.0, why, settings, used)
-    once = settings.efforts[Lever.COMMITMENT].weeks * settings.planning.engineer_week_usd
-    one = found.advice
-    where = "on what the reservations leave" if one.beside_reservations or not left.commitments else "instead of them"
-    if not one.best_usd_hr:
-        why = f"no spend pays: what it could cover is used in too few hours for {one.discount_frac:.0%} off"
-        return _judged(VentureKind.SAVINGS_PLAN, one.provider, (0.0, 0.0, 0.0), 0.0, why, settings, used)
-    why = (
-        f"{one.option.term_years} y of ${one.usd_hr:,.2f} an hour, {where}; the range: first layer alone to the best "
-        "known afterwards; the certified gap is one of plans with reservations only"
-    )
-    return _judged(VentureKind.SAVINGS_PLAN, one.provider, found.sums_usd_mo, once, why, settings, used)
+    """Say what became of the spend plans whose rates are known: the plan weighs them, so that none has a sum beside it."""
+    used = ("planning.max_term_years",)
+    offers = commitments.propose_spend(left.usage, market)
+    providers = ", ".join(sorted({pool.provider for _, rates in offers for pool in rates})) or "nothing"
+    why = "no savings plan rate is known for the nodes it could cover: ask, and give it with --prices"
+    if offers:
+        why = "weighed in the plan with the reservations: on what the plan leaves, none saves more"
+    if left.bill.spend_plans:
+        spend = sum(usd(one.spend_micro_usd_hr) for one in left.bill.spend_plans)
+        why = f"in the plan: ${spend:,.2f} an hour, weighed with the reservations; nothing is to be had beside it"
+    return _judged(VentureKind.SAVINGS_PLAN, providers, (0.0, 0.0, 0.0), 0.0, why, settings, used)
 
 
 def _unisolated(shared: Sequence[NotWorthDoing], settings: Settings) -> Venture:

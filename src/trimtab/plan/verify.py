@@ -19,10 +19,11 @@ from enum import Enum
 
 from trimtab.catalog.kinds import CapacityType
 from trimtab.catalog.pools import Pool
-from trimtab.fleet.effects import BuyCommitment, ReleaseNodes
+from trimtab.fleet.effects import BuyCommitment, BuySpendPlan, ReleaseNodes
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet, Window
 from trimtab.fleet.settings import Lever, Settings
+from trimtab.ledger import SpendPlan, bill
 from trimtab.plan.baseline import REQUESTS, Baseline, PoolUse, WorkloadUse, baseline_of
 from trimtab.plan.drift import Drift, drifts
 from trimtab.plan.enactment import enacted_frac
@@ -39,6 +40,7 @@ ON_TRACK_FRAC = 0.9
 HEALTHY_FRAC = 0.8
 """What stood still absorbs growth up to this activity, the top of the healthy band (`fleet.settings.Bands`)."""
 _DEMAND_FRAC = 0.1
+_NOTHING = "the later window shows nothing of it"
 _ROUNDING = 0.02
 """Of a replica: a peak by quantile falls a little short of the peak itself."""
 
@@ -88,22 +90,35 @@ class Verification:
 
 
 def verify(
-    plan: Plan, then: Baseline, fleet: Fleet, market_then: Market, market_now: Market, settings: Settings
+    plan: Plan,
+    then: Baseline,
+    fleet: Fleet,
+    market_then: Market,
+    market_now: Market,
+    settings: Settings,
+    spend_usd_hr: Mapping[str, float],
 ) -> Verification:
-    """Hold a later fleet against a plan and the way of running that the plan was made on."""
+    """Hold a later fleet against a plan and the way of running that the plan was made on.
+
+    `spend_usd_hr` is what its bills say commitments to spend cost an hour, by provider.
+    """
     now, now_rates = baseline_of(fleet, market_then), baseline_of(fleet, market_now)
     former = {one.workload: one for one in then.workloads}
     growth = {one.workload: growth_of(former[one.workload], one) for one in now.workloads if one.workload in former}
-    enacted = {action.id: _enacted(action, then, now, fleet) for action in plan.actions}
+    enacted = {action.id: _enacted(action, then, now, fleet, spend_usd_hr) for action in plan.actions}
     earned, without = _earned(plan, then, now, growth, enacted, market_then)
     demand = without - then.usd_hr
-    saved = without - now.usd_hr
+    by_spend = _saved_by_spend(plan, enacted, fleet, market_then)
+    for name, saved_usd_hr in by_spend.items():
+        earned[name] += saved_usd_hr
+    covered = sum(by_spend.values())
+    saved = without - now.usd_hr + covered
     return Verification(
         then_usd_mo=then.usd_hr * HR_PER_MO,
         demand_usd_mo=demand * HR_PER_MO,
         saved_usd_mo=saved * HR_PER_MO,
         rates_usd_mo=(now_rates.usd_hr - now.usd_hr) * HR_PER_MO,
-        now_usd_mo=now_rates.usd_hr * HR_PER_MO,
+        now_usd_mo=(now_rates.usd_hr - covered) * HR_PER_MO,
         predicted_usd_mo=plan.usd_mo(plan.joint_saving_micro_usd),
         outside_usd_mo=(saved - sum(earned.values())) * HR_PER_MO,
         actions=tuple(
@@ -177,6 +192,30 @@ def _share_out(
         earned[action.id] += rest * weight / sum(weights) if sum(weights) else 0.0
 
 
+def _saved_by_spend(
+    plan: Plan, enacted: Mapping[str, Mapping[str, float]], fleet: Fleet, market: Market
+) -> dict[str, float]:
+    """Return what the spend plans that were bought save an hour on the later use, by action, at the plan's rates."""
+    rates = market.rates(fleet.usage.pools)
+    saved = {}
+    for action in plan.actions:
+        for change in action.changes:
+            if isinstance(change.effect, BuySpendPlan):
+                bought = _spend_plan(change.effect, enacted[action.id][change.subject])
+                less = bill(fleet.usage, rates).total - bill(fleet.usage, rates, (), [bought]).total
+                saved[action.id] = usd(less) / fleet.window.hours
+    return saved
+
+
+def _spend_plan(effect: BuySpendPlan, share: float) -> SpendPlan:
+    """Return the plan that a share of an effect's spend buys."""
+    return SpendPlan(
+        option=effect.option,
+        spend_micro_usd_hr=round(effect.spend_micro_usd_hr * share),
+        rates_micro_usd_hr={one.pool: one.rate_micro_usd_hr for one in effect.rates},
+    )
+
+
 def _purchase(plan: Plan, pool: Pool) -> Action | None:
     """Return the commitment of a plan that a reserved pool comes from."""
     if pool.capacity_type is not CapacityType.RESERVED:
@@ -192,7 +231,9 @@ def _on_demand(use: PoolUse, market: Market) -> float:
     return usd(market.rate(use.pool.held_as(CapacityType.ON_DEMAND)))
 
 
-def _enacted(action: Action, then: Baseline, now: Baseline, fleet: Fleet) -> dict[str, float]:
+def _enacted(
+    action: Action, then: Baseline, now: Baseline, fleet: Fleet, spend_usd_hr: Mapping[str, float]
+) -> dict[str, float]:
     """Return how much of each change of an action was made, by its subject."""
     former = {one.workload: one for one in then.workloads}
     held = {one.workload: one.uses for one in now.workloads}
@@ -200,7 +241,7 @@ def _enacted(action: Action, then: Baseline, now: Baseline, fleet: Fleet) -> dic
 
     def made(change: Change) -> float:
         name = change.subject
-        return enacted_frac(change.effect, former.get(name), places.get(name), held.get(name, ()), fleet)
+        return enacted_frac(change.effect, former.get(name), places.get(name), held.get(name, ()), fleet, spend_usd_hr)
 
     return {change.subject: made(change) for change in action.changes}
 
@@ -211,7 +252,9 @@ def _verdict(
     share = sum(enacted.values()) / max(len(enacted), 1)
     predicted = action.saving_usd_mo
     if share < NOT_ENACTED_FRAC:
-        status, cause = Status.NOT_ENACTED, "the later window shows nothing of it"
+        spends = any(isinstance(change.effect, BuySpendPlan) for change in action.changes)
+        seen = "no bill of the later window shows it: collect with --focus" if spends else _NOTHING
+        status, cause = Status.NOT_ENACTED, seen
     elif share < WHOLLY_FRAC:
         status, cause = Status.SHORT, _half(enacted, share)
     elif realised_usd_mo >= min(predicted.low, ON_TRACK_FRAC * predicted.value):

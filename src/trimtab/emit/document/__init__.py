@@ -11,6 +11,7 @@ from trimtab.emit.document.audit import SCHEMA_VERSION, AuditDocument
 from trimtab.emit.document.bill import (
     CoveragePart,
     OwnedPart,
+    OwnedSpendPart,
     ProductFormPart,
     SpendPart,
     SpendTables,
@@ -41,6 +42,7 @@ __all__ = [
     "LimitPart",
     "NotWorthPart",
     "OwnedPart",
+    "OwnedSpendPart",
     "Pictures",
     "PlanPart",
     "ProductFormPart",

@@ -8,6 +8,7 @@ from trimtab.emit.document.actions import ActionPart
 from trimtab.emit.document.bill import (
     CoveragePart,
     OwnedPart,
+    OwnedSpendPart,
     ProductFormPart,
     SpendTables,
     UnjudgedPart,
@@ -56,6 +57,8 @@ class AuditDocument(Part):
     """Series behind the report's pictures."""
     owned: tuple[OwnedPart, ...] = ()
     """Commitments that run already."""
+    owned_spend: tuple[OwnedSpendPart, ...] = ()
+    """Commitments to spend that run already."""
     robustness: RobustnessPart | None = None
     """The plan where speeds and demand depart from what it was made for; null in documents made before it was known."""
     what_if: WhatIfPart | None = None

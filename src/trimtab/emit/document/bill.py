@@ -119,3 +119,20 @@ class OwnedPart(Part):
     """Share of what it pays for that was in use."""
     sunk_usd_mo: float
     """Paid a month for nodes that nothing ran on, whatever is planned, until it ends."""
+
+
+class OwnedSpendPart(Part):
+    """A commitment to spend that runs already, judged on the fit window's use."""
+
+    name: str
+    """Its name in the file."""
+    provider: str
+    """With whom."""
+    usd_hr: float
+    """What it pays an hour, used or not."""
+    end: str
+    """The first day after it."""
+    used_frac: float
+    """Share of the spend that bought node time."""
+    sunk_usd_mo: float
+    """Paid a month for nothing, until it ends."""

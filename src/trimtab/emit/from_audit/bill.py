@@ -8,6 +8,7 @@ from trimtab.diagnose.findings import ProductForm, Spend, Unjudged, Verdict, Was
 from trimtab.emit.document import (
     CoveragePart,
     OwnedPart,
+    OwnedSpendPart,
     ProductFormPart,
     SpendPart,
     SpendTables,
@@ -21,6 +22,7 @@ from trimtab.emit.words import WASTE_MEANING
 from trimtab.fleet.model import Window
 from trimtab.plan.audit import Audit
 from trimtab.plan.commit_inventory import Held
+from trimtab.plan.commit_spend_inventory import HeldSpend
 
 _GPU_HOUR_DIGITS = 2
 
@@ -112,6 +114,18 @@ def owned_part(held: Held) -> OwnedPart:
         pool=str(held.owned.pool),
         count=held.owned.count,
         end=held.owned.end.isoformat(),
+        used_frac=held.used_frac,
+        sunk_usd_mo=round(held.unused_usd_mo, 2),
+    )
+
+
+def owned_spend_part(held: HeldSpend) -> OwnedSpendPart:
+    """Return a commitment to spend that runs already as documents have it."""
+    return OwnedSpendPart(
+        name=held.spend.name,
+        provider=held.spend.provider,
+        usd_hr=held.spend.usd_hr,
+        end=held.spend.end.isoformat(),
         used_frac=held.used_frac,
         sunk_usd_mo=round(held.unused_usd_mo, 2),
     )

@@ -5,12 +5,12 @@ from __future__ import annotations
 from trimtab.emit.document import AuditDocument
 from trimtab.emit.html.markup import Html
 from trimtab.emit.html.sections import bullets, number, scroll, section, table
-from trimtab.emit.words import compared_cells, headroom_line, limit_line, owned_line, stress_line
+from trimtab.emit.words import compared_cells, headroom_line, limit_line, owned_lines, stress_line
 
 
 def limits_section(document: AuditDocument) -> Html:
     """Return what the plan may not exceed and what is paid anyway; nothing where there is neither."""
-    lines = [*map(limit_line, document.plan.limits), *map(owned_line, document.owned)]
+    lines = [*map(limit_line, document.plan.limits), *owned_lines(document)]
     if not lines:
         return Html()
     lead = "What the plan may not exceed, what that costs, and commitments that run already."

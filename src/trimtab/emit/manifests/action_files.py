@@ -12,7 +12,7 @@ from trimtab.emit.manifests.facts import SCALABLE, WorkloadFacts
 from trimtab.emit.manifests.karpenter import NODE_CLASSES, node_overlay
 from trimtab.emit.manifests.keda import scheduled_object
 from trimtab.emit.manifests.objects import node_name, yaml_text
-from trimtab.emit.manifests.orders import purchase_order, release_order
+from trimtab.emit.manifests.orders import purchase_order, release_order, spend_order
 from trimtab.emit.manifests.pool_needs import PoolSpec
 from trimtab.emit.manifests.precision import precision_page
 from trimtab.emit.manifests.relocation import relocation_page
@@ -23,6 +23,7 @@ from trimtab.emit.manifests.warm_nodes import warm_objects
 from trimtab.emit.manifests.week import cron_spans, held_stretches
 from trimtab.fleet.effects import (
     BuyCommitment,
+    BuySpendPlan,
     DeferRuns,
     HedgeOnSpot,
     ReleaseIdle,
@@ -49,6 +50,9 @@ def action_files(action: Action, change: Change, scope: Scope) -> Iterator[Piece
     match effect:
         case BuyCommitment():
             yield from _purchase(action, effect)
+        case BuySpendPlan():
+            name = f"buy-{effect.provider}-{effect.option.value}"
+            yield page_file(action, name, spend_order(action, effect), Stage.COMMIT)
         case ReleaseNodes():
             yield page_file(action, "give-back", release_order(action, effect), Stage.RELEASE)
         case SetReplicaPolicy() | SetSchedule() | StartBeforeRuns() | DeferRuns():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trimtab.emit.money import dollars_and_cents, percent
-from trimtab.fleet.effects import BuyCommitment, ReleaseNodes
+from trimtab.fleet.effects import BuyCommitment, BuySpendPlan, ReleaseNodes
 from trimtab.plan.model import Action
 from trimtab.units import HR_PER_MO, HR_PER_YEAR, usd
 
@@ -11,6 +11,11 @@ _PRODUCTS = {
     "aws": "an EC2 Instance Savings Plan or Reserved Instances for this instance family and region",
     "azure": "Reserved VM Instances for this size and region",
     "gcp": "a resource-based committed use discount for this machine type and region",
+}
+_SPEND_PRODUCTS = {
+    "aws": "a Compute Savings Plan; an EC2 Instance Savings Plan where all of these are one family in one region",
+    "azure": "an Azure savings plan for compute",
+    "gcp": "a Compute flexible committed use discount, where it covers these machine types",
 }
 
 
@@ -48,6 +53,54 @@ def purchase_order(action: Action, effect: BuyCommitment) -> str:
 {evidence}
 
 Nobody can undo it before its term ends. Buy last and, where the quantity allows, in steps.
+"""
+
+
+def spend_order(action: Action, effect: BuySpendPlan) -> str:
+    """Return the order for one commitment to spend: how much an hour, at which rates, and what to look at first."""
+    spend_hr, years = usd(effect.spend_micro_usd_hr), effect.option.term_years
+    term = f"{years} year{'s' if years != 1 else ''}"
+    product = _SPEND_PRODUCTS.get(effect.provider, "the provider's commitment to spend that covers these nodes")
+    rates = "\n".join(
+        f"| {one.pool.instance_type} | {one.pool.region} | {dollars_and_cents(usd(one.rate_micro_usd_hr))} | "
+        f"{dollars_and_cents(usd(one.on_demand_micro_usd_hr))} | "
+        f"{percent(1 - one.rate_micro_usd_hr / one.on_demand_micro_usd_hr, 1)} |"
+        for one in effect.rates
+    )
+    evidence = "\n".join(f"- {row.what}: {row.value} ({row.window})" for row in action.evidence)
+    return f"""# Purchase order {action.id}: {dollars_and_cents(spend_hr)} an hour of spend with {effect.provider}, {term}
+
+| | |
+|---|---|
+| Provider | {effect.provider} |
+| Product | {product} |
+| Commitment | {dollars_and_cents(spend_hr)} an hour, at the plan's rates |
+| Term | {term} |
+| Bound to pay | {dollars_and_cents(spend_hr * HR_PER_MO)} a month, \
+{dollars_and_cents(spend_hr * HR_PER_YEAR * years)} in all |
+| Saves, planned | {dollars_and_cents(action.saving_usd_mo.value)} a month \
+({dollars_and_cents(action.saving_usd_mo.low)} to {dollars_and_cents(action.saving_usd_mo.high)}) |
+
+## The rates that it rests on
+
+| Nodes | Region | Under the plan, an hour | On demand | Discount |
+|---|---|---|---|---|
+{rates}
+
+The provider applies the spend hour by hour, after reservations, to the highest discount first. An hour that uses less of it \
+loses the rest.
+
+## Before you buy
+
+1. Every other action of the plan is in place, reservations too: they apply first.
+2. The rates on the provider's page are those above, or lower.
+3. The spend would have been used in every week since the plan was made.
+
+## What it rests on
+
+{evidence}
+
+Nobody can undo it before its term ends. Buy last and in steps: several plans of one term add up.
 """
 
 

@@ -13,6 +13,7 @@ from trimtab.emit.manifests.facts import SCALABLE, EmitFacts
 from trimtab.emit.manifests.objects import node_name
 from trimtab.fleet.effects import (
     BuyCommitment,
+    BuySpendPlan,
     DeferRuns,
     HedgeOnSpot,
     ReleaseIdle,
@@ -124,7 +125,7 @@ def need_of(action: Action, change: Change, facts: EmitFacts) -> PoolNeed | None
             return replace(need, gpus=known.replicas * gpus_per_pod if known else None, empties=True)
         case StartBeforeRuns() | DeferRuns() | ReleaseIdle():
             return replace(need, empties=True)
-        case SetPrecision() | ReleaseNodes() | BuyCommitment() | Relocate():
+        case SetPrecision() | ReleaseNodes() | BuyCommitment() | BuySpendPlan() | Relocate():
             return None
     assert_never(effect)
 

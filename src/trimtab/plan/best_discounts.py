@@ -1,0 +1,199 @@
+"""What to buy for a known use: committed nodes pool by pool, and where spend plans are sold, nodes and spend together.
+
+A pool that no spend plan covers is a problem of its own (`best_count`). On the others, nodes and spend compete for the same
+hours: for given nodes the best spend is exact (`best_spend`), and the bill at the best spend is convex in the nodes, so that
+it is searched pool by pool in steps that double while they pay. Only what lowers the exact bill is taken, from two starts: no
+nodes at all, and the nodes that would be best if nobody sold spend.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
+
+import numpy as np
+
+from trimtab.catalog.pools import Pool
+from trimtab.fleet.model import IntArray
+from trimtab.ledger import Commitment, Discounts, SpendPlan, best_count, best_spend
+from trimtab.ledger.arrays import charge
+from trimtab.ledger.spend import cover, spend_corners
+from trimtab.plan.problem import CommitmentOffer, Problem, SpendOffer, beyond, nodes_covered
+from trimtab.units import S_PER_HR
+
+Counts = dict[Pool, int]
+
+
+def best_discounts(problem: Problem, usage: Mapping[Pool, IntArray]) -> Discounts:
+    """Return what to buy of a problem's offers, above what is owned, so that the bill of a known use is least."""
+    return best_of(
+        usage,
+        problem.rates_micro_usd_hr,
+        offers=problem.offers,
+        spend_offers=problem.spend_offers,
+        owned=problem.owned,
+    )
+
+
+def best_of(
+    usage: Mapping[Pool, IntArray],
+    rates: Mapping[Pool, int],
+    *,
+    offers: Mapping[Pool, CommitmentOffer],
+    spend_offers: Sequence[SpendOffer],
+    owned: Discounts,
+) -> Discounts:
+    """Return what to buy of some offers, above what is owned; nothing that does not pay is in it."""
+    nodes = nodes_covered(owned.commitments)
+    known = [*(offer.rates_micro_usd_hr for offer in spend_offers), *owned.plan_rates]
+    covered = {pool for plan_rates in known for pool in plan_rates if pool in usage}
+    counts = {
+        pool: best_count(beyond(usage[pool], nodes.get(pool, 0)), rates[pool], offer.rate_micro_usd_hr)
+        for pool, offer in offers.items()
+        if pool in usage
+    }
+    spend: dict[int, SpendPlan] = {}
+    for provider in sorted({pool.provider for pool in covered}):
+        joint = _Joint(
+            {pool: beyond(usage[pool], nodes.get(pool, 0)) for pool in sorted(covered) if pool.provider == provider},
+            rates,
+            {pool: offer.rate_micro_usd_hr for pool, offer in offers.items()},
+            [(at, offer) for at, offer in enumerate(spend_offers) if _is_of(provider, offer.rates_micro_usd_hr)],
+            [plan for plan in owned.spend_plans if _is_of(provider, plan.rates_micro_usd_hr)],
+        )
+        found, bought = joint.best(counts)
+        counts |= found
+        spend |= bought
+    return Discounts(
+        commitments=tuple(
+            Commitment(
+                pool=pool,
+                option=offers[pool].option,
+                count=counts[pool],
+                rate_micro_usd_hr=offers[pool].rate_micro_usd_hr,
+            )
+            for pool in sorted(counts)
+            if counts[pool]
+        ),
+        spend_plans=tuple(spend[at] for at in sorted(spend)),
+    )
+
+
+def rebought(
+    offered: Discounts, usage: Mapping[Pool, IntArray], rates: Mapping[Pool, int], owned: Discounts
+) -> Discounts:
+    """Return what to buy of the kinds in `offered` for another use: their counts and spends are not looked at."""
+    return best_of(
+        usage,
+        rates,
+        offers={
+            one.pool: CommitmentOffer(option=one.option, rate_micro_usd_hr=one.rate_micro_usd_hr)
+            for one in offered.commitments
+        },
+        spend_offers=[
+            SpendOffer(option=plan.option, rates_micro_usd_hr=plan.rates_micro_usd_hr) for plan in offered.spend_plans
+        ],
+        owned=owned,
+    )
+
+
+def _is_of(provider: str, rates: Mapping[Pool, int]) -> bool:
+    return any(pool.provider == provider for pool in rates)
+
+
+class _Joint:
+    """The pools of one provider that spend plans cover, for one use beyond owned nodes: the exact bill at any counts."""
+
+    def __init__(
+        self,
+        use: Mapping[Pool, IntArray],
+        rates: Mapping[Pool, int],
+        committed_micro_usd_hr: Mapping[Pool, int],
+        offers: Sequence[tuple[int, SpendOffer]],
+        owned: Sequence[SpendPlan],
+    ) -> None:
+        self._pools = tuple(use)
+        self._use = np.array([use[pool] for pool in self._pools], dtype=np.int64)
+        self._rates = {pool: rates[pool] for pool in self._pools}
+        self._committed = {pool: committed_micro_usd_hr.get(pool) for pool in self._pools}
+        self._offers = offers
+        self._owned = owned
+        self._known: dict[tuple[int, ...], tuple[int, dict[int, SpendPlan]]] = {}
+
+    def best(self, counts: Counts) -> tuple[Counts, dict[int, SpendPlan]]:
+        """Return the best counts found, and spend plans by their place among the offers; `counts` is one of the starts."""
+        starts = [tuple(counts.get(pool, 0) for pool in self._pools)]
+        if self._offers:
+            starts.append((0,) * len(self._pools))
+        ends = [self._improved(start) for start in starts]
+        best = min(ends, key=lambda end: (self._settled(end)[0], end))
+        found = {
+            pool: count for pool, count in zip(self._pools, best, strict=True) if self._committed[pool] is not None
+        }
+        return found, self._settled(best)[1]
+
+    def _improved(self, counts: tuple[int, ...]) -> tuple[int, ...]:
+        """Return counts from which no pool's count alone can move at a gain."""
+        while True:
+            before = counts
+            for at, pool in enumerate(self._pools):
+                if self._committed[pool] is not None:
+                    below, above = counts[:at], counts[at + 1 :]
+                    most = max(counts[at], -int(-self._use[at].max(initial=0) // S_PER_HR))
+                    count = least(partial(self._cost_at, below, above), counts[at], most)
+                    counts = (*below, count, *above)
+            if counts == before:
+                return counts
+
+    def _cost_at(self, below: tuple[int, ...], above: tuple[int, ...], count: int) -> int:
+        return self._settled((*below, count, *above))[0]
+
+    def _settled(self, counts: tuple[int, ...]) -> tuple[int, dict[int, SpendPlan]]:
+        """Return the bill at some counts with the best spend found for them, micro-dollars, and the plans of that spend."""
+        if counts not in self._known:
+            left = np.maximum(self._use - np.array(counts, dtype=np.int64)[:, None] * S_PER_HR, 0)
+            for plan in self._owned:
+                left = left - cover(plan, self._pools, left, self._rates)
+            cost, plans = self._best_spends(left, self._offers)
+            nodes = sum(count * (rate or 0) for count, rate in zip(counts, self._committed.values(), strict=True))
+            self._known[counts] = (cost + nodes * left.shape[1], plans)
+        return self._known[counts]
+
+    def _best_spends(
+        self, left: IntArray, offers: Sequence[tuple[int, SpendOffer]]
+    ) -> tuple[int, dict[int, SpendPlan]]:
+        """Return the least bill found for what nodes leave, and the plans that make it; a last offer's spend is exact."""
+        if not offers:
+            metered = (int(charge(self._rates[pool], row).sum()) for pool, row in zip(self._pools, left, strict=True))
+            return sum(metered), {}
+        (at, offer), later = offers[0], offers[1:]
+
+        def under(spend: int) -> tuple[int, dict[int, SpendPlan]]:
+            plan = offer.plan(spend)
+            cost, plans = self._best_spends(left - cover(plan, self._pools, left, self._rates), later)
+            return cost + spend * left.shape[1], {at: plan, **plans} if spend else plans
+
+        alone = best_spend(offer.rates_micro_usd_hr, self._pools, left, self._rates)
+        if not later:
+            return under(alone)
+        corners = np.unique([0, alone, *spend_corners(offer.rates_micro_usd_hr, self._pools, left, self._rates).flat])
+        starts = (0, int(np.searchsorted(corners, alone)))
+        ends = [least(lambda place: under(int(corners[place]))[0], start, len(corners) - 1) for start in starts]
+        return min((under(int(corners[end])) for end in ends), key=lambda one: one[0])
+
+
+def least(cost: Callable[[int], int], start: int, most: int) -> int:
+    """Return where a convex cost over 0..most is least, from a start in steps that double while they pay."""
+    known, best = cache(cost), start
+    while True:
+        before = best
+        for direction in (-1, 1):
+            step = 1
+            while step:
+                to = min(max(0, best + direction * step), most)
+                if known(to) < known(best):
+                    best, step = to, 2 * step
+                else:
+                    step //= 2
+        if best == before:
+            return best
