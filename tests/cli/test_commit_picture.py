@@ -26,7 +26,7 @@ def test_the_layers_are_stacked_from_the_bottom_busiest_hours_left():
 
 
 def test_it_fits_its_width_and_says_what_the_marks_mean():
-    shown = picture(load_duration(np.arange(9.0), owned=0, first=2, later=1, points=picture_points(80)), 80)
+    shown = picture(load_duration(np.arange(9.0), owned=0, first=2, later=1, points=picture_points(80)))
 
     assert max(len(line) for line in shown.splitlines()) <= 80
     assert shown.endswith(LEGEND)
