@@ -29,7 +29,7 @@ from trimtab.fleet.scaled import scaled_fleet
 from trimtab.fleet.settings import Settings
 from trimtab.ledger import Allocation, Discounts, allocate, bill
 from trimtab.plan.audit import Audit, HeatMap
-from trimtab.plan.baseline import baseline_of
+from trimtab.plan.baseline import Baseline, baseline_of
 from trimtab.plan.commit_inventory import Owned, inventory, running_commitments
 from trimtab.plan.commit_spend_inventory import Spend, running_plans, spend_inventory, unpriced
 from trimtab.plan.outcome import OutcomeStore
@@ -44,7 +44,7 @@ from trimtab.sources.demo import demo_fleet, trace_fleet
 from trimtab.tables.bundle import Bundle, BundleMeta, memory_bundle
 from trimtab.tables.checks import checked_bundle
 from trimtab.tables.workloads import Workloads
-from trimtab.units import HR_PER_DAY, HR_PER_WEEK, hours_between
+from trimtab.units import HR_PER_DAY, HR_PER_WEEK, hours_between, micro_usd
 
 SEED = 7
 """Fixes what the replay draws (spot losses, sampled attribution), so that the same history gives the same audit."""
@@ -329,8 +329,9 @@ def verify_plan(
 ) -> Verification:
     """Hold a later bundle against a kept plan; history up to the end of the plan's fit window does not count.
 
-    Today's rates are those that held at `at` (default: the bundle's end), the plan's those at the end of its window. Raises
-    InputError where the plan was kept without its fit window's use or the bundle ends before it, and MissingPrice.
+    Today's rates are those that held at `at` (default: the bundle's end). The plan's are those that it was kept with; for pools
+    that it did not know, those at the end of its window. Raises InputError where the plan was kept without its fit window's use
+    or the bundle ends before it, and MissingPrice.
     """
     if kept.baseline is None:
         raise InputError(
@@ -338,13 +339,20 @@ def verify_plan(
         )
     settings, catalog = settings or Settings(), catalog or load_catalog()
     fleet = build_fleet(bundle, settings, later_window(bundle_window(bundle), kept.plan.window))
-    then, now = (
-        Market.of(catalog, day, settings) for day in (kept.plan.window.end.date(), at or fleet.window.end.date())
-    )
+    now = Market.of(catalog, at or fleet.window.end.date(), settings)
+    then = replace(now, at=kept.plan.window.end.date(), known_micro_usd_hr=_rates_of(kept))
     for market in (then, now):
         _require_prices(market, set(fleet.usage.pools))
     spend_usd_hr = billed_spend(bundle.table("costs", SPEND_COLUMNS), fleet.window)
     return verify(kept.plan, kept.baseline, fleet, then, now, settings, spend_usd_hr)
+
+
+def _rates_of(kept: KeptPlan) -> dict[Pool, int]:
+    """Return the rates that a plan was made at, of the pools that it knew."""
+    before = kept.baseline or Baseline()
+    uses = [*before.unheld, *(use for one in before.workloads for use in one.uses)]
+    rates = {use.pool: micro_usd(use.usd_per_node_hr) for use in uses}
+    return rates | {one.pool: one.rate_micro_usd_hr for one in kept.facts.pools if one.rate_micro_usd_hr is not None}
 
 
 def later_window(whole: Window, fit: Window) -> Window:

@@ -127,6 +127,17 @@ def test_a_plan_that_was_enacted_is_on_track_to_the_dollar():
     assert found.outside_usd_mo == pytest.approx(0, abs=0.01)
 
 
+def test_a_price_file_without_dates_is_of_today_and_changes_no_rate_of_the_plan(tmp_path):
+    own = tmp_path / "own.csv"
+    own.write_text("provider,instance_type,region,option,usd_hr\naws,g5.12xlarge,us-east-1,on-demand,1.00\n")
+    listed, _ = verdicts(after(SERVICES[:1]))
+
+    cheap, _ = verdicts(after(SERVICES[:1]), catalog=load_catalog(own))
+
+    assert cheap.saved_usd_mo == pytest.approx(listed.saved_usd_mo)
+    assert cheap.rates_usd_mo == pytest.approx((1.00 - rate("g5.12xlarge")) * HR_PER_MO)
+
+
 def test_the_action_that_was_half_enacted_is_named_with_the_workload_left():
     found, actions = verdicts(after(SERVICES[:1]))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 
@@ -45,6 +45,8 @@ class Market:
     assumptions: Assumptions
     limits: Limits = field(default_factory=Limits)
     """Where a plan may go (`fleet.reach`)."""
+    known_micro_usd_hr: Mapping[Pool, int] = field(default_factory=dict)
+    """Rates that go over the catalog's: what a kept plan was made at."""
 
     @classmethod
     def of(cls, catalog: Catalog, at: date | None, settings: Settings) -> Market:
@@ -63,6 +65,8 @@ class Market:
 
     def rate(self, pool: Pool) -> int:
         """Return a pool's hourly rate in micro-dollars; raises MissingPrice or UnknownName."""
+        if pool in self.known_micro_usd_hr:
+            return self.known_micro_usd_hr[pool]
         option = _OPTION[pool.capacity_type]
         price = self.catalog.prices.price(pool.provider, pool.instance_type, pool.region, option, at=self.at)
         return micro_usd(price.usd_hr)
