@@ -75,7 +75,7 @@ def test_answers_fit_80_columns_without_breaking_words():
     ("option", "name"), [(("--quota", "p4d.24xlareg=2"), "p4d.24xlarge"), (("--price", "spto+10%"), "spot")]
 )
 def test_a_name_that_nothing_answers_to_is_told_before_any_work(monkeypatch, option, name):
-    monkeypatch.setattr("trimtab.pipeline.build_fleet", None)
+    monkeypatch.setattr("trimtab.pipeline.auditing.build_fleet", None)
 
     result = CliRunner().invoke(root, ["what-if", "--demo", DEMO, *option, "-q"])
 

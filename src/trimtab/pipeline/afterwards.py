@@ -1,0 +1,96 @@
+"""What comes after an audit: its plan is kept, and held against a later history."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date
+
+from trimtab.catalog import Catalog, load_catalog
+from trimtab.catalog.pools import Pool
+from trimtab.diagnose.billed import SPEND_COLUMNS, billed_spend
+from trimtab.emit.kept_plan import KeptPlan
+from trimtab.emit.manifests.fleet_facts import facts_of_fleet
+from trimtab.errors import InputError
+from trimtab.fleet.build import build_fleet, bundle_window
+from trimtab.fleet.market import Market
+from trimtab.fleet.model import Window
+from trimtab.fleet.settings import Settings
+from trimtab.pipeline.opening import require_prices
+from trimtab.plan.audit import Audit
+from trimtab.plan.baseline import Baseline, baseline_of
+from trimtab.plan.verify import Verification, verify
+from trimtab.tables.bundle import Bundle
+from trimtab.units import HR_PER_DAY, hours_between, micro_usd
+
+
+def kept_plan(
+    found: Audit,
+    bundle: Bundle,
+    settings: Settings | None = None,
+    catalog: Catalog | None = None,
+    *,
+    at: date | None = None,
+) -> KeptPlan:
+    """Return an audit's plan with what its history tells of the cluster: what `emit` needs to write manifests later."""
+    settings, catalog = settings or Settings(), catalog or load_catalog()
+    market = Market.of(catalog, at or bundle_window(bundle).end.date(), settings)
+    fleet = build_fleet(bundle, settings, found.plan.window)
+    owners = bundle.table("allocations", ["workload", "owner_kind"]).to_pylist()
+    changed = {
+        pool
+        for action in found.plan.actions
+        for change in action.changes
+        if isinstance(pool := getattr(change.effect, "pool", None), Pool)
+    }
+    facts = facts_of_fleet(
+        fleet,
+        settings,
+        market,
+        owner_kinds={row["workload"]: row["owner_kind"] for row in owners if row["owner_kind"]},
+        pools={*fleet.usage.pools, *changed},
+    )
+    return KeptPlan(fleet=found.fleet, plan=found.plan, facts=facts, baseline=baseline_of(fleet, market))
+
+
+def verify_plan(
+    kept: KeptPlan,
+    bundle: Bundle,
+    settings: Settings | None = None,
+    catalog: Catalog | None = None,
+    *,
+    at: date | None = None,
+) -> Verification:
+    """Hold a later bundle against a kept plan; history up to the end of the plan's fit window does not count.
+
+    Today's rates are those that held at `at` (default: the bundle's end). The plan's are those that it was kept with; for pools
+    that it did not know, those at the end of its window. Raises InputError where the plan was kept without its fit window's use
+    or the bundle ends before it, and MissingPrice.
+    """
+    if kept.baseline is None:
+        raise InputError(
+            "the kept plan does not say how the fleet ran before; run `trimtab audit` on that history again"
+        )
+    settings, catalog = settings or Settings(), catalog or load_catalog()
+    fleet = build_fleet(bundle, settings, later_window(bundle_window(bundle), kept.plan.window))
+    now = Market.of(catalog, at or fleet.window.end.date(), settings)
+    then = replace(now, at=kept.plan.window.end.date(), known_micro_usd_hr=_rates_of(kept))
+    for market in (then, now):
+        require_prices(market, set(fleet.usage.pools))
+    spend_usd_hr = billed_spend(bundle.table("costs", SPEND_COLUMNS), fleet.window)
+    return verify(kept.plan, kept.baseline, fleet, then, now, settings, spend_usd_hr)
+
+
+def _rates_of(kept: KeptPlan) -> dict[Pool, int]:
+    """Return the rates that a plan was made at, of the pools that it knew."""
+    before = kept.baseline or Baseline()
+    uses = [*before.unheld, *(use for one in before.workloads for use in one.uses)]
+    rates = {use.pool: micro_usd(use.usd_per_node_hr) for use in uses}
+    return rates | {one.pool: one.rate_micro_usd_hr for one in kept.facts.pools if one.rate_micro_usd_hr is not None}
+
+
+def later_window(whole: Window, fit: Window) -> Window:
+    """Return the part of a window that lies after the fit window; raises InputError where there is less than a day of it."""
+    skipped = max(0, int(hours_between(whole.start, fit.end)))
+    if whole.hours - skipped < HR_PER_DAY:
+        raise InputError(f"{whole}: less than a day of it lies after the plan's fit window, {fit}; give later history")
+    return whole.part(skipped, whole.hours - skipped)
