@@ -23,7 +23,8 @@ from trimtab.plan.coupling import Coupling
 from trimtab.plan.evaluate import Evaluator, cases_of
 from trimtab.plan.fleet_problem import fleet_problem
 from trimtab.plan.options import options_of, refusal, undominated
-from trimtab.plan.outcome import Outcome, placement
+from trimtab.plan.outcome import Outcome, Stress, placement, run_speed
+from trimtab.plan.places import places_of
 from trimtab.plan.planner import make_plan
 from trimtab.plan.problem import CommitmentOffer, Option, Problem
 from trimtab.plan.proof import prove
@@ -296,3 +297,29 @@ def test_a_move_keeps_its_figures_in_words():
 
     assert isinstance(move, Relocate)
     assert move.describe() == "move to us-east-1, on g5.12xlarge (4x A10G)"
+
+
+def test_slots_elsewhere_go_with_the_move_there_and_cost_what_it_costs():
+    case = service(2.0)
+    both = next(
+        where for where in places_of(case, market()).fitting if {Lever.RELOCATION, Lever.SHARING} <= where.keys()
+    )
+
+    place = placement(case.workload, both)
+    assert place.shared is both[Lever.SHARING]
+    assert place.move is both[Lever.RELOCATION]
+    assert place.pool.region == place.move.pool.region != case.workload.pool.region
+    assert own_micro_usd(case.workload, both, market(), SETTINGS, 730) > 0
+    alone = placement(case.workload, {Lever.SHARING: both[Lever.SHARING]})
+    assert alone.shared is None
+    assert alone.pool == case.workload.pool
+
+
+def test_runs_on_the_same_gpu_elsewhere_keep_the_speed_that_was_measured():
+    (fit,) = cases_of(training(nodes=1, regions=("us-east-1",), **NEAR_FREE), SETTINGS, seed=7).values()
+    moves = relocation.propose(fit.workload, market(), SETTINGS).fitting
+    same = next(move for move in moves if move.pool.instance_type == "g5.12xlarge")
+
+    slower = replace(fit, stress=Stress(speed=0.5))
+
+    assert run_speed(slower, placement(fit.workload, {Lever.RELOCATION: same})) == 1.0

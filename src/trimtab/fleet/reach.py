@@ -119,8 +119,13 @@ def _near(provider: str, known: Sequence[str], home: Region) -> tuple[Region, ..
 
 def offerings_for(workload: Workload, market: Market) -> tuple[Offering, ...]:
     """Return the nodes on offer to a workload on demand: at home, and wherever else it may run."""
+    return (*offerings_at_home(workload, market), *offerings_elsewhere(workload, market))
+
+
+def offerings_at_home(workload: Workload, market: Market) -> tuple[Offering, ...]:
+    """Return the nodes on offer to a workload in the region where it runs now."""
     home = home_of(workload)
-    return (*market.offerings(home.provider, home.name), *offerings_elsewhere(workload, market))
+    return market.offerings(home.provider, home.name)
 
 
 def offerings_elsewhere(workload: Workload, market: Market) -> tuple[Offering, ...]:

@@ -8,6 +8,7 @@ from trimtab.fleet.effects import SetGpuCount
 from trimtab.fleet.kinds import RUN_KINDS
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Workload
+from trimtab.fleet.reach import offerings_at_home
 from trimtab.fleet.settings import Lever
 
 LEVER = Lever.GPU_COUNT
@@ -30,6 +31,6 @@ def propose(workload: Workload, market: Market) -> tuple[SetGpuCount, ...]:
         return ()
     return tuple(
         SetGpuCount(gpus=needed, before=before, pool=offering.pool, gpus_per_node=offering.gpus_per_node)
-        for offering in market.offerings(workload.pool.provider, workload.pool.region)
+        for offering in offerings_at_home(workload, market)
         if offering.gpu == gpu and offering.gpus_per_node >= needed
     )

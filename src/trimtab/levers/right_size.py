@@ -5,6 +5,7 @@ from __future__ import annotations
 from trimtab.fleet.elsewhere import Fitting, fitting_offerings
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Workload
+from trimtab.fleet.reach import offerings_at_home
 from trimtab.fleet.settings import Assumptions, Lever
 from trimtab.physics.formats import WeightFormat
 
@@ -18,5 +19,4 @@ def propose(
 
     With weights `stored` another way it may fit where it does not today; speeds are those of the present format.
     """
-    here = market.offerings(workload.pool.provider, workload.pool.region)
-    return fitting_offerings(workload, here, market, assumptions, stored)
+    return fitting_offerings(workload, offerings_at_home(workload, market), market, assumptions, stored)

@@ -19,6 +19,7 @@ from trimtab.fleet.effects import UseSlots
 from trimtab.fleet.elsewhere import speed_on
 from trimtab.fleet.market import Market, Offering
 from trimtab.fleet.model import Workload
+from trimtab.fleet.reach import offerings_at_home
 from trimtab.fleet.settings import Assumptions, Lever
 from trimtab.fleet.working import busiest_hour_frac
 from trimtab.physics.colocation import MPS_CAPABILITY, left_frac, mps_share, time_slice
@@ -55,8 +56,11 @@ def propose(
     isolation: Isolation = Isolation.HARDWARE,
     *,
     stored: WeightFormat | None = None,
+    offerings: Sequence[Offering] | None = None,
 ) -> Shares:
     """Judge every kind of slot on the smallest node of each GPU type in the workload's region, and on its present nodes.
+
+    `offerings` are other nodes to judge instead, the smallest of each GPU type in each region.
 
     A slot is worth a look if its part of a full node costs less than a replica does now, and if its owner admits what keeps
     its neighbours away (`isolation`). With weights `stored` another way it may fit where it does not today; speeds are those
@@ -70,7 +74,7 @@ def propose(
     fitting, refused = [], Counter[str]()
     now = market.rate(workload.pool) * _nodes_now(workload)
     busy_frac = busiest_hour_frac(workload)
-    for offering in _nodes(market, workload):
+    for offering in _nodes(workload, offerings_at_home(workload, market) if offerings is None else offerings):
         for slot in _slots(workload, offering, market):
             if not isolation.admits(slot.shared.kept_apart_by):
                 continue
@@ -127,7 +131,7 @@ def _kind(slot: UseSlots) -> tuple[object, ...]:
     """Return what two slots must have in common for one to take the other's place: of time slices also the neighbours."""
     shared = slot.shared
     turns = (shared.busy_frac, shared.slots_per_node // slot.gpus_per_node, slot.slots) if slot.others else ()
-    return (shared.kept_apart_by, *turns)
+    return (shared.kept_apart_by, slot.pool.provider, slot.pool.region, *turns)
 
 
 def _in_all(slot: UseSlots, market: Market) -> tuple[float, ...]:
@@ -162,17 +166,20 @@ def _nodes_now(workload: Workload) -> float:
     return 1 / per_node if per_node else math.ceil(workload.gpus_per_pod / workload.gpus_per_node - 1e-9)
 
 
-def _nodes(market: Market, workload: Workload) -> Iterator[Offering]:
+def _nodes(workload: Workload, offerings: Sequence[Offering]) -> Iterator[Offering]:
     """Yield the nodes that could be shared: the smaller a node, the less of it is left over; of equals the cheapest."""
-    offerings = market.offerings(workload.pool.provider, workload.pool.region)
-    smallest: dict[str, Offering] = {}
+    smallest: dict[tuple[str, str, str], Offering] = {}
     for offering in offerings:
-        known = smallest.setdefault(offering.gpu.name, offering)
+        known = smallest.setdefault(_gpu_and_region(offering), offering)
         if offering.gpus_per_node < known.gpus_per_node:
-            smallest[offering.gpu.name] = offering
+            smallest[_gpu_and_region(offering)] = offering
     yield from smallest.values()
-    here = [one for one in offerings if one.pool == workload.pool and one is not smallest[one.gpu.name]]
+    here = [one for one in offerings if one.pool == workload.pool and one is not smallest[_gpu_and_region(one)]]
     yield from here
+
+
+def _gpu_and_region(offering: Offering) -> tuple[str, str, str]:
+    return (offering.gpu.name, offering.pool.provider, offering.pool.region)
 
 
 def _slots(workload: Workload, offering: Offering, market: Market) -> Iterator[_Slot]:

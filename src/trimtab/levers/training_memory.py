@@ -10,6 +10,7 @@ from trimtab.catalog import Gpu, Lifecycle
 from trimtab.fleet.effects import SetTrainingMemory
 from trimtab.fleet.market import Market, Offering
 from trimtab.fleet.model import Workload
+from trimtab.fleet.reach import offerings_at_home
 from trimtab.fleet.settings import Assumptions, Lever
 from trimtab.fleet.trained_model import TrainedModel, on_gpus
 from trimtab.physics.predict import calibrated
@@ -46,7 +47,7 @@ def propose(
 def _places(workload: Workload, model: TrainedModel, market: Market) -> Iterator[_Place]:
     """Yield counts of GPUs on nodes that cost no more than today's: larger GPUs are right-sizing's to offer."""
     rate = market.rate(workload.pool)
-    for offering in market.offerings(workload.pool.provider, workload.pool.region):
+    for offering in offerings_at_home(workload, market):
         if offering.rate_micro_usd_hr > rate:
             continue
         same_cpu = offering.cpu_arch == (market.cpu_arch(workload.pool) or offering.cpu_arch)

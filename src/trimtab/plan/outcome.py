@@ -263,7 +263,7 @@ def same_replicas(workload: Workload, effects: Effects) -> bool:
 
 def run_speed(case: Case, place: Placement) -> float:
     """Return the speed of a run there, beside its speed in history."""
-    return place.speed.value if place.speed is SAME_SPEED else place.speed.value * case.stress.speed
+    return place.speed.value if place.speed == SAME_SPEED else place.speed.value * case.stress.speed
 
 
 def held_usage(workload: Workload, place: Placement) -> IntArray:

@@ -8,7 +8,7 @@ runs and holds it: some only so.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from trimtab.catalog import Gpu
@@ -16,6 +16,7 @@ from trimtab.fleet.effects import Effect, Relocate, SetPrecision, SetTrainingMem
 from trimtab.fleet.limits import asked_isolation
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Workload
+from trimtab.fleet.reach import offerings_elsewhere
 from trimtab.fleet.settings import Lever
 from trimtab.fleet.trained_model import trained_model
 from trimtab.levers import gpu_count, quantization, relocation, right_size, sharing, training_memory
@@ -40,15 +41,17 @@ def places_of(case: Case, market: Market) -> Places:
     workload, assumptions = case.workload, case.settings.assumptions
     sizing = right_size.propose(workload, market, assumptions)
     moves = relocation.propose(workload, market, case.settings)
-    shares = sharing.propose(
-        workload, market, assumptions, asked_isolation(workload.spec, case.settings.limits.isolation)
-    )
+    isolation = asked_isolation(workload.spec, case.settings.limits.isolation)
+    shares = sharing.propose(workload, market, assumptions, isolation)
+    away = offerings_elsewhere(workload, market)
+    shares_away = sharing.propose(workload, market, assumptions, isolation, offerings=away)
     counts = gpu_count.propose(workload, market)
     fitting: list[Where] = [
         {},
         *({Lever.RIGHT_SIZE: size} for size in sizing.fitting),
         *({Lever.RELOCATION: move} for move in moves.fitting),
         *({Lever.SHARING: slots} for slots in shares.fitting),
+        *_with_moves(shares_away.fitting, moves.fitting),
         *({Lever.GPU_COUNT: count} for count in counts),
         *({Lever.TRAINING_MEMORY: plan} for plan in memory_plans(case, market)),
     ]
@@ -62,6 +65,14 @@ def places_of(case: Case, market: Market) -> Places:
         for stored in formats.accepted:
             fitting += quantized_places(case, market, formats, stored)
     return Places(fitting=tuple(fitting), refused=sizing.refused + moves.refused + shares.refused)
+
+
+def _with_moves(shares: Iterable[UseSlots], moves: Iterable[Relocate]) -> Iterator[Where]:
+    """Yield slots of nodes elsewhere, each with the move to its nodes."""
+    to = {move.pool: move for move in moves}
+    for slots in shares:
+        if slots.pool in to:
+            yield {Lever.RELOCATION: to[slots.pool], Lever.SHARING: slots}
 
 
 def quantized_places(case: Case, market: Market, formats: Formats, stored: WeightFormat) -> Iterator[Where]:

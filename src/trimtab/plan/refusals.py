@@ -74,8 +74,10 @@ def too_much_work(cheapest: Drafted, plan: Drafted, settings: Settings) -> Itera
     hours, weeks = cheapest.fleet.window.hours, efforts(cheapest.actions, settings, entries=False)
     taken = {(action.lever, action.class_name) for action in plan.actions}
     levers = {lever for lever, _ in taken}
+    done = {(action.lever, workload) for action in plan.actions for workload in action.workloads}
     for number, draft in enumerate(cheapest.actions):
-        if (draft.lever, draft.class_name) in taken or draft.lever is Lever.COMMITMENT:
+        elsewhere = bool(draft.workloads) and all((draft.lever, workload) in done for workload in draft.workloads)
+        if (draft.lever, draft.class_name) in taken or elsewhere or draft.lever is Lever.COMMITMENT:
             continue
         added = per_month(usd(cheapest.last_in(number)), hours)
         reason = not_worth(added, weeks[number], settings.planning)
