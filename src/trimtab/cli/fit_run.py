@@ -23,6 +23,15 @@ from trimtab.cli.fit_sheets import (
     sheet_of,
     training_row,
 )
+from trimtab.cli.fit_words import (
+    change_lines,
+    kernel_lines,
+    model_lines,
+    quality_lines,
+    serving_words,
+    size_line,
+    training_words,
+)
 from trimtab.cli.output import SCHEMA_VERSION, Format, write, write_sheet
 from trimtab.cli.sheet import Column, Sheet
 from trimtab.emit.fit_document import FitDocument, Way, serving_ways, training_ways
@@ -33,7 +42,6 @@ from trimtab.errors import PlanError, UsageError
 from trimtab.fleet.ownership import TotalCost, serving_cost, training_cost
 from trimtab.fleet.settings import Settings
 from trimtab.physics.ask import Market, serving_answer, training_answer
-from trimtab.physics.boards import board
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.found_ways import ServingOption, Unmet
 from trimtab.physics.models import Architecture
@@ -41,8 +49,6 @@ from trimtab.physics.roofline import Roofline, roofline, training_roofline
 from trimtab.physics.search_training import TrainingDemand, TrainingOption
 from trimtab.physics.serving_demand import Demand
 from trimtab.physics.serving_ways import ways_of
-from trimtab.physics.single_change import cheapest_change, serving_change
-from trimtab.physics.support import notes
 from trimtab.units import HR_PER_DAY, HR_PER_MO, S_PER_HR, TOKENS_PER_MTOK
 
 SPEED_STEPS = (0.7, 0.5, 0.35, 0.25)
@@ -125,17 +131,23 @@ def fit_serving_question(
     lines = reject_lines(answer.rejected)
     if not shown:
         unfit = all(one.reason is not Unmet.TARGET for one in answer.rejected)
-        return _nothing(SERVING_COLUMNS, [*lines, *(_single_change(model, demand, market, engine) if unfit else ())])
+        return _nothing(SERVING_COLUMNS, [*lines, *(change_lines(model, demand, market, engine) if unfit else ())])
     first, name = shown[0], wishes.name or model.name
     paste = vllm_serve(first, name, context or math.ceil(demand.input_tokens + demand.output_tokens))
-    remarks = [*wishes.remarks, _sized(first, demand), *_remarks(model, scale), *_quality(first), *_kernels(shown)]
+    remarks = [
+        *wishes.remarks,
+        size_line(first, demand),
+        *model_lines(model, scale),
+        *quality_lines(first),
+        *kernel_lines(shown),
+    ]
     if bench is not None:
         remarks += _write_jobs(shown, bench, name, demand)
     roof = _serving_roof(first, demand, engine)
     faster = _faster(model, demand, market, engine, formats, scale, first) if wishes.pictures else []
     page = FitDocument(
         title=f"{name}: {demand.input_tokens:,.0f} tokens in, {demand.output_tokens:,.0f} out",
-        question=_serving_question(demand, market),
+        question=serving_words(demand, market),
         ways=serving_ways(shown),
         field=serving_ways([*ways, *faster]),
         total=total(first),
@@ -163,64 +175,22 @@ def fit_training_question(model: Architecture, demand: TrainingDemand, market: M
     shown = best_per_gpu(runs, wishes.limit, wishes.every)
     lines = reject_lines(answer.rejected)
     if not shown:
-        return _nothing(TRAINING_COLUMNS, [*lines, *_single_change(model, demand, market)])
+        return _nothing(TRAINING_COLUMNS, [*lines, *change_lines(model, demand, market)])
     first, name = shown[0], wishes.name or model.name
     page = FitDocument(
         title=f"{name}: {'pre-training' if demand.pretrain else demand.method.value} on {demand.tokens:,.0f} tokens",
-        question=_training_question(demand, market),
+        question=training_words(demand, market),
         ways=training_ways(shown),
         field=training_ways(runs),
         total=total(first),
         rooflines=(training_roofline(first.plan, first.gpu),),
         rejected=answer.rejected,
-        remarks=(*wishes.remarks, *_remarks(model, scale), *_kernels(shown)),
+        remarks=(*wishes.remarks, *model_lines(model, scale), *kernel_lines(shown)),
         paste=training_arguments(first, name, demand.global_batch),
     )
     rows = [{**training_row(one), "total_usd": round(total(one).usd, 2)} for one in shown]
     machine = [{**machine_training_row(one), "total_usd": round(total(one).usd, 2)} for one in shown]
     return _answer(page, sheet_of(rows, TRAINING_COLUMNS, ()), machine, lines, wishes)
-
-
-def _single_change(model: Architecture, demand: Demand | TrainingDemand, market: Market, engine: str = "") -> list[str]:
-    if market.own is None:
-        return []
-    card = board(market.own)
-    if isinstance(demand, TrainingDemand):
-        change = cheapest_change(model, card, demand)
-    else:
-        change = serving_change(model, card, demand, engine)
-    return [f"what makes it fit {card.name}: {change or 'nothing; it needs a larger card or several'}"]
-
-
-def _serving_question(demand: Demand, market: Market) -> str:
-    load = f"{demand.rate_req_s:,.4g} requests/s" if demand.rate_req_s else f"{demand.concurrency} requests at once"
-    if demand.mean_req_s:
-        load += f" at the peak, {demand.mean_req_s:,.4g} on average"
-    limits = demand.targets
-    named = (("TTFT p95", limits.ttft_s), ("time per token", limits.tpot_s), ("latency", limits.latency_s))
-    told = "; ".join(f"{name} within {limit:,.3g} s" for name, limit in named if limit is not None)
-    return f"{load}{'; ' + told if told else ''}; {_place(market)}"
-
-
-def _training_question(demand: TrainingDemand, market: Market) -> str:
-    deadline = f"; done in {demand.deadline_days:g} days" if demand.deadline_days else ""
-    return f"sequences of {demand.sequence:,}{deadline}; {_place(market)}"
-
-
-def _place(market: Market) -> str:
-    if market.own:
-        return f"on one's own {market.own}"
-    place = " ".join(word for word in (market.provider, market.region) if word) or "any provider and region"
-    return f"{market.option.value}, {place}"
-
-
-def _sized(one: ServingOption, demand: Demand) -> str:
-    """Tell the requirement behind the count."""
-    if demand.rate_req_s is None:
-        return f"{demand.concurrency} requests at once, {one.concurrency} a replica: {one.replicas} replicas"
-    needed = max(1, math.ceil(demand.rate_req_s / one.replica_req_s - 1e-9))
-    room = f", with {demand.headroom_frac:.0%} headroom {one.replicas}" if demand.headroom_frac else ""
-    return f"{demand.rate_req_s:,.3g} requests/s at {one.replica_req_s:,.3g} a replica need {needed} of {one.tensor} GPUs{room}"
 
 
 def _faster(
@@ -257,37 +227,6 @@ def _serving_roof(first: ServingOption, demand: Demand, engine: str) -> Roofline
     ways, _ = ways_of(first.model, first.gpu, (first.offer,), demand, engine, (first.stored,))
     query = next(way.query for way in ways if way.query.tensor == first.tensor)
     return roofline(replace(query, requests=first.concurrency))
-
-
-def _quality(first: ServingOption) -> list[str]:
-    """Warn where the first row narrows the weights: nothing is bought with quality unseen."""
-    if first.stored in (WeightFormat.BF16, WeightFormat.FP16):
-        return []
-    return [f"{first.stored.value} weights change a model's answers: test quality first, or ask with --format bf16"]
-
-
-def _kernels(shown: Sequence[ServingOption] | Sequence[TrainingOption]) -> list[str]:
-    """Return what each shown GPU needs or lacks: attention kernels, oldest CUDA and driver."""
-    by_note: dict[str, list[str]] = {}
-    for one in shown:
-        for note in notes(one.gpu):
-            by_note.setdefault(note, []).append(one.gpu.name)
-    return [f"{', '.join(dict.fromkeys(names))}: {note}" for note, names in by_note.items()]
-
-
-def _remarks(model: Architecture, scale: float) -> list[str]:
-    found = []
-    if model.generic:
-        found.append(
-            f"architecture guessed from the size: {model.layers} layers of {model.hidden}; give a config.json to be surer"
-        )
-    if "not understood" in model.source:
-        found.append(
-            f"{model.source}: layers of those kinds are taken for attention, so speed and memory are less sure"
-        )
-    if scale != 1.0:
-        found.append(f"calibrated on your point: predictions scaled by {scale:.2f}")
-    return found
 
 
 def _nothing(columns: Sequence[Column], lines: Sequence[str]) -> Answer:
