@@ -159,3 +159,73 @@ def test_demand_that_cannot_be_is_refused(tmp_path, monkeypatch, change, told):
     rows.rows["demand"][0].update(change)
 
     assert told in refusal(written(rows, tmp_path / "fleet"))
+
+
+LE_S = (0.5, 1.0, 2.0, 4.0, float("inf"))
+
+
+def declaring(path, workloads):
+    """A service that answers in half a second to four, a Deployment that nobody measured, and what people say of them."""
+    rows = FleetRows(DAYS)
+    for number in range(2):
+        rows.node(f"s{number}", "g5.xlarge").hold("prod/api", f"s{number}", [0], owner_kind="Deployment")
+        rows.use("prod/api", f"s{number}", 0, range(DAYS * 24), sm=0.3, util=0.4, tensor=0.1, dram=0.2)
+        rows.node(f"u{number}", "p4d.24xlarge").hold("lab/unseen", f"u{number}", range(8), owner_kind="Deployment")
+    counts = [300 * share for share in (0.1, 0.5, 0.35, 0.04, 0.01)]
+    rows.demand("prod/api", lambda hour: 300, 2, LE_S, lambda hour: counts)
+    rows.workloads = workloads
+    return written(rows, path)
+
+
+def test_declarations_that_contradict_one_another_are_reported_together(folder):
+    said = {
+        "prod/api": {
+            "kind": "serving",
+            "deferrable": {"within_hr": 5},
+            "targets": [
+                {"metric": "latency", "quantile": 0.95, "limit_s": 2},
+                {"metric": "latency", "quantile": 0.95, "limit_s": 3},
+            ],
+        },
+        "lab/*": {"kind": "training", "min_replicas": 2},
+        "lab/unseen": {"max_replicas": 1},
+    }
+
+    message = refusal(declaring(folder.parent / "said", said))
+
+    assert "4 fault(s)" in message
+    assert "prod/api: deferrable says nothing of what is serving" in message
+    assert "2 targets bound latency at the same quantile, 0.95 (saw '2 s, 3 s')" in message
+    assert "lab/*: min_replicas says nothing of what is training" in message
+    assert "min_replicas 2 is above max_replicas 1" in message
+
+
+def test_a_need_of_memory_that_the_gpu_never_had_is_refused_with_both_figures(folder):
+    message = refusal(declaring(folder.parent / "need", {"prod/api": {"need_gib": 100}}))
+
+    assert "prod/api: need_gib" in message
+    assert "22.5 GiB" in message
+    assert "saw '100'" in message
+
+
+def test_what_changes_nothing_and_targets_that_nothing_keeps_stand_on_top_of_the_answer(folder):
+    said = {
+        "prod/api": {
+            "deferrable": {"within_hr": 5},
+            "targets": [{"metric": "latency", "quantile": 0.95, "limit_s": 0.2}],
+        }
+    }
+
+    notes = " ".join(audited(declaring(folder.parent / "vain", said))["degraded"])
+
+    assert "declares deferrable, which changes nothing of serving" in notes
+    assert "latency <= 0.2 s for 95% of requests; history kept that for 4.0%" in notes
+
+
+def test_a_quota_below_what_nobody_can_judge_names_who_holds_it(folder):
+    path = declaring(folder.parent / "quota", {})
+
+    result = CliRunner().invoke(root, ["audit", str(path), "-q", "--quota", "p4d.24xlarge=1"])
+
+    assert "whatever is chosen, lab/unseen holds 2" in str(result.exception)
+    assert "at least 1 more x p4d.24xlarge" in str(result.exception)

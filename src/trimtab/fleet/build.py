@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from trimtab.catalog.pools import Pool
-from trimtab.errors import BundleError, Fault, near_matches
+from trimtab.errors import BundleError, near_matches
 from trimtab.fleet.activity import USAGE_COLUMNS, DeviceHours, activity_of, device_hours, distinct_hours
 from trimtab.fleet.columns import text
 from trimtab.fleet.jobs import job_observations, pods_as_jobs
@@ -30,7 +30,8 @@ from trimtab.fleet.settings import Settings
 from trimtab.fleet.targets import targets_of
 from trimtab.ledger import IDLE, Holdings
 from trimtab.tables.bundle import Bundle
-from trimtab.tables.workloads import WorkloadKind, Workloads
+from trimtab.tables.contradictions import contradictions
+from trimtab.tables.workloads import WORKLOADS_FILE, WorkloadKind, Workloads
 from trimtab.units import HR_PER_DAY, S_PER_HR, floor_hour, hours_between
 
 
@@ -85,8 +86,8 @@ def build_fleet(bundle: Bundle, settings: Settings, window: Window | None = None
 
 
 def _refuse_contradictions(declared: Workloads, names: Iterable[str]) -> None:
-    """Raise BundleError with every contradiction in what the keys declare together, of all workloads at once."""
-    faults: list[Fault] = []
+    """Raise BundleError with every contradiction in a key and in what keys declare together, of all workloads at once."""
+    faults = contradictions(declared, WORKLOADS_FILE)
     for name in names:
         try:
             declared.spec(name)

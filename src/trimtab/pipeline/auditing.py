@@ -17,6 +17,7 @@ from trimtab.diagnose.verdicts import product_form, verdict_of
 from trimtab.diagnose.waste import waste_of
 from trimtab.errors import PlanError, UnknownName
 from trimtab.fleet.build import build_fleet, bundle_window
+from trimtab.fleet.declared import declared_in_vain, refuse_impossible
 from trimtab.fleet.limits import quotas_of
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet
@@ -140,6 +141,7 @@ def _opened(
     fit, proof = build_fleet(bundle, settings, split.fit), build_fleet(bundle, settings, split.proof)
     require_nodes(bundle, fit)
     check_reach(fit.workloads, replace(market, limits=scenario.settings(settings).limits))
+    refuse_impossible(fit.workloads)
     require_prices(market, {*fit.usage.pools, *proof.usage.pools})
     spend = [one for one in _spend(owned) if one.runs_at(day)]
     plans = running_plans(spend, _coverable(market, fit, proof), market, day)
@@ -148,7 +150,11 @@ def _opened(
         proof=proof,
         market=market,
         settings=settings,
-        degraded=(*split.degraded, *(unpriced(one) for one in spend if one not in plans)),
+        degraded=(
+            *split.degraded,
+            *declared_in_vain(fit.workloads),
+            *(unpriced(one) for one in spend if one not in plans),
+        ),
         owned=Discounts(commitments=running_commitments(_nodes(owned), day), spend_plans=tuple(plans.values())),
         store=store,
     )
@@ -232,7 +238,7 @@ def _audit(
     return Audit(
         fleet=name,
         coverage=fleet.coverage,
-        degraded=degraded,
+        degraded=(*degraded, *planned.unkept),
         bill_micro_usd=planned.plan.before_micro_usd,
         spend_by_kind=spend_by(fleet, allocation, lambda workload: workload.kind.value),
         spend_by_team=spend_by(fleet, allocation, lambda workload: workload.team),

@@ -120,6 +120,7 @@ def fleet_problem(
             for option, rates in commitment_lever.propose_spend(pools, market)
         ),
         entries_micro_usd=_entries(options, fleet.window.hours),
+        names=tuple(workload.name for workload in fleet.workloads),
     )
 
 

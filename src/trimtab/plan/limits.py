@@ -17,7 +17,7 @@ from trimtab.plan.decompose import mix
 from trimtab.plan.highs import INFINITY
 from trimtab.plan.master import Master
 from trimtab.plan.periods import gather
-from trimtab.plan.problem import KEEP, Problem, total_usage
+from trimtab.plan.problem import KEEP, Problem, least_nodes, total_usage
 from trimtab.plan.table import Table
 from trimtab.units import HR_PER_DAY, S_PER_HR
 
@@ -30,6 +30,8 @@ _MAX_INTEGRAL_ENTRIES = 60_000
 _MOST_TRIED_TOGETHER = 2
 _MOST_SETS = 50
 """More sets of one size are not tried one by one: an irreducible set is found by leaving rules out."""
+_MOST_NAMED = 5
+"""Workloads that a refusal names for one quota."""
 _EXCESS = 1e-6
 _NEAR = 0.1
 """A spot share that leaves less than this share of its limit unused stands at it: nodes are whole."""
@@ -181,7 +183,17 @@ def _message(problem: Problem, judge: _Judge, rules: Sequence[Rule]) -> str:
     short = judge.short(rules)
     missing = " and ".join(f"{nodes} more x {pool}" for pool, nodes in sorted(short.items()))
     cure = f"at least {missing} would be needed" if missing else "raise a limit"
-    return f"no plan keeps {_words(problem, rules)}{together}: every option of some workload needs more; {cure}"
+    least = {rule: least_nodes(problem, rule) for rule in rules if rule is not None}
+    holders = [_holders(one) + (f" x {rule}" if len(rules) > 1 else "") for rule, one in least.items() if one]
+    held = f" (whatever is chosen, {'; '.join(holders)})" if holders else ""
+    return f"no plan keeps {_words(problem, rules)}{together}: every option of some workload needs more{held}; {cure}"
+
+
+def _holders(least: dict[str, int]) -> str:
+    """Say who holds how many nodes whatever is chosen."""
+    named = [f"{name} holds {nodes}" for name, nodes in list(least.items())[:_MOST_NAMED]]
+    more = len(least) - len(named)
+    return ", ".join([*named, f"{more} more workloads {sum(list(least.values())[_MOST_NAMED:])}"] if more else named)
 
 
 def _words(problem: Problem, rules: Sequence[Rule]) -> str:

@@ -29,6 +29,7 @@ from trimtab.plan.refusals import left_out, not_worth, refusals, too_much_work
 from trimtab.plan.roadmap import Slot, efforts
 from trimtab.plan.solve import Chosen, solve_problem
 from trimtab.plan.unisolated import unisolated
+from trimtab.plan.unkept import unkept
 from trimtab.plan.venture_sums import Left, ventures
 from trimtab.provenance import Estimate
 from trimtab.units import per_month, usd
@@ -55,6 +56,8 @@ class Planned:
     order: tuple[int, ...]
     """The actions' places in the draft, in the order in which to do them."""
     owned: Discounts = NO_DISCOUNTS
+    unkept: tuple[str, ...] = ()
+    """Declared targets that history missed and nothing on offer keeps, in words."""
     headroom_micro_usd: int = 0
     """What the plan's headroom costs over the window: its bill, less that of the best plan that leaves none."""
 
@@ -103,7 +106,7 @@ def make_plan(
             *small,
             *too_much_work(at_any_effort, drafted, settings),
             *shared,
-            *refusals(fleet, options, drafted.effects, market),
+            *refusals(fleet, options, at_any_effort, drafted, market),
         ),
         options=sum(one.considered for one in options if one),
         pruned=_pruned(options, cheapest),
@@ -123,6 +126,7 @@ def make_plan(
         drafted=drafted,
         order=tuple(slot.number for slot in slots),
         owned=problem.owned,
+        unkept=tuple(unkept(options)),
         headroom_micro_usd=_headroom(fleet, options, cheapest, market, settings, owned),
     )
 

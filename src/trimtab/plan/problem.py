@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import ceil
 
 import numpy as np
 
@@ -98,6 +99,8 @@ class Problem:
     """Commitments to spend on offer, in the order in which they apply; their pools have rates."""
     entries_micro_usd: Mapping[str, int] = field(default_factory=dict)
     """What is paid once over the window where any chosen option needs it, by name."""
+    names: tuple[str, ...] = ()
+    """What the workloads are called, where a message must name one."""
 
     @property
     def owned_nodes(self) -> dict[Pool, int]:
@@ -132,6 +135,17 @@ def total_usage(problem: Problem, choice: Sequence[int]) -> dict[Pool, IntArray]
     parts = [option.usage for option in options]
     parts += [group.usage for group in problem.groups if any(choice[w] == KEEP for w in group.holders)]
     return summed([*parts, shared_usage(option.slots for option in options)])
+
+
+def least_nodes(problem: Problem, pool: Pool) -> dict[str, int]:
+    """Return the nodes of a pool that workloads with names hold in their busiest hour whatever is chosen, the most first."""
+    least: dict[str, int] = {}
+    for workload, (name, options) in enumerate(zip(problem.names, problem.options, strict=False)):
+        uses = [option.usage.get(pool) for option in options]
+        kept = [group.usage[pool] for group in problem.groups if workload in group.holders and pool in group.usage]
+        uses.append(np.asarray(sum(kept)) if kept else None)
+        least[name] = min(0 if use is None else ceil(int(use.max(initial=0)) / S_PER_HR) for use in uses)
+    return {name: nodes for name, nodes in sorted(least.items(), key=lambda item: (-item[1], item[0])) if nodes}
 
 
 def own_cost(problem: Problem, choice: Sequence[int]) -> int:

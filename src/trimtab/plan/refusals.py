@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from trimtab.fleet.kinds import RUN_KINDS
 from trimtab.fleet.market import Market
@@ -16,7 +16,6 @@ from trimtab.plan.effort import class_of
 from trimtab.plan.looser_target import looser_target
 from trimtab.plan.model import NotWorthDoing
 from trimtab.plan.options import MISSES, MISSES_ON_DEMAND, WorkloadOptions
-from trimtab.plan.outcome import Effects
 from trimtab.plan.roadmap import efforts
 from trimtab.tables.workloads import WorkloadKind
 from trimtab.units import per_month, usd
@@ -26,16 +25,25 @@ _ASKED = 20
 
 
 def refusals(
-    fleet: Fleet, options: Sequence[WorkloadOptions | None], planned: Mapping[int, Effects], market: Market
+    fleet: Fleet, options: Sequence[WorkloadOptions | None], cheapest: Drafted, plan: Drafted, market: Market
 ) -> tuple[NotWorthDoing, ...]:
-    """Return the levers that apply to a workload's kind and were not chosen, workloads of one class and reason together."""
+    """Return the levers that apply to a workload's kind and were not chosen, workloads of one class and reason together.
+
+    Those that too much work kept out of the plan are told with their sums (`too_much_work`).
+    """
+    planned = plan.effects
+    told = {
+        (cheapest.actions[one].lever, index)
+        for one in _given_up(cheapest, plan)
+        for index in cheapest.actions[one].workloads
+    }
     found: dict[tuple[Lever, str], list[int]] = defaultdict(list)
     slices = _slices(fleet, options, market)
     for index, one in enumerate(options):
         if one is None:
             continue
         for lever in _applicable(fleet.workloads[index].kind):
-            if lever not in planned.get(index, {}) and _was_judged(lever, one):
+            if (lever, index) not in told and lever not in planned.get(index, {}) and _was_judged(lever, one):
                 said = slices.get(index) if lever is Lever.SHARING else None
                 found[lever, said or _reason(lever, one, index, fleet)].append(index)
     return tuple(
@@ -72,13 +80,9 @@ def not_worth(adds_usd_mo: float, weeks: float, planning: Planning) -> str | Non
 def too_much_work(cheapest: Drafted, plan: Drafted, settings: Settings) -> Iterator[NotWorthDoing]:
     """Yield what the cheapest plan at any effort does and the plan does not, with what it would add there."""
     hours, weeks = cheapest.fleet.window.hours, efforts(cheapest.actions, settings, entries=False)
-    taken = {(action.lever, action.class_name) for action in plan.actions}
-    levers = {lever for lever, _ in taken}
-    done = {(action.lever, workload) for action in plan.actions for workload in action.workloads}
-    for number, draft in enumerate(cheapest.actions):
-        elsewhere = bool(draft.workloads) and all((draft.lever, workload) in done for workload in draft.workloads)
-        if (draft.lever, draft.class_name) in taken or elsewhere or draft.lever is Lever.COMMITMENT:
-            continue
+    levers = {action.lever for action in plan.actions}
+    for number in _given_up(cheapest, plan):
+        draft = cheapest.actions[number]
         added = per_month(usd(cheapest.last_in(number)), hours)
         reason = not_worth(added, weeks[number], settings.planning)
         if reason is None and settings.efforts[draft.lever].per == "fleet" and draft.lever not in levers:
@@ -86,6 +90,19 @@ def too_much_work(cheapest: Drafted, plan: Drafted, settings: Settings) -> Itera
                 f"all that it would add does not pay back its {settings.efforts[draft.lever].weeks:g} engineer-weeks"
             )
         yield left_out(draft, added, reason or "what the plan does instead saves nearly as much with less work")
+
+
+def _given_up(cheapest: Drafted, plan: Drafted) -> list[int]:
+    """Return the actions of the cheapest plan at any effort that the plan does not have, commitments aside."""
+    taken = {(action.lever, action.class_name) for action in plan.actions}
+    done = {(action.lever, workload) for action in plan.actions for workload in action.workloads}
+    return [
+        number
+        for number, draft in enumerate(cheapest.actions)
+        if (draft.lever, draft.class_name) not in taken
+        and draft.lever is not Lever.COMMITMENT
+        and not (draft.workloads and all((draft.lever, workload) in done for workload in draft.workloads))
+    ]
 
 
 def left_out(draft: Draft, adds_usd_mo: float, reason: str) -> NotWorthDoing:
