@@ -17,6 +17,7 @@ from trimtab.catalog.pools import Pool
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Effort, Lever, Limits, Settings, default_efforts
+from trimtab.ledger import NO_DISCOUNTS
 from trimtab.plan.candidate import Candidate
 from trimtab.plan.coupling import Coupling
 from trimtab.plan.drafted import Drafted
@@ -86,7 +87,7 @@ def test_nothing_is_lost_by_dropping_what_another_beats_at_no_more_effort(data):
         ]
         for _ in range(2)
     ]
-    coupling = Coupling.of(Limits(), MARKET)
+    coupling = Coupling.of(Limits(), MARKET, NO_DISCOUNTS)
 
     def best(candidates):
         problem = replace(
@@ -157,7 +158,7 @@ def test_no_part_of_a_plan_could_be_left_out_or_swapped_at_a_gain(fleet, store, 
                 enacted=drafted.enacted,
                 effects={number: one for number, one in swapped.items() if one},
                 released=drafted.released,
-                commitments=drafted.commitments,
+                discounts=drafted.discounts,
             )
             assert worth(trial, chosen) >= best - slack, effects
 

@@ -15,6 +15,7 @@ from trimtab.fleet.build import build_fleet
 from trimtab.fleet.effects import Relocate
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Lever, Limits, Settings
+from trimtab.ledger import NO_DISCOUNTS
 from trimtab.levers import relocation, right_size, spot
 from trimtab.plan.actions import Risk
 from trimtab.plan.candidate import Candidate
@@ -273,7 +274,7 @@ def candidates(draw):
 )
 def test_dropping_what_another_beats_loses_nothing(rows, entry):
     at = market()
-    coupling = Coupling.of(Limits(), at)
+    coupling = Coupling.of(Limits(), at, NO_DISCOUNTS)
 
     def cheapest(kept):
         problem = Problem(
