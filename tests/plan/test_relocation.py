@@ -111,7 +111,7 @@ def test_moving_and_traffic_are_in_the_bill_to_the_micro_dollar():
     assert move.copy_usd == pytest.approx(100 * SETTINGS.ownership.region_traffic_usd_gib)
     assert move.overlap_usd == pytest.approx(168 * 6 * 7.09282, rel=1e-6)
     assert plan.moving_micro_usd == pytest.approx(per_month * WINDOW_MO * 1e6, abs=1)
-    nodes = planned.drafted.enacted.priced(planned.drafted.usage(planned.drafted.everything), planned.commitments).total
+    nodes = planned.drafted.bill(planned.drafted.everything).total
     assert plan.after_micro_usd == nodes + plan.moving_micro_usd
     assert plan.bound_micro_usd <= plan.after_micro_usd
 
