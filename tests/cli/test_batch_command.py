@@ -11,7 +11,7 @@ CURVE = "batch,ms\n1,5.1\n8,5.8\n32,8.2\n64,11.4\n"
 
 
 @pytest.fixture
-def run(capsys, monkeypatch, tmp_path):
+def run(program, monkeypatch, tmp_path):
     """Write a curve and Poisson arrivals, run the command; return exit code, standard output and standard error."""
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.chdir(tmp_path)
@@ -23,13 +23,7 @@ def run(capsys, monkeypatch, tmp_path):
         lines.append(f"{now:.6f}")
     (tmp_path / "arrivals.csv").write_text("\n".join(lines))
 
-    def call(*arguments):
-        with pytest.raises(SystemExit) as ended:
-            main(["batch", "tune", "--curve", "curve.csv", "--arrivals", "arrivals.csv", *arguments])
-        captured = capsys.readouterr()
-        return ended.value.code, captured.out, captured.err
-
-    return call
+    return lambda *arguments: program("batch", "tune", "--curve", "curve.csv", "--arrivals", "arrivals.csv", *arguments)
 
 
 def rows(text):

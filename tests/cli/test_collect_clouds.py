@@ -8,24 +8,17 @@ from tests.kube_cluster import dump
 from tests.sources.answering_server import answering
 from tests.sources.recorded_cloudwatch import START_S, cloudwatch
 
-from trimtab.cli import main
 from trimtab.tables.bundle import read_bundle
 
 
 @pytest.fixture
-def run(capsys, monkeypatch):
+def run(program, monkeypatch):
     """Run a command; return exit code, standard output and standard error."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "test")
     monkeypatch.delenv("TRIMTAB_PROMETHEUS", raising=False)
 
-    def call(*arguments):
-        with pytest.raises(SystemExit) as ended:
-            main(list(arguments))
-        captured = capsys.readouterr()
-        return ended.value.code, captured.out, captured.err
-
-    return call
+    return program
 
 
 START = datetime.fromtimestamp(START_S, tz=UTC)

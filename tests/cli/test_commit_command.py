@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from trimtab.cli import main
 from trimtab.pipeline import open_demo
 from trimtab.tables.bundle import write_bundle
 
@@ -24,17 +23,11 @@ def bundle(tmp_path_factory):
 
 
 @pytest.fixture
-def run(capsys, monkeypatch, bundle):
+def run(program, monkeypatch, bundle):
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.delenv("TRIMTAB_PRICES", raising=False)
 
-    def call(*arguments, fleet=True):
-        with pytest.raises(SystemExit) as ended:
-            main(["commit", *([str(bundle)] if fleet else []), *arguments])
-        captured = capsys.readouterr()
-        return ended.value.code, captured.out, captured.err
-
-    return call
+    return lambda *arguments, fleet=True: program("commit", *([str(bundle)] if fleet else []), *arguments)
 
 
 def test_the_whole_answer_fits_80_columns_and_says_what_it_rests_on(run):

@@ -3,25 +3,20 @@
 import csv
 import io
 import json
+from functools import partial
 
 import pytest
 
-from trimtab.cli import COMMANDS, main
+from trimtab.cli import COMMANDS
 
 
 @pytest.fixture
-def run(capsys, monkeypatch):
+def run(program, monkeypatch):
     """Run the command; return exit code, standard output and standard error."""
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.delenv("TRIMTAB_PRICES", raising=False)
 
-    def call(*arguments):
-        with pytest.raises(SystemExit) as ended:
-            main(["prices", *arguments])
-        captured = capsys.readouterr()
-        return ended.value.code, captured.out, captured.err
-
-    return call
+    return partial(program, "prices")
 
 
 def rows(text):

@@ -4,22 +4,14 @@ import json
 
 import pytest
 
-from trimtab.cli import main
-
 
 @pytest.fixture
-def run(capsys, monkeypatch):
+def run(program, monkeypatch):
     """Compare; return exit code, standard output and standard error."""
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.delenv("TRIMTAB_PRICES", raising=False)
 
-    def call(*arguments):
-        with pytest.raises(SystemExit) as ended:
-            main(["prices", "compare", *arguments, "--at", "2026-08-03"])
-        captured = capsys.readouterr()
-        return ended.value.code, captured.out, captured.err
-
-    return call
+    return lambda *arguments: program("prices", "compare", *arguments, "--at", "2026-08-03")
 
 
 def rows(text):

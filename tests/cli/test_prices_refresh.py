@@ -9,7 +9,6 @@ from tests.sources.answering_server import answering
 from tests.sources.recorded_prices import AWS_CSV, GCP_SKUS, everything
 
 from trimtab.catalog import BuyingOption, load_catalog
-from trimtab.cli import main
 
 LISTS = ("aws-bulk", "aws-advisor", "gcp", "azure")
 
@@ -22,20 +21,14 @@ def server():
 
 
 @pytest.fixture
-def run(capsys, monkeypatch, server, tmp_path):
+def run(program, monkeypatch, server, tmp_path):
     """Refresh a file of the test's folder; return exit code, standard output and standard error."""
     for name in ("TRIMTAB_PRICES", "TRIMTAB_GCP_TOKEN", "TRIMTAB_GCP_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TRIMTAB_PRICE_ENDPOINTS", " ".join(f"{name}={server.url}" for name in LISTS))
     monkeypatch.chdir(tmp_path)
 
-    def call(*arguments):
-        with pytest.raises(SystemExit) as ended:
-            main(["prices", "refresh", *arguments])
-        captured = capsys.readouterr()
-        return ended.value.code, captured.out, captured.err
-
-    return call
+    return lambda *arguments: program("prices", "refresh", *arguments)
 
 
 AWS = ("--provider", "aws", "--region", "us-east-1")

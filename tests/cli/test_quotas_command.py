@@ -7,24 +7,17 @@ from tests.sources.answering_server import answering
 from tests.sources.clouds.test_quotas import aws
 from tests.tables.bundles import META, node, tables, usage
 
-from trimtab.cli import main
 from trimtab.sources.clouds.quotas import read_quotas
 from trimtab.tables.bundle import write_bundle
 
 
 @pytest.fixture
-def run(capsys, monkeypatch):
+def run(program, monkeypatch):
     """Run a command; return exit code, standard output and standard error."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "test")
 
-    def call(*arguments):
-        with pytest.raises(SystemExit) as ended:
-            main(list(arguments))
-        captured = capsys.readouterr()
-        return ended.value.code, captured.out, captured.err
-
-    return call
+    return program
 
 
 def test_quotas_go_to_settings_to_a_file_and_from_there_to_doctor(run, tmp_path):
