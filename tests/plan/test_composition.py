@@ -6,17 +6,22 @@ import pytest
 from tests.fleets import FleetRows
 
 from trimtab.catalog import load_catalog
+from trimtab.catalog.pools import Pool
+from trimtab.emit.manifests.batching import batch_curve
+from trimtab.emit.manifests.scope import moved
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.effects import HedgeOnSpot
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Lever, Settings
 from trimtab.levers import batching
-from trimtab.plan.batch_options import fitting_profile
+from trimtab.physics.formats import WeightFormat
+from trimtab.plan.batch_options import batches_fit, fitting_profile
 from trimtab.plan.composition import SpotOffers, on_demand
 from trimtab.plan.evaluate import Evaluator, cases_of
 from trimtab.plan.options import options_of
 from trimtab.plan.outcome import placement
 from trimtab.plan.places import places_of
+from trimtab.replay.batched_law import carried_curve
 
 SETTINGS = Settings()
 LE_S = (0.5, 0.7, 0.85, 1.0, 1.3, 2.0, 4.0, float("inf"))
@@ -119,3 +124,33 @@ def test_what_batches_may_also_serve_from_spot(market):
     spot = [one for one in options.candidates if isinstance(one.effects.get(Lever.SPOT), HedgeOnSpot)]
     assert any(Lever.BATCHING in one.effects for one in spot)
     assert all(options.evaluator.keeps_targets(one.effects) for one in spot)
+
+
+def test_batches_that_fit_only_fewer_bits_need_them_first(anything, market):
+    larger = [
+        one
+        for one in on_demand(Evaluator(case=anything), market, places_of(anything, market).fitting[:1])
+        if Lever.BATCHING in one
+    ]
+    (tight,) = [
+        where
+        for where in places_of(anything, market).fitting
+        if Lever.QUANTIZATION in where
+        and where[Lever.QUANTIZATION].after is WeightFormat.INT8
+        and getattr(where.get(Lever.RIGHT_SIZE), "pool", None) == Pool("aws", "g7.2xlarge", "us-east-1")
+    ]
+    most = max((one[Lever.BATCHING] for one in larger), key=lambda policy: policy.max_batch)
+    whole = {**tight, Lever.BATCHING: most}
+
+    assert most.max_batch == 8
+    assert batches_fit(anything, whole, market)
+    assert not batches_fit(anything, {Lever.RIGHT_SIZE: tight[Lever.RIGHT_SIZE], Lever.BATCHING: most}, market)
+
+
+def test_the_page_states_the_batch_times_that_the_plan_rests_on(anything, ways):
+    both = [one for one in ways if {Lever.BATCHING, Lever.QUANTIZATION} <= one.keys()]
+    for one in both[:: max(1, len(both) // 20)]:
+        place, policy = placement(anything.workload, one), one[Lever.BATCHING]
+        page = batch_curve(policy, moved([*one.values()]), one[Lever.QUANTIZATION])
+
+        assert page == carried_curve(policy, place.speed.value, place.work_speed.value)

@@ -99,6 +99,16 @@ def fitting_profile(
     return None if count < 2 else replace(profile, sizes=profile.sizes[:count], seconds=profile.seconds[:count])
 
 
+def batches_fit(case: Case, effects: Mapping[Lever, Effect], market: Market) -> bool:
+    """Tell whether the largest batch of some effects fits the memory of the place that they name; True without batches."""
+    policy = effects.get(Lever.BATCHING)
+    profile = batching.profile_of(case.workload, market.gpu(case.workload.gpu))
+    if not isinstance(policy, SetBatchPolicy) or isinstance(profile, str):
+        return True
+    fitting = fitting_profile(case, effects, profile, market)
+    return fitting is not None and fitting.sizes[-1] >= policy.max_batch
+
+
 def batched_ways(
     evaluator: Evaluator, where: Mapping[Lever, Effect], profile: BatchProfile, market: Market
 ) -> Iterator[dict[Lever, Effect]]:

@@ -8,12 +8,13 @@ they were.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from trimtab.catalog.kinds import CapacityType
 from trimtab.catalog.pools import Pool
+from trimtab.fleet.effects import SetPrecision, UseOffering
 from trimtab.fleet.limits import asked_isolation
 from trimtab.fleet.market import Market, Offering
 from trimtab.fleet.model import Fleet, FloatArray, IntArray
@@ -26,6 +27,7 @@ from trimtab.plan.evaluate import Evaluator
 from trimtab.plan.fleet_problem import groups_of
 from trimtab.plan.options import refusal
 from trimtab.plan.outcome import Case, Effects
+from trimtab.plan.places import Where, places_of
 from trimtab.plan.service_outcome import hourly_demand_gpus
 from trimtab.tables.workloads import WorkloadKind
 from trimtab.units import S_PER_HR
@@ -50,7 +52,12 @@ def _least(case: Case, market: Market, settings: Settings) -> int:
         if refusal(case, {Lever.RIGHT_SIZE: effect}) is None:
             work_speed = effect.work_speed or effect.speed
             speeds[effect.pool] = max(effect.speed.high, work_speed.high if batched > 1 else 0.0)
-    gpu_seconds = float(_work(case).sum()) / batched
+    quantized = _quantized_places(case, market)
+    for where in quantized:
+        size = where.get(Lever.RIGHT_SIZE)
+        if isinstance(size, UseOffering):
+            speeds.setdefault(size.pool, max(size.speed.high, (size.work_speed or size.speed).high))
+    gpu_seconds = float(_work(case).sum()) / batched / _format_gain(quantized)
     besides = {workload.pool: 0}
     for move in relocation.propose(workload, market, settings).fitting:
         moved: Effects = {Lever.RELOCATION: move}
@@ -77,6 +84,25 @@ def _least(case: Case, market: Market, settings: Settings) -> int:
     ]
     here = market.rate(workload.pool) / workload.gpus_per_node / S_PER_HR * gpu_seconds
     return int(min([*costs, here]))
+
+
+def _quantized_places(case: Case, market: Market) -> list[Where]:
+    """Return the places where a service may run with its weights in an accepted format."""
+    if not case.workload.spec.quantize:
+        return []
+    return [where for where in places_of(case, market).fitting if Lever.QUANTIZATION in where]
+
+
+def _format_gain(quantized: Sequence[Where]) -> float:
+    """Return how many times as fast an accepted format could make any work anywhere; 1 where none is accepted."""
+    changes = [one for where in quantized if isinstance(one := where[Lever.QUANTIZATION], SetPrecision)]
+    ratios = [
+        ratio
+        for one in changes
+        for ratio in (one.speed, one.speed_there, one.work_speed, one.work_speed_there)
+        if ratio is not None
+    ]
+    return max([1.0, *(ratio.high for ratio in ratios)])
 
 
 def _batching_gain(case: Case, market: Market) -> float:

@@ -19,6 +19,7 @@ from trimtab.ledger import NO_DISCOUNTS, Bill, Discounts
 from trimtab.levers import spot
 from trimtab.plan.actions import Draft, drafts
 from trimtab.plan.attribution import Shares, attribute, components
+from trimtab.plan.batch_options import batches_fit
 from trimtab.plan.fleet_problem import Enacted, restricted
 from trimtab.plan.outcome import Effects, placement
 from trimtab.units import MICRO_PER_USD
@@ -127,12 +128,13 @@ class Drafted:
         }
 
     def keeps_targets_without(self, number: int) -> bool:
-        """Tell whether the action's workloads would still keep their targets if it alone were left out."""
+        """Tell whether the action's workloads would still fit and keep their targets if it alone were left out."""
         rest = self.in_force(self.everything - {number})
-        return all(
-            not rest.get(index) or self.enacted.evaluators[index].keeps_targets(rest[index])
-            for index in self.actions[number].workloads
-        )
+        return all(not rest.get(index) or self._holds(index, rest[index]) for index in self.actions[number].workloads)
+
+    def _holds(self, index: int, effects: Effects) -> bool:
+        evaluator = self.enacted.evaluators[index]
+        return batches_fit(evaluator.case, effects, self.enacted.market) and evaluator.keeps_targets(effects)
 
     def bought(self, some: Actions) -> Discounts:
         """Return what the commitment actions among some would buy: what is best for the use that the others leave."""

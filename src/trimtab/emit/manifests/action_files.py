@@ -17,7 +17,7 @@ from trimtab.emit.manifests.pool_needs import PoolSpec
 from trimtab.emit.manifests.precision import precision_page
 from trimtab.emit.manifests.relocation import relocation_page
 from trimtab.emit.manifests.scaling_files import object_file, scaling_files
-from trimtab.emit.manifests.scope import Scope, moved
+from trimtab.emit.manifests.scope import Scope, moved, stored
 from trimtab.emit.manifests.training import training_page
 from trimtab.emit.manifests.warm_nodes import warm_objects
 from trimtab.emit.manifests.week import cron_spans, held_stretches
@@ -102,7 +102,7 @@ def _model_page(
             return page_file(action, f"quantize-{name}", precision_page(action, subject, effect), Stage.WORKLOADS)
         case SetBatchPolicy():
             effects = [one.effect for other in scope.actions for one in other.changes if one.subject == subject]
-            text = batching_page(action, subject, effect, moved(effects), scope.facts)
+            text = batching_page(action, subject, effect, moved(effects), stored(effects), scope.facts)
             return page_file(action, f"batch-{name}", text, Stage.WORKLOADS)
         case _:
             assert_never(effect)

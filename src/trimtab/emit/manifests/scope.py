@@ -66,14 +66,19 @@ def _sped_up(known: WorkloadFacts, changes: Sequence[tuple[Action, Change]]) -> 
     if known.service is None:
         return known
     mine = [change.effect for _, change in changes if change.subject == known.name]
-    size, precision = moved(mine), next((effect for effect in mine if isinstance(effect, SetPrecision)), None)
+    size, precision = moved(mine), stored(mine)
     batching = next((effect for effect in mine if isinstance(effect, SetBatchPolicy)), None)
     capacity = known.service.capacity_req_s * (size.speed.value if size else 1.0)
     if precision is not None:
         capacity *= (precision.speed_there if size else precision.speed).value
     if batching is not None:
-        capacity = batching.max_batch / batch_curve(batching, size).run_s(batching.max_batch)
+        capacity = batching.max_batch / batch_curve(batching, size, precision).run_s(batching.max_batch)
     return replace(known, service=replace(known.service, capacity_req_s=capacity))
+
+
+def stored(effects: Sequence[Effect]) -> SetPrecision | None:
+    """Return the effect that stores a model's weights another way, where there is one."""
+    return next((effect for effect in effects if isinstance(effect, SetPrecision)), None)
 
 
 def moved(effects: Sequence[Effect]) -> UseOffering | UseSlots | None:
