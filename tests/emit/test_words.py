@@ -1,7 +1,9 @@
 import pytest
+from tests.emit.example import example_audit
 
 from trimtab.diagnose.findings import WasteKind
-from trimtab.emit.words import LEVER_TITLE, RISK_MEANING, WASTE_MEANING, span, target_words
+from trimtab.emit.audit_document import audit_document
+from trimtab.emit.words import LEVER_TITLE, RISK_MEANING, WASTE_MEANING, plan_note, span, target_words
 from trimtab.fleet.model import Target
 from trimtab.fleet.settings import Lever
 from trimtab.plan.model import Risk
@@ -25,3 +27,15 @@ def test_every_target_is_said_in_words():
         target = Target(metric=metric, required_frac=0.95, limit_s=4.0, declared=True, because="declared")
 
         assert "95%" in target_words(target)
+
+
+def test_an_action_whose_share_is_a_loss_is_explained():
+    plan = audit_document(example_audit()).plan
+    first, *others = plan.actions
+    update = {"saving_usd_mo": -4272.26, "standalone_usd_mo": -9487.43, "last_in_usd_mo": 942.91}
+
+    note = plan_note(plan.model_copy(update={"actions": (first.model_copy(update=update), *others)}))
+
+    assert note.startswith(f"{first.id} pays only after others: alone it costs $9,487 a month")
+    assert "$943" in note
+    assert "pays only after" not in plan_note(plan)

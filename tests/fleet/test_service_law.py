@@ -81,3 +81,13 @@ def test_the_share_within_a_quantile_is_the_quantile(counts, quantile):
 
     if limit < 0.5:
         assert share_within(le_s, counts, limit) == pytest.approx(quantile, abs=1e-6)
+
+
+def test_a_service_without_a_request_is_not_judged_but_asked_after():
+    rows = FleetRows(7).node("a", "g5.xlarge").hold("prod/api", "a", [0])
+    rows.use("prod/api", "a", 0, range(168), sm=0.0)
+    rows.demand("prod/api", lambda _hour: 0.0, 1, (), None)
+
+    workload = build_fleet(rows.bundle(), Settings()).workload("prod/api")
+
+    assert "still needed" in service_law(workload, 0.8)

@@ -26,7 +26,6 @@ from trimtab.emit.roadmap_words import quick_wins, roadmap_lines
 from trimtab.emit.venture_words import venture_sums
 from trimtab.emit.words import (
     USEFUL,
-    certificate,
     compared_cells,
     days,
     headroom_line,
@@ -35,6 +34,7 @@ from trimtab.emit.words import (
     limit_line,
     moving_in,
     owned_lines,
+    plan_note,
     stress_line,
 )
 
@@ -222,7 +222,7 @@ def _plan(document: AuditDocument) -> RenderableType:
     table.add_row("", Text("together", style="bold"), Text(f"{plan.joint_saving_usd_mo:,.0f}", style="bold green"))
     notes = Text(
         "Savings overlap; each figure is a fair share, so they add up. low–high: 80% interval. weeks: engineer-weeks. "
-        + certificate(plan),
+        + plan_note(plan),
         style="dim",
     )
     return _section("The plan", "what to do first stands first", table, notes)

@@ -9,7 +9,6 @@ from trimtab.emit.money import dollars, percent
 from trimtab.emit.roadmap_words import quick_wins, roadmap_lines
 from trimtab.emit.venture_words import venture_sums, venture_verdict
 from trimtab.emit.words import (
-    certificate,
     compared_cells,
     days,
     headroom_line,
@@ -18,6 +17,7 @@ from trimtab.emit.words import (
     limit_line,
     moving_in,
     owned_lines,
+    plan_note,
     stress_line,
 )
 
@@ -41,7 +41,7 @@ def render_markdown(document: AuditDocument) -> str:
         _waste_table(document),
         "## The plan",
         _plan_table(document.plan.actions, document),
-        certificate(document.plan),
+        plan_note(document.plan),
         _roadmap(document),
         _always_judged(document),
         _not_worth_doing(document),

@@ -91,8 +91,23 @@ GLOSSARY: Mapping[str, str] = MappingProxyType(
 )
 
 
-def certificate(plan: PlanPart) -> str:
-    """Say how near the best the plan is."""
+def plan_note(plan: PlanPart) -> str:
+    """Say what a reader of the plan's table may stumble over, and how near the best the plan is."""
+    return " ".join(
+        [*(_only_together(action) for action in plan.actions if action.saving_usd_mo < 0), _certificate(plan)]
+    )
+
+
+def _only_together(action: ActionPart) -> str:
+    """Say why an action is in the plan whose fair share is a loss."""
+    alone = dollars(abs(action.standalone_usd_mo))
+    return (
+        f"{action.id} pays only after others: alone it {'costs' if action.standalone_usd_mo < 0 else 'saves'} {alone} a month, "
+        f"and with all the others done it saves {dollars(action.last_in_usd_mo)}; its share is the mean over all orders."
+    )
+
+
+def _certificate(plan: PlanPart) -> str:
     options = f"the {plan.options:,} options considered"
     if plan.gap_frac < _NO_GAP_FRAC:
         return f"No mix of {options} is cheaper."

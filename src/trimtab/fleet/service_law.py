@@ -94,6 +94,8 @@ def service_law(workload: Workload, healthy_frac: float) -> ServiceLaw | str:
     if workload.activity.signal == "none":
         return "no GPU activity was measured, so that capacity per replica is unknown"
     per_request = _gpu_seconds_per_request(service, workload.activity.busy_gpus)
+    if not np.nansum(service.arrivals) > 0:
+        return "not one request was seen: ask its owner whether it is still needed"
     if per_request is None:
         return "requests and GPU activity were never seen in the same hour"
     one_by_one = seconds_one_by_one(service)

@@ -19,7 +19,7 @@ from trimtab.emit.html.sections import bullets, more, number, scroll, section, t
 from trimtab.emit.html.style import STYLE
 from trimtab.emit.money import dollars, dollars_and_cents, percent
 from trimtab.emit.venture_words import venture_verdict
-from trimtab.emit.words import GLOSSARY, USEFUL, certificate, days, moving_in
+from trimtab.emit.words import GLOSSARY, USEFUL, days, moving_in, plan_note
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 _MOST_WORKLOADS = 25
@@ -127,7 +127,7 @@ def _plan_section(document: AuditDocument) -> Html:
         "The plan",
         "In the order in which to do it: by what an engineer's week saves, unless one action must wait for another.",
         scroll(plan_table(document)),
-        tag("p", certificate(plan), class_="soft"),
+        tag("p", plan_note(plan), class_="soft"),
     )
 
 
@@ -202,7 +202,7 @@ def _workload_table(document: AuditDocument) -> Html:
             number(dollars(row.usd_mo)),
             number(percent(row.share_frac)),
             number(percent(row.activity_frac)),
-            tag("span", verdicts.get(row.name, ""), class_="soft"),
+            tag("span", verdicts.get(row.name, ""), class_="soft says"),
         )
         for row in document.spend.by_workload[:_MOST_WORKLOADS]
     )

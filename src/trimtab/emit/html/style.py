@@ -50,6 +50,7 @@ section {
 .figure.bad .note { color: var(--bad); font-weight: 600; }
 
 .scroll { overflow-x: auto; }
+.says { display: inline-block; min-width: 260px; }
 .chart { display: block; width: 100%; height: auto; font-size: 12.5px; fill: var(--ink); }
 .chart + .chart { margin-top: 8px; }
 .chart .tick { fill: var(--faint); font-size: 11.5px; }
