@@ -4,7 +4,8 @@ python -m benchmarks.plan [--referees ../shared/referees] [--workloads 500] [--l
 
 `loose` and `binding` are the referees' 500 workloads x 40 options x 4 ways to buy (skipped, and null, where their folder is
 absent); `own` and `large` are fleets in our own form: 40 options a workload, commitments, 30 days of whole nodes by the hour;
-`own_limited` adds quotas and a limit on spot that bind.
+`own_limited` adds quotas and a limit on spot that bind; `own_spend_1` and `own_spend_2` add spend plans of one term or of two,
+`tiny` compares with trying every choice, half of them with spend on offer.
 Compiling the pricing of the referees' form happens once per machine and is timed apart (`compile_s`).
 """
 
@@ -20,7 +21,7 @@ from itertools import product
 from pathlib import Path
 from types import ModuleType
 
-from benchmarks.plan_fleets import generated, limited, tiny
+from benchmarks.plan_fleets import generated, limited, tiny, with_spend
 from benchmarks.referee_fleet import RefereeFleet
 from trimtab.fleet.settings import Planning
 from trimtab.plan.decompose import mix, relax
@@ -30,6 +31,7 @@ from trimtab.units import MIB_PER_GIB, MICRO_PER_USD, usd
 
 QUOTA_SCALES = {"loose": 1.0, "binding": 0.15}
 OPTIONS = 40
+SPEND_TERMS = (1, 2)
 RELAX_GAP_FRAC = 1e-4
 MIX_GAP_FRAC = 1e-3
 MIX_MAX_NODES = 2_000
@@ -71,12 +73,13 @@ def referee_case(module: ModuleType, workloads: int, quota_scale: float) -> Row:
 
 
 def own_cases(workloads: int, *, with_limits: bool) -> dict[str, Row]:
-    """Solve a generated fleet in our own form, and again under limits that bind."""
+    """Solve a generated fleet in our own form, and again under limits that bind, and where spend is sold too."""
     problem = generated(workloads, OPTIONS)
     chosen, free = solved(problem)
     if not with_limits:
         return {"free": free}
-    return {"free": free, "limited": solved(limited(problem, chosen.choice))[1]}
+    spend = {f"spend_{terms}": solved(with_spend(problem, terms=terms))[1] for terms in SPEND_TERMS}
+    return {"free": free, "limited": solved(limited(problem, chosen.choice))[1], **spend}
 
 
 def solved(problem: Problem) -> tuple[Chosen, Row]:
@@ -99,7 +102,7 @@ def tiny_cases(cases: int) -> Row:
     exact = Planning(mip_gap_frac=0.0, mip_max_nodes=100_000)
     worst = 0
     for seed in range(cases):
-        problem = tiny(seed)
+        problem = with_spend(tiny(seed)) if seed % 2 else tiny(seed)
         worst = max(worst, solve_problem(problem, exact).cost_micro_usd - brute_force(problem))
     return {"cases": cases, "max_error_usd": worst / MICRO_PER_USD}
 
@@ -130,6 +133,7 @@ def main() -> None:
     result["tiny"] = tiny_cases(arguments.tiny)
     own = own_cases(arguments.workloads, with_limits=True)
     result |= {"own": own["free"], "own_limited": own["limited"]}
+    result |= {f"own_spend_{terms}": own[f"spend_{terms}"] for terms in SPEND_TERMS}
     result["large"] = own_cases(arguments.large, with_limits=False)["free"] if arguments.large else None
     print(json.dumps({"benchmark": "plan", "data": str(arguments.referees), **result}))
 

@@ -10,13 +10,15 @@ import numpy as np
 from trimtab.catalog.kinds import BuyingOption, CapacityType
 from trimtab.catalog.pools import Pool
 from trimtab.fleet.model import FloatArray, IntArray
-from trimtab.plan.problem import CommitmentOffer, NodeGroup, Option, Problem, total_usage
+from trimtab.plan.problem import CommitmentOffer, NodeGroup, Option, Problem, SpendOffer, total_usage
 from trimtab.units import DAYS_PER_WEEK, HR_PER_DAY, MICRO_PER_USD, S_PER_HR
 
 HOURS = 30 * HR_PER_DAY
 TYPES = 12
 SPOT_FRAC = 0.38
 COMMITTED_FRAC = 0.62
+SPEND_1Y_FRAC, SPEND_3Y_FRAC = (0.65, 0.78), (0.55, 0.75)
+"""What a spend plan of one year and of three asks of the on-demand rate, low to high over the types."""
 QUOTA_FRAC = 0.9
 SPOT_MAX_FRAC = 0.2
 SHARED_EVERY = 8
@@ -52,6 +54,24 @@ def generated(workloads: int, options: int, *, seed: int = 0, hours: int = HOURS
         },
         hours=hours,
     )
+
+
+def with_spend(problem: Problem, *, terms: int = 1, seed: int = 0) -> Problem:
+    """Return a problem where the provider also sells spend, for one year or also for three, cheaper on most types, not all."""
+    rng = np.random.default_rng(seed)
+    on_demand = {
+        pool: rate
+        for pool, rate in sorted(problem.rates_micro_usd_hr.items())
+        if pool.capacity_type is CapacityType.ON_DEMAND
+    }
+    sold = ((BuyingOption.SAVINGS_PLAN_3Y, SPEND_3Y_FRAC), (BuyingOption.SAVINGS_PLAN_1Y, SPEND_1Y_FRAC))[-terms:]
+    offers = [
+        SpendOffer(
+            option=option, rates_micro_usd_hr={pool: int(rate * rng.uniform(*frac)) for pool, rate in on_demand.items()}
+        )
+        for option, frac in sold
+    ]
+    return replace(problem, spend_offers=tuple(offers))
 
 
 def limited(problem: Problem, choice: Sequence[int]) -> Problem:
