@@ -17,7 +17,8 @@ def test_a_course_on_other_nodes_is_the_replay_on_them(policy, step_s):
     course = course_of(replay_service(demand, small, policy, initial_replicas=3))
 
     for gpus_per_replica, gpus_per_node in ((1.0, 1), (1.0, 8), (2.0, 8), (3.0, 8), (16.0, 8), (0.5, 4)):
-        there = replace(small, gpus_per_replica=gpus_per_replica, gpus_per_node=gpus_per_node)
+        nodes = {"gpus_per_replica": gpus_per_replica, "gpus_per_node": gpus_per_node, "empty_node_kept_s": 600.0}
+        there = replace(small, **nodes)
         billed, replayed = on_nodes(course, there), replay_service(demand, there, policy, initial_replicas=3)
         for field in fields(replayed):
             assert np.array_equal(getattr(billed, field.name), getattr(replayed, field.name)), field.name

@@ -1,5 +1,7 @@
 """Jobs replayed: queues, losses, checkpoints, fallback."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -17,6 +19,15 @@ def test_on_demand_a_job_pays_its_start_and_its_work():
 
     assert result.on_demand_node_seconds.tolist() == [7200, 7200, 600]
     assert result.finish_s.tolist() == [7500.0]
+
+
+def test_its_nodes_are_billed_until_they_are_given_back_once_it_has_ended():
+    kept = JobRules(startup_s=300.0, empty_node_kept_s=60.0)
+    on_spot = replace(kept, capacity=Spot(lifetimes_s=np.array([3600.0 * 5]), on_demand_after=1))
+
+    assert replay_jobs(jobs(nodes=2), kept, hours=3, seed=0).on_demand_node_seconds.tolist() == [7200, 7200, 720]
+    assert replay_jobs(jobs(nodes=2), on_spot, hours=3, seed=0).spot_node_seconds.tolist() == [7200, 7200, 720]
+    assert replay_jobs(jobs(nodes=2), kept, hours=3, seed=0).finish_s.tolist() == [7500.0]
 
 
 def test_faster_hardware_shortens_the_work_and_not_the_start():

@@ -1,5 +1,7 @@
 """A service replayed: the referee's game, gaps, nodes, the future unseen, compiled and interpreted alike."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -137,11 +139,24 @@ def test_a_node_holds_no_more_than_fits():
     assert run.node_seconds.sum() == (1 + 59 * 2) * 15
 
 
-@given(st.integers(1, 6), st.integers(1, 8), st.floats(0, 480))
-def test_a_warm_start_never_waits_longer_than_a_cold_one(replicas, gpus_per_node, warm_start_s):
+@pytest.mark.parametrize(("kept_s", "starts_s"), [(3600.0, 180), (3585.0, 480)])
+def test_a_replica_starts_sooner_on_a_node_that_is_empty_but_not_given_back_yet(kept_s, starts_s):
+    """The second of two replicas stops for an hour, and starts again on its old node (180 s) or on a new one (480 s)."""
+    by_hour = (2, 1, 2, *[2] * 21)
+    busy = history([30.0 * 2] * 240 * 3)
+    one = model(cold_start_s=480.0, warm_start_s=180.0, empty_node_kept_s=kept_s, queue_limit_s=1e4)
+
+    run = replay_service(busy, one, CronPolicy(by_hour, lead_s=0), initial_replicas=2, by_step=True)
+
+    queued_s = run.queued_s[240 * 2 :]
+    assert 15 * (np.argmax(queued_s) + 1) == starts_s
+
+
+@given(st.integers(1, 6), st.integers(1, 8), st.floats(0, 480), st.floats(0, 1200))
+def test_a_warm_start_never_waits_longer_than_a_cold_one(replicas, gpus_per_node, warm_start_s, kept_s):
     surge = history([10.0] * 10 + [replicas * 28.0] * 70)
-    cold = model(cold_start_s=480.0, gpus_per_node=gpus_per_node)
-    warm = model(cold_start_s=480.0, gpus_per_node=gpus_per_node, warm_start_s=warm_start_s)
+    cold = model(cold_start_s=480.0, gpus_per_node=gpus_per_node, empty_node_kept_s=kept_s)
+    warm = replace(cold, warm_start_s=warm_start_s)
 
     late, soon = (replay_service(surge, one, StaticReplicas(replicas), initial_replicas=1) for one in (cold, warm))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from trimtab.levers.autoscaling import observed_replicas
 from trimtab.pipeline import SEED, audit, split_window
 from trimtab.plan.evaluate import cases_of
 from trimtab.plan.outcome import Case, placement
-from trimtab.plan.service_outcome import JUDGED, demand_of, service_model, warm_start_of
+from trimtab.plan.service_outcome import JUDGED, demand_of, service_model
 from trimtab.policies.scaling import StaticReplicas
 from trimtab.replay.clairvoyant import clairvoyant_replica_hr
 from trimtab.replay.compare import PolicyRun, compare
@@ -209,7 +209,7 @@ def _replay_case(
     assert case.law is not None
     place = placement(case.workload, {})
     targets = tuple(target for target in case.targets if target.metric in JUDGED)
-    model = replace(service_model(case, case.law, place, targets, 1.0), warm_start_s=warm_start_of(case))
+    model = service_model(case, case.law, place, targets, 1.0)
     past = demand_of(case)
     observed = observed_replicas(past)
     context = FitContext(

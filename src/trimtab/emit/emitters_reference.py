@@ -97,10 +97,11 @@ How to use them: [Apply a plan](../how-to/apply-a-plan.md).
 _NODES = """## Node pools
 
 Workloads that want the same instance type in the same region, held and released the same way, share a NodePool. Pools of runs
-(`-runs`) give back nodes when they are empty and move nothing; pools of services consolidate within a budget of 10 %. `limits`
-is the ceiling of the policies on it in whole nodes, within `quota_nodes`; where neither is known there is none. Spot pools list
-on-demand behind spot, and their taint `trimtab.dev/spot` keeps out whoever did not agree to interruptions. Karpenter runs on
-{providers}; elsewhere the node group is left to a person.
+(`-runs`) give back nodes that have been empty for a minute and move nothing; pools of services consolidate within a budget of
+10 %, ten minutes after a pod came or went; the plan's bill holds nodes for as long. `limits` is the ceiling of the policies on
+it in whole nodes, within `quota_nodes`; where neither is known there is none. Spot pools list on-demand behind spot, and their
+taint `trimtab.dev/spot` keeps out whoever did not agree to interruptions. Karpenter runs on {providers}; elsewhere the node
+group is left to a person.
 """
 _GUARDS = """## Triggers
 

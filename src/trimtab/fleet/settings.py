@@ -69,6 +69,14 @@ def default_efforts() -> dict[Lever, Effort]:
     }
 
 
+SERVICE_NODES_KEPT_S = 600.0
+"""How long an empty node of services stays up, and is billed, in replays and in the node pools that are emitted (Karpenter's
+`consolidateAfter`): longer than an HPA's scale-down window, so that a node outlives a short lull and the next replica finds it.
+The Cluster Autoscaler's own default is the same."""
+RUN_NODES_KEPT_S = 60.0
+"""The same for nodes of runs, where each run is taken to need new ones: long enough for a pod that is started again."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assumptions:
     """What the data cannot tell; each is an assumption of ours and shown as one."""

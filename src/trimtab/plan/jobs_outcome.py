@@ -6,7 +6,7 @@ import numpy as np
 
 from trimtab.fleet.effects import DeferRuns, ReleaseIdle, StartBeforeRuns
 from trimtab.fleet.model import FloatArray, JobsObservation, Target
-from trimtab.fleet.settings import Assumptions, Lever
+from trimtab.fleet.settings import RUN_NODES_KEPT_S, Assumptions, Lever
 from trimtab.plan.outcome import (
     Attained,
     Case,
@@ -48,6 +48,7 @@ def jobs_outcome(case: Case, effects: Effects) -> Outcome:
         speed=run_speed(case, place),
         checkpoints=_checkpoints(case, place),
         max_nodes=int(held_nodes.max(initial=0)) // S_PER_HR if held else None,
+        empty_node_kept_s=0.0 if held else RUN_NODES_KEPT_S,
     )
     replayed = replay_jobs(history, rules, hours=case.window.hours, seed=case.seed)
     on_demand, spot = replayed.on_demand_node_seconds, replayed.spot_node_seconds

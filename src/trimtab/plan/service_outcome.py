@@ -9,7 +9,7 @@ import numpy as np
 from trimtab.fleet.effects import HedgeOnSpot, SetBatchPolicy, SetReplicaPolicy
 from trimtab.fleet.model import FloatArray, IntArray, ServiceObservation, Target
 from trimtab.fleet.service_law import ServiceLaw, activity_as_demand
-from trimtab.fleet.settings import Lever
+from trimtab.fleet.settings import SERVICE_NODES_KEPT_S, Lever
 from trimtab.fleet.targets import share_within
 from trimtab.levers.autoscaling import observed_replicas
 from trimtab.plan.batch_place import batching_law
@@ -169,10 +169,7 @@ def _most_replicas(replayed: ServiceReplay, hours: int, place: Placement) -> Int
 
 
 def cold_start_of(case: Case) -> float:
-    """Return the time from asking for a replica to a ready one: a new node, then the service's own start.
-
-    On the safe side, since some replicas land on a node that is up.
-    """
+    """Return the time from asking for a replica to a ready one on a new node: its start, then the service's own."""
     return warm_start_of(case) + case.settings.assumptions.node_startup_s
 
 
@@ -185,13 +182,18 @@ def warm_start_of(case: Case) -> float:
 def service_model(
     case: Case, law: ServiceLaw, place: Placement, targets: tuple[Target, ...], speed: float
 ) -> ServiceModel:
-    """Return a service as the replay takes it: its law at a speed, on the nodes of a placement, judged by targets."""
+    """Return a service as the replay takes it: its law at a speed, on the nodes of a placement, judged by targets.
+
+    Room on a node that it shares may be another workload's by the time that a replica starts: every start there takes a node's.
+    """
     return ServiceModel(
         capacity_req_s=law.capacity_req_s * speed,
         load_grid=law.grid(),
         ok_frac=np.array([law.ok_frac(target.limit_s, speed) for target in targets]).reshape(len(targets), -1),
         wait_limit_s=np.array([max(0.0, _wait_limit(target) - law.full_batch_s) for target in targets]),
         cold_start_s=cold_start_of(case),
+        warm_start_s=None if place.shared else warm_start_of(case),
+        empty_node_kept_s=SERVICE_NODES_KEPT_S,
         gpus_per_replica=place.gpus_per_run,
         gpus_per_node=place.gpus_per_node,
         queue_limit_s=max([QUEUE_LIMIT_S, *(target.limit_s for target in targets if target.limit_s is not None)]),

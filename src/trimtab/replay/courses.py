@@ -9,10 +9,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from trimtab.replay.compiled import compiled
-from trimtab.replay.fluid import bill_step
-from trimtab.replay.series import CountArray, IntArray
-from trimtab.replay.services import ServiceModel, ServiceReplay, gpu_seconds
+from trimtab.replay.series import CountArray
+from trimtab.replay.services import ServiceModel, ServiceReplay, seconds_held
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -37,15 +35,6 @@ def course_of(replay: ServiceReplay) -> Course:
 
 def on_nodes(course: Course, model: ServiceModel) -> ServiceReplay:
     """Return the replay of the same course on the nodes of a model."""
-    replay = course.replay
     held = np.repeat(course.levels, course.lengths)
-    node_seconds, replica_seconds = np.zeros_like(replay.node_seconds), np.zeros_like(replay.node_seconds)
-    bill_course(held, model.replicas_per_node, node_seconds, replica_seconds)
-    return replace(replay, held=held, node_seconds=node_seconds, gpu_seconds=gpu_seconds(model, replica_seconds))
-
-
-@compiled
-def bill_course(held: CountArray, replicas_per_node: float, node_seconds: IntArray, replica_seconds: IntArray) -> None:
-    """Add every step of what is running, in whole nodes, to its hour."""
-    for step in range(len(held)):
-        bill_step(node_seconds, replica_seconds, step, held[step], replicas_per_node)
+    node_seconds, gpu_seconds = seconds_held(model, held)
+    return replace(course.replay, held=held, node_seconds=node_seconds, gpu_seconds=gpu_seconds)

@@ -14,14 +14,13 @@ from trimtab.policies.metrics import ROUNDING
 from trimtab.policies.rules import Rule, decide
 from trimtab.policies.scaling import SYNC_S, Observation
 from trimtab.replay.compiled import compiled, inlined
+from trimtab.replay.nodes import most_of_late, nodes_for
 from trimtab.replay.series import CountArray, FloatArray, IntArray
-from trimtab.units import S_PER_HR
 
 WAIT_MIN_S = 1e-3
 """Shorter waits count as none."""
 WAIT_BINS_PER_OCTAVE = 32
 WAIT_BINS = 32 * WAIT_BINS_PER_OCTAVE
-STEPS_PER_HR = S_PER_HR // SYNC_S
 
 
 class ServerShape(NamedTuple):
@@ -31,6 +30,8 @@ class ServerShape(NamedTuple):
     cold_steps: int
     warm_steps: int
     """How long a replica starts that lands on a node which is up."""
+    kept_steps: int
+    """How long an empty node stays up."""
     replicas_per_node: float
     queue_limit_s: float
     quota_replicas: int
@@ -43,8 +44,6 @@ class QueueTotals(NamedTuple):
     of each step's requests, where it has places.
     """
 
-    node_seconds: IntArray
-    replica_seconds: IntArray
     held: CountArray
     ok: FloatArray
     waits: FloatArray
@@ -72,11 +71,9 @@ class Pool(NamedTuple):
     direction: int
 
 
-def empty_totals(*, decisions: int, hours: int, targets: int, queued_steps: int = 0) -> QueueTotals:
-    """Return totals of zero for so many decisions, hours and targets; the longest wait is kept of so many steps."""
+def empty_totals(*, decisions: int, targets: int, queued_steps: int = 0) -> QueueTotals:
+    """Return totals of zero for so many decisions and targets; the longest wait is kept of so many steps."""
     return QueueTotals(
-        node_seconds=np.zeros(hours, dtype=np.int64),
-        replica_seconds=np.zeros(hours, dtype=np.int64),
         held=np.zeros(decisions, dtype=np.int32),
         ok=np.zeros(targets),
         waits=np.zeros(WAIT_BINS + 1),
@@ -185,16 +182,21 @@ def stop_starting(due: CountArray, step: int, cold_steps: int, surplus: int) -> 
 
 
 @inlined
-def room_on_warm_nodes(shape: ServerShape, pool: Pool) -> int:
-    """Return how many replicas fit beside the ready ones; starting ones are taken to fill that room first."""
-    if shape.warm_steps >= shape.cold_steps or shape.replicas_per_node < 2.0:
+def room_on_warm_nodes(shape: ServerShape, pool: Pool, ready: CountArray, step: int) -> int:
+    """Return how many replicas fit beside the ready ones on nodes that are up; starting ones are taken to fill that room first.
+
+    Up are the nodes that ready replicas are on, or left no longer ago than an empty node is kept.
+    """
+    if shape.warm_steps >= shape.cold_steps:
         return 0
-    nodes = math.ceil(pool.ready / shape.replicas_per_node - ROUNDING)
-    return max(0, int(nodes * shape.replicas_per_node) - pool.ready - pool.starting)
+    nodes = nodes_for(most_of_late(ready, step, shape.kept_steps), shape.replicas_per_node)
+    return max(0, int(nodes * shape.replicas_per_node + ROUNDING) - pool.ready - pool.starting)
 
 
 @inlined
-def rescale(due: CountArray, counts: IntArray, step: int, shape: ServerShape, pool: Pool, wanted: int) -> Pool:
+def rescale(
+    due: CountArray, ready: CountArray, counts: IntArray, step: int, shape: ServerShape, pool: Pool, wanted: int
+) -> Pool:
     """Start or stop replicas: new ones are ready after the cold start, or sooner where a node that is up has room.
 
     Starting ones are the first to go, those that are ready last before the others.
@@ -203,7 +205,7 @@ def rescale(due: CountArray, counts: IntArray, step: int, shape: ServerShape, po
     if change == 0:
         return pool
     if change > 0:
-        warm = min(change, room_on_warm_nodes(shape, pool))
+        warm = min(change, room_on_warm_nodes(shape, pool, ready, step))
         due[step + 1 + shape.warm_steps] += warm
         due[step + 1 + shape.cold_steps] += change - warm
         counts[SCALE_UPS] += 1
@@ -215,16 +217,6 @@ def rescale(due: CountArray, counts: IntArray, step: int, shape: ServerShape, po
     if pool.direction > 0:
         counts[REVERSALS] += 1
     return Pool(pool.ready + change + cancelled, pool.starting - cancelled, -1)
-
-
-@inlined
-def bill_step(
-    node_seconds: IntArray, replica_seconds: IntArray, step: int, replicas: int, replicas_per_node: float
-) -> None:
-    """Add a step of what is running, in whole nodes, to its hour."""
-    hour = step // STEPS_PER_HR
-    replica_seconds[hour] += replicas * SYNC_S
-    node_seconds[hour] += math.ceil(replicas / replicas_per_node - ROUNDING) * SYNC_S
 
 
 @inlined
@@ -254,10 +246,11 @@ def serve_history(
 
     One function, for speed: arrays that cross a call are counted, which costs more than the arithmetic between.
     """
-    node_seconds, replica_seconds, held, ok, waits, requests, counts, queued_s = totals
+    held, ok, waits, requests, counts, queued_s = totals
     load_grid, ok_frac, wait_limit_s = curves
     served_ok = np.zeros(len(wait_limit_s))
     due = np.zeros(len(arrivals) * substeps + shape.cold_steps + 2, dtype=np.int32)
+    ready = np.zeros(len(arrivals) * substeps, dtype=np.int32)
     pool = Pool(initial_replicas, 0, 0)
     queue = 0.0
     near = 1
@@ -274,7 +267,7 @@ def serve_history(
             step += 1
             pool = Pool(pool.ready + due[step], pool.starting - due[step], pool.direction)
             held[step] = pool.ready + pool.starting
-            bill_step(node_seconds, replica_seconds, step, pool.ready + pool.starting, shape.replicas_per_node)
+            ready[step] = pool.ready
 
             rate_req_s = pool.ready * shape.capacity_req_s
             work = queue + arrived if known else queue
@@ -317,4 +310,4 @@ def serve_history(
             if wanted > shape.quota_replicas:
                 counts[QUOTA_SHORT_S] += (wanted - shape.quota_replicas) * SYNC_S
                 wanted = shape.quota_replicas
-            pool = rescale(due, counts, step, shape, pool, wanted)
+            pool = rescale(due, ready, counts, step, shape, pool, wanted)

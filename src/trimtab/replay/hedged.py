@@ -23,7 +23,6 @@ from trimtab.replay.compiled import admit, compiled, inlined
 from trimtab.replay.fluid import (
     Curves,
     ServerShape,
-    bill_step,
     count_in_time,
     interpolate_ok,
     out_of_reach,
@@ -37,6 +36,7 @@ from trimtab.replay.services import (
     allowed_misses,
     curves_of,
     rule_of,
+    seconds_held,
     shape_of,
     signal_of,
 )
@@ -108,11 +108,9 @@ def replay_hedged(
     if spells.shape[1] != steps:
         raise ValueError(f"{spells.shape[1]} steps of spot availability for {steps} of history")
     rule, by_hour, memory = rule_of(policy, start_hour=history.start_hour)
-    hours = math.ceil(steps * SYNC_S / S_PER_HR)
     totals = HedgedTotals(
-        on_demand=np.zeros(hours, dtype=np.int64),
-        spot=np.zeros(hours, dtype=np.int64),
-        replica_seconds=np.zeros(hours, dtype=np.int64),
+        on_demand=np.zeros(steps, dtype=np.int32),
+        spot=np.zeros((len(spells), steps), dtype=np.int32),
         ok=np.zeros(len(model.wait_limit_s)),
         counts=np.zeros(3),
     )
@@ -133,10 +131,12 @@ def replay_hedged(
     )
     stopped = bool(totals.counts[STOPPED])
     unseen = float(np.nansum(history.arrivals)) - float(totals.counts[ARRIVED]) if stopped else 0.0
+    on_demand_nodes, on_demand_gpus = seconds_held(model, totals.on_demand)
+    by_zone = [seconds_held(model, zone) for zone in totals.spot]
     return HedgedReplay(
-        on_demand_node_seconds=totals.on_demand,
-        spot_node_seconds=totals.spot,
-        gpu_seconds=np.rint(totals.replica_seconds * model.gpus_per_replica).astype(np.int64),
+        on_demand_node_seconds=on_demand_nodes,
+        spot_node_seconds=sum((nodes for nodes, _ in by_zone), np.zeros_like(on_demand_nodes)),
+        gpu_seconds=sum((gpus for _, gpus in by_zone), on_demand_gpus),
         requests=float(totals.counts[ARRIVED]) + unseen,
         ok=totals.ok + unseen,
         lost=int(totals.counts[LOST]),
@@ -145,11 +145,10 @@ def replay_hedged(
 
 
 class HedgedTotals(NamedTuple):
-    """What the loop adds up."""
+    """What the loop adds up; `on_demand` `(steps,)` and `spot` `(zones, steps)` are the replicas, ready and starting."""
 
-    on_demand: IntArray
-    spot: IntArray
-    replica_seconds: IntArray
+    on_demand: CountArray
+    spot: CountArray
     ok: FloatArray
     counts: FloatArray
 
@@ -258,10 +257,9 @@ def serve_hedged(
             on_demand_starting -= due_on_demand[step]
             spot_ready, spot_starting = int(ready.sum()), int(starting.sum())
             for zone in range(zones):
-                in_zone = int(ready[zone] + starting[zone])
-                bill_step(totals.spot, totals.replica_seconds, step, in_zone, shape.replicas_per_node)
+                totals.spot[zone, step] = ready[zone] + starting[zone]
             held = on_demand + on_demand_starting
-            bill_step(totals.on_demand, totals.replica_seconds, step, held, shape.replicas_per_node)
+            totals.on_demand[step] = held
 
             all_ready = spot_ready + on_demand
             rate_req_s = all_ready * shape.capacity_req_s

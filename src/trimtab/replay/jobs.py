@@ -77,7 +77,8 @@ class Checkpoints:
 class JobRules:
     """The rules to replay jobs under: where they run, how fast, how they save, how many nodes there are.
 
-    `speed` divides the observed run time; `startup_s` is paid at every start; without `checkpoints` a loss loses all.
+    `speed` divides the observed run time; `startup_s` is paid at every start; without `checkpoints` a loss loses all. When a
+    job has ended its nodes stay up, empty and billed, for `empty_node_kept_s`; the next job is taken to find them gone.
     """
 
     capacity: Capacity = OnDemand()
@@ -85,6 +86,7 @@ class JobRules:
     speed: float = 1.0
     checkpoints: Checkpoints | None = None
     max_nodes: int | None = None
+    empty_node_kept_s: float = 0.0
 
     def __post_init__(self) -> None:
         if not self.speed > 0:
@@ -193,7 +195,7 @@ def _run_job(
         begins_s = run.now_s
         run.now_s += rules.startup_s + _restore_s(rules, run) + run.left_s
         run.left_s = 0.0
-        add_interval(on_demand, round(begins_s), round(run.now_s), nodes)
+        add_interval(on_demand, round(begins_s), round(run.now_s + rules.empty_node_kept_s), nodes)
 
 
 def _falls_back(market: Spot, run: _Run) -> bool:
@@ -213,7 +215,7 @@ def _run_life(run: _Run, rules: JobRules, market: Spot, nodes: int, rng: np.rand
     if needed_s <= life_s:
         run.now_s += needed_s
         run.left_s = 0.0
-        add_interval(spot, round(begins_s), round(run.now_s), nodes)
+        add_interval(spot, round(begins_s), round(run.now_s + rules.empty_node_kept_s), nodes)
         return
     worked_s = max(0.0, life_s - ready_s)
     kept_s = min(run.left_s, saved_work_s(worked_s, rules.checkpoints, market.notice_s))

@@ -36,6 +36,7 @@ from trimtab.replay.fluid import (
     serve_history,
     wait_quantile,
 )
+from trimtab.replay.nodes import bill_nodes
 from trimtab.replay.recorded import record, wanted_loads
 from trimtab.replay.series import CountArray, FloatArray, IntArray
 from trimtab.units import HR_PER_DAY, HR_PER_WEEK, S_PER_HR
@@ -97,7 +98,8 @@ class ServiceModel:
     replica at that load, the last value beyond the grid; `wait_limit_s` `(n_targets,)` is the longest wait in the queue that
     each target bears. Requests that would wait longer than `queue_limit_s` give up. `quota_replicas` is the most that may run.
     `cold_start_s` is a node's start, the pull of the image and the load of the model; a replica that finds room on a node that
-    is up takes `warm_start_s` (the load; None: as long as any).
+    is up takes `warm_start_s` (the load; None: as long as any). A node that is empty stays up, and billed, for
+    `empty_node_kept_s`.
     """
 
     capacity_req_s: float
@@ -110,6 +112,7 @@ class ServiceModel:
     queue_limit_s: float = QUEUE_LIMIT_S
     quota_replicas: int = NO_LIMIT
     warm_start_s: float | None = None
+    empty_node_kept_s: float = 0.0
 
     def __post_init__(self) -> None:
         if self.warm_start_s is not None and not 0 <= self.warm_start_s <= self.cold_start_s:
@@ -226,7 +229,6 @@ def replay_service(
     rule, by_hour, memory = rule_of(policy, start_hour=history.start_hour)
     totals = empty_totals(
         decisions=steps,
-        hours=math.ceil(steps * SYNC_S / S_PER_HR),
         targets=len(model.wait_limit_s),
         queued_steps=len(history.arrivals) if by_step else 0,
     )
@@ -270,6 +272,7 @@ def shape_of(model: ServiceModel) -> ServerShape:
         warm_steps=math.ceil(
             (model.cold_start_s if model.warm_start_s is None else model.warm_start_s) / SYNC_S - metrics.ROUNDING
         ),
+        kept_steps=math.ceil(model.empty_node_kept_s / SYNC_S - metrics.ROUNDING),
         replicas_per_node=model.replicas_per_node,
         queue_limit_s=model.queue_limit_s,
         quota_replicas=model.quota_replicas,
@@ -285,17 +288,21 @@ def curves_of(model: ServiceModel) -> Curves:
     )
 
 
-def gpu_seconds(model: ServiceModel, replica_seconds: IntArray) -> IntArray:
-    """Return the GPU-seconds of so many replica-seconds."""
-    return np.asarray(np.rint(replica_seconds * model.gpus_per_replica), dtype=np.int64)
+def seconds_held(model: ServiceModel, held: CountArray) -> tuple[IntArray, IntArray]:
+    """Return the node-seconds and GPU-seconds by hour of a course of replicas, one count for each 15 s."""
+    hours = math.ceil(len(held) * SYNC_S / S_PER_HR)
+    nodes, replicas = np.zeros(hours, dtype=np.int64), np.zeros(hours, dtype=np.int64)
+    bill_nodes(held, model.replicas_per_node, shape_of(model).kept_steps, nodes, replicas)
+    return nodes, np.asarray(np.rint(replicas * model.gpus_per_replica), dtype=np.int64)
 
 
 def _replay(history: ServiceHistory, model: ServiceModel, totals: QueueTotals) -> ServiceReplay:
     stopped = bool(totals.counts[STOPPED])
     unseen = float(np.nansum(history.arrivals)) - float(totals.requests[0]) if stopped else 0.0
+    node_seconds, gpu_seconds = seconds_held(model, totals.held)
     return ServiceReplay(
-        node_seconds=totals.node_seconds,
-        gpu_seconds=gpu_seconds(model, totals.replica_seconds),
+        node_seconds=node_seconds,
+        gpu_seconds=gpu_seconds,
         held=totals.held,
         decisions_per_step=int(history.step_s) // SYNC_S,
         requests=float(totals.requests[0]) + unseen,

@@ -18,8 +18,9 @@ from trimtab.emit.manifests.objects import metadata, node_name
 from trimtab.emit.manifests.pool_needs import PoolSpec
 from trimtab.emit.plain import Plain
 from trimtab.fleet.effects import BuyCommitment
+from trimtab.fleet.settings import RUN_NODES_KEPT_S, SERVICE_NODES_KEPT_S
 from trimtab.plan.model import Action
-from trimtab.units import MICRO_PER_USD
+from trimtab.units import MICRO_PER_USD, S_PER_MIN
 
 NODE_CLASSES: Mapping[str, NodeClass] = MappingProxyType(
     {
@@ -38,9 +39,6 @@ SPREAD = "trimtab.dev/spread"
 """The label by which replicas are spread over a spot pool and the on-demand pool of its floor, one value in each `one_in`."""
 HEDGE = "trimtab.dev/hedge"
 """The label that both pools of a hedged service share."""
-_RUNS_EMPTY_AFTER = "5m"
-_SERVICES_EMPTY_AFTER = "10m"
-"""Longer than an HPA's scale-down window, so that a node outlives a short lull."""
 _DISRUPTED_AT_ONCE = "10%"
 _RUNS_EXPIRE = "Never"
 _SERVICES_EXPIRE = "720h"
@@ -125,9 +123,10 @@ def gpu_limit(spec: PoolSpec, facts: EmitFacts) -> int | None:
 
 
 def _disruption(spec: PoolSpec) -> dict[str, Plain]:
+    kept_s = RUN_NODES_KEPT_S if spec.empties else SERVICE_NODES_KEPT_S
     return {
         "consolidationPolicy": "WhenEmpty" if spec.empties else "WhenEmptyOrUnderutilized",
-        "consolidateAfter": _RUNS_EMPTY_AFTER if spec.empties else _SERVICES_EMPTY_AFTER,
+        "consolidateAfter": f"{round(kept_s / S_PER_MIN)}m",
         "budgets": [{"nodes": _DISRUPTED_AT_ONCE if not spec.empties else "100%"}],
     }
 
