@@ -128,6 +128,20 @@ def test_a_second_replica_on_a_node_that_is_up_loads_its_model_only():
     assert longest_s() == pytest.approx(33 * 15 / 2)
 
 
+def test_room_beside_others_can_be_left_out():
+    surge = history([30.0 * 2] * 60)
+    wide = model(gpus_per_node=2, cold_start_s=480.0, warm_start_s=180.0, queue_limit_s=1e4)
+
+    runs = [
+        replay_service(surge, one, StaticReplicas(2), initial_replicas=1)
+        for one in (replace(wide, beside=False), replace(wide, gpus_per_node=1), wide)
+    ]
+
+    assert runs[0].held.tolist() == runs[1].held.tolist()
+    assert runs[0].wait_p99_s == runs[1].wait_p99_s > runs[2].wait_p99_s
+    assert runs[0].node_seconds.tolist() == runs[2].node_seconds.tolist()
+
+
 def test_a_node_holds_no_more_than_fits():
     """One of two GPUs is free: the second replica starts warm, the third and fourth wait for a node."""
     surge = history([1.0] * 60)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -24,7 +25,7 @@ from trimtab.plan.outcome import (
     safe_required_frac,
     targets_at,
 )
-from trimtab.plan.service_replays import OnSpot, ServiceReplays
+from trimtab.plan.service_replays import Judged, OnSpot, ServiceReplays
 from trimtab.plan.time_slices import contended_law
 from trimtab.policies.hedge import HedgePolicy
 from trimtab.policies.scaling import StaticReplicas
@@ -74,12 +75,13 @@ def service_outcome(case: Case, effects: Effects, replays: ServiceReplays, *, ma
         for at_speed, speed in _laws(law, effects, place)
     ]
     margin = case.settings.planning.target_margin_frac
-    safe = np.array([safe_required_frac(target, margin) for target in targets]) if may_stop else None
+    safe = np.array([safe_required_frac(target, margin) for target in targets])
     if place.hedge is not None:
-        return _hedged(case, place.hedge, loads, models, policy, replicas, targets, safe, replays)
-    stressed = replays.stressed(loads[1], models[1], policy, replicas, safe)
+        once_missed = safe if may_stop else None
+        return _hedged(case, place.hedge, loads, models, policy, replicas, targets, once_missed, replays)
+    stressed, beside = _stressed(replays, loads[1], models[1], policy, replicas, safe, may_stop=may_stop)
     required = np.array([target.required_frac for target in targets]) if stressed.stopped else None
-    expected = replays.expected(loads[0], models[0], policy, replicas, required)
+    expected = replays.expected(loads[0], replace(models[0], beside=beside), policy, replicas, required)
     on_demand, spot = held_as(place, expected.node_seconds)
     return Outcome(
         on_demand=on_demand,
@@ -122,6 +124,29 @@ def _hedged(
         gpus=expected.gpu_seconds,
         stopped=stressed.stopped,
     )
+
+
+def _stressed(
+    replays: ServiceReplays,
+    load: ServiceHistory,
+    model: ServiceModel,
+    policy: ScalingPolicy,
+    replicas: int,
+    safe_frac: FloatArray,
+    *,
+    may_stop: bool,
+) -> tuple[Judged, bool]:
+    """Return what the replay under stress attained, and whether replicas take room beside others on a node.
+
+    They do where targets are safe with it and not without: a workload of the same node pool could take that room, and what
+    replicas do without it is the same on all nodes, so that most options need no other replay.
+    """
+    required = safe_frac if may_stop else None
+    alone = replays.stressed(load, replace(model, beside=False), policy, replicas, required)
+    if model.warm_start_s is None or model.replicas_per_node < 2 or np.all(alone.attained_frac >= safe_frac):
+        return alone, False
+    beside = replays.stressed(load, model, policy, replicas, required)
+    return (beside, True) if np.all(beside.attained_frac >= safe_frac) else (alone, False)
 
 
 def _attained(targets: Sequence[Target], expected: FloatArray, stressed: FloatArray) -> tuple[Attained, ...]:
@@ -192,7 +217,7 @@ def service_model(
         ok_frac=np.array([law.ok_frac(target.limit_s, speed) for target in targets]).reshape(len(targets), -1),
         wait_limit_s=np.array([max(0.0, _wait_limit(target) - law.full_batch_s) for target in targets]),
         cold_start_s=cold_start_of(case),
-        warm_start_s=None if place.shared else warm_start_of(case),
+        warm_start_s=None if place.shared or place.hedge else warm_start_of(case),
         empty_node_kept_s=SERVICE_NODES_KEPT_S,
         gpus_per_replica=place.gpus_per_run,
         gpus_per_node=place.gpus_per_node,

@@ -136,6 +136,5 @@ def _key(
     shape = (model.capacity_req_s, model.load_grid.tobytes(), model.ok_frac.tobytes(), model.wait_limit_s.tobytes())
     limits = (model.cold_start_s, model.queue_limit_s, model.quota_replicas)
     # only where a node that is up lets a replica start sooner do nodes change what replicas do
-    warm = model.warm_start_s is not None
-    nodes = (model.warm_start_s, model.empty_node_kept_s, model.replicas_per_node) if warm else None
-    return (*shape, *limits, nodes, type(policy).__name__, policy, replicas, required)
+    room = None if model.warm_start_s is None else (model.warm_start_s, model.empty_node_kept_s, model.room_per_node)
+    return (*shape, *limits, room, type(policy).__name__, policy, replicas, required)

@@ -1,6 +1,6 @@
 """The course of a replay without its nodes: replicas do the same wherever they are as fast.
 
-Other nodes are only billed anew. (Where `ServiceModel.warm_start_s` is given, what replicas do depends on the nodes too.)
+Other nodes are only billed anew. (Where replicas start sooner `beside` others, what they do depends on the nodes too.)
 """
 
 from __future__ import annotations

@@ -32,7 +32,8 @@ class ServerShape(NamedTuple):
     """How long a replica starts that lands on a node which is up."""
     kept_steps: int
     """How long an empty node stays up."""
-    replicas_per_node: float
+    room_per_node: float
+    """How many replicas a node is taken to hold where one looks for room to start in."""
     queue_limit_s: float
     quota_replicas: int
 
@@ -189,8 +190,8 @@ def room_on_warm_nodes(shape: ServerShape, pool: Pool, ready: CountArray, step: 
     """
     if shape.warm_steps >= shape.cold_steps:
         return 0
-    nodes = nodes_for(most_of_late(ready, step, shape.kept_steps), shape.replicas_per_node)
-    return max(0, int(nodes * shape.replicas_per_node + ROUNDING) - pool.ready - pool.starting)
+    nodes = nodes_for(most_of_late(ready, step, shape.kept_steps), shape.room_per_node)
+    return max(0, int(nodes * shape.room_per_node + ROUNDING) - pool.ready - pool.starting)
 
 
 @inlined

@@ -41,6 +41,7 @@ def bill_nodes(
     """Add the nodes that are up while `held` `(n_steps,)` replicas are ready or starting, and the replicas, to their hours."""
     falling = np.zeros(len(held), dtype=np.int64)  # steps within the while whose counts no later one reaches
     first, after = 0, 0
+    most, nodes = 0, 0
     for step in range(len(held)):
         while after > first and held[falling[after - 1]] <= held[step]:
             after -= 1
@@ -48,6 +49,9 @@ def bill_nodes(
         after += 1
         if falling[first] < step - kept_steps:
             first += 1
+        if held[falling[first]] != most:
+            most = held[falling[first]]
+            nodes = nodes_for(most, replicas_per_node)
         hour = step // STEPS_PER_HR
         replica_seconds[hour] += held[step] * SYNC_S
-        node_seconds[hour] += nodes_for(held[falling[first]], replicas_per_node) * SYNC_S
+        node_seconds[hour] += nodes * SYNC_S

@@ -99,7 +99,7 @@ class ServiceModel:
     each target bears. Requests that would wait longer than `queue_limit_s` give up. `quota_replicas` is the most that may run.
     `cold_start_s` is a node's start, the pull of the image and the load of the model; a replica that finds room on a node that
     is up takes `warm_start_s` (the load; None: as long as any). A node that is empty stays up, and billed, for
-    `empty_node_kept_s`.
+    `empty_node_kept_s`. `beside` says whether room beside ready replicas counts, or only what they left.
     """
 
     capacity_req_s: float
@@ -113,6 +113,7 @@ class ServiceModel:
     quota_replicas: int = NO_LIMIT
     warm_start_s: float | None = None
     empty_node_kept_s: float = 0.0
+    beside: bool = True
 
     def __post_init__(self) -> None:
         if self.warm_start_s is not None and not 0 <= self.warm_start_s <= self.cold_start_s:
@@ -130,6 +131,11 @@ class ServiceModel:
         if self.gpus_per_replica <= self.gpus_per_node:
             return float(math.floor(self.gpus_per_node / self.gpus_per_replica + metrics.ROUNDING))
         return 1.0 / math.ceil(self.gpus_per_replica / self.gpus_per_node - metrics.ROUNDING)
+
+    @property
+    def room_per_node(self) -> float:
+        """Return how many replicas a node is taken to hold where one looks for room to start in."""
+        return self.replicas_per_node if self.beside else 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -273,7 +279,7 @@ def shape_of(model: ServiceModel) -> ServerShape:
             (model.cold_start_s if model.warm_start_s is None else model.warm_start_s) / SYNC_S - metrics.ROUNDING
         ),
         kept_steps=math.ceil(model.empty_node_kept_s / SYNC_S - metrics.ROUNDING),
-        replicas_per_node=model.replicas_per_node,
+        room_per_node=model.room_per_node,
         queue_limit_s=model.queue_limit_s,
         quota_replicas=model.quota_replicas,
     )
