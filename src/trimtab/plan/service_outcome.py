@@ -79,7 +79,7 @@ def service_outcome(case: Case, effects: Effects, replays: ServiceReplays, *, ma
     if place.hedge is not None:
         once_missed = safe if may_stop else None
         return _hedged(case, place.hedge, loads, models, policy, replicas, targets, once_missed, replays)
-    stressed, beside = _stressed(replays, loads[1], models[1], policy, replicas, safe, may_stop=may_stop)
+    stressed, beside = stressed_replay(replays, loads[1], models[1], policy, replicas, safe, may_stop=may_stop)
     required = np.array([target.required_frac for target in targets]) if stressed.stopped else None
     expected = replays.expected(loads[0], replace(models[0], beside=beside), policy, replicas, required)
     on_demand, spot = held_as(place, expected.node_seconds)
@@ -126,7 +126,7 @@ def _hedged(
     )
 
 
-def _stressed(
+def stressed_replay(
     replays: ServiceReplays,
     load: ServiceHistory,
     model: ServiceModel,
