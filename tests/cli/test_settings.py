@@ -102,3 +102,17 @@ def test_the_sheet_shows_every_setting_with_its_origin(tmp_path, monkeypatch):
     rows = {row["setting"]: row for row in sheet.rows}
     assert list(rows) == list(defaults())
     assert rows["planning.engineers"] == {"setting": "planning.engineers", "value": 2.0, "from": "--set"}
+
+
+def test_regions_and_clouds_are_lists_in_a_file_and_names_apart_by_commas_elsewhere(tmp_path, monkeypatch):
+    toml = '[limits]\nregions = ["us-west-2", "gcp/us-central1"]\n'
+
+    found = settings_from(tmp_path, monkeypatch, toml=toml, flags=["limits.providers=gcp, azure"])
+
+    assert found.settings.limits.regions == "us-west-2, gcp/us-central1"
+    assert found.settings.limits.providers == "gcp, azure"
+
+
+def test_a_region_without_a_name_is_a_fault_of_the_settings(tmp_path, monkeypatch):
+    with pytest.raises(SettingsError, match="write REGION or PROVIDER/REGION"):
+        settings_from(tmp_path, monkeypatch, flags=["limits.regions=aws/"])

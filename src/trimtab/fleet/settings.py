@@ -194,8 +194,8 @@ class Limits:
     spot_max_frac: float = 1.0
     """Largest share of the fleet's node-hours that may be on spot; 1 is no limit."""
     regions: str = ""
-    """Regions that a workload may be moved to, apart by commas: `us-west-2, gcp/us-central1`. Empty: those that
-    workloads.yaml allows it. Where this says more, both must hold; it opens nothing by itself."""
+    """Regions that anything may be moved to, apart by commas: `us-west-2, gcp/us-central1`. Empty: any that workloads.yaml
+    allows. It narrows that and opens nothing by itself; of limits.providers it names the regions to look at."""
     providers: str = ""
     """Other clouds that workloads may be moved to, apart by commas: `gcp, azure`. Empty: none."""
     use_spot: bool = True
