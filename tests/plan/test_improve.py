@@ -48,6 +48,6 @@ def test_the_use_kept_move_by_move_is_the_use_of_the_choice(problem, data):
 def test_sweeps_never_make_a_choice_dearer(problem):
     start = tuple(len(options) - 1 for options in problem.options)
 
-    better = improved(Table(problem), start, every_option(problem))
+    better = improved(Table(problem), start, every_option(problem)).choice
 
     assert choice_cost(problem, better) <= choice_cost(problem, start) + 10 * problem.hours

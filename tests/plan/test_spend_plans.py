@@ -197,7 +197,7 @@ def test_a_move_gains_what_the_exact_bill_loses_at_what_is_held(problem, data):
 def test_sweeps_never_make_a_choice_dearer(problem):
     start = tuple(len(options) - 1 for options in problem.options)
 
-    better = improved(Table(problem), start, [[KEEP, *range(len(options))] for options in problem.options])
+    better = improved(Table(problem), start, [[KEEP, *range(len(options))] for options in problem.options]).choice
 
     assert choice_cost(problem, better) <= 1.001 * choice_cost(problem, start) + 10 * problem.hours
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 
 import numpy as np
 
@@ -47,9 +46,7 @@ def order_of_application(plan_rates: Mapping[Pool, int], on_demand: Mapping[Pool
     It is also the order that saves most for any spend: each dollar goes where it replaces most on-demand dollars.
     """
     known = [pool for pool in plan_rates if pool in on_demand]
-    return tuple(
-        sorted(known, key=lambda pool: (Fraction(plan_rates[pool], max(on_demand[pool], 1)), plan_rates[pool], pool))
-    )
+    return tuple(sorted(known, key=lambda pool: (plan_rates[pool] / max(on_demand[pool], 1), plan_rates[pool], pool)))
 
 
 def cover(plan: SpendPlan, pools: Sequence[Pool], left: IntArray, on_demand: Mapping[Pool, int]) -> IntArray:

@@ -22,16 +22,22 @@ from trimtab.plan.problem import CommitmentOffer, Problem, SpendOffer, beyond, n
 from trimtab.units import S_PER_HR
 
 Counts = dict[Pool, int]
+_COARSE, _FINE = 64, 1_000_000
+"""Corners of all but the last of a provider's plans that are tried while nodes are searched, and at the end."""
 
 
-def best_discounts(problem: Problem, usage: Mapping[Pool, IntArray]) -> Discounts:
-    """Return what to buy of a problem's offers, above what is owned, so that the bill of a known use is least."""
+def best_discounts(problem: Problem, usage: Mapping[Pool, IntArray], start: Discounts | None = None) -> Discounts:
+    """Return what to buy of a problem's offers, above what is owned, so that the bill of a known use is least.
+
+    `start` is what was best for a use much like it: the search goes on from there.
+    """
     return best_of(
         usage,
         problem.rates_micro_usd_hr,
         offers=problem.offers,
         spend_offers=problem.spend_offers,
         owned=problem.owned,
+        start=start,
     )
 
 
@@ -42,6 +48,7 @@ def best_of(
     offers: Mapping[Pool, CommitmentOffer],
     spend_offers: Sequence[SpendOffer],
     owned: Discounts,
+    start: Discounts | None = None,
 ) -> Discounts:
     """Return what to buy of some offers, above what is owned; nothing that does not pay is in it."""
     nodes = nodes_covered(owned.commitments)
@@ -61,7 +68,7 @@ def best_of(
             [(at, offer) for at, offer in enumerate(spend_offers) if _is_of(provider, offer.rates_micro_usd_hr)],
             [plan for plan in owned.spend_plans if _is_of(provider, plan.rates_micro_usd_hr)],
         )
-        found, bought = joint.best(counts)
+        found, bought = joint.best([counts, {}] if start is None else [nodes_covered(start.commitments)])
         counts |= found
         spend |= bought
     return Discounts(
@@ -118,19 +125,15 @@ class _Joint:
         self._committed = {pool: committed_micro_usd_hr.get(pool) for pool in self._pools}
         self._offers = offers
         self._owned = owned
-        self._known: dict[tuple[int, ...], tuple[int, dict[int, SpendPlan]]] = {}
+        self._known: dict[tuple[int, ...], int] = {}
 
-    def best(self, counts: Counts) -> tuple[Counts, dict[int, SpendPlan]]:
-        """Return the best counts found, and spend plans by their place among the offers; `counts` is one of the starts."""
-        starts = [tuple(counts.get(pool, 0) for pool in self._pools)]
-        if self._offers:
-            starts.append((0,) * len(self._pools))
-        ends = [self._improved(start) for start in starts]
-        best = min(ends, key=lambda end: (self._settled(end)[0], end))
-        found = {
-            pool: count for pool, count in zip(self._pools, best, strict=True) if self._committed[pool] is not None
-        }
-        return found, self._settled(best)[1]
+    def best(self, starts: Sequence[Counts]) -> tuple[Counts, dict[int, SpendPlan]]:
+        """Return the best counts found from some starts, and spend plans by their place among the offers."""
+        ends = [self._improved(tuple(start.get(pool, 0) for pool in self._pools)) for start in starts]
+        best = min(ends, key=lambda end: (self._cost(end), end))
+        counts = zip(self._pools, best, strict=True)
+        found = {pool: count for pool, count in counts if self._committed[pool] is not None}
+        return found, self._best_spends(self._left(best), self._offers, _FINE)[1]
 
     def _improved(self, counts: tuple[int, ...]) -> tuple[int, ...]:
         """Return counts from which no pool's count alone can move at a gain."""
@@ -140,29 +143,36 @@ class _Joint:
                 if self._committed[pool] is not None:
                     below, above = counts[:at], counts[at + 1 :]
                     most = max(counts[at], -int(-self._use[at].max(initial=0) // S_PER_HR))
-                    count = least(partial(self._cost_at, below, above), counts[at], most)
+                    count = least(partial(self._with, below, above), counts[at], most)
                     counts = (*below, count, *above)
             if counts == before:
                 return counts
 
-    def _cost_at(self, below: tuple[int, ...], above: tuple[int, ...], count: int) -> int:
-        return self._settled((*below, count, *above))[0]
+    def _with(self, below: tuple[int, ...], above: tuple[int, ...], count: int) -> int:
+        return self._cost((*below, count, *above))
 
-    def _settled(self, counts: tuple[int, ...]) -> tuple[int, dict[int, SpendPlan]]:
-        """Return the bill at some counts with the best spend found for them, micro-dollars, and the plans of that spend."""
+    def _cost(self, counts: tuple[int, ...]) -> int:
+        """Return the bill at some counts with the best spend found for them, micro-dollars."""
         if counts not in self._known:
-            left = np.maximum(self._use - np.array(counts, dtype=np.int64)[:, None] * S_PER_HR, 0)
-            for plan in self._owned:
-                left = left - cover(plan, self._pools, left, self._rates)
-            cost, plans = self._best_spends(left, self._offers)
             nodes = sum(count * (rate or 0) for count, rate in zip(counts, self._committed.values(), strict=True))
-            self._known[counts] = (cost + nodes * left.shape[1], plans)
+            spent = self._best_spends(self._left(counts), self._offers, _COARSE)[0]
+            self._known[counts] = spent + nodes * self._use.shape[1]
         return self._known[counts]
 
+    def _left(self, counts: tuple[int, ...]) -> IntArray:
+        """Return what some counts and the owned plans leave uncovered."""
+        left: IntArray = np.maximum(self._use - np.array(counts, dtype=np.int64)[:, None] * S_PER_HR, 0)
+        for plan in self._owned:
+            left = left - cover(plan, self._pools, left, self._rates)
+        return left
+
     def _best_spends(
-        self, left: IntArray, offers: Sequence[tuple[int, SpendOffer]]
+        self, left: IntArray, offers: Sequence[tuple[int, SpendOffer]], corners: int
     ) -> tuple[int, dict[int, SpendPlan]]:
-        """Return the least bill found for what nodes leave, and the plans that make it; a last offer's spend is exact."""
+        """Return the least bill found for what nodes leave, and the plans that make it; a last offer's spend is exact.
+
+        Of an offer before it so many corners are tried, evenly over all.
+        """
         if not offers:
             metered = (int(charge(self._rates[pool], row).sum()) for pool, row in zip(self._pools, left, strict=True))
             return sum(metered), {}
@@ -170,16 +180,16 @@ class _Joint:
 
         def under(spend: int) -> tuple[int, dict[int, SpendPlan]]:
             plan = offer.plan(spend)
-            cost, plans = self._best_spends(left - cover(plan, self._pools, left, self._rates), later)
+            cost, plans = self._best_spends(left - cover(plan, self._pools, left, self._rates), later, corners)
             return cost + spend * left.shape[1], {at: plan, **plans} if spend else plans
 
         alone = best_spend(offer.rates_micro_usd_hr, self._pools, left, self._rates)
         if not later:
             return under(alone)
-        corners = np.unique([0, alone, *spend_corners(offer.rates_micro_usd_hr, self._pools, left, self._rates).flat])
-        starts = (0, int(np.searchsorted(corners, alone)))
-        ends = [least(lambda place: under(int(corners[place]))[0], start, len(corners) - 1) for start in starts]
-        return min((under(int(corners[end])) for end in ends), key=lambda one: one[0])
+        every = np.unique(spend_corners(offer.rates_micro_usd_hr, self._pools, left, self._rates))
+        tried = np.unique(np.append(every[:: max(1, -(-len(every) // corners))], (0, alone)))
+        best = least(lambda place: under(int(tried[place]))[0], int(np.searchsorted(tried, alone)), len(tried) - 1)
+        return under(int(tried[best]))
 
 
 def least(cost: Callable[[int], int], start: int, most: int) -> int:

@@ -13,6 +13,7 @@ import numpy as np
 
 from trimtab.catalog.pools import Pool, SharedPool
 from trimtab.fleet.model import FloatArray, IntArray
+from trimtab.ledger import Discounts
 from trimtab.ledger.spend import cover
 from trimtab.plan.best_discounts import best_discounts
 from trimtab.plan.problem import KEEP, Problem, beyond, total_usage, whole_nodes
@@ -30,7 +31,8 @@ _LIMIT_USD = 1e6
 class Improver:
     """A choice with the use of every pool that it implies, kept up to date move by move."""
 
-    def __init__(self, table: Table, choice: Sequence[int]) -> None:
+    def __init__(self, table: Table, choice: Sequence[int], bought: Discounts | None = None) -> None:
+        """Begin at a choice; `bought` is what was best for one much like it."""
         self.table = table
         self.problem: Problem = table.problem
         self.choice = list(choice)
@@ -49,6 +51,8 @@ class Improver:
             self._needing.update(self._needs(workload, option))
         self._keepers = [sum(self.choice[w] == KEEP for w in group.holders) for group in self.problem.groups]
         self.owned = self.problem.owned_nodes
+        self.bought = bought
+        """What is bought for the present use, as far as it is kept up to date: after each sweep."""
         self._hold_best()
 
     def sweep(self, candidates: Sequence[Sequence[int]]) -> float:
@@ -70,7 +74,7 @@ class Improver:
 
     def _hold_best(self) -> None:
         """Hold the commitments that are best for the present use, to nodes and to spend."""
-        best = best_discounts(self.problem, self.use)
+        self.bought = best = best_discounts(self.problem, self.use, self.bought)
         self.counts = {commitment.pool: commitment.count for commitment in best.commitments}
         self.plans = (*self.problem.owned.spend_plans, *best.spend_plans)
         self._covered = frozenset(pool for plan in self.plans for pool in plan.rates_micro_usd_hr)
@@ -239,10 +243,12 @@ def _nth_node_seconds(use: IntArray, number: int) -> int:
     return int(np.clip(use - (number - 1) * S_PER_HR, 0, S_PER_HR).sum())
 
 
-def improved(table: Table, choice: Sequence[int], candidates: Sequence[Sequence[int]]) -> tuple[int, ...]:
-    """Return the choice after sweeps until nothing pays; ties keep what is."""
-    improver = Improver(table, choice)
+def improved(
+    table: Table, choice: Sequence[int], candidates: Sequence[Sequence[int]], bought: Discounts | None = None
+) -> Improver:
+    """Return the choice after sweeps until nothing pays; ties keep what is. `bought` was best for a choice much like it."""
+    improver = Improver(table, choice, bought)
     for _ in range(MAX_SWEEPS):
         if improver.sweep(candidates) <= _LEAST_SWEEP_FRAC * improver.scale_usd():
             break
-    return tuple(improver.choice)
+    return improver

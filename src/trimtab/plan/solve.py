@@ -20,7 +20,7 @@ import numpy as np
 from trimtab.errors import PlanError
 from trimtab.fleet.model import FloatArray
 from trimtab.fleet.settings import Planning
-from trimtab.ledger import Discounts
+from trimtab.ledger import NO_DISCOUNTS, Discounts
 from trimtab.plan.best_discounts import best_discounts
 from trimtab.plan.decompose import heaviest, mix, relax
 from trimtab.plan.improve import improved
@@ -74,6 +74,8 @@ class _Search:
     choice: tuple[int, ...]
     """The best known; the last tried as long as none keeps the limits."""
     cost_micro_usd: int | None = None
+    bought: Discounts | None = None
+    """What it buys."""
     bound_usd: float = -np.inf
     priced_usd: float = -np.inf
     """The bound with which the reduced costs came; a MILP's may be higher, and says nothing of single options."""
@@ -144,14 +146,16 @@ class _Search:
 
     def offer(self, choice: tuple[int, ...]) -> bool:
         """Take a choice, improved, if it keeps the limits and costs less than the best known; return whether it keeps them."""
-        better = improved(self.table, choice, self.nearest())
+        improver = improved(self.table, choice, self.nearest(), self.bought)
+        better, problem = tuple(improver.choice), self.table.problem
         if broken(self.table.problem, better):
             if self.cost_micro_usd is None:
                 self.choice = better
             return False
-        cost = choice_cost(self.table.problem, better)
+        bought = best_discounts(problem, improver.use, improver.bought)
+        cost = cost_with(problem, better, bought)
         if self.cost_micro_usd is None or cost < self.cost_micro_usd:
-            self.choice, self.cost_micro_usd = better, cost
+            self.choice, self.cost_micro_usd, self.bought = better, cost, bought
         return True
 
 
@@ -182,7 +186,7 @@ def solve_problem(problem: Problem, planning: Planning, *, start: Sequence[int] 
     dropped = table.rows - problem.workloads - sum(len(set(kept) - {KEEP}) for kept in search.candidates())
     return Chosen(
         choice=search.choice,
-        bought=best_discounts(problem, total_usage(problem, search.choice)),
+        bought=search.bought or NO_DISCOUNTS,
         cost_micro_usd=search.cost_micro_usd,
         bound_micro_usd=min(search.cost_micro_usd, int(np.floor(search.bound_usd * MICRO_PER_USD))),
         pruned={"cannot be in a better plan (reduced cost)": dropped},
@@ -273,6 +277,10 @@ def _spare_entries(search: _Search) -> None:
 
 def choice_cost(problem: Problem, choice: Sequence[int]) -> int:
     """Return the exact bill of a choice under the best commitments to nodes and spend, with what it costs besides nodes."""
-    usage = total_usage(problem, choice)
-    paid = problem.owned + best_discounts(problem, usage)
+    return cost_with(problem, choice, best_discounts(problem, total_usage(problem, choice)))
+
+
+def cost_with(problem: Problem, choice: Sequence[int], bought: Discounts) -> int:
+    """Return the exact bill of a choice under what is owned and bought, with what it costs besides nodes."""
+    usage, paid = total_usage(problem, choice), problem.owned + bought
     return exact_bill(usage, problem.rates_micro_usd_hr, paid, problem.hours).total + own_cost(problem, choice)
