@@ -28,7 +28,7 @@ def fleets(draw):
         kind = draw(st.sampled_from(["service", "runs", "notebook", "empty"]))
         node = f"node-{number}"
         instance_type = draw(st.sampled_from(["p3.8xlarge", "g5.xlarge", "p4d.24xlarge"]))
-        rows.node(node, instance_type)
+        rows.node(node, instance_type, region=draw(st.sampled_from(["us-east-1", "eu-central-1"])))
         level = draw(st.floats(0.02, 0.9))
         gpus = range({"p3.8xlarge": 4, "g5.xlarge": 1, "p4d.24xlarge": 8}[instance_type])
         if kind == "service":
@@ -38,7 +38,12 @@ def fleets(draw):
                 rows.use(f"prod/s{number}", node, gpu, hours, sm=lambda hour, level=level: level * (1 + hour % 24) / 24)
         elif kind == "runs":
             name = f"research/r{number}"
-            rows.workloads[name] = {"interruptible": draw(st.booleans())}
+            rows.workloads[name] = {
+                "interruptible": draw(st.booleans()),
+                "regions": draw(st.sampled_from([None, ["us-east-1"]])),
+                "data_gib": draw(st.sampled_from([0.0, 1e5])),
+                "traffic_gib_mo": 1.0,
+            }
             for day in range(days):
                 start = day * 24 + draw(st.integers(0, 5))
                 end = start + draw(st.integers(1, 12))
