@@ -12,6 +12,7 @@ from trimtab.tables.workloads import Workloads
 MONDAY = datetime(2026, 9, 7, tzinfo=UTC)
 SHAPES = {
     "p4d.24xlarge": ("A100-SXM4-40GB", 8, 40.0),
+    "p5.48xlarge": ("H100-SXM5-80GB", 8, 80.0),
     "p3.8xlarge": ("V100-SXM2-16GB", 4, 16.0),
     "g5.xlarge": ("A10G", 1, 22.5),
     "g5.12xlarge": ("A10G", 4, 22.5),

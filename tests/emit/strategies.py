@@ -8,6 +8,7 @@ from trimtab.catalog.kinds import BuyingOption, CapacityType, Isolation
 from trimtab.catalog.pools import Pool, SharedPool
 from trimtab.fleet.effects import (
     BatchForm,
+    BookBlocks,
     BuyCommitment,
     BuySpendPlan,
     DeferRuns,
@@ -30,6 +31,7 @@ from trimtab.fleet.effects import (
 )
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.training_memory import Optimizer, Recompute, Sharding
+from trimtab.policies.blocks import BlockCalendar
 from trimtab.policies.deferral import DeferPolicy
 from trimtab.policies.forecast import forecast_policy
 from trimtab.policies.scaling import NO_LIMIT, HpaPolicy, Metric
@@ -151,6 +153,13 @@ EFFECTS = {
         DeferRuns,
         policy=st.builds(DeferPolicy, start_hour=st.integers(0, 23), within_s=st.integers(1, 23 * 3600)),
         startup_s=SECONDS,
+    ),
+    BookBlocks: st.builds(
+        BookBlocks,
+        pool=POOLS,
+        calendar=st.builds(BlockCalendar, st.tuples(*[COUNTS] * 7)),
+        rate_micro_usd_hr=st.integers(1, 10**8),
+        on_demand_micro_usd_hr=st.integers(1, 10**8),
     ),
     ReleaseIdle: st.builds(ReleaseIdle, startup_s=SECONDS),
     ReleaseNodes: st.builds(ReleaseNodes, nodes=st.lists(st.from_regex(r"node-[0-9]+", fullmatch=True)).map(tuple)),

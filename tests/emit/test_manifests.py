@@ -1,21 +1,25 @@
 """Files that enact a plan: as their golden files, whole, annotated, in a safe order, and valid."""
 
 import copy
+import json
+import re
 import subprocess
 from dataclasses import replace
 
+import jsonschema
 import pytest
 import yaml
 from tests.emit.cluster_example import example_facts
 from tests.emit.example import example_audit
-from tests.emit.validity import UNSCHEMED, schema_faults, structural_faults
+from tests.emit.validity import UNSCHEMED, cel_faults, schema_faults, structural_faults
 
 from trimtab.catalog.kinds import CapacityType
 from trimtab.emit.manifests.emission import Stage
 from trimtab.emit.manifests.facts import Autoscaler, EmitFacts
 from trimtab.emit.manifests.plan_files import emit_plan
-from trimtab.fleet.effects import HedgeOnSpot, SetReplicaPolicy
+from trimtab.fleet.effects import BookBlocks, HedgeOnSpot, SetReplicaPolicy
 from trimtab.plan.model import Change
+from trimtab.policies.blocks import BlockCalendar
 from trimtab.policies.forecast import ForecastPolicy, ForecastRules
 from trimtab.policies.scaling import HpaPolicy, Metric
 
@@ -274,6 +278,36 @@ def test_a_hedged_service_is_spread_over_a_spot_pool_and_its_floor_on_demand(sha
         "trimtab.dev/spread",
     ]
     assert {one["key"] for one in pod["tolerations"]} >= {"trimtab.dev/spot"}
+
+
+def test_booked_nodes_come_first_and_karpenter_finds_them_by_their_tag(shared_dir):
+    home = next(known for known in example_facts().workloads if known.owner_kind == "Job")
+    effect = BookBlocks(
+        pool=home.pool.held_as(CapacityType.CAPACITY_BLOCK),
+        calendar=BlockCalendar((5, 5, 3, 3, 3, 0, 0)),
+        rate_micro_usd_hr=14_750_000,
+        on_demand_micro_usd_hr=21_957_640,
+    )
+    action = replace(PLAN.actions[0], changes=(Change(subject=home.name, effect=effect),))
+    emission = emit_plan(replace(PLAN, actions=(action,)), example_facts())
+
+    (pool,) = (one for _, one in objects(emission) if one["kind"] == "NodePool")
+    needs = {one["key"]: one["values"] for one in pool["spec"]["template"]["spec"]["requirements"]}
+    assert needs["karpenter.sh/capacity-type"] == ["reserved", "on-demand"]
+    assert schema_faults(pool, shared_dir / "data" / "k8s-schemas") == []
+    (page,) = (file.text for file in emission.files if "book" in file.path)
+    assert "| for 5 days from Monday | 3 | 2 + 1 |" in page
+    assert "| for 2 days from Monday | 2 | 2 |" in page
+    patch = json.loads(re.search(r"-p '(\{.*\})'", page).group(1))
+    schemas = yaml.safe_load(
+        (shared_dir / "data/k8s-schemas/crds/karpenter.k8s.aws_ec2nodeclasses.yaml").read_text(encoding="utf-8")
+    )
+    spec = schemas["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    (key,) = patch["spec"]
+    terms = patch["spec"][key]
+    assert list(jsonschema.Draft7Validator(spec[key]).iter_errors(terms)) == list(cel_faults(spec[key], terms)) == []
+    (tag,) = terms[0]["tags"].items()
+    assert f"Key={tag[0]},Value={tag[1]}" in page
 
 
 def test_a_hedge_without_a_floor_is_one_pool_spread_over_zones():

@@ -4,7 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from trimtab.policies.blocks import BlockCalendar
+from trimtab.replay.blocks import Blocks, booked_node_seconds
 from trimtab.replay.jobs import Checkpoints, JobHistory, JobRules, Spot, replay_jobs, saved_work_s
 
 SAVES = Checkpoints(interval_s=600.0, save_s=60.0, restore_s=30.0)
@@ -92,3 +96,65 @@ def test_the_same_seed_gives_the_same_bytes():
 
     assert first.finish_s.tobytes() == second.finish_s.tobytes()
     assert first.spot_node_seconds.tobytes() == second.spot_node_seconds.tobytes()
+
+
+def in_blocks(history, nodes, checkpoints=None, hours=7 * 24, **rules):
+    blocks = Blocks(calendar=BlockCalendar(nodes), first_week_hour=0)
+    return replay_jobs(history, JobRules(capacity=blocks, checkpoints=checkpoints, **rules), hours=hours, seed=0)
+
+
+MONDAY_NOON_S = 12 * 3600.0
+
+
+def test_booked_nodes_are_taken_where_enough_are_free_and_the_rest_runs_on_demand():
+    history = JobHistory(
+        submit_s=MONDAY_NOON_S + np.array([0.0, 60.0, 120.0]),
+        work_s=np.full(3, 3600.0),
+        nodes=np.array([2, 2, 1]),
+    )
+
+    result = in_blocks(history, (3, 0, 0, 0, 0, 0, 0))
+
+    assert result.block_node_seconds.sum() == 3 * 3600
+    assert result.on_demand_node_seconds.sum() == 2 * 3600
+    assert result.wait_s.tolist() == [0.0, 0.0, 0.0]
+
+
+def test_a_run_goes_on_on_demand_once_its_block_ends():
+    history = JobHistory(submit_s=np.array([MONDAY_NOON_S]), work_s=np.array([24 * 3600.0]), nodes=np.array([1]))
+
+    saved = in_blocks(history, (1, 0, 0, 0, 0, 0, 0), SAVES, startup_s=300.0)
+    lost = in_blocks(history, (1, 0, 0, 0, 0, 0, 0), None, startup_s=300.0)
+
+    # the node is taken back on Tuesday at 11:00, after 23 h, of which 300 s went into its start
+    assert saved.block_node_seconds.sum() == lost.block_node_seconds.sum() == 23 * 3600
+    assert saved.interruptions == lost.interruptions == 1
+    assert lost.on_demand_node_seconds.sum() == 300 + 24 * 3600
+    assert saved.lost_s == pytest.approx(
+        7500.0, abs=200.0
+    )  # a twelfth of the time goes into saving; the last save is lost
+    assert saved.on_demand_node_seconds.sum() == pytest.approx(300 + 30 + 24 * 3600 - (23 * 3600 - 300) + saved.lost_s)
+
+
+def test_a_run_is_not_put_on_a_node_that_goes_before_it_is_up():
+    history = JobHistory(submit_s=np.array([35 * 3600.0 - 200]), work_s=np.array([3600.0]), nodes=np.array([1]))
+    assert in_blocks(history, (1, 0, 0, 0, 0, 0, 0), startup_s=300.0).block_node_seconds.sum() == 0
+
+
+@given(
+    submit=st.lists(st.integers(0, 6 * 86_400), min_size=1, max_size=8),
+    work=st.integers(600, 200_000),
+    nodes=st.tuples(*[st.integers(0, 3)] * 7),
+)
+def test_runs_never_use_more_than_is_booked(submit, work, nodes):
+    count = len(submit)
+    history = JobHistory(
+        submit_s=np.sort(np.array(submit, dtype=float)), work_s=np.full(count, float(work)), nodes=np.full(count, 1)
+    )
+
+    result = in_blocks(history, nodes, hours=14 * 24)
+
+    paid = booked_node_seconds(Blocks(calendar=BlockCalendar(nodes), first_week_hour=0), 14 * 24)
+    assert (result.block_node_seconds <= paid).all()
+    assert (result.start_s == history.submit_s).all()
+    assert (result.finish_s >= history.submit_s + work - 1).all()

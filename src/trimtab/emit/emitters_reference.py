@@ -15,6 +15,7 @@ from trimtab.emit.manifests.forecast_rules import ERROR_SQUARED, FAST, LOAD_WANT
 from trimtab.emit.manifests.karpenter import NODE_CLASSES
 from trimtab.emit.manifests.signals import SERVERS
 from trimtab.fleet.effects import (
+    BookBlocks,
     BuyCommitment,
     BuySpendPlan,
     DeferRuns,
@@ -54,6 +55,8 @@ WRITTEN: Mapping[type[Effect], str] = MappingProxyType(
         "ScaledObject); NodePool; kustomize Component",
         DeferRuns: "Kueue LocalQueue that two CronJobs close ahead of the hour and open at it (with ServiceAccount, Role, "
         "RoleBinding); NodePool that gives back empty nodes",
+        BookBlocks: "an order with the blocks of a week and the commands that find and buy them; NodePool with reserved "
+        "capacity first and on-demand behind it; kustomize Component",
         ReleaseIdle: "NodePool that gives back empty nodes; kustomize Component that points the runs at it",
         ReleaseNodes: "a page with the drain commands",
         BuyCommitment: "a purchase order; NodeOverlay with the committed rate",

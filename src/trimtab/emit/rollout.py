@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from trimtab.fleet.effects import (
+    BookBlocks,
     BuyCommitment,
     BuySpendPlan,
     DeferRuns,
@@ -107,6 +108,11 @@ def effect_canary(effect: Effect) -> tuple[str, ...]:
             return (
                 "Hold the queue for one night, with one team's runs in it.",
                 "Check that they began at the hour and ended in time; then let the others' runs into it.",
+            )
+        case BookBlocks():
+            return (
+                "Buy the smallest block of the calendar for one day, and let a run begin on it and be taken off at its end.",
+                "The run must resume elsewhere; then buy the coming week, and go on while the price is the plan's or lower.",
             )
         case ReleaseIdle():
             return (

@@ -64,6 +64,7 @@ LEVER_TITLE: Mapping[Lever, str] = MappingProxyType(
         Lever.SHARING: "Share nodes",
         Lever.SCHEDULE: "Schedule",
         Lever.SPOT: "Spot",
+        Lever.CAPACITY_BLOCK: "Book blocks",
         Lever.COMMITMENT: "Commit",
     }
 )

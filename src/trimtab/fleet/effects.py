@@ -13,11 +13,12 @@ from trimtab.catalog.pools import Pool, SharedPool
 from trimtab.catalog.prices import ANY_REGION
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.training_memory import Optimizer, Recompute, Sharding
+from trimtab.policies.blocks import Block, BlockCalendar, blocks_of
 from trimtab.policies.deferral import DeferPolicy
 from trimtab.policies.forecast import ForecastPolicy
 from trimtab.policies.scaling import HpaPolicy
 from trimtab.provenance import Basis, Estimate
-from trimtab.units import S_PER_HR, S_PER_MIN, usd
+from trimtab.units import DAYS_PER_WEEK, S_PER_HR, S_PER_MIN, usd
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -338,6 +339,44 @@ class DeferRuns:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BookBlocks:
+    """Hold nodes of runs in capacity blocks, bought again every week by a calendar; what does not fit runs on demand."""
+
+    pool: Pool
+    calendar: BlockCalendar
+    rate_micro_usd_hr: int
+    on_demand_micro_usd_hr: int
+
+    def __post_init__(self) -> None:
+        if len(self.calendar.nodes) != DAYS_PER_WEEK or min(self.calendar.nodes) < 0:
+            raise ValueError(f"a calendar books nodes on each of seven weekdays, got {self.calendar.nodes}")
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """Return the blocks of a week."""
+        return blocks_of(self.calendar)
+
+    def describe(self) -> str:
+        """Say it in words."""
+        parts = ", ".join(f"{block.nodes} {stretch(block)}" for block in self.blocks)
+        return f"book capacity blocks of {self.pool.instance_type} every week: {parts}; the rest on demand"
+
+
+_WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+
+
+def stretch(block: Block) -> str:
+    """Say when a block stands.
+
+    >>> stretch(Block(weekday=0, days=5, nodes=2)), stretch(Block(weekday=0, days=7, nodes=2))
+    ('for 5 days from Monday', 'throughout')
+    """
+    if block.days == DAYS_PER_WEEK:
+        return "throughout"
+    return f"for {block.days} day{'s' if block.days != 1 else ''} from {_WEEKDAYS[block.weekday]}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseIdle:
     """Hold nodes only while something runs on them."""
 
@@ -412,6 +451,7 @@ Effect = (
     | SetSchedule
     | StartBeforeRuns
     | DeferRuns
+    | BookBlocks
     | ReleaseIdle
     | ReleaseNodes
     | BuyCommitment

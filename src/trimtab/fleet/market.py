@@ -118,6 +118,11 @@ class Market:
                 known += self.plan_rates([pool], option).values()
         return min(known, default=None)
 
+    def block_price(self, pool: Pool) -> Price | None:
+        """Return the price of a pool's nodes in capacity blocks; None where none is known."""
+        rows = self.catalog.prices.options(pool.provider, pool.instance_type, pool.region, at=self.at)
+        return next((price for price in rows if price.option is BuyingOption.CAPACITY_BLOCK), None)
+
     def plan_rates(self, pools: Iterable[Pool], option: BuyingOption) -> dict[Pool, int]:
         """Return what an hour of each on-demand pool takes of a spend plan, for those whose rate is known."""
         rates: dict[Pool, int] = {}

@@ -20,6 +20,7 @@ class Lever(Enum):
     SHARING = "sharing"
     SCHEDULE = "schedule"
     SPOT = "spot"
+    CAPACITY_BLOCK = "capacity-block"
     COMMITMENT = "commitment"
 
 
@@ -65,6 +66,7 @@ def default_efforts() -> dict[Lever, Effort]:
         Lever.SHARING: Effort(weeks=2.0, per="class"),
         Lever.SCHEDULE: Effort(weeks=0.5, per="class"),
         Lever.SPOT: Effort(weeks=3.0, per="fleet"),
+        Lever.CAPACITY_BLOCK: Effort(weeks=1.0, per="class"),
         Lever.COMMITMENT: Effort(weeks=0.1, per="action"),
     }
 
@@ -203,6 +205,8 @@ class Limits:
     isolation: str = "hardware"
     """What must keep services on one GPU apart where workloads.yaml does not say: `hardware` (whole GPUs, MIG), `mps` (MPS
     will do), `time-slicing` (so will taking turns), or `none` (either)."""
+    use_blocks: bool = True
+    """False: no capacity blocks are booked (those that run already may stay)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

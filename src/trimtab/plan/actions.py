@@ -33,6 +33,7 @@ LEVER_RISK = {
     Lever.SHARING: Risk.MEDIUM,
     Lever.SCHEDULE: Risk.LOW,
     Lever.SPOT: Risk.MEDIUM,
+    Lever.CAPACITY_BLOCK: Risk.MEDIUM,
     Lever.COMMITMENT: Risk.MEDIUM,
 }
 _ROLLBACK = {
@@ -49,6 +50,7 @@ _ROLLBACK = {
     "keep the old node pool a week; a GPU that was cut is made whole when it is empty",
     Lever.SCHEDULE: "remove the timetable; nodes stay up as before",
     Lever.SPOT: "remove spot from the node pool's capacity types; runs go on from their last checkpoint on demand",
+    Lever.CAPACITY_BLOCK: "buy no further block; what is booked is paid upfront and cannot be cancelled",
     Lever.COMMITMENT: "cannot be undone before its term ends: buy last, and in steps",
 }
 

@@ -30,7 +30,7 @@ from trimtab.plan.outcome import Case, Effects
 from trimtab.plan.places import Where, places_of
 from trimtab.plan.service_outcome import hourly_demand_gpus
 from trimtab.tables.workloads import WorkloadKind
-from trimtab.units import S_PER_HR
+from trimtab.units import S_PER_HR, micro_usd
 
 
 def clairvoyant_bound(fleet: Fleet, evaluators: Mapping[int, Evaluator], market: Market, settings: Settings) -> int:
@@ -68,7 +68,9 @@ def _least(case: Case, market: Market, settings: Settings) -> int:
     isolation = asked_isolation(workload.spec, settings.limits.isolation)
     costs = [
         besides.get(offering.pool, 0)
-        + _gpu_rate(offering, market, spot=bool(workload.spec.interruptible)) * gpu_seconds / speeds[offering.pool]
+        + _gpu_rate(offering, market, spot=bool(workload.spec.interruptible), block=workload.jobs is not None)
+        * gpu_seconds
+        / speeds[offering.pool]
         for offering in offerings_for(workload, market)
         if offering.pool in speeds
     ]
@@ -127,7 +129,7 @@ def _work(case: Case) -> FloatArray:
     return np.where(busy, workload.gpu_seconds, 0.0)
 
 
-def _gpu_rate(offering: Offering, market: Market, *, spot: bool) -> float:
+def _gpu_rate(offering: Offering, market: Market, *, spot: bool, block: bool) -> float:
     """Return the cheapest way to have one GPU for one second, in micro-dollars."""
     rates = [offering.rate_micro_usd_hr]
     committed = market.committed_rate(offering.pool)
@@ -135,6 +137,9 @@ def _gpu_rate(offering: Offering, market: Market, *, spot: bool) -> float:
         rates.append(committed)
     if spot and offering.spot is not None:
         rates.append(market.rate(offering.pool.held_as(CapacityType.SPOT)))
+    booked = market.block_price(offering.pool)
+    if block and booked is not None:
+        rates.append(micro_usd(booked.usd_hr))
     return min(rates) / offering.gpus_per_node / S_PER_HR
 
 

@@ -8,7 +8,8 @@ A way is a place x a form of serving x a way of holding replicas or nodes x how 
 3. *Holding*: as today, scaled, released when idle, or by timetable: one of them. Batches bring their own number of replicas,
    or an autoscaler whose rule does not rest on the law of one request at a time.
 4. *Buying*: on demand; on spot where somebody declared the workload interruptible and spot costs less. Only what keeps its
-   targets on demand goes on spot; slots of shared nodes are held on demand.
+   targets on demand goes on spot; slots of shared nodes are held on demand. Runs may hold nodes in capacity blocks instead
+   (`plan.block_options`), where what they would use on demand keeps the targets.
 
 Nobody else decides what goes together: the planner's bound holds over all of these ways that keep their targets in replay.
 """

@@ -8,7 +8,9 @@ from typing import assert_never
 import numpy as np
 
 from trimtab.catalog.kinds import CapacityType
+from trimtab.catalog.pools import Pool
 from trimtab.fleet.effects import (
+    BookBlocks,
     BuyCommitment,
     BuySpendPlan,
     DeferRuns,
@@ -32,6 +34,7 @@ from trimtab.fleet.model import Fleet, FloatArray, Window, Workload
 from trimtab.fleet.served_model import declared_format
 from trimtab.fleet.service_law import seconds_one_by_one
 from trimtab.plan.baseline import PoolUse, WorkloadUse, capacity_of, is_still, nodes_of
+from trimtab.replay.blocks import Blocks, booked_node_seconds
 from trimtab.units import HR_PER_DAY, HR_PER_WEEK, usd
 
 FEWER_FRAC = 0.95
@@ -66,6 +69,8 @@ def enacted_frac(
             return _sharing(effect, then, held)
         case SetCapacityType() | HedgeOnSpot():
             return _share(held, {use.pool for use in held if use.pool.capacity_type is CapacityType.SPOT})
+        case BookBlocks():
+            return _booked(effect, fleet)
         case SetGpuCount(gpus=gpus):
             return float(now is not None and now.gpus_per_pod <= gpus)
         case SetReplicaPolicy():
@@ -102,12 +107,23 @@ def _sharing(effect: UseSlots, then: WorkloadUse | None, held: PoolUses) -> floa
     return there * float(sum(use.nodes for use in held) < FEWER_FRAC * sum(use.nodes for use in then.uses))
 
 
-def _committed(effect: BuyCommitment, fleet: Fleet) -> float:
-    reserved = sum(
+def _booked(effect: BookBlocks, fleet: Fleet) -> float:
+    """Return the share of the calendar's node-hours that stand in blocks of that type."""
+    calendar = Blocks(calendar=effect.calendar, first_week_hour=fleet.window.first_week_hour)
+    wanted = float(booked_node_seconds(calendar, fleet.window.hours).sum())
+    return min(1.0, _seconds_held(effect.pool, CapacityType.CAPACITY_BLOCK, fleet) / wanted) if wanted else 1.0
+
+
+def _seconds_held(pool: Pool, capacity: CapacityType, fleet: Fleet) -> float:
+    return sum(
         float(seconds.sum())
         for node, seconds in zip(fleet.nodes, fleet.node_seconds, strict=True)
-        if node.pool.instance_type == effect.pool.instance_type and node.pool.capacity_type is CapacityType.RESERVED
+        if node.pool.instance_type == pool.instance_type and node.pool.capacity_type is capacity
     )
+
+
+def _committed(effect: BuyCommitment, fleet: Fleet) -> float:
+    reserved = _seconds_held(effect.pool, CapacityType.RESERVED, fleet)
     return min(1.0, reserved / (effect.count * fleet.window.seconds))
 
 

@@ -65,10 +65,12 @@ _PLACING = {
     Lever.SHARING,
     Lever.GPU_COUNT,
     Lever.SPOT,
+    Lever.CAPACITY_BLOCK,
     Lever.QUANTIZATION,
     Lever.TRAINING_MEMORY,
 }
-"""What these do to a replay is in the placement: GPUs a node and a run, speed, loss rate, the way of requests."""
+"""What these do to a replay is in the placement: GPUs a node and a run, speed, loss rate, calendar of blocks, the way of
+requests."""
 
 
 @dataclass(slots=True)
@@ -115,9 +117,10 @@ class Evaluator:
         )
         loss = None if place.spot is None else (place.spot.loss_per_hr, place.spot.on_demand_after)
         hedge = None if place.hedge is None else replace(place.hedge, pool=self.case.workload.pool)
+        calendar = None if place.blocks is None else place.blocks.calendar.nodes
         speeds = (place.speed.value, place.speed.low, place.work_speed.value, place.work_speed.low)
         turns = None if place.shared is None else (place.shared.others, place.shared.shared.busy_frac)
-        return (place.gpus_per_node, place.gpus_per_run, speeds, place.rtt_s, turns, loss, hedge, others)
+        return (place.gpus_per_node, place.gpus_per_run, speeds, place.rtt_s, turns, loss, hedge, calendar, others)
 
     def _looked_up(self, key: tuple[object, ...], effects: Effects, *, may_stop: bool = False) -> Outcome:
         store = self.case.store

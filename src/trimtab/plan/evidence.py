@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from trimtab.fleet.effects import Relocate, SetPrecision, SetTrainingMemory, UseOffering, UseSlots
+from trimtab.fleet.effects import (
+    BookBlocks,
+    Effect,
+    Relocate,
+    SetPrecision,
+    SetTrainingMemory,
+    UseOffering,
+    UseSlots,
+)
+from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet, IntArray, Workload
 from trimtab.fleet.settings import Bands, Lever
 from trimtab.fleet.working import busiest_hour_frac, working_frac
@@ -47,6 +56,9 @@ def evidence_of(
         if draft.lever is Lever.BATCHING:
             facts = batching_facts(enacted.evaluators[index], effects[index])
             lines += [_line(workload, fact.what, fact.query, fact.value, fact.threshold, window) for fact in facts]
+        if draft.lever is Lever.CAPACITY_BLOCK:
+            used_frac = enacted.outcome(index, effects[index]).booked_used_frac
+            lines += _of_blocks(effects[index][draft.lever], used_frac, workload, enacted.market, window)
         lines += [_attained(workload, one, window) for one in enacted.outcome(index, effects[index]).attained]
     return tuple(lines)
 
@@ -125,7 +137,7 @@ def _of_lever(lever: Lever, workload: Workload, effects: Effects, window: str) -
         case Lever.TRAINING_MEMORY:
             plan = effects[lever]
             return _of_memory(plan, workload, window) if isinstance(plan, SetTrainingMemory) else []
-        case Lever.SPOT | Lever.BATCHING | Lever.AUTOSCALING | Lever.COMMITMENT:
+        case Lever.SPOT | Lever.BATCHING | Lever.AUTOSCALING | Lever.CAPACITY_BLOCK | Lever.COMMITMENT:
             return []
 
 
@@ -213,6 +225,28 @@ def _of_memory(plan: SetTrainingMemory, workload: Workload, window: str) -> list
             window,
         ),
         _line(workload, "speed of a run", plan.speed.because, speed, "", window),
+    ]
+
+
+def _of_blocks(
+    effect: Effect, used_frac: float | None, workload: Workload, market: Market, window: str
+) -> list[Evidence]:
+    if not isinstance(effect, BookBlocks):
+        return []
+    price = market.block_price(effect.pool)
+    dated = "prices" if price is None else f"prices, {price.source} as of {price.as_of}"
+    rate, on_demand = usd(effect.rate_micro_usd_hr), usd(effect.on_demand_micro_usd_hr)
+    used = "none booked" if used_frac is None else f"{used_frac:.0%}"
+    return [
+        _line(workload, "booked node-hours in use", "replay in blocks", used, f"> {rate / on_demand:.0%}", window),
+        _line(
+            workload,
+            "node-hour in a block (paid upfront; the price is offered anew for each block)",
+            dated,
+            f"${rate:,.2f}",
+            f"${on_demand:,.2f} on demand",
+            window,
+        ),
     ]
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from trimtab.fleet.effects import DeferRuns, ReleaseIdle, StartBeforeRuns
-from trimtab.fleet.model import FloatArray, JobsObservation, Target
-from trimtab.fleet.settings import RUN_NODES_KEPT_S, Assumptions, Lever
+from trimtab.fleet.model import FloatArray, IntArray, JobsObservation, Target
+from trimtab.fleet.settings import RUN_NODES_KEPT_S, Lever
 from trimtab.plan.outcome import (
     Attained,
     Case,
@@ -20,6 +20,7 @@ from trimtab.plan.outcome import (
     speed_attained,
 )
 from trimtab.policies.deferral import start_s
+from trimtab.replay.blocks import Blocks, booked_node_seconds
 from trimtab.replay.jobs import Capacity, Checkpoints, JobHistory, JobRules, OnDemand, Spot, replay_jobs
 from trimtab.tables.workloads import TargetMetric
 from trimtab.units import S_PER_DAY, S_PER_HR
@@ -31,7 +32,8 @@ _ON_TIME_S = 1200.0
 def jobs_outcome(case: Case, effects: Effects) -> Outcome:
     """Replay the workload's runs on nodes placed and held as the effects say.
 
-    Without release or schedule the nodes stay as history held them, and runs queue for them.
+    Without release or schedule the nodes stay as history held them, and runs queue for them: those beyond the booked ones on
+    demand.
     """
     jobs = case.workload.jobs
     if jobs is None:
@@ -43,7 +45,7 @@ def jobs_outcome(case: Case, effects: Effects) -> Outcome:
     history, ahead_s = _history(jobs, place, lead_s, _held_s(case, jobs, effects))
     held_nodes = held_usage(case.workload, place)
     rules = JobRules(
-        capacity=_capacity(place, case.settings.assumptions),
+        capacity=_capacity(case, place),
         startup_s=startup_s or 0.0,
         speed=run_speed(case, place),
         checkpoints=_checkpoints(case, place),
@@ -54,6 +56,11 @@ def jobs_outcome(case: Case, effects: Effects) -> Outcome:
     on_demand, spot = replayed.on_demand_node_seconds, replayed.spot_node_seconds
     if held:
         on_demand, spot = held_as(place, held_nodes)
+    booked, used_frac = None, None
+    if isinstance(rules.capacity, Blocks):
+        booked = booked_node_seconds(rules.capacity, case.window.hours)
+        used_frac = float(replayed.block_node_seconds.sum() / booked.sum()) if booked.any() else None
+        on_demand = np.maximum(on_demand - booked, 0) if held else on_demand
     wait_s = replayed.start_s + rules.startup_s - (history.submit_s + ahead_s)
     ran = ~np.isnan(replayed.start_s)
     spent_s = (replayed.finish_s - replayed.start_s - rules.startup_s)[ran].sum()
@@ -64,6 +71,8 @@ def jobs_outcome(case: Case, effects: Effects) -> Outcome:
         attained=tuple(_attained(target, wait_s, ratio, place) for target in case.targets if _judged(target)),
         interruptions=replayed.interruptions,
         lost_gpu_hr=replayed.lost_s / S_PER_HR * place.gpus_per_run,
+        booked=booked,
+        booked_used_frac=used_frac,
     )
 
 
@@ -104,11 +113,16 @@ def _history(
     ahead_s = np.where(_foreseen(jobs), np.minimum(lead_s, jobs.submit_s), 0.0) - held_s
     submit_s = jobs.submit_s - ahead_s
     order = np.argsort(submit_s, kind="stable")
-    scale = place.gpus_per_run / np.maximum(jobs.gpus, 1e-9) if place.gpus_per_run else np.ones(jobs.count)
-    gpus = np.maximum(jobs.gpus * np.minimum(scale, 1.0), 1e-9)
-    nodes = np.maximum(1, np.ceil(gpus / place.gpus_per_node - 1e-9)).astype(np.int64)
+    nodes = nodes_of_runs(jobs, place)
     history = JobHistory(submit_s=submit_s[order], work_s=(jobs.end_s - jobs.start_s)[order], nodes=nodes[order])
     return history, ahead_s[order]
+
+
+def nodes_of_runs(jobs: JobsObservation, place: Placement) -> IntArray:
+    """Return the whole nodes that each run would take there (n_jobs,)."""
+    scale = place.gpus_per_run / np.maximum(jobs.gpus, 1e-9) if place.gpus_per_run else np.ones(jobs.count)
+    gpus = np.maximum(jobs.gpus * np.minimum(scale, 1.0), 1e-9)
+    return np.maximum(1, np.ceil(gpus / place.gpus_per_node - 1e-9)).astype(np.int64)
 
 
 def _foreseen(jobs: JobsObservation) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
@@ -117,7 +131,10 @@ def _foreseen(jobs: JobsObservation) -> np.ndarray[tuple[int], np.dtype[np.bool_
     return np.asarray(np.minimum(off, S_PER_DAY - off) <= _ON_TIME_S, dtype=np.bool_)
 
 
-def _capacity(place: Placement, assumptions: Assumptions) -> Capacity:
+def _capacity(case: Case, place: Placement) -> Capacity:
+    assumptions = case.settings.assumptions
+    if place.blocks is not None:
+        return Blocks(calendar=place.blocks.calendar, first_week_hour=case.window.first_week_hour)
     if place.spot is None:
         return OnDemand()
     return Spot(
@@ -129,9 +146,10 @@ def _capacity(place: Placement, assumptions: Assumptions) -> Capacity:
 
 
 def _checkpoints(case: Case, place: Placement) -> Checkpoints | None:
-    """Return how runs save: declared, else observed, else the stated assumption; only spot makes it matter."""
+    """Return how runs save: declared, else observed, else the stated assumption; only nodes that may go make it matter."""
     jobs, declared, assumed = case.workload.jobs, case.workload.spec.checkpoint, case.settings.assumptions
-    if place.spot is None or jobs is None:
+    resumes = place.blocks is not None and case.workload.spec.interruptible
+    if jobs is None or (place.spot is None and not resumes):
         return None
     if declared is not None:
         return Checkpoints(interval_s=declared.interval_s, save_s=declared.save_s, restore_s=declared.restore_s)

@@ -15,6 +15,7 @@ from trimtab.fleet.model import IntArray
 from trimtab.fleet.settings import Lever
 from trimtab.ledger import NO_DISCOUNTS, Discounts
 from trimtab.levers import batching
+from trimtab.plan.block_options import booked_ways, can_book
 from trimtab.plan.candidate import Candidate, candidate_of
 from trimtab.plan.composition import SpotOffers, on_demand
 from trimtab.plan.coupling import Coupling
@@ -60,9 +61,12 @@ def options_of(case: Case, market: Market, owned: Discounts = NO_DISCOUNTS) -> W
     spot = SpotOffers.of(case, market)
     for effects in on_demand(evaluator, market, places.fitting):
         offers = spot.for_place(effects)
-        if sieve.keeps(effects) if effects else offers and evaluator.keeps_targets(effects):
+        books = can_book(case, effects, market)
+        if sieve.keeps(effects) if effects else (offers or books) and evaluator.keeps_targets(effects):
             for offer in offers:
                 sieve.keeps({**effects, Lever.SPOT: offer})
+            for calendar in booked_ways(evaluator, effects, market) if books else ():
+                sieve.keeps({**effects, Lever.CAPACITY_BLOCK: calendar})
         else:
             sieve.drop(MISSES_ON_DEMAND, len(offers))
     coupling = Coupling.of(case.settings.limits, market, owned)

@@ -15,6 +15,7 @@ import numpy as np
 
 from trimtab.catalog.pools import Pool, SharedPool
 from trimtab.fleet.effects import (
+    BookBlocks,
     Effect,
     HedgeOnSpot,
     Relocate,
@@ -104,6 +105,10 @@ class Outcome:
     attained: tuple[Attained, ...]
     interruptions: int = 0
     lost_gpu_hr: float = 0.0
+    booked: IntArray | None = None
+    """Node-seconds per hour (n_hours,) in capacity blocks, paid whether used or not; None where none are booked."""
+    booked_used_frac: float | None = None
+    """The share of the booked node-seconds that runs used."""
     gpus: IntArray | None = None
     """GPU-seconds per hour that were up (n_hours,), for pictures; None where nodes say it all."""
     replicas: IntArray | None = None
@@ -130,6 +135,8 @@ class Placement:
     spot: SetCapacityType | None
     shared: UseSlots | None = None
     hedge: HedgeOnSpot | None = None
+    blocks: BookBlocks | None = None
+    """The capacity blocks of its own nodes that it holds."""
     move: Relocate | None = None
     """How it came to another region or cloud; None at home."""
 
@@ -157,6 +164,8 @@ class Placement:
         for held in (self.spot, self.hedge):
             if held is not None:
                 by_pool[held.pool] = outcome.spot
+        if self.blocks is not None and outcome.booked is not None:
+            by_pool[self.blocks.pool] = outcome.booked
         return {pool: seconds for pool, seconds in by_pool.items() if seconds.any()}
 
     def slots(self, outcome: Outcome) -> dict[SharedPool, IntArray]:
@@ -173,7 +182,8 @@ class Placement:
 def placement(workload: Workload, effects: Effects) -> Placement:
     """Resolve the effects that say where and on how many GPUs; a spot effect must name the same instance type.
 
-    Slots and spot nodes of another region count only together with the move there.
+    Slots and spot nodes of another region count only together with the move there. Capacity blocks of other nodes than those
+    that the other effects lead to are not bought.
     """
     pool, gpus_per_node, gpus = workload.pool, workload.gpus_per_node, workload.gpus_per_pod
     speed = work_speed = SAME_SPEED
@@ -211,6 +221,8 @@ def placement(workload: Workload, effects: Effects) -> Placement:
             loss_per_hr=spot.loss_per_hr,
             on_demand_after=spot.on_demand_after,
         )
+    blocks = effects.get(Lever.CAPACITY_BLOCK)
+    booked = isinstance(blocks, BookBlocks) and blocks.pool == pool.held_as(blocks.pool.capacity_type)
     return Placement(
         pool=pool,
         gpus_per_node=gpus_per_node,
@@ -219,6 +231,7 @@ def placement(workload: Workload, effects: Effects) -> Placement:
         work_speed=work_speed,
         spot=spot,
         shared=shared,
+        blocks=blocks if isinstance(blocks, BookBlocks) and booked and not (spot or shared) else None,
         hedge=replace(capacity, pool=pool.held_as(capacity.pool.capacity_type))
         if isinstance(capacity, HedgeOnSpot)
         else None,

@@ -121,13 +121,22 @@ def _applicable(kind: WorkloadKind) -> tuple[Lever, ...]:
             Lever.SHARING,
         )
     if kind in RUN_KINDS:
-        return (Lever.RIGHT_SIZE, Lever.RELOCATION, Lever.SPOT, Lever.TRAINING_MEMORY)
+        return (
+            Lever.RIGHT_SIZE,
+            Lever.RELOCATION,
+            Lever.SPOT,
+            Lever.CAPACITY_BLOCK,
+            Lever.TRAINING_MEMORY,
+        )
     return (Lever.RIGHT_SIZE, Lever.RELOCATION, Lever.SHARING, Lever.SCHEDULE)
 
 
 def _was_judged(lever: Lever, options: WorkloadOptions) -> bool:
-    """Tell whether there is anything to say of a lever: memory plans and moves are looked for only where they are declared."""
+    """Tell whether there is anything to say of a lever: memory plans and moves are looked for only where they are declared,
+    blocks where their rate is known."""
     known = lever in options.notes or any(lever in one.effects for one in options.candidates)
+    if lever is Lever.CAPACITY_BLOCK:
+        return known or options.missed[lever] > 0
     return known or lever not in (Lever.TRAINING_MEMORY, Lever.RELOCATION)
 
 

@@ -22,6 +22,7 @@ FOLKLORE_ORDER: Mapping[Lever, int] = {
     Lever.RIGHT_SIZE: 1,
     Lever.GPU_COUNT: 1,
     Lever.SPOT: 2,
+    Lever.CAPACITY_BLOCK: 2,
     Lever.COMMITMENT: 2,
     Lever.QUANTIZATION: 3,
     Lever.SHARING: 4,

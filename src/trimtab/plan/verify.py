@@ -179,14 +179,21 @@ def _share_out(
     """Give a workload's saving to its actions: discounts first, then the rest by prediction times enactment."""
     mine = [action for action in plan.actions if any(change.subject == one.workload for change in action.changes)]
     spot = next((action for action in mine if action.lever is Lever.SPOT), None)
+    block = next((action for action in mine if action.lever is Lever.CAPACITY_BLOCK), None)
     rest = saved
     for use in one.uses:
-        owner = spot if use.pool.capacity_type is CapacityType.SPOT else _purchase(plan, use.pool)
+        match use.pool.capacity_type:
+            case CapacityType.SPOT:
+                owner = spot
+            case CapacityType.CAPACITY_BLOCK:
+                owner = block
+            case _:
+                owner = _purchase(plan, use.pool)
         if owner is not None:
             discount = use.nodes * (_on_demand(use, market) - use.usd_per_node_hr)
             earned[owner.id] += discount
             rest -= discount
-    others = [action for action in mine if action is not spot]
+    others = [action for action in mine if action not in (spot, block)]
     weights = [max(action.saving_usd_mo.value, 0.0) * enacted[action.id][one.workload] for action in others]
     for action, weight in zip(others, weights, strict=True):
         earned[action.id] += rest * weight / sum(weights) if sum(weights) else 0.0

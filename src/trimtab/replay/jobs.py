@@ -2,7 +2,8 @@
 
 Jobs start first come, first served, within a quota of nodes. On spot a job lives through node losses: what was not saved since
 the last checkpoint is done again and paid again, and so is every start. Where `on_demand_after` losses have passed, the rest
-runs on demand.
+runs on demand. In capacity blocks a job takes booked nodes where enough are free when it starts, and goes on elsewhere, on
+demand, once its block ends.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from trimtab.replay.blocks import Blocks, BookedNodes
 from trimtab.replay.series import FloatArray, IntArray, add_interval
 from trimtab.units import S_PER_HR
 
@@ -55,7 +57,7 @@ class Spot:
     on_demand_after: int | None = None
 
 
-Capacity = OnDemand | Spot
+Capacity = OnDemand | Spot | Blocks
 
 MOST_LOSSES = 10_000
 """A job that has lost its nodes so often never ends on these rules; its finish is infinite."""
@@ -103,6 +105,8 @@ class JobsReplay:
 
     on_demand_node_seconds: IntArray
     spot_node_seconds: IntArray
+    block_node_seconds: IntArray
+    """Of booked nodes what jobs used; they are paid whether used or not."""
     start_s: FloatArray
     finish_s: FloatArray
     wait_s: FloatArray
@@ -125,6 +129,8 @@ def replay_jobs(history: JobHistory, rules: JobRules, *, hours: int, seed: int) 
     """Replay jobs over `hours` clock hours; the seed fixes when spot nodes are lost, job by job."""
     on_demand = np.zeros(hours, dtype=np.int64)
     spot = np.zeros(hours, dtype=np.int64)
+    block = np.zeros(hours, dtype=np.int64)
+    booked = BookedNodes(rules.capacity) if isinstance(rules.capacity, Blocks) else None
     jobs = len(history.submit_s)
     start_s, finish_s = np.full(jobs, np.nan), np.full(jobs, np.nan)
     queue = _Quota(rules.max_nodes)
@@ -136,6 +142,8 @@ def replay_jobs(history: JobHistory, rules: JobRules, *, hours: int, seed: int) 
             continue
         run = _Run(now_s=begins_s, left_s=float(history.work_s[job]) / rules.speed)
         rng = np.random.default_rng((seed, job))
+        if booked is not None:
+            _run_in_block(run, rules, booked, nodes, block)
         _run_job(run, rules, nodes, rng, on_demand, spot)
         queue.release_at(run.now_s, nodes)
         start_s[job], finish_s[job] = begins_s, run.now_s
@@ -144,6 +152,7 @@ def replay_jobs(history: JobHistory, rules: JobRules, *, hours: int, seed: int) 
     return JobsReplay(
         on_demand_node_seconds=on_demand,
         spot_node_seconds=spot,
+        block_node_seconds=block,
         start_s=start_s,
         finish_s=finish_s,
         wait_s=start_s - history.submit_s,
@@ -189,7 +198,7 @@ def _run_job(
                 _run_life(run, rules, market, nodes, rng, spot)
                 if run.interruptions > MOST_LOSSES:
                     run.now_s, run.left_s = math.inf, 0.0
-        case OnDemand():
+        case OnDemand() | Blocks():
             pass
     if run.left_s > 0:
         begins_s = run.now_s
@@ -217,13 +226,35 @@ def _run_life(run: _Run, rules: JobRules, market: Spot, nodes: int, rng: np.rand
         run.left_s = 0.0
         add_interval(spot, round(begins_s), round(run.now_s + rules.empty_node_kept_s), nodes)
         return
-    worked_s = max(0.0, life_s - ready_s)
-    kept_s = min(run.left_s, saved_work_s(worked_s, rules.checkpoints, market.notice_s))
+    _lose(run, rules, max(0.0, life_s - ready_s), market.notice_s)
+    run.now_s += life_s + market.restart_s
+    add_interval(spot, round(begins_s), round(begins_s + life_s), nodes)
+
+
+def _run_in_block(run: _Run, rules: JobRules, booked: BookedNodes, nodes: int, block: IntArray) -> None:
+    """Run a job on booked nodes, where enough are free, to its end or theirs; saving is part of the work observed."""
+    begins_s = run.now_s
+    taken = booked.free(nodes, begins_s)
+    stands_s = booked.stand_for_s(taken, begins_s) if len(taken) else 0.0
+    needed_s = rules.startup_s + run.left_s
+    if stands_s <= rules.startup_s:
+        return
+    if needed_s <= stands_s:
+        run.now_s += needed_s
+        run.left_s = 0.0
+    else:
+        _lose(run, rules, stands_s - rules.startup_s, booked.notice_s)
+        run.now_s += stands_s
+    booked.hold(taken, run.now_s + rules.empty_node_kept_s)
+    add_interval(block, round(begins_s), round(run.now_s), nodes)
+
+
+def _lose(run: _Run, rules: JobRules, worked_s: float, notice_s: float) -> None:
+    """Take its nodes from a job that worked so long on them: what was not saved is to be done again."""
+    kept_s = min(run.left_s, saved_work_s(worked_s, rules.checkpoints, notice_s))
     run.lost_s += worked_s - kept_s
     run.left_s -= kept_s
     run.interruptions += 1
-    run.now_s += life_s + market.restart_s
-    add_interval(spot, round(begins_s), round(begins_s + life_s), nodes)
 
 
 def draw_life_s(market: Spot, nodes: int, rng: np.random.Generator) -> float:

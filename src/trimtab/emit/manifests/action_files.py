@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import assert_never
 
 from trimtab.emit.manifests.batching import batching_page
+from trimtab.emit.manifests.block_order import block_order
 from trimtab.emit.manifests.deferral import deferral_objects
 from trimtab.emit.manifests.emission import ManifestFile, Piece, Stage, Withheld
 from trimtab.emit.manifests.facts import SCALABLE, WorkloadFacts
@@ -22,6 +23,7 @@ from trimtab.emit.manifests.training import training_page
 from trimtab.emit.manifests.warm_nodes import warm_objects
 from trimtab.emit.manifests.week import cron_spans, held_stretches
 from trimtab.fleet.effects import (
+    BookBlocks,
     BuyCommitment,
     BuySpendPlan,
     DeferRuns,
@@ -61,6 +63,9 @@ def action_files(action: Action, change: Change, scope: Scope) -> Iterator[Piece
             yield _model_page(action, change.subject, effect, scope)
         case Relocate():
             yield _move(action, change.subject, effect, scope)
+        case BookBlocks():
+            name = change.subject.partition("/")[2] or change.subject
+            yield page_file(action, f"book-{name}", block_order(action, change.subject, effect), Stage.COMMIT)
         case UseOffering() | UseSlots() | SetGpuCount() | SetCapacityType() | HedgeOnSpot() | ReleaseIdle():
             if change.subject in scope.away:
                 yield _elsewhere(action, change.subject, scope)

@@ -12,6 +12,7 @@ from trimtab.catalog.pools import Pool, SharedPool
 from trimtab.emit.manifests.facts import SCALABLE, EmitFacts
 from trimtab.emit.manifests.objects import node_name
 from trimtab.fleet.effects import (
+    BookBlocks,
     BuyCommitment,
     BuySpendPlan,
     DeferRuns,
@@ -47,6 +48,7 @@ class PoolNeed:
     gpus_per_node: int = 1
     offered: bool = False
     spot_pool: Pool | None = None
+    block_pool: Pool | None = None
     empties: bool = False
     gpus: float | None = None
     slots: UseSlots | None = None
@@ -61,6 +63,8 @@ class PoolSpec:
     pool: Pool
     gpus_per_node: int
     spot: bool
+    blocks: bool
+    """Nodes in capacity blocks come first."""
     empties: bool
     gpus: float | None
     """The most that its workloads may hold together; None where one of them does not say."""
@@ -74,7 +78,7 @@ class PoolSpec:
     @property
     def name(self) -> str:
         """Return the NodePool's name."""
-        held = "spot" if self.spot else "on-demand"
+        held = "spot" if self.spot else "block" if self.blocks else "on-demand"
         use = "runs" if self.empties else "services"
         parts = [self.shared.layout if self.shared else "", use, str(self.one_in) if self.one_in else ""]
         return node_name("trimtab", self.pool.instance_type, self.pool.region, held, *parts)
@@ -87,6 +91,8 @@ class PoolSpec:
     @property
     def capacity_types(self) -> tuple[CapacityType, ...]:
         """Return how nodes may be held, in the order in which Karpenter prefers them: on demand is always the last resort."""
+        if self.blocks:
+            return (CapacityType.RESERVED, CapacityType.ON_DEMAND)
         return (CapacityType.SPOT, CapacityType.ON_DEMAND) if self.spot else (CapacityType.ON_DEMAND,)
 
 
@@ -115,6 +121,8 @@ def need_of(action: Action, change: Change, facts: EmitFacts) -> PoolNeed | None
             return replace(need, pool=effect.pool, gpus_per_node=effect.gpus_per_node, empties=True)
         case SetCapacityType():
             return replace(need, spot_pool=effect.pool, empties=True)
+        case BookBlocks():
+            return replace(need, block_pool=effect.pool, empties=True)
         case HedgeOnSpot():
             return replace(need, spot_pool=effect.pool, one_in=effect.one_in)
         case SetReplicaPolicy():
@@ -169,9 +177,10 @@ def _place(name: str, wanted: Iterable[PoolNeed], facts: EmitFacts) -> tuple[Poo
         if one.pool is not None:
             place = (one.pool, one.gpus_per_node)
     for one in wanted:
-        if one.spot_pool is not None:
-            same = place is not None and place[0].instance_type == one.spot_pool.instance_type
-            place = place if same else (one.spot_pool, _width(one.spot_pool, facts))
+        held = one.spot_pool or one.block_pool
+        if held is not None:
+            same = place is not None and place[0].instance_type == held.instance_type
+            place = place if same else (held, _width(held, facts))
     return None if place is None else (place[0].held_as(CapacityType.ON_DEMAND), place[1])
 
 
@@ -182,16 +191,17 @@ def _width(pool: Pool, facts: EmitFacts) -> int:
 
 def pool_specs(placed: dict[str, tuple[PoolNeed, ...]]) -> tuple[PoolSpec, ...]:
     """Merge workloads that want the same nodes, held and released the same way, into one pool each."""
-    merged: dict[tuple[Pool, bool, bool, SharedPool | None, int], list[tuple[PoolNeed, ...]]] = defaultdict(list)
+    merged: dict[tuple[Pool, bool, bool, bool, SharedPool | None, int], list[tuple[PoolNeed, ...]]] = defaultdict(list)
     for needs in placed.values():
         pool = needs[0].pool
         if pool is not None:
             shared = next((one.slots.shared for one in needs if one.slots and one.slots.shared.is_cut), None)
             spot, empties = any(one.spot_pool is not None for one in needs), any(one.empties for one in needs)
-            merged[pool, spot, empties, shared, max(one.one_in for one in needs)].append(needs)
+            blocks = any(one.block_pool is not None for one in needs)
+            merged[pool, spot, blocks, empties, shared, max(one.one_in for one in needs)].append(needs)
     return tuple(
-        _spec(pool, members, spot=spot, empties=empties, shared=shared, one_in=one_in)
-        for (pool, spot, empties, shared, one_in), members in sorted(
+        _spec(pool, members, spot=spot, blocks=blocks, empties=empties, shared=shared, one_in=one_in)
+        for (pool, spot, blocks, empties, shared, one_in), members in sorted(
             merged.items(), key=lambda item: [str(one) for one in item[0]]
         )
     )
@@ -202,6 +212,7 @@ def _spec(
     members: list[tuple[PoolNeed, ...]],
     *,
     spot: bool,
+    blocks: bool,
     empties: bool,
     shared: SharedPool | None,
     one_in: int,
@@ -213,6 +224,7 @@ def _spec(
         pool=pool,
         gpus_per_node=max(one.gpus_per_node for needs in members for one in needs),
         spot=spot,
+        blocks=blocks,
         empties=empties,
         gpus=sum(known) if len(known) == len(members) else None,
         one_in=one_in,
