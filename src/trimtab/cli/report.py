@@ -282,7 +282,10 @@ def _proof(proof: ProofPart) -> RenderableType:
         ),
         _targets_line(proof),
         *(_missed(target) for target in proof.targets if not target.kept),
-        Text(f"{proof.interruptions} spot interruptions, {proof.lost_gpu_hr:.1f} GPU-hours of work done twice."),
+        Text(
+            f"{proof.interruptions} interruptions (spot, or a block that ended), "
+            f"{proof.lost_gpu_hr:.1f} GPU-hours of work done twice."
+        ),
         *(Text(f"· given up within its target: {line}", style="dim") for line in proof.given_up[:_SHOWN_ROWS]),
         *(Text(f"· {note}", style="dim") for note in proof.notes),
         *_proof_by_action(proof),

@@ -258,7 +258,7 @@ def _proof(document: AuditDocument) -> str:
         [
             f"The window cost {dollars(proof.before_usd)}; under the plan {dollars(proof.after_usd)}"
             f"{moving_in(proof.moving_usd)} ({percent(proof.saving_frac, 1)} less). With the future known, no plan could go "
-            f"below {dollars(proof.clairvoyant_usd)}. {proof.interruptions} spot interruptions, "
+            f"below {dollars(proof.clairvoyant_usd)}. {proof.interruptions} interruptions (spot, or a block that ended), "
             f"{proof.lost_gpu_hr:.1f} GPU-hours of work done twice.",
             _table(("workload", "target", "before", "under the plan", "kept"), "llrrl", rows) if proof.targets else "",
             _proof_by_action(document),

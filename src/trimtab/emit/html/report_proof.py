@@ -24,8 +24,8 @@ def proof_section(document: AuditDocument) -> Html:
         f"The plan was made without the history of {window}. Replayed on it, the bill of {dollars(proof.before_usd)} becomes "
         f"{dollars(proof.after_usd)}{moving_in(proof.moving_usd)}: {percent(proof.saving_frac, 1)} less. With the future "
         "known, no plan could have gone "
-        f"below {dollars(proof.clairvoyant_usd)}. {proof.interruptions} spot interruptions; {proof.lost_gpu_hr:.1f} GPU-hours "
-        "of work done twice.",
+        f"below {dollars(proof.clairvoyant_usd)}. {proof.interruptions} interruptions (spot, or a block that "
+        f"ended); {proof.lost_gpu_hr:.1f} GPU-hours of work done twice.",
         tag("h3", "Bill by hour"),
         keys(("key-before", "as it was"), ("key-after", "with the plan")),
         scroll(bill_by_hour(document.pictures.bill_by_hour)),
