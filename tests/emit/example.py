@@ -375,6 +375,8 @@ def roadmap(bill: int) -> Roadmap:
     mine = tuple(f"a{number}" for number in range(1, 10))
     return Roadmap(
         course=course(bill, mine),
+        per_week_loss_usd=4_321.0,
+        best=True,
         fixed=course(bill, ("a8", "a9", "a3", "a6", "a2", "a1", "a4", "a5", "a7")),
         sways=(
             Sway(lever=Lever.AUTOSCALING, factor=0.5, same_frac=0.94, first="a1", regret_usd=8_120.0),

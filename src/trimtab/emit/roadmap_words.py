@@ -14,7 +14,7 @@ def quick_wins(document: AuditDocument) -> tuple[str, ...]:
 
 def roadmap_lines(found: RoadmapPart) -> tuple[str, ...]:
     """Say what the year brings, what the order is worth, and how firm it is."""
-    return (_year_line(found), _fixed_line(found), _firm_line(found))
+    return (_year_line(found), *_best_lines(found), _fixed_line(found), _firm_line(found))
 
 
 def _year_line(found: RoadmapPart) -> str:
@@ -32,6 +32,21 @@ def _year_line(found: RoadmapPart) -> str:
         f"After twelve months the bill is {dollars(found.year_end_bill_usd_mo)} a month, {percent(share, 1)} below today's, "
         f"{held}{later}."
     )
+
+
+def _best_lines(found: RoadmapPart) -> tuple[str, ...]:
+    """Say how good the order is, where it was compared."""
+    loss = found.per_week_loss_usd
+    if loss is None or len(found.course.steps) < 2:
+        return ()
+    worth = (
+        f"the largest saving per engineer-week first would cost {dollars(loss)} more"
+        if loss >= 1
+        else "it is that of the largest saving per engineer-week first"
+    )
+    if found.best:
+        return (f"No order of these actions makes the year cheaper: {worth}.",)
+    return (f"The order by saving per engineer-week, improved by exchanging pairs: {worth}.",) if loss >= 1 else ()
 
 
 def _fixed_line(found: RoadmapPart) -> str:

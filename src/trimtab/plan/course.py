@@ -51,6 +51,10 @@ class Roadmap:
     course: Course
     fixed: Course
     sways: tuple[Sway, ...]
+    per_week_loss_usd: float | None = None
+    """What the year would cost more with the largest saving per engineer-week first; None in plans kept before it was known."""
+    best: bool = False
+    """No order of these actions, one at a time, makes the year cheaper."""
 
     @property
     def gain_usd(self) -> float:

@@ -7,24 +7,24 @@ because whoever commits before the other levers keeps what was bought.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from trimtab.fleet.settings import Planning, Settings
+from trimtab.plan.attribution import EXACT_PLAYERS, components
+from trimtab.plan.best_order import EXACT_ACTIONS, Work, best_order, better_order, year_of
 from trimtab.plan.course import Course, Roadmap, Step, Sway
 from trimtab.plan.drafted import Drafted
 from trimtab.plan.model import Risk
 from trimtab.plan.roadmap import Slot, efforts, fixed_order, precedence, ranked, scheduled, targets_first
-from trimtab.units import MO_PER_YEAR, per_month, usd
+from trimtab.units import MO_PER_QUARTER, MO_PER_YEAR, per_month, usd
 
 SWAYS = (0.5, 2.0)
 """Factors on a lever's effort under which the order is tried again."""
 _ROUNDING_MO = 1e-9
-_BILLED_ACTIONS = 40
-"""Up to so many actions other orders are billed set by set."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Pathfinder:
     """Orders the actions of a draft, given what each earns a month, and plays orders through a year."""
 
@@ -32,15 +32,67 @@ class Pathfinder:
     savings_usd_mo: Sequence[float]
     needed_first: dict[int, frozenset[int]]
     settings: Settings
+    _groups: tuple[frozenset[int], ...] = field(init=False)
+    _today: float = field(init=False)
+    _bills: dict[frozenset[int], float] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        actions = self.drafted.actions
+        groups = components(len(actions), [draft.touches for draft in actions])
+        self._groups = tuple(frozenset(group) for group in groups)
+        self._today = self._usd_mo(frozenset())
 
     def slots(self, settings: Settings | None = None) -> tuple[Slot, ...]:
-        """Return the plan's order with its months, under other settings where they are given."""
+        """Return the plan's order with its months, under other settings where they are given.
+
+        It starts from the order by saving per engineer-week. Of a few actions, done one at a time, it is the order of all in
+        which the year costs least; of more, exchanges of pairs that make the year cheaper have been made. Several at once stay
+        in the order by saving per engineer-week.
+        """
         chosen = settings or self.settings
+        first = self._by_worth(chosen)
+        order = [slot.number for slot in first]
+        if len(order) < 2 or chosen.planning.levers_at_once > 1 or chosen.planning.engineers <= 0:
+            return first
+        work = self._work(chosen)
+        if len(order) <= EXACT_ACTIONS:
+            better = best_order(order, work, self._bill)
+        else:
+            better = better_order(order, lambda some: year_of(some, work, self._bill), work.before)
+        return first if better == tuple(order) else self._in_turn(better, chosen)
+
+    def _by_worth(self, settings: Settings) -> tuple[Slot, ...]:
+        """Return the order by saving per engineer-week, with its months."""
         actions = self.drafted.actions
-        weeks = efforts(actions, chosen)
-        before = precedence(actions, self.needed_first)
+        weeks = efforts(actions, settings)
         order = ranked(actions, self.savings_usd_mo, weeks, self.needed_first)
-        return self._scheduled(order, weeks, before, chosen.planning)
+        return self._scheduled(order, weeks, precedence(actions, self.needed_first), settings.planning)
+
+    def _work(self, settings: Settings) -> Work:
+        actions, planning = self.drafted.actions, settings.planning
+        pace = planning.engineers * planning.weeks_per_quarter / MO_PER_QUARTER
+        return Work(
+            months=[weeks / pace for weeks in efforts(actions, settings)],
+            levers=[draft.lever for draft in actions],
+            before=precedence(actions, self.needed_first),
+            apart_mo=1 / planning.levers_per_mo if planning.levers_per_mo > 0 else 0.0,
+        )
+
+    def _bill(self, some: frozenset[int]) -> float:
+        """Return the monthly bill when some actions are done: what touches nothing in common adds up.
+
+        The bills of small groups were all worked out for the shares; in larger groups each action's share stands for them.
+        """
+        if some not in self._bills:
+            saved = sum(
+                self._today - self._usd_mo(some & group)
+                if len(group) <= EXACT_PLAYERS
+                else sum(self.savings_usd_mo[number] for number in some & group)
+                for group in self._groups
+                if some & group
+            )
+            self._bills[some] = self._today - saved
+        return self._bills[some]
 
     def roadmap(self) -> Roadmap:
         """Return the year ahead."""
@@ -53,6 +105,8 @@ class Pathfinder:
         return Roadmap(
             course=self._course(mine, names, weeks),
             fixed=self._course(fixed, names, weeks),
+            per_week_loss_usd=self._year_usd(self._by_worth(self.settings)) - self._year_usd(mine),
+            best=len(mine) <= EXACT_ACTIONS and self.settings.planning.levers_at_once == 1,
             sways=tuple(self._sways(mine, names)),
         )
 
@@ -101,7 +155,7 @@ class Pathfinder:
                 table[lever] = replace(table[lever], weeks=table[lever].weeks * factor)
                 swayed = replace(self.settings, efforts=table)
                 theirs = self.slots(swayed)
-                kept = self._kept(mine, swayed)
+                kept = self._in_turn([slot.number for slot in mine], swayed)
                 found.append(
                     Sway(
                         lever=lever,
@@ -113,24 +167,20 @@ class Pathfinder:
                 )
         return found
 
-    def _kept(self, mine: Sequence[Slot], swayed: Settings) -> tuple[Slot, ...]:
-        """Return the plan's own order, which now takes longer or shorter."""
-        weeks = efforts(self.drafted.actions, swayed)
-        order = [slot.number for slot in mine]
+    def _in_turn(self, order: Sequence[int], settings: Settings) -> tuple[Slot, ...]:
+        """Return an order with its months: each action begins after all before it."""
+        weeks = efforts(self.drafted.actions, settings)
         chain = {number: frozenset(order[:place]) for place, number in enumerate(order)}
-        return self._scheduled(order, weeks, chain, swayed.planning)
+        return self._scheduled(order, weeks, chain, settings.planning)
 
     def _year_usd(self, slots: Sequence[Slot]) -> float:
-        """Return what a year costs in some order; of many actions by their shares, because most sets were never billed."""
-        exact = len(slots) <= _BILLED_ACTIONS
-        today = bill = self._usd_mo(frozenset())
+        """Return what a year costs in some order."""
         done: frozenset[int] = frozenset()
         ends = []
         for slot in sorted(slots, key=lambda one: one.done_mo):
             done |= {slot.number}
-            bill = self._usd_mo(done) if exact else bill - self.savings_usd_mo[slot.number]
-            ends.append((slot.done_mo, bill))
-        return _over_a_year(today, ends)
+            ends.append((slot.done_mo, self._bill(done)))
+        return _over_a_year(self._today, ends)
 
 
 def _over_a_year(today_usd_mo: float, ends: Sequence[tuple[float, float]]) -> float:

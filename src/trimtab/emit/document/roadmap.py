@@ -55,6 +55,10 @@ class RoadmapPart(Part):
     """In the fixed order: autoscale, right-size, capacity, quantize, MIG, taints, long tail."""
     gain_usd: float
     """What the plan's order saves over the year against the fixed one."""
+    best: bool = False
+    """No order of these actions, one at a time, makes the year cheaper."""
+    per_week_loss_usd: float | None = None
+    """What the year would cost more with the largest saving per engineer-week first; null where it was not known yet."""
     year_end_bill_usd_mo: float
     """The monthly bill after twelve months."""
     year_end_saving_frac: float

@@ -19,6 +19,8 @@ def roadmap_part(found: Roadmap) -> RoadmapPart:
         course=course,
         fixed=fixed,
         gain_usd=round(fixed.year_usd - course.year_usd, 2),
+        best=found.best,
+        per_week_loss_usd=None if found.per_week_loss_usd is None else round(found.per_week_loss_usd, 2),
         year_end_bill_usd_mo=end,
         year_end_saving_frac=1 - end / today if today else 0.0,
         folklore_low_frac=FOLKLORE_LOW_FRAC,
