@@ -10,7 +10,7 @@ from trimtab.units import HR_PER_MO, HR_PER_YEAR, usd
 _PRODUCTS = {
     "aws": "an EC2 Instance Savings Plan or Reserved Instances for this instance family and region",
     "azure": "Reserved VM Instances for this size and region",
-    "gcp": "a resource-based committed use discount for this machine type and region",
+    "gcp": "a resource-based committed use discount for the GPUs, vCPUs and memory of this machine type in this region",
 }
 _SPEND_PRODUCTS = {
     "aws": "a Compute Savings Plan; an EC2 Instance Savings Plan where all of these are one family in one region",
