@@ -8,15 +8,18 @@ from tests.fleets import FleetRows
 
 from trimtab.catalog import load_catalog
 from trimtab.catalog.kinds import CapacityType
+from trimtab.catalog.pools import Pool
 from trimtab.emit.manifests.block_order import block_order
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.effects import BookBlocks
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Lever, Limits, Settings
 from trimtab.pipeline import audit
+from trimtab.plan.enactment import enacted_frac
 from trimtab.plan.evaluate import cases_of
 from trimtab.plan.model import Risk
 from trimtab.plan.options import fixed_cost, options_of
+from trimtab.policies.blocks import BlockCalendar
 
 SETTINGS = Settings(limits=Limits(use_spot=False))
 """Spot H100 nodes are cheaper than blocks."""
@@ -119,3 +122,19 @@ def test_the_calendar_is_planned_on_one_window_and_paid_on_the_next():
     page = block_order(action, RUNS, effect)
     assert "| for 5 days from Monday | 2 | 2 | $9,439.20 |" in page
     assert "--instance-count 2 --capacity-duration-hours 120" in page
+
+
+def test_a_week_in_blocks_is_seen_by_its_node_hours():
+    effect = BookBlocks(
+        pool=Pool("aws", "p5.48xlarge", "us-east-1", CapacityType.CAPACITY_BLOCK.value),
+        calendar=BlockCalendar((2, 2, 2, 2, 2, 0, 0)),
+        rate_micro_usd_hr=39_330_000,
+        on_demand_micro_usd_hr=55_040_000,
+    )
+    held = FleetRows(7).node("a", "p5.48xlarge", 12, 132, capacity_type="capacity-block").node("b", "p5.48xlarge")
+    held.hold(RUNS, "a", range(8), 12, 132).use(RUNS, "a", 0, range(12, 132), sm=0.9)
+
+    fleet = build_fleet(held.bundle(), SETTINGS)
+
+    # one of two nodes, from Monday noon to Saturday noon; the week's calendar books as many hours of each
+    assert enacted_frac(effect, None, None, (), fleet, {}) == pytest.approx(0.5)
