@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from trimtab.catalog.pools import Pool
 from trimtab.ledger import Usage
 from trimtab.plan.commit_advice import Layer, advise
-from trimtab.plan.commit_inventory import Owned, inventory, owned_nodes
+from trimtab.plan.commit_inventory import Owned, inventory, not_running, owned_nodes
 from trimtab.plan.commit_table import Offer
 from trimtab.plan.load_duration import load_duration
 from trimtab.replay.commitments import CommitRule
@@ -117,6 +117,7 @@ def test_the_calendar_shows_the_first_to_end_first_and_what_is_left_then():
     assert [one.owned.name for one in held] == ["soon", "late"]
     assert [one.held_after for one in held] == [2, 0]
     assert owned_nodes(both, date(2026, 11, 1)) == {POOL: 3}
+    assert not_running(both, date(2026, 11, 1)) == ("not counted, over by 2026-11-01: over (1)",)
 
 
 def test_a_commitment_on_a_type_that_nobody_uses_is_sunk_whole():

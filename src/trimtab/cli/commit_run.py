@@ -27,6 +27,7 @@ from trimtab.fleet.market import Market
 from trimtab.ledger import Usage
 from trimtab.pipeline import SEED, open_demo
 from trimtab.plan.commit_after import usage_after
+from trimtab.plan.commit_inventory import not_running
 from trimtab.plan.commit_report import AFTER_PLAN, AS_IT_WAS, CommitReport, Question, commit_report, pools_by_type
 from trimtab.plan.planner import make_plan
 from trimtab.sources.commitment_files import TERMS, quoted_offer
@@ -116,7 +117,7 @@ def _report(request: CommitRequest, tell: Tell) -> CommitReport:
         owned=held.owned,
         quotes=[quoted_offer(text, pools_by_type(usage)) for text in request.quotes],
         spend=held.spend,
-        held_beside=[f"left out: {line}" for line in held.left_out],
+        held_beside=[*(f"left out: {line}" for line in held.left_out), *not_running(held.owned, day)],
     )
 
 

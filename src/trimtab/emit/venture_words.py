@@ -34,4 +34,5 @@ def _payback(one: VenturePart) -> str:
         return ""
     if one.payback_mo > _LONG_MO:
         return ", paid back after more than 5 years"
-    return f", paid back after {one.payback_mo:.0f} months"
+    months = max(1, round(one.payback_mo))
+    return f", paid back after {months} month{'s' if months > 1 else ''}"

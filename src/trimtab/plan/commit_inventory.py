@@ -13,6 +13,9 @@ from trimtab.ledger import Commitment, Usage, bill
 from trimtab.plan.commit_table import Offer
 from trimtab.units import S_PER_HR, micro_usd, per_month, usd
 
+_NAMED = 5
+"""So many commitments of a kind are named in a remark."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owned:
@@ -59,9 +62,25 @@ def owned_nodes(owned: Sequence[Owned], day: date) -> dict[Pool, int]:
     return nodes
 
 
+def not_running(owned: Sequence[Owned], day: date) -> tuple[str, ...]:
+    """Name those that count for nothing on a day: over, or not yet begun."""
+    over = [one.name for one in owned if one.end <= day]
+    ahead = [one.name for one in owned if one.start > day]
+    return tuple(
+        f"not counted, {why} {day}: {', '.join(names[:_NAMED])}{' and others' if len(names) > _NAMED else ''} ({len(names)})"
+        for why, names in (("over by", over), ("not begun by", ahead))
+        if names
+    )
+
+
+def _running(owned: Sequence[Owned], day: date) -> list[Owned]:
+    """Return those that run on a day, in the order in which they apply: the first to end first."""
+    return sorted((one for one in owned if one.runs_at(day)), key=lambda one: (one.end, one.pool, one.name))
+
+
 def running_commitments(owned: Sequence[Owned], day: date) -> tuple[Commitment, ...]:
     """Return the commitments that run on a day as the ledger takes them, those that end first before the others."""
-    running = sorted((one for one in owned if one.runs_at(day)), key=lambda one: (one.end, one.name))
+    running = _running(owned, day)
     return tuple(
         Commitment(
             pool=one.pool,
@@ -77,7 +96,7 @@ def inventory(
     owned: Sequence[Owned], usage: Usage, rates_micro_usd_hr: Mapping[Pool, int], day: date
 ) -> tuple[Held, ...]:
     """Judge every commitment that runs on a day by the one bill, first those that end first; they apply in that order."""
-    running = sorted((one for one in owned if one.runs_at(day)), key=lambda one: (one.end, one.name))
+    running = _running(owned, day)
     commitments = running_commitments(running, day)
     priced = bill(usage, rates_micro_usd_hr, commitments)
     unused = priced.unused_commitment().sum(axis=1)

@@ -73,8 +73,8 @@ def quoted_offer(text: str, pools: Mapping[str, Pool]) -> Offer:
 
 
 def _owned(row: Mapping[str, str]) -> Owned:
-    start, end = date.fromisoformat(row["start"]), date.fromisoformat(row["end"])
-    count, term_years = int(row["count"]), int(row["term_years"])
+    start, end = _day(row, "start"), _day(row, "end")
+    count, term_years = _whole(row, "count"), _whole(row, "term_years")
     if count < 1 or end <= start:
         raise ValueError("count must be at least 1, and end after start")
     if term_years not in TERMS.values():
@@ -92,3 +92,17 @@ def _owned(row: Mapping[str, str]) -> Owned:
         start=start,
         end=end,
     )
+
+
+def _day(row: Mapping[str, str], column: str) -> date:
+    try:
+        return date.fromisoformat(row[column])
+    except ValueError as error:
+        raise ValueError(f"{column} {row[column]!r} is no day; write it as 2026-01-31") from error
+
+
+def _whole(row: Mapping[str, str], column: str) -> int:
+    try:
+        return int(row[column])
+    except ValueError as error:
+        raise ValueError(f"{column} {row[column]!r} is no whole number") from error
