@@ -179,7 +179,7 @@ class Planning:
     """What an engineer's week costs all told: a planning assumption (about $200k a year); put your own."""
     change_horizon_mo: float = 12.0
     """What a change costs once (data copied, both places up, moving to another cloud) is spread over so many months: a
-    planning assumption, the payback time that a change is held to."""
+    planning assumption, the payback time that a change is held to. Less than a month counts as one."""
     max_payback_mo: float = 12.0
     """An action whose effort takes longer to pay back is listed as not worth doing."""
     target_margin_frac: float = 0.25

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Workload
-from trimtab.fleet.settings import Settings
+from trimtab.fleet.settings import Lever, Settings
 from trimtab.plan.outcome import Effects, placement
 from trimtab.units import HR_PER_MO, S_PER_HR, micro_usd, usd
 
@@ -20,12 +20,14 @@ _LEAST_HORIZON_MO = 1.0
 
 def own_micro_usd(workload: Workload, effects: Effects, market: Market, settings: Settings, hours: int) -> int:
     """Return what a workload's effects cost besides nodes over so many hours, in micro-dollars."""
+    overlap_hr = settings.assumptions.rollout_overlap_hr
+    if Lever.RELOCATION not in effects and not overlap_hr:
+        return 0
     place = placement(workload, effects)
     if place.move is not None:
         return _over(hours, place.move.traffic_usd_mo + _spread_usd_mo(place.move.once_usd, settings))
-    overlap_hr = settings.assumptions.rollout_overlap_hr
     same = place.shared is None and place.pool.instance_type == workload.pool.instance_type
-    if not overlap_hr or same or workload.pool.capacity_type.paid_anyway:
+    if same or workload.pool.capacity_type.paid_anyway:
         return 0
     home_usd_hr = usd(market.rate(workload.pool)) * float(workload.held_node_seconds.mean()) / S_PER_HR
     return _over(hours, _spread_usd_mo(overlap_hr * home_usd_hr, settings))
@@ -33,7 +35,7 @@ def own_micro_usd(workload: Workload, effects: Effects, market: Market, settings
 
 def entries_of(workload: Workload, effects: Effects) -> frozenset[str]:
     """Return the other clouds that a workload's effects need."""
-    move = placement(workload, effects).move
+    move = placement(workload, effects).move if Lever.RELOCATION in effects else None
     return frozenset() if move is None or move.cloud is None else frozenset({move.cloud})
 
 
