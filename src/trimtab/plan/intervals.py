@@ -1,7 +1,7 @@
 """How sure a saving is: how far such savings drifted when plans met later weeks, and what the speed estimate adds.
 
 The drift is measured, not derived: `python -m benchmarks.proof` plans on a fit window and replays the days after it, over 130
-windows, and what is written here is the 80 % quantile of the error on one half of its fleets (2026-11-20; the other half says
+windows, and what is written here is the 80 % quantile of the error on one half of its fleets (2026-11-22; the other half says
 how often the intervals hold: docs/benchmarks/proof.md).
 """
 
@@ -23,17 +23,17 @@ _Z_80 = 1.2816
 """Normal quantile that leaves 10 % on each side."""
 DRIFT_FRAC: Mapping[Lever, float] = MappingProxyType(
     {
-        Lever.AUTOSCALING: 0.537,
-        Lever.COMMITMENT: 0.167,
+        Lever.AUTOSCALING: 0.640,
+        Lever.COMMITMENT: 0.181,
         Lever.IDLE_RELEASE: 0.122,
-        Lever.RIGHT_SIZE: 0.103,
+        Lever.RIGHT_SIZE: 0.122,
         Lever.SPOT: 0.072,
     }
 )
 """80 % quantile of |replayed - predicted| / |predicted| of an action's share of the saving, by lever (14 to 36 each)."""
-OTHER_DRIFT_FRAC = 0.167
+OTHER_DRIFT_FRAC = 0.184
 """The same over all actions, for levers that no fleet of the benchmark used."""
-PLAN_DRIFT = 0.0633
+PLAN_DRIFT = 0.0717
 """80 % quantile of |replayed - predicted| / sqrt(predicted * bill) of whole plans: in between a share of the saving, which is
 too narrow for small savings, and a share of the bill, which is too wide for them."""
 
