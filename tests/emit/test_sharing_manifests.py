@@ -1,6 +1,7 @@
 """Workloads that share nodes: one pool, its MIG layout, what each asks for; as golden files, and valid."""
 
 import json
+from collections import Counter
 from dataclasses import replace
 
 import jsonschema
@@ -12,6 +13,7 @@ from tests.emit.validity import UNSCHEMED, schema_faults, structural_faults
 
 from trimtab.catalog.kinds import Isolation
 from trimtab.catalog.pools import Pool, SharedPool
+from trimtab.emit.manifests.cuts import side_by_side as cut_nodes
 from trimtab.emit.manifests.plan_files import emit_plan
 from trimtab.fleet.effects import UseSlots
 from trimtab.fleet.settings import Lever
@@ -99,10 +101,42 @@ UNISOLATED = replace(
         sharing("a2", "prod/embed-api", {"prod/embed-api": unisolated(Isolation.MPS, 3, 1)}),
     ),
 )
+A2 = Pool("gcp", "a2-highgpu-1g", "us-central1")
+
+
+def side_by_side(profile, per_gpu, takes, memory_gib, gpus=1, pool=A2):
+    room = tuple(gpus * one for one in (8, 7, 3, 1))
+    return UseSlots(
+        shared=SharedPool(pool, per_gpu * gpus, profile, takes=takes, room=room),
+        gpu="A100-SXM4-40GB",
+        gpus_per_node=gpus,
+        slots=1,
+        memory_gib=memory_gib,
+        speed=SLOWER,
+        work_speed=SLOWER,
+    )
+
+
+MIXED = replace(
+    example_audit().plan,
+    actions=(
+        sharing(
+            "a1",
+            "prod/chat-api, embed-api, search-rank",
+            {
+                "prod/chat-api": side_by_side("3g.20gb", 2, (4, 3, 1, 0), 19.5),
+                "prod/embed-api": side_by_side("2g.10gb", 3, (2, 2, 1, 0), 9.6),
+                "prod/search-rank": side_by_side("1g.5gb", 7, (1, 1, 0, 0), 4.7),
+            },
+        ),
+    ),
+)
+MIXED_FILES = {file.path: file for file in emit_plan(MIXED, example_facts()).files}
 OPEN_FILES = {file.path: file for file in emit_plan(UNISOLATED, example_facts()).files}
 OBJECTS += [
-    pytest.param(one, id=f"open-{path}")
-    for path, file in OPEN_FILES.items()
+    pytest.param(one, id=f"{name}-{path}")
+    for name, files in (("open", OPEN_FILES), ("mixed", MIXED_FILES))
+    for path, file in files.items()
     if path.endswith(".yaml")
     for one in yaml.safe_load_all(file.text)
 ]
@@ -113,6 +147,8 @@ def test_every_file_is_as_its_golden_file(golden):
         golden(f"sharing/{path}", file.text)
     for path, file in OPEN_FILES.items():
         golden(f"sharing-unisolated/{path}", file.text)
+    for path, file in MIXED_FILES.items():
+        golden(f"sharing-mixed/{path}", file.text)
 
 
 @pytest.mark.parametrize("one", [one for one in OBJECTS if one.values[0]["kind"] not in UNSCHEMED])
@@ -191,3 +227,42 @@ def test_whoever_needs_the_memory_of_two_time_slices_asks_for_two():
 
     assert {one["path"].rpartition("/")[2] for one in asked.values()} == {"nvidia.com~1gpu.shared"}
     assert [asked[name]["value"] for name in ("chat-api", "search-rank", "embed-api")] == ["2", "1", "1"]
+
+
+def test_slices_of_several_profiles_stand_side_by_side_and_hold_all_that_is_asked_for(shared_dir):
+    config = yaml.safe_load(yaml.safe_load(MIXED_FILES["nodes/mig-layouts.configmap.yaml"].text)["data"]["config.yaml"])
+    schema = shared_dir / "data" / "k8s-schemas" / "jsonschema" / "mig-parted-config_v1.json"
+    pools = [yaml.safe_load(file.text)["spec"] for path, file in MIXED_FILES.items() if path.endswith(".nodepool.yaml")]
+    labels = [pool["template"]["metadata"]["labels"] for pool in pools]
+
+    jsonschema.validate(config, json.loads(schema.read_text()))
+    assert {one["nvidia.com/mig.config"] for one in labels} == config["mig-configs"].keys() - {"all-disabled"}
+    assert len({one["trimtab.dev/slices"] for one in labels}) == 1
+    held = Counter()
+    for pool in pools:
+        held.update({name: int(count) for name, count in pool["limits"].items()})
+    replicas = {one.short_name: one.replicas for one in example_facts().workloads}
+    assert held["nvidia.com/mig-3g.20gb"] >= replicas["chat-api"]
+    assert held["nvidia.com/mig-2g.10gb"] >= replicas["embed-api"]
+    assert held["nvidia.com/mig-1g.5gb"] >= replicas["search-rank"]
+
+
+def test_whoever_shares_mixed_nodes_is_pointed_at_all_of_them():
+    patch = yaml.safe_load(MIXED_FILES["workloads/prod/embed-api/kustomization.yaml"].text)["patches"][0]["patch"]
+
+    assert list(yaml.safe_load(patch)["spec"]["template"]["spec"]["nodeSelector"]) == ["trimtab.dev/slices"]
+
+
+@pytest.mark.parametrize("gpus", [1, 8])
+def test_the_gpus_of_a_node_may_be_cut_in_several_ways(gpus):
+    kinds = [one.shared for one in (
+        side_by_side("3g.20gb", 2, (4, 3, 1, 0), 19.5, gpus), side_by_side("1g.5gb", 7, (1, 1, 0, 0), 4.7, gpus),
+    )]  # fmt: skip
+
+    cuts = cut_nodes(dict(zip(kinds, (5, 9), strict=True)), gpus)
+
+    held = sum((Counter({kind: count * cut.nodes for kind, count in cut.slots.items()}) for cut in cuts), Counter())
+    assert sum(cut.nodes for cut in cuts) * gpus == (4 if gpus == 1 else 8)
+    assert held[kinds[0]] >= 5
+    assert held[kinds[1]] >= 9
+    assert all(len(cut.gpus) == gpus for cut in cuts)

@@ -14,7 +14,15 @@ from trimtab.plan.solve import choice_cost
 A = Pool("aws", "a.large", "r")
 B = Pool("aws", "b.large", "r")
 SPOT = A.held_as(CapacityType.SPOT)
-SHARED = (SharedPool(A, 4), SharedPool(A, 7, "1g.5gb"), SharedPool(B, 2))
+MIG_ROOM = (8, 7, 3, 1)
+MIG = (
+    SharedPool(A, 7, "1g.5gb", takes=(1, 1, 0, 0), room=MIG_ROOM),
+    SharedPool(A, 3, "2g.10gb", takes=(2, 2, 1, 0), room=MIG_ROOM),
+    SharedPool(A, 2, "3g.20gb", takes=(4, 3, 1, 0), room=MIG_ROOM),
+    SharedPool(A, 1, "4g.20gb", takes=(4, 4, 2, 1), room=MIG_ROOM),
+)
+"""Profiles of an A100 with 40 GB, side by side on nodes with one."""
+SHARED = (SharedPool(A, 4), *MIG, SharedPool(B, 2))
 FEW_HOURS = st.integers(1, 5)
 EXACT = Planning(mip_gap_frac=0.0, mip_max_nodes=100_000)
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.plan.fleets import EXACT, SHARED, A, B, brute_force, rounding
+from tests.catalog.test_mig_packing import fewest
+from tests.plan.fleets import EXACT, MIG, SHARED, A, B, brute_force, rounding
 
 from trimtab.catalog.kinds import BuyingOption
 from trimtab.catalog.pools import SharedPool
@@ -46,7 +47,7 @@ def fewest_nodes(sizes, room):
 def test_sizes_that_divide_one_another_pack_into_the_nodes_that_are_billed(sizes):
     shared = SharedPool(A, 8)
 
-    assert whole_nodes(shared, np.array([sum(sizes)]))[0] == fewest_nodes(sizes, 8)
+    assert whole_nodes(shared.site, np.array([[sum(sizes)]]))[0] == fewest_nodes(sizes, 8)
 
 
 @settings(max_examples=60)
@@ -58,6 +59,16 @@ def test_the_use_of_shared_nodes_is_their_slots_packed_hour_by_hour(held):
 
     expected = [fewest_nodes([1] * sum(slots[hour] for slots in held), 7) for hour in range(3)]
     assert (use / 3600).tolist() == expected
+
+
+@settings(max_examples=60)
+@given(st.lists(st.integers(0, 4), min_size=4, max_size=4))
+def test_the_use_of_boards_cut_into_several_profiles_is_what_a_search_through_layouts_needs(counts):
+    use = shared_usage({one: np.array([count])} for one, count in zip(MIG, counts, strict=True))
+
+    small, second, third, fourth = counts
+    nodes = int(use[A][0]) // 3600
+    assert nodes == fewest("A100-40GB", (small, 0, second, third, fourth))
 
 
 def small(count, hours=48, *, offers=False, quotas=None, slots=1):

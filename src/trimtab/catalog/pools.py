@@ -39,10 +39,24 @@ class Pool:
 
 
 @dataclass(frozen=True, slots=True, order=True)
+class Site:
+    """Nodes of a pool that hold slots side by side: what one node has room for, by every measure that limits it."""
+
+    pool: Pool
+    room: tuple[int, ...]
+    layout: str
+
+    def __str__(self) -> str:
+        return f"{self.layout or 'whole GPUs'} on {self.pool.instance_type}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
 class SharedPool:
-    """Nodes of a pool cut into equal slots that workloads share: whole GPUs, instances of a MIG `profile`, or shares of GPUs.
+    """Nodes of a pool cut into slots that workloads share: whole GPUs, instances of a MIG `profile`, or shares of GPUs.
 
     What keeps those on one GPU apart is `isolation`. In time slices none is at work for more than `busy_frac` of any hour.
+    Instances of different profiles stand side by side: one `takes` some of the node's `room` by each measure
+    (`catalog.mig_packing`); where there is no room stated, slots are all alike and a node holds `slots_per_node` of them.
 
     What one replica holds divides `slots_per_node`, and all such sizes divide one another, so that any set of replicas fits
     into `ceil(slots / slots_per_node)` nodes (Coffman, Garey and Johnson, Bin packing with divisible item sizes, 1987).
@@ -53,10 +67,23 @@ class SharedPool:
     profile: str = ""
     isolation: str = Isolation.HARDWARE.value
     busy_frac: float = 1.0
+    takes: tuple[int, ...] = (1,)
+    room: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.slots_per_node < 1:
             raise ValueError(f"a node of {self.pool} needs at least one slot, got {self.slots_per_node}")
+        if len(self.takes) != max(1, len(self.room)):
+            raise ValueError(f"a slot of {self.pool} takes {self.takes} of the node's {self.room}")
+
+    @property
+    def site(self) -> Site:
+        """Return the nodes that it shares with slots of other kinds."""
+        return (
+            Site(self.pool, self.room, "MIG slices")
+            if self.room
+            else Site(self.pool, (self.slots_per_node,), self.layout)
+        )
 
     @property
     def kept_apart_by(self) -> Isolation:

@@ -1,38 +1,52 @@
-"""A GPU cut into equal slices: what one of them is to the program that runs on it."""
+"""A GPU cut into MIG slices: what one of them is to the program that runs on it, and what room it takes of the board."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
 from trimtab.catalog.gpus import Gpu
-from trimtab.catalog.mig import MigProfile, MigTable, place
+from trimtab.catalog.mig import MigProfile, MigTable
+from trimtab.catalog.mig_packing import measures_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slices:
-    """A MIG profile that a board can be cut into `per_gpu` times, and one slice of it as a GPU."""
+    """A MIG profile that a board can be cut into `per_gpu` times, and one slice of it as a GPU.
+
+    A slice `takes` some of the board's `room` by each measure; slices of several profiles fit where the sums do.
+    """
 
     profile: MigProfile
     per_gpu: int
     slice: Gpu
+    takes: tuple[int, ...]
+    room: tuple[int, ...]
 
 
-def equal_slices(gpu: Gpu, mig: MigTable) -> tuple[Slices, ...]:
-    """Return every way to cut a board into two or more equal slices, smallest first; none where it cannot be cut.
+def slices_of(gpu: Gpu, mig: MigTable) -> tuple[Slices, ...]:
+    """Return every profile that leaves room for another slice beside it, smallest first; none where a board cannot be cut.
 
     Profiles that differ in media or graphics engines alone are left out.
     """
     if not gpu.mig_capable:
         return ()
-    profiles = mig.of_board(gpu.mig_board)
-    most = max((profile.compute_slices for profile in profiles), default=1)
+    plain = [one for one in mig.of_board(gpu.mig_board) if one.name.replace(".", "").isalnum()]
+    most = max((profile.compute_slices for profile in plain), default=1)
+    profiles = [profile for profile in plain if profile.compute_slices < most]
+    if not profiles:
+        return ()
+    measures = measures_of(profiles)
     found = [
-        Slices(profile=profile, per_gpu=profile.max_instances, slice=_slice(gpu, profile, most))
+        Slices(
+            profile=profile,
+            per_gpu=profile.max_instances,
+            slice=_slice(gpu, profile, most),
+            takes=measures.takes[profile.name],
+            room=measures.room,
+        )
         for profile in profiles
-        if profile.name.replace(".", "").isalnum() and profile.max_instances > 1
     ]
-    legal = [one for one in found if place([one.profile] * one.per_gpu) is not None]
-    return tuple(sorted(legal, key=lambda one: (-one.per_gpu, one.profile.name)))
+    return tuple(sorted(found, key=lambda one: (-one.per_gpu, one.profile.name)))
 
 
 def _slice(gpu: Gpu, profile: MigProfile, compute_slices: int) -> Gpu:

@@ -14,7 +14,7 @@ from itertools import product
 from trimtab.catalog import Gpu, Lifecycle
 from trimtab.catalog.kinds import Isolation
 from trimtab.catalog.pools import SharedPool
-from trimtab.catalog.slices import Slices, equal_slices
+from trimtab.catalog.slices import Slices, slices_of
 from trimtab.fleet.effects import UseSlots
 from trimtab.fleet.elsewhere import speed_on
 from trimtab.fleet.market import Market, Offering
@@ -105,7 +105,7 @@ def board_of(slots: UseSlots, market: Market) -> Gpu | None:
         return time_slice(gpu, shares, slots.slots)
     if not slots.shared.is_isolated:
         return mps_share(gpu, shares)
-    cuts = equal_slices(gpu, market.catalog.mig_table)
+    cuts = slices_of(gpu, market.catalog.mig_table)
     return next((cut.slice for cut in cuts if cut.profile.name == slots.shared.profile), None)
 
 
@@ -192,7 +192,7 @@ def _slots(workload: Workload, offering: Offering, market: Market) -> Iterator[_
             offering=offering,
         )
     if workload.gpus_per_pod <= 1:
-        for cut in equal_slices(offering.gpu, market.catalog.mig_table):
+        for cut in slices_of(offering.gpu, market.catalog.mig_table):
             yield _slice_slot(offering, cut)
         if workload.kind is WorkloadKind.SERVING and offering.gpu.compute_capability is not None:
             yield from _mps_slots(offering)
@@ -200,10 +200,14 @@ def _slots(workload: Workload, offering: Offering, market: Market) -> Iterator[_
 
 
 def _slice_slot(offering: Offering, cut: Slices) -> _Slot:
-    per_node = cut.per_gpu * offering.gpus_per_node
-    return _Slot(
-        shared=SharedPool(offering.pool, per_node, cut.profile.name), slots=1, board=cut.slice, offering=offering
+    shared = SharedPool(
+        offering.pool,
+        cut.per_gpu * offering.gpus_per_node,
+        cut.profile.name,
+        takes=cut.takes,
+        room=tuple(room * offering.gpus_per_node for room in cut.room),
     )
+    return _Slot(shared=shared, slots=1, board=cut.slice, offering=offering)
 
 
 def _mps_slots(offering: Offering) -> Iterator[_Slot]:

@@ -129,7 +129,7 @@ def _draft(
     touched: Mapping[int, frozenset[Hashable]],
 ) -> Draft:
     names = [fleet.workloads[index].name for index in members]
-    shared = {effect.shared for index in members if isinstance(effect := planned[index][lever], UseSlots)}
+    shared = {effect.shared.site for index in members if isinstance(effect := planned[index][lever], UseSlots)}
     return Draft(
         lever=lever,
         subject=", ".join(names) if shared and len(names) <= _NAMED else _common(names),

@@ -45,7 +45,7 @@ def class_of(workload: Workload) -> str:
 def together_of(workload: Workload, effect: Effect) -> str:
     """Return whom an effect makes one action with: its class, those that go to the same place, or that share the same nodes."""
     if isinstance(effect, UseSlots):
-        return f"{effect.shared} ({effect.pool.region})"
+        return f"{effect.shared.site} ({effect.pool.region})"
     return f"{class_of(workload)} to {effect.place}" if isinstance(effect, Relocate) else class_of(workload)
 
 

@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from trimtab.catalog.pools import Pool, SharedPool
+from trimtab.catalog.pools import Pool, Site
 from trimtab.fleet.model import FloatArray, IntArray
 from trimtab.ledger import Discounts
 from trimtab.ledger.spend import cover
 from trimtab.plan.best_discounts import best_discounts
-from trimtab.plan.problem import KEEP, Problem, beyond, total_usage, whole_nodes
+from trimtab.plan.problem import KEEP, Problem, beyond, taken, total_usage, whole_nodes
 from trimtab.plan.table import Table
 from trimtab.units import S_PER_HR, usd
 
@@ -37,10 +37,10 @@ class Improver:
         self.problem: Problem = table.problem
         self.choice = list(choice)
         self.use: dict[Pool, IntArray] = dict(total_usage(self.problem, choice))
-        self._slots: dict[SharedPool, IntArray] = {}
+        self._room: dict[Site, IntArray] = {}
         for workload, option in enumerate(self.choice):
-            for shared, held in self._held(workload, option).items():
-                self._slots[shared] = self._slots_of(shared) + held
+            for site, room in self._taken(workload, option).items():
+                self._room[site] = self._room_of(site) + room
         self._groups_of: list[list[int]] = [[] for _ in self.choice]
         for group, nodes in enumerate(self.problem.groups):
             for workload in nodes.holders:
@@ -90,9 +90,9 @@ class Improver:
             if self._keepers[group] - (1 if mine else 0) == 0
         ]
 
-    def _held(self, workload: int, option: int) -> Mapping[SharedPool, IntArray]:
-        """Return the slots that a workload's choice holds in shared nodes."""
-        return {} if option == KEEP else self.problem.options[workload][option].slots
+    def _taken(self, workload: int, option: int) -> Mapping[Site, IntArray]:
+        """Return the room that a workload's choice takes of shared nodes."""
+        return {} if option == KEEP else taken(self.problem.options[workload][option].slots)
 
     def _needs(self, workload: int, option: int) -> frozenset[str]:
         """Return the entries that a workload's choice needs."""
@@ -115,13 +115,13 @@ class Improver:
         changes: list[tuple[int, Pool, IntArray]] = []
         for at, option in enumerate((self.choice[workload], *options)):
             changes += [(at, pool, seconds) for use in self._uses(workload, option) for pool, seconds in use.items()]
-        held = [self._held(workload, option) for option in (self.choice[workload], *options)]
-        for shared in sorted({shared for slots in held for shared in slots}):
-            now = self._slots_of(shared)
-            others = now - held[0].get(shared, 0)
-            for at, slots in enumerate(held):
-                more = whole_nodes(shared, others + slots.get(shared, 0)) - whole_nodes(shared, others)
-                changes.append((at, shared.pool, more * S_PER_HR))
+        held = [self._taken(workload, option) for option in (self.choice[workload], *options)]
+        for site in sorted({site for rooms in held for site in rooms}):
+            others = self._room_of(site) - held[0].get(site, 0)
+            least = whole_nodes(site, others)
+            for at, rooms in enumerate(held):
+                if site in rooms:
+                    changes.append((at, site.pool, (whole_nodes(site, others + rooms[site]) - least) * S_PER_HR))
         cost = np.array([self._own_usd(workload, option) for option in (self.choice[workload], *options)])
         covered: dict[Pool, IntArray] = {}
         spot_hr, all_hr = np.zeros(len(cost)), np.zeros(len(cost))
@@ -191,16 +191,16 @@ class Improver:
         known = self.use.get(pool)
         return np.zeros(self.problem.hours, dtype=np.int64) if known is None else known
 
-    def _slots_of(self, shared: SharedPool) -> IntArray:
-        known = self._slots.get(shared)
-        return np.zeros(self.problem.hours, dtype=np.int64) if known is None else known
+    def _room_of(self, site: Site) -> IntArray:
+        known = self._room.get(site)
+        return np.zeros((len(site.room), self.problem.hours), dtype=np.int64) if known is None else known
 
-    def _hold(self, shared: SharedPool, change: IntArray) -> None:
-        """Change the slots held in a shared pool, and with them its nodes."""
-        before = self._slots_of(shared)
-        self._slots[shared] = before + change
-        nodes = whole_nodes(shared, self._slots[shared]) - whole_nodes(shared, before)
-        self.use[shared.pool] = self._use_of(shared.pool) + nodes * S_PER_HR
+    def _hold(self, site: Site, change: IntArray) -> None:
+        """Change the room that is taken of shared nodes, and with it their number."""
+        before = self._room_of(site)
+        self._room[site] = before + change
+        nodes = whole_nodes(site, self._room[site]) - whole_nodes(site, before)
+        self.use[site.pool] = self._use_of(site.pool) + nodes * S_PER_HR
 
     def move(self, workload: int, option: int) -> None:
         """Make a move: give a workload another option (or KEEP)."""
@@ -209,9 +209,9 @@ class Improver:
             for use in uses:
                 for pool, seconds in use.items():
                     self.use[pool] = self._use_of(pool) + sign * seconds
-        for sign, held in ((-1, self._held(workload, self.choice[workload])), (1, self._held(workload, option))):
-            for shared, slots in held.items():
-                self._hold(shared, sign * slots)
+        for sign, held in ((-1, self._taken(workload, self.choice[workload])), (1, self._taken(workload, option))):
+            for site, room in held.items():
+                self._hold(site, sign * room)
         self._needing.subtract(self._needs(workload, self.choice[workload]))
         self._needing.update(self._needs(workload, option))
         step = int(option == KEEP) - int(self.choice[workload] == KEEP)

@@ -159,8 +159,7 @@ class Placement:
         """Return an outcome's node-seconds by the pool that is billed; of shared nodes, those that it fills alone."""
         by_pool = {self.pool: outcome.on_demand}
         if self.shared is not None and outcome.replicas is not None:
-            filled = outcome.replicas * self.shared.slots // self.shared.shared.slots_per_node
-            by_pool = {self.pool: filled * S_PER_HR}
+            by_pool = {self.pool: self._filled(self.shared, outcome.replicas) * S_PER_HR}
         for held in (self.spot, self.hedge):
             if held is not None:
                 by_pool[held.pool] = outcome.spot
@@ -175,8 +174,16 @@ class Placement:
         """
         if self.shared is None or outcome.replicas is None:
             return {}
-        rest = outcome.replicas * self.shared.slots % self.shared.shared.slots_per_node
-        return {self.shared.shared: rest} if rest.any() else {}
+        shared = self.shared.shared
+        filled = self._filled(self.shared, outcome.replicas)
+        rest = outcome.replicas * self.shared.slots - filled * shared.slots_per_node
+        return {shared: rest} if rest.any() else {}
+
+    def _filled(self, slot: UseSlots, replicas: IntArray) -> IntArray:
+        """Return the nodes per hour that replicas fill alone; none where slots of other kinds may stand between them."""
+        if slot.shared.room:
+            return np.zeros_like(replicas)
+        return np.asarray(replicas * slot.slots // slot.shared.slots_per_node, dtype=np.int64)
 
 
 def placement(workload: Workload, effects: Effects) -> Placement:

@@ -28,7 +28,8 @@ _MOST_COMPARED = 2_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class GatheredSharing:
-    """One shared pool in gathered periods: each row's mean nodes' worth of slots, and the whole nodes it would need alone."""
+    """Shared nodes in gathered periods: each row's mean nodes' worth of room (n_rows, n_measures, n), and the whole nodes that
+    it would need alone (n_rows, n)."""
 
     nodes: FloatArray
     whole: FloatArray
@@ -117,7 +118,10 @@ def _alike(tracked: Sequence[Tracked], most: int) -> IntArray | None:
     Nothing is lost then, not even what whole nodes round up: services that do not scale have few different hours.
     """
     sharing = [shared for one in tracked for shared in one.sharing]
-    rows = [*(use for one in tracked for use in one.seconds), *(slots for one in sharing for slots in one.slots)]
+    rows = [
+        *(use for one in tracked for use in one.seconds),
+        *(line for one in sharing for room in one.taken for line in room),
+    ]
     if not sharing or len(rows) * len(rows[0]) > _MOST_COMPARED:
         return None
     different, label = np.unique(np.array(rows), axis=1, return_inverse=True)

@@ -8,7 +8,8 @@
                balance[p,t]:  sum_o n[o,p,t] x[o] + sum_g n[g,p,t] z[g] <= u[p,t] + c[p] + owned[p] + sum_k y[k,p,t]
                spend[k,t]:    sum_p rate[k,p] y[k,p,t] <= s[k]          (spend plans k on offer; the spend of owned ones stands)
 
-               shared[s,t]:   sum_o slots[o,s,t] x[o] <= S[s] n[s,t]    (shared pools s; whole n, part of the use of s's pool)
+               shared[s,m,t]: sum_o room[o,s,m,t] x[o] <= room[s,m] n[s,t]    (sites s, their measures m; whole n, part of the
+                                                                              use of s's pool)
                quota[p,t]:    sum_o n[o,p,t] x[o] + sum_g n[g,p,t] z[g] <= quota[p]
                spot_share:    node-hours on spot <= spot_max_frac * node-hours
 
@@ -29,7 +30,7 @@ from math import ceil
 import numpy as np
 
 from trimtab.catalog.kinds import BuyingOption
-from trimtab.catalog.pools import Pool, SharedPool
+from trimtab.catalog.pools import Pool, SharedPool, Site
 from trimtab.fleet.model import IntArray
 from trimtab.ledger import NO_DISCOUNTS, Bill, Commitment, Discounts, SpendPlan, Usage, bill
 from trimtab.units import S_PER_HR
@@ -166,16 +167,26 @@ def summed(parts: Iterable[Mapping[Pool, IntArray]]) -> dict[Pool, IntArray]:
 
 def shared_usage(parts: Iterable[Mapping[SharedPool, IntArray]]) -> dict[Pool, IntArray]:
     """Return the node-seconds of the shared nodes that hold all these slots: whole nodes for whole hours."""
-    slots: dict[SharedPool, IntArray] = {}
+    held: dict[Site, IntArray] = {}
     for part in parts:
-        for shared, held in part.items():
-            slots[shared] = np.asarray(slots[shared] + held) if shared in slots else held
-    return summed({shared.pool: whole_nodes(shared, slots[shared]) * S_PER_HR} for shared in slots)
+        for site, room in taken(part).items():
+            held[site] = np.asarray(held[site] + room) if site in held else room
+    return summed({site.pool: whole_nodes(site, held[site]) * S_PER_HR} for site in held)
 
 
-def whole_nodes(shared: SharedPool, slots: IntArray) -> IntArray:
-    """Return how many whole nodes hold so many slots (any shape)."""
-    return np.asarray(-(-slots // shared.slots_per_node), dtype=np.int64)
+def taken(slots: Mapping[SharedPool, IntArray]) -> dict[Site, IntArray]:
+    """Return the room (n_measures, n_hours) that slots per hour take of the nodes they stand on."""
+    room: dict[Site, IntArray] = {}
+    for shared, held in slots.items():
+        mine = np.multiply.outer(np.array(shared.takes, dtype=np.int64), held)
+        room[shared.site] = np.asarray(room[shared.site] + mine) if shared.site in room else mine
+    return room
+
+
+def whole_nodes(site: Site, room: IntArray) -> IntArray:
+    """Return how many whole nodes have so much room (..., n_measures, n_hours), by the measure that needs most of them."""
+    most = np.array(site.room, dtype=np.int64)[:, None]
+    return np.asarray((-(-room // most)).max(axis=-2), dtype=np.int64)
 
 
 def nodes_covered(commitments: Iterable[Commitment]) -> dict[Pool, int]:

@@ -1,7 +1,7 @@
-"""Shared nodes as rows of the joint program: slots of all workloads in a pool, and the whole nodes that hold them.
+"""Shared nodes as rows of the joint program: the room that all workloads take of them, and the whole nodes that have it.
 
-    shared[s,t]:   sum_o slots[o,s,t] / S x[o] <= n[s,t]
-    floor[s,w,t]:  sum_{o of w} ceil(slots[o,s,t] / S) x[o] <= n[s,t]      for each workload w
+    shared[s,m,t]: sum_o room[o,s,m,t] / room[s,m] x[o] <= n[s,t]          for each measure m of a site's nodes
+    floor[s,w,t]:  sum_{o of w} nodes[o,s,t] x[o] <= n[s,t]                for each workload w: what it would need alone
 
 In gathered periods both are means over the hours gathered, so that what the exact bill rounds up, hour by hour, is never less:
 the program stays a relaxation. Floors are implied by whole nodes and make the relaxation tight where few workloads share
@@ -45,13 +45,13 @@ class SharedNodes:
         self._at = {int(row): at for at, row in enumerate(sharing.rows)}
         periods = len(weight_hr)
         whole = (weight_hr == 1.0) | gathered.exact if periods <= _MAX_WHOLE else np.zeros(periods, dtype=bool)
-        self._shared = np.array([program.add_row(-INFINITY, 0.0) for _ in weight_hr])
+        self._shared = np.array([[program.add_row(-INFINITY, 0.0) for _ in weight_hr] for _ in sharing.site.room])
         floored = sorted(set(workloads.tolist())) if periods * len(set(workloads.tolist())) <= _MAX_FLOORS else []
         self._floors = {
             workload: np.array([program.add_row(-INFINITY, 0.0) for _ in weight_hr]) for workload in floored
         }
         columns = np.array([program.add_column(0.0, integer=bool(one)) for one in whole])
-        for lines in (self._shared, *self._floors.values()):
+        for lines in (*self._shared, *self._floors.values()):
             program.put(lines, columns, -1.0)
         for lines in used_in:
             if len(lines):
@@ -62,7 +62,7 @@ class SharedNodes:
         at = self._at.get(row)
         if at is None:
             return
-        yield self._shared, self._gathered.nodes[at]
+        yield from zip(self._shared, self._gathered.nodes[at], strict=True)
         floor = self._floors.get(int(self._workloads[at]))
         if floor is not None:
             yield floor, self._gathered.whole[at]
@@ -73,11 +73,11 @@ class SharedNodes:
         `node_price` (n_periods,) is the price of a node in the rows of its pool: what the slots and floors of a period may
         sum to at most.
         """
-        slot = np.maximum(-duals[self._shared], 0.0)
+        room = np.maximum(-duals[self._shared], 0.0)
         floors = {workload: np.maximum(-duals[lines], 0.0) for workload, lines in self._floors.items()}
-        total = slot + sum(floors.values(), start=0 * slot)
+        total = room.sum(axis=0) + sum(floors.values(), start=0 * node_price)
         scale = np.minimum(1.0, node_price / np.maximum(total, 1e-300))
-        value = self._gathered.nodes @ (slot * scale)
+        value = np.einsum("rmt,mt->r", self._gathered.nodes, room * scale)
         for workload, price in floors.items():
             mine = np.flatnonzero(self._workloads == workload)
             value[mine] += self._gathered.whole[mine] @ (price * scale)

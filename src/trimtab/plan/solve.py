@@ -202,7 +202,7 @@ def _cheapest_on_demand(table: Table) -> tuple[int, ...]:
             rate = usd(table.problem.rates_micro_usd_hr[tracked.pool])
             cost[tracked.rows[mine]] += rate * tracked.node_hours()[mine]
             for sharing in tracked.sharing:
-                cost[sharing.rows] += rate * sharing.nodes().sum(axis=1)
+                cost[sharing.rows] += rate * sharing.nodes().max(axis=1).sum(axis=1)
     ends = zip(table.first[:-1].tolist(), table.first[1:].tolist(), strict=True)
     return table.choice([first + int(np.argmin(cost[first:end])) for first, end in ends])
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from trimtab.catalog.kinds import CapacityType
-from trimtab.catalog.pools import Pool, SharedPool
+from trimtab.catalog.pools import Pool, SharedPool, Site
 from trimtab.fleet.model import FloatArray, IntArray
 from trimtab.ledger.arrays import charge
-from trimtab.plan.problem import KEEP, NodeGroup, Problem, summed, total_usage, whole_nodes
+from trimtab.plan.problem import KEEP, NodeGroup, Problem, summed, taken, total_usage, whole_nodes
 from trimtab.units import S_PER_HR, usd
 
 _CHUNK = 2_000
@@ -28,19 +28,19 @@ Slots = Mapping[SharedPool, IntArray]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Sharing:
-    """One shared pool: the table rows that hold slots in it (n,), and each one's slots per hour."""
+    """Nodes that slots share: the table rows with any there (n,), and the room each takes per hour (n_measures, n_hours)."""
 
-    shared: SharedPool
+    site: Site
     rows: IntArray
-    slots: tuple[IntArray, ...]
+    taken: tuple[IntArray, ...]
 
     def nodes(self) -> FloatArray:
-        """Return the nodes' worth of slots of each row (n, n_hours)."""
-        return np.array(self.slots, dtype=np.float64) / self.shared.slots_per_node
+        """Return the nodes' worth of room that each row takes by each measure (n, n_measures, n_hours)."""
+        return np.array(self.taken, dtype=np.float64) / np.array(self.site.room, dtype=np.float64)[:, None]
 
     def whole(self) -> FloatArray:
         """Return the whole nodes that each row would need alone (n, n_hours): what the nodes cannot be fewer than with it."""
-        return whole_nodes(self.shared, np.array(self.slots, dtype=np.int64)).astype(np.float64)
+        return whole_nodes(self.site, np.array(self.taken, dtype=np.int64)).astype(np.float64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -112,12 +112,12 @@ class Table:
         )
         """Row `rows + g` is gate g's own."""
         sharing = _sharing(slots)
-        self.balanced = frozenset({*problem.coupled, *(one.shared.pool for one in sharing)})
+        self.balanced = frozenset({*problem.coupled, *(one.site.pool for one in sharing)})
         """Pools whose use is paid by rows of the program; of all others by a fixed sum."""
         self.fixed_usd, self.spot_excess_hr = _fixed(problem, uses, self.balanced)
         self.fixed_usd += self._own_usd(entries)
         for one in sharing:
-            self.spot_excess_hr[one.rows] += _beyond_spot(problem, one.shared.pool) * one.whole().sum(axis=1)
+            self.spot_excess_hr[one.rows] += _beyond_spot(problem, one.site.pool) * one.whole().sum(axis=1)
         self.tracked = _tracked(problem, uses, sharing, self.balanced)
         self.owned_usd = usd(problem.owned_micro_usd)
 
@@ -187,12 +187,12 @@ def _beyond_spot(problem: Problem, pool: Pool) -> float:
 
 
 def _sharing(slots: Sequence[Slots]) -> list[Sharing]:
+    rooms = [taken(held) for held in slots]
     found = []
-    for shared in sorted({shared for held in slots for shared in held}):
-        rows = [row for row, held in enumerate(slots) if shared in held]
-        found.append(
-            Sharing(shared=shared, rows=np.array(rows, dtype=np.int64), slots=tuple(slots[row][shared] for row in rows))
-        )
+    for site in sorted({site for room in rooms for site in room}):
+        rows = [row for row, room in enumerate(rooms) if site in room]
+        mine = tuple(rooms[row][site] for row in rows)
+        found.append(Sharing(site=site, rows=np.array(rows, dtype=np.int64), taken=mine))
     return found
 
 
@@ -207,7 +207,7 @@ def _tracked(
                 pool=pool,
                 rows=np.array(rows, dtype=np.int64),
                 seconds=tuple(uses[row][pool] for row in rows),
-                sharing=tuple(one for one in sharing if one.shared.pool == pool),
+                sharing=tuple(one for one in sharing if one.site.pool == pool),
             )
         )
     return tuple(found)

@@ -13,7 +13,8 @@ import yaml
 
 from trimtab.catalog.kinds import Isolation
 from trimtab.catalog.pools import SharedPool
-from trimtab.emit.manifests.mig import MIG_CONFIG, OPERATOR_NAMESPACE, layout_name, slice_resource
+from trimtab.emit.manifests.cuts import Cut
+from trimtab.emit.manifests.mig import MIG_CONFIG, OPERATOR_NAMESPACE, slice_resource
 from trimtab.emit.manifests.objects import metadata
 from trimtab.emit.plain import Plain
 from trimtab.plan.model import Action
@@ -29,24 +30,21 @@ def slot_resource(shared: SharedPool) -> str:
     return slice_resource(shared) if shared.is_isolated else _SHARED_GPU
 
 
-def node_label(shared: SharedPool, gpus_per_node: int) -> tuple[str, str]:
+def node_label(cut: Cut) -> tuple[str, str]:
     """Return the label of a node whose GPUs are to be cut so."""
-    if shared.is_isolated:
-        return MIG_CONFIG, layout_name(shared)
-    return DEVICE_PLUGIN_CONFIG, _config_name(shared, gpus_per_node)
+    return (MIG_CONFIG, cut.name) if cut.isolated else (DEVICE_PLUGIN_CONFIG, _config_name(cut))
 
 
-def _config_name(shared: SharedPool, gpus_per_node: int) -> str:
+def _config_name(cut: Cut) -> str:
     """Return the configuration's name; on nodes of one GPU, where several slices may be asked for, it is another one."""
-    several = "" if gpus_per_node == 1 else "-each"
-    return f"{shared.isolation}-{shared.slots_per_node // gpus_per_node}{several}"
+    several = "" if len(cut.gpus) == 1 else "-each"
+    return f"{cut.kinds[0].isolation}-{cut.per_gpu}{several}"
 
 
-def sharing_configs(cuts: Sequence[tuple[SharedPool, int]], actions: Sequence[Action]) -> dict[str, Plain]:
-    """Return the device plugin's ConfigMap with a configuration for each way of sharing, given with the GPUs of their nodes."""
+def sharing_configs(cuts: Sequence[Cut], actions: Sequence[Action]) -> dict[str, Plain]:
+    """Return the device plugin's ConfigMap with a configuration for each way of sharing."""
     configs: dict[str, Plain] = {
-        _config_name(shared, gpus): yaml.safe_dump(_config(shared, gpus), sort_keys=False)
-        for shared, gpus in sorted(cuts)
+        _config_name(cut): yaml.safe_dump(_config(cut), sort_keys=False) for cut in sorted(cuts, key=_config_name)
     }
     return {
         "apiVersion": "v1",
@@ -56,12 +54,12 @@ def sharing_configs(cuts: Sequence[tuple[SharedPool, int]], actions: Sequence[Ac
     }
 
 
-def _config(shared: SharedPool, gpus_per_node: int) -> dict[str, object]:
-    shares = [{"name": "nvidia.com/gpu", "replicas": shared.slots_per_node // gpus_per_node}]
-    if shared.kept_apart_by is Isolation.MPS:
+def _config(cut: Cut) -> dict[str, object]:
+    shares = [{"name": "nvidia.com/gpu", "replicas": cut.per_gpu}]
+    if cut.kinds[0].kept_apart_by is Isolation.MPS:
         sharing: dict[str, object] = {"mps": {"renameByDefault": True, "resources": shares}}
     else:
         # on nodes with one GPU a replica that needs the memory of several slices asks for as many
-        several = {"renameByDefault": True, "failRequestsGreaterThanOne": gpus_per_node > 1}
+        several = {"renameByDefault": True, "failRequestsGreaterThanOne": len(cut.gpus) > 1}
         sharing = {"timeSlicing": {**several, "resources": shares}}
     return {"version": "v1", "flags": {"migStrategy": "none"}, "sharing": sharing}

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from trimtab.catalog.pools import SharedPool
+from trimtab.emit.manifests.cuts import Cut
 from trimtab.emit.manifests.facts import EmitFacts, NodeClass
 from trimtab.emit.manifests.gpu_sharing import node_label, slot_resource
 from trimtab.emit.manifests.objects import metadata, node_name
@@ -39,6 +39,8 @@ SPREAD = "trimtab.dev/spread"
 """The label by which replicas are spread over a spot pool and the on-demand pool of its floor, one value in each `one_in`."""
 HEDGE = "trimtab.dev/hedge"
 """The label that both pools of a hedged service share."""
+SLICES = "trimtab.dev/slices"
+"""The label that pools share whose nodes are cut in several ways for the same workloads."""
 _DISRUPTED_AT_ONCE = "10%"
 _RUNS_EXPIRE = "Never"
 _SERVICES_EXPIRE = "720h"
@@ -80,9 +82,11 @@ def _node_pool(
     labels: dict[str, Plain] = {"trimtab.dev/node-pool": own}
     if spread:
         labels[HEDGE] = hedge or own
-    if spec.shared is not None:
-        key, value = node_label(spec.shared, spec.gpus_per_node)
+    if spec.cut is not None:
+        key, value = node_label(spec.cut)
         labels[key] = value
+    if spec.beside:
+        labels[SLICES] = spec.beside
     body: dict[str, Plain] = {
         "template": {
             "metadata": {"labels": labels},
@@ -100,9 +104,9 @@ def _node_pool(
         },
         "disruption": _disruption(spec),
     }
-    if limit is not None and spec.shared is not None:
-        slots = limit // spec.gpus_per_node * spec.shared.slots_per_node
-        body["limits"] = {slot_resource(spec.shared): str(slots)}
+    if limit is not None and spec.cut is not None:
+        nodes = limit // spec.gpus_per_node
+        body["limits"] = _slots(spec.cut, nodes if spec.cut.nodes is None else min(nodes, spec.cut.nodes))
     elif limit is not None:
         body["limits"] = {GPU_RESOURCE: str(limit)}
     return {
@@ -150,7 +154,7 @@ def node_overlay(action: Action, effect: BuyCommitment) -> dict[str, Plain]:
     }
 
 
-def slice_overlay(spec: PoolSpec, shared: SharedPool) -> dict[str, Plain]:
+def slice_overlay(spec: PoolSpec, cut: Cut) -> dict[str, Plain]:
     """Return the overlay that tells Karpenter how many slots a node of the pool will have, which it cannot know itself."""
     return {
         "apiVersion": "karpenter.sh/v1alpha1",
@@ -161,9 +165,14 @@ def slice_overlay(spec: PoolSpec, shared: SharedPool) -> dict[str, Plain]:
                 _one_of("karpenter.sh/nodepool", spec.name),
                 _one_of("node.kubernetes.io/instance-type", spec.pool.instance_type),
             ],
-            "capacity": {slot_resource(shared): str(shared.slots_per_node)},
+            "capacity": _slots(cut, 1),
         },
     }
+
+
+def _slots(cut: Cut, nodes: int) -> dict[str, Plain]:
+    """Return the extended resources of so many nodes."""
+    return {slot_resource(kind): str(count * nodes) for kind, count in cut.slots.items() if count}
 
 
 def _one_of(key: str, *values: str) -> Mapping[str, Plain]:

@@ -1,7 +1,8 @@
 """MIG layouts for NVIDIA's GPU operator: the node label, the table of layouts (mig-parted), the resource that pods ask for.
 
-Layouts are named as in the operator's own table (`all-1g.10gb`), which holds them for the boards that it knows; the ConfigMap
-is for operators whose table does not. Resources are those of the `mixed` strategy of the device plugin.
+Layouts of one profile are named as in the operator's own table (`all-1g.10gb`), which holds them for the boards that it knows;
+the ConfigMap is for operators whose table does not, and for mixed layouts. Resources are those of the `mixed` strategy of the
+device plugin.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 import yaml
 
 from trimtab.catalog.pools import SharedPool
+from trimtab.emit.manifests.cuts import Cut
 from trimtab.emit.manifests.objects import metadata
 from trimtab.emit.plain import Plain
 from trimtab.plan.model import Action
@@ -21,22 +23,20 @@ LAYOUTS = "trimtab-mig-layouts"
 OPERATOR_NAMESPACE = "gpu-operator"
 
 
-def layout_name(shared: SharedPool) -> str:
-    """Return the name of the layout that cuts every GPU of a node into equal slices."""
-    return f"all-{shared.profile}"
-
-
 def slice_resource(shared: SharedPool) -> str:
     """Return the extended resource that one slice is to Kubernetes."""
     return f"nvidia.com/mig-{shared.profile}"
 
 
-def layouts(cuts: Sequence[tuple[SharedPool, int]], actions: Sequence[Action]) -> dict[str, Plain]:
-    """Return mig-parted's ConfigMap with the layouts of shared pools, given with the GPUs of their nodes, and the uncut one."""
+def layouts(cuts: Sequence[Cut], actions: Sequence[Action]) -> dict[str, Plain]:
+    """Return mig-parted's ConfigMap with the layouts of some nodes, and the uncut one."""
     configs: dict[str, Plain] = {"all-disabled": [{"devices": "all", "mig-enabled": False}]}
-    for shared, gpus_per_node in sorted(cuts, key=lambda cut: cut[0]):
-        slices = {shared.profile: shared.slots_per_node // gpus_per_node}
-        configs[layout_name(shared)] = [{"devices": "all", "mig-enabled": True, "mig-devices": slices}]
+    for cut in sorted(cuts, key=lambda one: one.name):
+        parts = cut.devices()
+        configs[cut.name] = [
+            {"devices": "all" if len(parts) == 1 else devices, "mig-enabled": True, "mig-devices": slices}
+            for devices, slices in parts
+        ]
     text = yaml.safe_dump({"version": "v1", "mig-configs": configs}, sort_keys=False)
     return {
         "apiVersion": "v1",

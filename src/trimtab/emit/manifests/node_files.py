@@ -31,8 +31,8 @@ def pool_files(scope: Scope) -> Iterator[Piece]:
                 actions=names,
                 stage=Stage.NODES,
             )
-        if spec.shared is not None:
-            overlay = slice_overlay(spec, spec.shared)
+        if spec.cut is not None:
+            overlay = slice_overlay(spec, spec.cut)
             yield ManifestFile(
                 path=f"nodes/{spec.name.removeprefix('trimtab-')}.nodeoverlay.yaml",
                 text=yaml_text(overlay, comment=comment),
@@ -44,7 +44,7 @@ def pool_files(scope: Scope) -> Iterator[Piece]:
 
 def layout_files(scope: Scope) -> Iterator[Piece]:
     """Yield the MIG layouts of the pools whose GPUs are cut, and the device plugin's configurations of those shared."""
-    cut = [(spec, spec.shared) for spec in scope.specs if spec.shared and scope.spec(spec.workloads[0])]
+    cuts = [(spec, spec.cut) for spec in scope.specs if spec.cut and scope.spec(spec.workloads[0])]
     for name, table, isolated, comment in (
         (
             "mig-layouts",
@@ -59,13 +59,13 @@ def layout_files(scope: Scope) -> Iterator[Piece]:
             f"for the GPU operator: devicePlugin.config.name={CONFIGS}, no default",
         ),
     ):
-        mine = [(spec, shared) for spec, shared in cut if shared.is_isolated is isolated]
+        mine = [(spec, cut) for spec, cut in cuts if cut.isolated is isolated]
         if not mine:
             continue
         actions = tuple({action.id: action for spec, _ in mine for action in spec.actions}.values())
         yield ManifestFile(
             path=f"nodes/{name}.configmap.yaml",
-            text=yaml_text(table([(shared, spec.gpus_per_node) for spec, shared in mine], actions), comment=comment),
+            text=yaml_text(table([cut for _, cut in mine], actions), comment=comment),
             kind="ConfigMap",
             actions=tuple(action.id for action in actions),
             stage=Stage.NODES,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+import math
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import assert_never
 
 from trimtab.catalog.kinds import CapacityType
-from trimtab.catalog.pools import Pool, SharedPool
+from trimtab.catalog.pools import Pool, SharedPool, Site
+from trimtab.emit.manifests.cuts import Cut, alike, side_by_side
 from trimtab.emit.manifests.facts import SCALABLE, EmitFacts
 from trimtab.emit.manifests.objects import node_name
 from trimtab.fleet.effects import (
@@ -72,15 +74,18 @@ class PoolSpec:
     """One replica in so many stays in an on-demand pool beside this one; 0: none, and there is no such pool."""
     actions: tuple[Action, ...]
     workloads: tuple[str, ...]
-    shared: SharedPool | None = None
+    cut: Cut | None = None
     """How its nodes are cut into slots; None where whoever runs there is not counted in slots."""
+    beside: str = ""
+    """The name that pools have in common whose nodes are cut in several ways for the same workloads; empty: just this one."""
 
     @property
     def name(self) -> str:
         """Return the NodePool's name."""
         held = "spot" if self.spot else "block" if self.blocks else "on-demand"
         use = "runs" if self.empties else "services"
-        parts = [self.shared.layout if self.shared else "", use, str(self.one_in) if self.one_in else ""]
+        cut = "" if self.cut is None else self.cut.name if len(self.cut.kinds) > 1 else self.cut.kinds[0].layout
+        parts = [cut, use, str(self.one_in) if self.one_in else ""]
         return node_name("trimtab", self.pool.instance_type, self.pool.region, held, *parts)
 
     @property
@@ -190,21 +195,47 @@ def _width(pool: Pool, facts: EmitFacts) -> int:
 
 
 def pool_specs(placed: dict[str, tuple[PoolNeed, ...]]) -> tuple[PoolSpec, ...]:
-    """Merge workloads that want the same nodes, held and released the same way, into one pool each."""
-    merged: dict[tuple[Pool, bool, bool, bool, SharedPool | None, int], list[tuple[PoolNeed, ...]]] = defaultdict(list)
+    """Merge workloads that want the same nodes, held and released the same way, into one pool each.
+
+    Where they want slices of several profiles on the same nodes, there is a pool for each layout that a node has.
+    """
+    merged: dict[tuple[Pool, bool, bool, bool, Site | None, int], list[tuple[PoolNeed, ...]]] = defaultdict(list)
     for needs in placed.values():
         pool = needs[0].pool
         if pool is not None:
-            shared = next((one.slots.shared for one in needs if one.slots and one.slots.shared.is_cut), None)
+            shared = _shared_by(needs)
             spot, empties = any(one.spot_pool is not None for one in needs), any(one.empties for one in needs)
             blocks = any(one.block_pool is not None for one in needs)
-            merged[pool, spot, blocks, empties, shared, max(one.one_in for one in needs)].append(needs)
+            site = None if shared is None else shared.site
+            merged[pool, spot, blocks, empties, site, max(one.one_in for one in needs)].append(needs)
     return tuple(
-        _spec(pool, members, spot=spot, blocks=blocks, empties=empties, shared=shared, one_in=one_in)
-        for (pool, spot, blocks, empties, shared, one_in), members in sorted(
+        replace(spec, cut=cut, beside=beside)
+        for (pool, spot, blocks, empties, _, one_in), members in sorted(
             merged.items(), key=lambda item: [str(one) for one in item[0]]
         )
+        for spec in (_spec(pool, members, spot=spot, blocks=blocks, empties=empties, one_in=one_in),)
+        for cut, beside in _cuts(members, spec)
     )
+
+
+def _shared_by(needs: Iterable[PoolNeed]) -> SharedPool | None:
+    return next((one.slots.shared for one in needs if one.slots and one.slots.shared.is_cut), None)
+
+
+def _cuts(members: list[tuple[PoolNeed, ...]], spec: PoolSpec) -> list[tuple[Cut | None, str]]:
+    """Return how the nodes under some workloads are cut: not, all alike, or in several ways that have a name in common."""
+    wanted: Counter[SharedPool] = Counter()
+    for needs in members:
+        shared = _shared_by(needs)
+        if shared is not None:
+            gpus = max((one.gpus for one in needs if one.gpus is not None), default=0.0)
+            wanted[shared] += max(1, math.ceil(gpus / spec.gpus_per_node * shared.slots_per_node - 1e-9))
+    if not wanted:
+        return [(None, "")]
+    if len(wanted) == 1:
+        return [(alike(next(iter(wanted)), spec.gpus_per_node), "")]
+    common = f"{spec.name}-slices"
+    return [(cut, common) for cut in side_by_side(wanted, spec.gpus_per_node)]
 
 
 def _spec(
@@ -214,7 +245,6 @@ def _spec(
     spot: bool,
     blocks: bool,
     empties: bool,
-    shared: SharedPool | None,
     one_in: int,
 ) -> PoolSpec:
     ceilings = [max((one.gpus for one in needs if one.gpus is not None), default=None) for needs in members]
@@ -230,7 +260,6 @@ def _spec(
         one_in=one_in,
         actions=tuple(actions[name] for name in sorted(actions, key=action_order)),
         workloads=tuple(sorted(needs[0].workload for needs in members)),
-        shared=shared,
     )
 
 

@@ -9,7 +9,7 @@ from types import MappingProxyType
 import yaml
 
 from trimtab.emit.manifests.facts import SCALABLE, WorkloadFacts
-from trimtab.emit.manifests.karpenter import GPU_RESOURCE, GPU_TAINT, HEDGE, SPOT_TAINT, SPREAD
+from trimtab.emit.manifests.karpenter import GPU_RESOURCE, GPU_TAINT, HEDGE, SLICES, SPOT_TAINT, SPREAD
 from trimtab.emit.manifests.objects import ACTION, action_notes
 from trimtab.emit.manifests.pool_needs import PoolSpec
 from trimtab.emit.plain import Plain
@@ -68,7 +68,7 @@ def component(
 def _merge_patch(known: WorkloadFacts, actions: Sequence[Action], nodes: PoolSpec | None) -> str:
     pod: dict[str, Plain] = {}
     if nodes is not None:
-        pod["nodeSelector"] = {HEDGE: nodes.name} if nodes.one_in else {"karpenter.sh/nodepool": nodes.name}
+        pod["nodeSelector"] = _selector(nodes)
         pod["tolerations"] = _tolerations(known, spot=nodes.spot)
         if nodes.spot and not nodes.empties:
             pod["topologySpreadConstraints"] = _spread(known, nodes)
@@ -85,6 +85,13 @@ def _merge_patch(known: WorkloadFacts, actions: Sequence[Action], nodes: PoolSpe
         spec: Mapping[str, Plain] = {"template": {"spec": pod}}
         body["spec"] = {"jobTemplate": {"spec": spec}} if known.owner_kind == "CronJob" else spec
     return yaml.safe_dump(body, sort_keys=False)
+
+
+def _selector(nodes: PoolSpec) -> dict[str, Plain]:
+    """Return the label of the nodes that it may run on: one that several pools share, where there are several."""
+    if nodes.beside:
+        return {SLICES: nodes.beside}
+    return {HEDGE: nodes.name} if nodes.one_in else {"karpenter.sh/nodepool": nodes.name}
 
 
 def _spread(known: WorkloadFacts, nodes: PoolSpec) -> list[Plain]:
