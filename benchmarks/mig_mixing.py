@@ -43,7 +43,7 @@ def main() -> None:
     rng = np.random.default_rng(_SEED)
     rows = []
     for services in SERVICES:
-        drawn = [rng.choice(len(kinds), size=services, p=weights / weights.sum()) for _ in range(fleets)]
+        drawn = [rng.choice(len(kinds), size=services, p=weights / weights.sum()).tolist() for _ in range(fleets)]
         equal, mixed = (np.array([_gpus(kinds, one, side_by_side=mixes) for one in drawn]) for mixes in (False, True))
         rows.append(
             {
