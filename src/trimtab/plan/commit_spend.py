@@ -53,10 +53,6 @@ class SpendAdvice:
     """Share of the spend bought that would have bought node time."""
     replaced_usd_mo: float
     """What it would have replaced on demand."""
-    first_saving_usd_mo: float
-    """What the first layer alone would have saved a month on the recent use."""
-    best_saving_usd_mo: float
-    """What the best spend would have saved."""
 
     @property
     def usd_hr(self) -> float:
@@ -140,9 +136,12 @@ def _advice(
     prudent = min(backed(needed / MICRO_PER_USD, discount, rule, term_hr), usd(best))
     steps = layers(prudent * MICRO_PER_USD / _STEP_MICRO_USD_HR, 0, rule, term_hr)
     step_usd = usd(_STEP_MICRO_USD_HR)
-    recently = _Recent(recent, rates, option, market)
-    whole = recently.under((steps[-1].hold if steps else 0) * _STEP_MICRO_USD_HR)
-    first = recently.under(steps[0].hold * _STEP_MICRO_USD_HR if steps and steps[0].day == 0 else 0)
+    whole = SpendPlan(
+        option=option,
+        spend_micro_usd_hr=(steps[-1].hold if steps else 0) * _STEP_MICRO_USD_HR,
+        rates_micro_usd_hr=rates,
+    )
+    used_frac, replaced_usd_mo = _returned(recent, whole, market)
     return SpendAdvice(
         provider=provider,
         option=option,
@@ -154,36 +153,14 @@ def _advice(
             SpendLayer(day=step.day, buy_usd_hr=step.buy * step_usd, hold_usd_hr=step.hold * step_usd) for step in steps
         ),
         best_usd_hr=usd(best),
-        used_frac=whole.used_frac,
-        replaced_usd_mo=whole.replaced_usd_mo,
-        first_saving_usd_mo=first.saving_usd_mo,
-        best_saving_usd_mo=recently.under(best).saving_usd_mo,
+        used_frac=used_frac,
+        replaced_usd_mo=replaced_usd_mo,
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Returned:
-    """What a spend would have returned a month, and the share of it that bought node time."""
-
-    used_frac: float
-    replaced_usd_mo: float
-    saving_usd_mo: float
-
-
-class _Recent:
-    """The recent use, billed under a plan of any spend."""
-
-    def __init__(self, usage: Usage, rates: Mapping[Pool, int], option: BuyingOption, market: Market) -> None:
-        self._usage, self._rates, self._option = usage, rates, option
-        self._on_demand = market.rates(usage.pools)
-        self._without = bill(usage, self._on_demand).total
-
-    def under(self, spend_micro_usd_hr: int) -> _Returned:
-        plan = SpendPlan(option=self._option, spend_micro_usd_hr=spend_micro_usd_hr, rates_micro_usd_hr=self._rates)
-        priced = bill(self._usage, self._on_demand, (), [plan])
-        paid, hours = int(priced.spend.sum()), self._usage.hours
-        return _Returned(
-            used_frac=1 - priced.unused / paid if paid else 0.0,
-            replaced_usd_mo=per_month(usd(self._without - int(priced.metered.sum())), hours),
-            saving_usd_mo=per_month(usd(self._without - priced.total), hours),
-        )
+def _returned(recent: Usage, plan: SpendPlan, market: Market) -> tuple[float, float]:
+    """Return the share of a plan's spend that would have bought node time, and what it would have replaced a month."""
+    rates = market.rates(recent.pools)
+    priced = bill(recent, rates, (), [plan])
+    paid, replaced = int(priced.spend.sum()), bill(recent, rates).total - int(priced.metered.sum())
+    return 1 - priced.unused / paid if paid else 0.0, per_month(usd(replaced), recent.hours)
