@@ -274,7 +274,7 @@ def _savings_plan(left: Left, market: Market, settings: Settings) -> Venture:
         why = "weighed in the plan with the reservations: on what the plan leaves, none saves more"
     if left.bill.spend_plans:
         spend = sum(usd(one.spend_micro_usd_hr) for one in left.bill.spend_plans)
-        why = f"in the plan: ${spend:,.2f} an hour, weighed with the reservations; nothing is to be had beside it"
+        why = f"in the plan: ${spend:,.2f} an hour with what is held, weighed with the reservations; no more would pay"
     return _judged(VentureKind.SAVINGS_PLAN, providers, (0.0, 0.0, 0.0), 0.0, why, settings, used)
 
 
