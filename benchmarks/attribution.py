@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-from trimtab.plan.attribution import CONFIDENCE_FRAC, EXACT_PLAYERS, Shares, attribute
+from trimtab.plan.actions.attribution import CONFIDENCE_FRAC, EXACT_PLAYERS, Shares, attribute
 from trimtab.units import MICRO_PER_USD, usd
 
 Value = Callable[[frozenset[int]], int]

@@ -19,7 +19,7 @@ from trimtab.catalog.pools import Pool, SharedPool
 from trimtab.catalog.slices import Slices, slices_of
 from trimtab.fleet.settings import Planning
 from trimtab.plan.problem import KEEP, NodeGroup, Option, Problem, total_usage
-from trimtab.plan.solve import solve_problem
+from trimtab.plan.program.solve import solve_problem
 from trimtab.units import S_PER_HR
 
 POOL = Pool("gcp", "a2-highgpu-1g", "us-central1")

@@ -24,9 +24,9 @@ from types import ModuleType
 from benchmarks.plan_fleets import generated, limited, tiny, with_spend
 from benchmarks.referee_fleet import RefereeFleet
 from trimtab.fleet.settings import Planning
-from trimtab.plan.decompose import mix, relax
 from trimtab.plan.problem import KEEP, Problem
-from trimtab.plan.solve import Chosen, choice_cost, solve_problem
+from trimtab.plan.program.decompose import mix, relax
+from trimtab.plan.program.solve import Chosen, choice_cost, solve_problem
 from trimtab.units import MIB_PER_GIB, MICRO_PER_USD, usd
 
 QUOTA_SCALES = {"loose": 1.0, "binding": 0.15}

@@ -1,8 +1,8 @@
 """Predicted against replayed saving: plan on a fit window, prove on the days after it, over many windows (rolling origin).
 
 The error of a window is the difference of the two savings, a month, over the bill of the proof window before the plan. An
-interval holds where the replayed saving lies in it. The drift that the intervals carry (`trimtab.plan.intervals`) is learnt
-from the fleets of one half, by place in the list, and what is reported as held out is the other half.
+interval holds where the replayed saving lies in it. The drift that the intervals carry (`trimtab.plan.actions.intervals`) is
+learnt from the fleets of one half, by place in the list, and what is reported as held out is the other half.
 
 Run: python -m benchmarks.proof [--data DIR] [--quick] [--out FILE.csv]
 """
@@ -24,10 +24,10 @@ from trimtab.fleet.build import build_fleet
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Window
 from trimtab.fleet.settings import Lever, Planning, Settings
-from trimtab.plan.attribution import attribute
-from trimtab.plan.intervals import joint_saving
+from trimtab.plan.actions.attribution import attribute
+from trimtab.plan.actions.intervals import joint_saving
 from trimtab.plan.planner import Planned, make_plan
-from trimtab.plan.proof import Replayed, replayed
+from trimtab.plan.proof.proof_window import Replayed, replayed
 from trimtab.units import per_month, usd
 
 SEED = 7

@@ -2,7 +2,7 @@
 
 The instance is that of `fleet_instance` in the referees' folder, imported from there and never copied. A workload's mix of
 options and ways to buy is priced exactly (`referee_pricing`); column generation, its bound and the choice among the mixes
-found are `trimtab.plan.decompose`, the code that plans every fleet.
+found are `trimtab.plan.program.decompose`, the code that plans every fleet.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import numpy as np
 
 from benchmarks.referee_pricing import price_all
 from trimtab.fleet.model import FloatArray, IntArray
-from trimtab.plan.decompose import Priced
-from trimtab.plan.highs import INFINITY, Column, Program
+from trimtab.plan.program.decompose import Priced
+from trimtab.plan.program.highs import INFINITY, Column, Program
 
 TOLERANCE_FRAC = 1e-4
 MAX_NODES = 20_000

@@ -24,8 +24,8 @@ from trimtab.fleet.build import build_fleet, bundle_window
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Lever, Planning, Settings
 from trimtab.pipeline import split_window
-from trimtab.plan.attribution import attribute
-from trimtab.plan.best_order import EXACT_ACTIONS, Bill, Work, best_order, better_order, year_of
+from trimtab.plan.actions.attribution import attribute
+from trimtab.plan.actions.best_order import EXACT_ACTIONS, Bill, Work, best_order, better_order, year_of
 from trimtab.plan.model import Plan
 from trimtab.plan.planner import make_plan
 from trimtab.sources.demo import DEMO_FLEETS, demo_fleet

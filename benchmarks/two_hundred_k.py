@@ -24,9 +24,9 @@ from trimtab.fleet.settings import Lever, Settings
 from trimtab.ledger import Commitment, Discounts
 from trimtab.levers import gpu_count, idle_release
 from trimtab.pipeline import SEED, audit, open_demo, open_fleet, split_window
-from trimtab.plan.evaluate import Evaluator, cases_of
-from trimtab.plan.fleet_problem import Enacted
-from trimtab.plan.outcome import Case
+from trimtab.plan.outcomes.evaluate import Evaluator, cases_of
+from trimtab.plan.outcomes.outcome import Case
+from trimtab.plan.program.fleet_problem import Enacted
 from trimtab.tables.bundle import Bundle
 from trimtab.tables.workloads import WorkloadKind
 from trimtab.units import S_PER_HR, micro_usd, per_month, usd

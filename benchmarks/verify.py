@@ -28,9 +28,9 @@ from trimtab.fleet.effects import Effect, ReleaseNodes, SetCapacityType, SetRepl
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Lever, Settings
 from trimtab.pipeline import open_fleet, verify_plan
-from trimtab.plan.baseline import baseline_of
 from trimtab.plan.model import Action, Change, Plan, Risk
-from trimtab.plan.verify import Status, Verification
+from trimtab.plan.verify.baseline import baseline_of
+from trimtab.plan.verify.verification import Status, Verification
 from trimtab.policies.scaling import HpaPolicy
 from trimtab.provenance import Basis, Estimate
 from trimtab.units import HR_PER_MO, micro_usd, usd

@@ -13,9 +13,9 @@ from trimtab.emit.kept_plan import parse_kept_plan, render_kept_plan
 from trimtab.emit.manifests.plan_files import emit_plan
 from trimtab.fleet.effects import BuySpendPlan
 from trimtab.pipeline import audit, kept_plan, verify_plan
-from trimtab.plan.commit_spend_inventory import Spend
+from trimtab.plan.commitments.commit_spend_inventory import Spend
 from trimtab.plan.venture import VentureKind
-from trimtab.plan.verify import Status
+from trimtab.plan.verify.verification import Status
 from trimtab.tables.arrow import arrow_schema
 from trimtab.tables.bundle import memory_bundle
 from trimtab.units import HR_PER_MO, micro_usd

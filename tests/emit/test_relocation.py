@@ -12,7 +12,7 @@ from trimtab.emit.manifests.plan_files import emit_plan
 from trimtab.emit.rollout import canary_steps
 from trimtab.fleet.effects import Relocate, SetCapacityType, UseOffering
 from trimtab.fleet.settings import Lever
-from trimtab.plan.actions import Risk
+from trimtab.plan.actions.draft_actions import Risk
 from trimtab.plan.model import Change
 from trimtab.provenance import Basis, Estimate
 

@@ -9,7 +9,7 @@ from trimtab.catalog.kinds import BuyingOption, CapacityType
 from trimtab.catalog.pools import Pool, SharedPool
 from trimtab.fleet.settings import Planning
 from trimtab.plan.problem import KEEP, CommitmentOffer, NodeGroup, Option, Problem
-from trimtab.plan.solve import choice_cost
+from trimtab.plan.program.solve import choice_cost
 
 A = Pool("aws", "a.large", "r")
 B = Pool("aws", "b.large", "r")

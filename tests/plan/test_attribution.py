@@ -8,7 +8,7 @@ from benchmarks.attribution import airport, exact_shapley, random_game, referee_
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trimtab.plan.attribution import EXACT_PLAYERS, attribute, components
+from trimtab.plan.actions.attribution import EXACT_PLAYERS, attribute, components
 
 
 def shares_of(value, players, groups=None):

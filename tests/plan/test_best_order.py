@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trimtab.fleet.settings import Lever
-from trimtab.plan.best_order import EXACT_ACTIONS, Work, best_order, better_order, year_of
+from trimtab.plan.actions.best_order import EXACT_ACTIONS, Work, best_order, better_order, year_of
 
 LEVERS = (Lever.SPOT, Lever.SCHEDULE, Lever.RIGHT_SIZE, Lever.COMMITMENT)
 

@@ -15,10 +15,10 @@ from trimtab.fleet.effects import BookBlocks
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Lever, Limits, Settings
 from trimtab.pipeline import audit
-from trimtab.plan.enactment import enacted_frac
-from trimtab.plan.evaluate import cases_of
 from trimtab.plan.model import Risk
-from trimtab.plan.options import fixed_cost, options_of
+from trimtab.plan.options.workload_options import fixed_cost, options_of
+from trimtab.plan.outcomes.evaluate import cases_of
+from trimtab.plan.verify.enactment import enacted_frac
 from trimtab.policies.blocks import BlockCalendar
 
 SETTINGS = Settings(limits=Limits(use_spot=False))

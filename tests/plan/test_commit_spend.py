@@ -10,8 +10,8 @@ from trimtab.catalog.pools import Pool
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Assumptions
 from trimtab.ledger import Commitment, Usage
-from trimtab.plan.commit_spend import advise_spend
-from trimtab.plan.commit_spend_inventory import Spend, running_plans, spend_inventory
+from trimtab.plan.commitments.commit_spend import advise_spend
+from trimtab.plan.commitments.commit_spend_inventory import Spend, running_plans, spend_inventory
 
 P4D = Pool("aws", "p4d.24xlarge", "us-east-1")
 G5 = Pool("aws", "g5.xlarge", "us-east-1")

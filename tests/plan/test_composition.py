@@ -15,12 +15,12 @@ from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Lever, Settings
 from trimtab.levers import batching
 from trimtab.physics.formats import WeightFormat
-from trimtab.plan.batch_options import batches_fit, fitting_profile
-from trimtab.plan.composition import SpotOffers, on_demand
-from trimtab.plan.evaluate import Evaluator, cases_of
-from trimtab.plan.options import options_of
-from trimtab.plan.outcome import placement
-from trimtab.plan.places import places_of
+from trimtab.plan.options.batch_options import batches_fit, fitting_profile
+from trimtab.plan.options.composition import SpotOffers, on_demand
+from trimtab.plan.options.workload_options import options_of
+from trimtab.plan.outcomes.evaluate import Evaluator, cases_of
+from trimtab.plan.outcomes.outcome import placement
+from trimtab.plan.outcomes.places import places_of
 from trimtab.replay.batched_law import carried_curve
 
 SETTINGS = Settings()

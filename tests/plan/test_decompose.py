@@ -7,8 +7,8 @@ import pytest
 from benchmarks.plan import QUOTA_SCALES, referee_case, referees
 from benchmarks.referee_fleet import RefereeFleet
 
-from trimtab.plan.decompose import mix, relax
-from trimtab.plan.highs import INFINITY, Program, solve_integral
+from trimtab.plan.program.decompose import mix, relax
+from trimtab.plan.program.highs import INFINITY, Program, solve_integral
 
 FIXED_COST = 1.5
 KIND_PRICE = np.array([1.0, 0.62, 0.45, 0.33])

@@ -12,8 +12,8 @@ from trimtab.fleet.effects import DeferRuns
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Lever, Settings
 from trimtab.pipeline import audit
-from trimtab.plan.evaluate import cases_of
-from trimtab.plan.options import options_of
+from trimtab.plan.options.workload_options import options_of
+from trimtab.plan.outcomes.evaluate import cases_of
 
 SETTINGS = Settings()
 DAYS = 14

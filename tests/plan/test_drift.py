@@ -13,8 +13,8 @@ from trimtab.emit.verify_document import verify_document
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.settings import Settings
 from trimtab.pipeline import verify_plan
-from trimtab.plan.drift import DriftKind, drifts
-from trimtab.plan.purchases import purchases
+from trimtab.plan.verify.drift import DriftKind, drifts
+from trimtab.plan.verify.purchases import purchases
 from trimtab.units import HR_PER_MO, usd
 
 G5 = Pool("aws", "g5.xlarge", "us-east-1")

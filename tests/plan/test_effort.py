@@ -18,16 +18,16 @@ from trimtab.fleet.build import build_fleet
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Effort, Lever, Limits, Settings, default_efforts
 from trimtab.ledger import NO_DISCOUNTS
-from trimtab.plan.candidate import Candidate
-from trimtab.plan.coupling import Coupling
-from trimtab.plan.drafted import Drafted
+from trimtab.plan.actions.drafted import Drafted
 from trimtab.plan.effort import effort_micro_usd, effort_of, with_effort
-from trimtab.plan.evaluate import cases_of
-from trimtab.plan.options import options_of, undominated
-from trimtab.plan.outcome import Outcome
+from trimtab.plan.options.candidate import Candidate
+from trimtab.plan.options.coupling import Coupling
+from trimtab.plan.options.workload_options import options_of, undominated
+from trimtab.plan.outcomes.evaluate import cases_of
+from trimtab.plan.outcomes.outcome import Outcome
 from trimtab.plan.planner import make_plan
 from trimtab.plan.problem import NodeGroup, Option, Problem
-from trimtab.plan.solve import solve_problem
+from trimtab.plan.program.solve import solve_problem
 from trimtab.units import HR_PER_MO, micro_usd
 
 HOURS = HR_PER_MO  # a month, so that amounts a month are amounts over the window

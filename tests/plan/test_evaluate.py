@@ -10,9 +10,9 @@ from trimtab.fleet.build import build_fleet
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Lever, Settings
 from trimtab.levers import autoscaling, right_size
-from trimtab.plan.evaluate import Evaluator, cases_of
-from trimtab.plan.outcome import placement
-from trimtab.plan.service_outcome import cold_start_of, demand_of
+from trimtab.plan.outcomes.evaluate import Evaluator, cases_of
+from trimtab.plan.outcomes.outcome import placement
+from trimtab.plan.outcomes.service_outcome import cold_start_of, demand_of
 
 SETTINGS = Settings()
 

@@ -11,8 +11,8 @@ from trimtab.fleet.build import build_fleet
 from trimtab.fleet.effects import HedgeOnSpot
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Lever, Settings
-from trimtab.plan.evaluate import cases_of
-from trimtab.plan.options import options_of
+from trimtab.plan.options.workload_options import options_of
+from trimtab.plan.outcomes.evaluate import cases_of
 
 SETTINGS = Settings()
 

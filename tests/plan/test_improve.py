@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from tests.plan.fleets import problems
 
 from trimtab.ledger import NO_DISCOUNTS
-from trimtab.plan.improve import Improver, improved
 from trimtab.plan.problem import KEEP, exact_bill, own_cost, total_usage
-from trimtab.plan.solve import choice_cost
-from trimtab.plan.table import Table
+from trimtab.plan.program.improve import Improver, improved
+from trimtab.plan.program.solve import choice_cost
+from trimtab.plan.program.table import Table
 from trimtab.units import usd
 
 

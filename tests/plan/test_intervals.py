@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trimtab.fleet.settings import Lever
-from trimtab.plan.intervals import DRIFT_FRAC, OTHER_DRIFT_FRAC, saving_estimate
+from trimtab.plan.actions.intervals import DRIFT_FRAC, OTHER_DRIFT_FRAC, saving_estimate
 from trimtab.provenance import Basis, Estimate
 
 HOURS = 4 * 168

@@ -10,7 +10,7 @@ from tests.plan.fleets import EXACT, A, B, brute_force, problems, rounding
 from trimtab.catalog.kinds import BuyingOption
 from trimtab.ledger import Commitment, Discounts
 from trimtab.plan.problem import NodeGroup, Option, Problem
-from trimtab.plan.solve import solve_problem
+from trimtab.plan.program.solve import solve_problem
 
 
 def owned(pool, count, rate):

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from benchmarks.plan_fleets import generated
 
-from trimtab.plan.periods import gather
 from trimtab.plan.problem import KEEP
-from trimtab.plan.table import Table
+from trimtab.plan.program.periods import gather
+from trimtab.plan.program.table import Table
 
 
 @pytest.mark.parametrize("most", [1, 7, 24, 1000])
@@ -33,7 +33,7 @@ def test_the_highest_hours_of_a_pool_with_a_quota_stand_alone():
 
 
 def test_no_more_periods_are_made_than_memory_allows(monkeypatch):
-    monkeypatch.setattr("trimtab.plan.periods.MAX_NUMBERS", 500)
+    monkeypatch.setattr("trimtab.plan.program.periods.MAX_NUMBERS", 500)
     table = Table(generated(5, 4, hours=100))
     rows = sum(len(tracked.rows) for tracked in table.tracked)
 

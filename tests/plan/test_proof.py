@@ -9,9 +9,9 @@ from trimtab.catalog import load_catalog
 from trimtab.fleet.build import build_fleet, bundle_window
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Settings
-from trimtab.plan.intervals import joint_saving
+from trimtab.plan.actions.intervals import joint_saving
 from trimtab.plan.planner import make_plan
-from trimtab.plan.proof import prove, replayed
+from trimtab.plan.proof.proof_window import prove, replayed
 
 SETTINGS = Settings()
 

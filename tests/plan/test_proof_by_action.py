@@ -4,8 +4,8 @@ import pytest
 from tests.fleets import FleetRows
 
 from trimtab.pipeline import audit
-from trimtab.plan import pathfinder
-from trimtab.plan import proof_by_action as module
+from trimtab.plan.actions import pathfinder
+from trimtab.plan.proof import proof_by_action as module
 from trimtab.plan.venture import VentureKind
 from trimtab.units import per_month, usd
 

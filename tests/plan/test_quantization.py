@@ -19,7 +19,7 @@ from trimtab.levers import quantization, right_size
 from trimtab.physics.formats import WeightFormat
 from trimtab.pipeline import audit
 from trimtab.plan.model import Risk
-from trimtab.plan.outcome import placement
+from trimtab.plan.outcomes.outcome import placement
 from trimtab.provenance import Basis, Estimate, product
 
 SETTINGS = Settings()

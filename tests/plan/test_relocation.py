@@ -17,19 +17,19 @@ from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Lever, Limits, Settings
 from trimtab.ledger import NO_DISCOUNTS
 from trimtab.levers import relocation, right_size, spot
-from trimtab.plan.actions import Risk
-from trimtab.plan.candidate import Candidate
-from trimtab.plan.change_cost import entry_micro_usd, own_micro_usd
-from trimtab.plan.coupling import Coupling
-from trimtab.plan.evaluate import Evaluator, cases_of
-from trimtab.plan.fleet_problem import fleet_problem
-from trimtab.plan.options import options_of, refusal, undominated
-from trimtab.plan.outcome import Outcome, Stress, placement, run_speed
-from trimtab.plan.places import places_of
+from trimtab.plan.actions.draft_actions import Risk
+from trimtab.plan.options.candidate import Candidate
+from trimtab.plan.options.coupling import Coupling
+from trimtab.plan.options.workload_options import options_of, refusal, undominated
+from trimtab.plan.outcomes.change_cost import entry_micro_usd, own_micro_usd
+from trimtab.plan.outcomes.evaluate import Evaluator, cases_of
+from trimtab.plan.outcomes.outcome import Outcome, Stress, placement, run_speed
+from trimtab.plan.outcomes.places import places_of
 from trimtab.plan.planner import make_plan
 from trimtab.plan.problem import CommitmentOffer, Option, Problem
-from trimtab.plan.proof import prove
-from trimtab.plan.solve import choice_cost, solve_problem
+from trimtab.plan.program.fleet_problem import fleet_problem
+from trimtab.plan.program.solve import choice_cost, solve_problem
+from trimtab.plan.proof.proof_window import prove
 
 SETTINGS = Settings()
 DAYS = 14

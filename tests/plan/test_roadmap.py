@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from trimtab.fleet.settings import Lever, Planning, Settings
 from trimtab.ledger import NO_DISCOUNTS
-from trimtab.plan.actions import Draft
-from trimtab.plan.roadmap import fixed_order, precedence, quarter_of, ranked, scheduled
+from trimtab.plan.actions.draft_actions import Draft
+from trimtab.plan.actions.roadmap import fixed_order, precedence, quarter_of, ranked, scheduled
 
 ONE_A_MONTH = Planning(engineers=1.0, weeks_per_quarter=12.0)
 """Four engineer-weeks a month, one lever a month, one action at once."""

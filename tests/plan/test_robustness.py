@@ -4,7 +4,7 @@ import pytest
 
 from trimtab.fleet.settings import Settings
 from trimtab.pipeline import audit, open_demo
-from trimtab.plan.robustness import DEPARTURES
+from trimtab.plan.proof.robustness import DEPARTURES
 
 
 @pytest.fixture(scope="module")

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from trimtab.plan.service_outcome import stressed_replay
-from trimtab.plan.service_replays import ServiceReplays
+from trimtab.plan.outcomes.service_outcome import stressed_replay
+from trimtab.plan.outcomes.service_replays import ServiceReplays
 from trimtab.policies.scaling import StaticReplicas
 from trimtab.replay.services import ServiceHistory, ServiceModel
 

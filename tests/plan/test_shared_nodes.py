@@ -15,7 +15,7 @@ from trimtab.errors import PlanError
 from trimtab.fleet.settings import Planning
 from trimtab.ledger import best_count
 from trimtab.plan.problem import CommitmentOffer, NodeGroup, Option, Problem, shared_usage, total_usage, whole_nodes
-from trimtab.plan.solve import solve_problem
+from trimtab.plan.program.solve import solve_problem
 
 RATE = 4_000_000
 

@@ -13,7 +13,7 @@ from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Lever, Planning, Settings
 from trimtab.plan.model import Risk
 from trimtab.plan.planner import make_plan
-from trimtab.plan.proof import prove, replayed
+from trimtab.plan.proof.proof_window import prove, replayed
 
 SETTINGS = Settings()
 CHEAP_WORK = Settings(planning=Planning(engineer_week_usd=100.0))

@@ -12,7 +12,7 @@ from trimtab.catalog.kinds import BuyingOption
 from trimtab.fleet.settings import Planning
 from trimtab.ledger import Usage, bill
 from trimtab.plan.problem import CommitmentOffer, NodeGroup, Option, Problem, own_cost, total_usage
-from trimtab.plan.solve import choice_cost, solve_problem
+from trimtab.plan.program.solve import choice_cost, solve_problem
 
 
 @settings(max_examples=150)
@@ -121,7 +121,7 @@ def test_a_bound_from_one_mean_hour_is_still_below_the_hourly_bill(monkeypatch):
     problem = generated(12, 6, hours=400)
     hourly = solve_problem(problem, Planning(mip_max_nodes=200))
 
-    monkeypatch.setattr("trimtab.plan.periods.MAX_NUMBERS", 1)
+    monkeypatch.setattr("trimtab.plan.program.periods.MAX_NUMBERS", 1)
     mean = solve_problem(problem, Planning(mip_max_nodes=200))
 
     assert mean.bound_micro_usd <= hourly.cost_micro_usd

@@ -12,10 +12,6 @@ from tests.plan.fleets import EXACT, A, B, brute_force, choices, problems, round
 from trimtab.catalog.kinds import BuyingOption, CapacityType
 from trimtab.ledger import NO_DISCOUNTS, Commitment, Discounts, SpendPlan, Usage, bill
 from trimtab.ledger.spend import cover, order_of_application
-from trimtab.plan.best_discounts import best_discounts, least
-from trimtab.plan.improve import Improver, improved
-from trimtab.plan.master import Master
-from trimtab.plan.periods import gather
 from trimtab.plan.problem import (
     KEEP,
     CommitmentOffer,
@@ -29,8 +25,12 @@ from trimtab.plan.problem import (
     own_cost,
     total_usage,
 )
-from trimtab.plan.solve import choice_cost, solve_problem
-from trimtab.plan.table import Table
+from trimtab.plan.program.best_discounts import best_discounts, least
+from trimtab.plan.program.improve import Improver, improved
+from trimtab.plan.program.master import Master
+from trimtab.plan.program.periods import gather
+from trimtab.plan.program.solve import choice_cost, solve_problem
+from trimtab.plan.program.table import Table
 from trimtab.units import usd
 
 ON_DEMAND = (A, B)

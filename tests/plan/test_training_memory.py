@@ -14,7 +14,7 @@ from trimtab.fleet.trained_model import trained_model
 from trimtab.levers import training_memory
 from trimtab.physics.training_memory import Method, Optimizer, Recompute
 from trimtab.pipeline import audit, open_demo
-from trimtab.plan.outcome import placement
+from trimtab.plan.outcomes.outcome import placement
 from trimtab.tables.workloads import DeclaredTraining
 
 SETTINGS = Settings()

@@ -14,7 +14,7 @@ from trimtab.ledger import Commitment, Discounts, SpendPlan
 from trimtab.plan.model import NotWorthDoing
 from trimtab.plan.problem import exact_bill
 from trimtab.plan.venture import VentureKind
-from trimtab.plan.venture_sums import Left, ventures
+from trimtab.plan.ventures.venture_sums import Left, ventures
 from trimtab.units import HR_PER_MO, micro_usd, usd
 
 HOURS = 168

@@ -18,9 +18,9 @@ from trimtab.fleet.market import Market
 from trimtab.fleet.model import Window
 from trimtab.fleet.settings import Lever, Settings
 from trimtab.pipeline import verify_plan
-from trimtab.plan.baseline import REQUESTS, Baseline, WorkloadUse, baseline_of, fixed_frac
 from trimtab.plan.model import Action, Change, Plan, Risk
-from trimtab.plan.verify import Status, growth_of
+from trimtab.plan.verify.baseline import REQUESTS, Baseline, WorkloadUse, baseline_of, fixed_frac
+from trimtab.plan.verify.verification import Status, growth_of
 from trimtab.policies.scaling import HpaPolicy
 from trimtab.provenance import Basis, Estimate
 from trimtab.units import HR_PER_MO, micro_usd, usd

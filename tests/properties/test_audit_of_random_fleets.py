@@ -11,7 +11,7 @@ from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Settings
 from trimtab.ledger import bill
 from trimtab.pipeline import audit, split_window
-from trimtab.plan.evaluate import Evaluator
+from trimtab.plan.outcomes.evaluate import Evaluator
 from trimtab.plan.planner import make_plan
 
 SETTINGS = Settings()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trimtab.plan.load_duration import LoadPoint
+from trimtab.plan.program.load_duration import LoadPoint
 
 HEIGHT = 10
 _LABEL = 8

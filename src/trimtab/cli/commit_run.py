@@ -27,8 +27,15 @@ from trimtab.fleet.market import Market
 from trimtab.ledger import Usage
 from trimtab.pipeline import SEED, open_demo
 from trimtab.plan.commit_after import usage_after
-from trimtab.plan.commit_inventory import not_running
-from trimtab.plan.commit_report import AFTER_PLAN, AS_IT_WAS, CommitReport, Question, commit_report, pools_by_type
+from trimtab.plan.commitments.commit_inventory import not_running
+from trimtab.plan.commitments.commit_report import (
+    AFTER_PLAN,
+    AS_IT_WAS,
+    CommitReport,
+    Question,
+    commit_report,
+    pools_by_type,
+)
 from trimtab.plan.planner import make_plan
 from trimtab.sources.commitment_files import TERMS, quoted_offer
 from trimtab.tables.checks import checked_bundle

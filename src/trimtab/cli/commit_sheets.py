@@ -10,9 +10,9 @@ from trimtab.cli.commit_columns import money, number, share, text
 from trimtab.cli.commit_spend_sheets import held_plans_sheet, plans_sheet
 from trimtab.cli.sheet import Cell, Column, Sheet
 from trimtab.emit.money import dollars
-from trimtab.plan.commit_advice import Advice
-from trimtab.plan.commit_report import CommitReport
-from trimtab.plan.load_duration import LoadPoint, load_duration
+from trimtab.plan.commitments.commit_advice import Advice
+from trimtab.plan.commitments.commit_report import CommitReport
+from trimtab.plan.program.load_duration import LoadPoint, load_duration
 from trimtab.replay.commitments import CommitRule
 
 CURVE_POINTS = 20

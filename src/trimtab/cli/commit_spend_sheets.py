@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from trimtab.cli.commit_columns import money, number, share, text
 from trimtab.cli.sheet import Cell, Sheet
 from trimtab.emit.money import dollars
-from trimtab.plan.commit_spend import SpendAdvice
-from trimtab.plan.commit_spend_inventory import HeldSpend
+from trimtab.plan.commitments.commit_spend import SpendAdvice
+from trimtab.plan.commitments.commit_spend_inventory import HeldSpend
 
 
 def plans_sheet(advice: Sequence[SpendAdvice]) -> Sheet:

@@ -13,7 +13,7 @@ from trimtab.fleet.market import Market
 from trimtab.fleet.model import Workload
 from trimtab.fleet.settings import Settings
 from trimtab.pipeline import open_fleet, priced_history
-from trimtab.plan.baseline import baseline_of
+from trimtab.plan.verify.baseline import baseline_of
 from trimtab.sources.canary_files import read_run
 
 _BEYOND = 2.0

@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from trimtab.catalog import Catalog
-from trimtab.plan.commit_inventory import Owned
-from trimtab.plan.commit_spend_inventory import Spend
+from trimtab.plan.commitments.commit_inventory import Owned
+from trimtab.plan.commitments.commit_spend_inventory import Spend
 from trimtab.sources.commitment_inventories import Inventory, read_inventory, types_in_bill
 from trimtab.tables.bundle import Bundle
 

@@ -1,7 +1,7 @@
 """Outcomes of replays kept on disk between commands: a changed price or quota then replays nothing.
 
-One SQLite file beside the last audit. A key is a digest of all that an outcome depends on (`plan.outcome_store`), so that what
-is found is right; what cannot be read is replayed again. Losing the file costs time only.
+One SQLite file beside the last audit. A key is a digest of all that an outcome depends on (`plan.outcomes.outcome_store`), so
+that what is found is right; what cannot be read is replayed again. Losing the file costs time only.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 
 from trimtab.cli.state import prepared_folder
 from trimtab.fleet.model import Target
-from trimtab.plan.outcome import Attained, Outcome
+from trimtab.plan.outcomes.outcome import Attained, Outcome
 from trimtab.tables.workloads import TargetMetric
 from trimtab.units import BYTES_PER_GIB
 

@@ -20,9 +20,9 @@ from trimtab.fleet.model import Fleet, ServiceObservation, Window
 from trimtab.fleet.settings import Settings
 from trimtab.levers.autoscaling import observed_replicas
 from trimtab.pipeline import SEED, audit, split_window
-from trimtab.plan.evaluate import cases_of
-from trimtab.plan.outcome import Case, placement
-from trimtab.plan.service_outcome import JUDGED, demand_of, service_model
+from trimtab.plan.outcomes.evaluate import cases_of
+from trimtab.plan.outcomes.outcome import Case, placement
+from trimtab.plan.outcomes.service_outcome import JUDGED, demand_of, service_model
 from trimtab.policies.scaling import StaticReplicas
 from trimtab.replay.clairvoyant import clairvoyant_replica_hr
 from trimtab.replay.compare import PolicyRun, compare

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 import click
 
 if TYPE_CHECKING:
-    from trimtab.plan.scenario import Scenario
+    from trimtab.plan.proof.scenario import Scenario
 
 _MULTIPLES = {"": 1.0, "k": 1e3, "m": 1e6}
 _AMOUNT = re.compile(r"\$?\s*(?P<number>[\d,]+(?:\.\d+)?)\s*(?P<multiple>[km]?)", re.IGNORECASE)
@@ -36,7 +36,7 @@ class ScenarioOptions:
     ) -> Scenario | None:
         """Return the scenario, or None where nothing is different; raises InputError for a price change without sense."""
         from trimtab.catalog.price_changes import price_change
-        from trimtab.plan.scenario import Scenario
+        from trimtab.plan.proof.scenario import Scenario
 
         said = Scenario(
             demand=self.demand or 1.0,

@@ -15,7 +15,7 @@ from trimtab.cli.price_options import at_option, prices_option
 from trimtab.cli.progress import progress_bar, set_verbosity
 
 if TYPE_CHECKING:
-    from trimtab.plan.verify import ActionVerdict, Verification
+    from trimtab.plan.verify.verification import ActionVerdict, Verification
 
 
 def _percent(cell: Cell) -> str:

@@ -18,7 +18,7 @@ from trimtab.emit.comparison import Compared, Unit, compared, shown
 from trimtab.errors import UsageError
 from trimtab.fleet.limits import quotas_of
 from trimtab.pipeline import open_demo, open_fleet, what_if
-from trimtab.plan.scenario import Scenario, WhatIf
+from trimtab.plan.proof.scenario import Scenario, WhatIf
 from trimtab.tables.bundle import Bundle
 
 DEMO_PREFIX = "demo "

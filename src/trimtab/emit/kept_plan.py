@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from trimtab.emit.manifests.facts import EmitFacts
 from trimtab.emit.plain import from_plain, to_plain
 from trimtab.errors import InputError
-from trimtab.plan.baseline import Baseline
 from trimtab.plan.model import Plan
+from trimtab.plan.verify.baseline import Baseline
 
 FORMAT = 1
 _VERSION = "format"

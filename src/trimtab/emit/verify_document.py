@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pydantic import JsonValue
 
-from trimtab.plan.drift import Drift
-from trimtab.plan.purchases import Purchase
-from trimtab.plan.verify import ActionVerdict, Verification
+from trimtab.plan.verify.drift import Drift
+from trimtab.plan.verify.purchases import Purchase
+from trimtab.plan.verify.verification import ActionVerdict, Verification
 
 SCHEMA_VERSION = 1
 

@@ -17,8 +17,8 @@ from trimtab.fleet.model import Window
 from trimtab.fleet.settings import Settings
 from trimtab.pipeline.opening import require_prices
 from trimtab.plan.audit import Audit
-from trimtab.plan.baseline import Baseline, baseline_of
-from trimtab.plan.verify import Verification, verify
+from trimtab.plan.verify.baseline import Baseline, baseline_of
+from trimtab.plan.verify.verification import Verification, verify
 from trimtab.tables.bundle import Bundle
 from trimtab.units import HR_PER_DAY, hours_between, micro_usd
 

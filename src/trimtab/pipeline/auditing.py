@@ -27,15 +27,15 @@ from trimtab.fleet.settings import Settings
 from trimtab.ledger import Allocation, Discounts, allocate, bill
 from trimtab.pipeline.opening import bundle_name, require_nodes, require_prices, split_window
 from trimtab.plan.audit import Audit, HeatMap
-from trimtab.plan.commit_inventory import Owned, inventory, running_commitments
-from trimtab.plan.commit_spend_inventory import Spend, running_plans, spend_inventory, unpriced
-from trimtab.plan.outcome import OutcomeStore
+from trimtab.plan.commitments.commit_inventory import Owned, inventory, running_commitments
+from trimtab.plan.commitments.commit_spend_inventory import Spend, running_plans, spend_inventory, unpriced
+from trimtab.plan.outcomes.outcome import OutcomeStore
 from trimtab.plan.planner import Planned, make_plan
-from trimtab.plan.proof import Proven, prove
-from trimtab.plan.proof_by_action import proof_by_action
-from trimtab.plan.reach import by_deadline, within_budget
-from trimtab.plan.robustness import robustness
-from trimtab.plan.scenario import Outlook, Scenario, WhatIf, outlook
+from trimtab.plan.proof.proof_by_action import proof_by_action
+from trimtab.plan.proof.proof_window import Proven, prove
+from trimtab.plan.proof.reach import by_deadline, within_budget
+from trimtab.plan.proof.robustness import robustness
+from trimtab.plan.proof.scenario import Outlook, Scenario, WhatIf, outlook
 from trimtab.tables.bundle import Bundle
 from trimtab.units import HR_PER_WEEK
 

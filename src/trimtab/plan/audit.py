@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from trimtab.diagnose.findings import ProductForm, Spend, Unjudged, Verdict, Waste
 from trimtab.fleet.model import Coverage, FloatArray
-from trimtab.plan.commit_inventory import Held
-from trimtab.plan.commit_spend_inventory import HeldSpend
+from trimtab.plan.commitments.commit_inventory import Held
+from trimtab.plan.commitments.commit_spend_inventory import HeldSpend
 from trimtab.plan.model import CapacityPicture, Plan, Proof
-from trimtab.plan.robustness import Robustness
-from trimtab.plan.scenario import WhatIf
+from trimtab.plan.proof.robustness import Robustness
+from trimtab.plan.proof.scenario import WhatIf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

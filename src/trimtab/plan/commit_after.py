@@ -7,9 +7,9 @@ import numpy as np
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Lever
 from trimtab.ledger import Usage
-from trimtab.plan.evaluate import Evaluator
-from trimtab.plan.fleet_problem import Enacted, restricted
+from trimtab.plan.outcomes.evaluate import Evaluator
 from trimtab.plan.planner import Planned
+from trimtab.plan.program.fleet_problem import Enacted, restricted
 
 
 def usage_after(planned: Planned, market: Market) -> Usage:

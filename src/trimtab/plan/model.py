@@ -9,7 +9,7 @@ from trimtab.fleet.effects import Effect
 from trimtab.fleet.model import FloatArray, Target, Window
 from trimtab.fleet.settings import Lever
 from trimtab.plan.course import Roadmap
-from trimtab.plan.limits import LimitPrice
+from trimtab.plan.program.limits import LimitPrice
 from trimtab.plan.venture import Venture
 from trimtab.provenance import Estimate, Evidence
 from trimtab.units import per_month, usd

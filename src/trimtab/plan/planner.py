@@ -11,26 +11,26 @@ from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet
 from trimtab.fleet.settings import Lever, Settings
 from trimtab.ledger import NO_DISCOUNTS, Discounts
-from trimtab.plan.attribution import Shares
-from trimtab.plan.drafted import Drafted
+from trimtab.plan.actions.attribution import Shares
+from trimtab.plan.actions.drafted import Drafted
+from trimtab.plan.actions.evidence import evidence_of
+from trimtab.plan.actions.intervals import saving_estimate
+from trimtab.plan.actions.pathfinder import Pathfinder
+from trimtab.plan.actions.promptness import prompt
+from trimtab.plan.actions.refusals import left_out, not_worth, refusals, too_much_work
+from trimtab.plan.actions.roadmap import Slot, efforts
 from trimtab.plan.effort import UNHELD, Effort, effort_of, with_effort
-from trimtab.plan.evaluate import cases_of
-from trimtab.plan.evidence import evidence_of
-from trimtab.plan.fleet_problem import Enacted, fleet_problem
-from trimtab.plan.intervals import saving_estimate
-from trimtab.plan.limit_report import price_limits
 from trimtab.plan.model import Action, NotWorthDoing, Plan
-from trimtab.plan.options import WorkloadOptions, options_of
-from trimtab.plan.outcome import Case, Effects, OutcomeStore
-from trimtab.plan.pathfinder import Pathfinder
+from trimtab.plan.options.unkept import unkept
+from trimtab.plan.options.workload_options import WorkloadOptions, options_of
+from trimtab.plan.outcomes.evaluate import cases_of
+from trimtab.plan.outcomes.outcome import Case, Effects, OutcomeStore
 from trimtab.plan.problem import KEEP, Problem
-from trimtab.plan.promptness import prompt
-from trimtab.plan.refusals import left_out, not_worth, refusals, too_much_work
-from trimtab.plan.roadmap import Slot, efforts
-from trimtab.plan.solve import Chosen, solve_problem
-from trimtab.plan.unisolated import unisolated
-from trimtab.plan.unkept import unkept
-from trimtab.plan.venture_sums import Left, ventures
+from trimtab.plan.program.fleet_problem import Enacted, fleet_problem
+from trimtab.plan.program.limit_report import price_limits
+from trimtab.plan.program.solve import Chosen, solve_problem
+from trimtab.plan.ventures.unisolated import unisolated
+from trimtab.plan.ventures.venture_sums import Left, ventures
 from trimtab.provenance import Estimate
 from trimtab.units import per_month, usd
 

@@ -21,8 +21,8 @@ from trimtab.emit.money import month_usd, month_usd_parts, percent
 from trimtab.emit.words import WASTE_MEANING
 from trimtab.fleet.model import Window
 from trimtab.plan.audit import Audit
-from trimtab.plan.commit_inventory import Held
-from trimtab.plan.commit_spend_inventory import HeldSpend
+from trimtab.plan.commitments.commit_inventory import Held
+from trimtab.plan.commitments.commit_spend_inventory import HeldSpend
 
 _GPU_HOUR_DIGITS = 2
 

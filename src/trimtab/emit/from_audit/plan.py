@@ -9,10 +9,10 @@ from trimtab.emit.from_audit.actions import action_part
 from trimtab.emit.from_audit.roadmap import roadmap_part
 from trimtab.emit.from_audit.shared import share, to_cents, window_part
 from trimtab.emit.money import month_cents, month_usd, month_usd_parts
+from trimtab.plan.actions.intervals import joint_saving
 from trimtab.plan.audit import Audit
-from trimtab.plan.intervals import joint_saving
-from trimtab.plan.limits import LimitPrice
 from trimtab.plan.model import NotWorthDoing
+from trimtab.plan.program.limits import LimitPrice
 from trimtab.plan.venture import Venture
 
 

@@ -6,7 +6,7 @@ from trimtab.emit.document import ActionProofPart, ProofPart, RobustnessPart, St
 from trimtab.emit.from_audit.shared import window_part
 from trimtab.emit.money import month_usd, percent
 from trimtab.plan.model import ActionProof, Proof
-from trimtab.plan.robustness import Robustness
+from trimtab.plan.proof.robustness import Robustness
 from trimtab.units import usd_cents
 
 _GIVEN_UP_FRAC = 0.005

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trimtab.emit.comparison import compared
 from trimtab.emit.document import ComparedPart, WhatIfPart
-from trimtab.plan.scenario import WhatIf
+from trimtab.plan.proof.scenario import WhatIf
 
 
 def what_if_part(found: WhatIf) -> WhatIfPart:

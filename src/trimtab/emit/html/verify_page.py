@@ -10,9 +10,9 @@ from trimtab.emit.html.style import STYLE
 from trimtab.emit.html.svg import picture, text
 from trimtab.emit.money import dollars, percent
 from trimtab.emit.words import days
-from trimtab.plan.drift import Drift
-from trimtab.plan.purchases import Purchase, Repriced
-from trimtab.plan.verify import ActionVerdict, Status, Verification
+from trimtab.plan.verify.drift import Drift
+from trimtab.plan.verify.purchases import Purchase, Repriced
+from trimtab.plan.verify.verification import ActionVerdict, Status, Verification
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 _WIDTH, _ROW, _LABEL, _MONEY = 960.0, 30.0, 220.0, 90.0

@@ -17,7 +17,7 @@ from trimtab.fleet.model import Fleet, Workload
 from trimtab.fleet.service_law import ServiceLaw
 from trimtab.fleet.settings import Settings
 from trimtab.levers.autoscaling import observed_replicas
-from trimtab.plan.evaluate import law_of
+from trimtab.plan.outcomes.evaluate import law_of
 from trimtab.tables.workloads import WorkloadKind
 from trimtab.units import HR_PER_WEEK, S_PER_HR
 

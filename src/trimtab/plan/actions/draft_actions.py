@@ -1,0 +1,260 @@
+"""From the chosen options to actions a person can enact: one per lever and class of workloads."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from trimtab.catalog.pools import Pool
+from trimtab.fleet.effects import BuyCommitment, BuySpendPlan, Effect, PlanRate, ReleaseNodes, Relocate, UseSlots
+from trimtab.fleet.model import Fleet
+from trimtab.fleet.settings import Lever
+from trimtab.ledger import NO_DISCOUNTS, Commitment, Discounts, SpendPlan
+from trimtab.levers.idle_release import release
+from trimtab.plan.effort import UNHELD, together_of
+from trimtab.plan.model import Change, Risk
+from trimtab.plan.outcomes.change_cost import entries_of
+from trimtab.plan.outcomes.outcome import Effects, placement
+from trimtab.plan.program.fleet_problem import Enacted
+from trimtab.units import usd
+
+_NAMED = 6
+"""Sharers of the same nodes that a subject names one by one."""
+LEVER_RISK = {
+    Lever.AUTOSCALING: Risk.MEDIUM,
+    Lever.BATCHING: Risk.MEDIUM,
+    Lever.QUANTIZATION: Risk.HIGH,
+    Lever.TRAINING_MEMORY: Risk.MEDIUM,
+    Lever.IDLE_RELEASE: Risk.LOW,
+    Lever.GPU_COUNT: Risk.LOW,
+    Lever.RIGHT_SIZE: Risk.MEDIUM,
+    Lever.RELOCATION: Risk.MEDIUM,
+    Lever.SHARING: Risk.MEDIUM,
+    Lever.SCHEDULE: Risk.LOW,
+    Lever.SPOT: Risk.MEDIUM,
+    Lever.CAPACITY_BLOCK: Risk.MEDIUM,
+    Lever.COMMITMENT: Risk.MEDIUM,
+}
+_ROLLBACK = {
+    Lever.AUTOSCALING: "delete the autoscaler and set replicas back to their number before",
+    Lever.BATCHING: "set the largest batch to 1 and replicas back to their number before",
+    Lever.TRAINING_MEMORY: "resubmit with the settings of before, from the last checkpoint; keep its optimizer states",
+    Lever.QUANTIZATION: "serve the weights of before again; keep them loaded on one replica until the evaluation is over",
+    Lever.IDLE_RELEASE: "set the node pool's minimum back to its number before",
+    Lever.GPU_COUNT: "set the GPU request back and resubmit; runs under way are not touched",
+    Lever.RIGHT_SIZE: "point the workload's node selector back to the instance type before; keep the old node pool a week",
+    Lever.RELOCATION: "send callers and new runs back to the place before, where nodes and data stay until nothing asks "
+    "for them; copy back what was written since",
+    Lever.SHARING: "point the node selectors back to the nodes before and ask for whole GPUs again; "
+    "keep the old node pool a week; a GPU that was cut is made whole when it is empty",
+    Lever.SCHEDULE: "remove the timetable; nodes stay up as before",
+    Lever.SPOT: "remove spot from the node pool's capacity types; runs go on from their last checkpoint on demand",
+    Lever.CAPACITY_BLOCK: "buy no further block; what is booked is paid upfront and cannot be cancelled",
+    Lever.COMMITMENT: "cannot be undone before its term ends: buy last, and in steps",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Draft:
+    """An action before it is priced: lever, class, workload indices, changes, and what it touches (for attribution)."""
+
+    lever: Lever
+    subject: str
+    class_name: str
+    workloads: tuple[int, ...]
+    changes: tuple[Change, ...]
+    released: tuple[str, ...]
+    discounts: Discounts
+    touches: frozenset[Hashable]
+
+    @property
+    def risk(self) -> Risk:
+        """Return the lever's usual risk; another cloud is more, and so is one fault that stops all who share a GPU."""
+        return Risk.HIGH if self.is_unisolated or self.clouds else LEVER_RISK[self.lever]
+
+    @property
+    def is_unisolated(self) -> bool:
+        """Tell whether it puts several programs on one GPU without hardware isolation."""
+        shared = [change.effect.shared for change in self.changes if isinstance(change.effect, UseSlots)]
+        return not all(one.is_isolated for one in shared)
+
+    @property
+    def clouds(self) -> frozenset[str]:
+        """Return the other clouds that its changes go to."""
+        effects = (change.effect for change in self.changes)
+        return frozenset(effect.cloud for effect in effects if isinstance(effect, Relocate) and effect.cloud)
+
+    @property
+    def rollback(self) -> str:
+        """Return how to undo it."""
+        return _ROLLBACK[self.lever]
+
+
+def drafts(
+    fleet: Fleet,
+    planned: Mapping[int, Effects],
+    enacted: Enacted,
+    released: Sequence[int],
+    bought: Discounts,
+) -> tuple[Draft, ...]:
+    """Group the planned effects into actions; commitments and released nodes are actions of their own.
+
+    Whoever shares the same nodes is one action: none of them saves anything alone.
+    """
+    members: dict[tuple[Lever, str], list[int]] = defaultdict(list)
+    for index, effects in sorted(planned.items()):
+        for lever, effect in effects.items():
+            members[lever, together_of(fleet.workloads[index], effect)].append(index)
+    touched = _touched(fleet, planned, enacted, bought)
+    made = [
+        _draft(fleet, lever, name, tuple(who), planned, touched)
+        for (lever, name), who in sorted(members.items(), key=lambda item: (item[0][0].value, item[0][1]))
+    ]
+    used = _used(fleet, planned, enacted, released) if bought.spend_plans else ()
+    return (
+        *made,
+        *_releases(fleet, released, enacted.owned + bought),
+        *(_commitment(one, bought, enacted) for one in bought.commitments),
+        *(_spend_plan(one, used, enacted) for one in bought.spend_plans),
+    )
+
+
+def _draft(
+    fleet: Fleet,
+    lever: Lever,
+    class_name: str,
+    members: tuple[int, ...],
+    planned: Mapping[int, Effects],
+    touched: Mapping[int, frozenset[Hashable]],
+) -> Draft:
+    names = [fleet.workloads[index].name for index in members]
+    shared = {effect.shared.site for index in members if isinstance(effect := planned[index][lever], UseSlots)}
+    return Draft(
+        lever=lever,
+        subject=", ".join(names) if shared and len(names) <= _NAMED else _common(names),
+        class_name=class_name,
+        workloads=members,
+        changes=tuple(
+            Change(subject=name, effect=planned[index][lever]) for name, index in zip(names, members, strict=True)
+        ),
+        released=(),
+        discounts=NO_DISCOUNTS,
+        touches=frozenset(shared).union(*(touched[index] for index in members)),
+    )
+
+
+def _common(names: Sequence[str]) -> str:
+    if len(names) == 1:
+        return names[0]
+    if len(names) == 2 and len({name.partition("/")[0] for name in names}) == 1:
+        return f"{names[0]}, {names[1].partition('/')[2]}"
+    spaces = sorted({name.partition("/")[0] for name in names})
+    return f"{', '.join(f'{space}/*' for space in spaces)} ({len(names)} workloads)"
+
+
+def _releases(fleet: Fleet, released: Sequence[int], held: Discounts) -> tuple[Draft, ...]:
+    if not released:
+        return ()
+    effect: ReleaseNodes = release(fleet, tuple(released))
+    pools = {fleet.nodes[index].pool for index in released}
+    types = sorted({pool.instance_type for pool in pools})
+    return (
+        Draft(
+            lever=Lever.IDLE_RELEASE,
+            subject=f"{len(released)} unheld {', '.join(types)}",
+            class_name=UNHELD,
+            workloads=(),
+            changes=(Change(subject=", ".join(effect.nodes), effect=effect),),
+            released=effect.nodes,
+            discounts=NO_DISCOUNTS,
+            touches=frozenset({("pool", pool) for pool in pools} | _committed(pools, held)),
+        ),
+    )
+
+
+def _commitment(commitment: Commitment, bought: Discounts, enacted: Enacted) -> Draft:
+    effect: Effect = BuyCommitment(
+        pool=commitment.pool,
+        option=commitment.option,
+        count=commitment.count,
+        rate_micro_usd_hr=commitment.rate_micro_usd_hr,
+        on_demand_micro_usd_hr=enacted.rates([commitment.pool])[commitment.pool],
+    )
+    return Draft(
+        lever=Lever.COMMITMENT,
+        subject=f"{commitment.count} x {commitment.pool.instance_type}",
+        class_name=str(commitment.pool),
+        workloads=(),
+        changes=(Change(subject=str(commitment.pool), effect=effect),),
+        released=(),
+        discounts=Discounts(commitments=(commitment,)),
+        touches=frozenset(_committed([commitment.pool], enacted.owned + bought)),
+    )
+
+
+def _used(fleet: Fleet, planned: Mapping[int, Effects], enacted: Enacted, released: Sequence[int]) -> tuple[Pool, ...]:
+    """Return the pools that are in use once everything planned is in force."""
+    usage = enacted.usage(planned, [fleet.nodes[index].name for index in released])
+    return tuple(sorted(pool for pool, seconds in usage.items() if seconds.any()))
+
+
+def _spend_plan(plan: SpendPlan, used: Sequence[Pool], enacted: Enacted) -> Draft:
+    covered = [pool for pool in used if pool in plan.rates_micro_usd_hr]
+    on_demand = enacted.rates(covered)
+    effect: Effect = BuySpendPlan(
+        provider=plan.provider,
+        option=plan.option,
+        spend_micro_usd_hr=plan.spend_micro_usd_hr,
+        rates=tuple(
+            PlanRate(
+                pool=pool,
+                rate_micro_usd_hr=plan.rates_micro_usd_hr[pool],
+                on_demand_micro_usd_hr=on_demand[pool],
+            )
+            for pool in covered
+        ),
+    )
+    name = f"{plan.provider} {plan.option.value}"
+    return Draft(
+        lever=Lever.COMMITMENT,
+        subject=f"${usd(plan.spend_micro_usd_hr):,.2f} an hour of spend with {plan.provider}",
+        class_name=name,
+        workloads=(),
+        changes=(Change(subject=name, effect=effect),),
+        released=(),
+        discounts=Discounts(spend_plans=(plan,)),
+        touches=frozenset({("spend", plan.provider)}),
+    )
+
+
+def _touched(
+    fleet: Fleet, planned: Mapping[int, Effects], enacted: Enacted, bought: Discounts
+) -> dict[int, frozenset[Hashable]]:
+    """Return what each workload's actions touch: itself, the node groups it held, and what is committed, bought or held."""
+    held = enacted.owned + bought
+    touched = {}
+    for index, effects in planned.items():
+        workload = fleet.workloads[index]
+        pools = {workload.pool}
+        for lever in effects:
+            pools.add(placement(workload, {lever: effects[lever]}).pool)
+        pools.add(placement(workload, effects).pool)
+        things: set[Hashable] = {("workload", index), *(("cloud", name) for name in entries_of(workload, effects))}
+        for number, (owners, usage) in enumerate(enacted.groups.held):
+            if index in owners:
+                things.add(("group", number))
+                pools |= usage.keys()
+        touched[index] = frozenset(things | _committed(pools, held))
+    return touched
+
+
+def _committed(pools: Iterable[Pool], held: Discounts) -> set[Hashable]:
+    """Return what couples uses of some pools: committed nodes of each, and the spend of a provider's plans."""
+    nodes = {one.pool for one in held.commitments}
+    spend = {pool for rates in held.plan_rates for pool in rates}
+    things: set[Hashable] = set()
+    for pool in pools:
+        things |= {("pool", pool)} if pool in nodes else set()
+        things |= {("spend", pool.provider)} if pool in spend else set()
+    return things

@@ -1,0 +1,153 @@
+"""A chosen set of effects as actions, and the exact bill when any of them are enacted.
+
+A commitment action means "commit to what is best for the rest that is enacted": alone it covers the fleet as it is, last it
+covers what the other actions leave. That is how one would buy, and why commitments are worth much alone and little at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from trimtab.catalog.pools import Pool
+from trimtab.fleet.effects import Effect, HedgeOnSpot, SetCapacityType
+from trimtab.fleet.model import Fleet, FloatArray, IntArray
+from trimtab.fleet.settings import Lever
+from trimtab.ledger import NO_DISCOUNTS, Bill, Discounts
+from trimtab.levers import spot
+from trimtab.plan.actions.attribution import Shares, attribute, components
+from trimtab.plan.actions.draft_actions import Draft, drafts
+from trimtab.plan.options.batch_options import batches_fit
+from trimtab.plan.outcomes.outcome import Effects, placement
+from trimtab.plan.program.fleet_problem import Enacted, restricted
+from trimtab.units import MICRO_PER_USD
+
+Actions = frozenset[int]
+"""Indices of the actions in force."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Drafted:
+    """Effects per workload index, nodes given back (indices), what is bought, and the actions they make."""
+
+    fleet: Fleet
+    enacted: Enacted
+    effects: Mapping[int, Effects]
+    released: tuple[int, ...]
+    discounts: Discounts
+    actions: tuple[Draft, ...] = field(init=False)
+    _known: dict[Actions, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.actions = drafts(self.fleet, self.effects, self.enacted, self.released, self.discounts)
+
+    @property
+    def everything(self) -> Actions:
+        """Return all actions."""
+        return frozenset(range(len(self.actions)))
+
+    def in_force(self, some: Actions) -> dict[int, Effects]:
+        """Return the effects per workload when some actions are enacted."""
+        levers: dict[int, set[Lever]] = {}
+        for number in some:
+            for workload in self.actions[number].workloads:
+                levers.setdefault(workload, set()).add(self.actions[number].lever)
+        return {index: restricted(self.effects[index], frozenset(mine)) for index, mine in levers.items()}
+
+    def cost(self, some: Actions) -> int:
+        """Return the exact hourly bill when some actions are enacted, with what they cost besides nodes, in micro-dollars."""
+        if some not in self._known:
+            self._known[some] = self.bill(some).total + self.moving(some)
+        return self._known[some]
+
+    def moving(self, some: Actions) -> int:
+        """Return what some actions cost besides nodes, in micro-dollars."""
+        return self.enacted.moving(self.in_force(some))
+
+    def saving(self, some: Actions) -> int:
+        """Return what some actions save together."""
+        return self.cost(frozenset()) - self.cost(some)
+
+    def last_in(self, number: int) -> int:
+        """Return what is lost without one action, the others in force."""
+        return self.cost(self.everything - {number}) - self.cost(self.everything)
+
+    def shares(self, seed: int) -> Shares:
+        """Return each action's share of the joint saving."""
+        groups = components(len(self.actions), [draft.touches for draft in self.actions])
+        return attribute(self.saving, groups, len(self.actions), seed=seed)
+
+    def hourly_usd(self, some: Actions) -> FloatArray:
+        """Return the bill hour by hour when some actions are enacted (n_hours,)."""
+        moving_micro_usd_hr = self.moving(some) / self.fleet.window.hours
+        return np.asarray((self.bill(some).hourly + moving_micro_usd_hr) / MICRO_PER_USD, dtype=np.float64)
+
+    def without(self, dropped: Actions) -> Drafted:
+        """Return the draft that leaves some actions out for good."""
+        kept = self.in_force(self.everything - dropped)
+        names = {name for number in self.everything - dropped for name in self.actions[number].released}
+        return Drafted(
+            fleet=self.fleet,
+            enacted=self.enacted,
+            effects={index: self._settled(index, effects) for index, effects in kept.items() if effects},
+            released=tuple(node for node in self.released if self.fleet.nodes[node].name in names),
+            discounts=self.bought(self.everything - dropped),
+        )
+
+    def _settled(self, index: int, effects: Effects) -> Effects:
+        """Return effects whose spot pool is that of the place which is left, at its own rate of losses, where it is sold.
+
+        Slots and spot nodes of a region that it no longer moves to go with the move.
+        """
+        capacity, case = effects.get(Lever.SPOT), self.enacted.evaluators[index].case
+        rest: dict[Lever, Effect] = {lever: effect for lever, effect in effects.items() if lever is not Lever.SPOT}
+        place = placement(case.workload, rest)
+        if Lever.SHARING in rest and place.shared is None:
+            del rest[Lever.SHARING]
+            return self._settled(index, {**rest, **({} if capacity is None else {Lever.SPOT: capacity})})
+        if isinstance(capacity, HedgeOnSpot) and not capacity.pool.is_beside(place.pool):
+            return rest
+        if not isinstance(capacity, SetCapacityType) or capacity.pool.nodes == place.pool.nodes:
+            return effects
+        offers = spot.propose(case.workload, self.enacted.market, case.settings.assumptions)
+        fitting = [offer for offer in offers if offer.pool.nodes == place.pool.nodes]
+        return {**rest, Lever.SPOT: fitting[0]} if fitting else rest
+
+    def needed_first(self) -> dict[int, frozenset[int]]:
+        """Return, per action, the other actions on its workloads that would miss a target without it: it must come first."""
+        return {
+            number: frozenset(
+                other
+                for other in self.everything - {number}
+                if set(self.actions[other].workloads) & set(self.actions[number].workloads)
+            )
+            for number in self.everything
+            if not self.keeps_targets_without(number)
+        }
+
+    def keeps_targets_without(self, number: int) -> bool:
+        """Tell whether the action's workloads would still fit and keep their targets if it alone were left out."""
+        rest = self.in_force(self.everything - {number})
+        return all(not rest.get(index) or self._holds(index, rest[index]) for index in self.actions[number].workloads)
+
+    def _holds(self, index: int, effects: Effects) -> bool:
+        evaluator = self.enacted.evaluators[index]
+        return batches_fit(evaluator.case, effects, self.enacted.market) and evaluator.keeps_targets(effects)
+
+    def bought(self, some: Actions) -> Discounts:
+        """Return what the commitment actions among some would buy: what is best for the use that the others leave."""
+        return self._bought(some, self.enacted.usage(self.in_force(some), self._gone(some)))
+
+    def bill(self, some: Actions) -> Bill:
+        """Return the exact hourly bill when some actions are enacted."""
+        usage = self.enacted.usage(self.in_force(some), self._gone(some))
+        return self.enacted.priced(usage, self._bought(some, usage))
+
+    def _gone(self, some: Actions) -> tuple[str, ...]:
+        return tuple(name for number in sorted(some) for name in self.actions[number].released)
+
+    def _bought(self, some: Actions, usage: Mapping[Pool, IntArray]) -> Discounts:
+        offered = sum((self.actions[number].discounts for number in sorted(some)), start=NO_DISCOUNTS)
+        return self.enacted.best_of(offered, usage)

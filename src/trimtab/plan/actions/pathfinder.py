@@ -1,0 +1,200 @@
+"""Work out the year ahead: the plan's order, the order that guides give, and the plan's order under other efforts.
+
+Any set of actions is billed exactly, with the commitments that suit the use it leaves: the fixed order is flattered by that,
+because whoever commits before the other levers keeps what was bought.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+from trimtab.fleet.settings import Planning, Settings
+from trimtab.plan.actions.attribution import EXACT_PLAYERS, components
+from trimtab.plan.actions.best_order import EXACT_ACTIONS, Work, best_order, better_order, year_of
+from trimtab.plan.actions.drafted import Drafted
+from trimtab.plan.actions.roadmap import Slot, efforts, fixed_order, precedence, ranked, scheduled, targets_first
+from trimtab.plan.course import Course, Roadmap, Step, Sway
+from trimtab.plan.model import Risk
+from trimtab.units import MO_PER_QUARTER, MO_PER_YEAR, per_month, usd
+
+SWAYS = (0.5, 2.0)
+"""Factors on a lever's effort under which the order is tried again."""
+_ROUNDING_MO = 1e-9
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Pathfinder:
+    """Orders the actions of a draft, given what each earns a month, and plays orders through a year."""
+
+    drafted: Drafted
+    savings_usd_mo: Sequence[float]
+    needed_first: dict[int, frozenset[int]]
+    settings: Settings
+    _groups: tuple[frozenset[int], ...] = field(init=False)
+    _today: float = field(init=False)
+    _bills: dict[frozenset[int], float] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        actions = self.drafted.actions
+        groups = components(len(actions), [draft.touches for draft in actions])
+        self._groups = tuple(frozenset(group) for group in groups)
+        self._today = self._usd_mo(frozenset())
+
+    def slots(self, settings: Settings | None = None) -> tuple[Slot, ...]:
+        """Return the plan's order with its months, under other settings where they are given.
+
+        It starts from the order by saving per engineer-week. Of a few actions, done one at a time, it is the order of all in
+        which the year costs least; of more, exchanges of pairs that make the year cheaper have been made. Several at once stay
+        in the order by saving per engineer-week.
+        """
+        chosen = settings or self.settings
+        first = self._by_worth(chosen)
+        order = [slot.number for slot in first]
+        if len(order) < 2 or chosen.planning.levers_at_once > 1 or chosen.planning.engineers <= 0:
+            return first
+        work = self._work(chosen)
+        if len(order) <= EXACT_ACTIONS:
+            better = best_order(order, work, self._bill)
+        else:
+            better = better_order(order, lambda some: year_of(some, work, self._bill), work.before)
+        return first if better == tuple(order) else self._in_turn(better, chosen)
+
+    def _by_worth(self, settings: Settings) -> tuple[Slot, ...]:
+        """Return the order by saving per engineer-week, with its months."""
+        actions = self.drafted.actions
+        weeks = efforts(actions, settings)
+        order = ranked(actions, self.savings_usd_mo, weeks, self.needed_first)
+        return self._scheduled(order, weeks, precedence(actions, self.needed_first), settings.planning)
+
+    def _work(self, settings: Settings) -> Work:
+        actions, planning = self.drafted.actions, settings.planning
+        pace = planning.engineers * planning.weeks_per_quarter / MO_PER_QUARTER
+        return Work(
+            months=[weeks / pace for weeks in efforts(actions, settings)],
+            levers=[draft.lever for draft in actions],
+            before=precedence(actions, self.needed_first),
+            apart_mo=1 / planning.levers_per_mo if planning.levers_per_mo > 0 else 0.0,
+        )
+
+    def _bill(self, some: frozenset[int]) -> float:
+        """Return the monthly bill when some actions are done: what touches nothing in common adds up.
+
+        The bills of small groups were all worked out for the shares; in larger groups each action's share stands for them.
+        """
+        if some not in self._bills:
+            saved = sum(
+                self._today - self._usd_mo(some & group)
+                if len(group) <= EXACT_PLAYERS
+                else sum(self.savings_usd_mo[number] for number in some & group)
+                for group in self._groups
+                if some & group
+            )
+            self._bills[some] = self._today - saved
+        return self._bills[some]
+
+    def roadmap(self) -> Roadmap:
+        """Return the year ahead."""
+        mine = self.slots()
+        names = {slot.number: f"a{place + 1}" for place, slot in enumerate(mine)}
+        weeks = efforts(self.drafted.actions, self.settings)
+        firm = targets_first(self.drafted.actions, self.needed_first)
+        other = fixed_order(self.drafted.actions, self.savings_usd_mo, self.needed_first)
+        fixed = self._scheduled(other, weeks, firm, self.settings.planning)
+        return Roadmap(
+            course=self._course(mine, names, weeks),
+            fixed=self._course(fixed, names, weeks),
+            per_week_loss_usd=self._year_usd(self._by_worth(self.settings)) - self._year_usd(mine),
+            best=len(mine) <= EXACT_ACTIONS and self.settings.planning.levers_at_once == 1,
+            sways=tuple(self._sways(mine, names)),
+        )
+
+    def _scheduled(
+        self, order: Sequence[int], weeks: Sequence[float], before: dict[int, frozenset[int]], planning: Planning
+    ) -> tuple[Slot, ...]:
+        return scheduled(order, [draft.lever for draft in self.drafted.actions], weeks, before, planning)
+
+    def _course(self, slots: Sequence[Slot], names: dict[int, str], weeks: Sequence[float]) -> Course:
+        finished = sorted(slots, key=lambda slot: slot.done_mo)
+        done = [frozenset(slot.number for slot in finished[: count + 1]) for count in range(len(finished))]
+        bills = {slot.number: self._usd_mo(some) for slot, some in zip(finished, done, strict=True)}
+        ends = [(slot.done_mo, bills[slot.number]) for slot in finished]
+        today = self._usd_mo(frozenset())
+        return Course(
+            steps=tuple(
+                Step(
+                    action=names[slot.number],
+                    start_mo=slot.start_mo,
+                    done_mo=slot.done_mo,
+                    bill_usd_mo=bills[slot.number],
+                    quick_win=self._quick(slot.number, weeks[slot.number]),
+                )
+                for slot in slots
+            ),
+            bill_usd_mo=tuple(
+                next((bill for end, bill in reversed(ends) if end <= month + _ROUNDING_MO), today)
+                for month in range(MO_PER_YEAR + 1)
+            ),
+            year_usd=_over_a_year(today, ends),
+        )
+
+    def _usd_mo(self, some: frozenset[int]) -> float:
+        return per_month(usd(self.drafted.cost(some)), self.drafted.fleet.window.hours)
+
+    def _quick(self, number: int, weeks: float) -> bool:
+        planning = self.settings.planning
+        pays = self.savings_usd_mo[number] >= weeks * planning.engineer_week_usd
+        return weeks <= planning.quick_win_weeks and pays and self.drafted.actions[number].risk is Risk.LOW
+
+    def _sways(self, mine: Sequence[Slot], names: dict[int, str]) -> list[Sway]:
+        found = []
+        for lever in sorted({draft.lever for draft in self.drafted.actions}, key=lambda one: one.value):
+            for factor in SWAYS:
+                table = dict(self.settings.efforts)
+                table[lever] = replace(table[lever], weeks=table[lever].weeks * factor)
+                swayed = replace(self.settings, efforts=table)
+                theirs = self.slots(swayed)
+                kept = self._in_turn([slot.number for slot in mine], swayed)
+                found.append(
+                    Sway(
+                        lever=lever,
+                        factor=factor,
+                        same_frac=_same([slot.number for slot in mine], [slot.number for slot in theirs]),
+                        first=names[theirs[0].number],
+                        regret_usd=self._year_usd(kept) - self._year_usd(theirs),
+                    )
+                )
+        return found
+
+    def _in_turn(self, order: Sequence[int], settings: Settings) -> tuple[Slot, ...]:
+        """Return an order with its months: each action begins after all before it."""
+        weeks = efforts(self.drafted.actions, settings)
+        chain = {number: frozenset(order[:place]) for place, number in enumerate(order)}
+        return self._scheduled(order, weeks, chain, settings.planning)
+
+    def _year_usd(self, slots: Sequence[Slot]) -> float:
+        """Return what a year costs in some order."""
+        done: frozenset[int] = frozenset()
+        ends = []
+        for slot in sorted(slots, key=lambda one: one.done_mo):
+            done |= {slot.number}
+            ends.append((slot.done_mo, self._bill(done)))
+        return _over_a_year(self._today, ends)
+
+
+def _over_a_year(today_usd_mo: float, ends: Sequence[tuple[float, float]]) -> float:
+    """Return what a year costs whose monthly bill is each end's from that month on."""
+    marks = [(0.0, today_usd_mo), *((end, bill) for end, bill in ends if end < MO_PER_YEAR), (float(MO_PER_YEAR), 0.0)]
+    return sum((end - start) * bill for (start, bill), (end, _) in pairwise(marks))
+
+
+def _same(mine: Sequence[int], theirs: Sequence[int]) -> float:
+    """Return the share of pairs in the same order.
+
+    >>> _same([1, 2, 3], [2, 1, 3])
+    0.6666666666666666
+    """
+    place = {number: at for at, number in enumerate(theirs)}
+    pairs = [place[one] < place[other] for at, one in enumerate(mine) for other in mine[at + 1 :]]
+    return sum(pairs) / len(pairs) if pairs else 1.0

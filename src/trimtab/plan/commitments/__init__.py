@@ -1,0 +1,1 @@
+"""What to commit to, what is held already, and what it returns."""

@@ -1,0 +1,150 @@
+"""Everything `trimtab commit` answers for a fleet: advice by pool, the return table, the inventory, and what to ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+
+from trimtab.catalog.kinds import BuyingOption, CapacityType
+from trimtab.catalog.pools import Pool
+from trimtab.fleet.market import Market
+from trimtab.fleet.model import Window
+from trimtab.ledger import Usage, bill
+from trimtab.plan.commitments.commit_advice import Advice, advise
+from trimtab.plan.commitments.commit_inventory import Held, Owned, inventory, owned_nodes, running_commitments
+from trimtab.plan.commitments.commit_spend import SpendAdvice, advise_spend
+from trimtab.plan.commitments.commit_spend_inventory import HeldSpend, Spend, running_plans, spend_inventory, unpriced
+from trimtab.plan.commitments.commit_table import Offer, Return, listed_offer, return_of
+from trimtab.units import HR_PER_MO, MICRO_PER_USD
+
+TERMS_YEARS = (1, 3)
+AS_IT_WAS = "use as it was: what the other levers would take away is not taken off"
+AFTER_PLAN = "use after the other levers, as the plan's replay has it"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitReport:
+    """The answer for one fleet over one window."""
+
+    window: Window
+    basis: str
+    advice: tuple[Advice, ...]
+    returns: tuple[Return, ...]
+    held: tuple[Held, ...]
+    spend: tuple[SpendAdvice, ...]
+    held_spend: tuple[HeldSpend, ...]
+    wanted_rates: tuple[str, ...]
+    """Rates that no table has and that a person is asked for."""
+    held_beside: tuple[str, ...] = ()
+    """What is held beside commitments to machines, and what of an inventory was left out, with why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What is asked: the terms allowed, one instance type or all, and the size of the return table where it is stated."""
+
+    terms_years: tuple[int, ...] = (1,)
+    instance_type: str | None = None
+    nodes: int | None = None
+    hours_mo: float | None = None
+
+
+def commit_report(
+    usage: Usage,
+    window: Window,
+    market: Market,
+    question: Question,
+    *,
+    basis: str,
+    day: date,
+    owned: Sequence[Owned],
+    quotes: Sequence[Offer],
+    spend: Sequence[Spend] = (),
+    held_beside: Sequence[str] = (),
+) -> CommitReport:
+    """Return what to commit to on a day, given a fleet's use over a window; raises MissingPrice for a pool without a rate.
+
+    What plans held already cover is no demand for reservations.
+    """
+    pools = [
+        pool
+        for pool in usage.pools
+        if pool.capacity_type is CapacityType.ON_DEMAND and question.instance_type in (None, pool.instance_type)
+    ]
+    rates = market.rates(usage.pools)
+    have = owned_nodes(owned, day)
+    running = running_commitments(owned, day)
+    plans = running_plans(spend, usage.pools, market, day)
+    planned = bill(usage, rates, running, list(plans.values())).plan_seconds.sum(axis=0)
+    row_of = {pool: row for row, pool in enumerate(usage.pools)}
+    advice, returns = [], []
+    for pool in pools:
+        offers = offers_for(pool, market, quotes)
+        usd_hr = rates[pool] / MICRO_PER_USD
+        allowed = [offer for offer in offers if offer.term_years in question.terms_years]
+        demand = usage.node_seconds[row_of[pool]] - planned[row_of[pool]]
+        found = advise(pool, demand, usd_hr, allowed, owned=have.get(pool, 0))
+        if found:
+            advice.append(found)
+            returns += [_return(offer, found, question) for offer in offers]
+    return CommitReport(
+        window=window,
+        basis=basis,
+        advice=tuple(advice),
+        returns=tuple(returns),
+        held=inventory(owned, usage, rates, day),
+        spend=advise_spend(
+            usage,
+            market,
+            question.terms_years,
+            reserved=running,
+            advised=[one.bought for one in advice if one.buy],
+            plans=list(plans.values()),
+            pools=pools,
+        ),
+        held_spend=spend_inventory(spend, usage, market, running, day),
+        wanted_rates=wanted_rates(pools, market, quotes),
+        held_beside=(*(unpriced(one) for one in spend if one.runs_at(day) and one not in plans), *held_beside),
+    )
+
+
+def offers_for(pool: Pool, market: Market, quotes: Sequence[Offer]) -> tuple[Offer, ...]:
+    """Return every commitment known for a pool, list rates first, then what a person was quoted."""
+    listed = market.catalog.prices.options(pool.provider, pool.instance_type, pool.region, at=market.at)
+    return (
+        *(listed_offer(pool, price) for price in listed if price.option.commits_nodes),
+        *(offer for offer in quotes if offer.pool == pool),
+    )
+
+
+def wanted_rates(pools: Sequence[Pool], market: Market, quotes: Sequence[Offer]) -> tuple[str, ...]:
+    """Name the rates that are not known: a term of a pool, its price with something paid upfront, or under a savings plan."""
+    wanted = []
+    for pool in pools:
+        known = offers_for(pool, market, quotes)
+        terms = {offer.term_years for offer in known}
+        missing = [f"{years} year{'s' if years > 1 else ''}" for years in TERMS_YEARS if years not in terms]
+        if not any(offer.upfront_usd > 0 for offer in known):
+            missing.append("anything paid upfront")
+        if not any(market.plan_rates([pool], option) for option in BuyingOption if option.commits_spend):
+            missing.append("a savings plan")
+        if missing:
+            wanted.append(f"{pool.instance_type} in {pool.region} ({pool.provider}): {', '.join(missing)}")
+    return tuple(wanted)
+
+
+def _return(offer: Offer, advice: Advice, question: Question) -> Return:
+    """Return a row for the nodes and hours asked about, or else for the nodes advised and the hours they were in use."""
+    nodes = question.nodes or max(advice.hold, 1)
+    hours_mo = question.hours_mo
+    if hours_mo is None:
+        hours_mo = advice.used_frac(0, nodes) * HR_PER_MO
+    return return_of(offer, advice.on_demand_usd_hr, nodes=nodes, hours_mo=min(hours_mo, HR_PER_MO))
+
+
+def pools_by_type(usage: Usage) -> Mapping[str, Pool]:
+    """Return the on-demand pools in use by instance type; of two regions the one used more."""
+    hours = dict(zip(usage.pools, usage.node_seconds.sum(axis=1).tolist(), strict=True))
+    on_demand = [pool for pool in usage.pools if pool.capacity_type is CapacityType.ON_DEMAND]
+    return {pool.instance_type: pool for pool in sorted(on_demand, key=lambda pool: hours[pool])}

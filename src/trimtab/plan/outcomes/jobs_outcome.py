@@ -1,0 +1,169 @@
+"""Replay a workload that consists of runs under its effects."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from trimtab.fleet.effects import DeferRuns, ReleaseIdle, StartBeforeRuns
+from trimtab.fleet.model import FloatArray, IntArray, JobsObservation, Target
+from trimtab.fleet.settings import RUN_NODES_KEPT_S, Lever
+from trimtab.plan.outcomes.outcome import (
+    Attained,
+    Case,
+    Effects,
+    Outcome,
+    Placement,
+    held_as,
+    held_usage,
+    placement,
+    run_speed,
+    speed_attained,
+)
+from trimtab.policies.deferral import start_s
+from trimtab.replay.blocks import Blocks, booked_node_seconds
+from trimtab.replay.jobs import Capacity, Checkpoints, JobHistory, JobRules, OnDemand, Spot, replay_jobs
+from trimtab.tables.workloads import TargetMetric
+from trimtab.units import S_PER_DAY, S_PER_HR
+
+_ON_TIME_S = 1200.0
+"""A scheduled run that is submitted further than this from its usual time of day was not foreseen."""
+
+
+def jobs_outcome(case: Case, effects: Effects) -> Outcome:
+    """Replay the workload's runs on nodes placed and held as the effects say.
+
+    Without release or schedule the nodes stay as history held them, and runs queue for them: those beyond the booked ones on
+    demand.
+    """
+    jobs = case.workload.jobs
+    if jobs is None:
+        raise ValueError(f"{case.workload.name} has no runs")
+    place = placement(case.workload, effects)
+    lead_s = _lead(effects)
+    startup_s = _startup(effects)
+    held = startup_s is None
+    history, ahead_s = _history(jobs, place, lead_s, _held_s(case, jobs, effects))
+    held_nodes = held_usage(case.workload, place)
+    rules = JobRules(
+        capacity=_capacity(case, place),
+        startup_s=startup_s or 0.0,
+        speed=run_speed(case, place),
+        checkpoints=_checkpoints(case, place),
+        max_nodes=int(held_nodes.max(initial=0)) // S_PER_HR if held else None,
+        empty_node_kept_s=0.0 if held else RUN_NODES_KEPT_S,
+    )
+    replayed = replay_jobs(history, rules, hours=case.window.hours, seed=case.seed)
+    on_demand, spot = replayed.on_demand_node_seconds, replayed.spot_node_seconds
+    if held:
+        on_demand, spot = held_as(place, held_nodes)
+    booked, used_frac = None, None
+    if isinstance(rules.capacity, Blocks):
+        booked = booked_node_seconds(rules.capacity, case.window.hours)
+        used_frac = float(replayed.block_node_seconds.sum() / booked.sum()) if booked.any() else None
+        on_demand = np.maximum(on_demand - booked, 0) if held else on_demand
+    wait_s = replayed.start_s + rules.startup_s - (history.submit_s + ahead_s)
+    ran = ~np.isnan(replayed.start_s)
+    spent_s = (replayed.finish_s - replayed.start_s - rules.startup_s)[ran].sum()
+    ratio = float(history.work_s[ran].sum() / spent_s) if spent_s > 0 else 1.0
+    return Outcome(
+        on_demand=on_demand,
+        spot=spot,
+        attained=tuple(_attained(target, wait_s, ratio, place) for target in case.targets if _judged(target)),
+        interruptions=replayed.interruptions,
+        lost_gpu_hr=replayed.lost_s / S_PER_HR * place.gpus_per_run,
+        booked=booked,
+        booked_used_frac=used_frac,
+    )
+
+
+def _judged(target: Target) -> bool:
+    return target.metric in {TargetMetric.QUEUE_WAIT, TargetMetric.THROUGHPUT}
+
+
+def _lead(effects: Effects) -> float:
+    schedule = effects.get(Lever.SCHEDULE)
+    return schedule.lead_s if isinstance(schedule, StartBeforeRuns) else 0.0
+
+
+def _startup(effects: Effects) -> float | None:
+    """Return how long a run waits for its nodes to start; None where history's nodes stay."""
+    schedule, release = effects.get(Lever.SCHEDULE), effects.get(Lever.IDLE_RELEASE)
+    if isinstance(schedule, StartBeforeRuns):
+        return schedule.lead_s
+    if isinstance(schedule, DeferRuns):
+        return schedule.startup_s
+    return release.startup_s if isinstance(release, ReleaseIdle) else None
+
+
+def _held_s(case: Case, jobs: JobsObservation, effects: Effects) -> FloatArray:
+    """Return how long each run is held; what would then end after the window starts at once, so that its cost stays in it."""
+    schedule = effects.get(Lever.SCHEDULE)
+    if not isinstance(schedule, DeferRuns):
+        return np.zeros(jobs.count)
+    midnight_s = case.window.first_week_hour * S_PER_HR
+    starts_s = np.array([start_s(schedule.policy, midnight_s + float(at)) - midnight_s for at in jobs.submit_s])
+    ends_s = starts_s + schedule.startup_s + (jobs.end_s - jobs.start_s)
+    return np.where(ends_s <= case.window.hours * S_PER_HR, starts_s - jobs.submit_s, 0.0)
+
+
+def _history(
+    jobs: JobsObservation, place: Placement, lead_s: float, held_s: FloatArray
+) -> tuple[JobHistory, FloatArray]:
+    """Return the runs to replay, in order, and how far ahead of its submission each one's nodes are asked for."""
+    ahead_s = np.where(_foreseen(jobs), np.minimum(lead_s, jobs.submit_s), 0.0) - held_s
+    submit_s = jobs.submit_s - ahead_s
+    order = np.argsort(submit_s, kind="stable")
+    nodes = nodes_of_runs(jobs, place)
+    history = JobHistory(submit_s=submit_s[order], work_s=(jobs.end_s - jobs.start_s)[order], nodes=nodes[order])
+    return history, ahead_s[order]
+
+
+def nodes_of_runs(jobs: JobsObservation, place: Placement) -> IntArray:
+    """Return the whole nodes that each run would take there (n_jobs,)."""
+    scale = place.gpus_per_run / np.maximum(jobs.gpus, 1e-9) if place.gpus_per_run else np.ones(jobs.count)
+    gpus = np.maximum(jobs.gpus * np.minimum(scale, 1.0), 1e-9)
+    return np.maximum(1, np.ceil(gpus / place.gpus_per_node - 1e-9)).astype(np.int64)
+
+
+def _foreseen(jobs: JobsObservation) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    phase = np.mod(jobs.submit_s, S_PER_DAY)
+    off = np.abs(phase - np.median(phase)) if jobs.count else phase
+    return np.asarray(np.minimum(off, S_PER_DAY - off) <= _ON_TIME_S, dtype=np.bool_)
+
+
+def _capacity(case: Case, place: Placement) -> Capacity:
+    assumptions = case.settings.assumptions
+    if place.blocks is not None:
+        return Blocks(calendar=place.blocks.calendar, first_week_hour=case.window.first_week_hour)
+    if place.spot is None:
+        return OnDemand()
+    return Spot(
+        loss_per_hr=place.spot.loss_per_hr,
+        restart_s=0.0,
+        notice_s=assumptions.spot_notice_s,
+        on_demand_after=place.spot.on_demand_after,
+    )
+
+
+def _checkpoints(case: Case, place: Placement) -> Checkpoints | None:
+    """Return how runs save: declared, else observed, else the stated assumption; only nodes that may go make it matter."""
+    jobs, declared, assumed = case.workload.jobs, case.workload.spec.checkpoint, case.settings.assumptions
+    resumes = place.blocks is not None and case.workload.spec.interruptible
+    if jobs is None or (place.spot is None and not resumes):
+        return None
+    if declared is not None:
+        return Checkpoints(interval_s=declared.interval_s, save_s=declared.save_s, restore_s=declared.restore_s)
+    return Checkpoints(
+        interval_s=jobs.checkpoint_interval_s or assumed.checkpoint_interval_s,
+        save_s=assumed.checkpoint_save_s if jobs.checkpoint_save_s is None else jobs.checkpoint_save_s,
+        restore_s=assumed.checkpoint_restore_s if jobs.checkpoint_restore_s is None else jobs.checkpoint_restore_s,
+    )
+
+
+def _attained(target: Target, wait_s: FloatArray, ratio: float, place: Placement) -> Attained:
+    if target.metric is TargetMetric.THROUGHPUT:
+        return speed_attained(target, ratio, place.speed)
+    known = np.where(np.isnan(wait_s), np.inf, wait_s)
+    limit = np.inf if target.limit_s is None else target.limit_s
+    share = float((known <= limit + 1e-6).mean()) if len(known) else 1.0
+    return Attained(target=target, frac=share, safe_frac=share)

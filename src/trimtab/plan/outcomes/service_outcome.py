@@ -1,0 +1,255 @@
+"""Replay a service under its effects."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from trimtab.fleet.effects import HedgeOnSpot, SetBatchPolicy, SetReplicaPolicy
+from trimtab.fleet.model import FloatArray, IntArray, ServiceObservation, Target
+from trimtab.fleet.service_law import ServiceLaw, activity_as_demand
+from trimtab.fleet.settings import SERVICE_NODES_KEPT_S, Lever
+from trimtab.fleet.targets import share_within
+from trimtab.levers.autoscaling import observed_replicas
+from trimtab.plan.outcomes.batch_place import batching_law
+from trimtab.plan.outcomes.outcome import (
+    Attained,
+    Case,
+    Effects,
+    Outcome,
+    Placement,
+    held_as,
+    placement,
+    safe_required_frac,
+    targets_at,
+)
+from trimtab.plan.outcomes.service_replays import Judged, OnSpot, ServiceReplays
+from trimtab.plan.outcomes.time_slices import contended_law
+from trimtab.policies.hedge import HedgePolicy
+from trimtab.policies.scaling import StaticReplicas
+from trimtab.replay.hedged import SpotZones
+from trimtab.replay.services import (
+    QUEUE_LIMIT_S,
+    ScalingPolicy,
+    ServiceHistory,
+    ServiceModel,
+    ServiceReplay,
+)
+from trimtab.tables.workloads import TargetMetric
+from trimtab.units import HR_PER_WEEK, S_PER_HR
+
+_THROUGHPUT_WAIT_S = 60.0
+"""A request that queues longer counts as not served, where only throughput is promised."""
+JUDGED = {TargetMetric.LATENCY, TargetMetric.TTFT, TargetMetric.THROUGHPUT}
+
+
+def demand_of(case: Case) -> ServiceObservation:
+    """Return the demand to replay: requests, or activity where there are none."""
+    return case.workload.service or activity_as_demand(case.workload)
+
+
+def service_outcome(case: Case, effects: Effects, replays: ServiceReplays, *, may_stop: bool = False) -> Outcome:
+    """Replay the service's arrivals on replicas placed and scaled as the effects say.
+
+    Another replay, with more demand and at the low end of the speed estimate, says whether the targets are safe. It goes first:
+    where the outcome `may_stop`, each ends once a target is out of reach, the other one once it is so even without a margin.
+    """
+    law = case.law
+    if law is None:
+        raise ValueError(f"{case.workload.name} has no service law")
+    place = placement(case.workload, effects)
+    demand = demand_of(case)
+    targets = tuple(target for target in case.targets if target.metric in JUDGED)
+    replicas = _replicas(case, effects)
+    scaling = effects.get(Lever.AUTOSCALING)
+    policy = scaling.policy if isinstance(scaling, SetReplicaPolicy) else StaticReplicas(replicas)
+    stress = 1 + case.settings.planning.demand_headroom_frac
+    loads = [
+        ServiceHistory(arrivals=demand.arrivals * growth, step_s=demand.step_s, start_hour=case.window.first_week_hour)
+        for growth in (1.0, stress)
+    ]
+    models = [
+        service_model(case, at_speed, place, targets_at(targets, place), speed * case.stress.speed)
+        for at_speed, speed in _laws(law, effects, place)
+    ]
+    margin = case.settings.planning.target_margin_frac
+    safe = np.array([safe_required_frac(target, margin) for target in targets])
+    if place.hedge is not None:
+        once_missed = safe if may_stop else None
+        return _hedged(case, place.hedge, loads, models, policy, replicas, targets, once_missed, replays)
+    stressed, beside = stressed_replay(replays, loads[1], models[1], policy, replicas, safe, may_stop=may_stop)
+    required = np.array([target.required_frac for target in targets]) if stressed.stopped else None
+    expected = replays.expected(loads[0], replace(models[0], beside=beside), policy, replicas, required)
+    on_demand, spot = held_as(place, expected.node_seconds)
+    return Outcome(
+        on_demand=on_demand,
+        spot=spot,
+        attained=_attained(targets, expected.attained_frac, stressed.attained_frac),
+        gpus=expected.gpu_seconds,
+        replicas=_most_replicas(expected, case.window.hours, place),
+        stopped=stressed.stopped,
+    )
+
+
+def _hedged(
+    case: Case,
+    hedge: HedgeOnSpot,
+    loads: Sequence[ServiceHistory],
+    models: Sequence[ServiceModel],
+    policy: ScalingPolicy,
+    replicas: int,
+    targets: Sequence[Target],
+    safe_frac: FloatArray | None,
+    replays: ServiceReplays,
+) -> Outcome:
+    """Replay on spot with an on-demand floor; under stress every zone is lost at least about once a week."""
+    often, usual = (
+        OnSpot(
+            policy=HedgePolicy(hedge.one_in),
+            market=SpotZones(zones=hedge.zones, loss_per_hr=rate_per_hr, outage_s=hedge.outage_s),
+            seed=case.seed,
+        )
+        for rate_per_hr in (max(hedge.loss_per_hr, 1.0 / HR_PER_WEEK), hedge.loss_per_hr)
+    )
+    stressed = replays.hedged(loads[1], models[1], policy, often, replicas, safe_frac, stressed=True)
+    required = np.array([target.required_frac for target in targets]) if stressed.stopped else None
+    expected = replays.hedged(loads[0], models[0], policy, usual, replicas, required, stressed=False)
+    return Outcome(
+        on_demand=expected.on_demand_node_seconds,
+        spot=expected.spot_node_seconds,
+        attained=_attained(targets, expected.attained_frac, stressed.attained_frac),
+        interruptions=expected.lost,
+        gpus=expected.gpu_seconds,
+        stopped=stressed.stopped,
+    )
+
+
+def stressed_replay(
+    replays: ServiceReplays,
+    load: ServiceHistory,
+    model: ServiceModel,
+    policy: ScalingPolicy,
+    replicas: int,
+    safe_frac: FloatArray,
+    *,
+    may_stop: bool,
+) -> tuple[Judged, bool]:
+    """Return what the replay under stress attained, and whether replicas take room beside others on a node.
+
+    They do where targets are safe with it and not without: a workload of the same node pool could take that room, and what
+    replicas do without it is the same on all nodes, so that most options need no other replay.
+    """
+    required = safe_frac if may_stop else None
+    alone = replays.stressed(load, replace(model, beside=False), policy, replicas, required)
+    if model.warm_start_s is None or model.replicas_per_node < 2 or np.all(alone.attained_frac >= safe_frac):
+        return alone, False
+    beside = replays.stressed(load, model, policy, replicas, required)
+    return (beside, True) if np.all(beside.attained_frac >= safe_frac) else (alone, False)
+
+
+def _attained(targets: Sequence[Target], expected: FloatArray, stressed: FloatArray) -> tuple[Attained, ...]:
+    return tuple(
+        Attained(target=target, frac=float(at_value), safe_frac=float(at_low))
+        for target, at_value, at_low in zip(targets, expected, stressed, strict=True)
+    )
+
+
+def _laws(law: ServiceLaw, effects: Effects, place: Placement) -> tuple[tuple[ServiceLaw, float], ...]:
+    """Return the law to replay and the speed to replay it at: as expected, and at the low end of the speed estimate."""
+    batching = effects.get(Lever.BATCHING)
+    if not isinstance(batching, SetBatchPolicy):
+        expected, careful = (contended_law(law, place.shared, low=low) for low in (False, True))
+        return (expected, place.speed.value), (careful, place.speed.low)
+    return (batching_law(batching, place, law), 1.0), (batching_law(batching, place, law, low=True), 1.0)
+
+
+def _replicas(case: Case, effects: Effects) -> int:
+    """Return the replicas at the start: as many as history ran, or as batching leaves."""
+    batching = effects.get(Lever.BATCHING)
+    fewer = batching.replicas if isinstance(batching, SetBatchPolicy) else None
+    return observed_replicas(demand_of(case)) if fewer is None else fewer
+
+
+def floor_replicas(case: Case) -> int:
+    """Return the fewest replicas to plan with: declared, else two where history had them on two nodes, else one.
+
+    One is also enough where a lost replica is back well within every target.
+    """
+    spec = case.workload.spec
+    if spec.min_replicas is not None:
+        return max(1, spec.min_replicas)
+    limits = [target.limit_s for target in case.targets if target.metric in JUDGED and target.limit_s is not None]
+    on_one_node = float(case.workload.held_node_seconds.max(initial=0.0)) <= S_PER_HR
+    return 1 if on_one_node or (limits and min(limits) >= 2 * cold_start_of(case)) else 2
+
+
+def _most_replicas(replayed: ServiceReplay, hours: int, place: Placement) -> IntArray:
+    """Return the most replicas held at once in each hour (n_hours,): at any step of it or at the next hour's first."""
+    mean = np.ceil(replayed.gpu_seconds[:hours] / S_PER_HR / place.gpus_per_run - 1e-6).astype(np.int64)
+    at_steps = replayed.replicas[: len(replayed.replicas) // hours * hours].reshape(hours, -1)
+    first = np.append(at_steps[1:, 0], at_steps[-1, 0])
+    return np.asarray(np.maximum.reduce([mean, at_steps.max(axis=1), first]), dtype=np.int64)
+
+
+def cold_start_of(case: Case) -> float:
+    """Return the time from asking for a replica to a ready one on a new node: its start, then the service's own."""
+    return warm_start_of(case) + case.settings.assumptions.node_startup_s
+
+
+def warm_start_of(case: Case) -> float:
+    """Return the service's own start, on a node that is up: declared, else the stated assumption."""
+    declared = case.workload.spec.cold_start_s
+    return case.settings.assumptions.service_cold_start_s if declared is None else declared
+
+
+def service_model(
+    case: Case, law: ServiceLaw, place: Placement, targets: tuple[Target, ...], speed: float
+) -> ServiceModel:
+    """Return a service as the replay takes it: its law at a speed, on the nodes of a placement, judged by targets.
+
+    Room on a node that it shares may be another workload's by the time that a replica starts: every start there takes a node's.
+    """
+    return ServiceModel(
+        capacity_req_s=law.capacity_req_s * speed,
+        load_grid=law.grid(),
+        ok_frac=np.array([law.ok_frac(target.limit_s, speed) for target in targets]).reshape(len(targets), -1),
+        wait_limit_s=np.array([max(0.0, _wait_limit(target) - law.full_batch_s) for target in targets]),
+        cold_start_s=cold_start_of(case),
+        warm_start_s=None if place.shared or place.hedge else warm_start_of(case),
+        empty_node_kept_s=SERVICE_NODES_KEPT_S,
+        gpus_per_replica=place.gpus_per_run,
+        gpus_per_node=place.gpus_per_node,
+        queue_limit_s=max([QUEUE_LIMIT_S, *(target.limit_s for target in targets if target.limit_s is not None)]),
+    )
+
+
+def _wait_limit(target: Target) -> float:
+    return _THROUGHPUT_WAIT_S if target.limit_s is None else target.limit_s
+
+
+def baseline_attained(case: Case, target: Target) -> float | None:
+    """Return the share of requests that history itself had within a latency limit; None where it was not measured."""
+    service = case.workload.service
+    if service is None or target.limit_s is None or not service.latency_count.size:
+        return None
+    share = float(share_within(service.latency_le_s, service.latency_count.sum(axis=0), target.limit_s))
+    return None if np.isnan(share) else share
+
+
+def hourly_demand_gpus(case: Case) -> FloatArray:
+    """Return demand in GPUs at full activity, per hour (n_hours,), for pictures."""
+    demand = demand_of(case)
+    law = case.law
+    per_hour = round(S_PER_HR / demand.step_s)
+    arrivals = demand.arrivals[: case.window.hours * per_hour].reshape(case.window.hours, -1)
+    seen = ~np.isnan(arrivals)
+    rate = np.divide(
+        np.where(seen, arrivals, 0.0).sum(axis=1),
+        seen.sum(axis=1) * demand.step_s,
+        out=np.full(case.window.hours, np.nan),
+        where=seen.any(axis=1),
+    )
+    capacity = law.capacity_req_s if law else 1.0
+    return np.asarray(rate / capacity * case.workload.gpus_per_pod, dtype=np.float64)

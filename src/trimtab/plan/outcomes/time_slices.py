@@ -1,0 +1,53 @@
+"""A service in time slices: how it answers when others take turns with it, and how busy it keeps the GPU itself.
+
+Who its neighbours will be is not known when its options are replayed. So each slice belongs to a class: nobody in it is at
+work for more than `busy_frac` of any hour, which is checked for every option (`leaves_enough`), and everybody is judged as if
+all its neighbours were as busy as that in every hour (`contended_law`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+
+from trimtab.fleet.effects import UseSlots
+from trimtab.fleet.service_law import ServiceLaw
+from trimtab.fleet.targets import share_within
+from trimtab.fleet.working import busiest_hour_frac
+from trimtab.physics.colocation import AS_MET, MET_BOTH_WAYS, left_frac, met_frac
+from trimtab.plan.outcomes.outcome import Case, Outcome, Placement
+from trimtab.units import S_PER_HR
+
+
+def contended_law(law: ServiceLaw, slot: UseSlots | None, *, low: bool = False) -> ServiceLaw:
+    """Return the law of a replica in a slot; `low`: at the careful end. Where nobody takes turns with it, it is the same."""
+    if slot is None or not slot.others:
+        return law
+    return _contended(law, slot.others, slot.shared.busy_frac, MET_BOTH_WAYS if low else AS_MET)
+
+
+@lru_cache(maxsize=512)
+def _contended(law: ServiceLaw, others: int, busy_frac: float, ways: float) -> ServiceLaw:
+    """Take the others' time off what a replica serves, and stretch the latency of requests that meet them."""
+    left = replace(law, capacity_req_s=law.capacity_req_s * left_frac(others, busy_frac))
+    if not len(law.le_s):
+        return left
+    le_s = np.append(np.unique(np.outer(np.arange(1, others + 2), law.le_s[:-1])), np.inf)
+    below = np.zeros((len(law.load), len(le_s)))
+    for met, share in enumerate(met_frac(others, busy_frac, ways)):
+        for bucket, bound_s in enumerate(le_s[:-1]):
+            below[:, bucket] += share * share_within(law.le_s, law.share, float(bound_s) / (1 + met))
+    below[:, -1] = 1.0
+    return replace(left, share=np.diff(below, axis=1, prepend=0.0), le_s=le_s)
+
+
+def leaves_enough(case: Case, place: Placement, outcome: Outcome) -> bool:
+    """Tell whether a workload leaves others that take turns with it the time that they count on: in its busiest hour, at the
+    low end of its speed, with the demand that plans leave room for."""
+    if place.shared is None or not place.shared.others or outcome.gpus is None:
+        return True
+    replicas = outcome.gpus / S_PER_HR / place.gpus_per_run
+    busy = busiest_hour_frac(case.workload, replicas) / place.speed.low
+    return busy * (1 + case.settings.planning.demand_headroom_frac) <= place.shared.shared.busy_frac

@@ -1,0 +1,1 @@
+"""The joint problem, its certified bound, and the limits on it."""

@@ -1,0 +1,220 @@
+"""From a fleet to the joint problem, and from sets of effects to its bill."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from trimtab.catalog.pools import Pool
+from trimtab.fleet.limits import quota_of_pools, quotas_of
+from trimtab.fleet.market import Market
+from trimtab.fleet.model import Fleet, IntArray
+from trimtab.fleet.settings import Lever, Limits, Settings
+from trimtab.ledger import IDLE, NO_DISCOUNTS, Bill, Discounts
+from trimtab.levers import commitments as commitment_lever
+from trimtab.levers.idle_release import unheld_nodes
+from trimtab.plan.options.candidate import Candidate
+from trimtab.plan.options.workload_options import WorkloadOptions
+from trimtab.plan.outcomes.change_cost import entries_of, entry_micro_usd, own_micro_usd
+from trimtab.plan.outcomes.evaluate import Evaluator
+from trimtab.plan.outcomes.outcome import Effects, Outcome, placement
+from trimtab.plan.problem import (
+    CommitmentOffer,
+    NodeGroup,
+    Option,
+    Problem,
+    SpendOffer,
+    exact_bill,
+    shared_usage,
+    summed,
+)
+from trimtab.plan.program.best_discounts import rebought
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Groups:
+    """Nodes that the same workloads held, those that nobody held (by pool), and those that stay billed whatever is planned."""
+
+    held: tuple[tuple[frozenset[int], Mapping[Pool, IntArray]], ...]
+    unheld: Mapping[Pool, tuple[int, ...]]
+    paid_anyway: Mapping[Pool, IntArray]
+
+
+def groups_of(fleet: Fleet) -> Groups:
+    """Group a fleet's nodes by who held them over the window.
+
+    Reserved capacity, capacity blocks and own hardware are paid for whoever holds them: no plan saves by leaving them.
+    """
+    cells = fleet.holdings
+    fixed = [index for index, node in enumerate(fleet.nodes) if node.pool.capacity_type.paid_anyway]
+    mine = (cells.owner != IDLE) & ~np.isin(cells.node, fixed)
+    holders: dict[int, set[int]] = {}
+    for node, owner in {(int(n), int(o)) for n, o in zip(cells.node[mine], cells.owner[mine], strict=True)}:
+        holders.setdefault(node, set()).add(owner)
+    by_holders: dict[frozenset[int], list[int]] = {}
+    for node, owners in sorted(holders.items()):
+        by_holders.setdefault(frozenset(owners), []).append(node)
+    unheld: dict[Pool, list[int]] = {}
+    for node in sorted(set(unheld_nodes(fleet)) - set(fixed)):
+        unheld.setdefault(fleet.nodes[node].pool, []).append(node)
+    return Groups(
+        held=tuple((owners, usage_of_nodes(fleet, nodes)) for owners, nodes in by_holders.items()),
+        unheld={pool: tuple(nodes) for pool, nodes in unheld.items()},
+        paid_anyway=usage_of_nodes(fleet, fixed),
+    )
+
+
+def usage_of_nodes(fleet: Fleet, nodes: Iterable[int]) -> dict[Pool, IntArray]:
+    """Return what some of a fleet's nodes used, by pool."""
+    usage: dict[Pool, IntArray] = {}
+    for node in nodes:
+        pool = fleet.nodes[node].pool
+        seconds = fleet.node_seconds[node]
+        usage[pool] = usage[pool] + seconds if pool in usage else seconds
+    return usage
+
+
+def fleet_problem(
+    fleet: Fleet,
+    options: Sequence[WorkloadOptions | None],
+    market: Market,
+    limits: Limits | None = None,
+    owned: Discounts = NO_DISCOUNTS,
+) -> Problem:
+    """Build the problem: one row of options per workload, then one per pool with nodes that nobody holds (give them back).
+
+    A workload without options (None: it cannot be judged) can only stay as it is; so does a last row, which holds what is paid
+    for anyway, where there is such a thing.
+    """
+    groups = groups_of(fleet)
+    rows = [() if one is None else tuple(_option(candidate) for candidate in one.candidates) for one in options]
+    unheld = [
+        NodeGroup(usage=usage_of_nodes(fleet, nodes), holders=frozenset({len(rows) + row}))
+        for row, (_, nodes) in enumerate(sorted(groups.unheld.items()))
+    ]
+    fixed = (
+        [NodeGroup(usage=groups.paid_anyway, holders=frozenset({len(rows) + len(unheld)}))]
+        if groups.paid_anyway
+        else []
+    )
+    pools = {pool for row in rows for option in row for pool in option.usage} | set(fleet.usage.pools)
+    pools |= {shared.pool for row in rows for option in row for shared in option.slots}
+    pools |= {one.pool for one in owned.commitments}
+    stated = limits or Limits()
+    return Problem(
+        options=(*rows, *(((Option(usage={}),)) for _ in unheld), *(() for _ in fixed)),
+        groups=(*(NodeGroup(usage=usage, holders=owners) for owners, usage in groups.held), *unheld, *fixed),
+        rates_micro_usd_hr=market.rates(sorted(pools)),
+        offers={
+            pool: CommitmentOffer(option=offer.option, rate_micro_usd_hr=offer.rate_micro_usd_hr)
+            for pool, offer in commitment_lever.propose(sorted(pools), market).items()
+        },
+        hours=fleet.window.hours,
+        quotas=quota_of_pools(quotas_of(stated.quotas), sorted(pools)),
+        spot_max_frac=stated.spot_max_frac if stated.spot_max_frac < 1 else None,
+        owned=owned,
+        spend_offers=tuple(
+            SpendOffer(option=option, rates_micro_usd_hr=rates)
+            for option, rates in commitment_lever.propose_spend(pools, market)
+        ),
+        entries_micro_usd=_entries(options, fleet.window.hours),
+        names=tuple(workload.name for workload in fleet.workloads),
+    )
+
+
+def _option(candidate: Candidate) -> Option:
+    return Option(
+        usage=candidate.usage, slots=candidate.slots, own_micro_usd=candidate.own_micro_usd, needs=candidate.needs
+    )
+
+
+def _entries(options: Sequence[WorkloadOptions | None], hours: int) -> dict[str, int]:
+    """Return what the entries that some candidate needs cost over the window."""
+    found: dict[str, int] = {}
+    for one in (one for one in options if one is not None):
+        for name in sorted({name for candidate in one.candidates for name in candidate.needs}):
+            found[name] = entry_micro_usd(one.evaluator.case.settings, hours)
+    return found
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Enacted:
+    """The bill of a fleet when some effects are in force: on the fit window to plan, on the proof window to prove.
+
+    `effects` maps workload indices to all their planned effects; a set in force is a subset of levers per workload.
+    """
+
+    fleet: Fleet
+    evaluators: Mapping[int, Evaluator]
+    market: Market
+    owned: Discounts = NO_DISCOUNTS
+    """Commitments that are held whatever is planned; they cover before any of their kind that is bought."""
+    groups: Groups = field(init=False)
+    _rates: dict[Pool, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.groups = groups_of(self.fleet)
+
+    def outcome(self, workload: int, effects: Effects) -> Outcome:
+        """Return what a workload uses and attains under some effects."""
+        return self.evaluators[workload].outcome(effects)
+
+    def usage(self, in_force: Mapping[int, Effects], released: Iterable[str]) -> dict[Pool, IntArray]:
+        """Return node-seconds per pool with these effects in force and these nodes given back.
+
+        A workload without effects stays on its present nodes, which stay billed for it.
+        """
+        moved = {workload for workload, effects in in_force.items() if effects}
+        parts: list[Mapping[Pool, IntArray]] = []
+        slots = []
+        for workload in sorted(moved):
+            effects = in_force[workload]
+            place = placement(self.evaluators[workload].case.workload, effects)
+            outcome = self.outcome(workload, effects)
+            parts.append(place.usage(outcome))
+            slots.append(place.slots(outcome))
+        parts.append(shared_usage(slots))
+        parts += [usage for owners, usage in self.groups.held if not owners <= moved]
+        parts.append(self.groups.paid_anyway)
+        gone = frozenset(released)
+        for nodes in self.groups.unheld.values():
+            parts.append(
+                usage_of_nodes(self.fleet, [node for node in nodes if self.fleet.nodes[node].name not in gone])
+            )
+        return summed(parts)
+
+    def bill(self, in_force: Mapping[int, Effects], released: Iterable[str], bought: Discounts) -> Bill:
+        """Return the exact hourly bill with these effects, releases and purchases in force."""
+        usage = self.usage(in_force, released)
+        return self.priced(usage, bought)
+
+    def moving(self, in_force: Mapping[int, Effects]) -> int:
+        """Return what these effects cost besides nodes, in micro-dollars: moves, traffic, each other cloud once."""
+        hours, total, clouds = self.fleet.window.hours, 0, dict[str, Settings]()
+        for index, effects in in_force.items():
+            case = self.evaluators[index].case
+            total += own_micro_usd(case.workload, effects, self.market, case.settings, hours)
+            clouds |= dict.fromkeys(entries_of(case.workload, effects), case.settings)
+        return total + sum(entry_micro_usd(settings, hours) for settings in clouds.values())
+
+    def priced(self, usage: Mapping[Pool, IntArray], bought: Discounts) -> Bill:
+        """Return the exact hourly bill of a use under the owned commitments and some bought ones."""
+        return exact_bill(usage, self.rates(usage), self.owned + bought, self.fleet.window.hours)
+
+    def best_of(self, offered: Discounts, usage: Mapping[Pool, IntArray]) -> Discounts:
+        """Return how many nodes and how much spend of some offers are best for a use, above what is owned."""
+        return rebought(offered, usage, self.rates(usage), self.owned)
+
+    def rates(self, pools: Iterable[Pool]) -> dict[Pool, int]:
+        """Return the rates of pools, each looked up once."""
+        for pool in pools:
+            if pool not in self._rates:
+                self._rates[pool] = self.market.rate(pool)
+        return self._rates
+
+
+def restricted(effects: Effects, levers: frozenset[Lever]) -> Effects:
+    """Return the effects of some levers only."""
+    return {lever: effect for lever, effect in effects.items() if lever in levers}

@@ -1,0 +1,286 @@
+"""Solve the joint problem: column generation over every option, pruning with proof, a small MILP, an exact re-bill.
+
+1. The linear relaxation is solved by column generation (`decompose`) over periods gathered by level of use (`periods`); its
+   bound covers all options, not only those that entered. Its plan, improved on the exact bill, says where to cut the
+   periods next.
+2. An option whose reduced cost exceeds the distance between the best known plan and the bound cannot be in a better plan: it
+   is dropped, and nothing is lost (reduced-cost fixing).
+3. Where the gap is still wider than asked, the options left go into a MILP whose dual bound is certified too; its choice,
+   improved on the exact bill one workload at a time, is the plan. Where too many options are left and limits bind, a MILP
+   chooses anew for the workloads that the relaxation tears between options, and the bound stays that of step 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from trimtab.errors import PlanError
+from trimtab.fleet.model import FloatArray
+from trimtab.fleet.settings import Planning
+from trimtab.ledger import NO_DISCOUNTS, Discounts
+from trimtab.plan.problem import KEEP, Problem, exact_bill, own_cost, total_usage
+from trimtab.plan.program.best_discounts import best_discounts
+from trimtab.plan.program.decompose import heaviest, mix, relax
+from trimtab.plan.program.improve import improved
+from trimtab.plan.program.limits import broken, limits_in_words, refuse_conflict, shortfall
+from trimtab.plan.program.master import Master
+from trimtab.plan.program.periods import gather
+from trimtab.plan.program.table import Table
+from trimtab.units import MICRO_PER_USD, usd
+
+_PERIODS = (24, 96, 768)
+"""Gathered periods per pool, round by round."""
+_WORTH_FINER = 0.9
+"""Another round follows if this one narrowed the gap to at most this share of what it was."""
+_RELAX_GAP_FRAC = 1e-4
+"""Column generation ends at this gap, and a plan this near to its bound is not refined."""
+_PAYS_USD = 1e-6
+_TRIED = 6
+"""Options per workload that are tried on the exact bill."""
+_SOME = 1e-6
+"""Weights and excesses below this are 0."""
+_MAX_MIP_ENTRIES = 60_000
+"""A MILP over all the options left is solved up to so many coefficients; beyond, only torn workloads are chosen anew."""
+_MAX_MIP_ROUNDS = 4
+_MEND_PERIODS = 64
+_MEND_NODES = 1
+_MEND_GAP_FRAC = 0.003
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """The plan in numbers: an option index or KEEP per workload, what is bought, exact cost, certified bound."""
+
+    choice: tuple[int, ...]
+    bought: Discounts
+    cost_micro_usd: int
+    bound_micro_usd: int
+    pruned: dict[str, int]
+
+    @property
+    def gap_frac(self) -> float:
+        """Return how far the plan may be from the best, as a share of its cost."""
+        return (self.cost_micro_usd - self.bound_micro_usd) / self.cost_micro_usd if self.cost_micro_usd else 0.0
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Search:
+    """The best plan within the limits and the best bound so far, with the reduced costs that came with that bound."""
+
+    table: Table
+    choice: tuple[int, ...]
+    """The best known; the last tried as long as none keeps the limits."""
+    cost_micro_usd: int | None = None
+    bought: Discounts | None = None
+    """What it buys."""
+    bound_usd: float = -np.inf
+    priced_usd: float = -np.inf
+    """The bound with which the reduced costs came; a MILP's may be higher, and says nothing of single options."""
+    reduced_usd: FloatArray = field(default_factory=lambda: np.zeros(0))
+    support: list[int] = field(default_factory=list)
+    """Table rows with weight in the last relaxation."""
+
+    @property
+    def gap_frac(self) -> float:
+        """Return the distance between them as a share of the cost."""
+        if self.cost_micro_usd is None:
+            return np.inf
+        return 1 - self.bound_usd * MICRO_PER_USD / self.cost_micro_usd if self.cost_micro_usd else 0.0
+
+    def candidates(self) -> list[list[int]]:
+        """Return, per workload, the options (or KEEP) that a better plan may hold."""
+        room = np.inf if self.cost_micro_usd is None else self.cost_micro_usd / MICRO_PER_USD - self.priced_usd
+        kept: list[list[int]] = [[] for _ in self.choice]
+        for row in np.flatnonzero(self.reduced_usd <= room + _PAYS_USD):
+            kept[int(self.table.workload[row])].append(self.table.option(int(row)))
+        return kept
+
+    def nearest(self) -> list[list[int]]:
+        """Return the candidates worth a try on the exact bill: per workload the few with the least reduced cost."""
+        order = np.lexsort((self.reduced_usd, self.table.workload))
+        first = self.table.first[:-1]
+        rank = np.arange(len(order)) - first[self.table.workload[order]]
+        near: list[list[int]] = [[] for _ in self.choice]
+        for row in order[rank < _TRIED]:
+            near[int(self.table.workload[row])].append(self.table.option(int(row)))
+        return near
+
+    def torn(self) -> list[int]:
+        """Return the rows in the last relaxation, and for workloads torn between several the candidates worth a try."""
+        rows = set(self.support)
+        workloads = self.table.workload[self.support]
+        torn = np.flatnonzero(np.bincount(workloads, minlength=len(self.choice)) > 1)
+        near = self.nearest()
+        rows |= {self.table.row(int(workload), option) for workload in torn for option in near[int(workload)]}
+        return sorted(rows | {self.table.row(workload, option) for workload, option in enumerate(self.choice)})
+
+    def avoiding(self, entry: str) -> tuple[int, ...] | None:
+        """Return the choice with what needs an entry moved to what does not; None where no such plan can be better."""
+        problem, table = self.table.problem, self.table
+        users = [
+            workload
+            for workload, option in enumerate(self.choice)
+            if option != KEEP and entry in problem.options[workload][option].needs
+        ]
+        if not users or self.cost_micro_usd is None:
+            return None
+        least = {}
+        for workload, options in enumerate(problem.options):
+            free = [KEEP, *(at for at, option in enumerate(options) if entry not in option.needs)]
+            if len(free) <= len(options):
+                least[workload] = min(free, key=lambda option: self.reduced_usd[table.row(workload, option)])
+        dearer = sum(float(self.reduced_usd[table.row(workload, option)]) for workload, option in least.items())
+        if self.priced_usd + dearer >= self.cost_micro_usd / MICRO_PER_USD:
+            return None
+        return tuple(least[w] if w in users else option for w, option in enumerate(self.choice))
+
+    def bounded(self, bound_usd: float, reduced_usd: FloatArray | None = None) -> None:
+        """Take a bound on all but owned commitments, and reduced costs that came with it, if better than the best known."""
+        whole_usd = bound_usd + self.table.owned_usd
+        self.bound_usd = max(self.bound_usd, whole_usd)
+        if reduced_usd is not None and whole_usd > self.priced_usd:
+            self.priced_usd, self.reduced_usd = whole_usd, reduced_usd
+
+    def offer(self, choice: tuple[int, ...]) -> bool:
+        """Take a choice, improved, if it keeps the limits and costs less than the best known; return whether it keeps them."""
+        improver = improved(self.table, choice, self.nearest(), self.bought)
+        better, problem = tuple(improver.choice), self.table.problem
+        if broken(self.table.problem, better):
+            if self.cost_micro_usd is None:
+                self.choice = better
+            return False
+        bought = best_discounts(problem, improver.use, improver.bought)
+        cost = cost_with(problem, better, bought)
+        if self.cost_micro_usd is None or cost < self.cost_micro_usd:
+            self.choice, self.cost_micro_usd, self.bought = better, cost, bought
+        return True
+
+
+def solve_problem(problem: Problem, planning: Planning, *, start: Sequence[int] | None = None) -> Chosen:
+    """Return the cheapest plan found and a bound that no combination of the options can beat.
+
+    `start` is a choice that is known to be good. Raises PlanError, naming the limits in conflict, where no choice keeps them.
+    """
+    table = Table(problem)
+    search = _Search(table=table, choice=_cheapest_on_demand(table))
+    for most in _PERIODS:
+        gap_before = search.gap_frac
+        master = Master(table, gather(table, table.use_of(search.choice), most))
+        if _relaxed(search, master) > _SOME:
+            refuse_conflict(problem)
+        if start is not None:
+            search.offer(tuple(start))
+        finest = most >= problem.hours or search.gap_frac > _WORTH_FINER * gap_before
+        if search.gap_frac <= _RELAX_GAP_FRAC or finest:
+            break
+    if search.gap_frac > planning.mip_gap_frac:
+        _mixed(search, master, planning)
+    _spare_entries(search)
+    if search.cost_micro_usd is None:
+        refuse_conflict(problem)
+        short = shortfall(problem, search.choice) or "raise the tightest limit"
+        raise PlanError(f"no plan was found that keeps {limits_in_words(problem)} in every hour; {short}")
+    dropped = table.rows - problem.workloads - sum(len(set(kept) - {KEEP}) for kept in search.candidates())
+    return Chosen(
+        choice=search.choice,
+        bought=search.bought or NO_DISCOUNTS,
+        cost_micro_usd=search.cost_micro_usd,
+        bound_micro_usd=min(search.cost_micro_usd, int(np.floor(search.bound_usd * MICRO_PER_USD))),
+        pruned={"cannot be in a better plan (reduced cost)": dropped},
+    )
+
+
+def _cheapest_on_demand(table: Table) -> tuple[int, ...]:
+    """Return each workload's cheapest option if nobody sold commitments: where to start."""
+    cost = table.fixed_usd[: table.rows].copy()
+    for tracked in table.tracked:
+        if tracked.pool in table.balanced:
+            mine = tracked.rows < table.rows
+            rate = usd(table.problem.rates_micro_usd_hr[tracked.pool])
+            cost[tracked.rows[mine]] += rate * tracked.node_hours()[mine]
+            for sharing in tracked.sharing:
+                cost[sharing.rows] += rate * sharing.nodes().max(axis=1).sum(axis=1)
+    ends = zip(table.first[:-1].tolist(), table.first[1:].tolist(), strict=True)
+    return table.choice([first + int(np.argmin(cost[first:end])) for first, end in ends])
+
+
+def _relaxed(search: _Search, master: Master) -> float:
+    """Solve the relaxation; take its bound, and its plan rounded to the heaviest option of each workload.
+
+    Return by how much even the relaxation breaks the limits.
+    """
+    table = search.table
+    start = [table.row(workload, option) for workload, option in enumerate(search.choice)]
+    keep = [row for row in table.first[:-1].tolist() if row not in start]
+    relaxed = relax(master, [master.column(row) for row in sorted([*start, *keep])], _RELAX_GAP_FRAC)
+    search.bounded(relaxed.bound, relaxed.reduced)
+    search.support = [
+        column.key for column, weight in zip(relaxed.columns, relaxed.weights, strict=True) if weight > _SOME
+    ]
+    search.offer(table.choice(heaviest(relaxed.columns, relaxed.weights, table.problem.workloads)))
+    return float(relaxed.shared[master.excess].sum())
+
+
+def _mixed(search: _Search, master: Master, planning: Planning) -> None:
+    """Solve the options that are left as a MILP; cut the periods anew while its plan breaks a limit in some hour."""
+    table = search.table
+    for _ in range(_MAX_MIP_ROUNDS):
+        rows = [table.row(workload, option) for workload, kept in enumerate(search.candidates()) for option in kept]
+        if master.entries(rows) > _MAX_MIP_ENTRIES:
+            _mended(search)
+            return
+        answer = mix(
+            master.program(),
+            [master.column(row) for row in rows],
+            gap_frac=planning.mip_gap_frac,
+            max_nodes=planning.mip_max_nodes,
+            start={(workload, table.row(workload, option)) for workload, option in enumerate(search.choice)},
+        )
+        search.bounded(answer.bound)
+        choice = table.choice(answer.keys)
+        if search.offer(choice) or answer.shared[master.excess].sum() > _SOME:
+            return
+        master = Master(table, gather(table, table.use_of(choice), _PERIODS[-1]))
+
+
+def _mended(search: _Search) -> None:
+    """Choose anew for the workloads that the relaxation tears between options, by a MILP that keeps quotas in every period.
+
+    Rounding loses little but where limits bind; no bound comes from here.
+    """
+    table = search.table
+    if not table.problem.quotas and table.problem.spot_max_frac is None:
+        return
+    gathered = gather(table, table.use_of(search.choice), _MEND_PERIODS, most_limited=table.problem.hours)
+    master = Master(table, gathered, safe_quotas=True)
+    answer = mix(
+        master.program() if search.cost_micro_usd is None else master.strict(),
+        [master.column(row) for row in search.torn()],
+        gap_frac=_MEND_GAP_FRAC,
+        max_nodes=_MEND_NODES,
+        start={(workload, table.row(workload, option)) for workload, option in enumerate(search.choice)},
+    )
+    search.offer(table.choice(answer.keys))
+
+
+def _spare_entries(search: _Search) -> None:
+    """Leave out, one after the other, entries that cost more than they bring: no single move sees it where several need one."""
+    problem = search.table.problem
+    for name in sorted(problem.entries_micro_usd, key=lambda one: (-problem.entries_micro_usd[one], one)):
+        without = search.avoiding(name)
+        if without is not None:
+            search.offer(without)
+
+
+def choice_cost(problem: Problem, choice: Sequence[int]) -> int:
+    """Return the exact bill of a choice under the best commitments to nodes and spend, with what it costs besides nodes."""
+    return cost_with(problem, choice, best_discounts(problem, total_usage(problem, choice)))
+
+
+def cost_with(problem: Problem, choice: Sequence[int], bought: Discounts) -> int:
+    """Return the exact bill of a choice under what is owned and bought, with what it costs besides nodes."""
+    usage, paid = total_usage(problem, choice), problem.owned + bought
+    return exact_bill(usage, problem.rates_micro_usd_hr, paid, problem.hours).total + own_cost(problem, choice)

@@ -1,0 +1,216 @@
+"""Prove a plan: replay the proof window, which the planner never saw, under it, and bill both.
+
+Laws and targets come from the fit window. A workload that the fit window did not have stays as history ran it; one that
+vanished uses nothing; commitments are paid all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from trimtab.fleet.effects import BuyCommitment, BuySpendPlan, Effect, ReleaseNodes
+from trimtab.fleet.market import Market
+from trimtab.fleet.model import Fleet, FloatArray, Target, Workload
+from trimtab.fleet.settings import Settings
+from trimtab.ledger import NO_DISCOUNTS, Bill, Discounts
+from trimtab.plan.model import CapacityPicture, Proof, TargetResult
+from trimtab.plan.outcomes.evaluate import Evaluator
+from trimtab.plan.outcomes.outcome import AS_PREDICTED, Case, Effects, Outcome, Stress, is_unchanged
+from trimtab.plan.outcomes.service_outcome import baseline_attained, hourly_demand_gpus
+from trimtab.plan.planner import Planned
+from trimtab.plan.program.fleet_problem import Enacted
+from trimtab.plan.proof.clairvoyant import clairvoyant_bound
+from trimtab.tables.workloads import TargetMetric
+from trimtab.units import MICRO_PER_USD, S_PER_HR, usd
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Proven:
+    """A proof and the pictures that go with it."""
+
+    proof: Proof
+    capacity: tuple[CapacityPicture, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Replayed:
+    """A plan's actions laid over another window: what the bill would have been with some of them.
+
+    All together buy what was planned. Fewer of them buy what is best for the use that they leave, as attribution has it.
+    """
+
+    planned: Planned
+    enacted: Enacted
+
+    def cost(self, some: frozenset[int]) -> int:
+        """Return the exact bill with some of the plan's actions (by their place in it), in micro-dollars."""
+        actions = [self.planned.plan.actions[place] for place in sorted(some)]
+        levers = {(change.subject, action.lever) for action in actions for change in action.changes}
+        effects = [change.effect for action in actions for change in action.changes]
+        in_force = {
+            index: {lever: effect for lever, effect in mine.items() if (workload.name, lever) in levers}
+            for index, workload in enumerate(self.enacted.fleet.workloads)
+            if index in self.enacted.evaluators and (mine := self.planned.effects.get(workload.name))
+        }
+        released = [node for effect in effects if isinstance(effect, ReleaseNodes) for node in effect.nodes]
+        bought = self._offered(effects)
+        if len(some) < len(self.planned.plan.actions):
+            bought = self.enacted.best_of(bought, self.enacted.usage(in_force, released))
+        return self.enacted.bill(in_force, released, bought).total + self.enacted.moving(in_force)
+
+    def saving(self, some: frozenset[int]) -> int:
+        """Return what some of the plan's actions save together, in micro-dollars."""
+        return self.cost(frozenset()) - self.cost(some)
+
+    def _offered(self, effects: Sequence[Effect]) -> Discounts:
+        """Return what some effects would buy, as planned."""
+        nodes = {effect.pool for effect in effects if isinstance(effect, BuyCommitment)}
+        spend = {(effect.provider, effect.option) for effect in effects if isinstance(effect, BuySpendPlan)}
+        planned = self.planned.discounts
+        return Discounts(
+            commitments=tuple(one for one in planned.commitments if one.pool in nodes),
+            spend_plans=tuple(one for one in planned.spend_plans if (one.provider, one.option) in spend),
+        )
+
+
+def replayed(planned: Planned, fleet: Fleet, market: Market, settings: Settings, *, seed: int) -> Replayed:
+    """Lay a plan over another window of the same fleet."""
+    evaluators = _evaluators(planned, fleet, settings, seed)
+    enacted = Enacted(fleet=fleet, evaluators=evaluators, market=market, owned=planned.owned)
+    return Replayed(planned=planned, enacted=enacted)
+
+
+def prove(
+    planned: Planned,
+    proof_fleet: Fleet,
+    market: Market,
+    settings: Settings,
+    *,
+    seed: int,
+    stress: Stress = AS_PREDICTED,
+) -> Proven:
+    """Replay a plan over another window of the same fleet, in a world that departs from the plan's by some stress."""
+    evaluators = _evaluators(planned, proof_fleet, settings, seed, stress)
+    enacted = Enacted(fleet=proof_fleet, evaluators=evaluators, market=market, owned=planned.owned)
+    in_force = {
+        index: planned.effects[workload.name]
+        for index, workload in enumerate(proof_fleet.workloads)
+        if workload.name in planned.effects and index in evaluators
+    }
+    outcomes = {index: enacted.outcome(index, effects) for index, effects in in_force.items()}
+    before = enacted.bill({}, (), NO_DISCOUNTS)
+    after = enacted.bill(in_force, planned.released, planned.discounts)
+    moving = enacted.moving(in_force)
+    return Proven(
+        proof=Proof(
+            window=proof_fleet.window,
+            before_micro_usd=before.total,
+            after_micro_usd=after.total + moving,
+            moving_micro_usd=moving,
+            # owned commitments may be cheaper than anything on offer, which the bound does not know
+            clairvoyant_micro_usd=min(
+                clairvoyant_bound(proof_fleet, evaluators, market, settings), before.total, after.total + moving
+            ),
+            hourly_before_usd=_usd(before),
+            hourly_after_usd=_usd(after) + usd(moving) / proof_fleet.window.hours,
+            targets=tuple(
+                result
+                for index, outcome in outcomes.items()
+                for result in _results(evaluators[index].case, in_force[index], outcome)
+            ),
+            interruptions=sum(outcome.interruptions for outcome in outcomes.values()),
+            lost_gpu_hr=sum(outcome.lost_gpu_hr for outcome in outcomes.values()),
+            notes=_notes(planned, proof_fleet),
+        ),
+        capacity=tuple(
+            _picture(evaluators[index].case, outcome) for index, outcome in outcomes.items() if outcome.gpus is not None
+        ),
+    )
+
+
+def _evaluators(
+    planned: Planned, fleet: Fleet, settings: Settings, seed: int, stress: Stress = AS_PREDICTED
+) -> dict[int, Evaluator]:
+    evaluators = {}
+    for index, workload in enumerate(fleet.workloads):
+        learnt = planned.cases.get(workload.name)
+        if learnt is not None:
+            case = Case(
+                workload=_as_learnt(workload, learnt.workload),
+                window=fleet.window,
+                targets=learnt.targets,
+                law=learnt.law,
+                settings=settings,
+                seed=seed + 1,
+                stress=stress,
+                store=learnt.store,
+            )
+            evaluators[index] = Evaluator(case=case)
+    return evaluators
+
+
+def _as_learnt(workload: Workload, learnt: Workload) -> Workload:
+    """Keep what was learnt of a workload's nature; take what happened from the proof window."""
+    return replace(
+        workload,
+        kind=learnt.kind,
+        kind_because=learnt.kind_because,
+        pool=learnt.pool,
+        gpu=learnt.gpu,
+        gpus_per_node=learnt.gpus_per_node,
+        gpus_per_pod=learnt.gpus_per_pod,
+        targets=learnt.targets,
+    )
+
+
+def _usd(priced: Bill) -> FloatArray:
+    return np.asarray(priced.hourly / MICRO_PER_USD, dtype=np.float64)
+
+
+def _picture(case: Case, outcome: Outcome) -> CapacityPicture:
+    after = np.zeros(case.window.hours) if outcome.gpus is None else outcome.gpus / S_PER_HR
+    return CapacityPicture(
+        workload=case.workload.name,
+        demand_gpus=hourly_demand_gpus(case),
+        before_gpus=case.workload.gpu_seconds / S_PER_HR,
+        after_gpus=after,
+    )
+
+
+def _notes(planned: Planned, fleet: Fleet) -> tuple[str, ...]:
+    """Say what the proof window has that the fit window had not, and the reverse."""
+    then = {workload.name for workload in planned.fleet.workloads}
+    now = {workload.name for workload in fleet.workloads}
+    notes = []
+    if now - then:
+        notes.append(f"new since the fit window, left as they are: {', '.join(sorted(now - then))}")
+    if then - now:
+        notes.append(f"gone since the fit window: {', '.join(sorted(then - now))}")
+    return tuple(notes)
+
+
+def _results(case: Case, effects: Effects, outcome: Outcome) -> list[TargetResult]:
+    """Return what each target attained; "no worse than observed" is left out where nothing that could change it changes."""
+    return [
+        TargetResult(
+            workload=case.workload.name,
+            target=one.target,
+            before_frac=_history_attained(case, one.target),
+            attained_frac=one.frac,
+        )
+        for one in outcome.attained
+        if not is_unchanged(case.workload, effects, one.target)
+    ]
+
+
+def _history_attained(case: Case, target: Target) -> float | None:
+    """Return what history itself attained in the same window; throughput is 1 by definition."""
+    if target.metric is TargetMetric.THROUGHPUT:
+        return 1.0
+    if target.metric is TargetMetric.QUEUE_WAIT and case.workload.jobs is not None and target.limit_s is not None:
+        jobs = case.workload.jobs
+        return float((jobs.wait_s <= target.limit_s + 1e-6).mean()) if jobs.count else None
+    return baseline_attained(case, target)

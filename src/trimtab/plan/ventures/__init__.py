@@ -1,0 +1,1 @@
+"""What is judged for every fleet and never planned."""

@@ -1,0 +1,1 @@
+"""A plan afterwards: what was enacted, what was saved, what drifted."""

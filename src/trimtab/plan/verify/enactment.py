@@ -1,0 +1,179 @@
+"""Whether a change was made: what a later window shows of it, as a share 0..1 of the change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import assert_never
+
+import numpy as np
+
+from trimtab.catalog.kinds import CapacityType
+from trimtab.catalog.pools import Pool
+from trimtab.fleet.effects import (
+    BookBlocks,
+    BuyCommitment,
+    BuySpendPlan,
+    DeferRuns,
+    Effect,
+    HedgeOnSpot,
+    ReleaseIdle,
+    ReleaseNodes,
+    Relocate,
+    SetBatchPolicy,
+    SetCapacityType,
+    SetGpuCount,
+    SetPrecision,
+    SetReplicaPolicy,
+    SetSchedule,
+    SetTrainingMemory,
+    StartBeforeRuns,
+    UseOffering,
+    UseSlots,
+)
+from trimtab.fleet.model import Fleet, FloatArray, Window, Workload
+from trimtab.fleet.served_model import declared_format
+from trimtab.fleet.service_law import seconds_one_by_one
+from trimtab.plan.verify.baseline import PoolUse, WorkloadUse, capacity_of, is_still, nodes_of
+from trimtab.replay.blocks import Blocks, booked_node_seconds
+from trimtab.units import HR_PER_DAY, HR_PER_WEEK, usd
+
+FEWER_FRAC = 0.95
+"""Capacity below this share of the former was given back, even where it stands still."""
+
+
+def enacted_frac(
+    effect: Effect,
+    then: WorkloadUse | None,
+    index: int | None,
+    held: PoolUses,
+    fleet: Fleet,
+    spend_usd_hr: Mapping[str, float],
+) -> float:
+    """Return how much of a change a later fleet shows of a workload (its index there; None: gone) on pools `held`.
+
+    `spend_usd_hr` is what its bills say commitments to spend cost an hour, by provider: no node shows them.
+    """
+    now = None if index is None else fleet.workloads[index]
+    match effect:
+        case ReleaseNodes(nodes=names):
+            return 1 - len({node.name for node in fleet.nodes} & set(names)) / max(len(names), 1)
+        case BuyCommitment():
+            return _committed(effect, fleet)
+        case BuySpendPlan(provider=provider, spend_micro_usd_hr=spend):
+            return min(1.0, spend_usd_hr.get(provider, 0.0) / usd(spend)) if spend else 1.0
+        case UseOffering(pool=pool):
+            return _share(held, {use.pool for use in held if use.pool.instance_type == pool.instance_type})
+        case Relocate(pool=pool):
+            return _share(held, {use.pool for use in held if use.pool.nodes == pool.nodes})
+        case UseSlots():
+            return _sharing(effect, then, held)
+        case SetCapacityType() | HedgeOnSpot():
+            return _share(held, {use.pool for use in held if use.pool.capacity_type is CapacityType.SPOT})
+        case BookBlocks():
+            return _booked(effect, fleet)
+        case SetGpuCount(gpus=gpus):
+            return float(now is not None and now.gpus_per_pod <= gpus)
+        case SetReplicaPolicy():
+            return _scaled(then, index, fleet)
+        case SetBatchPolicy():
+            return _batched(then, index, fleet)
+        case SetTrainingMemory():
+            declared = None if now is None else now.spec.training
+            said = declared is not None and declared.optimizer == effect.optimizer.value
+            return float(said and declared is not None and declared.recompute == effect.recompute.value)
+        case SetPrecision(after=after):
+            return float(now is not None and declared_format(now) is after)
+        case ReleaseIdle() | StartBeforeRuns() | DeferRuns():
+            return _released(then, index, held, fleet)
+        case SetSchedule(hours_of_week=hours):
+            return _on_time(now, hours, fleet.window)
+        case _:
+            assert_never(effect)
+
+
+PoolUses = tuple[PoolUse, ...]
+
+
+def _share(held: PoolUses, wanted: set[object]) -> float:
+    total = sum(use.nodes for use in held)
+    return sum(use.nodes for use in held if use.pool in wanted) / total if total else 0.0
+
+
+def _sharing(effect: UseSlots, then: WorkloadUse | None, held: PoolUses) -> float:
+    """Return the share of nodes of the shared type; where it held that type before, whether it holds fewer now."""
+    there = _share(held, {use.pool for use in held if use.pool.instance_type == effect.pool.instance_type})
+    if then is None or all(use.pool.instance_type != effect.pool.instance_type for use in then.uses):
+        return there
+    return there * float(sum(use.nodes for use in held) < FEWER_FRAC * sum(use.nodes for use in then.uses))
+
+
+def _booked(effect: BookBlocks, fleet: Fleet) -> float:
+    """Return the share of the calendar's node-hours that stand in blocks of that type."""
+    calendar = Blocks(calendar=effect.calendar, first_week_hour=fleet.window.first_week_hour)
+    wanted = float(booked_node_seconds(calendar, fleet.window.hours).sum())
+    return min(1.0, _seconds_held(effect.pool, CapacityType.CAPACITY_BLOCK, fleet) / wanted) if wanted else 1.0
+
+
+def _seconds_held(pool: Pool, capacity: CapacityType, fleet: Fleet) -> float:
+    return sum(
+        float(seconds.sum())
+        for node, seconds in zip(fleet.nodes, fleet.node_seconds, strict=True)
+        if node.pool.instance_type == pool.instance_type and node.pool.capacity_type is capacity
+    )
+
+
+def _committed(effect: BuyCommitment, fleet: Fleet) -> float:
+    reserved = _seconds_held(effect.pool, CapacityType.RESERVED, fleet)
+    return min(1.0, reserved / (effect.count * fleet.window.seconds))
+
+
+def _scaled(then: WorkloadUse | None, index: int | None, fleet: Fleet) -> float:
+    """Return the share of days on which replicas moved, or stood still at fewer than before."""
+    if then is None or index is None:
+        return 0.0
+    days = _blocks(capacity_of(fleet, index), HR_PER_DAY)
+    made = [not is_still(day) or float(np.nanmean(day)) < FEWER_FRAC * then.mean_capacity for day in days]
+    return float(np.mean(made)) if made else 0.0
+
+
+def _batched(then: WorkloadUse | None, index: int | None, fleet: Fleet) -> float:
+    """Return 1 where replicas are seen to serve several requests at once, or fewer of them do the work."""
+    if then is None or index is None:
+        return 0.0
+    service = fleet.workloads[index].service
+    several = service is not None and seconds_one_by_one(service) is None
+    return float(several or float(np.nanmean(capacity_of(fleet, index))) < FEWER_FRAC * then.mean_capacity)
+
+
+def _released(then: WorkloadUse | None, index: int | None, held: PoolUses, fleet: Fleet) -> float:
+    """Return the share of weeks in which nodes came and went; where they did so before, whether fewer are held now."""
+    if then is None or index is None:
+        return 0.0
+    if then.held_still:
+        return _moving(nodes_of(fleet, index), HR_PER_WEEK)
+    return float(sum(use.nodes for use in held) < FEWER_FRAC * sum(use.nodes for use in then.uses))
+
+
+def _moving(capacity: FloatArray, block_hr: int) -> float:
+    """Return the share of blocks of hours within which capacity did not stand still."""
+    moved = [not is_still(one) for one in _blocks(capacity, block_hr)]
+    return float(np.mean(moved)) if moved else 0.0
+
+
+def _blocks(capacity: FloatArray, block_hr: int) -> list[FloatArray]:
+    """Return capacity in blocks of hours, those in which none is known left out; one block where history is shorter."""
+    block = min(block_hr, len(capacity))
+    count = len(capacity) // block
+    return [one for one in capacity[: count * block].reshape(count, block) if np.isfinite(one).any()]
+
+
+def _on_time(now: Workload | None, hours_of_week: tuple[int, ...], window: Window) -> float:
+    """Return how much of the time outside a timetable is free of nodes."""
+    if now is None:
+        return 0.0
+    inside = np.isin(np.arange(HR_PER_WEEK), hours_of_week)[window.week_hours()]
+    nodes: FloatArray = now.held_node_seconds
+    usual = float(nodes[inside].mean()) if inside.any() else 0.0
+    if inside.all() or usual <= 0:
+        return 1.0
+    return float(np.clip(1 - nodes[~inside].mean() / usual, 0.0, 1.0))

@@ -1,0 +1,306 @@
+"""Verify a plan afterwards: what a later window saved against what was predicted, at its own demand and the plan's rates.
+
+The counterfactual is the fit window's way of running, met with the later demand. A workload whose nodes stood still would hold
+as many today, until the peak of its work outgrows them; one whose nodes came and went would use as much for each unit of work,
+beside what it used however little work there was.
+New workloads cost the same either way; those that are gone would be gone. Saving = counterfactual - what the later window
+used, both at the rates of the plan; the difference that rates make is reported apart.
+
+A spot or commitment discount is owed to the action that brought it; the rest of a workload's saving to its other actions, by
+what was predicted of each times how much of it was enacted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from trimtab.catalog.kinds import CapacityType
+from trimtab.catalog.pools import Pool
+from trimtab.fleet.effects import BuyCommitment, BuySpendPlan, ReleaseNodes
+from trimtab.fleet.market import Market
+from trimtab.fleet.model import Fleet, Window
+from trimtab.fleet.settings import Lever, Settings
+from trimtab.ledger import SpendPlan, bill
+from trimtab.plan.model import Action, Change, Plan
+from trimtab.plan.verify.baseline import REQUESTS, Baseline, PoolUse, WorkloadUse, baseline_of
+from trimtab.plan.verify.drift import Drift, drifts
+from trimtab.plan.verify.enactment import enacted_frac
+from trimtab.plan.verify.purchases import Purchase, purchases
+from trimtab.provenance import Estimate
+from trimtab.units import HR_PER_MO, usd
+
+NOT_ENACTED_FRAC = 0.1
+WHOLLY_FRAC = 0.9
+"""Above this share a change counts as made: days without demand and nodes in exchange leave a little."""
+ON_TRACK_FRAC = 0.9
+"""An action is on track at this share of its prediction, or within its interval."""
+HEALTHY_FRAC = 0.8
+"""What stood still absorbs growth up to this activity, the top of the healthy band (`fleet.settings.Bands`)."""
+_DEMAND_FRAC = 0.1
+_NOTHING = "the later window shows nothing of it"
+_ROUNDING = 0.02
+"""Of a replica: a peak by quantile falls a little short of the peak itself."""
+
+
+class Status(Enum):
+    """How an action did."""
+
+    ON_TRACK = "on track"
+    SHORT = "short"
+    NOT_ENACTED = "not enacted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionVerdict:
+    """One action afterwards; `cause` says why it is not on track."""
+
+    id: str
+    lever: Lever
+    subject: str
+    status: Status
+    enacted_frac: float
+    predicted_usd_mo: Estimate
+    realised_usd_mo: float
+    cause: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verification:
+    """A plan afterwards, in dollars a month: then + demand - saved + rates = now."""
+
+    then_usd_mo: float
+    demand_usd_mo: float
+    """What the former way of running would cost more (or less) at today's demand."""
+    saved_usd_mo: float
+    rates_usd_mo: float
+    """What today's rates add to the bill, against those of the plan."""
+    now_usd_mo: float
+    predicted_usd_mo: float
+    outside_usd_mo: float
+    """Saved (or lost) by what is no action of the plan."""
+    actions: tuple[ActionVerdict, ...]
+    notes: tuple[str, ...]
+    window: Window
+    """The later window."""
+    drifts: tuple[Drift, ...]
+    purchases: tuple[Purchase, ...]
+
+
+def verify(
+    plan: Plan,
+    then: Baseline,
+    fleet: Fleet,
+    market_then: Market,
+    market_now: Market,
+    settings: Settings,
+    spend_usd_hr: Mapping[str, float],
+) -> Verification:
+    """Hold a later fleet against a plan and the way of running that the plan was made on.
+
+    `spend_usd_hr` is what its bills say commitments to spend cost an hour, by provider.
+    """
+    now, now_rates = baseline_of(fleet, market_then), baseline_of(fleet, market_now)
+    former = {one.workload: one for one in then.workloads}
+    growth = {one.workload: growth_of(former[one.workload], one) for one in now.workloads if one.workload in former}
+    enacted = {action.id: _enacted(action, then, now, fleet, spend_usd_hr) for action in plan.actions}
+    earned, without = _earned(plan, then, now, growth, enacted, market_then)
+    demand = without - then.usd_hr
+    by_spend = _saved_by_spend(plan, enacted, fleet, market_then)
+    for name, saved_usd_hr in by_spend.items():
+        earned[name] += saved_usd_hr
+    covered = sum(by_spend.values())
+    saved = without - now.usd_hr + covered
+    return Verification(
+        then_usd_mo=then.usd_hr * HR_PER_MO,
+        demand_usd_mo=demand * HR_PER_MO,
+        saved_usd_mo=saved * HR_PER_MO,
+        rates_usd_mo=(now_rates.usd_hr - now.usd_hr) * HR_PER_MO,
+        now_usd_mo=(now_rates.usd_hr - covered) * HR_PER_MO,
+        predicted_usd_mo=plan.usd_mo(plan.joint_saving_micro_usd),
+        outside_usd_mo=(saved - sum(earned.values())) * HR_PER_MO,
+        actions=tuple(
+            _verdict(action, enacted[action.id], earned[action.id] * HR_PER_MO, growth) for action in plan.actions
+        ),
+        notes=_notes(former, now),
+        window=fleet.window,
+        drifts=drifts(plan, fleet, market_now, settings),
+        purchases=purchases(fleet, market_now),
+    )
+
+
+def growth_of(then: WorkloadUse, now: WorkloadUse) -> float:
+    """Return the factor on the former capacity that today's work would have needed; replicas are whole where they are known."""
+    if then.work != now.work or not then.mean_work_per_hr or not then.peak_work_per_hr:
+        return 1.0
+    if not then.held_still:
+        return then.fixed_frac + (1 - then.fixed_frac) * now.mean_work_per_hr / then.mean_work_per_hr
+    load = then.peak_load_frac * now.peak_work_per_hr / then.peak_work_per_hr
+    factor = max(1.0, load / max(then.peak_load_frac, HEALTHY_FRAC))
+    whole = round(then.mean_capacity)
+    return math.ceil(whole * factor - _ROUNDING) / whole if then.work == REQUESTS and whole else factor
+
+
+def _earned(
+    plan: Plan,
+    then: Baseline,
+    now: Baseline,
+    growth: Mapping[str, float],
+    enacted: Mapping[str, Mapping[str, float]],
+    market: Market,
+) -> tuple[dict[str, float], float]:
+    """Return what each action saved an hour, and what the former way of running would cost an hour at today's demand."""
+    former = {one.workload: one for one in then.workloads}
+    earned = dict.fromkeys((action.id for action in plan.actions), 0.0)
+    without = sum(use.usd_hr for use in then.unheld)
+    for one in now.workloads:
+        before = former.get(one.workload)
+        cost = one.usd_hr if before is None else before.usd_hr * growth[one.workload]
+        without += cost
+        if before is not None:
+            _share_out(one, cost - one.usd_hr, plan, enacted, market, earned)
+    unheld = sum(use.usd_hr for use in then.unheld) - sum(use.usd_hr for use in now.unheld)
+    for action in plan.actions:
+        if any(isinstance(change.effect, ReleaseNodes) for change in action.changes):
+            earned[action.id] += unheld
+    return earned, without
+
+
+def _share_out(
+    one: WorkloadUse,
+    saved: float,
+    plan: Plan,
+    enacted: Mapping[str, Mapping[str, float]],
+    market: Market,
+    earned: dict[str, float],
+) -> None:
+    """Give a workload's saving to its actions: discounts first, then the rest by prediction times enactment."""
+    mine = [action for action in plan.actions if any(change.subject == one.workload for change in action.changes)]
+    spot = next((action for action in mine if action.lever is Lever.SPOT), None)
+    block = next((action for action in mine if action.lever is Lever.CAPACITY_BLOCK), None)
+    rest = saved
+    for use in one.uses:
+        match use.pool.capacity_type:
+            case CapacityType.SPOT:
+                owner = spot
+            case CapacityType.CAPACITY_BLOCK:
+                owner = block
+            case _:
+                owner = _purchase(plan, use.pool)
+        if owner is not None:
+            discount = use.nodes * (_on_demand(use, market) - use.usd_per_node_hr)
+            earned[owner.id] += discount
+            rest -= discount
+    others = [action for action in mine if action not in (spot, block)]
+    weights = [max(action.saving_usd_mo.value, 0.0) * enacted[action.id][one.workload] for action in others]
+    for action, weight in zip(others, weights, strict=True):
+        earned[action.id] += rest * weight / sum(weights) if sum(weights) else 0.0
+
+
+def _saved_by_spend(
+    plan: Plan, enacted: Mapping[str, Mapping[str, float]], fleet: Fleet, market: Market
+) -> dict[str, float]:
+    """Return what the spend plans that were bought save an hour on the later use, by action, at the plan's rates."""
+    rates = market.rates(fleet.usage.pools)
+    saved = {}
+    for action in plan.actions:
+        for change in action.changes:
+            if isinstance(change.effect, BuySpendPlan):
+                bought = _spend_plan(change.effect, enacted[action.id][change.subject])
+                less = bill(fleet.usage, rates).total - bill(fleet.usage, rates, (), [bought]).total
+                saved[action.id] = usd(less) / fleet.window.hours
+    return saved
+
+
+def _spend_plan(effect: BuySpendPlan, share: float) -> SpendPlan:
+    """Return the plan that a share of an effect's spend buys."""
+    return SpendPlan(
+        option=effect.option,
+        spend_micro_usd_hr=round(effect.spend_micro_usd_hr * share),
+        rates_micro_usd_hr={one.pool: one.rate_micro_usd_hr for one in effect.rates},
+    )
+
+
+def _purchase(plan: Plan, pool: Pool) -> Action | None:
+    """Return the commitment of a plan that a reserved pool comes from."""
+    if pool.capacity_type is not CapacityType.RESERVED:
+        return None
+    for action in plan.actions:
+        for change in action.changes:
+            if isinstance(change.effect, BuyCommitment) and change.effect.pool.instance_type == pool.instance_type:
+                return action
+    return None
+
+
+def _on_demand(use: PoolUse, market: Market) -> float:
+    return usd(market.rate(use.pool.held_as(CapacityType.ON_DEMAND)))
+
+
+def _enacted(
+    action: Action, then: Baseline, now: Baseline, fleet: Fleet, spend_usd_hr: Mapping[str, float]
+) -> dict[str, float]:
+    """Return how much of each change of an action was made, by its subject."""
+    former = {one.workload: one for one in then.workloads}
+    held = {one.workload: one.uses for one in now.workloads}
+    places = {workload.name: place for place, workload in enumerate(fleet.workloads)}
+
+    def made(change: Change) -> float:
+        name = change.subject
+        return enacted_frac(change.effect, former.get(name), places.get(name), held.get(name, ()), fleet, spend_usd_hr)
+
+    return {change.subject: made(change) for change in action.changes}
+
+
+def _verdict(
+    action: Action, enacted: Mapping[str, float], realised_usd_mo: float, growth: Mapping[str, float]
+) -> ActionVerdict:
+    share = sum(enacted.values()) / max(len(enacted), 1)
+    predicted = action.saving_usd_mo
+    if share < NOT_ENACTED_FRAC:
+        spends = any(isinstance(change.effect, BuySpendPlan) for change in action.changes)
+        seen = "no bill of the later window shows it: collect with --focus" if spends else _NOTHING
+        status, cause = Status.NOT_ENACTED, seen
+    elif share < WHOLLY_FRAC:
+        status, cause = Status.SHORT, _half(enacted, share)
+    elif realised_usd_mo >= min(predicted.low, ON_TRACK_FRAC * predicted.value):
+        status, cause = Status.ON_TRACK, ""
+    else:
+        status, cause = Status.SHORT, _cause(enacted, growth)
+    return ActionVerdict(
+        id=action.id,
+        lever=action.lever,
+        subject=action.subject,
+        status=status,
+        enacted_frac=share,
+        predicted_usd_mo=predicted,
+        realised_usd_mo=realised_usd_mo,
+        cause=cause,
+    )
+
+
+def _half(enacted: Mapping[str, float], share: float) -> str:
+    left = [name for name, part in enacted.items() if part < NOT_ENACTED_FRAC]
+    where = f"; nothing of it on {', '.join(left)}" if left else ""
+    return f"enacted by {share:.0%}{where}"
+
+
+def _cause(enacted: Mapping[str, float], growth: Mapping[str, float]) -> str:
+    ratios = [growth[name] for name in enacted if name in growth]
+    mean = sum(ratios) / len(ratios) if ratios else 1.0
+    if mean < 1 - _DEMAND_FRAC:
+        return f"{1 - mean:.0%} less demand than in the fit window: less is left to save"
+    if mean > 1 + _DEMAND_FRAC:
+        return f"demand grew by {mean - 1:.0%}"
+    return "enacted, but it holds more capacity than the replay did: see its limits, minimum and target load"
+
+
+def _notes(former: Mapping[str, WorkloadUse], now: Baseline) -> tuple[str, ...]:
+    today = {one.workload for one in now.workloads}
+    notes = []
+    if today - former.keys():
+        notes.append(f"new since the plan, at the same cost either way: {', '.join(sorted(today - former.keys()))}")
+    if former.keys() - today:
+        notes.append(f"gone since the plan, taken as demand that fell: {', '.join(sorted(former.keys() - today))}")
+    return tuple(notes)
