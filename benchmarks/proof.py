@@ -23,7 +23,7 @@ from benchmarks.traces import data_argument
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Window
-from trimtab.fleet.settings import Lever, Planning, Settings
+from trimtab.fleet.settings import Planning, Settings
 from trimtab.plan.actions.attribution import attribute
 from trimtab.plan.actions.intervals import joint_saving
 from trimtab.plan.planner import Planned, make_plan
@@ -94,7 +94,7 @@ def _claims(history: History, half: str, fit: Window, planned: Planned, after: R
     shares = attribute(after.saving, [list(everything)], len(plan.actions), seed=SEED).shapley if plan.actions else ()
     rows = [("plan", whole, whole.value, after.saving(frozenset(everything)))]
     rows += [
-        (action.lever.value, action.saving_usd_mo, action.standalone_usd_mo, share)
+        (action.lever, action.saving_usd_mo, action.standalone_usd_mo, share)
         for action, share in zip(plan.actions, shares, strict=True)
     ]
     for what, estimate, alone, saved in rows:
@@ -153,9 +153,9 @@ def _summary(claims: Sequence[Claim]) -> dict[str, object]:
         "learn_windows": [claim for claim in plans if claim.half == "learn"],
         "held_out_actions": actions,
         **{
-            f"held_out_{lever.value}": chosen
-            for lever in Lever
-            if (chosen := [claim for claim in actions if claim.what == lever.value])
+            f"held_out_{lever}": chosen
+            for lever in sorted({claim.what for claim in actions})
+            if (chosen := [claim for claim in actions if claim.what == lever])
         },
     }
     return {**figures(held_out), **{name: figures(chosen) for name, chosen in cuts.items() if chosen}}

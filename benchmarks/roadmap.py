@@ -22,7 +22,9 @@ from benchmarks.attribution import random_game
 from trimtab.catalog import load_catalog
 from trimtab.fleet.build import build_fleet, bundle_window
 from trimtab.fleet.market import Market
-from trimtab.fleet.settings import Lever, Planning, Settings
+from trimtab.fleet.settings import Planning, Settings
+from trimtab.levers import commitments
+from trimtab.levers.registry import BUILT_IN
 from trimtab.pipeline import split_window
 from trimtab.plan.actions.attribution import attribute
 from trimtab.plan.actions.best_order import EXACT_ACTIONS, Bill, Work, best_order, better_order, year_of
@@ -83,8 +85,8 @@ def random_plans(games: int) -> Row:
 
 def _random_plan(count: int, seed: int, rng: np.random.Generator) -> tuple[Work, Bill, list[int]]:
     """Return a random plan's work, its bill by what is done, and its order by saving per engineer-week."""
-    planning, table = Planning(), Settings().efforts
-    levers = [list(Lever)[at] for at in rng.integers(0, len(Lever), count)]
+    planning, table = Planning(), {lever.name: lever.effort for lever in BUILT_IN}
+    levers = [BUILT_IN[at].name for at in rng.integers(0, len(BUILT_IN), count)]
     weeks = [table[lever].weeks / (levers.count(lever) if table[lever].per == "fleet" else 1) for lever in levers]
     game = random_game(count, seed)
     today = 2.0 * usd(game(frozenset(range(count))))
@@ -95,7 +97,7 @@ def _random_plan(count: int, seed: int, rng: np.random.Generator) -> tuple[Work,
             known[done] = today - usd(game(done))
         return known[done]
 
-    buys = frozenset(at for at in range(count) if levers[at] is Lever.COMMITMENT)
+    buys = frozenset(at for at in range(count) if levers[at] == commitments.NAME)
     others = frozenset(range(count)) - buys
     work = Work(
         months=[week * MO_PER_QUARTER / planning.weeks_per_quarter / planning.engineers for week in weeks],

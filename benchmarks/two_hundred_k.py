@@ -16,17 +16,17 @@ import time
 from pathlib import Path
 
 from trimtab.catalog import CapacityType, load_catalog
+from trimtab.deployment.deployment import AS_IT_IS, Deployment
 from trimtab.fleet.build import build_fleet, bundle_window
-from trimtab.fleet.effects import Effect
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet
-from trimtab.fleet.settings import Lever, Settings
+from trimtab.fleet.settings import Settings
 from trimtab.ledger import Commitment, Discounts
 from trimtab.levers import gpu_count, idle_release
 from trimtab.pipeline import SEED, audit, open_demo, open_fleet, split_window
-from trimtab.plan.outcomes.evaluate import Evaluator, cases_of
-from trimtab.plan.outcomes.outcome import Case
 from trimtab.plan.program.fleet_problem import Enacted
+from trimtab.replay.outcomes.evaluate import Evaluator, cases_of
+from trimtab.replay.outcomes.outcome import Case
 from trimtab.tables.bundle import Bundle
 from trimtab.tables.workloads import WorkloadKind
 from trimtab.units import S_PER_HR, micro_usd, per_month, usd
@@ -36,25 +36,26 @@ KIB_PER_GIB = 1024 * 1024
 
 def hand_recipe_micro_usd(fleet: Fleet, market: Market, settings: Settings) -> int:
     """Return what the recipe costs over a window, in micro-dollars."""
-    evaluators, effects = {}, {}
+    evaluators, deployments = {}, {}
     for index, case in enumerate(cases_of(fleet, settings, SEED).values()):
         if not isinstance(case, Case):
             continue
         evaluators[index] = Evaluator(case=case)
         recipe = _recipe(case, market, settings)
-        if recipe:
-            effects[index] = recipe
+        if recipe.changes:
+            deployments[index] = recipe
     enacted = Enacted(fleet=fleet, evaluators=evaluators, market=market)
-    return enacted.bill(effects, (), Discounts(commitments=_serving_commitments(fleet, market))).total
+    return enacted.bill(deployments, (), Discounts(commitments=_serving_commitments(fleet, market))).total
 
 
-def _recipe(case: Case, market: Market, settings: Settings) -> dict[Lever, Effect]:
+def _recipe(case: Case, market: Market, settings: Settings) -> Deployment:
     if case.workload.kind is WorkloadKind.EXPERIMENT:
         counts = gpu_count.propose(case.workload, market)
-        return {Lever.GPU_COUNT: min(counts, key=lambda one: market.rate(one.pool))} if counts else {}
+        if counts:
+            return Deployment.of((gpu_count.NAME, min(counts, key=lambda one: market.rate(one.pool))))
     if case.workload.kind is WorkloadKind.EVALUATION:
-        return {Lever.IDLE_RELEASE: idle_release.propose(case.workload, settings.assumptions)[0]}
-    return {}
+        return Deployment.of((idle_release.NAME, idle_release.propose(case.workload, settings.assumptions)[0]))
+    return AS_IT_IS
 
 
 def _serving_commitments(fleet: Fleet, market: Market) -> tuple[Commitment, ...]:

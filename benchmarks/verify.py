@@ -21,14 +21,16 @@ from statistics import median
 from benchmarks.verify_fleet import BATCH, DAYS, SMALL, START, Planted, Truth, plant
 from trimtab.catalog import BuyingOption, CapacityType, Catalog, load_catalog
 from trimtab.catalog.pools import Pool
+from trimtab.deployment.effects import Effect, ReleaseNodes, SetCapacityType, SetReplicaPolicy, UseOffering
 from trimtab.emit.kept_plan import KeptPlan
 from trimtab.emit.manifests.facts import EmitFacts
 from trimtab.fleet.build import build_fleet
-from trimtab.fleet.effects import Effect, ReleaseNodes, SetCapacityType, SetReplicaPolicy, UseOffering
 from trimtab.fleet.market import Market
-from trimtab.fleet.settings import Lever, Settings
+from trimtab.fleet.settings import Settings
+from trimtab.levers import autoscaling, idle_release, right_size, spot
+from trimtab.levers.lever import Risk
 from trimtab.pipeline import open_fleet, verify_plan
-from trimtab.plan.model import Action, Change, Plan, Risk
+from trimtab.plan.model import Action, Change, Plan
 from trimtab.plan.verify.baseline import baseline_of
 from trimtab.plan.verify.verification import Status, Verification
 from trimtab.policies.scaling import HpaPolicy
@@ -39,10 +41,10 @@ PRICE_CUT = 0.8
 """On the small node's rate, in the middle of the second span."""
 _OFFER = 0.1
 _LEVERS = {
-    "autoscaling": Lever.AUTOSCALING,
-    "right-size": Lever.RIGHT_SIZE,
-    "release": Lever.IDLE_RELEASE,
-    "spot": Lever.SPOT,
+    "autoscaling": autoscaling.NAME,
+    "right-size": right_size.NAME,
+    "release": idle_release.NAME,
+    "spot": spot.NAME,
 }
 
 

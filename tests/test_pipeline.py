@@ -3,10 +3,11 @@
 import pytest
 from tests.fleets import FleetRows
 
+from trimtab.deployment.effects import ReleaseNodes
 from trimtab.errors import InputError, MissingPrice
 from trimtab.fleet.build import bundle_window
-from trimtab.fleet.effects import ReleaseNodes
-from trimtab.fleet.settings import Lever, Planning, Settings
+from trimtab.fleet.settings import Planning, Settings
+from trimtab.levers import commitments
 from trimtab.pipeline import audit, split_window
 
 
@@ -85,7 +86,7 @@ def test_only_on_demand_nodes_are_committed_and_reserved_ones_save_nothing(capac
 
     found = audit(steady.bundle())
 
-    committed = [action for action in found.plan.actions if action.lever is Lever.COMMITMENT]
+    committed = [action for action in found.plan.actions if action.lever == commitments.NAME]
     assert bool(committed) <= (capacity_type == "on-demand")
     assert (found.plan.after_micro_usd < found.plan.before_micro_usd) == (capacity_type != "reserved")
     if capacity_type == "reserved":

@@ -7,11 +7,11 @@ import pytest
 from tests.fleets import MONDAY, FleetRows, at
 
 from trimtab.catalog import load_catalog
+from trimtab.deployment.effects import BuySpendPlan
 from trimtab.emit.audit_document import audit_document
 from trimtab.emit.audit_markdown import render_markdown
 from trimtab.emit.kept_plan import parse_kept_plan, render_kept_plan
 from trimtab.emit.manifests.plan_files import emit_plan
-from trimtab.fleet.effects import BuySpendPlan
 from trimtab.pipeline import audit, kept_plan, verify_plan
 from trimtab.plan.commitments.commit_spend_inventory import Spend
 from trimtab.plan.venture import VentureKind

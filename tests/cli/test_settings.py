@@ -2,7 +2,9 @@ import pytest
 
 from trimtab.cli.settings import DEFAULT, defaults, env_name, resolve
 from trimtab.errors import InputError, SettingsError
-from trimtab.fleet.settings import Lever, Settings
+from trimtab.fleet.settings import Settings
+from trimtab.levers import autoscaling, idle_release
+from trimtab.levers.registry import with_all_efforts
 
 
 def settings_from(tmp_path, monkeypatch, *, toml="", environ=(), flags=()):
@@ -15,7 +17,7 @@ def settings_from(tmp_path, monkeypatch, *, toml="", environ=(), flags=()):
 def test_without_anything_said_the_defaults_hold(tmp_path, monkeypatch):
     found = settings_from(tmp_path, monkeypatch)
 
-    assert found.settings == Settings()
+    assert found.settings == with_all_efforts(Settings())
     assert set(found.origins.values()) == {DEFAULT}
 
 
@@ -39,11 +41,11 @@ def test_the_effort_of_a_lever_is_set_by_its_name(tmp_path, monkeypatch):
 
     found = settings_from(tmp_path, monkeypatch, toml=toml, environ=environ.items())
 
-    assert (found.settings.efforts[Lever.AUTOSCALING].weeks, found.settings.efforts[Lever.AUTOSCALING].per) == (
+    assert (found.settings.efforts[autoscaling.NAME].weeks, found.settings.efforts[autoscaling.NAME].per) == (
         4,
         "class",
     )
-    assert found.settings.efforts[Lever.IDLE_RELEASE].weeks == 0.25
+    assert found.settings.efforts[idle_release.NAME].weeks == 0.25
 
 
 @pytest.mark.parametrize("key", list(defaults()))
@@ -52,7 +54,7 @@ def test_every_setting_can_be_set_to_its_own_default_from_everywhere(key, tmp_pa
 
     found = settings_from(tmp_path, monkeypatch, environ=[(env_name(key), str(value))], flags=[f"{key}={value}"])
 
-    assert found.settings == Settings()
+    assert found.settings == with_all_efforts(Settings())
     assert found.origins[key] == "--set"
 
 

@@ -12,9 +12,9 @@ from trimtab.cli import root
 from trimtab.cli.outcome_cache import decoded, encoded, outcome_cache
 from trimtab.fleet.model import Target
 from trimtab.pipeline import audit, open_demo, what_if
-from trimtab.plan.outcomes import evaluate
-from trimtab.plan.outcomes.outcome import Attained, Outcome
 from trimtab.plan.proof.scenario import Scenario
+from trimtab.replay.outcomes import evaluate
+from trimtab.replay.outcomes.outcome import Attained, Outcome
 from trimtab.tables.workloads import TargetMetric
 
 DEMO = "finetune-7b"

@@ -12,11 +12,11 @@ import yaml
 from tests.e2e.backfilled import STEP_S, ask, openmetrics, prometheus_over
 from tests.emit.example import example_audit
 
+from trimtab.deployment.effects import SetReplicaPolicy
 from trimtab.emit.manifests.demand_rules import DEMAND, LOAD, PER_REPLICA, SCALING
 from trimtab.emit.manifests.facts import EmitFacts, ServiceFacts, WorkloadFacts
 from trimtab.emit.manifests.plan_files import emit_plan
 from trimtab.emit.manifests.signals import SERVERS
-from trimtab.fleet.effects import SetReplicaPolicy
 from trimtab.plan.model import Change
 from trimtab.policies.forecast import forecast_policy
 from trimtab.policies.scaling import HpaPolicy, Metric, Observation, hpa_memory, hpa_step

@@ -8,8 +8,7 @@ import numpy as np
 
 from trimtab.catalog.kinds import BuyingOption, CapacityType
 from trimtab.catalog.pools import Pool
-from trimtab.diagnose.findings import ProductForm, Spend, Unjudged, Verdict, Waste, WasteKind
-from trimtab.fleet.effects import (
+from trimtab.deployment.effects import (
     BuyCommitment,
     Effect,
     ReleaseIdle,
@@ -21,8 +20,9 @@ from trimtab.fleet.effects import (
     StartBeforeRuns,
     UseOffering,
 )
+from trimtab.diagnose.findings import ProductForm, Spend, Unjudged, Verdict, Waste, WasteKind
 from trimtab.fleet.model import Coverage, Target, Window
-from trimtab.fleet.settings import Lever
+from trimtab.levers import autoscaling, commitments, gpu_count, idle_release, right_size, schedule, spot
 from trimtab.plan.audit import Audit, HeatMap
 from trimtab.plan.course import Course, Roadmap, Step, Sway
 from trimtab.plan.model import (
@@ -66,7 +66,7 @@ def evidence(what: str, value: str, threshold: str = "", query: str = "gpu_usage
 
 def action(
     name: str,
-    lever: Lever,
+    lever: str,
     subject: str,
     usd_mo: float,
     changes: dict[str, Effect],
@@ -106,7 +106,7 @@ def hpa(low: int, high: int) -> SetReplicaPolicy:
 ACTIONS = (
     action(
         "a1",
-        Lever.IDLE_RELEASE,
+        idle_release.NAME,
         "nodes that nobody holds",
         8_935.20,
         {"research-old": ReleaseNodes(nodes=("ip-10-0-7-3",))},
@@ -121,7 +121,7 @@ ACTIONS = (
     ),
     action(
         "a2",
-        Lever.COMMITMENT,
+        commitments.NAME,
         "p4d.24xlarge in us-east-1",
         11_842.37,
         {
@@ -143,7 +143,7 @@ ACTIONS = (
     ),
     action(
         "a3",
-        Lever.GPU_COUNT,
+        gpu_count.NAME,
         "experiments",
         41_218.66,
         {
@@ -161,7 +161,7 @@ ACTIONS = (
     ),
     action(
         "a4",
-        Lever.SCHEDULE,
+        schedule.NAME,
         "weekly evaluation",
         2_988.11,
         {"eval/weekly-eval": StartBeforeRuns(lead_s=600.0)},
@@ -173,7 +173,7 @@ ACTIONS = (
     ),
     action(
         "a5",
-        Lever.IDLE_RELEASE,
+        idle_release.NAME,
         "experiments",
         9_107.43,
         {
@@ -188,7 +188,7 @@ ACTIONS = (
     ),
     action(
         "a6",
-        Lever.SPOT,
+        spot.NAME,
         "interruptible training",
         6_377.02,
         {
@@ -207,7 +207,7 @@ ACTIONS = (
     ),
     action(
         "a7",
-        Lever.SCHEDULE,
+        schedule.NAME,
         "notebooks",
         3_204.55,
         {f"notebooks/{user}": SetSchedule(hours_of_week=tuple(range(8, 20))) for user in ("ana", "bo", "chen")},
@@ -219,7 +219,7 @@ ACTIONS = (
     ),
     action(
         "a8",
-        Lever.AUTOSCALING,
+        autoscaling.NAME,
         "serving",
         32_480.91,
         {"prod/chat-api": hpa(4, 30), "prod/search-rank": hpa(2, 12), "prod/embed-api": hpa(2, 10)},
@@ -234,7 +234,7 @@ ACTIONS = (
     ),
     action(
         "a9",
-        Lever.RIGHT_SIZE,
+        right_size.NAME,
         "batch",
         1_270.18,
         {
@@ -310,19 +310,19 @@ def waste(bill: int) -> tuple[Waste, ...]:
 
 NOT_WORTH = (
     NotWorthDoing(
-        lever=Lever.SPOT,
+        lever=spot.NAME,
         subject="ml/ranker-train",
         saving_usd_mo=None,
         reason="declared not interruptible; a lost day would miss its throughput target",
     ),
     NotWorthDoing(
-        lever=Lever.RIGHT_SIZE,
+        lever=right_size.NAME,
         subject="prod/chat-api",
         saving_usd_mo=-2_140.0,
         reason="an L40S fits, but twice as many are needed to keep p95 within 4 s",
     ),
     NotWorthDoing(
-        lever=Lever.AUTOSCALING,
+        lever=autoscaling.NAME,
         subject="prod/moderate-text",
         saving_usd_mo=31.0,
         reason="saves less than $50 a month",
@@ -379,8 +379,8 @@ def roadmap(bill: int) -> Roadmap:
         best=True,
         fixed=course(bill, ("a8", "a9", "a3", "a6", "a2", "a1", "a4", "a5", "a7")),
         sways=(
-            Sway(lever=Lever.AUTOSCALING, factor=0.5, same_frac=0.94, first="a1", regret_usd=8_120.0),
-            Sway(lever=Lever.AUTOSCALING, factor=2.0, same_frac=1.0, first="a1", regret_usd=0.0),
+            Sway(lever=autoscaling.NAME, factor=0.5, same_frac=0.94, first="a1", regret_usd=8_120.0),
+            Sway(lever=autoscaling.NAME, factor=2.0, same_frac=1.0, first="a1", regret_usd=0.0),
         ),
     )
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from trimtab.catalog.kinds import BuyingOption, CapacityType, Isolation
 from trimtab.catalog.pools import Pool, SharedPool
-from trimtab.fleet.effects import (
+from trimtab.deployment.effects import (
     BatchForm,
     BookBlocks,
     BuyCommitment,

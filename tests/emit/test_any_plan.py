@@ -10,6 +10,8 @@ from tests.emit.example import example_audit
 from tests.emit.strategies import EFFECTS
 from tests.emit.validity import structural_faults
 
+from trimtab.deployment.deployment import dimension_of
+from trimtab.deployment.effects import FleetEffect
 from trimtab.emit.manifests.emission import Stage
 from trimtab.emit.manifests.facts import Autoscaler, WorkloadFacts
 from trimtab.emit.manifests.plan_files import emit_plan
@@ -22,10 +24,16 @@ SUBJECTS = st.sampled_from(
 CHANGES = st.builds(Change, subject=SUBJECTS, effect=st.one_of(*EFFECTS.values()))
 
 
+def what_it_changes(change):
+    """Return what no two changes of a plan have in common: a workload and its dimension; for the fleet, the kind of effect."""
+    effect = change.effect
+    return change.subject, type(effect) if isinstance(effect, FleetEffect) else dimension_of(effect)
+
+
 @st.composite
 def plans(draw):
-    """A plan of up to three actions, no workload scaled twice."""
-    changes = draw(st.lists(CHANGES, min_size=1, max_size=6, unique_by=lambda one: (one.subject, type(one.effect))))
+    """A plan of up to three actions, no workload changed twice in one dimension."""
+    changes = draw(st.lists(CHANGES, min_size=1, max_size=6, unique_by=what_it_changes))
     actions = [
         replace(PLAN.actions[number], changes=tuple(changes[number::3])) for number in range(3) if changes[number::3]
     ]

@@ -4,9 +4,9 @@ from tests.emit.cluster_example import example_facts
 from tests.emit.example import action, evidence
 from tests.emit.validity import CRDS, schema_faults
 
+from trimtab.deployment.effects import DeferRuns
 from trimtab.emit.manifests.deferral import deferral_objects
-from trimtab.fleet.effects import DeferRuns
-from trimtab.fleet.settings import Lever
+from trimtab.levers import schedule
 from trimtab.plan.model import Risk
 from trimtab.policies.deferral import DeferPolicy
 
@@ -17,7 +17,7 @@ def objects(hour=22, within_s=8 * 3600):
     effect = DeferRuns(policy=DeferPolicy(start_hour=hour, within_s=within_s), startup_s=300.0)
     seen = (evidence("slack", "8 h", "declared"),)
     one = action(
-        "a4", Lever.SCHEDULE, SUBJECT, 100.0, {SUBJECT: effect}, weeks=0.5, risk=Risk.LOW, quarter=1, seen=seen,
+        "a4", schedule.NAME, SUBJECT, 100.0, {SUBJECT: effect}, weeks=0.5, risk=Risk.LOW, quarter=1, seen=seen,
         rollback="open the queue",
     )  # fmt: skip
     return deferral_objects(one, effect, example_facts().workload(SUBJECT))
@@ -36,7 +36,7 @@ def test_the_queue_closes_as_early_as_runs_may_wait_and_opens_at_the_hour():
 
 
 def test_a_queue_that_opens_after_midnight_closes_the_day_before():
-    assert [schedule for schedule, _ in turns(2, 7 * 3600 + 1800)] == ["30 18 * * *", "0 2 * * *"]
+    assert [when for when, _ in turns(2, 7 * 3600 + 1800)] == ["30 18 * * *", "0 2 * * *"]
 
 
 def test_only_this_queue_may_be_changed():

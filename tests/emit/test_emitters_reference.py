@@ -7,9 +7,9 @@ import yaml
 from tests.emit.cluster_example import example_facts
 from tests.emit.test_manifests import PLAN, forecasting
 
+from trimtab.deployment.effects import Effect
 from trimtab.emit.emitters_reference import SERIES, WRITTEN, emitters_page
 from trimtab.emit.manifests.plan_files import emit_plan
-from trimtab.fleet.effects import Effect
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "emitters.md"
 

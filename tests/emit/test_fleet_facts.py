@@ -9,7 +9,7 @@ from trimtab.fleet.build import build_fleet
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Settings
 from trimtab.pipeline import open_demo
-from trimtab.plan.outcomes.evaluate import law_of
+from trimtab.replay.outcomes.evaluate import law_of
 
 SETTINGS = Settings()
 

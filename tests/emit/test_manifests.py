@@ -14,10 +14,10 @@ from tests.emit.example import example_audit
 from tests.emit.validity import UNSCHEMED, cel_faults, schema_faults, structural_faults
 
 from trimtab.catalog.kinds import CapacityType
+from trimtab.deployment.effects import BookBlocks, HedgeOnSpot, SetReplicaPolicy
 from trimtab.emit.manifests.emission import Stage
 from trimtab.emit.manifests.facts import Autoscaler, EmitFacts
 from trimtab.emit.manifests.plan_files import emit_plan
-from trimtab.fleet.effects import BookBlocks, HedgeOnSpot, SetReplicaPolicy
 from trimtab.plan.model import Change
 from trimtab.policies.blocks import BlockCalendar
 from trimtab.policies.forecast import ForecastPolicy, ForecastRules

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from tests.emit.strategies import EFFECTS
 
 from trimtab.catalog.kinds import BuyingOption
+from trimtab.deployment.effects import Effect
 from trimtab.emit.plain import from_plain, to_plain
 from trimtab.errors import InputError
-from trimtab.fleet.effects import Effect
 
 
 @pytest.mark.parametrize("kind", list(EFFECTS), ids=lambda kind: kind.__name__)

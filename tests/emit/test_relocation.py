@@ -7,11 +7,11 @@ from tests.emit.example import example_audit
 
 from trimtab.catalog.kinds import CapacityType
 from trimtab.catalog.pools import Pool
+from trimtab.deployment.effects import Relocate, SetCapacityType, UseOffering
 from trimtab.emit.manifests.facts import Autoscaler
 from trimtab.emit.manifests.plan_files import emit_plan
 from trimtab.emit.rollout import canary_steps
-from trimtab.fleet.effects import Relocate, SetCapacityType, UseOffering
-from trimtab.fleet.settings import Lever
+from trimtab.levers import relocation, right_size, spot
 from trimtab.plan.actions.draft_actions import Risk
 from trimtab.plan.model import Change
 from trimtab.provenance import Basis, Estimate
@@ -52,7 +52,7 @@ def emitted(*effects):
 
 
 def test_a_move_is_a_page_of_steps_and_not_a_node_pool():
-    _, emission = emitted((Lever.RELOCATION, move()))
+    _, emission = emitted((relocation.NAME, move()))
 
     assert {file.kind for file in emission.files} == {"the order", "decision record", "steps for a person"}
     (page,) = [file for file in emission.files if file.path.startswith("orders/")]
@@ -64,8 +64,8 @@ def test_a_move_is_a_page_of_steps_and_not_a_node_pool():
 
 
 def test_what_else_is_planned_for_its_nodes_is_left_to_the_cluster_there():
-    spot = SetCapacityType(pool=THERE.held_as(CapacityType.SPOT), loss_per_hr=0.1, on_demand_after=6)
-    _, emission = emitted((Lever.RELOCATION, move()), (Lever.SPOT, spot))
+    on_spot = SetCapacityType(pool=THERE.held_as(CapacityType.SPOT), loss_per_hr=0.1, on_demand_after=6)
+    _, emission = emitted((relocation.NAME, move()), (spot.NAME, on_spot))
 
     assert not [file for file in emission.files if file.kind == "NodePool"]
     assert [one.reason for one in emission.withheld if one.action == "a2"] == [
@@ -77,7 +77,7 @@ def test_what_else_is_planned_for_its_nodes_is_left_to_the_cluster_there():
 
 def test_an_action_emitted_alone_still_knows_that_its_workload_moves():
     plan = example_audit().plan
-    actions, _ = emitted((Lever.RELOCATION, move()), (Lever.RIGHT_SIZE, move().to))
+    actions, _ = emitted((relocation.NAME, move()), (right_size.NAME, move().to))
 
     alone = emit_plan(replace(plan, actions=actions), FACTS, only=["a2"])
 
@@ -86,6 +86,6 @@ def test_an_action_emitted_alone_still_knows_that_its_workload_moves():
 
 
 def test_a_move_is_tried_on_a_small_part_first():
-    actions, _ = emitted((Lever.RELOCATION, move()))
+    actions, _ = emitted((relocation.NAME, move()))
 
     assert canary_steps(actions[0])[0].startswith("Run one replica or one run in gcp us-east4")

@@ -13,10 +13,10 @@ from tests.emit.validity import UNSCHEMED, schema_faults, structural_faults
 
 from trimtab.catalog.kinds import Isolation
 from trimtab.catalog.pools import Pool, SharedPool
+from trimtab.deployment.effects import UseSlots
 from trimtab.emit.manifests.cuts import side_by_side as cut_nodes
 from trimtab.emit.manifests.plan_files import emit_plan
-from trimtab.fleet.effects import UseSlots
-from trimtab.fleet.settings import Lever
+from trimtab.levers import sharing
 from trimtab.plan.model import Risk
 from trimtab.provenance import Basis, Estimate
 
@@ -44,10 +44,10 @@ WHOLE = UseSlots(
 )
 
 
-def sharing(name, subject, changes):
+def shared_by(name, subject, changes):
     return action(
         name,
-        Lever.SHARING,
+        sharing.NAME,
         subject,
         4_000.0,
         changes,
@@ -69,12 +69,12 @@ def unisolated(isolation, shares, slots, busy_frac=1.0):
 PLAN = replace(
     example_audit().plan,
     actions=(
-        sharing(
+        shared_by(
             "a1",
             "notebooks/ana, bo, embed-api",
             dict.fromkeys(("notebooks/ana", "notebooks/bo", "prod/embed-api"), SLICE),
         ),
-        sharing("a2", "chat-api, search-rank", dict.fromkeys(("prod/chat-api", "prod/search-rank"), WHOLE)),
+        shared_by("a2", "chat-api, search-rank", dict.fromkeys(("prod/chat-api", "prod/search-rank"), WHOLE)),
     ),
 )
 EMISSION = emit_plan(PLAN, example_facts())
@@ -90,7 +90,7 @@ OBJECTS = [
 UNISOLATED = replace(
     example_audit().plan,
     actions=(
-        sharing(
+        shared_by(
             "a1",
             "prod/chat-api, search-rank",
             {
@@ -98,10 +98,19 @@ UNISOLATED = replace(
                 "prod/search-rank": unisolated(Isolation.TIME_SLICING, 4, 1, 0.1),
             },
         ),
-        sharing("a2", "prod/embed-api", {"prod/embed-api": unisolated(Isolation.MPS, 3, 1)}),
+        shared_by("a2", "prod/embed-api", {"prod/embed-api": unisolated(Isolation.MPS, 3, 1)}),
     ),
 )
 A2 = Pool("gcp", "a2-highgpu-1g", "us-central1")
+SHARE_A2 = frozenset({"prod/chat-api", "prod/embed-api", "prod/search-rank"})
+
+
+def facts_beside_a2():
+    """The example's cluster with those who share A2 nodes at home in their region: slots elsewhere need a move there."""
+    facts, home = example_facts(), replace(A2, instance_type="a2-highgpu-8g")
+    return replace(
+        facts, workloads=tuple(replace(one, pool=home) if one.name in SHARE_A2 else one for one in facts.workloads)
+    )
 
 
 def side_by_side(profile, per_gpu, takes, memory_gib, gpus=1, pool=A2):
@@ -120,7 +129,7 @@ def side_by_side(profile, per_gpu, takes, memory_gib, gpus=1, pool=A2):
 MIXED = replace(
     example_audit().plan,
     actions=(
-        sharing(
+        shared_by(
             "a1",
             "prod/chat-api, embed-api, search-rank",
             {
@@ -131,7 +140,7 @@ MIXED = replace(
         ),
     ),
 )
-MIXED_FILES = {file.path: file for file in emit_plan(MIXED, example_facts()).files}
+MIXED_FILES = {file.path: file for file in emit_plan(MIXED, facts_beside_a2()).files}
 OPEN_FILES = {file.path: file for file in emit_plan(UNISOLATED, example_facts()).files}
 OBJECTS += [
     pytest.param(one, id=f"{name}-{path}")

@@ -3,16 +3,22 @@ from tests.emit.example import example_audit
 
 from trimtab.diagnose.findings import WasteKind
 from trimtab.emit.audit_document import audit_document
-from trimtab.emit.words import LEVER_TITLE, RISK_MEANING, WASTE_MEANING, plan_note, span, target_words
+from trimtab.emit.words import RISK_MEANING, WASTE_MEANING, plan_note, span, target_words
 from trimtab.fleet.model import Target
-from trimtab.fleet.settings import Lever
+from trimtab.levers.registry import BUILT_IN, title_of
 from trimtab.plan.model import Risk
 from trimtab.tables.workloads import TargetMetric
 
 
-@pytest.mark.parametrize(("kinds", "words"), [(WasteKind, WASTE_MEANING), (Lever, LEVER_TITLE), (Risk, RISK_MEANING)])
+@pytest.mark.parametrize(("kinds", "words"), [(WasteKind, WASTE_MEANING), (Risk, RISK_MEANING)])
 def test_every_member_of_a_closed_set_has_its_words(kinds, words):
     assert set(words) == set(kinds)
+
+
+@pytest.mark.parametrize("lever", BUILT_IN, ids=lambda lever: lever.name)
+def test_every_lever_has_a_title_of_its_own(lever):
+    assert title_of(lever.name) == lever.title
+    assert [one for one in BUILT_IN if one.title == lever.title] == [lever]
 
 
 @pytest.mark.parametrize(

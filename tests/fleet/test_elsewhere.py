@@ -3,8 +3,8 @@
 from tests.fleets import FleetRows
 
 from trimtab.catalog import load_catalog
+from trimtab.deployment.fitting import speed_on
 from trimtab.fleet.build import build_fleet
-from trimtab.fleet.elsewhere import speed_on
 from trimtab.fleet.settings import Settings
 
 CATALOG = load_catalog()

@@ -3,13 +3,13 @@
 import pytest
 from tests.fleets import FleetRows
 
-from trimtab.fleet.effects import BatchForm, SetBatchPolicy, UseOffering
-from trimtab.fleet.settings import Lever
+from trimtab.deployment.effects import BatchForm, SetBatchPolicy, UseOffering
+from trimtab.levers import autoscaling, batching, commitments, right_size
 from trimtab.pipeline import audit, open_demo
 
 LE_S = (0.5, 0.7, 0.85, 1.0, 1.3, 2.0, 4.0, float("inf"))
 SECONDS = {1: 0.85, 2: 0.92, 4: 1.06, 8: 1.34, 16: 1.90}
-ADVISED = {Lever.BATCHING, Lever.RIGHT_SIZE, Lever.AUTOSCALING, Lever.COMMITMENT}
+ADVISED = {batching.NAME, right_size.NAME, autoscaling.NAME, commitments.NAME}
 
 
 def quad(*, requests_hr=2_000, batching=None, running=None, limit_s=4.0, model=None):
@@ -50,14 +50,14 @@ def effects(found, kind):
 
 
 def reason(found, lever):
-    return next(one.reason for one in found.plan.not_worth_doing if one.lever is lever)
+    return next(one.reason for one in found.plan.not_worth_doing if one.lever == lever)
 
 
 def test_four_gpus_that_wait_for_latency_are_told_to_batch_and_never_to_buy_a_larger_gpu(advised):
     levers = {action.lever for action in advised.plan.actions}
     gpus = {effect.gpu for effect in effects(advised, UseOffering)}
 
-    assert Lever.BATCHING in levers
+    assert batching.NAME in levers
     assert levers <= ADVISED
     assert not any(gpu.startswith(("H100", "H200", "B200", "B300")) for gpu in gpus)
 
@@ -71,7 +71,7 @@ def test_the_target_holds_in_the_proof_with_fewer_replicas(advised):
 
 
 def test_the_evidence_names_batch_times_and_rates(advised):
-    action = next(one for one in advised.plan.actions if one.lever is Lever.BATCHING)
+    action = next(one for one in advised.plan.actions if one.lever == batching.NAME)
     lines = " ".join(f"{row.what} {row.value}" for row in action.evidence)
 
     assert "seconds by batch size 1: 0.85" in lines
@@ -81,8 +81,8 @@ def test_the_evidence_names_batch_times_and_rates(advised):
 def test_a_service_whose_batch_times_nobody_knows_is_told_what_to_measure():
     found = audit(quad())
 
-    assert Lever.BATCHING not in {action.lever for action in found.plan.actions}
-    assert "measure the seconds that batches" in reason(found, Lever.BATCHING)
+    assert batching.NAME not in {action.lever for action in found.plan.actions}
+    assert "measure the seconds that batches" in reason(found, batching.NAME)
 
 
 def test_a_known_model_that_takes_one_request_at_a_time_gets_a_continuous_engine():
@@ -99,13 +99,13 @@ def test_a_known_model_that_takes_one_request_at_a_time_gets_a_continuous_engine
 def test_batch_times_that_contradict_what_was_seen_are_not_used():
     found = audit(quad(batching={"seconds": {1: 0.1, 8: 0.2}}))
 
-    assert "measure the batch times anew" in reason(found, Lever.BATCHING)
+    assert "measure the batch times anew" in reason(found, batching.NAME)
 
 
 def test_a_service_that_runs_several_at_once_is_not_told_to_batch():
     found = audit(quad(batching={"seconds": SECONDS}, running=lambda hour: 4 * 6.0))
 
-    assert reason(found, Lever.BATCHING) == "runs up to 6 requests a replica at once already"
+    assert reason(found, batching.NAME) == "runs up to 6 requests a replica at once already"
 
 
 def test_the_demonstration_of_four_gpus_saves_three_quarters_by_batches_on_one():

@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trimtab.fleet.settings import Lever
+from trimtab.levers import commitments, right_size, schedule, spot
 from trimtab.plan.actions.best_order import EXACT_ACTIONS, Work, best_order, better_order, year_of
 
-LEVERS = (Lever.SPOT, Lever.SCHEDULE, Lever.RIGHT_SIZE, Lever.COMMITMENT)
+LEVERS = (spot.NAME, schedule.NAME, right_size.NAME, commitments.NAME)
 
 
 def work(months, levers=None, before=None, apart_mo=0.0):
     return Work(
         months=months,
-        levers=levers or [Lever.SPOT] * len(months),
+        levers=levers or [spot.NAME] * len(months),
         before={number: frozenset((before or {}).get(number, ())) for number in range(len(months))},
         apart_mo=apart_mo,
     )

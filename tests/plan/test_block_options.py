@@ -9,17 +9,18 @@ from tests.fleets import FleetRows
 from trimtab.catalog import load_catalog
 from trimtab.catalog.kinds import CapacityType
 from trimtab.catalog.pools import Pool
+from trimtab.deployment.effects import BookBlocks
 from trimtab.emit.manifests.block_order import block_order
 from trimtab.fleet.build import build_fleet
-from trimtab.fleet.effects import BookBlocks
 from trimtab.fleet.market import Market
-from trimtab.fleet.settings import Lever, Limits, Settings
+from trimtab.fleet.settings import Limits, Settings
+from trimtab.levers import capacity_blocks, idle_release
 from trimtab.pipeline import audit
 from trimtab.plan.model import Risk
 from trimtab.plan.options.workload_options import fixed_cost, options_of
-from trimtab.plan.outcomes.evaluate import cases_of
 from trimtab.plan.verify.enactment import enacted_frac
 from trimtab.policies.blocks import BlockCalendar
+from trimtab.replay.outcomes.evaluate import cases_of
 
 SETTINGS = Settings(limits=Limits(use_spot=False))
 """Spot H100 nodes are cheaper than blocks."""
@@ -50,7 +51,7 @@ def rows(machine="p5.48xlarge", start=12, long_hr=118, interruptible=True, wait_
 def booked(fleet_rows, market, settings=SETTINGS):
     fleet = build_fleet(fleet_rows.bundle(), settings)
     options = options_of(cases_of(fleet, settings, seed=7)[RUNS], market)
-    return options, [one for one in options.candidates if Lever.CAPACITY_BLOCK in one.effects]
+    return options, [one for one in options.candidates if capacity_blocks.NAME in one.deployment.levers]
 
 
 def cheapest(options, market):
@@ -61,21 +62,21 @@ def test_a_run_of_five_days_is_held_in_a_block_of_five_days(market):
     options, _ = booked(rows(), market)
 
     one = cheapest(options, market)
-    assert one.effects.keys() == {Lever.IDLE_RELEASE, Lever.CAPACITY_BLOCK}
-    effect = one.effects[Lever.CAPACITY_BLOCK]
+    assert one.deployment.levers == {idle_release.NAME, capacity_blocks.NAME}
+    effect = one.deployment.buying
     assert effect.calendar.nodes == (2, 2, 2, 2, 2, 0, 0)
     block, *rest = sorted(one.usage, key=lambda pool: pool.capacity_type is CapacityType.ON_DEMAND)
     assert block == effect.pool
     assert one.usage[block].sum() == 4 * 5 * 2 * 24 * 3600
     assert sum(int(one.usage[pool].sum()) for pool in rest) < 0.05 * one.usage[block].sum()
-    assert options.evaluator.keeps_targets(one.effects)
+    assert options.evaluator.keeps_targets(one.deployment)
 
 
 def test_what_is_paid_follows_the_calendar_and_not_the_runs(market):
     options, _ = booked(rows(start=36), market)
 
     one = cheapest(options, market)
-    effect = one.effects[Lever.CAPACITY_BLOCK]
+    effect = one.deployment.buying
     weeks = one.usage[effect.pool].reshape(4, 168)
     assert (weeks == weeks[0]).all()
     assert weeks[0].sum() == sum(effect.calendar.nodes) * 24 * 3600
@@ -86,10 +87,10 @@ def test_runs_that_cannot_resume_are_only_held_in_blocks_that_never_end(market):
     long, always = booked(rows(start=0, long_hr=168, interruptible=False), market)
 
     # 118 of 168 hours at 71 % of the rate do not pay a block that stands throughout
-    assert cheapest(short, market).effects.keys() == {Lever.IDLE_RELEASE}
-    assert cheapest(long, market).effects[Lever.CAPACITY_BLOCK].calendar.nodes == (2,) * 7
+    assert cheapest(short, market).deployment.levers == {idle_release.NAME}
+    assert cheapest(long, market).deployment.buying.calendar.nodes == (2,) * 7
     for one in (*in_blocks, *always):
-        assert len(set(one.effects[Lever.CAPACITY_BLOCK].calendar.nodes)) == 1
+        assert len(set(one.deployment.buying.calendar.nodes)) == 1
         assert one.outcome.interruptions == 0
 
 
@@ -97,7 +98,7 @@ def test_nodes_that_stand_all_the_time_are_held_in_blocks_where_runs_may_not_wai
     _, found = booked(rows(interruptible=False, wait_s=0.1), market)
 
     (one,) = found
-    assert one.effects.keys() == {Lever.CAPACITY_BLOCK}
+    assert one.deployment.levers == {capacity_blocks.NAME}
     assert {pool.capacity_type for pool in one.usage} == {CapacityType.CAPACITY_BLOCK}
 
 
@@ -109,7 +110,7 @@ def test_nothing_is_offered_without_a_rate_or_where_nobody_wants_it(market):
 def test_the_calendar_is_planned_on_one_window_and_paid_on_the_next():
     found = audit(rows().bundle(), SETTINGS)
 
-    (action,) = [one for one in found.plan.actions if one.lever is Lever.CAPACITY_BLOCK]
+    (action,) = [one for one in found.plan.actions if one.lever == capacity_blocks.NAME]
     (effect,) = [one.effect for one in action.changes]
     assert isinstance(effect, BookBlocks)
     assert action.risk is Risk.MEDIUM

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from trimtab.catalog.pools import Pool
 from trimtab.ledger import Usage
-from trimtab.plan.commitments.commit_advice import Layer, advise
+from trimtab.levers.commit_advice import Layer, advise
+from trimtab.levers.commit_table import Offer
 from trimtab.plan.commitments.commit_inventory import Owned, inventory, not_running, owned_nodes
-from trimtab.plan.commitments.commit_table import Offer
 from trimtab.plan.program.load_duration import load_duration
 from trimtab.replay.commitments import CommitRule
 from trimtab.units import micro_usd

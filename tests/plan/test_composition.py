@@ -1,27 +1,31 @@
 """What goes together: places, precisions, batches, scalers and spot compose; what contradicts itself is never offered."""
 
+from dataclasses import replace
 from itertools import combinations
 
 import pytest
+from tests.emit.cluster_example import example_facts
+from tests.emit.example import example_audit
 from tests.fleets import FleetRows
 
 from trimtab.catalog import load_catalog
 from trimtab.catalog.pools import Pool
-from trimtab.emit.manifests.batching import batch_curve
-from trimtab.emit.manifests.scope import moved
+from trimtab.deployment.effects import HedgeOnSpot
+from trimtab.deployment.placement import resolve
+from trimtab.emit.manifests.batching import batching_page
+from trimtab.emit.manifests.facts import WorkloadFacts
+from trimtab.emit.manifests.placed import placed_workloads
 from trimtab.fleet.build import build_fleet
-from trimtab.fleet.effects import HedgeOnSpot
 from trimtab.fleet.market import Market
-from trimtab.fleet.settings import Lever, Settings
-from trimtab.levers import batching
+from trimtab.fleet.settings import Settings
+from trimtab.levers import autoscaling, batching, idle_release, quantization, right_size, schedule, sharing, spot
+from trimtab.levers.batching import batches_fit, fitting_profile
+from trimtab.levers.lever import Ask
 from trimtab.physics.formats import WeightFormat
-from trimtab.plan.options.batch_options import batches_fit, fitting_profile
-from trimtab.plan.options.composition import SpotOffers, on_demand
+from trimtab.plan.model import Change
+from trimtab.plan.options.composition import bought, on_demand, places
 from trimtab.plan.options.workload_options import options_of
-from trimtab.plan.outcomes.evaluate import Evaluator, cases_of
-from trimtab.plan.outcomes.outcome import placement
-from trimtab.plan.outcomes.places import places_of
-from trimtab.replay.batched_law import carried_curve
+from trimtab.replay.outcomes.evaluate import Evaluator, cases_of
 
 SETTINGS = Settings()
 LE_S = (0.5, 0.7, 0.85, 1.0, 1.3, 2.0, 4.0, float("inf"))
@@ -60,97 +64,115 @@ def anything():
 
 
 @pytest.fixture(scope="module")
-def ways(anything, market):
-    return list(on_demand(Evaluator(case=anything), market, places_of(anything, market).fitting))
+def ask(anything, market):
+    return Ask(evaluator=Evaluator(case=anything), market=market)
+
+
+@pytest.fixture(scope="module")
+def ways(ask):
+    return list(on_demand(ask))
 
 
 def test_every_pair_of_levers_of_a_service_goes_together_and_so_do_all_three(ways):
-    found = {frozenset(one) for one in ways}
-    levers = (Lever.QUANTIZATION, Lever.BATCHING, Lever.SHARING)
+    found = {one.levers for one in ways}
+    levers = (quantization.NAME, batching.NAME, sharing.NAME)
 
     for some in (*combinations(levers, 2), levers):
         assert any(frozenset(some) <= one for one in found), some
-    assert any({Lever.QUANTIZATION, Lever.RIGHT_SIZE, Lever.AUTOSCALING} <= one for one in found)
+    assert any({quantization.NAME, right_size.NAME, autoscaling.NAME} <= one for one in found)
 
 
 def test_nobody_moves_to_two_places_or_holds_replicas_in_two_ways(ways):
     for one in ways:
-        assert len(one.keys() & {Lever.RIGHT_SIZE, Lever.SHARING}) <= 1
-        assert len(one.keys() & {Lever.AUTOSCALING, Lever.SCHEDULE, Lever.IDLE_RELEASE}) <= 1
-        batched = one.get(Lever.BATCHING)
-        assert batched is None or (batched.replicas is None) == (Lever.AUTOSCALING in one)
+        assert len(one.levers & {right_size.NAME, sharing.NAME}) <= 1
+        assert len(one.levers & {autoscaling.NAME, schedule.NAME, idle_release.NAME}) <= 1
+        assert one.batching is None or (one.batching.replicas is None) == (autoscaling.NAME in one.levers)
 
 
 def test_a_place_that_holds_the_model_only_in_fewer_bits_never_comes_without_them(ways):
-    tight = [one for one in ways if any(getattr(effect, "only_quantized", False) for effect in one.values())]
+    tight = [one for one in ways if any(getattr(effect, "only_quantized", False) for _, effect in one.changes)]
 
     assert tight
-    assert all(Lever.QUANTIZATION in one for one in tight)
+    assert all(quantization.NAME in one.levers for one in tight)
 
 
-def test_fewer_bits_leave_room_for_larger_batches(anything, market):
+def test_fewer_bits_leave_room_for_larger_batches(anything, ask, market):
     profile = batching.profile_of(anything.workload, market.gpu(anything.workload.gpu))
-    places = places_of(anything, market).fitting
+    offered = places(ask)
 
     def most(where):
-        fitting = fitting_profile(anything, where, profile, market)
+        fitting = fitting_profile(anything, ask.evaluator.place(where), profile, market)
         return 1 if fitting is None else fitting.sizes[-1]
 
     def at(where):
-        place = where.get(Lever.RIGHT_SIZE) or where.get(Lever.SHARING)
+        place = where.offering or where.sharing
         return None if place is None else getattr(place, "shared", place.pool)
 
-    plain = {at(where): most(where) for where in places if Lever.QUANTIZATION not in where}
-    fewer = {at(where): most(where) for where in places if Lever.QUANTIZATION in where}
+    plain = {at(where): most(where) for where in offered if where.precision is None}
+    fewer = {at(where): most(where) for where in offered if where.precision is not None}
     both = plain.keys() & fewer.keys()
 
     assert all(fewer[one] >= plain[one] for one in both)
     assert any(fewer[one] > plain[one] for one in both)
 
 
-def test_slots_of_shared_nodes_are_never_held_on_spot(anything, market, ways):
-    spot = SpotOffers.of(anything, market)
-    shared = [one for one in ways if placement(anything.workload, one).shared is not None]
+def test_slots_of_shared_nodes_are_never_held_on_spot(anything, ask, ways):
+    shared = [one for one in ways if resolve(anything.workload, one).shared is not None]
 
     assert shared
-    assert not any(spot.for_place(one) for one in shared)
-    assert any(spot.for_place(one) for one in ways if Lever.BATCHING in one)
-    assert any(spot.for_place(one) for one in ways if Lever.QUANTIZATION in one)
+    assert not any(any(bought(one, ask)) for one in shared)
+    assert any(any(bought(one, ask)) for one in ways if batching.NAME in one.levers)
+    assert any(any(bought(one, ask)) for one in ways if quantization.NAME in one.levers)
 
 
 def test_what_batches_may_also_serve_from_spot(market):
     options = options_of(captions(interruptible=True), market)
 
-    spot = [one for one in options.candidates if isinstance(one.effects.get(Lever.SPOT), HedgeOnSpot)]
-    assert any(Lever.BATCHING in one.effects for one in spot)
-    assert all(options.evaluator.keeps_targets(one.effects) for one in spot)
+    hedged = [one.deployment for one in options.candidates if isinstance(one.deployment.buying, HedgeOnSpot)]
+    assert all(spot.NAME in one.levers for one in hedged)
+    assert any(batching.NAME in one.levers for one in hedged)
+    assert all(options.evaluator.keeps_targets(one) for one in hedged)
 
 
-def test_batches_that_fit_only_fewer_bits_need_them_first(anything, market):
-    larger = [
-        one
-        for one in on_demand(Evaluator(case=anything), market, places_of(anything, market).fitting[:1])
-        if Lever.BATCHING in one
-    ]
+def test_batches_that_fit_only_fewer_bits_need_them_first(anything, ask, market, ways):
+    at_home = [one for one in ways if one.batching is not None and not one.without("batching", "scaling").changes]
     (tight,) = [
         where
-        for where in places_of(anything, market).fitting
-        if Lever.QUANTIZATION in where
-        and where[Lever.QUANTIZATION].after is WeightFormat.INT8
-        and getattr(where.get(Lever.RIGHT_SIZE), "pool", None) == Pool("aws", "g7.2xlarge", "us-east-1")
+        for where in places(ask)
+        if where.precision is not None
+        and where.precision.after is WeightFormat.INT8
+        and getattr(where.offering, "pool", None) == Pool("aws", "g7.2xlarge", "us-east-1")
     ]
-    most = max((one[Lever.BATCHING] for one in larger), key=lambda policy: policy.max_batch)
-    whole = {**tight, Lever.BATCHING: most}
+    most = max((one.batching for one in at_home), key=lambda policy: policy.max_batch)
+    whole = tight.plus((batching.NAME, most))
 
     assert most.max_batch == 8
-    assert batches_fit(anything, whole, market)
-    assert not batches_fit(anything, {Lever.RIGHT_SIZE: tight[Lever.RIGHT_SIZE], Lever.BATCHING: most}, market)
+    assert batches_fit(anything, resolve(anything.workload, whole), market)
+    assert not batches_fit(anything, resolve(anything.workload, whole.without("precision")), market)
 
 
 def test_the_page_states_the_batch_times_that_the_plan_rests_on(anything, ways):
-    both = [one for one in ways if {Lever.BATCHING, Lever.QUANTIZATION} <= one.keys()]
+    workload = anything.workload
+    known = WorkloadFacts(
+        name=workload.name,
+        gpus_per_pod=workload.gpus_per_pod,
+        gpu=workload.gpu,
+        pool=workload.pool,
+        gpus_per_node=workload.gpus_per_node,
+    )
+    both = [one for one in ways if {batching.NAME, quantization.NAME} <= one.levers]
     for one in both[:: max(1, len(both) // 20)]:
-        place, policy = placement(anything.workload, one), one[Lever.BATCHING]
-        page = batch_curve(policy, moved([*one.values()]), one[Lever.QUANTIZATION])
+        action = example_audit().plan.actions[0]
+        actions = [
+            replace(action, lever=lever, changes=(Change(subject=workload.name, effect=effect),))
+            for lever, effect in reversed(one.changes)
+        ]
+        place = resolve(workload, one)
+        (placed,) = placed_workloads(actions, [known]).values()
 
-        assert page == carried_curve(policy, place.speed.value, place.work_speed.value)
+        page = placed.place.batch_curve()
+        assert page == one.batching.curve.carried(place.speed.value, place.work_speed.value)
+        text = batching_page(action, workload.name, one.batching, placed, example_facts())
+        assert all(
+            f"| {size} | {page.run_s(size):.3g} |" in text for size in page.sizes if size <= one.batching.max_batch
+        )

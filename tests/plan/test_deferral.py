@@ -7,13 +7,13 @@ import pytest
 from tests.fleets import FleetRows
 
 from trimtab.catalog import load_catalog
+from trimtab.deployment.effects import DeferRuns
 from trimtab.fleet.build import build_fleet
-from trimtab.fleet.effects import DeferRuns
 from trimtab.fleet.market import Market
-from trimtab.fleet.settings import Lever, Settings
+from trimtab.fleet.settings import Settings
 from trimtab.pipeline import audit
 from trimtab.plan.options.workload_options import options_of
-from trimtab.plan.outcomes.evaluate import cases_of
+from trimtab.replay.outcomes.evaluate import cases_of
 
 SETTINGS = Settings()
 DAYS = 14
@@ -40,8 +40,8 @@ def rows(declared):
 def deferred(declared, market):
     fleet = build_fleet(rows(declared).bundle(), SETTINGS)
     options = options_of(cases_of(fleet, SETTINGS, seed=7)[RUNS], market)
-    found = [one for one in options.candidates if isinstance(one.effects.get(Lever.SCHEDULE), DeferRuns)]
-    return options, {one.effects[Lever.SCHEDULE].policy.start_hour: one for one in found}
+    found = [one for one in options.candidates if isinstance(one.deployment.holding, DeferRuns)]
+    return options, {one.deployment.holding.policy.start_hour: one for one in found}
 
 
 def test_runs_that_nobody_declared_deferrable_are_not_moved(market):
@@ -55,7 +55,7 @@ def test_runs_move_to_hours_within_their_slack(market):
     for hour, one in found.items():
         held = sum(np.asarray(used) for used in one.usage.values())
         hours = {int(at) % 24 for at in np.flatnonzero(held)}
-        assert options.evaluator.keeps_targets(one.effects)
+        assert options.evaluator.keeps_targets(one.deployment)
         if hour in (15, 18, 21):
             assert hours <= {hour, hour + 1, (hour + 2) % 24}
 

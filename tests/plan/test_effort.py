@@ -14,20 +14,22 @@ from tests.plan.fleets import EXACT, A, brute_force
 from trimtab.catalog import load_catalog
 from trimtab.catalog.kinds import CapacityType
 from trimtab.catalog.pools import Pool
+from trimtab.deployment.deployment import AS_IT_IS
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.market import Market
-from trimtab.fleet.settings import Effort, Lever, Limits, Settings, default_efforts
+from trimtab.fleet.settings import Effort, Limits, Settings
 from trimtab.ledger import NO_DISCOUNTS
+from trimtab.levers import autoscaling, commitments, right_size
 from trimtab.plan.actions.drafted import Drafted
 from trimtab.plan.effort import effort_micro_usd, effort_of, with_effort
 from trimtab.plan.options.candidate import Candidate
 from trimtab.plan.options.coupling import Coupling
 from trimtab.plan.options.workload_options import options_of, undominated
-from trimtab.plan.outcomes.evaluate import cases_of
-from trimtab.plan.outcomes.outcome import Outcome
 from trimtab.plan.planner import make_plan
 from trimtab.plan.problem import NodeGroup, Option, Problem
 from trimtab.plan.program.solve import solve_problem
+from trimtab.replay.outcomes.evaluate import cases_of
+from trimtab.replay.outcomes.outcome import Outcome
 from trimtab.units import HR_PER_MO, micro_usd
 
 HOURS = HR_PER_MO  # a month, so that amounts a month are amounts over the window
@@ -55,7 +57,7 @@ def three_services(saved_nodes):
 
 
 def scaled(saved_nodes):
-    entries = [[effort_of(Lever.AUTOSCALING, f"class {one}", Settings())] for one in range(len(saved_nodes))]
+    entries = [[effort_of(autoscaling.NAME, f"class {one}", Settings())] for one in range(len(saved_nodes))]
     return solve_problem(with_effort(three_services(saved_nodes), entries), EXACT)
 
 
@@ -137,7 +139,7 @@ def worth(drafted, chosen):
 
 @pytest.mark.parametrize("week_usd", [0.0, 4_000.0, 20_000.0])
 def test_no_part_of_a_plan_could_be_left_out_or_swapped_at_a_gain(fleet, store, week_usd):
-    base = Settings(efforts=default_efforts() | {Lever.AUTOSCALING: Effort(weeks=1.0, per="fleet")})
+    base = Settings(efforts={autoscaling.NAME: Effort(weeks=1.0, per="fleet")})
     chosen = replace(base, planning=replace(EXACT, engineer_week_usd=week_usd))
     planned = make_plan(fleet, MARKET, chosen, seed=7, progress=lambda *_: None, store=store)
     drafted = planned.drafted
@@ -148,32 +150,32 @@ def test_no_part_of_a_plan_could_be_left_out_or_swapped_at_a_gain(fleet, store, 
         for some in combinations(range(len(drafted.actions)), size):
             rest = drafted.without(frozenset(some))
             evaluators = drafted.enacted.evaluators
-            if all(evaluators[index].keeps_targets(effects) for index, effects in rest.effects.items()):
+            if all(evaluators[index].keeps_targets(one) for index, one in rest.deployments.items()):
                 assert worth(rest, chosen) >= best - slack, [drafted.actions[one].lever for one in some]
     for index, case in enumerate(cases_of(fleet, chosen, 7, store=store).values()):
-        for effects in [{}, *(one.effects for one in options_of(case, MARKET).candidates)]:
-            swapped = {**drafted.effects, index: effects}
+        for deployment in [AS_IT_IS, *(one.deployment for one in options_of(case, MARKET).candidates)]:
+            swapped = {**drafted.deployments, index: deployment}
             trial = Drafted(
                 fleet=fleet,
                 enacted=drafted.enacted,
-                effects={number: one for number, one in swapped.items() if one},
+                deployments={number: one for number, one in swapped.items() if one.changes},
                 released=drafted.released,
                 discounts=drafted.discounts,
             )
-            assert worth(trial, chosen) >= best - slack, effects
+            assert worth(trial, chosen) >= best - slack, deployment
 
 
 def test_effort_that_is_never_paid_back_leaves_the_fleet_as_it_is(fleet, store):
     dear = replace(Settings(), planning=replace(EXACT, engineer_week_usd=1e6))
     planned = make_plan(fleet, MARKET, dear, seed=7, progress=lambda *_: None, store=store)
 
-    assert {action.lever for action in planned.plan.actions} <= {Lever.COMMITMENT}
+    assert {action.lever for action in planned.plan.actions} <= {commitments.NAME}
     assert planned.plan.bound_micro_usd < planned.plan.after_micro_usd
     assert any("pay back" in one.reason for one in planned.plan.not_worth_doing)
 
 
 def test_an_entry_is_charged_for_the_window():
-    entries = effort_of(Lever.RIGHT_SIZE, "x", Settings())
+    entries = effort_of(right_size.NAME, "x", Settings())
 
     assert list(entries.values()) == [pytest.approx(2 * 4_000 / 12)]
     problem = with_effort(three_services((1.0,)), [[entries]])

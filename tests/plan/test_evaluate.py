@@ -6,13 +6,14 @@ import pytest
 from tests.fleets import FleetRows
 
 from trimtab.catalog import load_catalog
+from trimtab.deployment.deployment import Deployment
+from trimtab.deployment.placement import resolve
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.market import Market
-from trimtab.fleet.settings import Lever, Settings
+from trimtab.fleet.settings import Settings
 from trimtab.levers import autoscaling, right_size
-from trimtab.plan.outcomes.evaluate import Evaluator, cases_of
-from trimtab.plan.outcomes.outcome import placement
-from trimtab.plan.outcomes.service_outcome import cold_start_of, demand_of
+from trimtab.replay.outcomes.evaluate import Evaluator, cases_of
+from trimtab.replay.outcomes.service_outcome import cold_start_of, demand_of
 
 SETTINGS = Settings()
 
@@ -44,23 +45,23 @@ def options(case):
     market = Market(catalog=load_catalog(), at=date(2026, 9, 30), max_term_years=1, assumptions=SETTINGS.assumptions)
     scalers = autoscaling.propose(case.workload, demand_of(case), cold_start_of(case))[::5]
     sizes = right_size.propose(case.workload, market, SETTINGS.assumptions).fitting[::4]
-    return [{Lever.RIGHT_SIZE: size, Lever.AUTOSCALING: scaler} for size in sizes for scaler in scalers]
+    return [Deployment.of((right_size.NAME, size), (autoscaling.NAME, scaler)) for size in sizes for scaler in scalers]
 
 
 def test_a_judged_outcome_misses_what_the_whole_one_misses_and_is_the_whole_one_where_all_is_kept(case, options):
     margin = SETTINGS.planning.target_margin_frac
     judging = Evaluator(case=case)
     kept = 0
-    for effects in options:
-        judged, whole = judging.judged(effects), Evaluator(case=case).outcome(effects)
+    for deployment in options:
+        judged, whole = judging.judged(deployment), Evaluator(case=case).outcome(deployment)
         assert bool(judged.missed(margin)) == bool(whole.missed(margin))
         bold = all(one.frac >= one.target.required_frac for one in whole.attained)
         assert bold == all(one.frac >= one.target.required_frac for one in judged.attained)
         assert not whole.stopped
         if bold:
             assert judged.on_demand.tolist() == whole.on_demand.tolist()
-            place = placement(case.workload, effects)
-            assert place.usage(judged).keys() == place.usage(whole).keys()
+            place = resolve(case.workload, deployment)
+            assert judged.usage(place).keys() == whole.usage(place).keys()
         if not judged.stopped:
             kept += 1
             assert judged.attained == whole.attained
@@ -69,7 +70,7 @@ def test_a_judged_outcome_misses_what_the_whole_one_misses_and_is_the_whole_one_
 
 def test_what_was_stopped_is_replayed_whole_when_asked_for(case, options):
     evaluator = Evaluator(case=case)
-    stopped = next(effects for effects in options if evaluator.judged(effects).stopped)
+    stopped = next(deployment for deployment in options if evaluator.judged(deployment).stopped)
 
     evaluator.forget_replays()
 

@@ -7,12 +7,12 @@ from tests.fleets import FleetRows
 
 from trimtab.catalog import load_catalog
 from trimtab.catalog.kinds import CapacityType
+from trimtab.deployment.effects import HedgeOnSpot
 from trimtab.fleet.build import build_fleet
-from trimtab.fleet.effects import HedgeOnSpot
 from trimtab.fleet.market import Market
-from trimtab.fleet.settings import Lever, Settings
+from trimtab.fleet.settings import Settings
 from trimtab.plan.options.workload_options import options_of
-from trimtab.plan.outcomes.evaluate import cases_of
+from trimtab.replay.outcomes.evaluate import cases_of
 
 SETTINGS = Settings()
 
@@ -36,7 +36,7 @@ def found(request, market):
 
 
 def hedged(options):
-    return [one for one in options.candidates if isinstance(one.effects.get(Lever.SPOT), HedgeOnSpot)]
+    return [one for one in options.candidates if isinstance(one.deployment.buying, HedgeOnSpot)]
 
 
 def test_only_a_service_that_was_declared_interruptible_is_served_from_spot(found):
@@ -49,5 +49,5 @@ def test_what_is_kept_is_billed_as_spot_and_keeps_its_targets_under_weekly_losse
     _, options = found
 
     for one in hedged(options):
-        assert options.evaluator.keeps_targets(one.effects)
+        assert options.evaluator.keeps_targets(one.deployment)
         assert any(pool.capacity_type is CapacityType.SPOT for pool in one.usage)

@@ -9,17 +9,18 @@ from hypothesis import strategies as st
 from tests.fleets import FleetRows
 
 from trimtab.catalog import load_catalog
+from trimtab.deployment.deployment import Deployment
+from trimtab.deployment.effects import SetPrecision, UseOffering
+from trimtab.deployment.placement import resolve
 from trimtab.fleet.build import build_fleet
-from trimtab.fleet.effects import SetPrecision, UseOffering
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet
 from trimtab.fleet.served_model import need_on, served_model
-from trimtab.fleet.settings import Lever, Settings
+from trimtab.fleet.settings import Settings
 from trimtab.levers import quantization, right_size
 from trimtab.physics.formats import WeightFormat
 from trimtab.pipeline import audit
 from trimtab.plan.model import Risk
-from trimtab.plan.outcomes.outcome import placement
 from trimtab.provenance import Basis, Estimate, product
 
 SETTINGS = Settings()
@@ -67,15 +68,15 @@ def accepted():
 
 
 def test_nothing_is_quantized_that_nobody_accepted_but_its_saving_is_shown(unasked):
-    reason = next(one.reason for one in unasked.plan.not_worth_doing if one.lever is Lever.QUANTIZATION)
+    reason = next(one.reason for one in unasked.plan.not_worth_doing if one.lever == quantization.NAME)
 
-    assert Lever.QUANTIZATION not in {action.lever for action in unasked.plan.actions}
+    assert quantization.NAME not in {action.lever for action in unasked.plan.actions}
     assert "a month more" in reason
     assert "evaluate it, then declare quantize:" in reason
 
 
 def test_an_accepted_format_is_planned_at_high_risk_with_the_change_of_answers_said_to_be_unknown(accepted, unasked):
-    action = next(one for one in accepted.plan.actions if one.lever is Lever.QUANTIZATION)
+    action = next(one for one in accepted.plan.actions if one.lever == quantization.NAME)
 
     assert accepted.plan.joint_saving_micro_usd > unasked.plan.joint_saving_micro_usd
     assert action.risk is Risk.HIGH
@@ -137,12 +138,12 @@ def test_a_gpu_that_holds_only_the_quantized_model_is_no_place_without_it():
         model="m",
     )
 
-    alone = placement(service, {Lever.RIGHT_SIZE: size})
-    both = placement(service, {Lever.RIGHT_SIZE: size, Lever.QUANTIZATION: precision})
+    alone = resolve(service, Deployment.of((right_size.NAME, size)))
+    both = resolve(service, Deployment.of((right_size.NAME, size), (quantization.NAME, precision)))
 
     assert (alone.pool, alone.speed.value) == (service.pool, 1.0)
     assert (both.pool.instance_type, both.speed.value) == ("g6.xlarge", pytest.approx(0.8))
-    assert placement(service, {Lever.QUANTIZATION: precision}).speed.value == 1.5
+    assert resolve(service, Deployment.of((quantization.NAME, precision))).speed.value == 1.5
 
 
 def test_the_speed_of_a_known_model_follows_bandwidth_and_not_idle_time(market):

@@ -11,25 +11,28 @@ from tests.fleets import FleetRows
 
 from trimtab.catalog import load_catalog
 from trimtab.catalog.pools import Pool
+from trimtab.deployment.deployment import AS_IT_IS, Deployment
+from trimtab.deployment.effects import Relocate
+from trimtab.deployment.placement import resolve
 from trimtab.fleet.build import build_fleet
-from trimtab.fleet.effects import Relocate
 from trimtab.fleet.market import Market
-from trimtab.fleet.settings import Lever, Limits, Settings
+from trimtab.fleet.settings import Limits, Settings
 from trimtab.ledger import NO_DISCOUNTS
-from trimtab.levers import relocation, right_size, spot
-from trimtab.plan.actions.draft_actions import Risk
+from trimtab.levers import relocation, right_size, sharing, spot
+from trimtab.levers.lever import Ask, Risk
+from trimtab.levers.registry import lever_named
 from trimtab.plan.options.candidate import Candidate
+from trimtab.plan.options.composition import places
 from trimtab.plan.options.coupling import Coupling
-from trimtab.plan.options.workload_options import options_of, refusal, undominated
-from trimtab.plan.outcomes.change_cost import entry_micro_usd, own_micro_usd
-from trimtab.plan.outcomes.evaluate import Evaluator, cases_of
-from trimtab.plan.outcomes.outcome import Outcome, Stress, placement, run_speed
-from trimtab.plan.outcomes.places import places_of
+from trimtab.plan.options.workload_options import options_of, undominated
 from trimtab.plan.planner import make_plan
 from trimtab.plan.problem import CommitmentOffer, Option, Problem
 from trimtab.plan.program.fleet_problem import fleet_problem
 from trimtab.plan.program.solve import choice_cost, solve_problem
 from trimtab.plan.proof.proof_window import prove
+from trimtab.replay.outcomes.change_cost import entry_micro_usd, own_micro_usd
+from trimtab.replay.outcomes.evaluate import Evaluator, cases_of
+from trimtab.replay.outcomes.outcome import Outcome, Stress, run_speed
 
 SETTINGS = Settings()
 DAYS = 14
@@ -61,11 +64,11 @@ def plan_of(fleet, at=SETTINGS):
 
 
 def move_in(plan):
-    return next((action for action in plan.actions if action.lever is Lever.RELOCATION), None)
+    return next((action for action in plan.actions if action.lever == relocation.NAME), None)
 
 
 def reason_in(plan):
-    return next(one.reason for one in plan.not_worth_doing if one.lever is Lever.RELOCATION)
+    return next(one.reason for one in plan.not_worth_doing if one.lever == relocation.NAME)
 
 
 @cache
@@ -78,14 +81,14 @@ def test_a_cheaper_region_wins_where_data_and_traffic_are_small():
 
     assert [change.effect.pool for change in action.changes] == [Pool("aws", "g5.12xlarge", "us-east-1")]
     assert action.risk is Risk.MEDIUM
-    assert action.effort_weeks == SETTINGS.efforts[Lever.RELOCATION].weeks
+    assert action.effort_weeks == lever_named(relocation.NAME).effort.weeks
 
 
 def test_nothing_moves_that_nobody_allowed():
     plan = plan_of(training(**NEAR_FREE)).plan
 
     assert move_in(plan) is None
-    assert Lever.RELOCATION not in {one.lever for one in plan.not_worth_doing}
+    assert relocation.NAME not in {one.lever for one in plan.not_worth_doing}
 
 
 def test_a_rule_of_the_fleet_forbids_what_a_workload_would_allow():
@@ -155,7 +158,7 @@ def test_another_cloud_is_paid_once_and_only_where_it_pays(weeks):
         return
     assert {change.effect.cloud for change in action.changes} == {"lambda"}
     assert action.risk is Risk.HIGH
-    assert action.effort_weeks == SETTINGS.efforts[Lever.RELOCATION].weeks + weeks
+    assert action.effort_weeks == lever_named(relocation.NAME).effort.weeks + weeks
     entry = entry_micro_usd(asked, DAYS * 24)
     assert entry == pytest.approx(4000 / 12 * WINDOW_MO * 1e6, abs=1)
     assert planned.plan.moving_micro_usd > entry
@@ -189,10 +192,11 @@ def test_the_round_trip_comes_off_the_latency_target(limit_s, kept):
     case = service(limit_s)
     evaluator = Evaluator(case=case)
 
-    moves = [{Lever.RELOCATION: move} for move in relocation.propose(case.workload, market(), SETTINGS).fitting]
-    same = [effects for effects in moves if effects[Lever.RELOCATION].pool.instance_type == "g5.xlarge"]
-    possible = [one for one in same if refusal(case, one) is None and evaluator.keeps_targets(one)]
-    assert {one[Lever.RELOCATION].pool.region for one in possible} == kept
+    offered = relocation.propose(case.workload, market(), SETTINGS).fitting
+    moves = [Deployment.of((relocation.NAME, move)) for move in offered]
+    same = [one for one in moves if one.relocation.pool.instance_type == "g5.xlarge"]
+    possible = [one for one in same if evaluator.hopeless(one) is None and evaluator.keeps_targets(one)]
+    assert {one.relocation.pool.region for one in possible} == kept
 
 
 def test_a_move_says_how_much_longer_a_request_takes_and_what_it_costs():
@@ -202,16 +206,18 @@ def test_a_move_says_how_much_longer_a_request_takes_and_what_it_costs():
     assert moves["eu-west-1"].rtt_s == SETTINGS.assumptions.region_rtt_s
     assert moves["us-east-1"].rtt_s == SETTINGS.assumptions.continent_rtt_s
     assert moves["us-east-1"].traffic_usd_mo == pytest.approx(1000 * 0.02)
-    assert placement(case.workload, {Lever.RELOCATION: moves["us-east-1"]}).pool.region == "us-east-1"
+    away = Deployment.of((relocation.NAME, moves["us-east-1"]))
+    assert resolve(case.workload, away).pool.region == "us-east-1"
 
 
 def test_other_nodes_in_the_region_cost_a_rollout_only_where_one_is_stated():
     case = service(2.0)
     (fit,) = cases_of(training(), SETTINGS, seed=7).values()
-    other = {Lever.RIGHT_SIZE: right_size.propose(fit.workload, market(), SETTINGS.assumptions).fitting[-1]}
+    size = right_size.propose(fit.workload, market(), SETTINGS.assumptions).fitting[-1]
+    other = Deployment.of((right_size.NAME, size))
     stated = replace(SETTINGS, assumptions=replace(SETTINGS.assumptions, rollout_overlap_hr=10.0))
 
-    assert own_micro_usd(case.workload, {}, market(), stated, 730) == 0
+    assert own_micro_usd(case.workload, AS_IT_IS, market(), stated, 730) == 0
     assert own_micro_usd(fit.workload, other, market(), SETTINGS, 730) == 0
     assert own_micro_usd(fit.workload, other, market(), stated, 730) == pytest.approx(10 * 6 * 7.09282e6 / 12, rel=1e-6)
 
@@ -221,11 +227,12 @@ def test_spot_nodes_elsewhere_count_only_with_the_move_there():
     (case,) = cases_of(fleet, SETTINGS, seed=7).values()
     move = relocation.propose(case.workload, market(), SETTINGS).fitting[0]
     offers = spot.propose(case.workload, market(), SETTINGS.assumptions)
-    both = {Lever.RELOCATION: move, Lever.SPOT: next(one for one in offers if one.pool.nodes == move.pool)}
+    on_spot = next(one for one in offers if one.pool.nodes == move.pool)
+    both = Deployment.of((relocation.NAME, move), (spot.NAME, on_spot))
 
-    together = placement(case.workload, both)
+    together = resolve(case.workload, both)
     assert together.spot.pool.region == "us-east-1" == together.pool.region
-    assert placement(case.workload, {Lever.SPOT: both[Lever.SPOT]}).spot is None
+    assert resolve(case.workload, Deployment.of((spot.NAME, on_spot))).spot is None
 
 
 @cache
@@ -260,7 +267,7 @@ def candidates(draw):
     seconds = st.lists(st.integers(0, 2).map(lambda nodes: nodes * 3600), min_size=2, max_size=2)
     pools = draw(st.sets(st.sampled_from([COUPLED, FREE]), min_size=1))
     return Candidate(
-        effects={},
+        deployment=AS_IT_IS,
         usage={pool: np.array(draw(seconds), dtype=np.int64) for pool in sorted(pools)},
         outcome=NOTHING,
         own_micro_usd=draw(st.integers(0, 3)) * 300_000,
@@ -302,16 +309,15 @@ def test_a_move_keeps_its_figures_in_words():
 
 def test_slots_elsewhere_go_with_the_move_there_and_cost_what_it_costs():
     case = service(2.0)
-    both = next(
-        where for where in places_of(case, market()).fitting if {Lever.RELOCATION, Lever.SHARING} <= where.keys()
-    )
+    ask = Ask(evaluator=Evaluator(case=case), market=market())
+    both = next(where for where in places(ask) if {relocation.NAME, sharing.NAME} <= where.levers)
 
-    place = placement(case.workload, both)
-    assert place.shared is both[Lever.SHARING]
-    assert place.move is both[Lever.RELOCATION]
+    place = resolve(case.workload, both)
+    assert place.shared is both.sharing
+    assert place.move is both.relocation
     assert place.pool.region == place.move.pool.region != case.workload.pool.region
     assert own_micro_usd(case.workload, both, market(), SETTINGS, 730) > 0
-    alone = placement(case.workload, {Lever.SHARING: both[Lever.SHARING]})
+    alone = resolve(case.workload, both.restricted({sharing.NAME}))
     assert alone.shared is None
     assert alone.pool == case.workload.pool
 
@@ -323,4 +329,4 @@ def test_runs_on_the_same_gpu_elsewhere_keep_the_speed_that_was_measured():
 
     slower = replace(fit, stress=Stress(speed=0.5))
 
-    assert run_speed(slower, placement(fit.workload, {Lever.RELOCATION: same})) == 1.0
+    assert run_speed(slower, resolve(fit.workload, Deployment.of((relocation.NAME, same)))) == 1.0

@@ -6,17 +6,22 @@ from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.plan.fleets import A
 
-from trimtab.fleet.settings import Lever, Planning, Settings
-from trimtab.ledger import NO_DISCOUNTS
+from trimtab.catalog.kinds import BuyingOption
+from trimtab.fleet.settings import Planning, Settings
+from trimtab.ledger import NO_DISCOUNTS, Commitment, Discounts
+from trimtab.levers import autoscaling, commitments, quantization, right_size, schedule, sharing, spot
+from trimtab.levers.registry import BUILT_IN
 from trimtab.plan.actions.draft_actions import Draft
 from trimtab.plan.actions.roadmap import fixed_order, precedence, quarter_of, ranked, scheduled
 
+LEVERS = st.sampled_from([lever.name for lever in BUILT_IN])
 ONE_A_MONTH = Planning(engineers=1.0, weeks_per_quarter=12.0)
 """Four engineer-weeks a month, one lever a month, one action at once."""
 
 
-def draft(lever, name="w", touches=()):
+def draft(lever, name="w", touches=(), discounts=NO_DISCOUNTS):
     return Draft(
         lever=lever,
         subject=name,
@@ -24,25 +29,25 @@ def draft(lever, name="w", touches=()):
         workloads=(0,),
         changes=(),
         released=(),
-        discounts=NO_DISCOUNTS,
+        discounts=discounts,
         touches=frozenset(touches),
     )
 
 
 def test_one_action_is_finished_before_the_next_begins():
-    slots = scheduled([0, 1], [Lever.SPOT, Lever.SPOT], [2.0, 2.0], {0: frozenset(), 1: frozenset()}, ONE_A_MONTH)
+    slots = scheduled([0, 1], [spot.NAME, spot.NAME], [2.0, 2.0], {0: frozenset(), 1: frozenset()}, ONE_A_MONTH)
 
     assert [(slot.start_mo, slot.done_mo) for slot in slots] == [(0.0, 0.5), (0.5, 1.0)]
 
 
 def test_a_second_lever_waits_for_its_month():
-    slots = scheduled([0, 1], [Lever.SPOT, Lever.SCHEDULE], [2.0, 2.0], {0: frozenset(), 1: frozenset()}, ONE_A_MONTH)
+    slots = scheduled([0, 1], [spot.NAME, schedule.NAME], [2.0, 2.0], {0: frozenset(), 1: frozenset()}, ONE_A_MONTH)
 
     assert [(slot.start_mo, slot.done_mo) for slot in slots] == [(0.0, 0.5), (1.0, 1.5)]
 
 
 def test_a_team_that_waits_goes_on_with_a_lever_already_taken_up():
-    levers = [Lever.SPOT, Lever.SCHEDULE, Lever.SPOT]
+    levers = [spot.NAME, schedule.NAME, spot.NAME]
     slots = scheduled([0, 1, 2], levers, [2.0, 2.0, 2.0], dict.fromkeys(range(3), frozenset()), ONE_A_MONTH)
 
     assert [slot.number for slot in slots] == [0, 2, 1]
@@ -50,20 +55,22 @@ def test_a_team_that_waits_goes_on_with_a_lever_already_taken_up():
 
 def test_two_at_once_divide_the_team():
     planning = replace(ONE_A_MONTH, levers_at_once=2, levers_per_mo=0.0)
-    slots = scheduled([0, 1], [Lever.SPOT, Lever.SCHEDULE], [2.0, 2.0], {0: frozenset(), 1: frozenset()}, planning)
+    slots = scheduled([0, 1], [spot.NAME, schedule.NAME], [2.0, 2.0], {0: frozenset(), 1: frozenset()}, planning)
 
     assert [(slot.start_mo, slot.done_mo) for slot in slots] == [(0.0, 1.0), (0.0, 1.0)]
 
 
 def test_a_team_without_engineers_finishes_nothing():
-    slots = scheduled([0], [Lever.SPOT], [1.0], {0: frozenset()}, replace(ONE_A_MONTH, engineers=0.0))
+    slots = scheduled([0], [spot.NAME], [1.0], {0: frozenset()}, replace(ONE_A_MONTH, engineers=0.0))
 
     assert slots[0].done_mo == math.inf
     assert slots[0].quarter == 0
 
 
 def test_a_commitment_comes_after_whatever_touches_its_nodes_though_it_earns_most():
-    drafts = [draft(Lever.COMMITMENT, touches=["pool"]), draft(Lever.AUTOSCALING, touches=["pool"])]
+    nodes = Commitment(pool=A, option=BuyingOption.RESERVED_1Y, count=1, rate_micro_usd_hr=1)
+    bought = draft(commitments.NAME, touches=["pool"], discounts=Discounts(commitments=(nodes,)))
+    drafts = [bought, draft(autoscaling.NAME, touches=["pool"])]
 
     assert ranked(drafts, [100.0, 1.0], [0.1, 12.0], {}) == [1, 0]
     assert fixed_order(drafts, [100.0, 1.0], {}) == [1, 0]
@@ -71,14 +78,14 @@ def test_a_commitment_comes_after_whatever_touches_its_nodes_though_it_earns_mos
 
 
 def test_the_fixed_order_is_by_kind_whatever_is_saved():
-    levers = [Lever.SCHEDULE, Lever.SHARING, Lever.SPOT, Lever.QUANTIZATION, Lever.RIGHT_SIZE, Lever.AUTOSCALING]
+    levers = [schedule.NAME, sharing.NAME, spot.NAME, quantization.NAME, right_size.NAME, autoscaling.NAME]
     drafts = [draft(lever) for lever in levers]
 
     assert fixed_order(drafts, [9.0, 5.0, 4.0, 3.0, 2.0, 1.0], {}) == [5, 4, 2, 3, 1, 0]
 
 
 def test_what_others_need_for_their_targets_comes_first_in_both_orders():
-    drafts = [draft(Lever.AUTOSCALING), draft(Lever.SCHEDULE)]
+    drafts = [draft(autoscaling.NAME), draft(schedule.NAME)]
     needed_first = {1: frozenset({0})}
 
     assert ranked(drafts, [100.0, 1.0], [1.0, 1.0], needed_first) == [1, 0]
@@ -90,7 +97,7 @@ def test_quarters_end_with_their_third_month():
 
 
 @given(
-    works=st.lists(st.tuples(st.sampled_from(Lever), st.floats(0.1, 20.0)), min_size=1, max_size=12),
+    works=st.lists(st.tuples(LEVERS, st.floats(0.1, 20.0)), min_size=1, max_size=12),
     at_once=st.integers(1, 3),
     per_mo=st.sampled_from([0.0, 1.0, 2.0]),
 )
@@ -108,7 +115,7 @@ def test_no_more_is_in_progress_than_allowed_and_levers_come_a_month_apart(works
         assert all(done[other] <= slot.start_mo + 1e-9 for other in before[slot.number])
     if per_mo:
         first = sorted(
-            {lever: min(s.start_mo for s in slots if levers[s.number] is lever) for lever in levers}.values()
+            {lever: min(s.start_mo for s in slots if levers[s.number] == lever) for lever in levers}.values()
         )
         assert all(b - a >= 1 / per_mo - 1e-9 for a, b in pairwise(first))
 

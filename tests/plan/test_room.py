@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from trimtab.plan.outcomes.service_outcome import stressed_replay
-from trimtab.plan.outcomes.service_replays import ServiceReplays
 from trimtab.policies.scaling import StaticReplicas
+from trimtab.replay.outcomes.service_outcome import stressed_replay
+from trimtab.replay.outcomes.service_replays import ServiceReplays
 from trimtab.replay.services import ServiceHistory, ServiceModel
 
 TWO_AT_ONCE = ServiceHistory(arrivals=np.full(240, 60.0), step_s=15)

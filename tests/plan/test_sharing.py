@@ -7,10 +7,11 @@ from tests.fleets import FleetRows
 
 from trimtab.catalog import load_catalog
 from trimtab.catalog.kinds import Isolation
+from trimtab.deployment.effects import UseSlots
 from trimtab.fleet.build import build_fleet, bundle_window
-from trimtab.fleet.effects import UseSlots
 from trimtab.fleet.market import Market
-from trimtab.fleet.settings import Lever, Planning, Settings
+from trimtab.fleet.settings import Planning, Settings
+from trimtab.levers import sharing
 from trimtab.plan.model import Risk
 from trimtab.plan.planner import make_plan
 from trimtab.plan.proof.proof_window import prove, replayed
@@ -42,7 +43,7 @@ def windows():
 
 def test_four_quarters_share_one_node(windows):
     planned, _, market = windows
-    (action,) = [one for one in planned.plan.actions if one.lever is Lever.SHARING]
+    (action,) = [one for one in planned.plan.actions if one.lever == sharing.NAME]
 
     assert {change.subject for change in action.changes} == {"a/one", "a/two", "b/three", "b/four"}
     assert action.subject == "a/one, a/two, b/four, b/three"
@@ -82,7 +83,7 @@ def test_no_part_of_the_plan_costs_less_than_the_whole_and_none_is_lost(windows)
 
 
 def test_sharing_says_how_to_undo_it_and_what_it_rests_on(windows):
-    (action,) = [one for one in windows[0].plan.actions if one.lever is Lever.SHARING]
+    (action,) = [one for one in windows[0].plan.actions if one.lever == sharing.NAME]
 
     assert "node selectors" in action.rollback
     assert any("whole GPUs on p4d.24xlarge" in line.what for line in action.evidence)
@@ -115,13 +116,13 @@ def test_sharing_without_isolation_is_judged_with_its_sum_and_not_planned():
     assert judged.subject == "a/one, a/two"
     assert "1 x g5.xlarge in place of 2" in judged.reason
     assert "isolation: in workloads.yaml" in judged.reason
-    assert all(action.lever is not Lever.SHARING for action in plan.actions)
+    assert all(action.lever != sharing.NAME for action in plan.actions)
 
 
 def test_sharing_without_isolation_is_planned_where_it_is_admitted_and_keeps_the_targets():
     planned = two_small(limit_s=8.0, isolation="time-slicing")
 
-    (action,) = [one for one in planned.plan.actions if one.lever is Lever.SHARING]
+    (action,) = [one for one in planned.plan.actions if one.lever == sharing.NAME]
     assert action.risk is Risk.HIGH
     assert {change.subject for change in action.changes} == {"a/one", "a/two"}
     assert all(one.effect.shared.kept_apart_by is Isolation.TIME_SLICING for one in action.changes)
@@ -139,4 +140,4 @@ def test_sharing_without_isolation_is_planned_where_it_is_admitted_and_keeps_the
 def test_sharing_without_isolation_is_not_planned_where_a_target_would_be_missed():
     plan = two_small(isolation="time-slicing").plan
 
-    assert all(action.lever is not Lever.SHARING for action in plan.actions)
+    assert all(action.lever != sharing.NAME for action in plan.actions)

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from trimtab.catalog.kinds import Isolation
 from trimtab.catalog.pools import Pool, SharedPool
-from trimtab.fleet.effects import UseSlots
+from trimtab.deployment.effects import UseSlots
 from trimtab.fleet.service_law import ServiceLaw
-from trimtab.plan.outcomes.time_slices import contended_law
 from trimtab.provenance import Basis, Estimate
+from trimtab.replay.outcomes.replica_law import contended_law
 
 SAME = Estimate(value=1.0, low=1.0, high=1.0, basis=Basis.MEASURED)
 LAW = ServiceLaw(

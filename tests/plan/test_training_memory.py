@@ -6,15 +6,16 @@ import pytest
 from tests.fleets import FleetRows
 
 from trimtab.catalog import load_catalog
+from trimtab.deployment.deployment import Deployment
+from trimtab.deployment.effects import SetTrainingMemory
+from trimtab.deployment.placement import resolve
 from trimtab.fleet.build import build_fleet
-from trimtab.fleet.effects import SetTrainingMemory
 from trimtab.fleet.market import Market
-from trimtab.fleet.settings import Lever, Settings
+from trimtab.fleet.settings import Settings
 from trimtab.fleet.trained_model import trained_model
-from trimtab.levers import training_memory
+from trimtab.levers import spot, training_memory
 from trimtab.physics.training_memory import Method, Optimizer, Recompute
 from trimtab.pipeline import audit, open_demo
-from trimtab.plan.outcomes.outcome import placement
 from trimtab.tables.workloads import DeclaredTraining
 
 SETTINGS = Settings()
@@ -102,14 +103,14 @@ def test_a_plan_places_its_runs_on_its_own_gpus(offered):
     runs, _, plans = offered
     single = next(one for one in plans if one.gpus == 1)
 
-    place = placement(runs, {Lever.TRAINING_MEMORY: single})
+    place = resolve(runs, Deployment.of((training_memory.NAME, single)))
 
     assert (place.pool, place.gpus_per_run, place.speed) == (single.pool, 1.0, single.speed)
 
 
 def test_slower_plans_that_a_target_forbids_are_listed_with_the_sum():
     found = audit(tuning())
-    reasons = [one.reason for one in found.plan.not_worth_doing if one.lever is Lever.TRAINING_MEMORY]
+    reasons = [one.reason for one in found.plan.not_worth_doing if one.lever == training_memory.NAME]
 
     assert any(
         "times as long, which its target forbids" in reason and "a run on demand" in reason for reason in reasons
@@ -133,8 +134,8 @@ def test_a_spot_pool_follows_the_place_when_the_plan_that_chose_it_is_left_out()
     found = audit(open_demo("finetune-7b"))
     changes = {action.lever: action.changes[0].effect for action in found.plan.actions}
 
-    assert Lever.TRAINING_MEMORY not in changes
-    assert changes[Lever.SPOT].pool.instance_type == "p4d.24xlarge"
+    assert training_memory.NAME not in changes
+    assert changes[spot.NAME].pool.instance_type == "p4d.24xlarge"
 
 
 def test_a_workload_that_declares_no_plan_is_asked_for_it():

@@ -9,8 +9,9 @@ from trimtab.catalog import load_catalog
 from trimtab.catalog.kinds import BuyingOption
 from trimtab.catalog.pools import Pool
 from trimtab.fleet.market import Market
-from trimtab.fleet.settings import Lever, Settings, Ventures
+from trimtab.fleet.settings import Settings, Ventures
 from trimtab.ledger import Commitment, Discounts, SpendPlan
+from trimtab.levers import sharing
 from trimtab.plan.model import NotWorthDoing
 from trimtab.plan.problem import exact_bill
 from trimtab.plan.venture import VentureKind
@@ -90,7 +91,7 @@ def test_a_gpu_that_is_no_longer_sold_is_not_bought():
 
 
 def test_sharing_without_isolation_has_the_sum_of_its_pools_and_is_never_worth_it():
-    row = NotWorthDoing(lever=Lever.SHARING, subject="a, b", saving_usd_mo=5_000.0, reason="requests wait")
+    row = NotWorthDoing(lever=sharing.NAME, subject="a, b", saving_usd_mo=5_000.0, reason="requests wait")
     found = judged(left(P4D, 1), shared=(row, row))[VentureKind.UNISOLATED]
 
     assert found.saving_usd_mo.value == pytest.approx(10_000)

@@ -9,14 +9,15 @@ from tests.fleets import MONDAY, FleetRows
 
 from trimtab.catalog import BuyingOption, load_catalog
 from trimtab.catalog.pools import Pool
+from trimtab.deployment.effects import ReleaseIdle, ReleaseNodes, SetReplicaPolicy, UseOffering
 from trimtab.emit.kept_plan import KeptPlan, parse_kept_plan, render_kept_plan
 from trimtab.emit.manifests.facts import EmitFacts
 from trimtab.errors import InputError
 from trimtab.fleet.build import build_fleet
-from trimtab.fleet.effects import ReleaseIdle, ReleaseNodes, SetReplicaPolicy, UseOffering
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Window
-from trimtab.fleet.settings import Lever, Settings
+from trimtab.fleet.settings import Settings
+from trimtab.levers import autoscaling, idle_release, right_size
 from trimtab.pipeline import verify_plan
 from trimtab.plan.model import Action, Change, Plan, Risk
 from trimtab.plan.verify.baseline import REQUESTS, Baseline, WorkloadUse, baseline_of, fixed_frac
@@ -94,9 +95,9 @@ def kept():
     )
     each = (rate("g5.12xlarge") - rate("g5.xlarge")) * HR_PER_MO
     actions = (
-        action(1, Lever.RIGHT_SIZE, "web/*", dict.fromkeys(SERVICES, smaller), 2 * each),
+        action(1, right_size.NAME, "web/*", dict.fromkeys(SERVICES, smaller), 2 * each),
         action(
-            2, Lever.IDLE_RELEASE, "1 unheld", {"spare": ReleaseNodes(nodes=("spare",))}, rate("g5.xlarge") * HR_PER_MO
+            2, idle_release.NAME, "1 unheld", {"spare": ReleaseNodes(nodes=("spare",))}, rate("g5.xlarge") * HR_PER_MO
         ),
     )
     fit = Window(start=MONDAY, hours=DAYS * 24)
@@ -222,7 +223,7 @@ def test_a_planted_saving_is_recovered_through_growth_a_mix_shift_and_a_price_cu
         "a3": rate("g5.xlarge") * HR_PER_MO * (4 - (3 * 12 + 2 * 12) / 24),
     }
     one = kept()
-    scaling = action(3, Lever.AUTOSCALING, "chat/api", {"chat/api": scale}, planted_usd_mo["a3"])
+    scaling = action(3, autoscaling.NAME, "chat/api", {"chat/api": scale}, planted_usd_mo["a3"])
     plan = Plan(
         **{name: getattr(one.plan, name) for name in Plan.__dataclass_fields__ if name != "actions"},
         actions=(*one.plan.actions, scaling),
@@ -256,7 +257,7 @@ def test_a_kept_plan_comes_back_with_its_baseline():
 
 def test_capacity_that_stands_still_shows_no_release_of_idle_nodes():
     one = kept()
-    held = action(3, Lever.IDLE_RELEASE, "web/a", {"web/a": ReleaseIdle(startup_s=300.0)}, 100.0)
+    held = action(3, idle_release.NAME, "web/a", {"web/a": ReleaseIdle(startup_s=300.0)}, 100.0)
     plan = Plan(
         **{name: getattr(one.plan, name) for name in Plan.__dataclass_fields__ if name != "actions"}, actions=(held,)
     )
@@ -303,7 +304,7 @@ def test_a_scaler_that_was_off_on_half_of_the_days_is_named():
     then = baseline_of(build_fleet(chat(FleetRows(DAYS), 0, first, lambda hour: 4).bundle(), Settings()), market())
     scale = SetReplicaPolicy(policy=HpaPolicy(target_frac=0.6, min_replicas=2, max_replicas=8), metric="activity")
     one = kept()
-    plan = replace(one.plan, actions=(action(1, Lever.AUTOSCALING, "chat/api", {"chat/api": scale}, 1_000.0),))
+    plan = replace(one.plan, actions=(action(1, autoscaling.NAME, "chat/api", {"chat/api": scale}, 1_000.0),))
     off = (first + last) // 2
     later = chat(FleetRows(2 * DAYS), first, last, lambda hour: 4 if hour >= off else 3 if is_day(hour) else 2)
 

@@ -11,8 +11,8 @@ from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Settings
 from trimtab.ledger import bill
 from trimtab.pipeline import audit, split_window
-from trimtab.plan.outcomes.evaluate import Evaluator
 from trimtab.plan.planner import make_plan
+from trimtab.replay.outcomes.evaluate import Evaluator
 
 SETTINGS = Settings()
 CATALOG = load_catalog()
@@ -106,8 +106,8 @@ def test_every_target_that_the_plan_touches_is_kept_on_the_fit_window(bundle):
     fleet = build_fleet(bundle, SETTINGS, split.fit)
     planned = make_plan(fleet, market, SETTINGS, seed=1, progress=lambda stage, share: None)
 
-    for name, effects in planned.effects.items():
-        assert Evaluator(case=planned.cases[name]).keeps_targets(effects), name
+    for name, deployment in planned.deployments.items():
+        assert Evaluator(case=planned.cases[name]).keeps_targets(deployment), name
 
 
 @FEW

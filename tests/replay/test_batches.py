@@ -7,8 +7,9 @@ from bisect import bisect_right, insort
 import pytest
 
 from trimtab.errors import InputError
+from trimtab.physics.batch_curve import BatchCurve
 from trimtab.policies.batching import BatchRule
-from trimtab.replay.batches import BatchCurve, Replay, replay_batches
+from trimtab.replay.batches import Replay, replay_batches
 
 CURVE = BatchCurve(sizes=(1, 64), seconds=(0.0051, 0.0114))
 GREEDY = BatchRule(learn=False)

@@ -10,7 +10,7 @@ from trimtab.cli.commit_columns import money, number, share, text
 from trimtab.cli.commit_spend_sheets import held_plans_sheet, plans_sheet
 from trimtab.cli.sheet import Cell, Column, Sheet
 from trimtab.emit.money import dollars
-from trimtab.plan.commitments.commit_advice import Advice
+from trimtab.levers.commit_advice import Advice
 from trimtab.plan.commitments.commit_report import CommitReport
 from trimtab.plan.program.load_duration import LoadPoint, load_duration
 from trimtab.replay.commitments import CommitRule

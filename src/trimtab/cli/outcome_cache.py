@@ -1,11 +1,13 @@
 """Outcomes of replays kept on disk between commands: a changed price or quota then replays nothing.
 
-One SQLite file beside the last audit. A key is a digest of all that an outcome depends on (`plan.outcomes.outcome_store`), so
-that what is found is right; what cannot be read is replayed again. Losing the file costs time only.
+One SQLite file beside the last audit. A key is a digest of all that an outcome depends on (`replay.outcomes.outcome_store`) and
+of the program itself, every module and data file of it, so that what is found is right; what cannot be read is replayed again.
+Losing the file costs time only.
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import logging
@@ -20,9 +22,10 @@ from threading import Lock
 
 import numpy as np
 
+import trimtab
 from trimtab.cli.state import prepared_folder
 from trimtab.fleet.model import Target
-from trimtab.plan.outcomes.outcome import Attained, Outcome
+from trimtab.replay.outcomes.outcome import Attained, Outcome
 from trimtab.tables.workloads import TargetMetric
 from trimtab.units import BYTES_PER_GIB
 
@@ -43,8 +46,9 @@ class OutcomeCache:
     audit: from then on nothing is looked up or kept.
     """
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, program: str) -> None:
         self._connection = connection
+        self._program = program
         self._one_at_a_time = Lock()
         self._unwritten: dict[str, bytes] = {}
         self._failed = False
@@ -53,6 +57,7 @@ class OutcomeCache:
 
     def get(self, key: str) -> Outcome | None:
         """Return a kept outcome; None where there is none that can be read."""
+        key = self._of_program(key)
         with self._one_at_a_time:
             body = self._unwritten.get(key) or self._read(key)
         outcome = None if body is None else _readable(body)
@@ -63,9 +68,12 @@ class OutcomeCache:
         """Keep an outcome; it is on disk when the cache is closed."""
         body = encoded(outcome)
         with self._one_at_a_time:
-            self._unwritten[key] = body
+            self._unwritten[self._of_program(key)] = body
             if len(self._unwritten) >= _WRITTEN_AT_ONCE:
                 self._write()
+
+    def _of_program(self, key: str) -> str:
+        return f"{self._program}:{key}"
 
     def flush(self) -> None:
         """Write what is not written yet."""
@@ -99,6 +107,18 @@ class OutcomeCache:
         log.warning("outcomes are no longer kept: %s", error)
 
 
+def program_digest(root: Path = Path(trimtab.__file__).parent) -> str:
+    """Return what tells one state of the program from another: the content of each of its files, whoever runs them.
+
+    Neither a version (an editable install keeps it while files change) nor times of change (a checkout renews them).
+    """
+    digest = hashlib.sha256()
+    for file in sorted(one for one in root.rglob("*") if one.is_file() and one.suffix != ".pyc"):
+        digest.update(f"{file.relative_to(root)}:{file.stat().st_size}:".encode())
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
 @contextmanager
 def outcome_cache() -> Iterator[OutcomeCache | None]:
     """Open the cache; None where the folder cannot be written: then everything is replayed. A file that is damaged goes."""
@@ -112,7 +132,7 @@ def outcome_cache() -> Iterator[OutcomeCache | None]:
         yield None
         return
     try:
-        cache = OutcomeCache(connection)
+        cache = OutcomeCache(connection, program_digest())
         yield cache
         cache.flush()
         log.info("replays: %d looked up, %d added", cache.found, cache.added)

@@ -12,21 +12,22 @@ import numpy as np
 from trimtab.catalog import load_catalog
 from trimtab.catalog.kinds import CapacityType
 from trimtab.cli.replay_spot import SpotAsked, SpotRun, spot_runs
+from trimtab.deployment.deployment import AS_IT_IS
+from trimtab.deployment.effects import SetReplicaPolicy
+from trimtab.deployment.placement import resolve
 from trimtab.errors import InputError, UnknownName
 from trimtab.fleet.build import build_fleet, bundle_window
-from trimtab.fleet.effects import SetReplicaPolicy
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet, ServiceObservation, Window
 from trimtab.fleet.settings import Settings
-from trimtab.levers.autoscaling import observed_replicas
 from trimtab.pipeline import SEED, audit, split_window
-from trimtab.plan.outcomes.evaluate import cases_of
-from trimtab.plan.outcomes.outcome import Case, placement
-from trimtab.plan.outcomes.service_outcome import JUDGED, demand_of, service_model
 from trimtab.policies.scaling import StaticReplicas
 from trimtab.replay.clairvoyant import clairvoyant_replica_hr
 from trimtab.replay.compare import PolicyRun, compare
 from trimtab.replay.named import FitContext, expanded, named_policy
+from trimtab.replay.outcomes.evaluate import cases_of
+from trimtab.replay.outcomes.outcome import Case
+from trimtab.replay.outcomes.service_outcome import JUDGED, demand_of, service_model
 from trimtab.replay.series import FloatArray
 from trimtab.replay.services import ScalingPolicy, ServiceHistory, ServiceModel
 from trimtab.tables.bundle import Bundle
@@ -207,11 +208,11 @@ def _replay_case(
     asked: SpotAsked | None,
 ) -> ServiceRuns:
     assert case.law is not None
-    place = placement(case.workload, {})
+    place = resolve(case.workload, AS_IT_IS)
     targets = tuple(target for target in case.targets if target.metric in JUDGED)
-    model = service_model(case, case.law, place, targets, 1.0)
+    model = service_model(case, case.law, place, targets)
     past = demand_of(case)
-    observed = observed_replicas(past)
+    observed = past.most_replicas
     context = FitContext(
         history=_history(past, fit.window),
         model=model,

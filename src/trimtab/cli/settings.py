@@ -10,7 +10,6 @@ import math
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
-from enum import Enum
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,6 +18,7 @@ from trimtab.errors import Fault, InputError, SettingsError, near_matches
 from trimtab.fleet.limits import isolation_of, quotas_of
 from trimtab.fleet.reach import listed, named_regions
 from trimtab.fleet.settings import Settings
+from trimtab.levers.registry import with_all_efforts
 
 SETTINGS_FILE = "trimtab.toml"
 ENV_PREFIX = "TRIMTAB_"
@@ -84,12 +84,12 @@ def resolve(*, file: Path | None, environ: Mapping[str, str], flags: Sequence[st
             faults.append(Fault(what=f"{key}: {error}", where=origin, value=str(raw)))
     if faults:
         raise SettingsError(faults)
-    return Resolved(settings=_rebuilt(Settings(), values), values=values, origins=origins)
+    return Resolved(settings=_rebuilt(with_all_efforts(Settings()), values), values=values, origins=origins)
 
 
 def defaults() -> dict[str, Value]:
     """Return every setting's default by key, in the order of the table."""
-    return dict(_leaves(Settings(), ""))
+    return dict(_leaves(with_all_efforts(Settings()), ""))
 
 
 def env_name(key: str) -> str:
@@ -107,16 +107,12 @@ def _leaves(value: object, prefix: str) -> Iterator[tuple[str, Value]]:
 
 
 def _parts(value: object) -> list[tuple[str, object]]:
-    """Return the named parts of a dataclass or of a mapping whose keys are enum members."""
+    """Return the named parts of a dataclass, or of a mapping by name."""
     if is_dataclass(value):
         return [(field.name, getattr(value, field.name)) for field in fields(value)]
     if isinstance(value, Mapping):
-        return [(_name(key), part) for key, part in value.items()]
+        return [(str(key), part) for key, part in value.items()]
     raise TypeError(f"a setting holds a {type(value).__name__}, which no text can set")
-
-
-def _name(key: object) -> str:
-    return str(key.value) if isinstance(key, Enum) else str(key)
 
 
 def _rebuilt(value: _T, values: Mapping[str, Value], prefix: str = "") -> _T:
@@ -129,7 +125,7 @@ def _rebuilt(value: _T, values: Mapping[str, Value], prefix: str = "") -> _T:
         named = {name: _rebuilt(part, values, f"{prefix}{name}.") for name, part in _parts(value)}
         return replace(value, **named)
     assert isinstance(value, dict)
-    return type(value)((key, _rebuilt(part, values, f"{prefix}{_name(key)}.")) for key, part in value.items())
+    return type(value)((key, _rebuilt(part, values, f"{prefix}{key}.")) for key, part in value.items())
 
 
 def _from_file(file: Path | None) -> list[tuple[str, str, object]]:

@@ -121,9 +121,9 @@ def _savings(side: Outlook | None) -> dict[str, float]:
 def _name(action: Action) -> str:
     """Name an action by what both worlds have in common: what is committed to, not how much of it."""
     subject = action.subject
-    if action.changes and action.lever.value == "commitment":
+    if action.changes and action.lever == "commitment":
         subject = action.changes[0].subject
-    return f"{action.lever.value}: {subject}"
+    return f"{action.lever}: {subject}"
 
 
 def _limits(base: Outlook, other: Outlook | None) -> Iterator[Compared]:

@@ -8,13 +8,7 @@ from types import MappingProxyType
 
 from pydantic import BaseModel
 
-from trimtab.emit.manifests.cluster_file import ClusterFile, DeclaredNodeClass, DeclaredWorkload
-from trimtab.emit.manifests.demand_rules import CURRENT, DEMAND, LOAD, PER_REPLICA, READY, SCALING
-from trimtab.emit.manifests.emission import STAGE_MEANING
-from trimtab.emit.manifests.forecast_rules import ERROR_SQUARED, FAST, LOAD_WANTED, SLOW, SPREAD, STEADY
-from trimtab.emit.manifests.karpenter import NODE_CLASSES
-from trimtab.emit.manifests.signals import SERVERS
-from trimtab.fleet.effects import (
+from trimtab.deployment.effects import (
     BookBlocks,
     BuyCommitment,
     BuySpendPlan,
@@ -35,6 +29,12 @@ from trimtab.fleet.effects import (
     UseOffering,
     UseSlots,
 )
+from trimtab.emit.manifests.cluster_file import ClusterFile, DeclaredNodeClass, DeclaredWorkload
+from trimtab.emit.manifests.demand_rules import CURRENT, DEMAND, LOAD, PER_REPLICA, READY, SCALING
+from trimtab.emit.manifests.emission import STAGE_MEANING
+from trimtab.emit.manifests.forecast_rules import ERROR_SQUARED, FAST, LOAD_WANTED, SLOW, SPREAD, STEADY
+from trimtab.emit.manifests.karpenter import NODE_CLASSES
+from trimtab.emit.manifests.signals import SERVERS
 
 WRITTEN: Mapping[type[Effect], str] = MappingProxyType(
     {

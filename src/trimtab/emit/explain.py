@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from trimtab.emit.document import ActionPart, AuditDocument, EvidencePart, TargetPart
 from trimtab.emit.money import dollars, dollars_and_cents, percent
 from trimtab.emit.words import RISK_MEANING
-from trimtab.plan.model import Risk
+from trimtab.levers.lever import Risk
 
 WIDTH = 80
 _BASIS_MEANING = {

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from trimtab.emit.manifests.facts import EmitFacts
-from trimtab.emit.plain import from_plain, to_plain
+from trimtab.emit.plain import Plain, from_plain, to_plain
 from trimtab.errors import InputError
 from trimtab.plan.model import Plan
 from trimtab.plan.verify.baseline import Baseline
 
-FORMAT = 1
+FORMAT = 2
+_LEVERS_BY_ENUM = 1
+"""The format of 0.1.0, which named levers by the members of an enum: `RIGHT_SIZE`."""
 _VERSION = "format"
 _KEPT = "kept"
 
@@ -38,6 +41,17 @@ def parse_kept_plan(text: str, *, where: str) -> KeptPlan:
         plain = json.loads(text)
     except json.JSONDecodeError as error:
         raise InputError(f"{where} is no JSON: {error}; run `trimtab audit` again") from error
-    if not isinstance(plain, dict) or plain.get(_VERSION) != FORMAT:
+    if not isinstance(plain, dict) or plain.get(_VERSION) not in (_LEVERS_BY_ENUM, FORMAT):
         raise InputError(f"{where} is not a plan of this version of trimtab; run `trimtab audit` again")
-    return from_plain(KeptPlan, plain.get(_KEPT), where=where)
+    kept = plain.get(_KEPT)
+    return from_plain(KeptPlan, _renamed(kept) if plain[_VERSION] == _LEVERS_BY_ENUM else kept, where=where)
+
+
+def _renamed(plain: Plain) -> Plain:
+    """Return a plan of 0.1.0 with its levers named as they are now."""
+    if isinstance(plain, Mapping):
+        return {
+            key: value.lower().replace("_", "-") if key == "lever" and isinstance(value, str) else _renamed(value)
+            for key, value in plain.items()
+        }
+    return [_renamed(one) for one in plain] if isinstance(plain, list) else plain

@@ -34,7 +34,7 @@ def verdict_row(one: ActionVerdict) -> dict[str, JsonValue]:
     """Return an action's row, as every form has it."""
     return {
         "id": one.id,
-        "lever": one.lever.value,
+        "lever": one.lever,
         "subject": one.subject,
         "status": one.status.value,
         "enacted_frac": round(one.enacted_frac, 4),

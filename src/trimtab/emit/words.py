@@ -22,8 +22,7 @@ from trimtab.emit.document import (
 )
 from trimtab.emit.money import dollars, dollars_and_cents, percent
 from trimtab.fleet.model import Target
-from trimtab.fleet.settings import Lever
-from trimtab.plan.model import Risk
+from trimtab.levers.lever import Risk
 from trimtab.tables.workloads import TargetMetric
 from trimtab.units import MS_PER_S, S_PER_HR, S_PER_MIN
 
@@ -50,24 +49,6 @@ _NO_GAP_FRAC = 0.0005
 
 USEFUL = WasteKind.USEFUL.value
 """The one kind that is not waste."""
-
-LEVER_TITLE: Mapping[Lever, str] = MappingProxyType(
-    {
-        Lever.AUTOSCALING: "Autoscale",
-        Lever.BATCHING: "Batch requests",
-        Lever.QUANTIZATION: "Quantize",
-        Lever.TRAINING_MEMORY: "Training memory",
-        Lever.IDLE_RELEASE: "Release idle nodes",
-        Lever.GPU_COUNT: "Fewer GPUs a run",
-        Lever.RIGHT_SIZE: "Right-size",
-        Lever.RELOCATION: "Move elsewhere",
-        Lever.SHARING: "Share nodes",
-        Lever.SCHEDULE: "Schedule",
-        Lever.SPOT: "Spot",
-        Lever.CAPACITY_BLOCK: "Book blocks",
-        Lever.COMMITMENT: "Commit",
-    }
-)
 
 RISK_MEANING: Mapping[Risk, str] = MappingProxyType(
     {

@@ -112,6 +112,12 @@ class ServiceObservation:
     """Mean tokens of a prompt over all requests; None where they were not measured."""
     output_tokens: float | None = None
 
+    @property
+    def most_replicas(self) -> int:
+        """Return the most replicas that history ran."""
+        seen = self.replicas[~np.isnan(self.replicas)]
+        return max(1, int(np.ceil(seen.max(initial=1.0) - 1e-6)))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class JobsObservation:

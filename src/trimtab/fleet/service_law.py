@@ -7,13 +7,14 @@ stretch as under processor sharing, (1 - seen) / (1 - load); beyond that nothing
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
 from trimtab.fleet.model import FloatArray, ServiceObservation, Workload
-from trimtab.fleet.targets import bucket_share, share_within
+from trimtab.fleet.targets import bucket_quantile, bucket_share, share_within
 from trimtab.provenance import Basis
 from trimtab.units import S_PER_HR
 
@@ -24,6 +25,8 @@ _GRID_POINTS = 101
 _MIN_LOAD_STEPS = 20
 _PEAK_QUANTILE = 0.999
 _ONE_REQUEST = 1.05
+_MIDDLE = (0.16, 0.84)
+"""Quantiles a standard deviation to either side of the median."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -48,6 +51,15 @@ class ServiceLaw:
     def seen_load(self) -> float:
         """Return the highest load that history covers."""
         return float(self.load[-1])
+
+    @property
+    def run_time_spread(self) -> float:
+        """Return how far run times scatter: half the logarithmic width of the middle 68 % of latencies at the least load."""
+        if not self.share.size:
+            return 0.0
+        counts: FloatArray = self.share[0]
+        low, high = (bucket_quantile(self.le_s, counts, quantile) for quantile in _MIDDLE)
+        return math.log(high / low) / 2 if low > 0 else 0.0
 
     def grid(self) -> FloatArray:
         """Return the loads at which `ok_frac` is tabulated."""

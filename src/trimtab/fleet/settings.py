@@ -3,25 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import Enum
-
-
-class Lever(Enum):
-    """What a saving is owed to."""
-
-    AUTOSCALING = "autoscaling"
-    BATCHING = "batching"
-    QUANTIZATION = "quantization"
-    TRAINING_MEMORY = "training-memory"
-    IDLE_RELEASE = "idle-release"
-    GPU_COUNT = "gpu-count"
-    RIGHT_SIZE = "right-size"
-    RELOCATION = "relocation"
-    SHARING = "sharing"
-    SCHEDULE = "schedule"
-    SPOT = "spot"
-    CAPACITY_BLOCK = "capacity-block"
-    COMMITMENT = "commitment"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,25 +31,6 @@ class Effort:
 
     weeks: float
     per: str
-
-
-def default_efforts() -> dict[Lever, Effort]:
-    """Return the default effort table: planning assumptions of this project, to be overridden by the team's own."""
-    return {
-        Lever.AUTOSCALING: Effort(weeks=12.0, per="fleet"),
-        Lever.BATCHING: Effort(weeks=2.0, per="class"),
-        Lever.QUANTIZATION: Effort(weeks=3.0, per="class"),
-        Lever.TRAINING_MEMORY: Effort(weeks=1.0, per="class"),
-        Lever.IDLE_RELEASE: Effort(weeks=1.0, per="class"),
-        Lever.GPU_COUNT: Effort(weeks=1.0, per="class"),
-        Lever.RIGHT_SIZE: Effort(weeks=2.0, per="class"),
-        Lever.RELOCATION: Effort(weeks=4.0, per="class"),
-        Lever.SHARING: Effort(weeks=2.0, per="class"),
-        Lever.SCHEDULE: Effort(weeks=0.5, per="class"),
-        Lever.SPOT: Effort(weeks=3.0, per="fleet"),
-        Lever.CAPACITY_BLOCK: Effort(weeks=1.0, per="class"),
-        Lever.COMMITMENT: Effort(weeks=0.1, per="action"),
-    }
 
 
 SERVICE_NODES_KEPT_S = 600.0
@@ -257,7 +219,8 @@ class Settings:
     """All of them."""
 
     bands: Bands = field(default_factory=Bands)
-    efforts: dict[Lever, Effort] = field(default_factory=default_efforts)
+    efforts: dict[str, Effort] = field(default_factory=dict)
+    """What levers cost this team, by lever; the others cost what they state themselves (`levers`)."""
     assumptions: Assumptions = field(default_factory=Assumptions)
     planning: Planning = field(default_factory=Planning)
     ownership: Ownership = field(default_factory=Ownership)

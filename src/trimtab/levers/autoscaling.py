@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
-from trimtab.fleet.effects import SetReplicaPolicy
+from trimtab.deployment.deployment import Deployment
+from trimtab.deployment.effects import Effect, SetReplicaPolicy
 from trimtab.fleet.model import ServiceObservation, Workload
-from trimtab.fleet.settings import Lever
+from trimtab.fleet.settings import Effort
+from trimtab.levers.lever import Ask, Judged, Lever, Risk, Stage, usual_reason
 from trimtab.policies.forecast import ForecastPolicy, forecast_policy
 from trimtab.policies.scaling import HpaPolicy
+from trimtab.replay.outcomes.service_outcome import cold_start_of, demand_of
 from trimtab.tables.workloads import WorkloadKind
 from trimtab.units import S_PER_MIN
 
-LEVER = Lever.AUTOSCALING
+NAME = "autoscaling"
 TARGET_LOADS = tuple(round(0.10 + 0.05 * step, 2) for step in range(15))
 """10 % to 80 % of what a replica can serve."""
 ROOM_TO_GROW = 4
@@ -26,13 +31,11 @@ _FORECAST_TOLERANCE_FRAC = 0.05
 
 
 def propose(workload: Workload, demand: ServiceObservation, cold_start_s: float) -> tuple[SetReplicaPolicy, ...]:
-    """Return one HPA rule per target load, and forecasting rules per load and margin; none for what is no service.
+    """Return one HPA rule per target load, and forecasting rules per load and margin; of a service.
 
     A forecast needs requests by the minute: hourly activity is too coarse for it.
     """
-    if workload.kind is not WorkloadKind.SERVING:
-        return ()
-    most = observed_replicas(demand)
+    most = demand.most_replicas
     floor = workload.spec.min_replicas if workload.spec.min_replicas is not None else min(2, most)
     top = workload.spec.max_replicas or most * ROOM_TO_GROW
     metric = "requests per replica" if workload.service is not None else "GPU activity per replica"
@@ -57,7 +60,40 @@ def propose(workload: Workload, demand: ServiceObservation, cold_start_s: float)
     return tuple(SetReplicaPolicy(policy=policy, metric=metric) for policy in policies)
 
 
-def observed_replicas(demand: ServiceObservation) -> int:
-    """Return the most replicas that history ran."""
-    seen = demand.replicas[~np.isnan(demand.replicas)]
-    return max(1, int(np.ceil(seen.max(initial=1.0) - 1e-6)))
+def scalers(ask: Ask) -> tuple[SetReplicaPolicy, ...]:
+    """Return the rules that a service is offered."""
+    return propose(ask.workload, demand_of(ask.case), cold_start_of(ask.case))
+
+
+def _ways(base: Deployment, ask: Ask) -> Iterator[Deployment]:
+    for scaler in ask.once(scalers):
+        yield base.plus((NAME, scaler))
+
+
+def _why_not(ask: Ask, judged: Judged) -> str:
+    return usual_reason(NAME, ask, judged)
+
+
+def _canary(effect: Effect) -> tuple[str, ...]:
+    return (
+        "Apply the autoscaler with scale-down switched off for one day: it may only add.",
+        "Then allow scale-down for the least busy service, and watch its p95 through one peak.",
+    )
+
+
+LEVER = Lever(
+    name=NAME,
+    title="Autoscale",
+    meaning="Scales the replicas of a service with its demand, or with what recording rules forecast of it",
+    page="how-to/replay-policies.md",
+    stage=Stage.HOLD,
+    kinds=frozenset({WorkloadKind.SERVING}),
+    effort=Effort(weeks=12.0, per="fleet"),
+    risk=Risk.MEDIUM,
+    rollback="delete the autoscaler and set replicas back to their number before",
+    canary=_canary,
+    ways=_ways,
+    why_not=_why_not,
+    drift_frac=0.640,
+    guide_order=0,
+)

@@ -1,22 +1,39 @@
-"""Serve several requests at once where a replica takes one at a time: batches that leave together, greedy or by a window."""
+"""Serve several requests at once where a replica takes one at a time: batches that leave together, greedy or by a window.
+
+A batch policy is chosen by the requests a second that one replica serves within every latency target, as its replayed batches
+show; the number of replicas by replay of the service. Where more than the fewest allowed are needed, autoscalers are offered
+on top. Nobody has measured how batches take turns with others': none in time slices.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from trimtab.catalog import Gpu
-from trimtab.fleet.effects import BatchForm, SetBatchPolicy
-from trimtab.fleet.model import FloatArray, ServiceObservation, Workload
-from trimtab.fleet.served_model import ServedModel, served_model
-from trimtab.fleet.service_law import ServiceLaw, seconds_one_by_one
-from trimtab.fleet.settings import Lever
-from trimtab.fleet.targets import bucket_quantile
+from trimtab.deployment.deployment import Deployment
+from trimtab.deployment.effects import BatchForm, Effect, SetBatchPolicy, SetReplicaPolicy
+from trimtab.deployment.placement import Placement, board_of
+from trimtab.fleet.market import Market
+from trimtab.fleet.model import ServiceObservation, Target, Workload
+from trimtab.fleet.served_model import ServedModel, need_on, served_model
+from trimtab.fleet.service_law import seconds_one_by_one
+from trimtab.fleet.settings import Effort
+from trimtab.fleet.targets import latency_targets
+from trimtab.levers import autoscaling
+from trimtab.levers.lever import Applied, Ask, Fact, Judged, Lever, Risk, Stage, usual_reason
+from trimtab.policies.scaling import HpaPolicy
 from trimtab.provenance import Basis
+from trimtab.replay.outcomes.evaluate import Evaluator
+from trimtab.replay.outcomes.outcome import Case, targets_at
+from trimtab.replay.outcomes.replica_law import replica_law
+from trimtab.replay.outcomes.service_outcome import JUDGED, demand_of, floor_replicas
+from trimtab.tables.workloads import WorkloadKind
 
-LEVER = Lever.BATCHING
+NAME = "batching"
 _BELIEVED_RATIO = 2.0
 """A declared time of one request that is off the observed one by more than this is about something else."""
 _BUSY_ENOUGH = 0.9
@@ -24,6 +41,14 @@ _BUSY_ENOUGH = 0.9
 _PEAK_QUANTILE = 0.999
 SIZES = (1, 2, 4, 8, 16, 32)
 """Requests at once for which a continuous-batching engine is predicted."""
+_BETTER_FRAC = 0.01
+"""A larger batch or a window must serve this much more to be chosen over a simpler policy."""
+_SCALERS_STEP = 2
+"""Every second target load is offered: a batched replica's law is smooth in it."""
+_REAL_TIME_RATIO = 3.0
+"""Real time, in what is shown beside windows: an answer within this many times today's p99."""
+_MAY_WAIT_RATIO = 10.0
+"""A declared limit this many times real time leaves room to gather requests into windows."""
 MEASURE = (
     "measure the seconds that batches of 1, 2, 4, ... take and declare them under batching: in workloads.yaml "
     "(docs/how-to/batching.md)"
@@ -122,10 +147,212 @@ def propose(
     return tuple(found)
 
 
-def run_time_spread(law: ServiceLaw) -> float:
-    """Return how far run times scatter: half the width, in logarithms, of the middle 68 % of latencies at the least load."""
-    if not law.share.size:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rated:
+    """A batch policy and the requests a second that one replica serves within every latency target."""
+
+    policy: SetBatchPolicy
+    req_s: float
+
+
+def rated_policies(case: Case, place: Placement, profile: BatchProfile) -> tuple[Rated, ...]:
+    """Return the ways to batch on a place, best first; those that keep no target at any load are left out."""
+    targets = targets_at(case.targets, place)
+    limits = [target.limit_s for target in targets if target.metric in JUDGED and target.limit_s is not None]
+    before = demand_of(case).most_replicas
+    policies = propose(profile, before=before, limit_s=min(limits, default=None), model=case.workload.spec.model)
+    rated = [Rated(policy=policy, req_s=served_within_targets(case, place, policy)) for policy in policies]
+    worth = sorted((one for one in rated if one.req_s > 0), key=_rank)
+    return tuple(worth)
+
+
+def _rank(one: Rated) -> tuple[float, bool, int]:
+    return (-one.req_s, one.policy.form is not BatchForm.GREEDY, one.policy.max_batch)
+
+
+def best_policies(rated: tuple[Rated, ...]) -> tuple[SetBatchPolicy, ...]:
+    """Return the policy that serves most, and the simplest that serves nearly as much: greedy, and the smallest batches."""
+    if not rated:
+        return ()
+    good = [one for one in rated if one.req_s >= rated[0].req_s * (1 - _BETTER_FRAC)]
+    simplest = min(good, key=lambda one: _rank(one)[1:])
+    return tuple(dict.fromkeys((rated[0].policy, simplest.policy)))
+
+
+def served_within_targets(case: Case, place: Placement, policy: SetBatchPolicy) -> float:
+    """Return the most requests a second at which one replica keeps every latency target, at the low end of its speed."""
+    if case.law is None:
         return 0.0
-    counts: FloatArray = law.share[0]
-    low, high = bucket_quantile(law.le_s, counts, 0.16), bucket_quantile(law.le_s, counts, 0.84)
-    return math.log(high / low) / 2 if low > 0 else 0.0
+    batched = replace(place, batching=policy)
+    law, _ = replica_law(case.law, batched, low=True)
+    load = 1.0
+    for target in targets_at(case.targets, place):
+        if target.metric in JUDGED and target.limit_s is not None:
+            kept = law.grid()[law.ok_frac(target.limit_s) >= target.required_frac]
+            load = min(load, float(kept.max(initial=0.0)))
+    return load * law.capacity_req_s
+
+
+def fitting_profile(case: Case, place: Placement, profile: BatchProfile, market: Market) -> BatchProfile | None:
+    """Return the profile cut to the batches that fit the place's memory; None where not even two requests are known to.
+
+    The GPU on which the profile was measured held all of it. On one with less memory, and where it was predicted, each
+    request's need must be known; weights stored in fewer bits leave more room.
+    """
+    workload = case.workload
+    home, there = market.gpu(workload.gpu), board_of(place, market)
+    if home is None or there is None:
+        return None
+    if there.memory_gib >= home.memory_gib and profile.basis is Basis.CALIBRATED:
+        return profile
+    stored = None if place.precision is None else place.precision.after
+    need_gib = need_on(workload, served_model(workload), there, stored)
+    if profile.item_gib is None or need_gib is None:
+        return None
+    room_gib = there.memory_gib * (1 - case.settings.assumptions.memory_headroom_frac) - need_gib
+    count = sum((size - 1) * profile.item_gib <= room_gib for size in profile.sizes)
+    return None if count < 2 else replace(profile, sizes=profile.sizes[:count], seconds=profile.seconds[:count])
+
+
+def batches_fit(case: Case, place: Placement, market: Market) -> bool:
+    """Tell whether the largest batch at a place fits its memory; True without batches."""
+    profile = profile_of(case.workload, market.gpu(case.workload.gpu))
+    if place.batching is None or isinstance(profile, str):
+        return True
+    fitting = fitting_profile(case, place, profile, market)
+    return fitting is not None and fitting.sizes[-1] >= place.batching.max_batch
+
+
+def profile_here(ask: Ask) -> BatchProfile | str:
+    """Return how a workload would batch on its present GPU, or what is missing to know."""
+    return profile_of(ask.workload, ask.market.gpu(ask.workload.gpu))
+
+
+def _ways(base: Deployment, ask: Ask) -> Iterator[Deployment]:
+    """Yield the ways to batch on a place: the best policies with the fewest replicas, or scaled; none in time slices."""
+    profile = ask.once(profile_here)
+    if isinstance(profile, str):
+        return
+    place = ask.evaluator.place(base)
+    fitting = fitting_profile(ask.case, place, profile, ask.market)
+    if fitting is None or (place.shared is not None and place.shared.others):
+        return
+    for policy in best_policies(rated_policies(ask.case, place, fitting)):
+        yield from _counted(base, ask, policy)
+
+
+def _counted(base: Deployment, ask: Ask, policy: SetBatchPolicy) -> Iterator[Deployment]:
+    """Yield the fewest replicas that keep the targets; where more than the floor are needed, autoscalers too.
+
+    At the floor nothing is lost: no autoscaler goes below it.
+    """
+    floor = min(floor_replicas(ask.case), policy.before)
+    count = fewest_replicas(ask.evaluator, base, policy, floor, autoscaling.ROOM_TO_GROW * policy.before)
+    if count is not None:
+        yield base.plus((NAME, replace(policy, replicas=count)))
+    if count != floor:
+        for scaler in _plain_scalers(ask):
+            yield base.plus((NAME, policy), (autoscaling.NAME, scaler))
+
+
+def _plain_scalers(ask: Ask) -> list[SetReplicaPolicy]:
+    """Return autoscalers whose rule does not rest on the law of one request at a time."""
+    plain = [one for one in ask.once(autoscaling.scalers) if isinstance(one.policy, HpaPolicy)]
+    return plain[::_SCALERS_STEP]
+
+
+def fewest_replicas(evaluator: Evaluator, base: Deployment, policy: SetBatchPolicy, floor: int, top: int) -> int | None:
+    """Return the fewest replicas that keep the targets, by bisection: more replicas never serve worse."""
+
+    def enough(count: int) -> bool:
+        return evaluator.keeps_targets(base.plus((NAME, replace(policy, replicas=count))))
+
+    low, high = floor, max(floor, top)
+    if not enough(high):
+        return None
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle + 1, high)
+    return low
+
+
+def _why_not(ask: Ask, judged: Judged) -> str:
+    profile = ask.once(profile_here)
+    if ask.workload.pool.capacity_type.paid_anyway or not isinstance(profile, str):
+        return usual_reason(NAME, ask, judged)
+    return profile
+
+
+def _evidence(applied: Applied) -> Iterator[Fact]:
+    """Yield seconds by batch size, the rates of the ways to batch, and replicas in real time beside those in windows."""
+    policy = applied.deployment.batching
+    if policy is None:
+        return
+    profile = BatchProfile(sizes=policy.sizes, seconds=policy.seconds, item_gib=None, basis=policy.basis)
+    times = ", ".join(f"{size}: {second_s:.3g}" for size, second_s in zip(policy.sizes, policy.seconds, strict=True))
+    told = "workloads.yaml" if policy.basis is Basis.CALIBRATED else "predicted for a continuous-batching engine"
+    yield Fact("seconds by batch size", f"{told}, fixed to the observed time of one request", times)
+    best: dict[str, float] = {}
+    for one in rated_policies(applied.evaluator.case, applied.place, profile):
+        best.setdefault(one.policy.form.value, one.req_s)
+    rates = ", ".join(f"{form} {req_s:.3g}" for form, req_s in best.items())
+    yield Fact("requests a second of a replica within the targets", "replayed batches, low end of the speed", rates)
+    yield from _windows(applied, policy, profile)
+
+
+def _windows(applied: Applied, policy: SetBatchPolicy, profile: BatchProfile) -> Iterator[Fact]:
+    """Yield the replicas needed to answer in real time and to use the promised time, where that leaves room."""
+    case = applied.evaluator.case
+    declared = [target.limit_s for target in case.targets if target.declared and target.limit_s is not None]
+    at_once = _real_time(case)
+    if not declared or at_once is None or min(declared) < _MAY_WAIT_RATIO * (at_once.limit_s or 0.0):
+        return
+    where = applied.deployment.only("offering", "relocation")
+    quick = Evaluator(case=replace(case, targets=(at_once,)))
+    rated = rated_policies(quick.case, quick.place(where), profile)
+    for served, evaluator, best in (
+        (f"answering 99 % within {at_once.limit_s:.2g} s", quick, rated[0].policy if rated else policy),
+        ("keeping the promise", applied.evaluator, policy),
+    ):
+        for way, how in ((replace(policy, max_batch=1, window_s=0.0), "one request at a time"), (best, "in batches")):
+            count = fewest_replicas(evaluator, where, way, 1, autoscaling.ROOM_TO_GROW * policy.before)
+            value = "no number is enough" if count is None else f"{count} ({_saved(policy.before - count)})"
+            yield Fact(f"replicas {served}, {how}", "replay of the service", value, f"{policy.before} today")
+
+
+def _real_time(case: Case) -> Target | None:
+    """Return what a service would have to keep if its callers waited for the answer."""
+    seen = () if case.workload.service is None else latency_targets(case.workload.service)
+    slowest = max(seen, key=lambda target: target.required_frac, default=None)
+    if slowest is None or slowest.limit_s is None:
+        return None
+    return replace(slowest, limit_s=_REAL_TIME_RATIO * slowest.limit_s)
+
+
+def _saved(replicas: int) -> str:
+    return f"{replicas} saved" if replicas >= 0 else f"{-replicas} more"
+
+
+def _canary(effect: Effect) -> tuple[str, ...]:
+    at_once = effect.max_batch if isinstance(effect, SetBatchPolicy) else 2
+    return (
+        f"Batch up to {at_once} requests on one replica; leave the others and their number as they are.",
+        "Compare its batch times and p95 with the plan through one peak; then lower the replicas one at a time.",
+    )
+
+
+LEVER = Lever(
+    name=NAME,
+    title="Batch requests",
+    meaning="Serves several requests at once where a replica takes one at a time",
+    page="how-to/batching.md",
+    stage=Stage.FORM,
+    kinds=frozenset({WorkloadKind.SERVING}),
+    effort=Effort(weeks=2.0, per="class"),
+    risk=Risk.MEDIUM,
+    rollback="set the largest batch to 1 and replicas back to their number before",
+    canary=_canary,
+    ways=_ways,
+    evidence=_evidence,
+    why_not=_why_not,
+)

@@ -9,21 +9,27 @@ that each is solved alone, exactly, over the 128 sets of weekdays. What a calend
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
 
 from trimtab.catalog.kinds import CapacityType
 from trimtab.catalog.pools import Pool
-from trimtab.fleet.effects import BookBlocks
+from trimtab.deployment.deployment import Deployment
+from trimtab.deployment.effects import BookBlocks, Effect
+from trimtab.deployment.placement import Placement
+from trimtab.fleet.kinds import RUN_KINDS
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import IntArray, Window
-from trimtab.fleet.settings import Lever
+from trimtab.fleet.settings import Effort
+from trimtab.levers.lever import Applied, Ask, Fact, Judged, Lever, Risk, Stage, usual_reason
 from trimtab.policies.blocks import MOST_NODES, SHUTDOWN_S, BlockCalendar
 from trimtab.replay.blocks import hours_of_days
-from trimtab.units import DAYS_PER_WEEK, S_PER_HR, micro_usd
+from trimtab.replay.outcomes.jobs_outcome import nodes_of_runs
+from trimtab.units import DAYS_PER_WEEK, S_PER_HR, micro_usd, usd
 
-LEVER = Lever.CAPACITY_BLOCK
+NAME = "capacity-block"
 PROVIDERS = ("aws",)
 """Whose blocks follow the calendar's rules."""
 
@@ -95,3 +101,77 @@ def best_calendar(
         best = int(np.argmax(sets @ gain - ends * (fall or 0)))
         booked += sets[best]
     return BlockCalendar(tuple(int(count) * unit for count in booked))
+
+
+def can_book(ask: Ask, place: Placement) -> bool:
+    """Tell whether blocks of a place's nodes have a known rate, for a workload that consists of runs."""
+    runs = ask.workload.kind in RUN_KINDS and ask.workload.jobs is not None and ask.settings.limits.use_blocks
+    return runs and place.shared is None and ask.market.block_price(place.pool) is not None
+
+
+def _ways(base: Deployment, ask: Ask) -> Iterator[Deployment]:
+    """Yield the calendars that suit what runs would use there on demand, where that keeps the targets."""
+    place = ask.evaluator.place(base)
+    if not can_book(ask, place) or ask.evaluator.hopeless(base) or not ask.evaluator.keeps_targets(base):
+        return
+    calendars = propose(
+        ask.evaluator.outcome(base).on_demand,
+        ask.case.window,
+        place.pool,
+        ask.market,
+        unit=_unit(ask, place),
+        may_end=bool(ask.workload.spec.interruptible),
+    )
+    for calendar in calendars:
+        yield base.plus((NAME, calendar))
+
+
+def _unit(ask: Ask, place: Placement) -> int:
+    """Return how many nodes runs there take at once: the largest number that divides what each of them needs."""
+    jobs = ask.workload.jobs
+    nodes: IntArray = np.ones(1, dtype=np.int64) if jobs is None or not jobs.count else nodes_of_runs(jobs, place)
+    return math.gcd(*(int(count) for count in np.unique(nodes)))
+
+
+def _why_not(ask: Ask, judged: Judged) -> str | None:
+    """Say why no block is booked, where the rate of one is known."""
+    known = any(NAME in way.deployment.levers for way in judged.candidates) or judged.missed.get(NAME, 0) > 0
+    return usual_reason(NAME, ask, judged) if known else None
+
+
+def _evidence(applied: Applied) -> Iterator[Fact]:
+    for effect in applied.effects:
+        if isinstance(effect, BookBlocks):
+            price = applied.market.block_price(effect.pool)
+            dated = "prices" if price is None else f"prices, {price.source} as of {price.as_of}"
+            rate, on_demand = usd(effect.rate_micro_usd_hr), usd(effect.on_demand_micro_usd_hr)
+            used_frac = applied.outcome.booked_used_frac
+            used = "none booked" if used_frac is None else f"{used_frac:.0%}"
+            yield Fact("booked node-hours in use", "replay in blocks", used, f"> {rate / on_demand:.0%}")
+            what = "node-hour in a block (paid upfront; the price is offered anew for each block)"
+            yield Fact(what, dated, f"${rate:,.2f}", f"${on_demand:,.2f} on demand")
+
+
+def _canary(effect: Effect) -> tuple[str, ...]:
+    return (
+        "Buy the smallest block of the calendar for one day, and let a run begin on it and be taken off at its end.",
+        "The run must resume elsewhere; then buy the coming week, and go on while the price is the plan's or lower.",
+    )
+
+
+LEVER = Lever(
+    name=NAME,
+    title="Book blocks",
+    meaning="Holds nodes of runs in capacity blocks, bought again every week by a calendar",
+    page="how-to/capacity-blocks.md",
+    stage=Stage.BUY,
+    kinds=RUN_KINDS,
+    effort=Effort(weeks=1.0, per="class"),
+    risk=Risk.MEDIUM,
+    rollback="buy no further block; what is booked is paid upfront and cannot be cancelled",
+    canary=_canary,
+    ways=_ways,
+    evidence=_evidence,
+    why_not=_why_not,
+    guide_order=2,
+)

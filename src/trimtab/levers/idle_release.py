@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from trimtab.fleet.effects import ReleaseIdle, ReleaseNodes
+from collections.abc import Iterator
+
+from trimtab.deployment.deployment import Deployment
+from trimtab.deployment.effects import Effect, ReleaseIdle, ReleaseNodes
 from trimtab.fleet.kinds import RUN_KINDS
 from trimtab.fleet.model import Fleet, Workload
-from trimtab.fleet.settings import Assumptions, Lever
+from trimtab.fleet.settings import Assumptions, Effort
 from trimtab.ledger import IDLE
+from trimtab.levers.lever import Applied, Ask, Bought, Fact, Lever, Risk, Stage, held_and_used
 
-LEVER = Lever.IDLE_RELEASE
+NAME = "idle-release"
 
 
 def propose(workload: Workload, assumptions: Assumptions) -> tuple[ReleaseIdle, ...]:
@@ -30,3 +34,43 @@ def unheld_nodes(fleet: Fleet) -> tuple[int, ...]:
 def release(fleet: Fleet, nodes: tuple[int, ...]) -> ReleaseNodes:
     """Return the effect that gives these nodes back."""
     return ReleaseNodes(nodes=tuple(fleet.nodes[index].name for index in nodes))
+
+
+def _ways(base: Deployment, ask: Ask) -> Iterator[Deployment]:
+    for release_idle in propose(ask.workload, ask.assumptions):
+        yield base.plus((NAME, release_idle))
+
+
+def _evidence(applied: Applied) -> Iterator[Fact]:
+    yield held_and_used(applied.workload)
+
+
+def _fleet_evidence(bought: Bought) -> Iterator[Fact]:
+    yield Fact("GPUs held", "allocations by node", "0 in every hour", "> 0")
+
+
+def _canary(effect: Effect) -> tuple[str, ...]:
+    if isinstance(effect, ReleaseNodes):
+        return ("Cordon the nodes for a day; if nothing asks for them, delete them.",)
+    return (
+        "Set the scale-down delay to one hour on one node first.",
+        "Check for a day that nothing that was queued waited longer than its target.",
+    )
+
+
+LEVER = Lever(
+    name=NAME,
+    title="Release idle nodes",
+    meaning="Holds nodes only while something runs on them, and gives back those that nobody holds",
+    page="how-to/read-an-audit.md",
+    stage=Stage.HOLD,
+    kinds=RUN_KINDS,
+    effort=Effort(weeks=1.0, per="class"),
+    risk=Risk.LOW,
+    rollback="set the node pool's minimum back to its number before",
+    canary=_canary,
+    ways=_ways,
+    evidence=_evidence,
+    fleet_evidence=_fleet_evidence,
+    drift_frac=0.122,
+)

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from trimtab.catalog import Gpu
+from trimtab.catalog.pools import Pool
+from trimtab.deployment.deployment import AS_IT_IS, Deployment
+from trimtab.deployment.effects import Effect, SetPrecision
+from trimtab.deployment.placement import slot_board
 from trimtab.errors import UnknownName
-from trimtab.fleet.effects import SetPrecision
-from trimtab.fleet.model import Workload
+from trimtab.fleet.market import Market
+from trimtab.fleet.model import IntArray, Workload
 from trimtab.fleet.served_model import ServedModel, need_on, served_model
-from trimtab.fleet.settings import Assumptions, Lever
+from trimtab.fleet.settings import Assumptions, Effort
+from trimtab.levers import autoscaling, relocation, right_size, sharing
+from trimtab.levers.lever import Applied, Ask, Fact, Judged, Lever, Risk, Stage, usual_reason
 from trimtab.physics.formats import FORMATS, WeightFormat, weight_format
 from trimtab.physics.support import why_not
 from trimtab.physics.transfer import fits_memory
+from trimtab.replay.outcomes.change_cost import alone_cost, own_micro_usd
+from trimtab.replay.outcomes.outcome import Case
+from trimtab.tables.workloads import WorkloadKind
+from trimtab.units import per_month, usd
 
-LEVER = Lever.QUANTIZATION
+NAME = "quantization"
 FORMATS_TRIED = (WeightFormat.FP8, WeightFormat.INT8, WeightFormat.INT4)
+_WAYS_TRIED = 2
+"""Ways of holding replicas that are priced with a format nobody accepted yet: those of the cheapest options."""
 EVALUATE = "what it does to the answers is unknown: evaluate it, then declare quantize: in workloads.yaml"
 
 
@@ -71,3 +84,127 @@ def propose(
         work_speed=model.change_of_further_work(home, stored),
         work_speed_there=model.change_of_further_work(there, stored),
     )
+
+
+def places(ask: Ask, formats: Formats, stored: WeightFormat) -> Iterator[Deployment]:
+    """Yield where a service can run with weights stored so: at home, on offerings and in slots, some of them only then."""
+    workload, market, assumptions = ask.workload, ask.market, ask.assumptions
+    home = market.gpu(workload.gpu)
+    if home is None:
+        return
+    for where, there in _boards(ask, home, stored):
+        if there is not None:
+            change = propose(workload, formats.model, stored, home, there, assumptions)
+            if not isinstance(change, str):
+                yield where.plus((NAME, change))
+
+
+def _boards(ask: Ask, home: Gpu, stored: WeightFormat) -> Iterator[tuple[Deployment, Gpu | None]]:
+    """Yield each place that holds weights stored so, with the GPU or slice that a replica runs on there."""
+    workload, market, assumptions = ask.workload, ask.market, ask.assumptions
+    yield AS_IT_IS, home
+    whole = {size.pool for size in ask.once(right_size.sizes).fitting}
+    for size in right_size.propose(workload, market, assumptions, stored=stored).fitting:
+        there = replace(size, only_quantized=size.pool not in whole)
+        yield AS_IT_IS.plus((right_size.NAME, there)), market.gpu(size.gpu)
+    fits = {move.pool for move in ask.once(relocation.moves).fitting}
+    for move in relocation.propose(workload, market, ask.settings, stored=stored).fitting:
+        away = replace(move, to=replace(move.to, only_quantized=move.pool not in fits))
+        yield AS_IT_IS.plus((relocation.NAME, away)), market.gpu(move.to.gpu)
+    known = {(one.shared, one.slots) for one in ask.once(sharing.shares).fitting}
+    for slots in sharing.propose(workload, market, assumptions, sharing.asked(ask), stored=stored).fitting:
+        shared = replace(slots, only_quantized=(slots.shared, slots.slots) not in known)
+        yield AS_IT_IS.plus((sharing.NAME, shared)), slot_board(slots, market)
+
+
+def _ways(base: Deployment, ask: Ask) -> Iterator[Deployment]:
+    """Yield every accepted format on each place that runs and holds it."""
+    formats = formats_of(ask.workload)
+    if not base.changes and isinstance(formats, Formats):
+        for stored in formats.accepted:
+            yield from places(ask, formats, stored)
+
+
+def _why_not(ask: Ask, judged: Judged) -> str:
+    """Say why no other format is planned, or what those that nobody has evaluated would save: priced here, never planned."""
+    if ask.workload.pool.capacity_type.paid_anyway:
+        return usual_reason(NAME, ask, judged)
+    return _what_formats_would_save(ask, judged) or usual_reason(NAME, ask, judged)
+
+
+def _what_formats_would_save(ask: Ask, judged: Judged) -> str | None:
+    """Say what formats that nobody has evaluated would save beside the best way; None where one is accepted."""
+    formats = formats_of(ask.workload)
+    if isinstance(formats, str):
+        return formats
+    alone = [(way.deployment, way.usage) for way in judged.kept if not way.slots]
+    if formats.accepted or not alone:
+        return None
+    priced = sorted(
+        ((_priced(ask.case, deployment, usage, ask.market), deployment) for deployment, usage in alone),
+        key=lambda pair: pair[0],
+    )
+    scaled = [deployment.scaling for _, deployment in priced if deployment.scaling is not None][:_WAYS_TRIED]
+    best, saved = None, 0
+    for stored in formats.unknown:
+        for where in places(ask, formats, stored):
+            if where.sharing is None:
+                ways = [where, *(where.plus((autoscaling.NAME, policy)) for policy in scaled)]
+                costs = [cost for way in ways if (cost := _cost(ask, way)) is not None]
+                if costs and priced[0][0] - min(costs) > saved:
+                    best, saved = stored, priced[0][0] - min(costs)
+    if best is None:
+        return f"neither {' nor '.join(one.value for one in formats.unknown)} would save more"
+    saved_usd_mo = per_month(usd(saved), ask.case.window.hours)
+    return f"{best.value} could save about ${saved_usd_mo:,.0f} a month more; {EVALUATE}"
+
+
+def _cost(ask: Ask, deployment: Deployment) -> int | None:
+    """Return what a workload would cost alone, or None where it would miss a target."""
+    if not ask.evaluator.keeps_targets(deployment):
+        return None
+    usage = ask.evaluator.outcome(deployment).usage(ask.evaluator.place(deployment))
+    return _priced(ask.case, deployment, usage, ask.market)
+
+
+def _priced(case: Case, deployment: Deployment, usage: Mapping[Pool, IntArray], market: Market) -> int:
+    own = own_micro_usd(case.workload, deployment, market, case.settings, case.window.hours)
+    return alone_cost(usage, market) + own
+
+
+def _evidence(applied: Applied) -> Iterator[Fact]:
+    for change in applied.effects:
+        if isinstance(change, SetPrecision):
+            ratio = change.speed_there if applied.place.leaves else change.speed
+            speed = f"x{ratio.value:.2f} ({ratio.low:.2f}-{ratio.high:.2f})"
+            yield Fact(f"speed in {change.after.value} over {change.before.value}", ratio.because, speed)
+            yield Fact("memory that it frees", "physics", f"{change.saved_gib:.1f} GiB")
+            yield Fact("change of the model's answers", "nobody measured it here", "unknown", "evaluation")
+
+
+def _canary(effect: Effect) -> tuple[str, ...]:
+    after, before = (
+        (effect.after.value, effect.before.value) if isinstance(effect, SetPrecision) else ("the new", "those of today")
+    )
+    return (
+        f"Run the model's own evaluation on {after} weights beside {before}: stop if it loses more than the team allows.",
+        "Send one request in a hundred to one replica with the new weights; compare answers and p95 for a week.",
+    )
+
+
+LEVER = Lever(
+    name=NAME,
+    title="Quantize",
+    meaning="Stores a served model's weights in fewer bits, where the team accepts what that does to the answers",
+    page="how-to/quantize.md",
+    stage=Stage.PLACE,
+    kinds=frozenset({WorkloadKind.SERVING}),
+    effort=Effort(weeks=3.0, per="class"),
+    risk=Risk.HIGH,
+    rollback="serve the weights of before again; keep them loaded on one replica until the evaluation is over",
+    canary=_canary,
+    ways=_ways,
+    evidence=_evidence,
+    why_not=_why_not,
+    guide_order=3,
+)

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from trimtab.fleet.effects import Relocate, UseOffering
-from trimtab.fleet.elsewhere import fitting_offerings
+from trimtab.deployment.deployment import AS_IT_IS, Deployment
+from trimtab.deployment.effects import Effect, Relocate, UseOffering
+from trimtab.deployment.fitting import fitting_offerings
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Workload
-from trimtab.fleet.reach import Region, home_of, is_near, offerings_elsewhere
-from trimtab.fleet.settings import Lever, Settings
+from trimtab.fleet.reach import Region, home_of, is_near, offerings_elsewhere, reach_of
+from trimtab.fleet.settings import Effort, Settings
+from trimtab.levers.lever import Applied, Ask, Fact, Judged, Lever, Risk, Stage, Way, usual_reason
 from trimtab.physics.formats import WeightFormat
+from trimtab.replay.outcomes.change_cost import alone_cost, entry_micro_usd, entry_usd
+from trimtab.replay.outcomes.outcome import Case, held_usage
 from trimtab.tables.workloads import WorkloadKind
-from trimtab.units import S_PER_HR, usd
+from trimtab.units import S_PER_HR, per_month, usd
 
-LEVER = Lever.RELOCATION
+NAME = "relocation"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,3 +64,120 @@ def relocated(workload: Workload, size: UseOffering, market: Market, settings: S
         overlap_usd=0.0 if workload.pool.capacity_type.paid_anyway else assumed.move_overlap_hr * home_usd_hr,
         traffic_usd_mo=traffic_gib_mo * usd_gib,
     )
+
+
+def moves(ask: Ask) -> Relocations:
+    """Return the places elsewhere that hold a workload as it is."""
+    return propose(ask.workload, ask.market, ask.settings)
+
+
+def _ways(base: Deployment, ask: Ask) -> Iterator[Deployment]:
+    if not base.changes:
+        for move in ask.once(moves).fitting:
+            yield base.plus((NAME, move))
+
+
+def _refused(ask: Ask) -> Counter[str]:
+    return ask.once(moves).refused
+
+
+def _why_not(ask: Ask, judged: Judged) -> str | None:
+    """Say why a workload stays where it is; None where nobody asked for a move."""
+    note = _what_moving_would_do(ask, judged)
+    has_ways = any(NAME in way.deployment.levers for way in judged.candidates)
+    if note is None and not has_ways:
+        return None
+    if ask.workload.pool.capacity_type.paid_anyway or note is None:
+        return usual_reason(NAME, ask, judged)
+    return note
+
+
+def _what_moving_would_do(ask: Ask, judged: Judged) -> str | None:
+    """Say what the best move would save on nodes and cost besides, each alone, or the rule that holds the workload.
+
+    Slots of shared nodes are left out: what they cost depends on who else is there.
+    """
+    case, market = ask.case, ask.market
+    reach = reach_of(case.workload, market)
+    if isinstance(reach, str):
+        return reach
+    if not reach:
+        return None
+    whole = [way for way in judged.kept if not way.slots]
+    away = [way for way in whole if NAME in way.deployment.levers]
+    if not away:
+        where = ", ".join(str(region) for region in reach)
+        missed = judged.missed.get(NAME, 0) > 0
+        return f"every variant in {where} misses a target" if missed else f"no node on offer in {where} fits it"
+    home = {case.workload.pool: held_usage(case.workload, ask.evaluator.place(AS_IT_IS))}
+    stay = min([alone_cost(home, market), *(_nodes(way, market) for way in whole if way not in away)])
+    best = min(away, key=lambda way: _nodes(way, market) + _besides(way, case))
+    return _in_words(best, stay - _nodes(best, market), _besides(best, case), case)
+
+
+def _nodes(way: Way, market: Market) -> int:
+    return alone_cost(way.usage, market)
+
+
+def _besides(way: Way, case: Case) -> int:
+    return way.own_micro_usd + len(way.needs) * entry_micro_usd(case.settings, case.window.hours)
+
+
+def _in_words(way: Way, saved_micro_usd: int, besides_micro_usd: int, case: Case) -> str:
+    move = way.deployment.relocation
+    assert move is not None
+    saved, besides = (per_month(usd(micro), case.window.hours) for micro in (saved_micro_usd, besides_micro_usd))
+    once = move.once_usd + len(way.needs) * entry_usd(case.settings)
+    less = f"${saved:,.0f} less" if saved >= 0 else f"${-saved:,.0f} more"
+    outweighed = ", which the work of moving or the rest of the plan outweighs" if saved > besides else ""
+    return (
+        f"in {move.place} its nodes would cost {less} a month than here, moving and traffic ${besides:,.0f} "
+        f"(${move.traffic_usd_mo:,.0f} a month of traffic; ${once:,.0f} once, over "
+        f"{case.settings.planning.change_horizon_mo:g} months){outweighed}"
+    )
+
+
+def _evidence(applied: Applied) -> Iterator[Fact]:
+    for move in applied.effects:
+        if isinstance(move, Relocate):
+            yield from _facts(move)
+
+
+def _facts(move: Relocate) -> Iterator[Fact]:
+    speed = f"x{move.speed.value:.2f} ({move.speed.low:.2f}-{move.speed.high:.2f})"
+    once = f"${move.copy_usd:,.2f} for {move.data_gib:g} GiB, ${move.overlap_usd:,.2f} for both places"
+    traffic = f"${move.traffic_usd_mo:,.2f} a month for {move.traffic_gib_mo:g} GiB"
+    yield Fact(f"speed on {move.to.gpu}", move.speed.because, speed)
+    yield Fact("what moving costs once", "workloads.yaml: data_gib; assumptions.move_overlap_hr", once)
+    yield Fact("what crosses the border", "workloads.yaml: traffic_gib_mo", traffic)
+    if move.rtt_s:
+        yield Fact("a request's longer way", "assumptions.region_rtt_s, continent_rtt_s", f"{move.rtt_s:g} s")
+
+
+def _canary(effect: Effect) -> tuple[str, ...]:
+    place = effect.place if isinstance(effect, Relocate) else "the new place"
+    return (
+        f"Run one replica or one run in {place} beside the present ones for a day, on a copy of the data.",
+        "Compare its speed, what crosses the border and, for a service, the p95 that callers see; go on if they are "
+        "within the plan's.",
+        "Send over a tenth of the requests or runs, then half, then all; keep the place before for a week.",
+    )
+
+
+LEVER = Lever(
+    name=NAME,
+    title="Move elsewhere",
+    meaning="Moves work to another region, or on request to another cloud",
+    page="how-to/move-elsewhere.md",
+    stage=Stage.PLACE,
+    kinds=frozenset(WorkloadKind),
+    effort=Effort(weeks=4.0, per="class"),
+    risk=Risk.MEDIUM,
+    rollback="send callers and new runs back to the place before, where nodes and data stay until nothing asks "
+    "for them; copy back what was written since",
+    canary=_canary,
+    ways=_ways,
+    refused=_refused,
+    evidence=_evidence,
+    why_not=_why_not,
+)

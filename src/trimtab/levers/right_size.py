@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from trimtab.fleet.elsewhere import Fitting, fitting_offerings
+from collections import Counter
+from collections.abc import Iterator
+
+from trimtab.deployment.deployment import Deployment
+from trimtab.deployment.effects import Effect, UseOffering
+from trimtab.deployment.fitting import Fitting, fitting_offerings
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Workload
 from trimtab.fleet.reach import offerings_at_home
-from trimtab.fleet.settings import Assumptions, Lever
+from trimtab.fleet.settings import Assumptions, Effort
+from trimtab.levers.lever import Applied, Ask, Fact, Judged, Lever, Risk, Stage, usual_reason
 from trimtab.physics.formats import WeightFormat
+from trimtab.replay.outcomes.evaluate import MISSES, MISSES_ON_DEMAND
+from trimtab.tables.workloads import WorkloadKind
 
-LEVER = Lever.RIGHT_SIZE
+NAME = "right-size"
 
 
 def propose(
@@ -20,3 +28,62 @@ def propose(
     With weights `stored` another way it may fit where it does not today; speeds are those of the present format.
     """
     return fitting_offerings(workload, offerings_at_home(workload, market), market, assumptions, stored)
+
+
+def sizes(ask: Ask) -> Fitting:
+    """Return the offerings that fit a workload as it is."""
+    return propose(ask.workload, ask.market, ask.assumptions)
+
+
+def _ways(base: Deployment, ask: Ask) -> Iterator[Deployment]:
+    if not base.changes:
+        for size in ask.once(sizes).fitting:
+            yield base.plus((NAME, size))
+
+
+def _refused(ask: Ask) -> Counter[str]:
+    return ask.once(sizes).refused
+
+
+def _why_not(ask: Ask, judged: Judged) -> str:
+    why = Counter({text: count for text, count in judged.dropped.items() if text not in (MISSES, MISSES_ON_DEMAND)})
+    otherwise = f"no GPU of the region fits: {why.most_common(1)[0][0]}" if why else "nothing to change"
+    return usual_reason(NAME, ask, judged, otherwise)
+
+
+def _evidence(applied: Applied) -> Iterator[Fact]:
+    peak = applied.workload.activity.memory_peak_gib
+    for size in applied.effects:
+        if isinstance(size, UseOffering):
+            memory = "not measured" if peak is None else f"{peak:.1f} GiB"
+            speed = f"x{size.speed.value:.2f} ({size.speed.low:.2f}-{size.speed.high:.2f})"
+            yield Fact("memory peak", "gpu_usage.memory_used_gib_max", memory, size.gpu)
+            yield Fact(f"speed on {size.gpu}", size.speed.because, speed)
+
+
+def _canary(effect: Effect) -> tuple[str, ...]:
+    there = effect.pool.instance_type if isinstance(effect, UseOffering) else "the new nodes"
+    return (
+        f"Run one replica or one run on {there} beside the present ones for a day.",
+        "Compare its speed and peak memory with the prediction; go on if it is within the interval.",
+    )
+
+
+LEVER = Lever(
+    name=NAME,
+    title="Right-size",
+    meaning="Moves work to a GPU that fits it, in its own region",
+    page="how-to/read-an-audit.md",
+    stage=Stage.PLACE,
+    kinds=frozenset(WorkloadKind),
+    effort=Effort(weeks=2.0, per="class"),
+    risk=Risk.MEDIUM,
+    rollback="point the workload's node selector back to the instance type before; keep the old node pool a week",
+    canary=_canary,
+    ways=_ways,
+    refused=_refused,
+    evidence=_evidence,
+    why_not=_why_not,
+    drift_frac=0.122,
+    guide_order=1,
+)

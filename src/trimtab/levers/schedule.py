@@ -1,19 +1,30 @@
-"""Hold nodes when they are needed: office hours for notebooks, the run's own hours for regular jobs."""
+"""Hold nodes when they are needed: office hours for notebooks, the run's own hours for regular jobs.
+
+Runs that can wait are held until an hour of the day: onto nodes that services leave idle under their commitments, or into
+cheap hours."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
-from trimtab.fleet.effects import SetSchedule, StartBeforeRuns
-from trimtab.fleet.kinds import is_regular
+from trimtab.deployment.deployment import Deployment
+from trimtab.deployment.effects import DeferRuns, Effect, SetSchedule, StartBeforeRuns
+from trimtab.fleet.kinds import RUN_KINDS, is_regular
 from trimtab.fleet.model import FloatArray, Window, Workload
-from trimtab.fleet.settings import Assumptions, Bands, Lever
-from trimtab.tables.workloads import WorkloadKind
-from trimtab.units import DAYS_PER_WEEK, HR_PER_DAY, HR_PER_WEEK
+from trimtab.fleet.settings import Assumptions, Bands, Effort
+from trimtab.levers.lever import Applied, Ask, Fact, Judged, Lever, Risk, Stage, held_and_used, usual_reason
+from trimtab.policies.deferral import DeferPolicy
+from trimtab.tables.workloads import TargetMetric, WorkloadKind
+from trimtab.units import DAYS_PER_WEEK, HR_PER_DAY, HR_PER_WEEK, S_PER_HR
 
-LEVER = Lever.SCHEDULE
+NAME = "schedule"
+EVERY_HR = 3
+"""Hours of the day that deferred runs may wait for where nobody named cheap ones: which are idle, only the joint plan knows."""
+_MOST_DEFERRED_S = 23 * S_PER_HR
+"""A queue opens for at least an hour a day."""
 _REGULAR_RUNS = {WorkloadKind.BATCH, WorkloadKind.EVALUATION}
 _WORKDAYS = 5
 _MOST_GAPS_FRAC = 0.5
@@ -82,3 +93,75 @@ def _foretold(weeks: FloatArray, rule: _Rule) -> float:
         if total > 0:
             shares.append(float(np.nansum(weeks[left_out][list(table)])) / total)
     return min(shares, default=0.0)
+
+
+def deferrals(workload: Workload, assumptions: Assumptions) -> tuple[DeferRuns, ...]:
+    """Return one rule for each hour to wait for, for runs declared deferrable; nodes come and go with the runs."""
+    declared = workload.spec.deferrable
+    if workload.kind not in RUN_KINDS or workload.jobs is None or declared is None:
+        return ()
+    slack_s = min(_MOST_DEFERRED_S, round(declared.within_hr * S_PER_HR - assumptions.node_startup_s))
+    if slack_s <= 0:
+        return ()
+    hours = declared.start_hours or tuple(range(0, HR_PER_DAY, EVERY_HR))
+    return tuple(
+        DeferRuns(policy=DeferPolicy(start_hour=hour, within_s=slack_s), startup_s=assumptions.node_startup_s)
+        for hour in sorted(set(hours))
+    )
+
+
+def _ways(base: Deployment, ask: Ask) -> Iterator[Deployment]:
+    for effect in ask.once(_timetables):
+        yield base.plus((NAME, effect))
+
+
+def _timetables(ask: Ask) -> tuple[SetSchedule | StartBeforeRuns | DeferRuns, ...]:
+    """Return every way to hold nodes in the hours that they are needed, of a workload."""
+    case = ask.case
+    required_frac = _throughput_required(ask)
+    tables = propose(ask.workload, case.window, ask.settings.bands, ask.assumptions, required_frac)
+    return (*tables, *deferrals(ask.workload, ask.assumptions))
+
+
+def _throughput_required(ask: Ask) -> float:
+    """Return the share of activity that a timetable must hold, with the plan's margin."""
+    required = [target.required_frac for target in ask.case.targets if target.metric is TargetMetric.THROUGHPUT]
+    margin = ask.settings.planning.target_margin_frac
+    return 1 - (1 - max(required, default=0.0)) * (1 - margin)
+
+
+def _why_not(ask: Ask, judged: Judged) -> str | None:
+    return usual_reason(NAME, ask, judged) if ask.workload.kind is WorkloadKind.NOTEBOOK else None
+
+
+def _evidence(applied: Applied) -> Iterator[Fact]:
+    yield held_and_used(applied.workload)
+
+
+def _canary(effect: Effect) -> tuple[str, ...]:
+    if isinstance(effect, DeferRuns):
+        return (
+            "Hold the queue for one night, with one team's runs in it.",
+            "Check that they began at the hour and ended in time; then let the others' runs into it.",
+        )
+    return (
+        "Start the nodes by timetable for one run, and keep the present nodes until it has finished.",
+        "Check that the run began on time; then give the present nodes back.",
+    )
+
+
+LEVER = Lever(
+    name=NAME,
+    title="Schedule",
+    meaning="Holds nodes in the hours that they are needed, and defers runs that can wait",
+    page="how-to/defer-runs.md",
+    stage=Stage.HOLD,
+    kinds=RUN_KINDS | {WorkloadKind.NOTEBOOK},
+    effort=Effort(weeks=0.5, per="class"),
+    risk=Risk.LOW,
+    rollback="remove the timetable; nodes stay up as before",
+    canary=_canary,
+    ways=_ways,
+    evidence=_evidence,
+    why_not=_why_not,
+)

@@ -15,20 +15,34 @@ from trimtab.catalog import Gpu, Lifecycle
 from trimtab.catalog.kinds import Isolation
 from trimtab.catalog.pools import SharedPool
 from trimtab.catalog.slices import Slices, slices_of
-from trimtab.fleet.effects import UseSlots
-from trimtab.fleet.elsewhere import speed_on
+from trimtab.deployment.deployment import Deployment
+from trimtab.deployment.effects import Effect, UseSlots
+from trimtab.deployment.fitting import speed_on
+from trimtab.fleet.limits import asked_isolation
 from trimtab.fleet.market import Market, Offering
-from trimtab.fleet.model import Workload
-from trimtab.fleet.reach import offerings_at_home
-from trimtab.fleet.settings import Assumptions, Lever
-from trimtab.fleet.working import busiest_hour_frac
-from trimtab.physics.colocation import MPS_CAPABILITY, left_frac, mps_share, time_slice
+from trimtab.fleet.model import Target, Workload
+from trimtab.fleet.reach import offerings_at_home, offerings_elsewhere
+from trimtab.fleet.settings import Assumptions, Effort
+from trimtab.fleet.working import busiest_hour_frac, working_frac
+from trimtab.levers.lever import Applied, Ask, Fact, Judged, Lever, Risk, Stage, usual_reason
+from trimtab.physics.colocation import (
+    AS_MET,
+    MET_BOTH_WAYS,
+    MPS_CAPABILITY,
+    left_frac,
+    met_frac,
+    mps_share,
+    time_slice,
+)
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.transfer import work_ratio
 from trimtab.provenance import Basis, Estimate
+from trimtab.replay.outcomes.evaluate import Evaluator
+from trimtab.replay.outcomes.outcome import Case
 from trimtab.tables.workloads import WorkloadKind
+from trimtab.units import HR_PER_MO, usd
 
-LEVER = Lever.SHARING
+NAME = "sharing"
 SHARERS = frozenset({WorkloadKind.SERVING, WorkloadKind.NOTEBOOK})
 """Kinds that hold their GPUs for long; runs come and go on nodes of their own."""
 SHARES = (2, 3, 4, 8)
@@ -39,6 +53,11 @@ _CLASSES = 3
 """A workload is offered the least busy classes that hold it: in busier ones it waits more, for the sake of ever fewer."""
 _LEFT_FRAC = 0.25
 """Time slices are offered where the others leave at least this much of a GPU's time."""
+_LOOSER = (1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
+"""Multiples of the present limits that are tried to share a GPU; a service that would need more is not asked."""
+_SLICES_TRIED = 5
+_REPLAYS = 2
+"""The law says which multiples are hopeless; of the others the least few are replayed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,20 +112,6 @@ def propose(
     worth = [one for one in quiet if not any(_better(other, one, market) for other in quiet)]
     refused["a slot that is no slower costs less, on a node that costs less"] += len(quiet) - len(worth)
     return Shares(fitting=tuple(worth), refused=+refused)
-
-
-def board_of(slots: UseSlots, market: Market) -> Gpu | None:
-    """Return what a slot is to a program: the GPU itself, or one slice of it; None where the catalog does not know it."""
-    gpu = market.gpu(slots.gpu)
-    if gpu is None or not slots.shared.is_cut:
-        return gpu
-    shares = slots.shared.slots_per_node // slots.gpus_per_node
-    if slots.others:
-        return time_slice(gpu, shares, slots.slots)
-    if not slots.shared.is_isolated:
-        return mps_share(gpu, shares)
-    cuts = slices_of(gpu, market.catalog.mig_table)
-    return next((cut.slice for cut in cuts if cut.profile.name == slots.shared.profile), None)
 
 
 def _quieter(one: UseSlots, fitting: Sequence[UseSlots]) -> int:
@@ -264,3 +269,156 @@ def _speed(
         return "previous generation"
     found = speed_on(workload, source, board, assumptions, stored)
     return same if board.name == source.name and isinstance(found, Estimate) else found
+
+
+def asked(ask: Ask) -> Isolation:
+    """Return what must keep a workload apart from others."""
+    return asked_isolation(ask.workload.spec, ask.settings.limits.isolation)
+
+
+def shares(ask: Ask) -> Shares:
+    """Return the slots at home that hold a workload as it is."""
+    return propose(ask.workload, ask.market, ask.assumptions, asked(ask))
+
+
+def _shares_elsewhere(ask: Ask) -> Shares:
+    elsewhere = offerings_elsewhere(ask.workload, ask.market)
+    return propose(ask.workload, ask.market, ask.assumptions, asked(ask), offerings=elsewhere)
+
+
+def _ways(base: Deployment, ask: Ask) -> Iterator[Deployment]:
+    """Yield the slots at home, and those on the nodes that a move goes to."""
+    if not base.changes:
+        for slots in ask.once(shares).fitting:
+            yield base.plus((NAME, slots))
+    elif base.relocation is not None:
+        for slots in ask.once(_shares_elsewhere).fitting:
+            if slots.pool == base.relocation.pool:
+                yield base.plus((NAME, slots))
+
+
+def _refused(ask: Ask) -> Counter[str]:
+    return ask.once(shares).refused
+
+
+def _why_not(ask: Ask, judged: Judged) -> str:
+    """Say why a workload keeps nodes of its own: of the largest services that no slice holds, what limits one would keep."""
+    if ask.among_largest and not any(shared.profile for way in judged.candidates for shared in way.slots):
+        isolated = propose(ask.workload, ask.market, ask.assumptions).fitting
+        looser = looser_target(ask.case, isolated, ask.market)
+        if looser is not None:
+            return looser
+    return usual_reason(NAME, ask, judged, "no other node to share holds it within its targets, or for less")
+
+
+def looser_target(case: Case, slots: Sequence[UseSlots], market: Market) -> str | None:
+    """Say which limits the cheapest slice would keep, and at what cost; None where none keeps any that is tried."""
+    limited = [target for target in case.targets if target.limit_s is not None]
+    if not limited:
+        return None
+    able = sorted((one for one in slots if _takes_the_peak(case, one)), key=lambda one: _usd_mo(one, market))
+    for slot in able[:_SLICES_TRIED]:
+        factor = _least_factor(case, slot)
+        if factor is not None:
+            return _in_words(case.workload, slot, limited[0], factor, market)
+    return None
+
+
+def _takes_the_peak(case: Case, slot: UseSlots) -> bool:
+    """Tell whether one slice serves what one GPU was seen to serve at its busiest, with the headroom that plans leave."""
+    growth = 1 + case.settings.planning.demand_headroom_frac
+    return bool(slot.shared.profile) and case.law is not None and case.law.seen_load * growth <= slot.speed.low
+
+
+def _least_factor(case: Case, slot: UseSlots) -> float | None:
+    alone = Deployment.of((NAME, slot))
+    cases = {factor: replace(case, targets=tuple(_scaled(one, factor) for one in case.targets)) for factor in _LOOSER}
+    hopeful = [factor for factor, looser in cases.items() if Evaluator(case=looser).hopeless(alone) is None]
+    return next((one for one in hopeful[:_REPLAYS] if Evaluator(case=cases[one]).keeps_targets(alone)), None)
+
+
+def _scaled(target: Target, factor: float) -> Target:
+    return target if target.limit_s is None else replace(target, limit_s=target.limit_s * factor)
+
+
+def _usd_mo(slot: UseSlots, market: Market) -> float:
+    """Return what a replica's part of a full shared node costs a month."""
+    return usd(market.rate(slot.pool)) * HR_PER_MO * slot.slots / slot.shared.slots_per_node
+
+
+def _in_words(workload: Workload, slot: UseSlots, first: Target, factor: float, market: Market) -> str:
+    now_usd_mo = usd(market.rate(workload.pool)) * HR_PER_MO * workload.gpus_per_pod / workload.gpus_per_node
+    limit_s = (first.limit_s or 0.0) * factor
+    return (
+        f"too slow for its targets: a {slot.shared.profile} slice of a {slot.gpu} runs it at x{slot.speed.value:.2f}, for "
+        f"${_usd_mo(slot, market):,.0f} a month of a full node, not ${now_usd_mo:,.0f}; declare {first.metric.value} "
+        f"p{first.required_frac * 100:g} <= {limit_s:.3g} s ({factor:g} x the limit) in workloads.yaml if that is enough"
+    )
+
+
+def _evidence(applied: Applied) -> Iterator[Fact]:
+    for slot in applied.effects:
+        if isinstance(slot, UseSlots):
+            yield from _facts(slot, applied.workload)
+
+
+def _facts(slot: UseSlots, workload: Workload) -> Iterator[Fact]:
+    peak = workload.activity.memory_peak_gib
+    memory = "not measured" if peak is None else f"{peak:.1f} GiB"
+    speed = f"x{slot.speed.value:.2f} ({slot.speed.low:.2f}-{slot.speed.high:.2f})"
+    room = f"{slot.memory_gib * slot.slots:.1f} GiB seen of {slot.shared}"
+    yield Fact("memory peak", "gpu_usage.memory_used_gib_max", memory, room)
+    yield Fact("GPU at work", "demand.running_mean, gpu_usage", f"{working_frac(workload):.0%}")
+    yield Fact(f"speed on {slot.shared}", slot.speed.because, speed)
+    if slot.others:
+        yield from _turns(slot, workload)
+    if not slot.shared.is_isolated:
+        yield Fact("kept apart from others by", "declared isolation", slot.shared.isolation)
+        yield Fact("may be stopped by a fault of", "no hardware isolation", "everybody on its GPU")
+
+
+def _turns(slot: UseSlots, workload: Workload) -> Iterator[Fact]:
+    """Say how often a request would meet others at work, and how long the workload itself keeps the GPU."""
+    limit = f"<= {slot.shared.busy_frac:.0%}, as of everybody there"
+    usual, careful = (1 - met_frac(slot.others, slot.shared.busy_frac, ways)[0] for ways in (AS_MET, MET_BOTH_WAYS))
+    mine = f"{busiest_hour_frac(workload):.0%}"
+    yield Fact("at work in its busiest hour, on its GPU now", "gpu_usage by hour", mine, limit)
+    yield Fact(f"requests that meet others, of {slot.others}", "physics", f"{usual:.0%}-{careful:.0%}")
+
+
+def _canary(effect: Effect) -> tuple[str, ...]:
+    if not isinstance(effect, UseSlots):
+        return ("Run one replica on a shared node beside the present ones for a day.",)
+    if not effect.shared.is_isolated:
+        return (
+            f"Run one replica alone on a shared GPU of {effect.pool.instance_type}, beside the present ones, for a day.",
+            "Cap its memory in its own settings (vLLM --gpu-memory-utilization, PyTorch set_per_process_memory_fraction).",
+            "Add its neighbours one at a time through a peak each; go on while every one of them keeps its targets.",
+            "Kill one of them by hand, and fill its memory: see what the others do before they carry traffic.",
+        )
+    place = f"a {effect.shared.profile} slice" if effect.shared.profile else "a shared node"
+    return (
+        f"Run one replica in {place} of {effect.pool.instance_type} beside the present ones for a day.",
+        "Compare its latency and peak memory with the prediction; go on if both are within the interval.",
+        "Move one workload at a time; give a node back when nothing is left on it.",
+    )
+
+
+LEVER = Lever(
+    name=NAME,
+    title="Share nodes",
+    meaning="Puts several workloads on the same nodes: whole GPUs, MIG slices or, where the owner admits it, shares of GPUs",
+    page="how-to/share-gpus.md",
+    stage=Stage.PLACE,
+    kinds=SHARERS,
+    effort=Effort(weeks=2.0, per="class"),
+    risk=Risk.MEDIUM,
+    rollback="point the node selectors back to the nodes before and ask for whole GPUs again; "
+    "keep the old node pool a week; a GPU that was cut is made whole when it is empty",
+    canary=_canary,
+    ways=_ways,
+    refused=_refused,
+    evidence=_evidence,
+    why_not=_why_not,
+    guide_order=4,
+)

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
 from trimtab.catalog.kinds import CapacityType
-from trimtab.fleet.effects import HedgeOnSpot, SetCapacityType
+from trimtab.catalog.pools import Pool
+from trimtab.deployment.deployment import Deployment
+from trimtab.deployment.effects import Effect, HedgeOnSpot, SetCapacityType
 from trimtab.fleet.kinds import RUN_KINDS
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Workload
 from trimtab.fleet.reach import offerings_for
-from trimtab.fleet.settings import Assumptions, Lever
+from trimtab.fleet.settings import Assumptions, Effort
+from trimtab.levers.lever import Ask, Judged, Lever, Risk, Stage, usual_reason
 from trimtab.tables.workloads import WorkloadKind
 
-LEVER = Lever.SPOT
+NAME = "spot"
 FLOORS = (0, 4, 2)
 """One replica in so many stays on demand; 0: none."""
-
-
-def offers(workload: Workload, market: Market, assumptions: Assumptions) -> tuple[SetCapacityType | HedgeOnSpot, ...]:
-    """Return every way to run a workload from spot, by its kind; none for what nobody declared interruptible."""
-    return (*propose(workload, market, assumptions), *hedges(workload, market, assumptions))
 
 
 def propose(workload: Workload, market: Market, assumptions: Assumptions) -> tuple[SetCapacityType, ...]:
@@ -54,3 +55,66 @@ def hedges(workload: Workload, market: Market, assumptions: Assumptions) -> tupl
         and market.rate(offering.pool.held_as(CapacityType.SPOT)) < offering.rate_micro_usd_hr
         for one_in in FLOORS
     )
+
+
+def _offers(ask: Ask) -> Mapping[Pool, Sequence[SetCapacityType | HedgeOnSpot]]:
+    """Return every way to run a workload from spot, by its kind and the nodes that it would be on demand.
+
+    Nothing where nobody declared it interruptible, or spot is ruled out.
+    """
+    by_nodes: dict[Pool, list[SetCapacityType | HedgeOnSpot]] = defaultdict(list)
+    if ask.settings.limits.use_spot:
+        for work in (propose, hedges):
+            for offer in work(ask.workload, ask.market, ask.assumptions):
+                by_nodes[offer.pool.nodes].append(offer)
+    return dict(by_nodes)
+
+
+def _ways(base: Deployment, ask: Ask) -> Iterator[Deployment]:
+    """Yield the ways to hold a place on spot; none for slots of shared nodes."""
+    offers = ask.once(_offers)
+    if not offers:
+        return
+    place = ask.evaluator.place(base)
+    if place.shared is None:
+        for offer in offers.get(place.pool.nodes, ()):
+            yield base.plus((NAME, offer))
+
+
+def _why_not(ask: Ask, judged: Judged) -> str | None:
+    if ask.workload.kind not in RUN_KINDS:
+        return None
+    if not ask.workload.spec.interruptible:
+        said = ask.workload.spec.interruptible is False
+        return "declared not interruptible" if said else "nobody declared it interruptible (workloads.yaml)"
+    return usual_reason(NAME, ask, judged)
+
+
+def _canary(effect: Effect) -> tuple[str, ...]:
+    if isinstance(effect, HedgeOnSpot):
+        return (
+            "Let one replica run on spot first, spread over the zones, and watch its p95 through one peak.",
+            "Take its node away by hand: it must be back, on spot or on demand, within the cold start.",
+        )
+    return (
+        "Send one run in ten to spot nodes, with its checkpoints on.",
+        "Kill one of them by hand: the run must resume and lose no more than one checkpoint interval.",
+    )
+
+
+LEVER = Lever(
+    name=NAME,
+    title="Spot",
+    meaning="Runs interruptible work on spot nodes, with on-demand ones to fall back on",
+    page="how-to/serve-on-spot.md",
+    stage=Stage.BUY,
+    kinds=RUN_KINDS | {WorkloadKind.SERVING},
+    effort=Effort(weeks=3.0, per="fleet"),
+    risk=Risk.MEDIUM,
+    rollback="remove spot from the node pool's capacity types; runs go on from their last checkpoint on demand",
+    canary=_canary,
+    ways=_ways,
+    why_not=_why_not,
+    drift_frac=0.072,
+    guide_order=2,
+)

@@ -7,19 +7,26 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from trimtab.catalog import Gpu, Lifecycle
-from trimtab.fleet.effects import SetTrainingMemory
+from trimtab.deployment.deployment import AS_IT_IS, Deployment
+from trimtab.deployment.effects import Effect, SetTrainingMemory
+from trimtab.fleet.kinds import RUN_KINDS
 from trimtab.fleet.market import Market, Offering
 from trimtab.fleet.model import Workload
 from trimtab.fleet.reach import offerings_at_home
-from trimtab.fleet.settings import Assumptions, Lever
-from trimtab.fleet.trained_model import TrainedModel, on_gpus
+from trimtab.fleet.settings import Assumptions, Effort
+from trimtab.fleet.trained_model import TrainedModel, on_gpus, trained_model
+from trimtab.levers.lever import Applied, Ask, Fact, Judged, Lever, Risk, Stage, usual_reason
 from trimtab.physics.predict import calibrated
 from trimtab.physics.support import native_precision
 from trimtab.physics.training_memory import Method, Optimizer, Recompute, Sharding, Training
 from trimtab.physics.transfer import Z_80
 from trimtab.provenance import Basis, Estimate
+from trimtab.tables.workloads import TargetMetric, WorkloadKind
+from trimtab.units import S_PER_HR, usd
 
-LEVER = Lever.TRAINING_MEMORY
+NAME = "training-memory"
+TRAINS = frozenset({WorkloadKind.TRAINING, WorkloadKind.EXPERIMENT})
+"""Kinds of runs that may train a model."""
 SAME_GPU_SPREAD = 0.12
 """Standard deviation of ln(predicted / measured) that one measured point leaves on one GPU (docs/benchmarks/physics.md)."""
 
@@ -120,3 +127,96 @@ def _speed(ratio: float, *, same: bool) -> Estimate:
     spread = math.exp(Z_80 * SAME_GPU_SPREAD)
     because = "predicted time of a step under both plans on the same GPUs, fixed to the runs' own"
     return Estimate(value=ratio, low=ratio / spread, high=ratio * spread, basis=Basis.CALIBRATED, because=because)
+
+
+def plans(ask: Ask) -> tuple[SetTrainingMemory, ...]:
+    """Return the memory plans of a training run that fit somewhere; none where its own is not known."""
+    model = trained_model(ask.workload)
+    if isinstance(model, str) or ask.workload.jobs is None:
+        return ()
+    return propose(ask.workload, model, ask.market, ask.assumptions)
+
+
+def _ways(base: Deployment, ask: Ask) -> Iterator[Deployment]:
+    if not base.changes:
+        for plan in ask.once(plans):
+            yield base.plus((NAME, plan))
+
+
+def _why_not(ask: Ask, judged: Judged) -> str | None:
+    """Say why runs keep their memory plan; None of those that declare none, or where the cheapest keeps the target."""
+    note = _note(ask) if ask.workload.kind in TRAINS else None
+    known = note is not None or any(NAME in way.deployment.levers for way in judged.candidates)
+    if not known:
+        return None
+    if note is None or ask.workload.pool.capacity_type.paid_anyway:
+        return usual_reason(NAME, ask, judged)
+    return note
+
+
+def _note(ask: Ask) -> str | None:
+    """Say why no memory plan can be judged, or what the cheapest would cost a run where it is too slow for the target."""
+    workload = ask.workload
+    model = trained_model(workload)
+    if isinstance(model, str):
+        asked = workload.kind is WorkloadKind.TRAINING or workload.spec.training is not None
+        return model if asked else None
+    found = ask.once(plans)
+    if not found:
+        return "no other memory plan fits a GPU of the region that costs no more"
+    cheapest = min(found, key=lambda plan: _run_usd(ask, AS_IT_IS.plus((NAME, plan))))
+    required = [target.required_frac for target in ask.case.targets if target.metric is TargetMetric.THROUGHPUT]
+    if cheapest.speed.low >= max(required, default=0.0):
+        return None
+    now, then = _run_usd(ask, AS_IT_IS), _run_usd(ask, AS_IT_IS.plus((NAME, cheapest)))
+    return (
+        f"cheapest a run: {cheapest.describe()}; it takes {1 / cheapest.speed.value:.1f} times as long, which its target "
+        f"forbids, for ${then:,.0f} a run on demand, not ${now:,.0f}"
+    )
+
+
+def _run_usd(ask: Ask, deployment: Deployment) -> float:
+    """Return what the mean run would cost on demand, its nodes held for its own time only."""
+    jobs = ask.workload.jobs
+    if jobs is None or not jobs.count:
+        return 0.0
+    place = ask.evaluator.place(deployment)
+    hours = float((jobs.end_s - jobs.start_s).mean()) / S_PER_HR / place.speed.value
+    return usd(ask.market.rate(place.pool)) * place.nodes_per_run * hours
+
+
+def _evidence(applied: Applied) -> Iterator[Fact]:
+    peak = applied.workload.activity.memory_peak_gib
+    seen = "not measured" if peak is None else f"{peak:.1f} GiB"
+    for plan in applied.effects:
+        if isinstance(plan, SetTrainingMemory):
+            speed = f"x{plan.speed.value:.2f} ({plan.speed.low:.2f}-{plan.speed.high:.2f})"
+            takes = f"memory of {plan.gpu} it will take"
+            yield Fact("memory peak of a GPU", "gpu_usage.memory_used_gib_max", seen)
+            yield Fact(takes, "physics, fixed to that peak", f"{plan.memory_gib:.1f} GiB")
+            yield Fact("speed of a run", plan.speed.because, speed)
+
+
+def _canary(effect: Effect) -> tuple[str, ...]:
+    memory = f" ({effect.memory_gib:.0f} GiB expected)" if isinstance(effect, SetTrainingMemory) else ""
+    return (
+        "Run 200 steps with the new settings from the last checkpoint, and 200 with the present ones.",
+        f"Compare loss, speed and peak memory{memory}; go on if the losses agree.",
+    )
+
+
+LEVER = Lever(
+    name=NAME,
+    title="Training memory",
+    meaning="Trains with another memory plan, and so on fewer or smaller GPUs",
+    page="how-to/train-in-less-memory.md",
+    stage=Stage.PLACE,
+    kinds=RUN_KINDS,
+    effort=Effort(weeks=1.0, per="class"),
+    risk=Risk.MEDIUM,
+    rollback="resubmit with the settings of before, from the last checkpoint; keep its optimizer states",
+    canary=_canary,
+    ways=_ways,
+    evidence=_evidence,
+    why_not=_why_not,
+)

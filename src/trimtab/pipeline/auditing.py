@@ -29,13 +29,13 @@ from trimtab.pipeline.opening import bundle_name, require_nodes, require_prices,
 from trimtab.plan.audit import Audit, HeatMap
 from trimtab.plan.commitments.commit_inventory import Owned, inventory, running_commitments
 from trimtab.plan.commitments.commit_spend_inventory import Spend, running_plans, spend_inventory, unpriced
-from trimtab.plan.outcomes.outcome import OutcomeStore
 from trimtab.plan.planner import Planned, make_plan
 from trimtab.plan.proof.proof_by_action import proof_by_action
 from trimtab.plan.proof.proof_window import Proven, prove
 from trimtab.plan.proof.reach import by_deadline, within_budget
 from trimtab.plan.proof.robustness import robustness
 from trimtab.plan.proof.scenario import Outlook, Scenario, WhatIf, outlook
+from trimtab.replay.outcomes.outcome import OutcomeStore
 from trimtab.tables.bundle import Bundle
 from trimtab.units import HR_PER_WEEK
 

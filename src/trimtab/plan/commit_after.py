@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from trimtab.fleet.market import Market
-from trimtab.fleet.settings import Lever
 from trimtab.ledger import Usage
-from trimtab.plan.outcomes.evaluate import Evaluator
 from trimtab.plan.planner import Planned
-from trimtab.plan.program.fleet_problem import Enacted, restricted
+from trimtab.plan.program.fleet_problem import Enacted
+from trimtab.replay.outcomes.evaluate import Evaluator
 
 
 def usage_after(planned: Planned, market: Market) -> Usage:
@@ -21,9 +20,9 @@ def usage_after(planned: Planned, market: Market) -> Usage:
         if workload.name in planned.cases
     }
     in_force = {
-        index: restricted(planned.effects[workload.name], frozenset(Lever) - {Lever.COMMITMENT})
+        index: planned.deployments[workload.name]
         for index, workload in enumerate(fleet.workloads)
-        if workload.name in planned.effects
+        if workload.name in planned.deployments
     }
     used = Enacted(fleet=fleet, evaluators=evaluators, market=market).usage(in_force, planned.released)
     pools = tuple(sorted(used))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trimtab.fleet.settings import Lever
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
@@ -33,7 +31,7 @@ class Course:
 class Sway:
     """The order where one lever takes half or twice its effort."""
 
-    lever: Lever
+    lever: str
     factor: float
     same_frac: float
     """Share of pairs of actions that stay in the same order."""

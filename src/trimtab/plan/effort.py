@@ -12,9 +12,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Protocol
 
-from trimtab.fleet.effects import Effect, Relocate, UseSlots
+from trimtab.deployment.deployment import Deployment
+from trimtab.deployment.effects import Relocate, UseSlots, WorkloadEffect
 from trimtab.fleet.model import Workload
-from trimtab.fleet.settings import Lever, Settings
+from trimtab.fleet.settings import Settings
+from trimtab.levers.registry import effort_of_lever
 from trimtab.plan.problem import Option, Problem
 from trimtab.units import HR_PER_MO, micro_usd
 
@@ -31,7 +33,7 @@ class Action(Protocol):
     """A lever on a class of workloads."""
 
     @property
-    def lever(self) -> Lever: ...
+    def lever(self) -> str: ...
 
     @property
     def class_name(self) -> str: ...
@@ -42,29 +44,29 @@ def class_of(workload: Workload) -> str:
     return f"{workload.namespace}/{workload.kind.value}/{workload.gpu}"
 
 
-def together_of(workload: Workload, effect: Effect) -> str:
+def together_of(workload: Workload, effect: WorkloadEffect) -> str:
     """Return whom an effect makes one action with: its class, those that go to the same place, or that share the same nodes."""
     if isinstance(effect, UseSlots):
         return f"{effect.shared.site} ({effect.pool.region})"
     return f"{class_of(workload)} to {effect.place}" if isinstance(effect, Relocate) else class_of(workload)
 
 
-def effort_of(lever: Lever, together: str, settings: Settings) -> Effort:
+def effort_of(lever: str, together: str, settings: Settings) -> Effort:
     """Return what an action costs its team: its own entry, and that of its lever where effort is paid once for the fleet."""
-    planning, effort = settings.planning, settings.efforts[lever]
+    planning, effort = settings.planning, effort_of_lever(lever, settings)
     usd_mo = effort.weeks * planning.engineer_week_usd / max(planning.max_payback_mo, _NEVER_MO)
-    action = f"{lever.value} for {together}"
+    action = f"{lever} for {together}"
     if effort.per == "fleet":
-        entries = {lever.value: usd_mo, action: planning.min_saving_usd_mo}
+        entries = {lever: usd_mo, action: planning.min_saving_usd_mo}
     else:
         entries = {action: max(usd_mo, planning.min_saving_usd_mo)}
     return {name: price for name, price in entries.items() if price > 0}
 
 
-def effort_of_effects(workload: Workload, effects: Mapping[Lever, Effect], settings: Settings) -> Effort:
-    """Return what a workload's effects cost the team."""
+def effort_of_deployment(workload: Workload, deployment: Deployment, settings: Settings) -> Effort:
+    """Return what a workload's deployment costs the team."""
     found: dict[str, float] = {}
-    for lever, effect in effects.items():
+    for lever, effect in deployment.changes:
         found |= effort_of(lever, together_of(workload, effect), settings)
     return found
 

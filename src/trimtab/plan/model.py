@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import Enum
 
-from trimtab.fleet.effects import Effect
+from trimtab.deployment.effects import Effect
 from trimtab.fleet.model import FloatArray, Target, Window
-from trimtab.fleet.settings import Lever
+from trimtab.levers.lever import Risk
 from trimtab.plan.course import Roadmap
 from trimtab.plan.program.limits import LimitPrice
 from trimtab.plan.venture import Venture
 from trimtab.provenance import Estimate, Evidence
 from trimtab.units import per_month, usd
-
-
-class Risk(Enum):
-    """How much can go wrong, and whether it can be undone."""
-
-    LOW = "low"
-    MEDIUM = "medium"
-    HIGH = "high"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +27,7 @@ class Action:
     """One lever on one class of workloads. `saving_micro_usd` is its share of the joint saving over the fit window, exact."""
 
     id: str
-    lever: Lever
+    lever: str
     subject: str
     changes: tuple[Change, ...]
     saving_micro_usd: int
@@ -67,7 +58,7 @@ class Action:
 class NotWorthDoing:
     """A lever judged and refused, with the sum that decided it (None where no option passed its targets)."""
 
-    lever: Lever
+    lever: str
     subject: str
     saving_usd_mo: float | None
     reason: str

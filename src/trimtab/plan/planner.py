@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from trimtab.fleet.effects import Relocate, SetPrecision, SetTrainingMemory, UseOffering, UseSlots
+from trimtab.deployment.deployment import Deployment
+from trimtab.deployment.effects import Relocate, SetPrecision, SetTrainingMemory, UseOffering, UseSlots
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet
-from trimtab.fleet.settings import Lever, Settings
+from trimtab.fleet.settings import Settings
 from trimtab.ledger import NO_DISCOUNTS, Discounts
+from trimtab.levers import idle_release
 from trimtab.plan.actions.attribution import Shares
 from trimtab.plan.actions.drafted import Drafted
 from trimtab.plan.actions.evidence import evidence_of
@@ -23,8 +25,6 @@ from trimtab.plan.effort import UNHELD, Effort, effort_of, with_effort
 from trimtab.plan.model import Action, NotWorthDoing, Plan
 from trimtab.plan.options.unkept import unkept
 from trimtab.plan.options.workload_options import WorkloadOptions, options_of
-from trimtab.plan.outcomes.evaluate import cases_of
-from trimtab.plan.outcomes.outcome import Case, Effects, OutcomeStore
 from trimtab.plan.problem import KEEP, Problem
 from trimtab.plan.program.fleet_problem import Enacted, fleet_problem
 from trimtab.plan.program.limit_report import price_limits
@@ -32,22 +32,26 @@ from trimtab.plan.program.solve import Chosen, solve_problem
 from trimtab.plan.ventures.unisolated import unisolated
 from trimtab.plan.ventures.venture_sums import Left, ventures
 from trimtab.provenance import Estimate
+from trimtab.replay.outcomes.evaluate import cases_of
+from trimtab.replay.outcomes.outcome import Case, OutcomeStore
 from trimtab.units import per_month, usd
 
 _AT_ONCE = 2
 """Workloads whose options are replayed at once."""
+_ASKED_MORE = 20
+"""Workloads, the largest ones, for which costly questions are asked: the nearest target that sharing would keep."""
 Progress = Callable[[str, float], None]
 """Told the stage and the share of it that is done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Planned:
-    """A plan with what proves it: effects per workload, nodes given back, what is bought, workloads that nobody can judge."""
+    """A plan with what proves it: each workload's deployment, nodes given back, what is bought, whom nobody can judge."""
 
     plan: Plan
     fleet: Fleet
     cases: Mapping[str, Case]
-    effects: Mapping[str, Effects]
+    deployments: Mapping[str, Deployment]
     released: tuple[str, ...]
     discounts: Discounts
     unjudged: Mapping[str, str]
@@ -106,7 +110,7 @@ def make_plan(
             *small,
             *too_much_work(at_any_effort, drafted, settings),
             *shared,
-            *refusals(fleet, options, at_any_effort, drafted, market),
+            *refusals(fleet, options, at_any_effort, drafted),
         ),
         options=sum(one.considered for one in options if one),
         pruned=_pruned(options, cheapest),
@@ -119,7 +123,7 @@ def make_plan(
         plan=plan,
         fleet=fleet,
         cases=judged,
-        effects={fleet.workloads[index].name: effects for index, effects in drafted.effects.items()},
+        deployments={fleet.workloads[index].name: one for index, one in drafted.deployments.items()},
         released=tuple(fleet.nodes[index].name for index in drafted.released),
         discounts=drafted.bought(drafted.everything),
         unjudged={name: case for name, case in cases.items() if isinstance(case, str)},
@@ -136,8 +140,13 @@ def _options(
 ) -> list[WorkloadOptions | None]:
     """Return every workload's options, in the fleet's order; two at once, for compiled replays let go of the lock."""
 
+    largest = sorted(fleet.workloads, key=lambda one: -one.gpu_hours)[:_ASKED_MORE]
+    names = {one.name for one in largest}
+
     def found(case: Case | str) -> WorkloadOptions | None:
-        return None if isinstance(case, str) else options_of(case, market, owned)
+        if isinstance(case, str):
+            return None
+        return options_of(case, market, owned, among_largest=case.workload.name in names)
 
     options = []
     with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
@@ -161,9 +170,9 @@ def _headroom(
     owned: Discounts,
 ) -> int:
     """Plan again with the options that keep every target only where all goes as predicted."""
-    if all(one is None or len(one.bold) == len(one.candidates) for one in options):
+    if all(one is None or len(one.without_headroom) == len(one.candidates) for one in options):
         return 0
-    bold = [None if one is None else replace(one, candidates=one.bold) for one in options]
+    bold = [None if one is None else replace(one, candidates=one.without_headroom) for one in options]
     free = solve_problem(fleet_problem(fleet, bold, market, settings.limits, owned), settings.planning)
     return max(0, chosen.cost_micro_usd - free.cost_micro_usd)
 
@@ -181,8 +190,8 @@ def _draft(
         market=market,
         owned=owned,
     )
-    effects = {
-        index: one.candidates[chosen.choice[index]].effects
+    deployments = {
+        index: one.candidates[chosen.choice[index]].deployment
         for index, one in enumerate(options)
         if one is not None and chosen.choice[index] != KEEP
     }
@@ -192,7 +201,7 @@ def _draft(
         if chosen.choice[len(options) + row] != KEEP
         for node in nodes
     )
-    return Drafted(fleet=fleet, enacted=enacted, effects=effects, released=released, discounts=chosen.bought)
+    return Drafted(fleet=fleet, enacted=enacted, deployments=deployments, released=released, discounts=chosen.bought)
 
 
 def _efforts(
@@ -201,7 +210,7 @@ def _efforts(
     """Yield what each option asks of the team, row by row of the problem: workloads, then nodes that nobody holds."""
     for one in options:
         yield () if one is None else [candidate.effort for candidate in one.candidates]
-    giving_back = effort_of(Lever.IDLE_RELEASE, UNHELD, settings)
+    giving_back = effort_of(idle_release.NAME, UNHELD, settings)
     for row in problem.options[len(options) :]:
         yield [giving_back for _ in row]
 
@@ -213,7 +222,7 @@ def _commitments_worth(drafted: Drafted, settings: Settings) -> tuple[Drafted, t
         weeks = efforts(drafted.actions, settings, entries=False)
         poor = []
         for number, draft in enumerate(drafted.actions):
-            if draft.lever is Lever.COMMITMENT:
+            if draft.discounts:
                 added = per_month(usd(drafted.last_in(number)), drafted.fleet.window.hours)
                 reason = not_worth(added, weeks[number], settings.planning)
                 poor += [] if reason is None else [(added, number, reason)]
@@ -238,7 +247,7 @@ def _actions(drafted: Drafted, shares: Shares, slots: Sequence[Slot], settings: 
     monthly = [per_month(usd(share), hours) for share in shares.shapley]
     weeks = efforts(drafted.actions, settings)
     with_all, moving = drafted.hourly_usd(drafted.everything), drafted.moving(drafted.everything)
-    effects, left = drafted.in_force(drafted.everything), drafted.bill(drafted.everything)
+    deployments, left = drafted.in_force(drafted.everything), drafted.bill(drafted.everything)
     actions = []
     for place, slot in enumerate(slots):
         number = slot.number
@@ -260,7 +269,7 @@ def _actions(drafted: Drafted, shares: Shares, slots: Sequence[Slot], settings: 
                 effort_weeks=weeks[number],
                 risk=draft.risk,
                 quarter=slot.quarter,
-                evidence=evidence_of(draft, drafted.fleet, drafted.enacted, effects, left, settings.bands),
+                evidence=evidence_of(draft, drafted.fleet, drafted.enacted, deployments, left, settings.bands),
                 rollback=draft.rollback,
             )
         )

@@ -8,8 +8,9 @@ from enum import Enum
 from typing import assert_never
 
 from trimtab.errors import PlanError
+from trimtab.physics.batch_curve import BatchCurve
 from trimtab.policies.batching import BatchRule
-from trimtab.replay.batches import BatchCurve, Replayed, replay_batches
+from trimtab.replay.batches import Replayed, replay_batches
 from trimtab.units import MS_PER_S
 
 WINDOWS = 5

@@ -13,11 +13,11 @@ from functools import lru_cache
 
 import numpy as np
 
-from trimtab.fleet.effects import BatchForm, SetBatchPolicy
+from trimtab.deployment.effects import BatchForm, SetBatchPolicy
 from trimtab.fleet.service_law import ServiceLaw
+from trimtab.physics.batch_curve import BatchCurve
 from trimtab.provenance import Basis
 from trimtab.replay.batch_queue import batch_latencies, stream_latencies
-from trimtab.replay.batches import BatchCurve
 from trimtab.replay.series import FloatArray
 
 REQUESTS = 12_000
@@ -38,25 +38,11 @@ class BatchSpeed:
     curve: BatchCurve
     spread: float
 
-    def capacity_req_s(self, max_batch: int) -> float:
-        """Return the requests a second that full batches serve."""
-        return max_batch / self.curve.run_s(max_batch)
-
-
-def carried_curve(policy: SetBatchPolicy, speed: float, work_speed: float) -> BatchCurve:
-    """Return a policy's batch-time curve on a GPU of these speeds relative to the present one.
-
-    A batch of one runs at the workload's own speed there; what each further request adds is work that fills the GPU.
-    """
-    alone_s = policy.seconds[0]
-    seconds = tuple(alone_s / speed + (second_s - alone_s) / work_speed for second_s in policy.seconds)
-    return BatchCurve(sizes=policy.sizes, seconds=seconds)
-
 
 @lru_cache(maxsize=512)
 def batched_law(form: BatchForm, max_batch: int, window_s: float, speed: BatchSpeed, basis: Basis) -> ServiceLaw:
     """Return the law of a replica that batches so."""
-    capacity = speed.capacity_req_s(max_batch)
+    capacity = speed.curve.most_req_s(max_batch)
     full_s = _full_s(form, max_batch, window_s, speed)
     bounds = np.geomspace(speed.curve.seconds[0] / 4, 40 * full_s, BUCKETS)
     le_s = np.concatenate((np.union1d(bounds, [_JUST_BELOW * full_s, full_s]), [np.inf]))

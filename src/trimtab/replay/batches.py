@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from math import inf
 
 from trimtab.errors import InputError
+from trimtab.physics.batch_curve import BatchCurve
 from trimtab.policies.batching import (
     BatchRule,
     Learned,
@@ -21,31 +22,6 @@ from trimtab.policies.batching import (
     moment_of,
     observe_run,
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchCurve:
-    """How long a batch of each size takes: measured points, linear between and beyond them."""
-
-    sizes: tuple[int, ...]
-    seconds: tuple[float, ...]
-
-    def __post_init__(self) -> None:
-        if len(self.sizes) < 2 or len(self.sizes) != len(self.seconds):
-            raise InputError(
-                f"a batch-time curve needs at least two sizes with one time each (saw {len(self.sizes)} sizes)"
-            )
-        if any(late <= early for early, late in zip(self.sizes, self.sizes[1:], strict=False)) or self.sizes[0] < 1:
-            raise InputError(f"a batch-time curve needs rising sizes from 1 (saw {self.sizes})")
-        if not all(0 < second < inf for second in self.seconds):
-            raise InputError(f"a batch-time curve needs times above 0 (saw {self.seconds})")
-
-    def run_s(self, size: int) -> float:
-        """Return the time of a batch; beyond the largest size measured, on the line through the last two points."""
-        place = min(max(bisect_right(self.sizes, size), 1), len(self.sizes) - 1)
-        low, high = self.sizes[place - 1], self.sizes[place]
-        share = (size - low) / (high - low)
-        return max(self.seconds[0], self.seconds[place - 1] + share * (self.seconds[place] - self.seconds[place - 1]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

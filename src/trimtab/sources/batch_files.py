@@ -12,7 +12,7 @@ from statistics import median
 from pyarrow import parquet
 
 from trimtab.errors import InputError, SourceError
-from trimtab.replay.batches import BatchCurve
+from trimtab.physics.batch_curve import BatchCurve
 from trimtab.units import MS_PER_S, as_utc
 
 SIZE_COLUMNS = ("batch", "batch_size", "size")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from trimtab.catalog.pools import Pool
 from trimtab.errors import Fault, InputError, PriceFileError
+from trimtab.levers.commit_table import Offer
 from trimtab.plan.commitments.commit_inventory import Owned
-from trimtab.plan.commitments.commit_table import Offer
 
 COLUMNS = (
     "name",

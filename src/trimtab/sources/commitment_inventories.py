@@ -21,9 +21,9 @@ import pyarrow as pa
 from trimtab.catalog import BuyingOption, Catalog
 from trimtab.catalog.pools import Pool
 from trimtab.errors import Fault, InputError, MissingPrice, PriceFileError, UnknownName
+from trimtab.levers.commit_table import Offer
 from trimtab.plan.commitments.commit_inventory import Owned
 from trimtab.plan.commitments.commit_spend_inventory import Spend
-from trimtab.plan.commitments.commit_table import Offer
 from trimtab.sources.bill_cells import find_instance_type
 from trimtab.sources.commitment_files import read_owned
 from trimtab.units import HR_PER_YEAR, S_PER_HR, hours_between

@@ -30,7 +30,7 @@ def action_part(
     touched = [spend_usd_mo[name] for name in sorted(subjects) if name in spend_usd_mo]
     return ActionPart(
         id=action.id,
-        lever=action.lever.value,
+        lever=action.lever,
         subject=action.subject,
         effect=_effect_words(action),
         saving_usd_mo=saving_usd_mo,

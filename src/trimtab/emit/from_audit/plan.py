@@ -62,7 +62,7 @@ def _limit(limit: LimitPrice) -> LimitPart:
 
 def _not_worth(row: NotWorthDoing) -> NotWorthPart:
     return NotWorthPart(
-        lever=row.lever.value,
+        lever=row.lever,
         subject=row.subject,
         saving_usd_mo=to_cents(row.saving_usd_mo),
         reason=row.reason,

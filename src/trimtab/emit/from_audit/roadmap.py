@@ -27,7 +27,7 @@ def roadmap_part(found: Roadmap) -> RoadmapPart:
         folklore_high_frac=FOLKLORE_HIGH_FRAC,
         sways=tuple(
             SwayPart(
-                lever=sway.lever.value,
+                lever=sway.lever,
                 factor=sway.factor,
                 same_frac=round(sway.same_frac, 4),
                 first=sway.first,

@@ -9,8 +9,8 @@ from trimtab.emit.document import ActionPart, AuditDocument, BillByHour, Capacit
 from trimtab.emit.html.markup import Html, join, tag
 from trimtab.emit.html.svg import Frame, Series, level_lines, picture, step_area, step_line, text, ticks
 from trimtab.emit.money import dollars, percent
-from trimtab.emit.words import LEVER_TITLE, USEFUL
-from trimtab.fleet.settings import Lever
+from trimtab.emit.words import USEFUL
+from trimtab.levers.registry import title_of
 from trimtab.units import DAYS_PER_WEEK, HR_PER_DAY, HR_PER_WEEK
 
 WIDTH = 960.0
@@ -56,7 +56,7 @@ def _steps(actions: Sequence[ActionPart]) -> list[_Step]:
     kept = actions if len(actions) <= _MOST_STEPS else actions[: _MOST_STEPS - 1]
     steps: list[_Step] = [
         (
-            _short(f"{action.id} {LEVER_TITLE[Lever(action.lever)]}: {action.subject}"),
+            _short(f"{action.id} {title_of(action.lever)}: {action.subject}"),
             f"{action.id} {action.subject}: {action.effect}",
             action.saving_usd_mo,
             action.saving_low_usd_mo,

@@ -9,7 +9,7 @@ from trimtab.emit.html.markup import Html, join, tag
 from trimtab.emit.money import dollars, dollars_and_cents, percent
 from trimtab.emit.roadmap_words import quick_wins
 from trimtab.emit.words import RISK_MEANING, interval, sampled_share
-from trimtab.plan.model import Risk
+from trimtab.levers.lever import Risk
 
 _HEADS = (
     ("", None),

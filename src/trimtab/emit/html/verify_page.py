@@ -131,7 +131,7 @@ def _actions_section(found: Verification) -> Html:
     rows = (
         (
             tag("code", one.id),
-            join([tag("strong", one.subject), f": {one.lever.value}"]),
+            join([tag("strong", one.subject), f": {one.lever}"]),
             tag("span", _MOOD[one.status][0], class_=_MOOD[one.status][1]),
             number(percent(one.enacted_frac)),
             number(f"{dollars(one.predicted_usd_mo.value)} ({_range(one)})"),
@@ -203,7 +203,7 @@ def render_verify_markdown(found: Verification, fleet: str) -> str:
     """Return the same as Markdown."""
     bridge = ", ".join(f"{name} {amount:+,.0f}" for name, amount in _bridge(found))
     rows = [
-        f"| `{one.id}` | {_cell(one.subject)}: {one.lever.value} | {one.status.value} | {percent(one.enacted_frac)} | "
+        f"| `{one.id}` | {_cell(one.subject)}: {one.lever} | {one.status.value} | {percent(one.enacted_frac)} | "
         f"{one.predicted_usd_mo.value:,.0f} ({_range(one)}) | {one.realised_usd_mo:,.0f} | {_cell(one.cause)} |"
         for one in found.actions
     ]

@@ -5,24 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import assert_never
 
-from trimtab.emit.manifests.batching import batching_page
-from trimtab.emit.manifests.block_order import block_order
-from trimtab.emit.manifests.deferral import deferral_objects
-from trimtab.emit.manifests.emission import ManifestFile, Piece, Stage, Withheld
-from trimtab.emit.manifests.facts import SCALABLE, WorkloadFacts
-from trimtab.emit.manifests.karpenter import NODE_CLASSES, node_overlay
-from trimtab.emit.manifests.keda import scheduled_object
-from trimtab.emit.manifests.objects import node_name, yaml_text
-from trimtab.emit.manifests.orders import purchase_order, release_order, spend_order
-from trimtab.emit.manifests.pool_needs import PoolSpec
-from trimtab.emit.manifests.precision import precision_page
-from trimtab.emit.manifests.relocation import relocation_page
-from trimtab.emit.manifests.scaling_files import object_file, scaling_files
-from trimtab.emit.manifests.scope import Scope, moved, stored
-from trimtab.emit.manifests.training import training_page
-from trimtab.emit.manifests.warm_nodes import warm_objects
-from trimtab.emit.manifests.week import cron_spans, held_stretches
-from trimtab.fleet.effects import (
+from trimtab.deployment.effects import (
     BookBlocks,
     BuyCommitment,
     BuySpendPlan,
@@ -42,6 +25,23 @@ from trimtab.fleet.effects import (
     UseOffering,
     UseSlots,
 )
+from trimtab.emit.manifests.batching import batching_page
+from trimtab.emit.manifests.block_order import block_order
+from trimtab.emit.manifests.deferral import deferral_objects
+from trimtab.emit.manifests.emission import ManifestFile, Piece, Stage, Withheld
+from trimtab.emit.manifests.facts import SCALABLE, WorkloadFacts
+from trimtab.emit.manifests.karpenter import NODE_CLASSES, node_overlay
+from trimtab.emit.manifests.keda import scheduled_object
+from trimtab.emit.manifests.objects import node_name, yaml_text
+from trimtab.emit.manifests.orders import purchase_order, release_order, spend_order
+from trimtab.emit.manifests.pool_specs import PoolSpec
+from trimtab.emit.manifests.precision import precision_page
+from trimtab.emit.manifests.relocation import relocation_page
+from trimtab.emit.manifests.scaling_files import object_file, scaling_files
+from trimtab.emit.manifests.scope import Scope
+from trimtab.emit.manifests.training import training_page
+from trimtab.emit.manifests.warm_nodes import warm_objects
+from trimtab.emit.manifests.week import cron_spans, held_stretches
 from trimtab.plan.model import Action, Change
 from trimtab.units import S_PER_HR
 
@@ -71,7 +71,7 @@ def action_files(action: Action, change: Change, scope: Scope) -> Iterator[Piece
                 yield _elsewhere(action, change.subject, scope)
             elif scope.facts.workload(change.subject) is None:
                 yield _unknown(action, change.subject)
-            elif change.subject not in scope.needs:
+            elif change.subject not in scope.here:
                 yield Withheld(
                     action=action.id, subject=change.subject, reason="the nodes that it runs on are not known"
                 )
@@ -106,8 +106,7 @@ def _model_page(
         case SetPrecision():
             return page_file(action, f"quantize-{name}", precision_page(action, subject, effect), Stage.WORKLOADS)
         case SetBatchPolicy():
-            effects = [one.effect for other in scope.actions for one in other.changes if one.subject == subject]
-            text = batching_page(action, subject, effect, moved(effects), stored(effects), scope.facts)
+            text = batching_page(action, subject, effect, scope.placed.get(subject), scope.facts)
             return page_file(action, f"batch-{name}", text, Stage.WORKLOADS)
         case _:
             assert_never(effect)

@@ -4,44 +4,32 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from trimtab.deployment.effects import BatchForm, SetBatchPolicy
 from trimtab.emit.manifests.facts import EmitFacts
-from trimtab.fleet.effects import BatchForm, SetBatchPolicy, SetPrecision, UseOffering, UseSlots
+from trimtab.emit.manifests.placed import PlacedWorkload
 from trimtab.plan.model import Action
-from trimtab.replay.batched_law import carried_curve
-from trimtab.replay.batches import BatchCurve
-
-
-def batch_curve(
-    policy: SetBatchPolicy, size: UseOffering | UseSlots | None, precision: SetPrecision | None
-) -> BatchCurve:
-    """Return the batch times on the GPU that the workload will run on, its own or the one it moves to, in its format there."""
-    speed, work_speed = (1.0, 1.0) if size is None else (size.speed.value, (size.work_speed or size.speed).value)
-    if precision is not None:
-        alone, further = precision.speed, precision.work_speed
-        if size is not None:
-            alone, further = precision.speed_there, precision.work_speed_there
-        speed *= alone.value
-        work_speed *= 1.0 if further is None else further.value
-    return carried_curve(policy, speed, work_speed)
 
 
 def batching_page(
     action: Action,
     subject: str,
     policy: SetBatchPolicy,
-    size: UseOffering | UseSlots | None,
-    precision: SetPrecision | None,
+    placed: PlacedWorkload | None,
     facts: EmitFacts,
 ) -> str:
-    """Return the page as Markdown: what to write, what to expect of it, and how to see that it holds."""
-    curve = batch_curve(policy, size, precision)
+    """Return the page as Markdown: what to write, what to expect of it, and how to see that it holds.
+
+    `placed` is the workload where it will run; None where its present nodes are not known: then it is taken to stay there.
+    """
+    place = None if placed is None else placed.place
+    curve = (None if place is None else place.batch_curve()) or policy.curve
     times = "\n".join(
         f"| {one} | {second_s:.3g} | {one / second_s:.3g} |"
         for one, second_s in zip(curve.sizes, curve.seconds, strict=True)
         if one <= policy.max_batch
     )
-    changed = [] if size is None else [f"on {size.gpu}"]
-    changed += [] if precision is None else [f"in {precision.after.value}"]
+    changed = [f"on {place.gpu}"] if place is not None and place.leaves else []
+    changed += [f"in {place.precision.after.value}"] if place is not None and place.precision is not None else []
     where = f" {' '.join(changed)} (carried over from how it runs now: measure them there first)" if changed else ""
     replicas = "" if policy.replicas is None else f"\nReplicas: {policy.replicas} in place of {policy.before}.\n"
     return f"""# {action.id}: {subject} serves up to {policy.max_batch} requests at once

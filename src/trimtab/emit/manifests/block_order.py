@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
+from trimtab.deployment.effects import BookBlocks, stretch
 from trimtab.emit.manifests.objects import node_name
 from trimtab.emit.money import dollars_and_cents, percent
-from trimtab.fleet.effects import BookBlocks, stretch
 from trimtab.plan.model import Action
 from trimtab.policies.blocks import Block, purchases
 from trimtab.units import HR_PER_DAY, usd

@@ -6,14 +6,15 @@ from collections.abc import Iterable, Sequence
 
 from trimtab.emit.money import dollars_and_cents
 from trimtab.emit.rollout import canary_steps
-from trimtab.emit.words import LEVER_TITLE, RISK_MEANING
+from trimtab.emit.words import RISK_MEANING
+from trimtab.levers.registry import title_of
 from trimtab.plan.model import Action, Plan
 
 
 def decision_record(action: Action, plan: Plan, *, written: Sequence[str], withheld: Sequence[str]) -> str:
     """Return the record as Markdown; `written` are the paths that enact the action, `withheld` what no file could carry."""
     parts = (
-        f"# {action.id}: {LEVER_TITLE[action.lever]} ({action.subject})",
+        f"# {action.id}: {title_of(action.lever)} ({action.subject})",
         _head(action),
         "## Context",
         _context(action, plan),

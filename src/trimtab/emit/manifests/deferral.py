@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from trimtab.deployment.effects import DeferRuns
 from trimtab.emit.manifests.facts import WorkloadFacts
 from trimtab.emit.manifests.objects import dns_name, metadata
 from trimtab.emit.plain import Plain
-from trimtab.fleet.effects import DeferRuns
 from trimtab.plan.model import Action
 from trimtab.units import S_PER_DAY, S_PER_HR, S_PER_MIN
 

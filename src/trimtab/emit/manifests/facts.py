@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from trimtab.catalog.pools import Pool
+from trimtab.deployment.placement import Home, HomeNodes
 from trimtab.emit.manifests.signals import ServerSignals
 from trimtab.fleet.model import Target
 
@@ -46,6 +47,7 @@ class WorkloadFacts:
     owner_kind: str = "Deployment"
     replicas: int = 1
     gpus_per_pod: float = 1.0
+    gpu: str | None = None
     pool: Pool | None = None
     gpus_per_node: int = 1
     pod_labels: Mapping[str, str] = field(default_factory=dict)
@@ -54,6 +56,13 @@ class WorkloadFacts:
     activity_signal: str = "sm_active"
     """What stands in for demand where no requests are known: sm_active or, where DCGM has no profiling fields, gpu_util."""
     service: ServiceFacts | None = None
+
+    @property
+    def home(self) -> Home | None:
+        """Return what it runs on today; None where nobody knows it."""
+        if self.pool is None:
+            return None
+        return HomeNodes(pool=self.pool, gpu=self.gpu, gpus_per_node=self.gpus_per_node, gpus_per_pod=self.gpus_per_pod)
 
     @property
     def namespace(self) -> str:

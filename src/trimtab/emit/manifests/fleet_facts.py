@@ -16,8 +16,7 @@ from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet, Workload
 from trimtab.fleet.service_law import ServiceLaw
 from trimtab.fleet.settings import Settings
-from trimtab.levers.autoscaling import observed_replicas
-from trimtab.plan.outcomes.evaluate import law_of
+from trimtab.replay.outcomes.evaluate import law_of
 from trimtab.tables.workloads import WorkloadKind
 from trimtab.units import HR_PER_WEEK, S_PER_HR
 
@@ -44,6 +43,7 @@ def _workload(workload: Workload, fleet: Fleet, settings: Settings, owner_kind: 
         owner_kind=owner_kind or _USUAL_OWNER.get(workload.kind, _RUNS),
         replicas=_replicas(workload),
         gpus_per_pod=workload.gpus_per_pod,
+        gpu=workload.gpu,
         pool=workload.pool,
         gpus_per_node=workload.gpus_per_node,
         activity_signal="gpu_util" if workload.activity.signal == "gpu_util" else "sm_active",
@@ -55,7 +55,7 @@ def _workload(workload: Workload, fleet: Fleet, settings: Settings, owner_kind: 
 def _replicas(workload: Workload) -> int:
     """Return the most replicas or runs that history had at once."""
     if workload.service is not None:
-        return observed_replicas(workload.service)
+        return workload.service.most_replicas
     held = float(workload.gpu_seconds.max(initial=0.0)) / S_PER_HR / workload.gpus_per_pod
     return max(1, math.ceil(round(held, 6)))
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from trimtab.catalog.kinds import CapacityType
 from trimtab.catalog.pools import Pool
+from trimtab.deployment.effects import SetReplicaPolicy
 from trimtab.emit.manifests.demand_rules import DEMAND, READY, series
 from trimtab.emit.manifests.facts import EmitFacts, WorkloadFacts
 from trimtab.emit.manifests.objects import ACTION, SAVING, action_notes
 from trimtab.emit.manifests.prometheus import latency_quantile
 from trimtab.emit.plain import Plain
-from trimtab.fleet.effects import SetReplicaPolicy
 from trimtab.plan.model import Action
 from trimtab.units import usd
 

@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
+from trimtab.deployment.effects import BuyCommitment
 from trimtab.emit.manifests.cuts import Cut
 from trimtab.emit.manifests.facts import EmitFacts, NodeClass
 from trimtab.emit.manifests.gpu_sharing import node_label, slot_resource
 from trimtab.emit.manifests.objects import metadata, node_name
-from trimtab.emit.manifests.pool_needs import PoolSpec
+from trimtab.emit.manifests.pool_specs import PoolSpec
 from trimtab.emit.plain import Plain
-from trimtab.fleet.effects import BuyCommitment
 from trimtab.fleet.settings import RUN_NODES_KEPT_S, SERVICE_NODES_KEPT_S
 from trimtab.plan.model import Action
 from trimtab.units import MICRO_PER_USD, S_PER_MIN

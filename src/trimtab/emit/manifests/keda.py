@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from trimtab.deployment.effects import SetReplicaPolicy
 from trimtab.emit.manifests.behaviour import behaviour
 from trimtab.emit.manifests.demand_rules import READY, pod_selector, series
 from trimtab.emit.manifests.facts import EmitFacts, WorkloadFacts
@@ -18,7 +19,6 @@ from trimtab.emit.manifests.objects import dns_name, metadata
 from trimtab.emit.manifests.prometheus import external_series, latency_quantile
 from trimtab.emit.manifests.week import CronSpan
 from trimtab.emit.plain import Plain
-from trimtab.fleet.effects import SetReplicaPolicy
 from trimtab.plan.model import Action
 from trimtab.policies.metrics import GUARD_MOST
 from trimtab.policies.scaling import SYNC_S

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import assert_never
 
+from trimtab.deployment.effects import SetReplicaPolicy
 from trimtab.emit.manifests.behaviour import behaviour
 from trimtab.emit.manifests.demand_rules import PER_REPLICA
 from trimtab.emit.manifests.facts import EmitFacts, WorkloadFacts
 from trimtab.emit.manifests.forecast_rules import LOAD_WANTED
 from trimtab.emit.manifests.objects import dns_name, metadata
 from trimtab.emit.plain import Plain
-from trimtab.fleet.effects import SetReplicaPolicy
 from trimtab.plan.model import Action
 from trimtab.policies.scaling import HpaPolicy, Metric
 

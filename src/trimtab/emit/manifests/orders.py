@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from trimtab.deployment.effects import BuyCommitment, BuySpendPlan, ReleaseNodes
 from trimtab.emit.money import dollars_and_cents, percent
-from trimtab.fleet.effects import BuyCommitment, BuySpendPlan, ReleaseNodes
 from trimtab.plan.model import Action
 from trimtab.units import HR_PER_MO, HR_PER_YEAR, usd
 

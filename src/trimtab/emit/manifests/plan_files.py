@@ -94,4 +94,4 @@ def _record(action: Action, plan: Plan, files: Sequence[ManifestFile], withheld:
     ]
     left = [f"`{one.subject}`: {one.reason}" for one in withheld if one.action == action.id]
     text = decision_record(action, plan, written=written, withheld=left)
-    return page_file(action, action.lever.value, text, Stage.DECIDE)
+    return page_file(action, action.lever, text, Stage.DECIDE)

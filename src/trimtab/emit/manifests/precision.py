@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from trimtab.deployment.effects import SetPrecision
 from trimtab.emit.launch import serve_format
-from trimtab.fleet.effects import SetPrecision
 from trimtab.plan.model import Action
 
 

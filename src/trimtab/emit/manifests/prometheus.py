@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from trimtab.deployment.effects import SetReplicaPolicy
 from trimtab.emit.manifests.demand_rules import (
     CURRENT,
     DEMAND,
@@ -21,7 +22,6 @@ from trimtab.emit.manifests.facts import EmitFacts, ServiceFacts, WorkloadFacts
 from trimtab.emit.manifests.forecast_rules import LOAD_WANTED, forecast_records
 from trimtab.emit.manifests.objects import dns_name, metadata
 from trimtab.emit.plain import Plain
-from trimtab.fleet.effects import SetReplicaPolicy
 from trimtab.fleet.model import Target
 from trimtab.plan.model import Action
 from trimtab.policies.forecast import ForecastPolicy

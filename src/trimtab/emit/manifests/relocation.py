@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from trimtab.deployment.effects import Effect, Relocate
 from trimtab.emit.money import dollars_and_cents
-from trimtab.fleet.effects import Effect, Relocate
 from trimtab.plan.model import Action
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from trimtab.deployment.effects import SetReplicaPolicy
 from trimtab.emit.manifests.emission import ManifestFile, Stage, Withheld
 from trimtab.emit.manifests.facts import SCALABLE, Autoscaler, EmitFacts, WorkloadFacts
 from trimtab.emit.manifests.keda import scaled_object
@@ -11,7 +12,6 @@ from trimtab.emit.manifests.kubernetes import horizontal_pod_autoscaler, pod_dis
 from trimtab.emit.manifests.objects import dns_name, yaml_text
 from trimtab.emit.manifests.prometheus import prometheus_rule
 from trimtab.emit.plain import Plain
-from trimtab.fleet.effects import SetReplicaPolicy
 from trimtab.plan.model import Action
 from trimtab.policies.forecast import ForecastPolicy
 from trimtab.policies.scaling import NO_LIMIT, Metric
@@ -68,7 +68,7 @@ def object_file(
     """Return objects of a workload as one file, in a folder of its namespace."""
     return ManifestFile(
         path=f"{folder}/{dns_name(known.namespace)}/{dns_name(known.short_name)}.{suffix}.yaml",
-        text=yaml_text(*objects, comment=f"trimtab {action.id}: {action.lever.value}, {known.name}"),
+        text=yaml_text(*objects, comment=f"trimtab {action.id}: {action.lever}, {known.name}"),
         kind=", ".join(str(one["kind"]) for one in objects),
         actions=(action.id,),
         stage=stage,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from trimtab.deployment.effects import SetTrainingMemory
 from trimtab.emit.launch import trainer_fsdp, trainer_optimizer
-from trimtab.fleet.effects import SetTrainingMemory
 from trimtab.physics.training_memory import Optimizer, Recompute, Sharding
 from trimtab.plan.model import Action
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from trimtab.deployment.effects import StartBeforeRuns
 from trimtab.emit.manifests.facts import WorkloadFacts
 from trimtab.emit.manifests.karpenter import GPU_RESOURCE, GPU_TAINT
 from trimtab.emit.manifests.keda import scheduled_object
 from trimtab.emit.manifests.objects import MANAGED_BY, dns_name, metadata
 from trimtab.emit.manifests.week import CronSpan, cron_spans
 from trimtab.emit.plain import Plain
-from trimtab.fleet.effects import StartBeforeRuns
 from trimtab.plan.model import Action
 from trimtab.units import HR_PER_WEEK, S_PER_HR, S_PER_MIN
 

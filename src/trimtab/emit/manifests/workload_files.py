@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from trimtab.emit.manifests.emission import ManifestFile, Piece, Stage, Withheld
 from trimtab.emit.manifests.gpu_sharing import slot_resource
 from trimtab.emit.manifests.objects import dns_name, yaml_text
+from trimtab.emit.manifests.placed import PlacedWorkload
 from trimtab.emit.manifests.scope import Scope
 from trimtab.emit.manifests.workload_patch import GpuAsk, component, patchable
-from trimtab.fleet.effects import (
-    SetBatchPolicy,
-    SetGpuCount,
-    SetTrainingMemory,
-    UseSlots,
-)
-from trimtab.plan.model import Action
 
 
 def workload_files(scope: Scope) -> Iterator[Piece]:
     """Yield a kustomize component for each workload that moves to a pool or asks for fewer GPUs."""
-    for name, needs in sorted(scope.needs.items()):
-        known, spec = scope.facts.workload(name), scope.spec(name)
-        actions = tuple({need.action.id: need.action for need in needs}.values())
-        asked, replicas = _asks(name, actions), _replica_count(name, actions)
-        if known is None or (spec is None and asked is None and replicas is None):
+    for name, placed in sorted(scope.here.items()):
+        known, spec, actions = placed.known, scope.spec(name), placed.actions
+        asked = _asks(placed)
+        replicas = None if placed.place.batching is None else placed.place.batching.replicas
+        if spec is None and asked is None and replicas is None:
             continue
         pool = spec.name if spec else None
         if not patchable(known):
@@ -44,18 +38,10 @@ def workload_files(scope: Scope) -> Iterator[Piece]:
         )
 
 
-def _asks(workload: str, actions: Sequence[Action]) -> GpuAsk | None:
-    for effect in (change.effect for action in actions for change in action.changes if change.subject == workload):
-        if isinstance(effect, SetGpuCount | SetTrainingMemory):
-            return GpuAsk(count=effect.gpus)
-        if isinstance(effect, UseSlots) and effect.shared.is_cut:
-            return GpuAsk(resource=slot_resource(effect.shared), count=effect.slots)
-    return None
-
-
-def _replica_count(workload: str, actions: Sequence[Action]) -> int | None:
-    for action in actions:
-        for change in action.changes:
-            if change.subject == workload and isinstance(change.effect, SetBatchPolicy):
-                return change.effect.replicas
-    return None
+def _asks(placed: PlacedWorkload) -> GpuAsk | None:
+    """Return what its container must ask for; None where that stays as it is."""
+    shared = placed.place.shared
+    if shared is not None:
+        return GpuAsk(resource=slot_resource(shared.shared), count=shared.slots) if shared.shared.is_cut else None
+    changes = placed.deployment.gpu_count is not None or placed.deployment.memory is not None
+    return GpuAsk(count=round(placed.place.gpus_per_run)) if changes else None

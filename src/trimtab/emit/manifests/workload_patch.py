@@ -11,7 +11,7 @@ import yaml
 from trimtab.emit.manifests.facts import SCALABLE, WorkloadFacts
 from trimtab.emit.manifests.karpenter import GPU_RESOURCE, GPU_TAINT, HEDGE, SLICES, SPOT_TAINT, SPREAD
 from trimtab.emit.manifests.objects import ACTION, action_notes
-from trimtab.emit.manifests.pool_needs import PoolSpec
+from trimtab.emit.manifests.pool_specs import PoolSpec
 from trimtab.emit.plain import Plain
 from trimtab.plan.model import Action
 

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from itertools import combinations, cycle
 from typing import NamedTuple
 
-from trimtab.fleet.settings import Lever
 from trimtab.plan.actions.roadmap import Before
 from trimtab.units import MO_PER_YEAR
 
@@ -41,7 +40,7 @@ class Work:
     """What one team does one action at a time: months and lever per action, what must come first, months between levers."""
 
     months: Sequence[float]
-    levers: Sequence[Lever]
+    levers: Sequence[str]
     before: Before
     apart_mo: float
 

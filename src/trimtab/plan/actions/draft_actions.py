@@ -7,59 +7,29 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from trimtab.catalog.pools import Pool
-from trimtab.fleet.effects import BuyCommitment, BuySpendPlan, Effect, PlanRate, ReleaseNodes, Relocate, UseSlots
+from trimtab.deployment.deployment import Deployment
+from trimtab.deployment.effects import BuyCommitment, BuySpendPlan, Effect, PlanRate, ReleaseNodes, Relocate, UseSlots
+from trimtab.deployment.placement import resolve
 from trimtab.fleet.model import Fleet
-from trimtab.fleet.settings import Lever
 from trimtab.ledger import NO_DISCOUNTS, Commitment, Discounts, SpendPlan
-from trimtab.levers.idle_release import release
+from trimtab.levers import commitments, idle_release
+from trimtab.levers.lever import Risk
+from trimtab.levers.registry import lever_named
 from trimtab.plan.effort import UNHELD, together_of
-from trimtab.plan.model import Change, Risk
-from trimtab.plan.outcomes.change_cost import entries_of
-from trimtab.plan.outcomes.outcome import Effects, placement
+from trimtab.plan.model import Change
 from trimtab.plan.program.fleet_problem import Enacted
+from trimtab.replay.outcomes.change_cost import entries_of
 from trimtab.units import usd
 
 _NAMED = 6
 """Sharers of the same nodes that a subject names one by one."""
-LEVER_RISK = {
-    Lever.AUTOSCALING: Risk.MEDIUM,
-    Lever.BATCHING: Risk.MEDIUM,
-    Lever.QUANTIZATION: Risk.HIGH,
-    Lever.TRAINING_MEMORY: Risk.MEDIUM,
-    Lever.IDLE_RELEASE: Risk.LOW,
-    Lever.GPU_COUNT: Risk.LOW,
-    Lever.RIGHT_SIZE: Risk.MEDIUM,
-    Lever.RELOCATION: Risk.MEDIUM,
-    Lever.SHARING: Risk.MEDIUM,
-    Lever.SCHEDULE: Risk.LOW,
-    Lever.SPOT: Risk.MEDIUM,
-    Lever.CAPACITY_BLOCK: Risk.MEDIUM,
-    Lever.COMMITMENT: Risk.MEDIUM,
-}
-_ROLLBACK = {
-    Lever.AUTOSCALING: "delete the autoscaler and set replicas back to their number before",
-    Lever.BATCHING: "set the largest batch to 1 and replicas back to their number before",
-    Lever.TRAINING_MEMORY: "resubmit with the settings of before, from the last checkpoint; keep its optimizer states",
-    Lever.QUANTIZATION: "serve the weights of before again; keep them loaded on one replica until the evaluation is over",
-    Lever.IDLE_RELEASE: "set the node pool's minimum back to its number before",
-    Lever.GPU_COUNT: "set the GPU request back and resubmit; runs under way are not touched",
-    Lever.RIGHT_SIZE: "point the workload's node selector back to the instance type before; keep the old node pool a week",
-    Lever.RELOCATION: "send callers and new runs back to the place before, where nodes and data stay until nothing asks "
-    "for them; copy back what was written since",
-    Lever.SHARING: "point the node selectors back to the nodes before and ask for whole GPUs again; "
-    "keep the old node pool a week; a GPU that was cut is made whole when it is empty",
-    Lever.SCHEDULE: "remove the timetable; nodes stay up as before",
-    Lever.SPOT: "remove spot from the node pool's capacity types; runs go on from their last checkpoint on demand",
-    Lever.CAPACITY_BLOCK: "buy no further block; what is booked is paid upfront and cannot be cancelled",
-    Lever.COMMITMENT: "cannot be undone before its term ends: buy last, and in steps",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Draft:
     """An action before it is priced: lever, class, workload indices, changes, and what it touches (for attribution)."""
 
-    lever: Lever
+    lever: str
     subject: str
     class_name: str
     workloads: tuple[int, ...]
@@ -71,7 +41,7 @@ class Draft:
     @property
     def risk(self) -> Risk:
         """Return the lever's usual risk; another cloud is more, and so is one fault that stops all who share a GPU."""
-        return Risk.HIGH if self.is_unisolated or self.clouds else LEVER_RISK[self.lever]
+        return Risk.HIGH if self.is_unisolated or self.clouds else lever_named(self.lever).risk
 
     @property
     def is_unisolated(self) -> bool:
@@ -88,12 +58,12 @@ class Draft:
     @property
     def rollback(self) -> str:
         """Return how to undo it."""
-        return _ROLLBACK[self.lever]
+        return lever_named(self.lever).rollback
 
 
 def drafts(
     fleet: Fleet,
-    planned: Mapping[int, Effects],
+    planned: Mapping[int, Deployment],
     enacted: Enacted,
     released: Sequence[int],
     bought: Discounts,
@@ -102,15 +72,13 @@ def drafts(
 
     Whoever shares the same nodes is one action: none of them saves anything alone.
     """
-    members: dict[tuple[Lever, str], list[int]] = defaultdict(list)
-    for index, effects in sorted(planned.items()):
-        for lever, effect in effects.items():
-            members[lever, together_of(fleet.workloads[index], effect)].append(index)
+    members: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for index, deployment in sorted(planned.items()):
+        for lever in sorted(deployment.levers):
+            first = next(deployment.of_lever(lever))
+            members[lever, together_of(fleet.workloads[index], first)].append(index)
     touched = _touched(fleet, planned, enacted, bought)
-    made = [
-        _draft(fleet, lever, name, tuple(who), planned, touched)
-        for (lever, name), who in sorted(members.items(), key=lambda item: (item[0][0].value, item[0][1]))
-    ]
+    made = [_draft(fleet, lever, name, tuple(who), planned, touched) for (lever, name), who in sorted(members.items())]
     used = _used(fleet, planned, enacted, released) if bought.spend_plans else ()
     return (
         *made,
@@ -122,22 +90,25 @@ def drafts(
 
 def _draft(
     fleet: Fleet,
-    lever: Lever,
+    lever: str,
     class_name: str,
     members: tuple[int, ...],
-    planned: Mapping[int, Effects],
+    planned: Mapping[int, Deployment],
     touched: Mapping[int, frozenset[Hashable]],
 ) -> Draft:
     names = [fleet.workloads[index].name for index in members]
-    shared = {effect.shared.site for index in members if isinstance(effect := planned[index][lever], UseSlots)}
+    changes = tuple(
+        Change(subject=name, effect=effect)
+        for name, index in zip(names, members, strict=True)
+        for effect in planned[index].of_lever(lever)
+    )
+    shared = {change.effect.shared.site for change in changes if isinstance(change.effect, UseSlots)}
     return Draft(
         lever=lever,
         subject=", ".join(names) if shared and len(names) <= _NAMED else _common(names),
         class_name=class_name,
         workloads=members,
-        changes=tuple(
-            Change(subject=name, effect=planned[index][lever]) for name, index in zip(names, members, strict=True)
-        ),
+        changes=changes,
         released=(),
         discounts=NO_DISCOUNTS,
         touches=frozenset(shared).union(*(touched[index] for index in members)),
@@ -156,12 +127,12 @@ def _common(names: Sequence[str]) -> str:
 def _releases(fleet: Fleet, released: Sequence[int], held: Discounts) -> tuple[Draft, ...]:
     if not released:
         return ()
-    effect: ReleaseNodes = release(fleet, tuple(released))
+    effect: ReleaseNodes = idle_release.release(fleet, tuple(released))
     pools = {fleet.nodes[index].pool for index in released}
     types = sorted({pool.instance_type for pool in pools})
     return (
         Draft(
-            lever=Lever.IDLE_RELEASE,
+            lever=idle_release.NAME,
             subject=f"{len(released)} unheld {', '.join(types)}",
             class_name=UNHELD,
             workloads=(),
@@ -182,7 +153,7 @@ def _commitment(commitment: Commitment, bought: Discounts, enacted: Enacted) -> 
         on_demand_micro_usd_hr=enacted.rates([commitment.pool])[commitment.pool],
     )
     return Draft(
-        lever=Lever.COMMITMENT,
+        lever=commitments.NAME,
         subject=f"{commitment.count} x {commitment.pool.instance_type}",
         class_name=str(commitment.pool),
         workloads=(),
@@ -193,7 +164,9 @@ def _commitment(commitment: Commitment, bought: Discounts, enacted: Enacted) -> 
     )
 
 
-def _used(fleet: Fleet, planned: Mapping[int, Effects], enacted: Enacted, released: Sequence[int]) -> tuple[Pool, ...]:
+def _used(
+    fleet: Fleet, planned: Mapping[int, Deployment], enacted: Enacted, released: Sequence[int]
+) -> tuple[Pool, ...]:
     """Return the pools that are in use once everything planned is in force."""
     usage = enacted.usage(planned, [fleet.nodes[index].name for index in released])
     return tuple(sorted(pool for pool, seconds in usage.items() if seconds.any()))
@@ -217,7 +190,7 @@ def _spend_plan(plan: SpendPlan, used: Sequence[Pool], enacted: Enacted) -> Draf
     )
     name = f"{plan.provider} {plan.option.value}"
     return Draft(
-        lever=Lever.COMMITMENT,
+        lever=commitments.NAME,
         subject=f"${usd(plan.spend_micro_usd_hr):,.2f} an hour of spend with {plan.provider}",
         class_name=name,
         workloads=(),
@@ -229,18 +202,16 @@ def _spend_plan(plan: SpendPlan, used: Sequence[Pool], enacted: Enacted) -> Draf
 
 
 def _touched(
-    fleet: Fleet, planned: Mapping[int, Effects], enacted: Enacted, bought: Discounts
+    fleet: Fleet, planned: Mapping[int, Deployment], enacted: Enacted, bought: Discounts
 ) -> dict[int, frozenset[Hashable]]:
     """Return what each workload's actions touch: itself, the node groups it held, and what is committed, bought or held."""
     held = enacted.owned + bought
     touched = {}
-    for index, effects in planned.items():
+    for index, deployment in planned.items():
         workload = fleet.workloads[index]
-        pools = {workload.pool}
-        for lever in effects:
-            pools.add(placement(workload, {lever: effects[lever]}).pool)
-        pools.add(placement(workload, effects).pool)
-        things: set[Hashable] = {("workload", index), *(("cloud", name) for name in entries_of(workload, effects))}
+        parts = [deployment, *(deployment.restricted({lever}) for lever in sorted(deployment.levers))]
+        pools = {workload.pool, *(resolve(workload, part).pool for part in parts)}
+        things: set[Hashable] = {("workload", index), *(("cloud", name) for name in entries_of(workload, deployment))}
         for number, (owners, usage) in enumerate(enacted.groups.held):
             if index in owners:
                 things.add(("group", number))

@@ -12,16 +12,16 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from trimtab.catalog.pools import Pool
-from trimtab.fleet.effects import Effect, HedgeOnSpot, SetCapacityType
+from trimtab.deployment.deployment import Deployment
+from trimtab.deployment.effects import HedgeOnSpot, SetCapacityType
+from trimtab.deployment.placement import resolve
 from trimtab.fleet.model import Fleet, FloatArray, IntArray
-from trimtab.fleet.settings import Lever
 from trimtab.ledger import NO_DISCOUNTS, Bill, Discounts
 from trimtab.levers import spot
+from trimtab.levers.batching import batches_fit
 from trimtab.plan.actions.attribution import Shares, attribute, components
 from trimtab.plan.actions.draft_actions import Draft, drafts
-from trimtab.plan.options.batch_options import batches_fit
-from trimtab.plan.outcomes.outcome import Effects, placement
-from trimtab.plan.program.fleet_problem import Enacted, restricted
+from trimtab.plan.program.fleet_problem import Enacted
 from trimtab.units import MICRO_PER_USD
 
 Actions = frozenset[int]
@@ -30,31 +30,31 @@ Actions = frozenset[int]
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Drafted:
-    """Effects per workload index, nodes given back (indices), what is bought, and the actions they make."""
+    """Deployments by workload index, nodes given back (indices), what is bought, and the actions they make."""
 
     fleet: Fleet
     enacted: Enacted
-    effects: Mapping[int, Effects]
+    deployments: Mapping[int, Deployment]
     released: tuple[int, ...]
     discounts: Discounts
     actions: tuple[Draft, ...] = field(init=False)
     _known: dict[Actions, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.actions = drafts(self.fleet, self.effects, self.enacted, self.released, self.discounts)
+        self.actions = drafts(self.fleet, self.deployments, self.enacted, self.released, self.discounts)
 
     @property
     def everything(self) -> Actions:
         """Return all actions."""
         return frozenset(range(len(self.actions)))
 
-    def in_force(self, some: Actions) -> dict[int, Effects]:
-        """Return the effects per workload when some actions are enacted."""
-        levers: dict[int, set[Lever]] = {}
+    def in_force(self, some: Actions) -> dict[int, Deployment]:
+        """Return the deployments of workloads when some actions are enacted."""
+        levers: dict[int, set[str]] = {}
         for number in some:
             for workload in self.actions[number].workloads:
                 levers.setdefault(workload, set()).add(self.actions[number].lever)
-        return {index: restricted(self.effects[index], frozenset(mine)) for index, mine in levers.items()}
+        return {index: self.deployments[index].restricted(mine) for index, mine in levers.items()}
 
     def cost(self, some: Actions) -> int:
         """Return the exact hourly bill when some actions are enacted, with what they cost besides nodes, in micro-dollars."""
@@ -91,29 +91,28 @@ class Drafted:
         return Drafted(
             fleet=self.fleet,
             enacted=self.enacted,
-            effects={index: self._settled(index, effects) for index, effects in kept.items() if effects},
+            deployments={index: self._settled(index, one) for index, one in kept.items() if one.changes},
             released=tuple(node for node in self.released if self.fleet.nodes[node].name in names),
             discounts=self.bought(self.everything - dropped),
         )
 
-    def _settled(self, index: int, effects: Effects) -> Effects:
-        """Return effects whose spot pool is that of the place which is left, at its own rate of losses, where it is sold.
+    def _settled(self, index: int, deployment: Deployment) -> Deployment:
+        """Return a deployment on spot nodes of the place that is left, at their own rate of losses, where they are sold.
 
         Slots and spot nodes of a region that it no longer moves to go with the move.
         """
-        capacity, case = effects.get(Lever.SPOT), self.enacted.evaluators[index].case
-        rest: dict[Lever, Effect] = {lever: effect for lever, effect in effects.items() if lever is not Lever.SPOT}
-        place = placement(case.workload, rest)
-        if Lever.SHARING in rest and place.shared is None:
-            del rest[Lever.SHARING]
-            return self._settled(index, {**rest, **({} if capacity is None else {Lever.SPOT: capacity})})
-        if isinstance(capacity, HedgeOnSpot) and not capacity.pool.is_beside(place.pool):
+        case = self.enacted.evaluators[index].case
+        place = resolve(case.workload, deployment)
+        if deployment.sharing is not None and place.shared is None:
+            return self._settled(index, deployment.without("sharing"))
+        held, rest = deployment.buying, deployment.without("buying")
+        if isinstance(held, HedgeOnSpot) and not held.pool.is_beside(place.pool):
             return rest
-        if not isinstance(capacity, SetCapacityType) or capacity.pool.nodes == place.pool.nodes:
-            return effects
+        if not isinstance(held, SetCapacityType) or held.pool.nodes == place.pool.nodes:
+            return deployment
         offers = spot.propose(case.workload, self.enacted.market, case.settings.assumptions)
         fitting = [offer for offer in offers if offer.pool.nodes == place.pool.nodes]
-        return {**rest, Lever.SPOT: fitting[0]} if fitting else rest
+        return rest.plus((dict(deployment.owed_to)["buying"], fitting[0])) if fitting else rest
 
     def needed_first(self) -> dict[int, frozenset[int]]:
         """Return, per action, the other actions on its workloads that would miss a target without it: it must come first."""
@@ -130,11 +129,15 @@ class Drafted:
     def keeps_targets_without(self, number: int) -> bool:
         """Tell whether the action's workloads would still fit and keep their targets if it alone were left out."""
         rest = self.in_force(self.everything - {number})
-        return all(not rest.get(index) or self._holds(index, rest[index]) for index in self.actions[number].workloads)
+        return all(
+            index not in rest or not rest[index].changes or self._holds(index, rest[index])
+            for index in self.actions[number].workloads
+        )
 
-    def _holds(self, index: int, effects: Effects) -> bool:
+    def _holds(self, index: int, deployment: Deployment) -> bool:
         evaluator = self.enacted.evaluators[index]
-        return batches_fit(evaluator.case, effects, self.enacted.market) and evaluator.keeps_targets(effects)
+        fits = batches_fit(evaluator.case, evaluator.place(deployment), self.enacted.market)
+        return fits and evaluator.keeps_targets(deployment)
 
     def bought(self, some: Actions) -> Discounts:
         """Return what the commitment actions among some would buy: what is best for the use that the others leave."""

@@ -8,44 +8,32 @@ how often the intervals hold: docs/benchmarks/proof.md).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from types import MappingProxyType
 
 import numpy as np
 
 from trimtab.fleet.model import FloatArray
-from trimtab.fleet.settings import Lever
+from trimtab.levers.registry import lever_named
 from trimtab.plan.model import Plan
 from trimtab.provenance import Basis, Estimate
 from trimtab.units import DAYS_PER_WEEK, HR_PER_DAY
 
 _Z_80 = 1.2816
 """Normal quantile that leaves 10 % on each side."""
-DRIFT_FRAC: Mapping[Lever, float] = MappingProxyType(
-    {
-        Lever.AUTOSCALING: 0.640,
-        Lever.COMMITMENT: 0.181,
-        Lever.IDLE_RELEASE: 0.122,
-        Lever.RIGHT_SIZE: 0.122,
-        Lever.SPOT: 0.072,
-    }
-)
-"""80 % quantile of |replayed - predicted| / |predicted| of an action's share of the saving, by lever (14 to 36 each)."""
 OTHER_DRIFT_FRAC = 0.184
-"""The same over all actions, for levers that no fleet of the benchmark used."""
+"""80 % quantile of |replayed - predicted| / |predicted| over all actions, for levers that no fleet of the benchmark used."""
 PLAN_DRIFT = 0.0717
 """80 % quantile of |replayed - predicted| / sqrt(predicted * bill) of whole plans: in between a share of the saving, which is
 too narrow for small savings, and a share of the bill, which is too wide for them."""
 
 
-def saving_estimate(saving_usd_mo: float, hourly_saving: FloatArray, speed: Estimate | None, lever: Lever) -> Estimate:
+def saving_estimate(saving_usd_mo: float, hourly_saving: FloatArray, speed: Estimate | None, lever: str) -> Estimate:
     """Return an action's monthly saving with an 80 % interval.
 
     `hourly_saving` (n_hours,) is what the action saves hour by hour when it comes last. Its mean is uncertain as the mean of
     weeks is (days of one week are alike, so that a week counts as one observation; with less than two whole weeks a day does).
     The lever's drift is the least width. Where a new GPU's speed is predicted, its interval widens the saving in proportion.
     """
-    drift = DRIFT_FRAC.get(lever, OTHER_DRIFT_FRAC)
+    drift = _drift_frac(lever)
     wide = abs(saving_usd_mo) * max(drift, _Z_80 * _relative_error(hourly_saving))
     low, high = saving_usd_mo - wide, saving_usd_mo + wide
     basis, because = Basis.CALIBRATED, f"replayed on the fit window; such savings drifted by {drift:.0%} in later weeks"
@@ -70,6 +58,11 @@ def joint_saving(plan: Plan) -> Estimate:
         basis=Basis.CALIBRATED,
         because="the drift of whole plans, predicted against replayed on later weeks",
     )
+
+
+def _drift_frac(lever: str) -> float:
+    known = lever_named(lever).drift_frac
+    return OTHER_DRIFT_FRAC if known is None else known
 
 
 def _relative_error(hourly: FloatArray) -> float:

@@ -11,12 +11,13 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from trimtab.fleet.settings import Planning, Settings
+from trimtab.levers.lever import Risk
+from trimtab.levers.registry import effort_of_lever
 from trimtab.plan.actions.attribution import EXACT_PLAYERS, components
 from trimtab.plan.actions.best_order import EXACT_ACTIONS, Work, best_order, better_order, year_of
 from trimtab.plan.actions.drafted import Drafted
 from trimtab.plan.actions.roadmap import Slot, efforts, fixed_order, precedence, ranked, scheduled, targets_first
 from trimtab.plan.course import Course, Roadmap, Step, Sway
-from trimtab.plan.model import Risk
 from trimtab.units import MO_PER_QUARTER, MO_PER_YEAR, per_month, usd
 
 SWAYS = (0.5, 2.0)
@@ -149,11 +150,11 @@ class Pathfinder:
 
     def _sways(self, mine: Sequence[Slot], names: dict[int, str]) -> list[Sway]:
         found = []
-        for lever in sorted({draft.lever for draft in self.drafted.actions}, key=lambda one: one.value):
+        for lever in sorted({draft.lever for draft in self.drafted.actions}):
             for factor in SWAYS:
-                table = dict(self.settings.efforts)
-                table[lever] = replace(table[lever], weeks=table[lever].weeks * factor)
-                swayed = replace(self.settings, efforts=table)
+                effort = effort_of_lever(lever, self.settings)
+                changed = replace(effort, weeks=effort.weeks * factor)
+                swayed = replace(self.settings, efforts={**self.settings.efforts, lever: changed})
                 theirs = self.slots(swayed)
                 kept = self._in_turn([slot.number for slot in mine], swayed)
                 found.append(

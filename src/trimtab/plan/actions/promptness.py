@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from trimtab.fleet.effects import DeferRuns
-from trimtab.fleet.settings import Lever, Settings
+from trimtab.deployment.deployment import Deployment
+from trimtab.deployment.effects import DeferRuns
+from trimtab.fleet.settings import Settings
 from trimtab.plan.actions.drafted import Drafted
 from trimtab.plan.effort import effort_micro_usd
 from trimtab.plan.options.workload_options import WorkloadOptions
-from trimtab.plan.outcomes.outcome import Effects
-
-_HOLDING = frozenset({Lever.SCHEDULE, Lever.IDLE_RELEASE})
 
 
 def prompt(drafted: Drafted, options: Sequence[WorkloadOptions | None], settings: Settings) -> Drafted:
@@ -19,15 +17,15 @@ def prompt(drafted: Drafted, options: Sequence[WorkloadOptions | None], settings
 
     What it asks of the team counts as cost.
     """
-    for index, effects in drafted.effects.items():
+    for index, deployment in drafted.deployments.items():
         one = options[index]
-        if one is None or not isinstance(effects.get(Lever.SCHEDULE), DeferRuns):
+        if one is None or not isinstance(deployment.holding, DeferRuns):
             continue
-        for other in _at_once(effects, one):
+        for other in _at_once(deployment, one):
             trial = Drafted(
                 fleet=drafted.fleet,
                 enacted=drafted.enacted,
-                effects={**drafted.effects, index: other},
+                deployments={**drafted.deployments, index: other},
                 released=drafted.released,
                 discounts=drafted.discounts,
             )
@@ -43,11 +41,10 @@ def _whole_cost(drafted: Drafted, settings: Settings) -> float:
     return drafted.cost(drafted.everything) + asked
 
 
-def _at_once(effects: Effects, options: WorkloadOptions) -> Iterator[Effects]:
+def _at_once(deployment: Deployment, options: WorkloadOptions) -> Iterator[Deployment]:
     """Yield the candidates that differ in how nodes are held only, and hold no run back."""
-    kept = {lever: effect for lever, effect in effects.items() if lever not in _HOLDING}
     for candidate in options.candidates:
-        other = candidate.effects
-        same = {lever: effect for lever, effect in other.items() if lever not in _HOLDING} == kept
-        if same and other and not isinstance(other.get(Lever.SCHEDULE), DeferRuns):
+        other = candidate.deployment
+        same = other.without("holding") == deployment.without("holding")
+        if same and other.changes and not isinstance(other.holding, DeferRuns):
             yield other

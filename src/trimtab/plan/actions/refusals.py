@@ -2,68 +2,44 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from trimtab.fleet.kinds import RUN_KINDS
-from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet
-from trimtab.fleet.settings import Lever, Planning, Settings
-from trimtab.levers import sharing
+from trimtab.fleet.settings import Planning, Settings
+from trimtab.levers import commitments
+from trimtab.levers.registry import effort_of_lever
 from trimtab.plan.actions.draft_actions import Draft
 from trimtab.plan.actions.drafted import Drafted
 from trimtab.plan.actions.roadmap import efforts
 from trimtab.plan.effort import class_of
 from trimtab.plan.model import NotWorthDoing
-from trimtab.plan.options.looser_target import looser_target
-from trimtab.plan.options.workload_options import MISSES, MISSES_ON_DEMAND, WorkloadOptions
-from trimtab.tables.workloads import WorkloadKind
+from trimtab.plan.options.workload_options import WorkloadOptions
 from trimtab.units import per_month, usd
-
-_ASKED = 20
-"""Services for which the nearest target that sharing keeps is looked for."""
 
 
 def refusals(
-    fleet: Fleet, options: Sequence[WorkloadOptions | None], cheapest: Drafted, plan: Drafted, market: Market
+    fleet: Fleet, options: Sequence[WorkloadOptions | None], cheapest: Drafted, plan: Drafted
 ) -> tuple[NotWorthDoing, ...]:
-    """Return the levers that apply to a workload's kind and were not chosen, workloads of one class and reason together.
+    """Return the levers that apply to a workload and were not chosen, workloads of one class and reason together.
 
     Those that too much work kept out of the plan are told with their sums (`too_much_work`).
     """
-    planned = plan.effects
     told = {
         (cheapest.actions[one].lever, index)
         for one in _given_up(cheapest, plan)
         for index in cheapest.actions[one].workloads
     }
-    found: dict[tuple[Lever, str], list[int]] = defaultdict(list)
-    slices = _slices(fleet, options, market)
-    for index, one in enumerate(options):
-        if one is None:
-            continue
-        for lever in _applicable(fleet.workloads[index].kind):
-            if (lever, index) not in told and lever not in planned.get(index, {}) and _was_judged(lever, one):
-                said = slices.get(index) if lever is Lever.SHARING else None
-                found[lever, said or _reason(lever, one, index, fleet)].append(index)
+    found: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for index, judged in enumerate(options):
+        planned = plan.deployments[index].levers if index in plan.deployments else frozenset()
+        for lever, reason in (judged.why_not if judged else {}).items():
+            if (lever, index) not in told and lever not in planned:
+                found[lever, reason].append(index)
     return tuple(
         NotWorthDoing(lever=lever, subject=_subject(fleet, members), saving_usd_mo=None, reason=reason)
-        for (lever, reason), members in sorted(found.items(), key=lambda item: (item[0][0].value, item[1]))
+        for (lever, reason), members in sorted(found.items(), key=lambda item: (item[0][0], item[1]))
     )
-
-
-def _slices(fleet: Fleet, options: Sequence[WorkloadOptions | None], market: Market) -> dict[int, str]:
-    """Say, for the largest services of which every slice misses a target, what limits one would keep."""
-    largest = sorted(range(len(options)), key=lambda index: -fleet.workloads[index].gpu_hours)[:_ASKED]
-    said: dict[int, str] = {}
-    for index in largest:
-        one = options[index]
-        if one is not None and not any(shared.profile for candidate in one.candidates for shared in candidate.slots):
-            case = one.evaluator.case
-            slots = sharing.propose(case.workload, market, case.settings.assumptions).fitting
-            words = looser_target(case, slots, market)
-            said |= {index: words} if words else {}
-    return said
 
 
 def not_worth(adds_usd_mo: float, weeks: float, planning: Planning) -> str | None:
@@ -83,12 +59,11 @@ def too_much_work(cheapest: Drafted, plan: Drafted, settings: Settings) -> Itera
     levers = {action.lever for action in plan.actions}
     for number in _given_up(cheapest, plan):
         draft = cheapest.actions[number]
+        effort = effort_of_lever(draft.lever, settings)
         added = per_month(usd(cheapest.last_in(number)), hours)
         reason = not_worth(added, weeks[number], settings.planning)
-        if reason is None and settings.efforts[draft.lever].per == "fleet" and draft.lever not in levers:
-            reason = (
-                f"all that it would add does not pay back its {settings.efforts[draft.lever].weeks:g} engineer-weeks"
-            )
+        if reason is None and effort.per == "fleet" and draft.lever not in levers:
+            reason = f"all that it would add does not pay back its {effort.weeks:g} engineer-weeks"
         yield left_out(draft, added, reason or "what the plan does instead saves nearly as much with less work")
 
 
@@ -100,7 +75,7 @@ def _given_up(cheapest: Drafted, plan: Drafted) -> list[int]:
         number
         for number, draft in enumerate(cheapest.actions)
         if (draft.lever, draft.class_name) not in taken
-        and draft.lever is not Lever.COMMITMENT
+        and draft.lever != commitments.NAME
         and not (draft.workloads and all((draft.lever, workload) in done for workload in draft.workloads))
     ]
 
@@ -108,58 +83,6 @@ def _given_up(cheapest: Drafted, plan: Drafted) -> list[int]:
 def left_out(draft: Draft, adds_usd_mo: float, reason: str) -> NotWorthDoing:
     """Return the refusal of an action that was priced."""
     return NotWorthDoing(lever=draft.lever, subject=draft.subject, saving_usd_mo=adds_usd_mo, reason=reason)
-
-
-def _applicable(kind: WorkloadKind) -> tuple[Lever, ...]:
-    if kind is WorkloadKind.SERVING:
-        return (
-            Lever.AUTOSCALING,
-            Lever.BATCHING,
-            Lever.QUANTIZATION,
-            Lever.RIGHT_SIZE,
-            Lever.RELOCATION,
-            Lever.SHARING,
-        )
-    if kind in RUN_KINDS:
-        return (
-            Lever.RIGHT_SIZE,
-            Lever.RELOCATION,
-            Lever.SPOT,
-            Lever.CAPACITY_BLOCK,
-            Lever.TRAINING_MEMORY,
-        )
-    return (Lever.RIGHT_SIZE, Lever.RELOCATION, Lever.SHARING, Lever.SCHEDULE)
-
-
-def _was_judged(lever: Lever, options: WorkloadOptions) -> bool:
-    """Tell whether there is anything to say of a lever: memory plans and moves are looked for only where they are declared,
-    blocks where their rate is known."""
-    known = lever in options.notes or any(lever in one.effects for one in options.candidates)
-    if lever is Lever.CAPACITY_BLOCK:
-        return known or options.missed[lever] > 0
-    return known or lever not in (Lever.TRAINING_MEMORY, Lever.RELOCATION)
-
-
-def _reason(lever: Lever, options: WorkloadOptions, index: int, fleet: Fleet) -> str:
-    workload = fleet.workloads[index]
-    if lever is Lever.SPOT and not workload.spec.interruptible:
-        said = workload.spec.interruptible is False
-        return "declared not interruptible" if said else "nobody declared it interruptible (workloads.yaml)"
-    if workload.pool.capacity_type.paid_anyway:
-        return f"on {workload.pool.capacity} nodes, paid for whether used or not: leaving them saves nothing"
-    if lever in options.notes:
-        return options.notes[lever]
-    with_lever = [one for one in options.candidates if lever in one.effects]
-    if with_lever:
-        return "possible, but dearer than the plan"
-    if options.missed[lever]:
-        return "every variant misses a target in replay"
-    reasons = Counter({why: count for why, count in options.dropped.items() if why not in (MISSES, MISSES_ON_DEMAND)})
-    if lever is Lever.SHARING:
-        return "no other node to share holds it within its targets, or for less"
-    if lever is Lever.RIGHT_SIZE and reasons:
-        return f"no GPU of the region fits: {reasons.most_common(1)[0][0]}"
-    return "nothing to change"
 
 
 def _subject(fleet: Fleet, members: Sequence[int]) -> str:

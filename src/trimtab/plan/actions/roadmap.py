@@ -12,24 +12,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from trimtab.fleet.settings import Lever, Planning, Settings
+from trimtab.fleet.settings import Planning, Settings
+from trimtab.levers.registry import effort_of_lever, lever_named
 from trimtab.plan.actions.draft_actions import Draft
 from trimtab.units import MO_PER_QUARTER, MO_PER_YEAR
 
 _LEAST_WEEKS = 0.01
-FOLKLORE_ORDER: Mapping[Lever, int] = {
-    Lever.AUTOSCALING: 0,
-    Lever.RIGHT_SIZE: 1,
-    Lever.GPU_COUNT: 1,
-    Lever.SPOT: 2,
-    Lever.CAPACITY_BLOCK: 2,
-    Lever.COMMITMENT: 2,
-    Lever.QUANTIZATION: 3,
-    Lever.SHARING: 4,
-}
-"""The order that guides give whatever the fleet: autoscale, right-size, capacity, quantize, MIG, taints, long tail."""
-_LONG_TAIL = 6
-
 Before = Mapping[int, frozenset[int]]
 """What must be done before an action."""
 
@@ -67,14 +55,14 @@ def efforts(drafts: Sequence[Draft], settings: Settings, *, entries: bool = True
     keys = [_paid_once(draft, settings) for draft in drafts]
     clouds = [cloud for draft in drafts for cloud in draft.clouds]
     return [
-        settings.efforts[draft.lever].weeks / keys.count(key)
+        effort_of_lever(draft.lever, settings).weeks / keys.count(key)
         + entries * sum(settings.ventures.migration_weeks / clouds.count(cloud) for cloud in draft.clouds)
         for draft, key in zip(drafts, keys, strict=True)
     ]
 
 
 def _paid_once(draft: Draft, settings: Settings) -> tuple[object, ...]:
-    match settings.efforts[draft.lever].per:
+    match effort_of_lever(draft.lever, settings).per:
         case "fleet":
             return (draft.lever,)
         case "class":
@@ -91,7 +79,7 @@ def precedence(drafts: Sequence[Draft], needed_first: Before) -> dict[int, froze
     """
     before = {index: {*others} for index, others in targets_first(drafts, needed_first).items()}
     for index, draft in enumerate(drafts):
-        if draft.lever is Lever.COMMITMENT:
+        if draft.discounts:
             before[index] |= {i for i, other in enumerate(drafts) if i != index and other.touches & draft.touches}
     return {index: frozenset(others) for index, others in before.items()}
 
@@ -118,7 +106,7 @@ def ranked(
 
 def fixed_order(drafts: Sequence[Draft], savings: Sequence[float], needed_first: Before) -> list[int]:
     """Return the same actions in the order that guides give, the larger saving first within a group; targets come first."""
-    group = {index: FOLKLORE_ORDER.get(draft.lever, _LONG_TAIL) for index, draft in enumerate(drafts)}
+    group = {index: lever_named(draft.lever).guide_order for index, draft in enumerate(drafts)}
     most = max([abs(saving) for saving in savings], default=0.0) + 1.0
     worth = {index: savings[index] / most - 2.0 * group[index] for index in group}
     return _by_worth(worth, targets_first(drafts, needed_first))
@@ -138,7 +126,7 @@ def _by_worth(worth: Mapping[int, float], before: Before) -> list[int]:
 
 
 def scheduled(
-    order: Sequence[int], levers: Sequence[Lever], weeks: Sequence[float], before: Before, planning: Planning
+    order: Sequence[int], levers: Sequence[str], weeks: Sequence[float], before: Before, planning: Planning
 ) -> tuple[Slot, ...]:
     """Return when each action is worked on, in the order of their starts.
 
@@ -152,7 +140,7 @@ def scheduled(
     free = [0.0] * lanes
     next_lever_mo = 0.0
     slots: dict[int, Slot] = {}
-    taken: dict[Lever, float] = {}
+    taken: dict[str, float] = {}
     left = list(order)
 
     def soonest(number: int, at: float) -> float:

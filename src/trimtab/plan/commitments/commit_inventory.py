@@ -10,7 +10,7 @@ import numpy as np
 
 from trimtab.catalog.pools import Pool
 from trimtab.ledger import Commitment, Usage, bill
-from trimtab.plan.commitments.commit_table import Offer
+from trimtab.levers.commit_table import Offer
 from trimtab.units import S_PER_HR, micro_usd, per_month, usd
 
 _NAMED = 5

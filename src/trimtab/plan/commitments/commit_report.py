@@ -11,11 +11,11 @@ from trimtab.catalog.pools import Pool
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Window
 from trimtab.ledger import Usage, bill
-from trimtab.plan.commitments.commit_advice import Advice, advise
+from trimtab.levers.commit_advice import Advice, advise
+from trimtab.levers.commit_table import Offer, Return, listed_offer, return_of
 from trimtab.plan.commitments.commit_inventory import Held, Owned, inventory, owned_nodes, running_commitments
 from trimtab.plan.commitments.commit_spend import SpendAdvice, advise_spend
 from trimtab.plan.commitments.commit_spend_inventory import HeldSpend, Spend, running_plans, spend_inventory, unpriced
-from trimtab.plan.commitments.commit_table import Offer, Return, listed_offer, return_of
 from trimtab.units import HR_PER_MO, MICRO_PER_USD
 
 TERMS_YEARS = (1, 3)

@@ -15,8 +15,8 @@ from trimtab.catalog.kinds import BuyingOption
 from trimtab.catalog.pools import Pool
 from trimtab.fleet.market import Market
 from trimtab.ledger import Commitment, SpendPlan, Usage, best_spend, bill, spend_needed
+from trimtab.levers.commit_advice import RECENT_HR, backed, layers
 from trimtab.levers.commitments import plan_rates_by_provider
-from trimtab.plan.commitments.commit_advice import RECENT_HR, backed, layers
 from trimtab.policies.commitment import LayerRule
 from trimtab.units import HR_PER_MO, HR_PER_YEAR, MICRO_PER_USD, MO_PER_YEAR, S_PER_HR, per_month, usd
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from trimtab.plan.options.workload_options import WorkloadOptions
-from trimtab.plan.outcomes.service_outcome import baseline_attained
+from trimtab.replay.outcomes.service_outcome import baseline_attained
 
 
 def unkept(options: Sequence[WorkloadOptions | None]) -> Iterator[str]:

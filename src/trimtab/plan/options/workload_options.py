@@ -10,31 +10,20 @@ from typing import TypeVar
 import numpy as np
 
 from trimtab.catalog.pools import Pool, SharedPool
+from trimtab.deployment.deployment import Deployment
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import IntArray
-from trimtab.fleet.settings import Lever
 from trimtab.ledger import NO_DISCOUNTS, Discounts
-from trimtab.levers import batching
-from trimtab.plan.options.block_options import booked_ways, can_book
+from trimtab.levers.lever import Ask, Judged
+from trimtab.levers.registry import serving
 from trimtab.plan.options.candidate import Candidate, candidate_of
-from trimtab.plan.options.composition import SpotOffers, on_demand
+from trimtab.plan.options.composition import bought, on_demand
 from trimtab.plan.options.coupling import Coupling
-from trimtab.plan.options.precision_note import precision_note
-from trimtab.plan.options.relocation_note import relocation_note
-from trimtab.plan.options.training_note import training_note
-from trimtab.plan.outcomes.evaluate import Evaluator
-from trimtab.plan.outcomes.outcome import Case, Effects, Placement, placement, targets_at
-from trimtab.plan.outcomes.places import places_of
-from trimtab.plan.outcomes.time_slices import contended_law
-from trimtab.tables.workloads import TargetMetric, WorkloadKind
+from trimtab.replay.outcomes.evaluate import MISSES, MISSES_ON_DEMAND, Evaluator
+from trimtab.replay.outcomes.outcome import Case
 from trimtab.units import S_PER_HR
 
 _Where = TypeVar("_Where", Pool, SharedPool)
-
-MISSES = "misses a target in replay"
-MISSES_ON_DEMAND = "on spot, where it misses a target on demand already"
-TRAINS = frozenset({WorkloadKind.TRAINING, WorkloadKind.EXPERIMENT})
-"""Kinds of runs that may train a model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -45,75 +34,88 @@ class WorkloadOptions:
     candidates: tuple[Candidate, ...]
     considered: int
     dropped: Counter[str]
-    missed: Counter[Lever]
-    """Candidates that missed a target, by each lever in them: what the report says of levers that found nothing."""
-    bold: tuple[Candidate, ...] = ()
+    missed: Counter[str]
+    """Candidates that missed a target, by each lever in them."""
+    without_headroom: tuple[Candidate, ...] = ()
     """The candidates of a planner without headroom: all that keep the targets where everything goes as predicted."""
-    notes: Mapping[Lever, str] = field(default_factory=dict)
-    """Why a lever had nothing to offer, in its own words."""
+    why_not: Mapping[str, str] = field(default_factory=dict)
+    """Why a lever would not be in this workload's plan, by lever, in its own words; those with nothing to say are left out."""
 
 
-def options_of(case: Case, market: Market, owned: Discounts = NO_DISCOUNTS) -> WorkloadOptions:
+def options_of(
+    case: Case, market: Market, owned: Discounts = NO_DISCOUNTS, *, among_largest: bool = True
+) -> WorkloadOptions:
     """Enumerate, replay and filter a workload's candidates; what is `owned` couples the pools that it may cover."""
-    evaluator = Evaluator(case=case)
-    places = places_of(case, market)
-    sieve = _Sieve(evaluator=evaluator, market=market, dropped=places.refused, considered=sum(places.refused.values()))
-    spot = SpotOffers.of(case, market)
-    for effects in on_demand(evaluator, market, places.fitting):
-        offers = spot.for_place(effects)
-        books = can_book(case, effects, market)
-        if sieve.keeps(effects) if effects else (offers or books) and evaluator.keeps_targets(effects):
-            for offer in offers:
-                sieve.keeps({**effects, Lever.SPOT: offer})
-            for calendar in booked_ways(evaluator, effects, market) if books else ():
-                sieve.keeps({**effects, Lever.CAPACITY_BLOCK: calendar})
-        else:
-            sieve.drop(MISSES_ON_DEMAND, len(offers))
+    ask = Ask(evaluator=Evaluator(case=case), market=market, among_largest=among_largest)
+    levers = serving(case.workload.kind)
+    refused = sum((Counter(lever.refused(ask)) for lever in levers), start=Counter[str]())
+    sieve = _Sieve(ask=ask, dropped=refused, considered=sum(refused.values()))
+    for way in on_demand(ask):
+        _judge(sieve, way)
     coupling = Coupling.of(case.settings.limits, market, owned)
     candidates, dominated = undominated(sieve.kept, market, coupling)
-    notes = _notes(evaluator, market, sieve.kept, sieve.missed)
-    evaluator.forget_replays()
+    dropped = sieve.dropped + dominated
+    judged = Judged(kept=sieve.kept, candidates=candidates, missed=sieve.missed, dropped=dropped)
+    said = {lever.name: lever.why_not(ask, judged) for lever in levers}
+    ask.evaluator.forget_replays()
+    loose = [*candidates, *sieve.without_headroom]
     return WorkloadOptions(
-        evaluator=evaluator,
+        evaluator=ask.evaluator,
         candidates=candidates,
         considered=sieve.considered,
-        dropped=sieve.dropped + dominated,
+        dropped=dropped,
         missed=sieve.missed,
-        bold=undominated([*candidates, *sieve.bold], market, coupling)[0] if sieve.bold else candidates,
-        notes=notes,
+        without_headroom=undominated(loose, market, coupling)[0] if sieve.without_headroom else candidates,
+        why_not={name: reason for name, reason in said.items() if reason is not None},
     )
+
+
+def _judge(sieve: _Sieve, way: Deployment) -> None:
+    """Take a way on demand, and the other ways to buy its nodes where it keeps its targets."""
+    ask = sieve.ask
+    if sieve.keeps(way) if way.changes else _can_rest_on(way, ask):
+        for other in bought(way, ask):
+            sieve.keeps(other)
+    else:
+        sieve.drop(MISSES_ON_DEMAND, sum(1 for _ in bought(way, ask)))
+
+
+def _can_rest_on(present: Deployment, ask: Ask) -> bool:
+    """Tell whether the present way keeps its targets; it is replayed only where other ways to buy its nodes rest on it."""
+    return any(True for _ in bought(present, ask)) and ask.evaluator.keeps_targets(present)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Sieve:
-    """Judges sets of effects one after the other, and counts."""
+    """Judges ways one after the other, and counts."""
 
-    evaluator: Evaluator
-    market: Market
+    ask: Ask
     dropped: Counter[str]
     considered: int
     kept: list[Candidate] = field(default_factory=list)
-    bold: list[Candidate] = field(default_factory=list)
+    without_headroom: list[Candidate] = field(default_factory=list)
     """Those that miss a target's margin only."""
-    missed: Counter[Lever] = field(default_factory=Counter)
+    missed: Counter[str] = field(default_factory=Counter)
 
-    def keeps(self, effects: Effects) -> bool:
-        """Tell whether some effects keep the targets, and take the candidate that they make."""
-        reason = refusal(self.evaluator.case, effects)
+    def keeps(self, way: Deployment) -> bool:
+        """Tell whether a way keeps the targets, and take the candidate that it makes."""
+        evaluator = self.ask.evaluator
+        reason = evaluator.hopeless(way)
         if reason is not None:
             self.drop(reason)
-            self.missed.update({Lever.RELOCATION} & effects.keys())
+            if way.relocation is not None:
+                self.missed.update({dict(way.owed_to)["relocation"]})
             return False
-        keeps = self.evaluator.keeps_targets(effects)
-        outcome = self.evaluator.judged(effects)
+        keeps = evaluator.keeps_targets(way)
+        outcome = evaluator.judged(way)
         if not keeps:
             self.drop(MISSES)
-            self.missed.update(effects.keys())
+            self.missed.update(way.levers)
             if any(one.frac < one.target.required_frac for one in outcome.attained):
                 return False
-        candidate = candidate_of(self.evaluator.case, effects, outcome, self.market)
+        candidate = candidate_of(evaluator.case, way, outcome, self.ask.market)
         if candidate is not None:
-            (self.kept if keeps else self.bold).append(candidate)
+            (self.kept if keeps else self.without_headroom).append(candidate)
             self.considered += keeps
         elif keeps:
             self.drop("fills whole nodes alone: nothing to share")
@@ -123,54 +125,6 @@ class _Sieve:
         """Count what is refused."""
         self.considered += count
         self.dropped[reason] += count
-
-
-def _notes(evaluator: Evaluator, market: Market, kept: list[Candidate], missed: Counter[Lever]) -> dict[Lever, str]:
-    """Return why levers that depend on what is known of a workload have nothing to offer, or what they would save."""
-    moving = relocation_note(evaluator.case, market, kept, misses=missed[Lever.RELOCATION] > 0)
-    notes = _model_notes(evaluator, market, kept)
-    return notes if moving is None else {**notes, Lever.RELOCATION: moving}
-
-
-def _model_notes(evaluator: Evaluator, market: Market, kept: list[Candidate]) -> dict[Lever, str]:
-    workload = evaluator.case.workload
-    if workload.kind in TRAINS:
-        note = training_note(evaluator.case, market)
-        return {} if note is None else {Lever.TRAINING_MEMORY: note}
-    if workload.kind is not WorkloadKind.SERVING:
-        return {}
-    profile = batching.profile_of(workload, market.gpu(workload.gpu))
-    notes = {Lever.BATCHING: profile} if isinstance(profile, str) else {}
-    alone = [(one.effects, one.usage) for one in kept if not one.slots]
-    precision = precision_note(evaluator, market, alone)
-    return notes if precision is None else {**notes, Lever.QUANTIZATION: precision}
-
-
-def refusal(case: Case, effects: Effects) -> str | None:
-    """Say, before any replay, why these effects cannot keep the targets; None where a replay must decide."""
-    workload = case.workload
-    place = placement(workload, effects)
-    if place.nodes_per_run > placement(workload, {}).nodes_per_run:
-        return "would spread a run over more nodes"
-    if workload.kind is WorkloadKind.SERVING:
-        return None if Lever.BATCHING in effects else _hopeless(case, place)
-    required = [target.required_frac for target in case.targets if target.metric is TargetMetric.THROUGHPUT]
-    return "slower than the target allows" if required and place.speed.low < max(required) else None
-
-
-def _hopeless(case: Case, place: Placement) -> str | None:
-    """Say that a service would miss a latency target at every load, even the best one."""
-    if case.law is None:
-        return None
-    law, speed = contended_law(case.law, place.shared, low=True), place.speed.low
-    if law is case.law and speed >= 1 and not place.rtt_s:
-        return None
-    for target in targets_at(case.targets, place):
-        if target.limit_s is not None and law.ok_frac(target.limit_s, speed).max() < target.required_frac:
-            if place.move is not None:
-                return f"misses a latency target from {place.move.place}: each request takes {place.rtt_s:g} s longer"
-            return "slower than the latency target allows at any load"
-    return None
 
 
 def undominated(

@@ -1,4 +1,4 @@
-"""From a fleet to the joint problem, and from sets of effects to its bill."""
+"""From a fleet to the joint problem, and from deployments to its bill."""
 
 from __future__ import annotations
 
@@ -8,18 +8,16 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from trimtab.catalog.pools import Pool
+from trimtab.deployment.deployment import Deployment
 from trimtab.fleet.limits import quota_of_pools, quotas_of
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet, IntArray
-from trimtab.fleet.settings import Lever, Limits, Settings
+from trimtab.fleet.settings import Limits, Settings
 from trimtab.ledger import IDLE, NO_DISCOUNTS, Bill, Discounts
 from trimtab.levers import commitments as commitment_lever
 from trimtab.levers.idle_release import unheld_nodes
 from trimtab.plan.options.candidate import Candidate
 from trimtab.plan.options.workload_options import WorkloadOptions
-from trimtab.plan.outcomes.change_cost import entries_of, entry_micro_usd, own_micro_usd
-from trimtab.plan.outcomes.evaluate import Evaluator
-from trimtab.plan.outcomes.outcome import Effects, Outcome, placement
 from trimtab.plan.problem import (
     CommitmentOffer,
     NodeGroup,
@@ -31,6 +29,9 @@ from trimtab.plan.problem import (
     summed,
 )
 from trimtab.plan.program.best_discounts import rebought
+from trimtab.replay.outcomes.change_cost import entries_of, entry_micro_usd, own_micro_usd
+from trimtab.replay.outcomes.evaluate import Evaluator
+from trimtab.replay.outcomes.outcome import Outcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -141,9 +142,9 @@ def _entries(options: Sequence[WorkloadOptions | None], hours: int) -> dict[str,
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Enacted:
-    """The bill of a fleet when some effects are in force: on the fit window to plan, on the proof window to prove.
+    """The bill of a fleet when some deployments are in force: on the fit window to plan, on the proof window to prove.
 
-    `effects` maps workload indices to all their planned effects; a set in force is a subset of levers per workload.
+    What is in force maps workload indices to deployments, whole or of some levers only.
     """
 
     fleet: Fleet
@@ -157,24 +158,23 @@ class Enacted:
     def __post_init__(self) -> None:
         self.groups = groups_of(self.fleet)
 
-    def outcome(self, workload: int, effects: Effects) -> Outcome:
-        """Return what a workload uses and attains under some effects."""
-        return self.evaluators[workload].outcome(effects)
+    def outcome(self, workload: int, deployment: Deployment) -> Outcome:
+        """Return what a workload uses and attains under a deployment."""
+        return self.evaluators[workload].outcome(deployment)
 
-    def usage(self, in_force: Mapping[int, Effects], released: Iterable[str]) -> dict[Pool, IntArray]:
-        """Return node-seconds per pool with these effects in force and these nodes given back.
+    def usage(self, in_force: Mapping[int, Deployment], released: Iterable[str]) -> dict[Pool, IntArray]:
+        """Return node-seconds per pool with these deployments in force and these nodes given back.
 
-        A workload without effects stays on its present nodes, which stay billed for it.
+        A workload of which nothing changes stays on its present nodes, which stay billed for it.
         """
-        moved = {workload for workload, effects in in_force.items() if effects}
+        moved = {workload for workload, deployment in in_force.items() if deployment.changes}
         parts: list[Mapping[Pool, IntArray]] = []
         slots = []
         for workload in sorted(moved):
-            effects = in_force[workload]
-            place = placement(self.evaluators[workload].case.workload, effects)
-            outcome = self.outcome(workload, effects)
-            parts.append(place.usage(outcome))
-            slots.append(place.slots(outcome))
+            place = self.evaluators[workload].place(in_force[workload])
+            outcome = self.outcome(workload, in_force[workload])
+            parts.append(outcome.usage(place))
+            slots.append(outcome.slots(place))
         parts.append(shared_usage(slots))
         parts += [usage for owners, usage in self.groups.held if not owners <= moved]
         parts.append(self.groups.paid_anyway)
@@ -185,18 +185,18 @@ class Enacted:
             )
         return summed(parts)
 
-    def bill(self, in_force: Mapping[int, Effects], released: Iterable[str], bought: Discounts) -> Bill:
-        """Return the exact hourly bill with these effects, releases and purchases in force."""
+    def bill(self, in_force: Mapping[int, Deployment], released: Iterable[str], bought: Discounts) -> Bill:
+        """Return the exact hourly bill with these deployments, releases and purchases in force."""
         usage = self.usage(in_force, released)
         return self.priced(usage, bought)
 
-    def moving(self, in_force: Mapping[int, Effects]) -> int:
-        """Return what these effects cost besides nodes, in micro-dollars: moves, traffic, each other cloud once."""
+    def moving(self, in_force: Mapping[int, Deployment]) -> int:
+        """Return what these deployments cost besides nodes, in micro-dollars: moves, traffic, each other cloud once."""
         hours, total, clouds = self.fleet.window.hours, 0, dict[str, Settings]()
-        for index, effects in in_force.items():
+        for index, deployment in in_force.items():
             case = self.evaluators[index].case
-            total += own_micro_usd(case.workload, effects, self.market, case.settings, hours)
-            clouds |= dict.fromkeys(entries_of(case.workload, effects), case.settings)
+            total += own_micro_usd(case.workload, deployment, self.market, case.settings, hours)
+            clouds |= dict.fromkeys(entries_of(case.workload, deployment), case.settings)
         return total + sum(entry_micro_usd(settings, hours) for settings in clouds.values())
 
     def priced(self, usage: Mapping[Pool, IntArray], bought: Discounts) -> Bill:
@@ -213,8 +213,3 @@ class Enacted:
             if pool not in self._rates:
                 self._rates[pool] = self.market.rate(pool)
         return self._rates
-
-
-def restricted(effects: Effects, levers: frozenset[Lever]) -> Effects:
-    """Return the effects of some levers only."""
-    return {lever: effect for lever, effect in effects.items() if lever in levers}

@@ -11,18 +11,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from trimtab.fleet.effects import BuyCommitment, BuySpendPlan, Effect, ReleaseNodes
+from trimtab.deployment.deployment import Deployment
+from trimtab.deployment.effects import BuyCommitment, BuySpendPlan, Effect, ReleaseNodes
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet, FloatArray, Target, Workload
 from trimtab.fleet.settings import Settings
 from trimtab.ledger import NO_DISCOUNTS, Bill, Discounts
 from trimtab.plan.model import CapacityPicture, Proof, TargetResult
-from trimtab.plan.outcomes.evaluate import Evaluator
-from trimtab.plan.outcomes.outcome import AS_PREDICTED, Case, Effects, Outcome, Stress, is_unchanged
-from trimtab.plan.outcomes.service_outcome import baseline_attained, hourly_demand_gpus
 from trimtab.plan.planner import Planned
 from trimtab.plan.program.fleet_problem import Enacted
 from trimtab.plan.proof.clairvoyant import clairvoyant_bound
+from trimtab.replay.outcomes.evaluate import Evaluator
+from trimtab.replay.outcomes.outcome import AS_PREDICTED, Case, Outcome, Stress, is_unchanged
+from trimtab.replay.outcomes.service_outcome import baseline_attained, hourly_demand_gpus
 from trimtab.tables.workloads import TargetMetric
 from trimtab.units import MICRO_PER_USD, S_PER_HR, usd
 
@@ -48,12 +49,15 @@ class Replayed:
     def cost(self, some: frozenset[int]) -> int:
         """Return the exact bill with some of the plan's actions (by their place in it), in micro-dollars."""
         actions = [self.planned.plan.actions[place] for place in sorted(some)]
-        levers = {(change.subject, action.lever) for action in actions for change in action.changes}
+        levers: dict[str, set[str]] = {}
+        for action in actions:
+            for change in action.changes:
+                levers.setdefault(change.subject, set()).add(action.lever)
         effects = [change.effect for action in actions for change in action.changes]
         in_force = {
-            index: {lever: effect for lever, effect in mine.items() if (workload.name, lever) in levers}
+            index: self.planned.deployments[workload.name].restricted(levers.get(workload.name, ()))
             for index, workload in enumerate(self.enacted.fleet.workloads)
-            if index in self.enacted.evaluators and (mine := self.planned.effects.get(workload.name))
+            if index in self.enacted.evaluators and workload.name in self.planned.deployments
         }
         released = [node for effect in effects if isinstance(effect, ReleaseNodes) for node in effect.nodes]
         bought = self._offered(effects)
@@ -96,11 +100,11 @@ def prove(
     evaluators = _evaluators(planned, proof_fleet, settings, seed, stress)
     enacted = Enacted(fleet=proof_fleet, evaluators=evaluators, market=market, owned=planned.owned)
     in_force = {
-        index: planned.effects[workload.name]
+        index: planned.deployments[workload.name]
         for index, workload in enumerate(proof_fleet.workloads)
-        if workload.name in planned.effects and index in evaluators
+        if workload.name in planned.deployments and index in evaluators
     }
-    outcomes = {index: enacted.outcome(index, effects) for index, effects in in_force.items()}
+    outcomes = {index: enacted.outcome(index, deployment) for index, deployment in in_force.items()}
     before = enacted.bill({}, (), NO_DISCOUNTS)
     after = enacted.bill(in_force, planned.released, planned.discounts)
     moving = enacted.moving(in_force)
@@ -112,7 +116,7 @@ def prove(
             moving_micro_usd=moving,
             # owned commitments may be cheaper than anything on offer, which the bound does not know
             clairvoyant_micro_usd=min(
-                clairvoyant_bound(proof_fleet, evaluators, market, settings), before.total, after.total + moving
+                clairvoyant_bound(proof_fleet, evaluators, market), before.total, after.total + moving
             ),
             hourly_before_usd=_usd(before),
             hourly_after_usd=_usd(after) + usd(moving) / proof_fleet.window.hours,
@@ -192,7 +196,7 @@ def _notes(planned: Planned, fleet: Fleet) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _results(case: Case, effects: Effects, outcome: Outcome) -> list[TargetResult]:
+def _results(case: Case, deployment: Deployment, outcome: Outcome) -> list[TargetResult]:
     """Return what each target attained; "no worse than observed" is left out where nothing that could change it changes."""
     return [
         TargetResult(
@@ -202,7 +206,7 @@ def _results(case: Case, effects: Effects, outcome: Outcome) -> list[TargetResul
             attained_frac=one.frac,
         )
         for one in outcome.attained
-        if not is_unchanged(case.workload, effects, one.target)
+        if not is_unchanged(case.workload, deployment, one.target)
     ]
 
 

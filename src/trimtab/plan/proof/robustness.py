@@ -15,9 +15,9 @@ from trimtab.fleet.model import Fleet
 from trimtab.fleet.scaled import scaled_fleet
 from trimtab.fleet.settings import Settings
 from trimtab.plan.model import Action, Proof
-from trimtab.plan.outcomes.outcome import Stress
 from trimtab.plan.planner import Planned
 from trimtab.plan.proof.proof_window import prove
+from trimtab.replay.outcomes.outcome import Stress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

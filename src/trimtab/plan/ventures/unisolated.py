@@ -19,13 +19,13 @@ from trimtab.catalog.pools import Pool
 from trimtab.fleet.limits import asked_isolation
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet, FloatArray, Target, Workload
-from trimtab.fleet.settings import Lever, Settings
+from trimtab.fleet.settings import Settings
 from trimtab.fleet.targets import share_within
 from trimtab.fleet.working import working_frac
-from trimtab.levers.autoscaling import observed_replicas
+from trimtab.levers import sharing
 from trimtab.plan.model import NotWorthDoing
-from trimtab.plan.outcomes.outcome import Case
-from trimtab.plan.outcomes.service_outcome import demand_of
+from trimtab.replay.outcomes.outcome import Case
+from trimtab.replay.outcomes.service_outcome import demand_of
 from trimtab.tables.workloads import WorkloadKind
 from trimtab.units import HR_PER_MO, S_PER_HR, usd
 
@@ -64,7 +64,7 @@ def _tenant(workload: Workload, cases: Mapping[str, Case], settings: Settings) -
         return None
     return _Tenant(
         workload=workload,
-        replicas=observed_replicas(demand_of(cases[workload.name])),
+        replicas=demand_of(cases[workload.name]).most_replicas,
         need_gib=peak_gib * (1 + settings.assumptions.memory_headroom_frac),
         busy=working_frac(workload),
     )
@@ -84,7 +84,7 @@ def _judged(pool: Pool, tenants: Sequence[_Tenant], market: Market, settings: Se
     names = sorted({one.workload.name for one in sharers})
     felt = _worst(packed)
     return NotWorthDoing(
-        lever=Lever.SHARING,
+        lever=sharing.NAME,
         subject=", ".join(names) if len(names) <= 3 else f"{len(names)} services on {pool.instance_type}",
         saving_usd_mo=usd(market.rate(pool)) * HR_PER_MO * (before - after),
         reason=(

@@ -20,6 +20,7 @@ from trimtab.fleet.model import Fleet, IntArray
 from trimtab.fleet.settings import Settings
 from trimtab.ledger import Bill
 from trimtab.levers import commitments
+from trimtab.levers.registry import effort_of_lever
 from trimtab.plan.model import NotWorthDoing
 from trimtab.plan.venture import Venture, VentureKind
 from trimtab.provenance import Basis, Estimate
@@ -285,7 +286,7 @@ def _unisolated(shared: Sequence[NotWorthDoing], settings: Settings) -> Venture:
     if not shared:
         why = "no pool has two small services that would fit fewer nodes together and whose owners do not admit it already"
         return _judged(VentureKind.UNISOLATED, "nothing", (0.0, 0.0, 0.0), 0.0, why, settings, used)
-    once = len(shared) * settings.efforts[shared[0].lever].weeks * settings.planning.engineer_week_usd
+    once = len(shared) * effort_of_lever(shared[0].lever, settings).weeks * settings.planning.engineer_week_usd
     first = max(shared, key=lambda one: one.saving_usd_mo or 0.0)
     sums = (0.0, saving, saving)
     return _judged(VentureKind.UNISOLATED, first.subject, sums, once, first.reason, settings, used)

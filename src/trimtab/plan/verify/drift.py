@@ -12,15 +12,15 @@ import numpy as np
 
 from trimtab.catalog.kinds import CapacityType
 from trimtab.catalog.pools import Pool
-from trimtab.fleet.effects import Relocate, UseOffering, UseSlots
+from trimtab.deployment.effects import BuyCommitment, Relocate, SetGpuCount, UseOffering, UseSlots
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet, FloatArray, Workload
-from trimtab.fleet.settings import Lever, Settings
+from trimtab.fleet.settings import Settings
 from trimtab.ledger import IDLE
 from trimtab.plan.model import Action, Plan
 from trimtab.units import HR_PER_MO, S_PER_HR, usd
 
-_PLACES = (UseOffering, Relocate, UseSlots)
+_PLACES = UseOffering | Relocate | UseSlots
 _PEAK_QUANTILE = 0.95
 _WORTH_USD_MO = 1.0
 
@@ -58,7 +58,7 @@ def _places(plan: Plan, fleet: Fleet, market: Market, settings: Settings) -> lis
     for action in plan.actions:
         for change in action.changes:
             now = workloads.get(change.subject)
-            moved = isinstance(change.effect, _PLACES) or action.lever is Lever.GPU_COUNT
+            moved = isinstance(change.effect, _PLACES | SetGpuCount)
             if now is not None and moved and _is_there(change.effect, now):
                 found += _outgrown(action, now, market, settings)
     return found
@@ -131,11 +131,7 @@ def _commitments(plan: Plan, fleet: Fleet, market: Market) -> list[Drift]:
 
 
 def _bought(action: Action) -> list[Pool]:
-    return [
-        pool
-        for change in action.changes
-        if action.lever is Lever.COMMITMENT and isinstance(pool := getattr(change.effect, "pool", None), Pool)
-    ]
+    return [change.effect.pool for change in action.changes if isinstance(change.effect, BuyCommitment)]
 
 
 def reserved_use(fleet: Fleet) -> dict[Pool, tuple[float, float]]:

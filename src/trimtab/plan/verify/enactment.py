@@ -9,7 +9,7 @@ import numpy as np
 
 from trimtab.catalog.kinds import CapacityType
 from trimtab.catalog.pools import Pool
-from trimtab.fleet.effects import (
+from trimtab.deployment.effects import (
     BookBlocks,
     BuyCommitment,
     BuySpendPlan,

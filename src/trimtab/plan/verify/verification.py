@@ -13,16 +13,24 @@ what was predicted of each times how much of it was enacted.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from types import UnionType
 
 from trimtab.catalog.kinds import CapacityType
 from trimtab.catalog.pools import Pool
-from trimtab.fleet.effects import BuyCommitment, BuySpendPlan, ReleaseNodes
+from trimtab.deployment.effects import (
+    BookBlocks,
+    BuyCommitment,
+    BuySpendPlan,
+    HedgeOnSpot,
+    ReleaseNodes,
+    SetCapacityType,
+)
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet, Window
-from trimtab.fleet.settings import Lever, Settings
+from trimtab.fleet.settings import Settings
 from trimtab.ledger import SpendPlan, bill
 from trimtab.plan.model import Action, Change, Plan
 from trimtab.plan.verify.baseline import REQUESTS, Baseline, PoolUse, WorkloadUse, baseline_of
@@ -58,7 +66,7 @@ class ActionVerdict:
     """One action afterwards; `cause` says why it is not on track."""
 
     id: str
-    lever: Lever
+    lever: str
     subject: str
     status: Status
     enacted_frac: float
@@ -168,6 +176,11 @@ def _earned(
     return earned, without
 
 
+def _buyer(actions: Sequence[Action], kind: type | UnionType) -> Action | None:
+    """Return the action that buys nodes in a way."""
+    return next((one for one in actions if any(isinstance(change.effect, kind) for change in one.changes)), None)
+
+
 def _share_out(
     one: WorkloadUse,
     saved: float,
@@ -178,8 +191,8 @@ def _share_out(
 ) -> None:
     """Give a workload's saving to its actions: discounts first, then the rest by prediction times enactment."""
     mine = [action for action in plan.actions if any(change.subject == one.workload for change in action.changes)]
-    spot = next((action for action in mine if action.lever is Lever.SPOT), None)
-    block = next((action for action in mine if action.lever is Lever.CAPACITY_BLOCK), None)
+    spot = _buyer(mine, SetCapacityType | HedgeOnSpot)
+    block = _buyer(mine, BookBlocks)
     rest = saved
     for use in one.uses:
         match use.pool.capacity_type:

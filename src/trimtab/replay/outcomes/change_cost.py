@@ -9,21 +9,26 @@ not part of it, nor of any bill: the choice weighs them apart (`plan.effort`).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from trimtab.catalog.pools import Pool
+from trimtab.deployment.deployment import Deployment
+from trimtab.deployment.placement import resolve
 from trimtab.fleet.market import Market
-from trimtab.fleet.model import Workload
-from trimtab.fleet.settings import Lever, Settings
-from trimtab.plan.outcomes.outcome import Effects, placement
+from trimtab.fleet.model import IntArray, Workload
+from trimtab.fleet.settings import Settings
+from trimtab.ledger import best_count
 from trimtab.units import HR_PER_MO, S_PER_HR, micro_usd, usd
 
 _LEAST_HORIZON_MO = 1.0
 
 
-def own_micro_usd(workload: Workload, effects: Effects, market: Market, settings: Settings, hours: int) -> int:
-    """Return what a workload's effects cost besides nodes over so many hours, in micro-dollars."""
+def own_micro_usd(workload: Workload, deployment: Deployment, market: Market, settings: Settings, hours: int) -> int:
+    """Return what a workload's deployment costs besides nodes over so many hours, in micro-dollars."""
     overlap_hr = settings.assumptions.rollout_overlap_hr
-    if Lever.RELOCATION not in effects and not overlap_hr:
+    if deployment.relocation is None and not overlap_hr:
         return 0
-    place = placement(workload, effects)
+    place = resolve(workload, deployment)
     if place.move is not None:
         return _over(hours, place.move.traffic_usd_mo + _spread_usd_mo(place.move.once_usd, settings))
     same = place.shared is None and place.pool.instance_type == workload.pool.instance_type
@@ -33,9 +38,9 @@ def own_micro_usd(workload: Workload, effects: Effects, market: Market, settings
     return _over(hours, _spread_usd_mo(overlap_hr * home_usd_hr, settings))
 
 
-def entries_of(workload: Workload, effects: Effects) -> frozenset[str]:
-    """Return the other clouds that a workload's effects need."""
-    move = placement(workload, effects).move if Lever.RELOCATION in effects else None
+def entries_of(workload: Workload, deployment: Deployment) -> frozenset[str]:
+    """Return the other clouds that a workload's deployment needs."""
+    move = None if deployment.relocation is None else resolve(workload, deployment).move
     return frozenset() if move is None or move.cloud is None else frozenset({move.cloud})
 
 
@@ -47,6 +52,21 @@ def entry_micro_usd(settings: Settings, hours: int) -> int:
 def entry_usd(settings: Settings) -> float:
     """Return what going to another cloud costs once."""
     return settings.ventures.migration_weeks * settings.planning.engineer_week_usd
+
+
+def alone_cost(usage: Mapping[Pool, IntArray], market: Market) -> int:
+    """Return what a use costs with the commitments that are best for it alone, in micro-dollars."""
+    total = 0
+    for pool, seconds in usage.items():
+        rate, price = market.rate(pool), market.commitment(pool)
+        if price is None or micro_usd(price.usd_hr) >= rate:
+            total += rate * int(seconds.sum()) // S_PER_HR
+            continue
+        committed = micro_usd(price.usd_hr)
+        count = best_count(seconds, rate, committed)
+        beyond = (seconds - count * S_PER_HR).clip(min=0)
+        total += count * committed * len(seconds) + rate * int(beyond.sum()) // S_PER_HR
+    return total
 
 
 def _spread_usd_mo(once_usd: float, settings: Settings) -> float:

@@ -11,7 +11,7 @@ import numpy as np
 from trimtab.catalog.pools import Pool
 from trimtab.fleet.model import FloatArray, IntArray
 from trimtab.ledger import Commitment, best_count
-from trimtab.plan.commitments.commit_table import Offer
+from trimtab.levers.commit_table import Offer
 from trimtab.policies.commitment import LayerRule, backed_units, evidence_limit_hr, no_evidence, observe, released_frac
 from trimtab.replay.commitments import CommitRule, cost, held_units
 from trimtab.units import HR_PER_DAY, HR_PER_MO, HR_PER_WEEK, HR_PER_YEAR, S_PER_HR, micro_usd

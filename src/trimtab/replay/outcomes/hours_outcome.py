@@ -4,31 +4,27 @@ from __future__ import annotations
 
 import numpy as np
 
-from trimtab.fleet.effects import SetSchedule
-from trimtab.fleet.settings import Lever
-from trimtab.plan.outcomes.outcome import (
+from trimtab.deployment.effects import SetSchedule
+from trimtab.deployment.placement import Placement
+from trimtab.replay.outcomes.outcome import (
     Case,
-    Effects,
     Outcome,
     held_as,
     held_replicas,
     held_usage,
-    placement,
     run_speed,
     speed_attained,
 )
 from trimtab.tables.workloads import TargetMetric
 
 
-def hours_outcome(case: Case, effects: Effects) -> Outcome:
+def hours_outcome(case: Case, place: Placement) -> Outcome:
     """Hold the nodes in the hours of the timetable; throughput is the share of history's measured activity that
     falls into them: what was not measured counts on neither side."""
-    place = placement(case.workload, effects)
     usage = held_usage(case.workload, place)
-    schedule = effects.get(Lever.SCHEDULE)
     up = np.ones(case.window.hours, dtype=bool)
-    if isinstance(schedule, SetSchedule):
-        up = np.isin(case.window.week_hours(), schedule.hours_of_week)
+    if isinstance(place.holding, SetSchedule):
+        up = np.isin(case.window.week_hours(), place.holding.hours_of_week)
     busy = np.nan_to_num(case.workload.activity.busy_gpus)
     ratio = float(busy[up].sum() / busy.sum()) if busy.sum() > 0 else 1.0
     on_demand, spot = held_as(place, np.where(up, usage, 0))

@@ -1,6 +1,7 @@
-"""The closed set of what an action may change.
+"""The closed set of what an action may change: what a plan does to a workload, and what it does to a fleet.
 
-Plan, replay and emit each `match` on it with `assert_never`: a new effect is a list of places that the type checker names.
+Resolution, emission and verification `match` on it with `assert_never`: a new effect is a list of places that the type checker
+names. Which lever proposes an effect is not known here (`Deployment.owed_to`).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from enum import Enum
 from trimtab.catalog.kinds import BuyingOption, Isolation
 from trimtab.catalog.pools import Pool, SharedPool
 from trimtab.catalog.prices import ANY_REGION
+from trimtab.physics.batch_curve import BatchCurve
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.training_memory import Optimizer, Recompute, Sharding
 from trimtab.policies.blocks import Block, BlockCalendar, blocks_of
@@ -134,18 +136,20 @@ class UseSlots:
         return self.slots * self.gpus_per_node / self.shared.slots_per_node
 
     @property
+    def per_gpu(self) -> int:
+        """Return how many slots one GPU has; 0 where a slot is more than one GPU."""
+        return self.shared.slots_per_node // self.gpus_per_node
+
+    @property
     def others(self) -> int:
         """Return how many replicas at most may take turns with one; 0 where each has a place of its own."""
-        if self.shared.kept_apart_by is not Isolation.TIME_SLICING:
-            return 0
-        return self.shared.slots_per_node // self.gpus_per_node - self.slots
+        return self.per_gpu - self.slots if self.shared.kept_apart_by is Isolation.TIME_SLICING else 0
 
     def describe(self) -> str:
         """Say it in words."""
         if not self.shared.is_isolated:
-            shares = self.shared.slots_per_node // self.gpus_per_node
             how = "time slices" if self.shared.kept_apart_by is Isolation.TIME_SLICING else "MPS shares"
-            where = f"{self.slots} of {shares} {how} of a {self.gpu} each"
+            where = f"{self.slots} of {self.per_gpu} {how} of a {self.gpu} each"
             return f"share {self.pool.instance_type} without hardware isolation: {where}"
         if self.shared.profile:
             return f"share {self.pool.instance_type}: a {self.shared.profile} slice of a {self.gpu} each"
@@ -202,6 +206,11 @@ class SetBatchPolicy:
     seconds: tuple[float, ...]
     basis: Basis
     model: str | None = None
+
+    @property
+    def curve(self) -> BatchCurve:
+        """Return the batch times on the present GPU."""
+        return BatchCurve(sizes=self.sizes, seconds=self.seconds)
 
     def describe(self) -> str:
         """Say it in words."""
@@ -437,7 +446,11 @@ class BuySpendPlan:
         return f"commit to spend {spend} an hour with {self.provider} for {self.option.term_years} year(s)"
 
 
-Effect = (
+Holding = SetSchedule | StartBeforeRuns | DeferRuns | ReleaseIdle
+"""When nodes are held."""
+Buying = SetCapacityType | HedgeOnSpot | BookBlocks
+"""How nodes are bought, where not on demand."""
+WorkloadEffect = (
     UseOffering
     | Relocate
     | SetGpuCount
@@ -446,14 +459,10 @@ Effect = (
     | SetBatchPolicy
     | SetPrecision
     | SetTrainingMemory
-    | SetCapacityType
-    | HedgeOnSpot
-    | SetSchedule
-    | StartBeforeRuns
-    | DeferRuns
-    | BookBlocks
-    | ReleaseIdle
-    | ReleaseNodes
-    | BuyCommitment
-    | BuySpendPlan
+    | Holding
+    | Buying
 )
+"""What a plan may do to one workload."""
+FleetEffect = ReleaseNodes | BuyCommitment | BuySpendPlan
+"""What it may do to nodes and purchases that are no workload's own."""
+Effect = WorkloadEffect | FleetEffect

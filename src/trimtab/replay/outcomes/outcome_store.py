@@ -1,6 +1,7 @@
 """Outcomes by content: what a replay gave is looked up by everything that it depends on, prices not among it.
 
-A changed price, quota or budget finds every outcome; a changed history, target, assumption or program finds none.
+A changed price, quota or budget finds every outcome; a changed history, target or assumption finds none. Nor does a changed
+program: who keeps outcomes keeps them by program (`OutcomeStore`), since no list of what a replay runs stays whole.
 """
 
 from __future__ import annotations
@@ -10,31 +11,32 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from datetime import date
 from enum import Enum
-from functools import cache
-from pathlib import Path
 
 import numpy as np
 from pydantic import BaseModel
 
-from trimtab._version import __version__
-from trimtab.plan.outcomes.outcome import Case
-
-_REPLAYED_BY = ("policies", "fleet", "levers", "plan", "replay")
-"""Packages whose change makes kept outcomes stale."""
+from trimtab.deployment.placement import Placement
+from trimtab.replay.outcomes.outcome import Case
 
 
 def case_digest(case: Case) -> str:
-    """Return a digest of all that a replay of a case depends on, besides the effects."""
-    digest = hashlib.sha256(_program().encode())
+    """Return a digest of all that a replay of a case depends on, besides the placement and the program itself."""
+    digest = hashlib.sha256()
     settings = case.settings
     _feed(digest, (case.workload, case.window, case.targets, case.law, case.seed, case.stress))
     _feed(digest, (settings.assumptions, settings.bands, settings.planning.demand_headroom_frac))
     return digest.hexdigest()
 
 
-def outcome_key(case_digest_hex: str, key: tuple[object, ...]) -> str:
-    """Return the key of one outcome: its case and what of the effects the replay sees."""
-    return hashlib.sha256(f"{case_digest_hex}|{key!r}".encode()).hexdigest()
+def outcome_key(case_digest_hex: str, seen: Placement, margin_frac: float | None = None) -> str:
+    """Return the key of one outcome: its case, and the placement as the replay saw it (`Placement.as_replayed`).
+
+    `margin_frac` is the margin out of which a replay that stopped early was.
+    """
+    digest = hashlib.sha256(case_digest_hex.encode())
+    _feed(digest, seen)
+    _feed(digest, margin_frac)
+    return digest.hexdigest()
 
 
 def _feed(digest: hashlib._Hash, value: object) -> None:
@@ -55,6 +57,7 @@ def _feed(digest: hashlib._Hash, value: object) -> None:
                 _feed(digest, key)
                 _feed(digest, value[key])
         case tuple() | list() | frozenset():
+            digest.update(f"{len(value)}".encode())
             for part in sorted(value, key=repr) if isinstance(value, frozenset) else value:
                 _feed(digest, part)
         case _ if is_dataclass(value):
@@ -63,11 +66,3 @@ def _feed(digest: hashlib._Hash, value: object) -> None:
                 _feed(digest, getattr(value, field.name))
         case _:
             raise TypeError(f"no stable form of a {type(value).__name__}")
-
-
-@cache
-def _program() -> str:
-    """Return what tells one version of the replaying code from another: the version, and the files as they lie on disk."""
-    root = Path(__file__).parents[1]
-    files = sorted(file for package in _REPLAYED_BY for file in (root / package).rglob("*.py"))
-    return "|".join([__version__, *(f"{file.name}:{file.stat().st_size}:{file.stat().st_mtime_ns}" for file in files)])

@@ -1,4 +1,4 @@
-"""Replay a service under its effects."""
+"""Replay a service under a deployment."""
 
 from __future__ import annotations
 
@@ -7,29 +7,25 @@ from dataclasses import replace
 
 import numpy as np
 
-from trimtab.fleet.effects import HedgeOnSpot, SetBatchPolicy, SetReplicaPolicy
+from trimtab.deployment.effects import HedgeOnSpot
+from trimtab.deployment.placement import Placement
 from trimtab.fleet.model import FloatArray, IntArray, ServiceObservation, Target
 from trimtab.fleet.service_law import ServiceLaw, activity_as_demand
-from trimtab.fleet.settings import SERVICE_NODES_KEPT_S, Lever
+from trimtab.fleet.settings import SERVICE_NODES_KEPT_S
 from trimtab.fleet.targets import share_within
-from trimtab.levers.autoscaling import observed_replicas
-from trimtab.plan.outcomes.batch_place import batching_law
-from trimtab.plan.outcomes.outcome import (
-    Attained,
-    Case,
-    Effects,
-    Outcome,
-    Placement,
-    held_as,
-    placement,
-    safe_required_frac,
-    targets_at,
-)
-from trimtab.plan.outcomes.service_replays import Judged, OnSpot, ServiceReplays
-from trimtab.plan.outcomes.time_slices import contended_law
 from trimtab.policies.hedge import HedgePolicy
 from trimtab.policies.scaling import StaticReplicas
 from trimtab.replay.hedged import SpotZones
+from trimtab.replay.outcomes.outcome import (
+    Attained,
+    Case,
+    Outcome,
+    held_as,
+    safe_required_frac,
+    targets_at,
+)
+from trimtab.replay.outcomes.replica_law import replica_law
+from trimtab.replay.outcomes.service_replays import Judged, OnSpot, ServiceReplays
 from trimtab.replay.services import (
     QUEUE_LIMIT_S,
     ScalingPolicy,
@@ -50,8 +46,8 @@ def demand_of(case: Case) -> ServiceObservation:
     return case.workload.service or activity_as_demand(case.workload)
 
 
-def service_outcome(case: Case, effects: Effects, replays: ServiceReplays, *, may_stop: bool = False) -> Outcome:
-    """Replay the service's arrivals on replicas placed and scaled as the effects say.
+def service_outcome(case: Case, place: Placement, replays: ServiceReplays, *, may_stop: bool = False) -> Outcome:
+    """Replay the service's arrivals on replicas placed and scaled as the deployment says.
 
     Another replay, with more demand and at the low end of the speed estimate, says whether the targets are safe. It goes first:
     where the outcome `may_stop`, each ends once a target is out of reach, the other one once it is so even without a margin.
@@ -59,21 +55,16 @@ def service_outcome(case: Case, effects: Effects, replays: ServiceReplays, *, ma
     law = case.law
     if law is None:
         raise ValueError(f"{case.workload.name} has no service law")
-    place = placement(case.workload, effects)
     demand = demand_of(case)
     targets = tuple(target for target in case.targets if target.metric in JUDGED)
-    replicas = _replicas(case, effects)
-    scaling = effects.get(Lever.AUTOSCALING)
-    policy = scaling.policy if isinstance(scaling, SetReplicaPolicy) else StaticReplicas(replicas)
+    replicas = _replicas(case, place)
+    policy = StaticReplicas(replicas) if place.scaling is None else place.scaling.policy
     stress = 1 + case.settings.planning.demand_headroom_frac
     loads = [
         ServiceHistory(arrivals=demand.arrivals * growth, step_s=demand.step_s, start_hour=case.window.first_week_hour)
         for growth in (1.0, stress)
     ]
-    models = [
-        service_model(case, at_speed, place, targets_at(targets, place), speed * case.stress.speed)
-        for at_speed, speed in _laws(law, effects, place)
-    ]
+    models = [service_model(case, law, place, targets_at(targets, place), low=low) for low in (False, True)]
     margin = case.settings.planning.target_margin_frac
     safe = np.array([safe_required_frac(target, margin) for target in targets])
     if place.hedge is not None:
@@ -156,20 +147,10 @@ def _attained(targets: Sequence[Target], expected: FloatArray, stressed: FloatAr
     )
 
 
-def _laws(law: ServiceLaw, effects: Effects, place: Placement) -> tuple[tuple[ServiceLaw, float], ...]:
-    """Return the law to replay and the speed to replay it at: as expected, and at the low end of the speed estimate."""
-    batching = effects.get(Lever.BATCHING)
-    if not isinstance(batching, SetBatchPolicy):
-        expected, careful = (contended_law(law, place.shared, low=low) for low in (False, True))
-        return (expected, place.speed.value), (careful, place.speed.low)
-    return (batching_law(batching, place, law), 1.0), (batching_law(batching, place, law, low=True), 1.0)
-
-
-def _replicas(case: Case, effects: Effects) -> int:
+def _replicas(case: Case, place: Placement) -> int:
     """Return the replicas at the start: as many as history ran, or as batching leaves."""
-    batching = effects.get(Lever.BATCHING)
-    fewer = batching.replicas if isinstance(batching, SetBatchPolicy) else None
-    return observed_replicas(demand_of(case)) if fewer is None else fewer
+    fewer = None if place.batching is None else place.batching.replicas
+    return demand_of(case).most_replicas if fewer is None else fewer
 
 
 def floor_replicas(case: Case) -> int:
@@ -205,17 +186,20 @@ def warm_start_of(case: Case) -> float:
 
 
 def service_model(
-    case: Case, law: ServiceLaw, place: Placement, targets: tuple[Target, ...], speed: float
+    case: Case, law: ServiceLaw, place: Placement, targets: tuple[Target, ...], *, low: bool = False
 ) -> ServiceModel:
-    """Return a service as the replay takes it: its law at a speed, on the nodes of a placement, judged by targets.
+    """Return a service as the replay takes it: a replica's capacity and law at a place, on its nodes, judged by targets.
 
-    Room on a node that it shares may be another workload's by the time that a replica starts: every start there takes a node's.
+    `low`: at the careful end of its speed. Room on a node that it shares may be another workload's by the time that a replica
+    starts: every start there takes a node's.
     """
+    there, speed = replica_law(law, place, low=low)
+    speed *= case.stress.speed
     return ServiceModel(
-        capacity_req_s=law.capacity_req_s * speed,
-        load_grid=law.grid(),
-        ok_frac=np.array([law.ok_frac(target.limit_s, speed) for target in targets]).reshape(len(targets), -1),
-        wait_limit_s=np.array([max(0.0, _wait_limit(target) - law.full_batch_s) for target in targets]),
+        capacity_req_s=place.replica_req_s(law.capacity_req_s, low=low) * case.stress.speed,
+        load_grid=there.grid(),
+        ok_frac=np.array([there.ok_frac(target.limit_s, speed) for target in targets]).reshape(len(targets), -1),
+        wait_limit_s=np.array([max(0.0, _wait_limit(target) - there.full_batch_s) for target in targets]),
         cold_start_s=cold_start_of(case),
         warm_start_s=None if place.shared or place.hedge else warm_start_of(case),
         empty_node_kept_s=SERVICE_NODES_KEPT_S,

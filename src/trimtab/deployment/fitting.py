@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from trimtab.catalog import Gpu, Lifecycle
+from trimtab.deployment.effects import UseOffering
 from trimtab.errors import Unpredictable
-from trimtab.fleet.effects import UseOffering
 from trimtab.fleet.market import Market, Offering
 from trimtab.fleet.model import Workload
 from trimtab.fleet.served_model import ServedModel, need_on, served_model

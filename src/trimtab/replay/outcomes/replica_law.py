@@ -1,8 +1,8 @@
-"""A service in time slices: how it answers when others take turns with it, and how busy it keeps the GPU itself.
+"""How a replica answers at a place: in batches by their own times, in time slices in the time that others leave.
 
-Who its neighbours will be is not known when its options are replayed. So each slice belongs to a class: nobody in it is at
-work for more than `busy_frac` of any hour, which is checked for every option (`leaves_enough`), and everybody is judged as if
-all its neighbours were as busy as that in every hour (`contended_law`).
+Who the neighbours in time slices will be is not known when options are replayed. So each slice belongs to a class: nobody in it
+is at work for more than `busy_frac` of any hour, which is checked for every option (`leaves_enough`), and everybody is judged
+as if all its neighbours were as busy as that in every hour.
 """
 
 from __future__ import annotations
@@ -12,13 +12,27 @@ from functools import lru_cache
 
 import numpy as np
 
-from trimtab.fleet.effects import UseSlots
+from trimtab.deployment.effects import UseSlots
+from trimtab.deployment.placement import Placement
 from trimtab.fleet.service_law import ServiceLaw
 from trimtab.fleet.targets import share_within
 from trimtab.fleet.working import busiest_hour_frac
 from trimtab.physics.colocation import AS_MET, MET_BOTH_WAYS, left_frac, met_frac
-from trimtab.plan.outcomes.outcome import Case, Outcome, Placement
+from trimtab.replay.batched_law import BatchSpeed, law_of_policy
+from trimtab.replay.outcomes.outcome import Case, Outcome
 from trimtab.units import S_PER_HR
+
+
+def replica_law(law: ServiceLaw, place: Placement, *, low: bool = False) -> tuple[ServiceLaw, float]:
+    """Return how a replica answers there, and the speed that its times are divided by; `low`: at the careful end.
+
+    A batching replica's law is made of its own times there. Its capacity is `Placement.replica_req_s`, here as everywhere.
+    """
+    curve, speed = place.batch_curve(low=low), place.speed.low if low else place.speed.value
+    if place.batching is not None and curve is not None:
+        batches = BatchSpeed(curve=curve, spread=law.run_time_spread)
+        law, speed = law_of_policy(place.batching, batches), 1.0
+    return contended_law(law, place.shared, low=low), speed
 
 
 def contended_law(law: ServiceLaw, slot: UseSlots | None, *, low: bool = False) -> ServiceLaw:

@@ -1,27 +1,25 @@
-"""Replay a workload that consists of runs under its effects."""
+"""Replay a workload that consists of runs under a deployment."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from trimtab.fleet.effects import DeferRuns, ReleaseIdle, StartBeforeRuns
+from trimtab.deployment.effects import DeferRuns, Holding, ReleaseIdle, StartBeforeRuns
+from trimtab.deployment.placement import Placement
 from trimtab.fleet.model import FloatArray, IntArray, JobsObservation, Target
-from trimtab.fleet.settings import RUN_NODES_KEPT_S, Lever
-from trimtab.plan.outcomes.outcome import (
-    Attained,
-    Case,
-    Effects,
-    Outcome,
-    Placement,
-    held_as,
-    held_usage,
-    placement,
-    run_speed,
-    speed_attained,
-)
+from trimtab.fleet.settings import RUN_NODES_KEPT_S
 from trimtab.policies.deferral import start_s
 from trimtab.replay.blocks import Blocks, booked_node_seconds
 from trimtab.replay.jobs import Capacity, Checkpoints, JobHistory, JobRules, OnDemand, Spot, replay_jobs
+from trimtab.replay.outcomes.outcome import (
+    Attained,
+    Case,
+    Outcome,
+    held_as,
+    held_usage,
+    run_speed,
+    speed_attained,
+)
 from trimtab.tables.workloads import TargetMetric
 from trimtab.units import S_PER_DAY, S_PER_HR
 
@@ -29,8 +27,8 @@ _ON_TIME_S = 1200.0
 """A scheduled run that is submitted further than this from its usual time of day was not foreseen."""
 
 
-def jobs_outcome(case: Case, effects: Effects) -> Outcome:
-    """Replay the workload's runs on nodes placed and held as the effects say.
+def jobs_outcome(case: Case, place: Placement) -> Outcome:
+    """Replay the workload's runs on nodes placed and held as the deployment says.
 
     Without release or schedule the nodes stay as history held them, and runs queue for them: those beyond the booked ones on
     demand.
@@ -38,11 +36,10 @@ def jobs_outcome(case: Case, effects: Effects) -> Outcome:
     jobs = case.workload.jobs
     if jobs is None:
         raise ValueError(f"{case.workload.name} has no runs")
-    place = placement(case.workload, effects)
-    lead_s = _lead(effects)
-    startup_s = _startup(effects)
+    lead_s = place.holding.lead_s if isinstance(place.holding, StartBeforeRuns) else 0.0
+    startup_s = _startup(place.holding)
     held = startup_s is None
-    history, ahead_s = _history(jobs, place, lead_s, _held_s(case, jobs, effects))
+    history, ahead_s = _history(jobs, place, lead_s, _held_s(case, jobs, place.holding))
     held_nodes = held_usage(case.workload, place)
     rules = JobRules(
         capacity=_capacity(case, place),
@@ -80,29 +77,20 @@ def _judged(target: Target) -> bool:
     return target.metric in {TargetMetric.QUEUE_WAIT, TargetMetric.THROUGHPUT}
 
 
-def _lead(effects: Effects) -> float:
-    schedule = effects.get(Lever.SCHEDULE)
-    return schedule.lead_s if isinstance(schedule, StartBeforeRuns) else 0.0
-
-
-def _startup(effects: Effects) -> float | None:
+def _startup(holding: Holding | None) -> float | None:
     """Return how long a run waits for its nodes to start; None where history's nodes stay."""
-    schedule, release = effects.get(Lever.SCHEDULE), effects.get(Lever.IDLE_RELEASE)
-    if isinstance(schedule, StartBeforeRuns):
-        return schedule.lead_s
-    if isinstance(schedule, DeferRuns):
-        return schedule.startup_s
-    return release.startup_s if isinstance(release, ReleaseIdle) else None
+    if isinstance(holding, StartBeforeRuns):
+        return holding.lead_s
+    return holding.startup_s if isinstance(holding, DeferRuns | ReleaseIdle) else None
 
 
-def _held_s(case: Case, jobs: JobsObservation, effects: Effects) -> FloatArray:
+def _held_s(case: Case, jobs: JobsObservation, holding: Holding | None) -> FloatArray:
     """Return how long each run is held; what would then end after the window starts at once, so that its cost stays in it."""
-    schedule = effects.get(Lever.SCHEDULE)
-    if not isinstance(schedule, DeferRuns):
+    if not isinstance(holding, DeferRuns):
         return np.zeros(jobs.count)
     midnight_s = case.window.first_week_hour * S_PER_HR
-    starts_s = np.array([start_s(schedule.policy, midnight_s + float(at)) - midnight_s for at in jobs.submit_s])
-    ends_s = starts_s + schedule.startup_s + (jobs.end_s - jobs.start_s)
+    starts_s = np.array([start_s(holding.policy, midnight_s + float(at)) - midnight_s for at in jobs.submit_s])
+    ends_s = starts_s + holding.startup_s + (jobs.end_s - jobs.start_s)
     return np.where(ends_s <= case.window.hours * S_PER_HR, starts_s - jobs.submit_s, 0.0)
 
 

@@ -1,0 +1,1 @@
+"""What a plan does to a workload, and where it then runs: one typed record, one function that resolves it."""

@@ -1,0 +1,127 @@
+"""What a plan does to one workload: at most one effect in each dimension, each owed to the lever that proposed it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields, replace
+from typing import assert_never
+
+from trimtab.deployment.effects import (
+    BookBlocks,
+    Buying,
+    DeferRuns,
+    HedgeOnSpot,
+    Holding,
+    ReleaseIdle,
+    Relocate,
+    SetBatchPolicy,
+    SetCapacityType,
+    SetGpuCount,
+    SetPrecision,
+    SetReplicaPolicy,
+    SetSchedule,
+    SetTrainingMemory,
+    StartBeforeRuns,
+    UseOffering,
+    UseSlots,
+    WorkloadEffect,
+)
+
+_OWED_TO = "owed_to"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployment:
+    """At most one effect a dimension; None: as history had it. In which order they were stated plays no part.
+
+    `owed_to` names, by dimension, the lever to which the effect is owed: what a saving is attributed to.
+    """
+
+    offering: UseOffering | None = None
+    relocation: Relocate | None = None
+    sharing: UseSlots | None = None
+    gpu_count: SetGpuCount | None = None
+    memory: SetTrainingMemory | None = None
+    precision: SetPrecision | None = None
+    batching: SetBatchPolicy | None = None
+    scaling: SetReplicaPolicy | None = None
+    holding: Holding | None = None
+    buying: Buying | None = None
+    owed_to: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def of(cls, *changes: tuple[str, WorkloadEffect]) -> Deployment:
+        """Return the deployment of some effects, each with its lever; raises ValueError for two of one dimension."""
+        return AS_IT_IS.plus(*changes)
+
+    def plus(self, *changes: tuple[str, WorkloadEffect]) -> Deployment:
+        """Return the deployment with more effects, each with its lever; raises ValueError where a dimension is taken."""
+        values: dict[str, WorkloadEffect] = {}
+        owed_to = dict(self.owed_to)
+        for lever, effect in changes:
+            dimension = dimension_of(effect)
+            if dimension in owed_to:
+                raise ValueError(
+                    f"{owed_to[dimension]} and {lever} both change a workload's {dimension.replace('_', ' ')}"
+                )
+            values[dimension], owed_to[dimension] = effect, lever
+        ordered = tuple((name, owed_to[name]) for name in _DIMENSIONS if name in owed_to)
+        return replace(self, **values, owed_to=ordered)  # type: ignore[arg-type]  # each value fits the dimension it is for
+
+    @property
+    def changes(self) -> tuple[tuple[str, WorkloadEffect], ...]:
+        """Return each effect with its lever, in the order of the dimensions; empty where nothing changes."""
+        return tuple((lever, getattr(self, dimension)) for dimension, lever in self.owed_to)
+
+    @property
+    def levers(self) -> frozenset[str]:
+        """Return the levers that have a part in it."""
+        return frozenset(lever for _, lever in self.owed_to)
+
+    def of_lever(self, lever: str) -> Iterator[WorkloadEffect]:
+        """Yield the effects that are owed to a lever."""
+        return (effect for name, effect in self.changes if name == lever)
+
+    def restricted(self, levers: Iterable[str]) -> Deployment:
+        """Return what is left where only some levers are pulled."""
+        kept = frozenset(levers)
+        return Deployment.of(*((lever, effect) for lever, effect in self.changes if lever in kept))
+
+    def only(self, *dimensions: str) -> Deployment:
+        """Return what is left where all but some dimensions stay as history had them."""
+        return Deployment.of(*((one, getattr(self, name)) for name, one in self.owed_to if name in dimensions))
+
+    def without(self, *dimensions: str) -> Deployment:
+        """Return what is left where some dimensions stay as history had them."""
+        return Deployment.of(*((one, getattr(self, name)) for name, one in self.owed_to if name not in dimensions))
+
+
+_DIMENSIONS = tuple(field.name for field in fields(Deployment) if field.name != _OWED_TO)
+AS_IT_IS = Deployment()
+"""Nothing changes."""
+
+
+def dimension_of(effect: WorkloadEffect) -> str:
+    """Return the field of a deployment that an effect sets."""
+    match effect:
+        case UseOffering():
+            return "offering"
+        case Relocate():
+            return "relocation"
+        case UseSlots():
+            return "sharing"
+        case SetGpuCount():
+            return "gpu_count"
+        case SetTrainingMemory():
+            return "memory"
+        case SetPrecision():
+            return "precision"
+        case SetBatchPolicy():
+            return "batching"
+        case SetReplicaPolicy():
+            return "scaling"
+        case SetSchedule() | StartBeforeRuns() | DeferRuns() | ReleaseIdle():
+            return "holding"
+        case SetCapacityType() | HedgeOnSpot() | BookBlocks():
+            return "buying"
+    assert_never(effect)

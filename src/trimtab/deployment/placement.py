@@ -1,0 +1,365 @@
+"""Where a workload runs under a deployment, on how many GPUs, how fast, and what one replica serves: answered here only.
+
+Options are replayed, billed, bounded, emitted and verified on what `resolve` returns; nobody else works it out. Effects that
+say where are weighed in a fixed order, whatever order they were stated in:
+
+1. home: the pool, node and GPUs that history had;
+2. a GPU count, on nodes that hold it;
+3. another offering, or that of a move elsewhere, which goes over it; only if its weights fit there as they will be stored;
+4. a memory plan of training, which names its own GPUs;
+5. slots of shared nodes, where they lie in the region that 1-4 lead to;
+6. how nodes are bought, where that is sold for the nodes that 1-5 lead to.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from trimtab.catalog import Gpu
+from trimtab.catalog.pools import Pool, SharedPool
+from trimtab.catalog.slices import slices_of
+from trimtab.deployment.deployment import Deployment
+from trimtab.deployment.effects import (
+    BookBlocks,
+    Buying,
+    HedgeOnSpot,
+    Holding,
+    Relocate,
+    SetBatchPolicy,
+    SetCapacityType,
+    SetPrecision,
+    SetReplicaPolicy,
+    UseOffering,
+    UseSlots,
+)
+from trimtab.fleet.market import Market
+from trimtab.physics.batch_curve import BatchCurve
+from trimtab.physics.colocation import left_frac, mps_share, time_slice
+from trimtab.physics.predict import PAIR_SPREAD
+from trimtab.physics.transfer import Z_80
+from trimtab.provenance import Basis, Estimate, product
+
+SAME_SPEED = Estimate(value=1.0, low=1.0, high=1.0, basis=Basis.MEASURED, because="the same GPU")
+_NO_POOL = Pool("", "", "")
+_ROUNDING = 1e-9
+"""Of a GPU: shares of GPUs are sums of floats."""
+
+
+class Home(Protocol):
+    """What a workload runs on today."""
+
+    @property
+    def pool(self) -> Pool:
+        """Its nodes."""
+        ...
+
+    @property
+    def gpu(self) -> str | None:
+        """Their GPU; None where nobody knows it."""
+        ...
+
+    @property
+    def gpus_per_node(self) -> int:
+        """GPUs of a node."""
+        ...
+
+    @property
+    def gpus_per_pod(self) -> float:
+        """GPUs that one run or replica holds."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HomeNodes:
+    """A home by itself, where no more is known of a workload."""
+
+    pool: Pool
+    gpu: str | None
+    gpus_per_node: int
+    gpus_per_pod: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """A deployment resolved for one workload: its nodes, what a run or replica holds of them, and how fast it is there.
+
+    Speeds are relative to the present GPU. What was stated and comes to nothing there (slots of another region, blocks of
+    other nodes) is None.
+    """
+
+    pool: Pool
+    """The nodes on demand, or those that slots lie on."""
+    gpu: str | None
+    gpus_per_node: int
+    gpus_per_run: float
+    speed: Estimate
+    work_speed: Estimate
+    """The speed of work that keeps the GPU itself busy."""
+    shared: UseSlots | None
+    spot: SetCapacityType | None
+    hedge: HedgeOnSpot | None
+    blocks: BookBlocks | None
+    """The capacity blocks of its own nodes that it holds."""
+    move: Relocate | None
+    """How it came to another region or cloud; None at home."""
+    precision: SetPrecision | None
+    batching: SetBatchPolicy | None
+    scaling: SetReplicaPolicy | None
+    holding: Holding | None
+    leaves: bool
+    """Whether it goes to other nodes, or to slots, so that a new format's speed there counts."""
+
+    @property
+    def rtt_s(self) -> float:
+        """Return what each request gains on its way to another region."""
+        return 0.0 if self.move is None else self.move.rtt_s
+
+    @property
+    def nodes_per_run(self) -> int:
+        """Return how many whole nodes one run needs."""
+        return max(1, math.ceil(self.gpus_per_run / self.gpus_per_node - _ROUNDING))
+
+    @property
+    def runs_per_node(self) -> int:
+        """Return how many runs or replicas a node holds; 1 where a run spans nodes."""
+        return max(1, math.floor(self.gpus_per_node / self.gpus_per_run + _ROUNDING))
+
+    @property
+    def has_same_speed(self) -> bool:
+        """Tell whether its speed is the one that was measured, not a predicted one."""
+        return self.speed.low == self.speed.value == 1.0 and self.speed.basis is Basis.MEASURED
+
+    @property
+    def left_frac(self) -> float:
+        """Return the share of its GPU's time that others who take turns with it leave; 1 where nobody does."""
+        if self.shared is None or not self.shared.others:
+            return 1.0
+        return left_frac(self.shared.others, self.shared.shared.busy_frac)
+
+    @property
+    def sold_as(self) -> Pool:
+        """Return the pool that is asked for first: spot or booked nodes where there are any, else those on demand."""
+        held = self.spot or self.hedge or self.blocks
+        return self.pool if held is None else held.pool
+
+    def batch_curve(self, *, low: bool = False) -> BatchCurve | None:
+        """Return the times of batches there; None where it does not batch. `low`: at the low end of its speed."""
+        if self.batching is None:
+            return None
+        speed = self.speed.low if low else self.speed.value
+        work_speed = self.work_speed.low if low else self.work_speed.value
+        if low and self.batching.basis is Basis.MODELLED:
+            # nobody measured this engine's batches: what further requests cost is as unsure as a pair of GPUs is
+            work_speed /= math.exp(Z_80 * PAIR_SPREAD)
+        return self.batching.curve.carried(speed, work_speed)
+
+    def replica_req_s(self, alone_req_s: float, *, low: bool = False) -> float:
+        """Return the requests a second that one replica serves there at full activity.
+
+        `alone_req_s` is what it serves today, one request at a time as measured; full batches go by their own times. Who
+        takes turns with others has only the time that they leave. `low`: at the low end of its speed.
+        """
+        curve = self.batch_curve(low=low)
+        if self.batching is not None and curve is not None:
+            return curve.most_req_s(self.batching.max_batch) * self.left_frac
+        return alone_req_s * self.left_frac * (self.speed.low if low else self.speed.value)
+
+    def as_replayed(self) -> Placement:
+        """Return the placement as a replay sees it: without names, prices and words, in which alike ones may differ.
+
+        Replays are given nothing else, so that this is all that an outcome depends on besides its case.
+        """
+        return replace(
+            self,
+            pool=_NO_POOL,
+            gpu=None,
+            speed=_unsaid(self.speed),
+            work_speed=_unsaid(self.work_speed),
+            shared=None if self.shared is None else _turns(self.shared),
+            spot=None if self.spot is None else replace(self.spot, pool=_NO_POOL),
+            hedge=None if self.hedge is None else replace(self.hedge, pool=_NO_POOL),
+            blocks=None
+            if self.blocks is None
+            else replace(self.blocks, pool=_NO_POOL, rate_micro_usd_hr=0, on_demand_micro_usd_hr=0),
+            move=None if self.move is None else _longer_way(self.move),
+            precision=None,
+            batching=None if self.batching is None else replace(self.batching, before=0, model=None),
+        )
+
+
+def _unsaid(estimate: Estimate) -> Estimate:
+    """Return an estimate without its words, and without its upper end, which no replay reads."""
+    return replace(estimate, high=estimate.value, because="")
+
+
+def _turns(slots: UseSlots) -> UseSlots:
+    """Return slots by who takes turns with one; where they lie, and what they are cut from, is a matter of the bill."""
+    turns = SharedPool(_NO_POOL, slots.others + 1, isolation=slots.shared.isolation, busy_frac=slots.shared.busy_frac)
+    return UseSlots(
+        shared=turns if slots.others else SharedPool(_NO_POOL, 1),
+        gpu="",
+        gpus_per_node=1,
+        slots=1,
+        memory_gib=0.0,
+        speed=SAME_SPEED,
+        work_speed=SAME_SPEED,
+    )
+
+
+def _longer_way(move: Relocate) -> Relocate:
+    """Return a move by the longer way of its requests."""
+    return Relocate(
+        to=UseOffering(pool=_NO_POOL, gpu="", gpus_per_node=1, speed=SAME_SPEED),
+        home=_NO_POOL,
+        rtt_s=move.rtt_s,
+        data_gib=0.0,
+        traffic_gib_mo=0.0,
+        copy_usd=0.0,
+        overlap_usd=0.0,
+        traffic_usd_mo=0.0,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ground:
+    """Where something runs so far, and how fast: what each step of `resolve` may change."""
+
+    pool: Pool
+    gpu: str | None
+    gpus_per_node: int
+    gpus: float
+    speed: Estimate = SAME_SPEED
+    work_speed: Estimate = SAME_SPEED
+
+
+def resolve(home: Home, deployment: Deployment) -> Placement:
+    """Return where a workload runs under a deployment, and how fast."""
+    ground = _Ground(pool=home.pool, gpu=home.gpu, gpus_per_node=home.gpus_per_node, gpus=home.gpus_per_pod)
+    count, memory = deployment.gpu_count, deployment.memory
+    if count is not None:
+        ground = replace(ground, pool=count.pool, gpus_per_node=count.gpus_per_node, gpus=float(count.gpus))
+    offering = _offering(deployment)
+    if offering is not None:
+        ground = _on_offering(ground, offering)
+    if memory is not None:
+        ground = _Ground(
+            pool=memory.pool,
+            gpu=memory.gpu,
+            gpus_per_node=memory.gpus_per_node,
+            gpus=float(memory.gpus),
+            speed=memory.speed,
+            work_speed=memory.speed,
+        )
+    shared = _slots(ground.pool, deployment)
+    if shared is not None:
+        ground = _in_slots(shared)
+    leaves = offering is not None or shared is not None
+    speed, work_speed = _in_format(ground, deployment.precision, there=leaves)
+    bought = None if shared is not None else deployment.buying
+    return Placement(
+        pool=ground.pool,
+        gpu=ground.gpu,
+        gpus_per_node=ground.gpus_per_node,
+        gpus_per_run=ground.gpus,
+        speed=speed,
+        work_speed=work_speed,
+        shared=shared,
+        spot=_spot(ground.pool, bought),
+        hedge=_hedge(ground.pool, bought),
+        blocks=_blocks(ground.pool, bought),
+        move=None if offering is None else deployment.relocation,
+        precision=deployment.precision,
+        batching=deployment.batching,
+        scaling=deployment.scaling,
+        holding=deployment.holding,
+        leaves=leaves,
+    )
+
+
+def slot_board(slots: UseSlots, market: Market) -> Gpu | None:
+    """Return what a slot is to a program: the GPU itself, or one slice of it; None where the catalog does not know it."""
+    gpu = market.gpu(slots.gpu)
+    if gpu is None or not slots.shared.is_cut:
+        return gpu
+    if slots.others:
+        return time_slice(gpu, slots.per_gpu, slots.slots)
+    if not slots.shared.is_isolated:
+        return mps_share(gpu, slots.per_gpu)
+    cuts = slices_of(gpu, market.catalog.mig_table)
+    return next((cut.slice for cut in cuts if cut.profile.name == slots.shared.profile), None)
+
+
+def board_of(place: Placement, market: Market) -> Gpu | None:
+    """Return the GPU or slice on which a program runs at a place; None where the catalog does not know it."""
+    return market.gpu(place.gpu) if place.shared is None else slot_board(place.shared, market)
+
+
+def _offering(deployment: Deployment) -> UseOffering | None:
+    """Return the offering that a deployment goes to: a move's own goes over another; none that cannot hold the weights."""
+    offering = deployment.offering if deployment.relocation is None else deployment.relocation.to
+    return offering if offering is not None and _holds_weights(offering, deployment) else None
+
+
+def _holds_weights(place: UseOffering | UseSlots, deployment: Deployment) -> bool:
+    return deployment.precision is not None or not place.only_quantized
+
+
+def _on_offering(ground: _Ground, offering: UseOffering) -> _Ground:
+    return replace(
+        ground,
+        pool=offering.pool,
+        gpu=offering.gpu,
+        gpus_per_node=offering.gpus_per_node,
+        speed=offering.speed,
+        work_speed=offering.work_speed or offering.speed,
+    )
+
+
+def _slots(pool: Pool, deployment: Deployment) -> UseSlots | None:
+    """Return the slots that a deployment runs in; those of a region that it does not go to are not there for it."""
+    slots = deployment.sharing
+    if slots is None or not slots.pool.is_beside(pool) or not _holds_weights(slots, deployment):
+        return None
+    return slots
+
+
+def _in_slots(slots: UseSlots) -> _Ground:
+    return _Ground(
+        pool=slots.pool,
+        gpu=slots.gpu,
+        gpus_per_node=slots.gpus_per_node,
+        gpus=slots.gpus,
+        speed=slots.speed,
+        work_speed=slots.work_speed,
+    )
+
+
+def _in_format(ground: _Ground, precision: SetPrecision | None, *, there: bool) -> tuple[Estimate, Estimate]:
+    """Return the speeds with weights stored another way: of the format over the present one, on the GPU that it runs on."""
+    if precision is None:
+        return ground.speed, ground.work_speed
+    speed = product(ground.speed, precision.speed_there if there else precision.speed)
+    further = precision.work_speed_there if there else precision.work_speed
+    return speed, ground.work_speed if further is None else product(ground.work_speed, further)
+
+
+def _spot(pool: Pool, bought: Buying | None) -> SetCapacityType | None:
+    """Return spot nodes of the place itself, whatever type they were offered for; none in another region."""
+    if not isinstance(bought, SetCapacityType) or not bought.pool.is_beside(pool):
+        return None
+    return replace(bought, pool=pool.held_as(bought.pool.capacity_type))
+
+
+def _hedge(pool: Pool, bought: Buying | None) -> HedgeOnSpot | None:
+    if not isinstance(bought, HedgeOnSpot) or not bought.pool.is_beside(pool):
+        return None
+    return replace(bought, pool=pool.held_as(bought.pool.capacity_type))
+
+
+def _blocks(pool: Pool, bought: Buying | None) -> BookBlocks | None:
+    """Return capacity blocks of the place's own nodes; a calendar for others was learnt on another need."""
+    if not isinstance(bought, BookBlocks) or bought.pool != pool.held_as(bought.pool.capacity_type):
+        return None
+    return bought

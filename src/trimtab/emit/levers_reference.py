@@ -1,0 +1,68 @@
+"""The reference page of the levers: `python -m trimtab.emit.levers_reference > docs/reference/levers.md`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+
+from trimtab.levers.lever import Lever, Stage
+from trimtab.levers.registry import BUILT_IN, ENTRY_POINTS
+
+_HEAD = f"""# Levers
+
+<!-- Written by `python -m trimtab.emit.levers_reference`; do not edit. -->
+
+A lever is one way to save. In which order ways of running a workload are composed from them, and why none of their savings is a
+percentage from a blog post: [Joint optimization](../explanation/joint-optimization.md). Efforts are planning assumptions; put
+your own under `efforts` in the [settings](settings.md). An installed package adds a lever by an entry point of the group
+`{ENTRY_POINTS}` ([CONTRIBUTING](../../CONTRIBUTING.md)).
+"""
+STAGE_MEANING: Mapping[Stage, str] = MappingProxyType(
+    {
+        Stage.PLACE: "where a workload runs, on how many GPUs, with its weights stored how",
+        Stage.HOLD: "how many replicas or nodes are held, and when",
+        Stage.FORM: "how a replica serves requests, and how many replicas then do",
+        Stage.BUY: "how nodes are bought, for what keeps its targets on demand",
+        Stage.FLEET: "nodes and purchases that are no workload's own",
+    }
+)
+
+
+def levers_page() -> str:
+    """Return the page as Markdown."""
+    lines = [_HEAD, "| lever | decides | serves | effort | risk |", "|---|---|---|---|---|"]
+    lines += [
+        f"| [{lever.name}](#{lever.name}) | {lever.stage.value} | {_serves(lever)} | {_effort(lever)} | {lever.risk.value} |"
+        for lever in BUILT_IN
+    ]
+    lines += ["", *(f"- **{stage.value}**: {meaning}" for stage, meaning in STAGE_MEANING.items()), ""]
+    return "\n".join([*lines, *(line for lever in BUILT_IN for line in _section(lever))]).rstrip() + "\n"
+
+
+def _section(lever: Lever) -> Iterator[str]:
+    yield f"## {lever.name}"
+    yield ""
+    yield f"{lever.meaning}. Read more: [{lever.page.rpartition('/')[2]}](../{lever.page})."
+    yield ""
+    yield f"- Serves {_serves(lever)}; {_effort(lever)}; risk {lever.risk.value}."
+    drift = lever.drift_frac
+    yield (
+        f"- Its savings drifted by {drift:.0%} (80 % quantile) when plans met later weeks."
+        if drift is not None
+        else "- How far its savings drift is not known by lever: the drift of all levers together is used."
+    )
+    yield f"- To undo it: {lever.rollback}."
+    yield ""
+
+
+def _serves(lever: Lever) -> str:
+    return ", ".join(sorted(kind.value for kind in lever.kinds)) or "the fleet"
+
+
+def _effort(lever: Lever) -> str:
+    return f"{lever.effort.weeks:g} engineer-weeks, once per {lever.effort.per}"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(levers_page())

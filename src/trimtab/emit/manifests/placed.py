@@ -1,0 +1,115 @@
+"""A workload as the emitted actions leave it: the placement that was replayed, and what of it Kubernetes must be told."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from trimtab.deployment.deployment import Deployment, dimension_of
+from trimtab.deployment.effects import Effect, FleetEffect, HedgeOnSpot, SetSchedule
+from trimtab.deployment.placement import Placement, resolve
+from trimtab.emit.manifests.facts import SCALABLE, WorkloadFacts
+from trimtab.plan.model import Action
+
+_NO_NODES = frozenset({"precision", "relocation"})
+"""What asks nothing of node pools: another format of the weights, and a move, whose nodes are another cluster's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacedWorkload:
+    """What is known of a workload, its deployment under the emitted actions, and where that leads."""
+
+    known: WorkloadFacts
+    deployment: Deployment
+    place: Placement
+    actions: tuple[Action, ...]
+    """Those that ask something of its nodes."""
+
+    @property
+    def name(self) -> str:
+        """Return the workload."""
+        return self.known.name
+
+    @property
+    def most_replicas(self) -> int | None:
+        """Return the most replicas or runs that it may have at once; None where nothing that is emitted says so."""
+        counts = []
+        if self.place.scaling is not None:
+            counts.append(self.place.scaling.hpa.max_replicas)
+        if self.place.batching is not None and self.place.batching.replicas is not None:
+            counts.append(self.place.batching.replicas)
+        if self.place.shared is not None or isinstance(self.place.holding, SetSchedule):
+            counts.append(self.known.replicas)
+        return max(counts, default=None)
+
+    @property
+    def most_gpus(self) -> float | None:
+        """Return the GPUs that so many replicas hold."""
+        return None if self.most_replicas is None else self.most_replicas * self.place.gpus_per_run
+
+    @property
+    def most_slots(self) -> int:
+        """Return the slots of shared nodes that so many replicas hold; at least one."""
+        shared, gpus = self.place.shared, self.most_gpus or 0.0
+        if shared is None:
+            return 0
+        return max(1, math.ceil(gpus / self.place.gpus_per_node * shared.shared.slots_per_node - 1e-9))
+
+    @property
+    def runs_to_end(self) -> bool:
+        """Tell whether its pods must not be moved, so that only empty nodes are given back."""
+        plan = self.deployment
+        ends = (plan.gpu_count, plan.memory, plan.holding)
+        bought = plan.buying is not None and not isinstance(plan.buying, HedgeOnSpot)
+        return bought or any(ends) or (plan.offering is not None and self.known.owner_kind not in SCALABLE)
+
+    @property
+    def as_it_will_be(self) -> WorkloadFacts:
+        """Return the facts with what a replica will serve."""
+        service = self.known.service
+        if service is None:
+            return self.known
+        capacity = self.place.replica_req_s(service.capacity_req_s)
+        return replace(self.known, service=replace(service, capacity_req_s=capacity))
+
+
+def placed_workloads(actions: Sequence[Action], known: Iterable[WorkloadFacts]) -> dict[str, PlacedWorkload]:
+    """Return each workload that some actions change, resolved; those whose present nodes nobody knows are left out."""
+    found = {}
+    for facts in known:
+        deployment = deployment_of(actions, facts.name)
+        if deployment.changes and facts.home is not None:
+            found[facts.name] = PlacedWorkload(
+                known=facts,
+                deployment=deployment,
+                place=resolve(facts.home, deployment),
+                actions=tuple(action for action in actions if _asks_for_nodes(action, facts.name)),
+            )
+    return found
+
+
+def deployment_of(actions: Iterable[Action], workload: str) -> Deployment:
+    """Return what some actions do to a workload; raises ValueError where two change the same of it."""
+    return Deployment.of(
+        *(
+            (action.lever, change.effect)
+            for action in actions
+            for change in action.changes
+            if change.subject == workload and not isinstance(change.effect, FleetEffect)
+        )
+    )
+
+
+def _asks_for_nodes(action: Action, workload: str) -> bool:
+    return any(change.subject == workload and _is_of_nodes(change.effect) for change in action.changes)
+
+
+def _is_of_nodes(effect: Effect) -> bool:
+    return not isinstance(effect, FleetEffect) and dimension_of(effect) not in _NO_NODES
+
+
+def here(placed: Mapping[str, PlacedWorkload], away: Iterable[str]) -> dict[str, PlacedWorkload]:
+    """Return the workloads whose nodes are this cluster's, and are asked for something."""
+    gone = frozenset(away)
+    return {name: one for name, one in placed.items() if name not in gone and one.actions}

@@ -1,0 +1,250 @@
+"""What a lever is: a value that says all there is to say of one way to save, and functions that propose and explain it.
+
+Ways of running a workload are composed stage by stage (`plan.options.composition`): a place, a form of serving, a way of
+holding replicas or nodes, a way of buying them. A lever says in which stage it stands and, from a way so far, which ways go on
+from it. What a way saves and whether it keeps its targets a replay decides, never the lever.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple, Protocol, TypeVar, cast
+
+from trimtab.catalog.pools import Pool, SharedPool
+from trimtab.deployment.deployment import Deployment
+from trimtab.deployment.effects import Effect, WorkloadEffect
+from trimtab.deployment.placement import Placement
+from trimtab.fleet.market import Market
+from trimtab.fleet.model import IntArray, Workload
+from trimtab.fleet.settings import Assumptions, Effort, Settings
+from trimtab.ledger import Bill, Discounts
+from trimtab.replay.outcomes.evaluate import Evaluator
+from trimtab.replay.outcomes.outcome import Case, Outcome
+from trimtab.tables.workloads import WorkloadKind
+from trimtab.units import S_PER_HR
+
+_T = TypeVar("_T")
+
+
+class Stage(Enum):
+    """What a lever decides, in the order in which ways are composed."""
+
+    PLACE = "place"
+    """Where a workload runs, on how many GPUs, with its weights stored how."""
+    HOLD = "hold"
+    """How many replicas or nodes are held, and when."""
+    FORM = "form"
+    """How a replica serves requests, and how many replicas then do."""
+    BUY = "buy"
+    """How nodes are bought, for ways that keep their targets on demand."""
+    FLEET = "fleet"
+    """Nodes and purchases that are no workload's own: not composed, but chosen beside."""
+
+
+class Risk(Enum):
+    """How much can go wrong, and whether it can be undone."""
+
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+
+
+class Fact(NamedTuple):
+    """A line of evidence: what, from what, its value, and what it is compared with."""
+
+    what: str
+    query: str
+    value: str
+    threshold: str = ""
+
+
+class Way(Protocol):
+    """A way of running a workload that keeps its targets, with what it uses."""
+
+    @property
+    def deployment(self) -> Deployment: ...
+
+    @property
+    def usage(self) -> Mapping[Pool, IntArray]: ...
+
+    @property
+    def slots(self) -> Mapping[SharedPool, IntArray]: ...
+
+    @property
+    def own_micro_usd(self) -> int: ...
+
+    @property
+    def needs(self) -> frozenset[str]: ...
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Ask:
+    """One workload, as levers are asked about it: its replays, and what the market offers."""
+
+    evaluator: Evaluator
+    market: Market
+    among_largest: bool = True
+    """Whether it is one of the fleet's largest, for which costly questions are asked."""
+    _worked_out: dict[object, object] = field(default_factory=dict)
+
+    @property
+    def case(self) -> Case:
+        """Return whose history is replayed, against which targets."""
+        return self.evaluator.case
+
+    @property
+    def workload(self) -> Workload:
+        """Return the workload."""
+        return self.case.workload
+
+    @property
+    def settings(self) -> Settings:
+        """Return the settings."""
+        return self.case.settings
+
+    @property
+    def assumptions(self) -> Assumptions:
+        """Return what the data cannot tell."""
+        return self.case.settings.assumptions
+
+    def once(self, work: Callable[[Ask], _T]) -> _T:
+        """Return what a function works out of this workload, worked out the first time that it is asked for."""
+        if work not in self._worked_out:
+            self._worked_out[work] = work(self)
+        return cast("_T", self._worked_out[work])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Judged:
+    """What became of a workload's ways: those that keep their targets, and why the others were dropped."""
+
+    kept: Sequence[Way]
+    """All that keep their targets."""
+    candidates: Sequence[Way]
+    """Those of them that no other beats at every price."""
+    missed: Mapping[str, int]
+    """Ways that missed a target, by each lever in them."""
+    dropped: Mapping[str, int]
+    """Ways that were dropped, by the reason."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Applied:
+    """A lever's part in a planned deployment: what evidence is drawn from."""
+
+    lever: str
+    evaluator: Evaluator
+    market: Market
+    deployment: Deployment
+    place: Placement
+    outcome: Outcome
+
+    @property
+    def workload(self) -> Workload:
+        """Return the workload."""
+        return self.evaluator.case.workload
+
+    @property
+    def effects(self) -> tuple[WorkloadEffect, ...]:
+        """Return the lever's own effects."""
+        return tuple(self.deployment.of_lever(self.lever))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Bought:
+    """What is bought, or given back, for the whole fleet, and the bill that the rest of the plan leaves."""
+
+    discounts: Discounts
+    owned: Discounts
+    left: Bill
+    rates: Callable[[Iterable[Pool]], Mapping[Pool, int]]
+
+
+def _no_ways(base: Deployment, ask: Ask) -> Iterable[Deployment]:
+    """Propose nothing by workload."""
+    return ()
+
+
+def _nothing_refused(ask: Ask) -> Mapping[str, int]:
+    """Refuse nothing before composition."""
+    return Counter()
+
+
+def _no_facts(applied: Applied) -> Iterable[Fact]:
+    """Add nothing to what every action shows: activity, and what the replay attained."""
+    return ()
+
+
+def _no_fleet_facts(bought: Bought) -> Iterable[Fact]:
+    return ()
+
+
+def _unsaid(ask: Ask, judged: Judged) -> str | None:
+    """Say nothing of a lever that is not in the plan."""
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lever:
+    """One way to save, and all that is known of it.
+
+    `ways(base, ask)` yields the ways that go on from `base` with this lever; none where it does not apply. It proposes effects
+    of the closed set only (`deployment.effects`), each under the lever's own name. `why_not(ask, judged)` says why it is not in
+    a workload's plan, or None where that is not worth a line.
+    """
+
+    name: str
+    """As users write it: `right-size`."""
+    title: str
+    """As a heading: `Right-size`."""
+    meaning: str
+    """What it does, in a sentence without its full stop."""
+    page: str
+    """The page of `docs/` that says more."""
+    stage: Stage
+    kinds: frozenset[WorkloadKind]
+    """The kinds of workloads that it serves; empty for what is no workload's own."""
+    effort: Effort
+    """Engineer-weeks: a planning assumption of this project, to be overridden by the team's own (`efforts` in the settings)."""
+    risk: Risk
+    rollback: str
+    """How to undo it, in a clause."""
+    canary: Callable[[Effect], tuple[str, ...]]
+    """The steps that try one of its effects on a small part first."""
+    ways: Callable[[Deployment, Ask], Iterable[Deployment]] = _no_ways
+    refused: Callable[[Ask], Mapping[str, int]] = _nothing_refused
+    """How many places were refused before any replay, by the reason."""
+    evidence: Callable[[Applied], Iterable[Fact]] = _no_facts
+    fleet_evidence: Callable[[Bought], Iterable[Fact]] = _no_fleet_facts
+    why_not: Callable[[Ask, Judged], str | None] = _unsaid
+    drift_frac: float | None = None
+    """80 % quantile of |replayed - predicted| / |predicted| of an action's share of the saving when plans met later weeks
+    (`python -m benchmarks.proof`, 2026-11-22, 14 to 36 actions each); None where no fleet of the benchmark used it."""
+    guide_order: int = 6
+    """Its place in the order that guides give whatever the fleet: autoscale 0, right-size 1, capacity 2, quantize 3, MIG 4,
+    taints 5, the long tail 6."""
+
+
+def usual_reason(lever: str, ask: Ask, judged: Judged, otherwise: str = "nothing to change") -> str:
+    """Say why a lever that applies to a workload is not in its plan, as the judged ways tell."""
+    pool = ask.workload.pool
+    if pool.capacity_type.paid_anyway:
+        return f"on {pool.capacity} nodes, paid for whether used or not: leaving them saves nothing"
+    return as_judged(lever, judged) or otherwise
+
+
+def as_judged(lever: str, judged: Judged) -> str | None:
+    """Say what became of a lever's ways; None where there were none."""
+    if any(lever in way.deployment.levers for way in judged.candidates):
+        return "possible, but dearer than the plan"
+    return "every variant misses a target in replay" if judged.missed.get(lever) else None
+
+
+def held_and_used(workload: Workload) -> Fact:
+    """Return how long nodes were held for a workload, and how long it used them."""
+    held = workload.held_node_seconds.sum() / S_PER_HR
+    used = workload.gpu_seconds.sum() / S_PER_HR / workload.gpus_per_node
+    return Fact("node-hours held / used", "nodes, allocations", f"{held:,.0f} / {used:,.0f}")

@@ -1,0 +1,169 @@
+"""One place that replays a workload under a deployment, whatever its kind, and remembers what it replayed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from trimtab.deployment.deployment import AS_IT_IS, Deployment
+from trimtab.deployment.placement import Placement, resolve
+from trimtab.fleet.model import Fleet, Workload
+from trimtab.fleet.service_law import ServiceLaw, activity_law, service_law
+from trimtab.fleet.settings import Settings
+from trimtab.replay.outcomes.hours_outcome import hours_outcome
+from trimtab.replay.outcomes.jobs_outcome import jobs_outcome
+from trimtab.replay.outcomes.outcome import Case, Outcome, OutcomeStore, is_unchanged, same_replicas, targets_at
+from trimtab.replay.outcomes.outcome_store import case_digest, outcome_key
+from trimtab.replay.outcomes.replica_law import leaves_enough, replica_law
+from trimtab.replay.outcomes.service_outcome import service_outcome
+from trimtab.replay.outcomes.service_replays import ServiceReplays
+from trimtab.tables.workloads import TargetMetric, WorkloadKind
+
+MISSES = "misses a target in replay"
+MISSES_ON_DEMAND = "on spot, where it misses a target on demand already"
+
+
+def law_of(workload: Workload, settings: Settings) -> ServiceLaw | str | None:
+    """Return a service's law, why it has none, or None for what is no service."""
+    if workload.kind is not WorkloadKind.SERVING:
+        return None
+    healthy = settings.bands.healthy_frac
+    if workload.service is not None:
+        return service_law(workload, healthy)
+    return "no activity was measured" if workload.activity.signal == "none" else activity_law(workload, healthy)
+
+
+def cases_of(
+    fleet: Fleet,
+    settings: Settings,
+    seed: int,
+    *,
+    laws: Fleet | None = None,
+    store: OutcomeStore | None = None,
+) -> dict[str, Case | str]:
+    """Return a case per workload on the window it was learnt on, or the reason why it cannot be judged.
+
+    Laws are learnt on `laws`, a fleet of the same workloads, where that is given.
+    """
+    cases: dict[str, Case | str] = {}
+    for workload, learnt in zip(fleet.workloads, (laws or fleet).workloads, strict=True):
+        law = law_of(learnt, settings)
+        if isinstance(law, str):
+            cases[workload.name] = law
+        elif workload.activity.signal == "none":
+            cases[workload.name] = "no GPU activity was measured"
+        else:
+            cases[workload.name] = Case(
+                workload=workload,
+                window=fleet.window,
+                targets=workload.targets,
+                law=law,
+                settings=settings,
+                seed=seed,
+                store=store,
+            )
+    return cases
+
+
+@dataclass(slots=True)
+class Evaluator:
+    """Replays a case under deployments; those that differ in price alone share one replay (`Placement.as_replayed`)."""
+
+    case: Case
+    _known: dict[Placement, Outcome] = field(default_factory=dict)
+    _judged: dict[Placement, Outcome] = field(default_factory=dict)
+    _replays: ServiceReplays = field(default_factory=ServiceReplays)
+    _digest: str = ""
+
+    def place(self, deployment: Deployment) -> Placement:
+        """Return where the workload runs."""
+        return resolve(self.case.workload, deployment)
+
+    def hopeless(self, deployment: Deployment) -> str | None:
+        """Say, before any replay, why a deployment cannot keep the targets; None where a replay must decide."""
+        workload, place = self.case.workload, self.place(deployment)
+        if place.nodes_per_run > self.place(AS_IT_IS).nodes_per_run:
+            return "would spread a run over more nodes"
+        if workload.kind is WorkloadKind.SERVING:
+            return None if place.batching is not None else _too_slow_at_any_load(self.case, place)
+        required = [target.required_frac for target in self.case.targets if target.metric is TargetMetric.THROUGHPUT]
+        return "slower than the target allows" if required and place.speed.low < max(required) else None
+
+    def outcome(self, deployment: Deployment) -> Outcome:
+        """Return what the workload would have used and attained."""
+        seen = self.place(deployment).as_replayed()
+        if seen not in self._known:
+            self._known[seen] = self._looked_up(seen)
+        return self._known[seen]
+
+    def judged(self, deployment: Deployment) -> Outcome:
+        """Return the outcome, or one that ended once a target was out of reach; whether targets are kept is the same."""
+        if self.case.workload.kind is not WorkloadKind.SERVING or same_replicas(self.case.workload, deployment):
+            return self.outcome(deployment)
+        seen = self.place(deployment).as_replayed()
+        if seen in self._known:
+            return self._known[seen]
+        if seen not in self._judged:
+            found = self._looked_up(seen, may_stop=True)
+            if not found.stopped:
+                self._known[seen] = found
+                return found
+            self._judged[seen] = found
+        return self._judged[seen]
+
+    def forget_replays(self) -> None:
+        """Give back the memory of replays that outcomes do not need any more."""
+        self._replays.forget()
+
+    def _looked_up(self, seen: Placement, *, may_stop: bool = False) -> Outcome:
+        store = self.case.store
+        if store is None:
+            return self._replay(seen, may_stop=may_stop)
+        self._digest = self._digest or case_digest(self.case)
+        whole = outcome_key(self._digest, seen)
+        stopped = outcome_key(self._digest, seen, self.case.settings.planning.target_margin_frac)
+        known = store.get(whole)
+        if known is None and may_stop:
+            known = store.get(stopped)
+        if known is None:
+            known = self._replay(seen, may_stop=may_stop)
+            store.put(stopped if known.stopped else whole, known)
+        return known
+
+    def keeps_targets(self, deployment: Deployment) -> bool:
+        """Tell whether every target is safe under a deployment, with the margin that the plan leaves, and whoever takes turns
+        with the workload gets the time that it counts on.
+
+        What nobody declared cannot get worse where the same replicas run on the same GPUs.
+        """
+        missed = self.judged(deployment).missed(self.case.settings.planning.target_margin_frac)
+        if same_replicas(self.case.workload, deployment):
+            return all(is_unchanged(self.case.workload, deployment, target) for target in missed)
+        if missed:
+            return False
+        return leaves_enough(self.case, self.place(deployment), self.outcome(deployment))
+
+    def _replay(self, seen: Placement, *, may_stop: bool = False) -> Outcome:
+        match self.case.workload.kind:
+            case WorkloadKind.SERVING:
+                return service_outcome(self.case, seen, self._replays, may_stop=may_stop)
+            case WorkloadKind.EXPERIMENT | WorkloadKind.TRAINING | WorkloadKind.BATCH | WorkloadKind.EVALUATION:
+                if self.case.workload.jobs is not None:
+                    return jobs_outcome(self.case, seen)
+                return hours_outcome(self.case, seen)
+            case WorkloadKind.NOTEBOOK:
+                return hours_outcome(self.case, seen)
+
+
+def _too_slow_at_any_load(case: Case, place: Placement) -> str | None:
+    """Say that a service would miss a latency target at every load, even the best one."""
+    if case.law is None:
+        return None
+    law, speed = replica_law(case.law, place, low=True)
+    if law is case.law and speed >= 1 and not place.rtt_s:
+        return None
+    for target in targets_at(case.targets, place):
+        if target.limit_s is not None and law.ok_frac(target.limit_s, speed).max() < target.required_frac:
+            if place.move is not None:
+                return f"misses a latency target from {place.move.place}: each request takes {place.rtt_s:g} s longer"
+            return "slower than the latency target allows at any load"
+    return None

@@ -1,0 +1,204 @@
+"""What a workload would have used and kept under a deployment: one replay, whatever its kind.
+
+The same functions judge the fit window (to plan) and the proof window (to prove): `Case` says whose history is replayed and
+which targets and service law, both learnt on the fit window, apply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+
+from trimtab.catalog.pools import Pool, SharedPool
+from trimtab.deployment.deployment import AS_IT_IS, Deployment
+from trimtab.deployment.effects import UseSlots
+from trimtab.deployment.placement import Placement, resolve
+from trimtab.fleet.model import IntArray, Target, Window, Workload
+from trimtab.fleet.service_law import ServiceLaw
+from trimtab.fleet.settings import Settings
+from trimtab.provenance import Estimate
+from trimtab.tables.workloads import TargetMetric, WorkloadKind
+from trimtab.units import S_PER_HR
+
+_ROUNDING = 1e-9
+_ROUND_TRIP = frozenset({TargetMetric.LATENCY, TargetMetric.TTFT})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stress:
+    """How far the world departs from what the plan took it for: a factor on the speed of replicas and of moved runs.
+
+    Runs that stay on their GPU keep their speed: it was measured, not predicted.
+    """
+
+    speed: float = 1.0
+
+
+AS_PREDICTED = Stress()
+
+
+class OutcomeStore(Protocol):
+    """Keeps outcomes by key (`outcome_store.outcome_key`)."""
+
+    def get(self, key: str) -> Outcome | None:
+        """Return a kept outcome."""
+        ...
+
+    def put(self, key: str, outcome: Outcome) -> None:
+        """Keep an outcome."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Case:
+    """Whose history is replayed, over which window, against which targets and law."""
+
+    workload: Workload
+    window: Window
+    targets: tuple[Target, ...]
+    law: ServiceLaw | None
+    settings: Settings
+    seed: int
+    stress: Stress = AS_PREDICTED
+    store: OutcomeStore | None = None
+    """Where outcomes are looked up before they are replayed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attained:
+    """A target and the share that was attained; `safe_frac` is that share at the low end of the speed estimate, and for
+    services under more demand than history had."""
+
+    target: Target
+    frac: float
+    safe_frac: float
+
+
+def safe_required_frac(target: Target, margin_frac: float) -> float:
+    """Return the share to attain under stress, so that a share of the allowed misses is left unused."""
+    return 1 - (1 - target.required_frac) * (1 - margin_frac) - _ROUNDING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Outcome:
+    """Node-seconds per hour (n_hours,), what was attained, and what spot cost it. Prices play no part in it."""
+
+    on_demand: IntArray
+    spot: IntArray
+    attained: tuple[Attained, ...]
+    interruptions: int = 0
+    lost_gpu_hr: float = 0.0
+    booked: IntArray | None = None
+    """Node-seconds per hour (n_hours,) in capacity blocks, paid whether used or not; None where none are booked."""
+    booked_used_frac: float | None = None
+    """The share of the booked node-seconds that runs used."""
+    gpus: IntArray | None = None
+    """GPU-seconds per hour that were up (n_hours,), for pictures; None where nodes say it all."""
+    replicas: IntArray | None = None
+    """The most replicas held at once in each hour (n_hours,), of workloads that can share nodes."""
+    stopped: bool = False
+    """A replay ended once a target was out of reach: what was attained is at most that; what was used is known only where
+    every target is kept where nothing departs."""
+
+    def missed(self, margin_frac: float) -> tuple[Target, ...]:
+        """Return the targets that are not kept with that share of their allowed misses left unused."""
+        return tuple(one.target for one in self.attained if one.safe_frac < safe_required_frac(one.target, margin_frac))
+
+    def usage(self, place: Placement) -> dict[Pool, IntArray]:
+        """Return the node-seconds by the pool that is billed, at a place; of shared nodes, those that it fills alone."""
+        by_pool = {place.pool: self.on_demand}
+        if place.shared is not None and self.replicas is not None:
+            by_pool = {place.pool: _filled(place.shared, self.replicas) * S_PER_HR}
+        for held in (place.spot, place.hedge):
+            if held is not None:
+                by_pool[held.pool] = self.spot
+        if place.blocks is not None and self.booked is not None:
+            by_pool[place.blocks.pool] = self.booked
+        return {pool: seconds for pool, seconds in by_pool.items() if seconds.any()}
+
+    def slots(self, place: Placement) -> dict[SharedPool, IntArray]:
+        """Return the slots per hour that are held beside others at a place, on nodes that it does not fill alone.
+
+        Taking full nodes out changes no bill, since ceil(q + r / S) = q + ceil(r / S), and makes the program's bound tight.
+        """
+        if place.shared is None or self.replicas is None:
+            return {}
+        shared = place.shared.shared
+        filled = _filled(place.shared, self.replicas)
+        rest = self.replicas * place.shared.slots - filled * shared.slots_per_node
+        return {shared: rest} if rest.any() else {}
+
+
+def _filled(slot: UseSlots, replicas: IntArray) -> IntArray:
+    """Return the nodes per hour that replicas fill alone; none where slots of other kinds may stand between them."""
+    if slot.shared.room:
+        return np.zeros_like(replicas)
+    return np.asarray(replicas * slot.slots // slot.shared.slots_per_node, dtype=np.int64)
+
+
+def targets_at(targets: Sequence[Target], place: Placement) -> tuple[Target, ...]:
+    """Return what is left of each target for the service itself: a round trip to another region comes off latency limits.
+
+    Time between tokens is not touched: a stream's round trip is paid once. A limit below the trip leaves nothing.
+    """
+    return tuple(
+        replace(one, limit_s=max(0.0, one.limit_s - place.rtt_s))
+        if one.limit_s is not None and place.rtt_s and one.metric in _ROUND_TRIP
+        else one
+        for one in targets
+    )
+
+
+def is_unchanged(workload: Workload, deployment: Deployment, target: Target) -> bool:
+    """Tell whether a target that nobody declared holds by itself: the same replicas, and no way that got longer."""
+    longer = target.limit_s is not None and resolve(workload, deployment).rtt_s > 0
+    return not target.declared and not longer and same_replicas(workload, deployment)
+
+
+def same_replicas(workload: Workload, deployment: Deployment) -> bool:
+    """Tell whether a service keeps as many replicas as it had, each on as many GPUs of the same type, isolated from others.
+
+    What it attains is then what it attained: "no worse than observed" holds by itself, whatever a replay's rounding says
+    (`is_unchanged`: unless requests have a longer way).
+    """
+    if workload.kind is not WorkloadKind.SERVING or deployment.without("offering", "relocation", "sharing").changes:
+        return False
+    place = resolve(workload, deployment)
+    return (
+        place.speed.low == place.speed.value == 1.0
+        and place.gpus_per_run >= workload.gpus_per_pod - 1e-9
+        and (place.shared is None or not place.shared.shared.is_cut)
+    )
+
+
+def run_speed(case: Case, place: Placement) -> float:
+    """Return the speed of a run there, beside its speed in history."""
+    return place.speed.value if place.has_same_speed else place.speed.value * case.stress.speed
+
+
+def held_usage(workload: Workload, place: Placement) -> IntArray:
+    """Return the node-seconds per hour (n_hours,) of holding there what history held, in whole nodes."""
+    now = resolve(workload, AS_IT_IS)
+    runs = workload.held_node_seconds / S_PER_HR * now.runs_per_node / now.nodes_per_run
+    nodes = np.ceil(runs / place.runs_per_node - 1e-6) * place.nodes_per_run
+    return np.asarray(nodes * S_PER_HR, dtype=np.int64)
+
+
+def held_replicas(workload: Workload) -> IntArray:
+    """Return how many replicas or runs history held in each hour (n_hours,), on the high side."""
+    held = workload.gpu_seconds / S_PER_HR / workload.gpus_per_pod
+    return np.asarray(np.ceil(held - 1e-6), dtype=np.int64)
+
+
+def held_as(place: Placement, seconds: IntArray) -> tuple[IntArray, IntArray]:
+    """Return node-seconds as (on demand, spot), by how the place is held."""
+    nothing = np.zeros_like(seconds)
+    return (seconds, nothing) if place.spot is None else (nothing, seconds)
+
+
+def speed_attained(target: Target, ratio: float, speed: Estimate) -> Attained:
+    """Judge a throughput target by the speed ratio reached, and by that ratio at the low end of the speed estimate."""
+    return Attained(target=target, frac=min(1.0, ratio), safe_frac=min(1.0, ratio * speed.low / speed.value))

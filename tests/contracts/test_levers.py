@@ -1,0 +1,220 @@
+"""Every lever of the registry is whole: named, documented, with effort, risk and words, and a golden case of what it writes."""
+
+from dataclasses import replace
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+from tests.contracts.test_emitted_is_replayed import plan_of
+from tests.emit.cluster_example import example_facts
+from tests.emit.example import FIT
+
+from trimtab.catalog.kinds import BuyingOption, CapacityType
+from trimtab.catalog.pools import Pool, SharedPool
+from trimtab.deployment.deployment import Deployment
+from trimtab.deployment.effects import (
+    BatchForm,
+    BookBlocks,
+    BuyCommitment,
+    ReleaseIdle,
+    Relocate,
+    SetBatchPolicy,
+    SetCapacityType,
+    SetGpuCount,
+    SetPrecision,
+    SetReplicaPolicy,
+    SetSchedule,
+    SetTrainingMemory,
+    UseOffering,
+    UseSlots,
+)
+from trimtab.emit.levers_reference import levers_page
+from trimtab.emit.manifests.decision_record import decision_record
+from trimtab.emit.manifests.facts import Autoscaler
+from trimtab.emit.manifests.plan_files import emit_plan
+from trimtab.errors import InputError
+from trimtab.levers import registry
+from trimtab.levers.lever import Lever, Stage
+from trimtab.levers.registry import BUILT_IN, lever_named, title_of
+from trimtab.physics.formats import WeightFormat
+from trimtab.physics.training_memory import Optimizer, Recompute, Sharding
+from trimtab.plan.model import Change
+from trimtab.policies.blocks import BlockCalendar
+from trimtab.policies.scaling import HpaPolicy
+from trimtab.provenance import Basis, Estimate
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "reference" / "levers.md"
+HERE, THERE = Pool("aws", "g5.xlarge", "us-east-1"), Pool("aws", "p4d.24xlarge", "us-east-1")
+FASTER = Estimate(value=2.0, low=1.6, high=2.4, basis=Basis.MODELLED, because="a test")
+BIGGER = UseOffering(pool=THERE, gpu="A100-SXM4-40GB", gpus_per_node=8, speed=FASTER)
+SERVICE, RUNS, NOTEBOOK = "prod/chat-api", "research/vision-exp", "notebooks/ana"
+SAMPLES = {
+    "right-size": (SERVICE, BIGGER),
+    "relocation": (
+        SERVICE,
+        Relocate(
+            to=BIGGER, home=HERE, rtt_s=0.09, data_gib=40.0, traffic_gib_mo=20.0, copy_usd=0.8, overlap_usd=168.0,
+            traffic_usd_mo=0.4,
+        ),
+    ),
+    "sharing": (
+        SERVICE,
+        UseSlots(
+            shared=SharedPool(THERE, 56, "1g.5gb"), gpu="A100-SXM4-40GB", gpus_per_node=8, slots=1, memory_gib=4.8,
+            speed=FASTER, work_speed=FASTER,
+        ),
+    ),
+    "gpu-count": (RUNS, SetGpuCount(gpus=1, before=8, pool=HERE, gpus_per_node=1)),
+    "training-memory": (
+        RUNS,
+        SetTrainingMemory(
+            pool=THERE, gpu="A100-SXM4-40GB", gpus_per_node=8, gpus=4, before=8, optimizer=Optimizer.ADAMW_8BIT,
+            recompute=Recompute.FULL, sharding=Sharding.WEIGHTS, micro_batch=4, accumulate=6, memory_gib=33.0,
+            speed=FASTER, model="meta-llama/Llama-2-7b-hf",
+        ),
+    ),
+    "quantization": (
+        SERVICE,
+        SetPrecision(
+            before=WeightFormat.BF16, after=WeightFormat.FP8, speed=FASTER, speed_there=FASTER, saved_gib=7.0,
+            model="mistralai/Mistral-7B-Instruct-v0.3",
+        ),
+    ),
+    "autoscaling": (
+        SERVICE,
+        SetReplicaPolicy(policy=HpaPolicy(target_frac=0.7, min_replicas=2, max_replicas=9), metric="requests"),
+    ),
+    "idle-release": (RUNS, ReleaseIdle(startup_s=300.0)),
+    "schedule": (NOTEBOOK, SetSchedule(hours_of_week=tuple(range(9, 18)))),
+    "batching": (
+        SERVICE,
+        SetBatchPolicy(
+            form=BatchForm.GREEDY, max_batch=4, window_s=0.0, replicas=2, before=4, sizes=(1, 2, 4),
+            seconds=(0.85, 0.92, 1.06), basis=Basis.CALIBRATED,
+        ),
+    ),
+    "spot": (
+        RUNS,
+        SetCapacityType(pool=THERE.held_as(CapacityType.SPOT), loss_per_hr=0.05, on_demand_after=6),
+    ),
+    "capacity-block": (
+        RUNS,
+        BookBlocks(
+            pool=THERE.held_as(CapacityType.CAPACITY_BLOCK), calendar=BlockCalendar((1, 1, 1, 1, 1, 0, 0)),
+            rate_micro_usd_hr=20_000_000, on_demand_micro_usd_hr=32_000_000,
+        ),
+    ),
+    "commitment": (
+        str(THERE),
+        BuyCommitment(
+            pool=THERE, option=BuyingOption.RESERVED_1Y, count=2, rate_micro_usd_hr=20_000_000,
+            on_demand_micro_usd_hr=32_000_000,
+        ),
+    ),
+}  # fmt: skip
+"""One effect of each lever, on a workload of the example cluster."""
+
+
+def sample_plan(lever):
+    """A plan of one action of a lever."""
+    subject, effect = SAMPLES[lever.name]
+    plan = plan_of(subject, Deployment.of((lever.name, ReleaseIdle(startup_s=1.0))), FIT)
+    (action,) = plan.actions
+    change = Change(subject=subject, effect=effect)
+    return replace(plan, actions=(replace(action, changes=(change,), rollback=lever.rollback, risk=lever.risk),))
+
+
+@pytest.mark.parametrize("lever", BUILT_IN, ids=lambda lever: lever.name)
+def test_a_lever_says_all_that_there_is_to_say_of_it(lever):
+    assert lever.title
+    assert lever.meaning[0].isupper()
+    assert not lever.meaning.endswith(".")
+    assert lever.effort.weeks > 0
+    assert lever.effort.per in {"fleet", "class", "action"}
+    assert lever.rollback
+    assert bool(lever.kinds) == (lever.stage is not Stage.FLEET)
+    assert lever.drift_frac is None or 0 < lever.drift_frac < 1
+    assert 0 <= lever.guide_order <= 6
+    assert (ROOT / "docs" / lever.page).is_file(), f"{lever.page} is not there"
+    assert all(lever.canary(SAMPLES[lever.name][1]))
+
+
+def test_levers_have_names_of_their_own_and_a_sample_each():
+    names = [lever.name for lever in BUILT_IN]
+
+    assert len(set(names)) == len(names)
+    assert set(SAMPLES) == set(names)
+
+
+@pytest.mark.parametrize("lever", BUILT_IN, ids=lambda lever: lever.name)
+def test_a_lever_writes_what_its_golden_case_says(lever, golden):
+    plan = sample_plan(lever)
+    emission = emit_plan(plan, example_facts(Autoscaler.KEDA))
+    written = sorted(file.path for file in emission.files if not file.path.startswith(("decisions/", "APPLY")))
+    left = [f"`{one.subject}`: {one.reason}" for one in emission.withheld]
+
+    assert written or left
+    golden(f"lever-{lever.name}.md", decision_record(plan.actions[0], plan, written=written, withheld=left))
+
+
+def test_the_reference_page_is_what_the_registry_says():
+    assert PAGE.read_text(encoding="utf-8") == levers_page(), (
+        "run python -m trimtab.emit.levers_reference > docs/reference/levers.md"
+    )
+
+
+def ours() -> Lever:
+    return LEVER
+
+
+LEVER = Lever(
+    name="ours",
+    title="Ours",
+    meaning="Does what only we do",
+    page="how-to/read-an-audit.md",
+    stage=Stage.HOLD,
+    kinds=frozenset(),
+    effort=BUILT_IN[0].effort,
+    risk=BUILT_IN[0].risk,
+    rollback="undo it",
+    canary=lambda effect: ("try it",),
+)
+
+
+@pytest.fixture
+def installed(monkeypatch):
+    """Install entry points of a package that is not there."""
+
+    def install(*points):
+        def entry_points(*, group):
+            return [EntryPoint(name=name, value=value, group=group) for name, value in points]
+
+        monkeypatch.setattr(registry, "entry_points", entry_points)
+        registry.levers.cache_clear()
+
+    yield install
+    monkeypatch.undo()
+    registry.levers.cache_clear()
+
+
+@pytest.mark.parametrize("what", ["LEVER", "ours"])
+def test_an_installed_package_adds_a_lever_by_an_entry_point(installed, what):
+    installed(("ours", f"{__name__}:{what}"))
+
+    assert [lever.name for lever in registry.levers()] == [*(lever.name for lever in BUILT_IN), "ours"]
+    assert title_of("ours") == "Ours"
+
+
+@pytest.mark.parametrize("value", [f"{__name__}:BIGGER", "nowhere.at.all:LEVER", "trimtab.levers.spot:LEVER"])
+def test_an_entry_point_that_is_no_lever_of_its_own_is_refused_by_name(installed, value):
+    installed(("theirs", value))
+
+    with pytest.raises(InputError, match="entry point theirs"):
+        registry.levers()
+
+
+def test_a_lever_that_is_not_installed_any_more_is_named_and_its_kept_audit_stays_readable():
+    assert title_of("ours") == "ours"
+    with pytest.raises(InputError, match="'ours'"):
+        lever_named("ours")
