@@ -10,6 +10,7 @@ from trimtab.fleet.build import build_fleet
 from trimtab.fleet.declared import declared_in_vain
 from trimtab.fleet.settings import Settings
 from trimtab.plan.outcomes.evaluate import Evaluator, cases_of
+from trimtab.tables.workloads import TargetMetric
 
 LE_S = (0.1, 0.5, 1.0, 2.0, float("inf"))
 SETTINGS = Settings()
@@ -18,13 +19,14 @@ TARGETS = [
     {"metric": metric, "quantile": 0.95, limit: LIMITS[limit]}
     for metric, limit in product(("latency", "ttft", "tpot", "queue_wait"), LIMITS)
 ] + [{"metric": "throughput", "limit_frac": 0.9}]
+FIRST_TOKENS = "serve/first-tokens"
 WHOLE_REQUESTS = "serve/whole"
 UNMEASURED = "serve/unmeasured"
 QUIET = "serve/quiet"
 RUNS = "ml/runs"
 OTHER = "ml/batch-over-http"
 NOTEBOOK = "lab/notebook"
-WORKLOADS = (WHOLE_REQUESTS, UNMEASURED, QUIET, RUNS, OTHER, NOTEBOOK)
+WORKLOADS = (FIRST_TOKENS, WHOLE_REQUESTS, UNMEASURED, QUIET, RUNS, OTHER, NOTEBOOK)
 
 
 def requests(hour):
@@ -33,6 +35,10 @@ def requests(hour):
 
 def latency_counts(hour):
     return [requests(hour) * share for share in (0.2, 0.5, 0.2, 0.1, 0.0)]
+
+
+def first_token_counts(hour):
+    return [requests(hour) * share for share in (0.6, 0.4, 0.0, 0.0, 0.0)]
 
 
 @cache
@@ -50,6 +56,7 @@ def fleet(target):
                 rows.job(name, hour - 0.5, hour, hour + 5, 1)
         else:
             rows.hold(name, f"n{number}", [0], owner_kind=owner)
+    rows.demand(FIRST_TOKENS, requests, 1, LE_S, latency_counts, first_tokens=first_token_counts)
     rows.demand(WHOLE_REQUESTS, requests, 1, LE_S, latency_counts)
     rows.demand(UNMEASURED, requests, 1)
     rows.demand(OTHER, requests, 1)
@@ -134,6 +141,20 @@ def test_a_time_per_token_is_dropped_and_the_note_names_what_would_hold_it():
     (note,) = notes({"metric": "tpot", "quantile": 0.95, "limit_s": 1.5}, WHOLE_REQUESTS)
 
     assert "tpot p95 <= 1.5 s is dropped: no replay judges it: declare a latency or ttft limit" in note
+
+
+def test_a_multiple_of_a_first_token_is_one_of_the_first_tokens_that_were_seen():
+    target = {"metric": "ttft", "quantile": 0.8, "limit_frac": 1.2}
+
+    (held,) = declared_targets(target, FIRST_TOKENS)
+
+    assert held.limit_s == pytest.approx(1.2 * 0.3)
+    assert not notes(target, FIRST_TOKENS)
+
+
+def test_nobody_who_declared_no_first_token_is_held_to_one():
+    for one in named(TARGETS[0]).workload(FIRST_TOKENS).targets:
+        assert one.metric is not TargetMetric.TTFT
 
 
 def test_a_queue_wait_of_what_shows_no_runs_says_so():

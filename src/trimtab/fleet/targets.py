@@ -77,22 +77,33 @@ def observed_s(
     """Return a quantile of what history had; None where it was not measured."""
     if metric is TargetMetric.QUEUE_WAIT:
         return None if jobs is None or not jobs.count else float(np.quantile(jobs.wait_s, quantile))
-    if metric is not TargetMetric.LATENCY or service is None:
+    if metric not in {TargetMetric.LATENCY, TargetMetric.TTFT} or service is None:
         return None
-    total = service.latency_count.sum(axis=0)
-    return bucket_quantile(service.latency_le_s, total, quantile) if total.sum() > 0 else None
+    le_s, count = histogram_of(service, metric)
+    total = count.sum(axis=0)
+    return bucket_quantile(le_s, total, quantile) if total.sum() > 0 else None
+
+
+def histogram_of(service: ServiceObservation, metric: TargetMetric) -> tuple[FloatArray, FloatArray]:
+    """Return bounds (n_buckets,) and counts (n_steps, n_buckets) of first tokens for ttft, else of whole requests.
+
+    Both are empty where it was not measured.
+    """
+    if metric is TargetMetric.TTFT:
+        return service.ttft_le_s, service.ttft_count
+    return service.latency_le_s, service.latency_count
 
 
 def judged_instead(target: Target, service: ServiceObservation | None) -> str | None:
     """Say by what else a service's latency or ttft target is judged where its own histogram was not measured; else None."""
     if target.metric not in {TargetMetric.LATENCY, TargetMetric.TTFT}:
         return None
+    if service is not None and histogram_of(service, target.metric)[1].sum() > 0:
+        return None
     if service is None or not service.latency_count.sum() > 0:
         judged = "held against the wait for a replica alone"
-    elif target.metric is TargetMetric.TTFT:
-        judged = "judged by the whole request, which is longer"
     else:
-        return None
+        judged = "judged by the whole request, which is longer"
     return f"{judged}: {_UNMEASURED[target.metric]}: collect {_HISTOGRAM[target.metric]}"
 
 
