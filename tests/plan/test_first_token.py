@@ -10,11 +10,13 @@ from trimtab.catalog import load_catalog
 from trimtab.catalog.kinds import Isolation
 from trimtab.catalog.pools import Pool, SharedPool
 from trimtab.fleet.build import build_fleet, bundle_window
-from trimtab.fleet.effects import UseSlots
+from trimtab.fleet.effects import BatchForm, SetBatchPolicy, UseSlots
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Lever, Settings
 from trimtab.plan.options.workload_options import refusal
+from trimtab.plan.outcomes.batch_place import batching_law
 from trimtab.plan.outcomes.evaluate import Evaluator, cases_of
+from trimtab.plan.outcomes.outcome import placement
 from trimtab.plan.outcomes.service_outcome import baseline_attained
 from trimtab.plan.outcomes.time_slices import contended_law
 from trimtab.plan.planner import make_plan
@@ -106,6 +108,24 @@ def test_first_tokens_wait_for_their_turn_as_whole_requests_do():
     first = turns.ok_frac(0.05, metric=TargetMetric.TTFT)
     assert first[0] == pytest.approx(0.75 * 0.97 + 0.25 * 0.485)
     assert turns.ok_frac(8.0)[0] == pytest.approx(0.75 * 0.7 + 0.25 * 0.7 * 3 / 7)
+
+
+def test_replayed_batches_hold_a_first_token_against_the_whole_request():
+    measured = case()
+    policy = SetBatchPolicy(
+        form=BatchForm.GREEDY,
+        max_batch=4,
+        window_s=0.0,
+        replicas=None,
+        before=4,
+        sizes=(1, 4),
+        seconds=(0.5, 0.8),
+        basis=Basis.CALIBRATED,
+    )
+
+    law = batching_law(policy, placement(measured.workload, {}), measured.law)
+
+    assert law.ok_frac(1.0, metric=TargetMetric.TTFT).tolist() == law.ok_frac(1.0).tolist()
 
 
 def test_the_proof_shows_first_tokens_before_and_after():
