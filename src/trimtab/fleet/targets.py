@@ -32,7 +32,7 @@ def targets_of(
 ) -> tuple[Target, ...]:
     """Return the targets that a replay judges; a metric that was declared replaces the observed one of the same metric.
 
-    What was declared and is not among them, `declared_target` gives the reason of.
+    `declared_target` says why a declared one is not among them.
     """
     found = [declared_target(declaration, kind, service, jobs) for declaration in spec.targets or ()]
     declared = tuple(target for target in found if isinstance(target, Target))
