@@ -107,8 +107,8 @@ class FleetRows:
         )
         return self
 
-    def demand(self, workload, requests_of_hour, replicas, le_s=(), counts=None, running=None):
-        """One row per hour; `counts(hour)` gives requests per latency bucket."""
+    def demand(self, workload, requests_of_hour, replicas, le_s=(), counts=None, running=None, first_tokens=None):
+        """One row per hour; `counts(hour)` gives requests per latency bucket, `first_tokens(hour)` those by first token."""
         for hour in range(self.days * 24):
             self.rows["demand"].append(
                 {
@@ -118,8 +118,10 @@ class FleetRows:
                     "arrivals": float(requests_of_hour(hour)),
                     "replicas_ready": float(replicas),
                     "running_mean": None if running is None else float(running(hour)),
-                    "latency_le_s": list(le_s) or None,
+                    "latency_le_s": None if counts is None else list(le_s),
                     "latency_count": None if counts is None else [float(n) for n in counts(hour)],
+                    "ttft_le_s": None if first_tokens is None else list(le_s),
+                    "ttft_count": None if first_tokens is None else [float(n) for n in first_tokens(hour)],
                 }
             )
         return self

@@ -222,6 +222,23 @@ def test_what_changes_nothing_and_targets_that_nothing_keeps_stand_on_top_of_the
     assert "latency <= 0.2 s for 95% of requests; history kept that for 4.0%" in notes
 
 
+def test_a_target_that_no_replay_can_judge_stands_on_top_of_the_answer_with_the_reason_and_the_cure(folder):
+    said = {
+        "prod/api": {
+            "targets": [
+                {"metric": "ttft", "quantile": 0.95, "limit_frac": 1.2},
+                {"metric": "ttft", "quantile": 0.99, "limit_s": 4},
+            ],
+        },
+    }
+
+    notes = " ".join(audited(declaring(folder.parent / "unjudged", said))["degraded"])
+
+    assert "prod/api: its target ttft p95 <= 1.2 x observed is dropped: no time to first token was measured" in notes
+    assert "give limit_s, or collect" in notes
+    assert "prod/api: its target ttft p99 <= 4 s is judged by the whole request, which is longer" in notes
+
+
 def test_a_quota_below_what_nobody_can_judge_names_who_holds_it(folder):
     path = declaring(folder.parent / "quota", {})
 

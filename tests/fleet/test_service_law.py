@@ -10,6 +10,7 @@ from trimtab.fleet.build import build_fleet
 from trimtab.fleet.service_law import service_law
 from trimtab.fleet.settings import Settings
 from trimtab.fleet.targets import bucket_quantile, share_within
+from trimtab.tables.workloads import TargetMetric
 
 LE_S = (0.1, 0.2, 0.5, float("inf"))
 
@@ -24,7 +25,7 @@ def service(sm_per_request_s=0.05, counts=None, **demand):
     for node in ("a", "b"):
         rows.hold("prod/api", node, [0])
         rows.use("prod/api", node, 0, range(168), sm=lambda hour: requests(hour) / 3600 / 2 * sm_per_request_s)
-    rows.demand("prod/api", requests, 2, LE_S if counts else (), counts, **demand)
+    rows.demand("prod/api", requests, 2, LE_S, counts, **demand)
     return build_fleet(rows.bundle(), Settings()).workload("prod/api")
 
 
@@ -62,6 +63,39 @@ def test_a_gpu_twice_as_fast_meets_half_the_limit():
     law = service_law(service(counts=slower_with_load), 0.8)
 
     assert law.ok_frac(0.1, speed=2.0) == pytest.approx(law.ok_frac(0.2))
+
+
+def first_at_once(hour):
+    slow = hour % 24 / 24
+    return [requests(hour) * (1 - slow / 10), requests(hour) * slow / 10, 0, 0]
+
+
+def test_a_first_token_is_judged_by_its_own_histogram_and_the_whole_request_by_its():
+    law = service_law(service(counts=slower_with_load, first_tokens=first_at_once), 0.8)
+    without = service_law(service(counts=slower_with_load), 0.8)
+
+    first = law.ok_frac(0.1, metric=TargetMetric.TTFT)
+
+    busiest = np.flatnonzero(first)[-1]
+    assert law.grid()[busiest] == pytest.approx(0.8)
+    assert first[np.searchsorted(law.grid(), law.seen_load) - 1] == pytest.approx(1 - 23 / 240, abs=0.01)
+    assert law.ok_frac(0.1).tolist() == without.ok_frac(0.1).tolist()
+    assert (first >= law.ok_frac(0.1)).all()
+    assert (np.diff(first) <= 1e-12).all()
+
+
+def test_a_first_token_that_was_not_measured_is_judged_by_the_whole_request():
+    law = service_law(service(counts=slower_with_load), 0.8)
+
+    assert law.ok_frac(0.2, metric=TargetMetric.TTFT).tolist() == law.ok_frac(0.2).tolist()
+
+
+def test_a_first_token_is_judged_where_no_whole_request_was_measured():
+    law = service_law(service(first_tokens=first_at_once), 0.8)
+
+    assert law.ok_frac(0.1, metric=TargetMetric.TTFT)[1] < 1
+    assert law.ok_frac(0.1)[1] == 1
+    assert "no latency was measured" in law.because
 
 
 def test_a_service_without_activity_says_why_it_cannot_be_judged():

@@ -137,7 +137,7 @@ class _Facts:
             service=service,
             jobs=jobs,
             spec=spec,
-            targets=targets_of(spec, service, jobs, self.settings.assumptions),
+            targets=targets_of(spec, kind, service, jobs, self.settings.assumptions),
         )
 
     def _held_node_seconds(self, index: int) -> FloatArray:

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator
 
 from trimtab.errors import BundleError, Fault
 from trimtab.fleet.model import Workload
-from trimtab.tables.contradictions import without_effect
-from trimtab.tables.workloads import WORKLOADS_FILE, TargetMetric, WorkloadKind
+from trimtab.fleet.targets import declared_target, judged_instead
+from trimtab.tables.contradictions import KINDS_OF_TARGET, without_effect
+from trimtab.tables.workloads import WORKLOADS_FILE
 
 
 def refuse_impossible(workloads: Iterable[Workload]) -> None:
@@ -18,7 +19,8 @@ def refuse_impossible(workloads: Iterable[Workload]) -> None:
 
 
 def declared_in_vain(workloads: Iterable[Workload]) -> tuple[str, ...]:
-    """Say what is declared of workloads whose kind has no use for it, and which targets nothing judges."""
+    """Say what is declared of workloads whose kind has no use for it, which targets nothing judges, and which are judged by
+    something else than what they bound."""
     return tuple(note for workload in workloads for note in _in_vain(workload))
 
 
@@ -39,6 +41,12 @@ def _in_vain(workload: Workload) -> Iterator[str]:
         what = ", ".join(vain)
         kind = f"{workload.kind.value} ({workload.kind_because})"
         yield f"{workload.name}: {WORKLOADS_FILE} declares {what}, which changes nothing of {kind}: say kind: if it is another"
-    tpot = any(target.metric is TargetMetric.TPOT for target in workload.spec.targets or ())
-    if tpot and workload.kind is WorkloadKind.SERVING:
-        yield f"{workload.name}: its tpot target is judged by no replay: declare a latency or ttft limit that holds it as well"
+    for declaration in workload.spec.targets or ():
+        found = declared_target(declaration, workload.kind, workload.service, workload.jobs)
+        what = f"{workload.name}: its target {declaration.describe()} is"
+        if isinstance(found, str):
+            # a metric of other kinds is named above, beside what else changes nothing of this kind
+            if workload.kind in KINDS_OF_TARGET[declaration.metric]:
+                yield f"{what} dropped: {found}"
+        elif instead := judged_instead(found, workload.service):
+            yield f"{what} {instead}"

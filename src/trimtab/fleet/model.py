@@ -106,6 +106,10 @@ class ServiceObservation:
     """(n_buckets,) upper bounds, the last inf; empty where no latency was measured."""
     latency_count: FloatArray
     """(n_steps, n_buckets) requests per bucket."""
+    ttft_le_s: FloatArray = field(default_factory=lambda: np.zeros(0))
+    """(n_ttft_buckets,) upper bounds of the time to the first token; empty where it was not measured."""
+    ttft_count: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
+    """(n_steps, n_ttft_buckets) requests per bucket."""
     waiting: FloatArray = field(default_factory=lambda: np.zeros(0))
     """(n_steps,) requests queued, mean; empty where nobody measured them."""
     input_tokens: float | None = None

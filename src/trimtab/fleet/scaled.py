@@ -129,6 +129,7 @@ def _service(service: ServiceObservation, factor: float) -> ServiceObservation:
         replicas=np.ceil(service.replicas * factor - _ROUNDING),
         running=service.running * factor,
         latency_count=service.latency_count * factor,
+        ttft_count=service.ttft_count * factor,
     )
 
 

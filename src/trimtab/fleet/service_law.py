@@ -1,8 +1,9 @@
 """How a service answers under load, as its own history showed it: requests a replica can serve, and the latency at each load.
 
 Load is the requests a replica gets over those it could serve at full activity. Latency at a load that was seen is the measured
-histogram, made monotone (more load is never faster). Beyond the highest load seen, up to the top of the healthy band, times
-stretch as under processor sharing, (1 - seen) / (1 - load); beyond that nothing is promised.
+histogram, made monotone (more load is never faster); the time to the first token has a histogram of its own where it was
+measured. Beyond the highest load seen, up to the top of the healthy band, times stretch as under processor sharing,
+(1 - seen) / (1 - load); beyond that nothing is promised.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 from trimtab.fleet.model import FloatArray, ServiceObservation, Workload
 from trimtab.fleet.targets import bucket_quantile, bucket_share, share_within
 from trimtab.provenance import Basis
+from trimtab.tables.workloads import TargetMetric
 from trimtab.units import S_PER_HR
 
 _BIN_WIDTH = 0.025
@@ -27,6 +29,18 @@ _PEAK_QUANTILE = 0.999
 _ONE_REQUEST = 1.05
 _MIDDLE = (0.16, 0.84)
 """Quantiles a standard deviation to either side of the median."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LatencyByLoad:
+    """A latency histogram at each load.
+
+    `load` (n_bins,) ascends; `share` (n_bins, n_buckets) is the share of requests per bucket of `le_s` at that load, monotone.
+    """
+
+    load: FloatArray
+    share: FloatArray
+    le_s: FloatArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -46,6 +60,8 @@ class ServiceLaw:
     because: str
     full_batch_s: float = 0.0
     """How long a request takes at full load once the backlog before it is served; what a wait in the queue must leave."""
+    first_token: LatencyByLoad | None = None
+    """The time to the first token; None where it was not measured, and the whole request stands for it."""
 
     @property
     def seen_load(self) -> float:
@@ -65,26 +81,38 @@ class ServiceLaw:
         """Return the loads at which `ok_frac` is tabulated."""
         return np.linspace(0.0, 1.0, _GRID_POINTS)
 
-    def ok_frac(self, limit_s: float | None, speed: float = 1.0) -> FloatArray:
+    def judging(self, metric: TargetMetric) -> TargetMetric:
+        """Return the metric by which targets are judged: a first token that was not measured, by the whole request."""
+        return metric if metric is TargetMetric.TTFT and self.first_token is not None else TargetMetric.LATENCY
+
+    def latency(self, metric: TargetMetric = TargetMetric.LATENCY) -> LatencyByLoad:
+        """Return the histograms by which targets of a metric are judged."""
+        if self.first_token is not None and self.judging(metric) is TargetMetric.TTFT:
+            return self.first_token
+        return LatencyByLoad(load=self.load, share=self.share, le_s=self.le_s)
+
+    def ok_frac(
+        self, limit_s: float | None, speed: float = 1.0, metric: TargetMetric = TargetMetric.LATENCY
+    ) -> FloatArray:
         """Return the share of requests within a limit at each load of the grid, on a GPU `speed` times as fast.
 
         Without a limit (throughput targets) every load up to the top is fine. The array is shared: it cannot be written to.
         """
-        return _ok_frac(self, limit_s, speed)
+        return _ok_frac(self, limit_s, speed, self.judging(metric))
 
 
 @lru_cache(maxsize=1024)
-def _ok_frac(law: ServiceLaw, limit_s: float | None, speed: float) -> FloatArray:
+def _ok_frac(law: ServiceLaw, limit_s: float | None, speed: float, metric: TargetMetric) -> FloatArray:
     """Tabulate `ok_frac` once for all the ways to scale a service; a law is told from others by identity."""
-    grid = law.grid()
-    if limit_s is None or not len(law.le_s):
+    grid, times = law.grid(), law.latency(metric)
+    if limit_s is None or not len(times.le_s):
         return _fixed(np.where(grid <= law.top_load, 1.0, 0.0))
     limit = limit_s * speed
-    seen = np.interp(grid, law.load, share_within(law.le_s, law.share, limit))
-    top = law.share[-1]
-    stretch = np.clip((1 - grid) / (1 - min(law.seen_load, 0.99)), 0.0, 1.0)
-    beyond = bucket_share(law.le_s, limit * stretch) @ top / top.sum()
-    ok = np.where(grid <= law.seen_load, seen, np.minimum(beyond, seen))
+    seen = np.interp(grid, times.load, share_within(times.le_s, times.share, limit))
+    seen_load, top = float(times.load[-1]), times.share[-1]
+    stretch = np.clip((1 - grid) / (1 - min(seen_load, 0.99)), 0.0, 1.0)
+    beyond = bucket_share(times.le_s, limit * stretch) @ top / top.sum()
+    ok = np.where(grid <= seen_load, seen, np.minimum(beyond, seen))
     return _fixed(np.where(grid <= max(law.top_load, law.seen_load), ok, 0.0))
 
 
@@ -115,7 +143,7 @@ def service_law(workload: Workload, healthy_frac: float) -> ServiceLaw | str:
     if one_by_one is not None and one_by_one * workload.gpus_per_pod > per_request:
         per_request, signal = one_by_one * workload.gpus_per_pod, "a replica that takes one request at a time"
     capacity = workload.gpus_per_pod / per_request
-    load, counts = _by_load(service, capacity)
+    load, counts = _by_load(service, capacity, service.latency_count)
     if not len(load):
         return "too few steps with requests to learn how latency depends on load"
     measured = len(service.latency_le_s) > 0 and counts.sum() > 0
@@ -131,7 +159,18 @@ def service_law(workload: Workload, healthy_frac: float) -> ServiceLaw | str:
             f"{per_request:.4g} GPU-s of {signal} per request; "
             + (f"latency seen up to a load of {load[-1]:.0%}" if measured else "no latency was measured")
         ),
+        first_token=_first_token(service, capacity),
     )
+
+
+def _first_token(service: ServiceObservation, capacity: float) -> LatencyByLoad | None:
+    """Return the time to the first token by load; None where it was not measured at any load that is believed."""
+    if not service.ttft_count.sum() > 0:
+        return None
+    load, counts = _by_load(service, capacity, service.ttft_count)
+    if not counts.sum() > 0:
+        return None
+    return LatencyByLoad(load=load, share=_monotone(counts), le_s=service.ttft_le_s)
 
 
 def activity_as_demand(workload: Workload) -> ServiceObservation:
@@ -186,8 +225,8 @@ def seconds_one_by_one(service: ServiceObservation) -> float | None:
     return float(service.running[both].sum() * service.step_s / service.arrivals[both].sum())
 
 
-def _by_load(service: ServiceObservation, capacity: float) -> tuple[FloatArray, FloatArray]:
-    """Gather steps by load: mean load (n_bins,) and latency counts (n_bins, n_buckets)."""
+def _by_load(service: ServiceObservation, capacity: float, histogram: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Gather steps by load: mean load (n_bins,) and a histogram's counts (n_bins, n_buckets)."""
     load = step_load(service, capacity)
     useful = ~np.isnan(load) & (service.arrivals > 0)
     if useful.sum() < _MIN_LOAD_STEPS:
@@ -197,8 +236,8 @@ def _by_load(service: ServiceObservation, capacity: float) -> tuple[FloatArray, 
     kept = np.flatnonzero(number >= _MIN_STEPS)
     requests = np.bincount(bins, weights=service.arrivals[useful])
     loads = np.bincount(bins, weights=load[useful] * service.arrivals[useful]) / np.maximum(requests, 1e-12)
-    counts = np.zeros((len(number), service.latency_count.shape[1]))
-    np.add.at(counts, bins, service.latency_count[useful])
+    counts = np.zeros((len(number), histogram.shape[1]))
+    np.add.at(counts, bins, histogram[useful])
     if counts.shape[1]:
         kept = kept[counts[kept].sum(axis=1) > 0] if counts.sum() > 0 else kept
     return loads[kept], counts[kept]

@@ -24,6 +24,8 @@ DEMAND_COLUMNS = (
     "replicas_ready",
     "latency_le_s",
     "latency_count",
+    "ttft_le_s",
+    "ttft_count",
 )
 
 
@@ -45,16 +47,17 @@ def _observation(rows: pa.Table, window: Window) -> ServiceObservation | None:
     slot = np.minimum((start // step_s).astype(np.int64), steps - 1)
     arrivals = numbers(rows["arrivals"])
     arrivals = np.where(np.isnan(arrivals), numbers(rows["completed"]), arrivals)
-    bounds, counts = _latency(rows)
-    grid = np.zeros((steps, len(bounds)))
-    np.add.at(grid, slot, counts)
+    latency_le_s, latency_count = _histogram(rows, "latency", slot, steps)
+    ttft_le_s, ttft_count = _histogram(rows, "ttft", slot, steps)
     return ServiceObservation(
         step_s=step_s,
         arrivals=_on_grid(arrivals, slot, steps, add=True),
         replicas=_on_grid(numbers(rows["replicas_ready"]), slot, steps, add=False),
         running=_on_grid(numbers(rows["running_mean"]), slot, steps, add=True),
-        latency_le_s=bounds,
-        latency_count=grid,
+        latency_le_s=latency_le_s,
+        latency_count=latency_count,
+        ttft_le_s=ttft_le_s,
+        ttft_count=ttft_count,
         waiting=_on_grid(numbers(rows["waiting_mean"]), slot, steps, add=True),
         input_tokens=_per_request(rows, "input_tokens_mean", arrivals),
         output_tokens=_per_request(rows, "output_tokens_mean", arrivals),
@@ -79,10 +82,20 @@ def _on_grid(
     return np.where(number > 0, total / divisor, np.nan)
 
 
-def _latency(rows: pa.Table) -> tuple[FloatArray, FloatArray]:
+def _histogram(
+    rows: pa.Table, name: str, slot: np.ndarray[tuple[int], np.dtype[np.int64]], steps: int
+) -> tuple[FloatArray, FloatArray]:
+    """Return a histogram's bounds (n_buckets,) and its counts in each step (n_steps, n_buckets)."""
+    bounds, counts = _buckets(rows, name)
+    grid = np.zeros((steps, len(bounds)))
+    np.add.at(grid, slot, counts)
+    return bounds, grid
+
+
+def _buckets(rows: pa.Table, name: str) -> tuple[FloatArray, FloatArray]:
     """Return the bounds that most rows have and counts (n_rows, n_buckets); rows with other bounds are unmeasured."""
-    bounds_column = rows["latency_le_s"].combine_chunks()
-    counts_column = rows["latency_count"].combine_chunks()
+    bounds_column = rows[f"{name}_le_s"].combine_chunks()
+    counts_column = rows[f"{name}_count"].combine_chunks()
     lengths = pc.fill_null(pc.list_value_length(bounds_column), 0).to_numpy(zero_copy_only=False)
     if not lengths.any():
         return np.zeros(0), np.zeros((rows.num_rows, 0))

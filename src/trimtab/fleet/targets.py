@@ -6,27 +6,105 @@ import numpy as np
 
 from trimtab.fleet.model import FloatArray, JobsObservation, ServiceObservation, Target
 from trimtab.fleet.settings import Assumptions
-from trimtab.tables.workloads import DeclaredDeferral, DeclaredTarget, TargetMetric, WorkloadSpec
+from trimtab.tables.contradictions import KINDS_OF_TARGET
+from trimtab.tables.workloads import DeclaredDeferral, DeclaredTarget, TargetMetric, WorkloadKind, WorkloadSpec
 from trimtab.units import S_PER_HR
 
 _TAILS = (0.95, 0.99)
+_UNMEASURED = {
+    TargetMetric.LATENCY: "no latency was measured",
+    TargetMetric.TTFT: "no time to first token was measured",
+    TargetMetric.QUEUE_WAIT: "no run was seen to wait",
+}
+_HISTOGRAM = {
+    TargetMetric.LATENCY: "the server's latency histogram (table demand: latency_le_s, latency_count)",
+    TargetMetric.TTFT: "the server's histogram of it (table demand: ttft_le_s, ttft_count)",
+    TargetMetric.QUEUE_WAIT: "its runs (table jobs)",
+}
 
 
 def targets_of(
     spec: WorkloadSpec,
+    kind: WorkloadKind,
     service: ServiceObservation | None,
     jobs: JobsObservation | None,
     assumptions: Assumptions,
 ) -> tuple[Target, ...]:
-    """Return a workload's targets; a metric that was declared replaces the observed one of the same metric."""
-    observed = _observed(service, jobs, assumptions)
-    declared = tuple(
-        target for declaration in spec.targets or () if (target := _declared(declaration, observed)) is not None
-    )
-    said = {target.metric for target in declared}
-    if spec.deferrable is not None and jobs is not None and TargetMetric.QUEUE_WAIT not in said:
-        declared, said = (*declared, _deferral(spec.deferrable)), said | {TargetMetric.QUEUE_WAIT}
-    return (*declared, *(target for target in observed if target.metric not in said))
+    """Return the targets that a replay judges; a metric that was declared replaces the observed one of the same metric.
+
+    `declared_target` says why a declared one is not among them.
+    """
+    found = [declared_target(declaration, kind, service, jobs) for declaration in spec.targets or ()]
+    declared = tuple(target for target in found if isinstance(target, Target))
+    metrics = {target.metric for target in declared}
+    if spec.deferrable is not None and jobs is not None and TargetMetric.QUEUE_WAIT not in metrics:
+        declared, metrics = (*declared, _deferral(spec.deferrable)), metrics | {TargetMetric.QUEUE_WAIT}
+    observed = _observed(kind, service, jobs, assumptions)
+    return (*declared, *(target for target in observed if target.metric not in metrics))
+
+
+def declared_target(
+    declaration: DeclaredTarget, kind: WorkloadKind, service: ServiceObservation | None, jobs: JobsObservation | None
+) -> Target | str:
+    """Return a declared target as replays judge it, or why none can, and what would help."""
+    metric, limit_s = declaration.metric, declaration.limit_s
+    if metric is TargetMetric.THROUGHPUT and declaration.limit_frac is not None:
+        return Target(
+            metric=metric,
+            required_frac=declaration.limit_frac,
+            limit_s=None,
+            declared=True,
+            because="declared in workloads.yaml",
+        )
+    if kind not in KINDS_OF_TARGET[metric]:
+        return f"nothing of what is {kind.value} has it: say kind: if it is another"
+    if metric is TargetMetric.TPOT:
+        return "no replay judges it: declare a latency or ttft limit that holds it as well"
+    if metric is TargetMetric.QUEUE_WAIT and jobs is None:
+        return f"no runs were seen of what is {kind.value}: say kind: if it is another, or collect them (table jobs)"
+    because = "declared in workloads.yaml"
+    if limit_s is None:
+        seen_s = observed_s(metric, declaration.quantile, service, jobs)
+        if seen_s is None or declaration.limit_frac is None:
+            return f"{_UNMEASURED[metric]}, so that there is nothing to multiply: give limit_s, or collect {_HISTOGRAM[metric]}"
+        limit_s, because = seen_s * declaration.limit_frac, f"declared: {declaration.limit_frac:g} x observed"
+    return Target(metric=metric, required_frac=declaration.quantile, limit_s=limit_s, declared=True, because=because)
+
+
+def observed_s(
+    metric: TargetMetric, quantile: float, service: ServiceObservation | None, jobs: JobsObservation | None
+) -> float | None:
+    """Return a quantile of what history had; None where it was not measured."""
+    if metric is TargetMetric.QUEUE_WAIT:
+        return None if jobs is None or not jobs.count else float(np.quantile(jobs.wait_s, quantile))
+    if metric not in {TargetMetric.LATENCY, TargetMetric.TTFT} or service is None:
+        return None
+    le_s, count = histogram_of(service, metric)
+    total = count.sum(axis=0)
+    return bucket_quantile(le_s, total, quantile) if total.sum() > 0 else None
+
+
+def histogram_of(service: ServiceObservation, metric: TargetMetric) -> tuple[FloatArray, FloatArray]:
+    """Return bounds (n_buckets,) and counts (n_steps, n_buckets) of first tokens for ttft, else of whole requests.
+
+    Both are empty where it was not measured.
+    """
+    if metric is TargetMetric.TTFT:
+        return service.ttft_le_s, service.ttft_count
+    return service.latency_le_s, service.latency_count
+
+
+def judged_instead(target: Target, service: ServiceObservation | None) -> str | None:
+    """Say by what else a service's latency or ttft target is judged where its own histogram was not measured; else None."""
+    if target.metric not in {TargetMetric.LATENCY, TargetMetric.TTFT}:
+        return None
+    if service is not None and histogram_of(service, target.metric)[1].sum() > 0:
+        return None
+    if service is None or not service.latency_count.sum() > 0:
+        judged = "held against the wait for a replica alone"
+    else:
+        judged = "judged by the whole request, which is longer"
+    return f"{judged}: {_UNMEASURED[target.metric]}: collect {_HISTOGRAM[target.metric]}"
 
 
 def _deferral(declaration: DeclaredDeferral) -> Target:
@@ -40,35 +118,11 @@ def _deferral(declaration: DeclaredDeferral) -> Target:
     )
 
 
-def _declared(declaration: DeclaredTarget, observed: tuple[Target, ...]) -> Target | None:
-    if declaration.metric is TargetMetric.THROUGHPUT and declaration.limit_frac is not None:
-        return Target(
-            metric=TargetMetric.THROUGHPUT,
-            required_frac=declaration.limit_frac,
-            limit_s=None,
-            declared=True,
-            because="declared in workloads.yaml",
-        )
-    limit_s = declaration.limit_s
-    because = "declared in workloads.yaml"
-    if limit_s is None:
-        same = [target for target in observed if target.metric is declaration.metric and target.limit_s is not None]
-        if not same or declaration.limit_frac is None:
-            return None
-        nearest = min(same, key=lambda target: abs(target.required_frac - declaration.quantile))
-        limit_s = (nearest.limit_s or 0.0) * declaration.limit_frac
-        because = f"declared: {declaration.limit_frac:g} x observed"
-    return Target(
-        metric=declaration.metric,
-        required_frac=declaration.quantile,
-        limit_s=limit_s,
-        declared=True,
-        because=because,
-    )
-
-
 def _observed(
-    service: ServiceObservation | None, jobs: JobsObservation | None, assumptions: Assumptions
+    kind: WorkloadKind,
+    service: ServiceObservation | None,
+    jobs: JobsObservation | None,
+    assumptions: Assumptions,
 ) -> tuple[Target, ...]:
     throughput = Target(
         metric=TargetMetric.THROUGHPUT,
@@ -77,36 +131,35 @@ def _observed(
         declared=False,
         because="no worse than observed, within 10 %",
     )
-    if service is not None:
-        return (*latency_targets(service), throughput)
-    if jobs is not None and jobs.count:
-        return (
-            Target(
-                metric=TargetMetric.QUEUE_WAIT,
-                required_frac=0.95,
-                limit_s=float(np.quantile(jobs.wait_s, 0.95)),
-                declared=False,
-                because="no worse than observed",
-            ),
-            throughput,
-        )
-    return (throughput,)
+    if kind is WorkloadKind.SERVING:
+        return (*(() if service is None else latency_targets(service)), throughput)
+    wait_s = observed_s(TargetMetric.QUEUE_WAIT, 0.95, service, jobs)
+    if wait_s is None:
+        return (throughput,)
+    return (
+        Target(
+            metric=TargetMetric.QUEUE_WAIT,
+            required_frac=0.95,
+            limit_s=wait_s,
+            declared=False,
+            because="no worse than observed",
+        ),
+        throughput,
+    )
 
 
 def latency_targets(service: ServiceObservation) -> tuple[Target, ...]:
     """Return the targets of a service that is to stay as quick as it was."""
-    total = service.latency_count.sum(axis=0)
-    if total.sum() <= 0:
-        return ()
     return tuple(
         Target(
             metric=TargetMetric.LATENCY,
             required_frac=tail,
-            limit_s=bucket_quantile(service.latency_le_s, total, tail),
+            limit_s=limit_s,
             declared=False,
             because="no worse than observed",
         )
         for tail in _TAILS
+        if (limit_s := observed_s(TargetMetric.LATENCY, tail, service, None)) is not None
     )
 
 

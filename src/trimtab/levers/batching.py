@@ -188,7 +188,7 @@ def served_within_targets(case: Case, place: Placement, policy: SetBatchPolicy) 
     load = 1.0
     for target in targets_at(case.targets, place):
         if target.metric in JUDGED and target.limit_s is not None:
-            kept = law.grid()[law.ok_frac(target.limit_s) >= target.required_frac]
+            kept = law.grid()[law.ok_frac(target.limit_s, metric=target.metric) >= target.required_frac]
             load = min(load, float(kept.max(initial=0.0)))
     return load * law.capacity_req_s
 

@@ -26,6 +26,7 @@ KINDS_OF_TARGET = {
     TargetMetric.TTFT: _SERVES,
     TargetMetric.TPOT: _SERVES,
     TargetMetric.QUEUE_WAIT: _RUNS,
+    TargetMetric.THROUGHPUT: frozenset(WorkloadKind),
 }
 """Kinds that have what a target bounds."""
 
@@ -60,10 +61,6 @@ def _of_entry(spec: WorkloadSpec, where: str) -> Iterator[Fault]:
             yield Fault(
                 what=f"{len(same)} targets bound {metric.value} at the same quantile, {quantile:g}",
                 where=where,
-                value=", ".join(_limit(target) for target in same),
+                value=", ".join(target.limit for target in same),
                 cure="keep the one that is meant",
             )
-
-
-def _limit(target: DeclaredTarget) -> str:
-    return f"{target.limit_s:g} s" if target.limit_s is not None else f"{target.limit_frac:g} x observed"

@@ -69,6 +69,17 @@ class DeclaredTarget(_Model):
             raise ValueError("give limit_s (seconds), or limit_frac (multiple of what was observed), not both")
         return self
 
+    @property
+    def limit(self) -> str:
+        """Return the limit in words."""
+        return f"{self.limit_s:g} s" if self.limit_s is not None else f"{self.limit_frac:g} x observed"
+
+    def describe(self) -> str:
+        """Say it in words."""
+        if self.metric is TargetMetric.THROUGHPUT:
+            return f"{self.metric.value} >= {self.limit}"
+        return f"{self.metric.value} p{self.quantile * 100:g} <= {self.limit}"
+
 
 class DeclaredCheckpoint(_Model):
     """How a job saves and resumes."""

@@ -25,7 +25,7 @@ from trimtab.fleet.working import working_frac
 from trimtab.levers import sharing
 from trimtab.plan.model import NotWorthDoing
 from trimtab.replay.outcomes.outcome import Case
-from trimtab.replay.outcomes.service_outcome import demand_of
+from trimtab.replay.outcomes.service_outcome import demand_of, judging_histogram
 from trimtab.tables.workloads import WorkloadKind
 from trimtab.units import HR_PER_MO, S_PER_HR, usd
 
@@ -38,6 +38,7 @@ _MEET_BOTH_WAYS = 2.0
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Tenant:
     workload: Workload
+    case: Case
     replicas: int
     need_gib: float
     busy: float
@@ -64,6 +65,7 @@ def _tenant(workload: Workload, cases: Mapping[str, Case], settings: Settings) -
         return None
     return _Tenant(
         workload=workload,
+        case=cases[workload.name],
         replicas=demand_of(cases[workload.name]).most_replicas,
         need_gib=peak_gib * (1 + settings.assumptions.memory_headroom_frac),
         busy=working_frac(workload),
@@ -134,11 +136,13 @@ def _worst(packed: Sequence[Sequence[_Tenant]]) -> str:
 def _kept(tenant: _Tenant, others: Sequence[_Tenant], target: Target) -> float | None:
     """Return the share of requests within a limit if those that meet others' take twice as long."""
     service = tenant.workload.service
-    if service is None or target.limit_s is None or not service.latency_count.size:
+    if service is None or target.limit_s is None:
         return None
-    counts = service.latency_count.sum(axis=0)
+    le_s, count = judging_histogram(tenant.case, service, target.metric)
+    if not count.size:
+        return None
     met = min(1.0, _MEET_BOTH_WAYS * sum(_busy_when(tenant.workload, one) for one in others))
-    alone, slowed = (float(share_within(service.latency_le_s, counts, limit)) for limit in _limits(target.limit_s))
+    alone, slowed = (float(share_within(le_s, count.sum(axis=0), limit)) for limit in _limits(target.limit_s))
     return (1 - met) * alone + met * slowed
 
 

@@ -162,7 +162,10 @@ def _too_slow_at_any_load(case: Case, place: Placement) -> str | None:
     if law is case.law and speed >= 1 and not place.rtt_s:
         return None
     for target in targets_at(case.targets, place):
-        if target.limit_s is not None and law.ok_frac(target.limit_s, speed).max() < target.required_frac:
+        if (
+            target.limit_s is not None
+            and law.ok_frac(target.limit_s, speed, target.metric).max() < target.required_frac
+        ):
             if place.move is not None:
                 return f"misses a latency target from {place.move.place}: each request takes {place.rtt_s:g} s longer"
             return "slower than the latency target allows at any load"

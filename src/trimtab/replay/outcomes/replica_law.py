@@ -7,6 +7,7 @@ as if all its neighbours were as busy as that in every hour.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -14,7 +15,7 @@ import numpy as np
 
 from trimtab.deployment.effects import UseSlots
 from trimtab.deployment.placement import Placement
-from trimtab.fleet.service_law import ServiceLaw
+from trimtab.fleet.service_law import LatencyByLoad, ServiceLaw
 from trimtab.fleet.targets import share_within
 from trimtab.fleet.working import busiest_hour_frac
 from trimtab.physics.colocation import AS_MET, MET_BOTH_WAYS, left_frac, met_frac
@@ -45,16 +46,28 @@ def contended_law(law: ServiceLaw, slot: UseSlots | None, *, low: bool = False) 
 @lru_cache(maxsize=512)
 def _contended(law: ServiceLaw, others: int, busy_frac: float, ways: float) -> ServiceLaw:
     """Take the others' time off what a replica serves, and stretch the latency of requests that meet them."""
-    left = replace(law, capacity_req_s=law.capacity_req_s * left_frac(others, busy_frac))
-    if not len(law.le_s):
-        return left
-    le_s = np.append(np.unique(np.outer(np.arange(1, others + 2), law.le_s[:-1])), np.inf)
-    below = np.zeros((len(law.load), len(le_s)))
-    for met, share in enumerate(met_frac(others, busy_frac, ways)):
+    met = met_frac(others, busy_frac, ways)
+    whole = _stretched(law.latency(), met)
+    return replace(
+        law,
+        capacity_req_s=law.capacity_req_s * left_frac(others, busy_frac),
+        share=whole.share,
+        le_s=whole.le_s,
+        first_token=None if law.first_token is None else _stretched(law.first_token, met),
+    )
+
+
+def _stretched(alone: LatencyByLoad, met_frac: Sequence[float]) -> LatencyByLoad:
+    """Return a latency whose requests meet none, one, two, ... others with these probabilities, and wait for their turns."""
+    if not len(alone.le_s):
+        return alone
+    le_s = np.append(np.unique(np.outer(np.arange(1, len(met_frac) + 1), alone.le_s[:-1])), np.inf)
+    below = np.zeros((len(alone.load), len(le_s)))
+    for met, share in enumerate(met_frac):
         for bucket, bound_s in enumerate(le_s[:-1]):
-            below[:, bucket] += share * share_within(law.le_s, law.share, float(bound_s) / (1 + met))
+            below[:, bucket] += share * share_within(alone.le_s, alone.share, float(bound_s) / (1 + met))
     below[:, -1] = 1.0
-    return replace(left, share=np.diff(below, axis=1, prepend=0.0), le_s=le_s)
+    return replace(alone, share=np.diff(below, axis=1, prepend=0.0), le_s=le_s)
 
 
 def leaves_enough(case: Case, place: Placement, outcome: Outcome) -> bool:

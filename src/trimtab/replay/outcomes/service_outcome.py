@@ -12,7 +12,7 @@ from trimtab.deployment.placement import Placement
 from trimtab.fleet.model import FloatArray, IntArray, ServiceObservation, Target
 from trimtab.fleet.service_law import ServiceLaw, activity_as_demand
 from trimtab.fleet.settings import SERVICE_NODES_KEPT_S
-from trimtab.fleet.targets import share_within
+from trimtab.fleet.targets import histogram_of, share_within
 from trimtab.policies.hedge import HedgePolicy
 from trimtab.policies.scaling import StaticReplicas
 from trimtab.replay.hedged import SpotZones
@@ -198,7 +198,9 @@ def service_model(
     return ServiceModel(
         capacity_req_s=place.replica_req_s(law.capacity_req_s, low=low) * case.stress.speed,
         load_grid=there.grid(),
-        ok_frac=np.array([there.ok_frac(target.limit_s, speed) for target in targets]).reshape(len(targets), -1),
+        ok_frac=np.array([there.ok_frac(target.limit_s, speed, target.metric) for target in targets]).reshape(
+            len(targets), -1
+        ),
         wait_limit_s=np.array([max(0.0, _wait_limit(target) - there.full_batch_s) for target in targets]),
         cold_start_s=cold_start_of(case),
         warm_start_s=None if place.shared or place.hedge else warm_start_of(case),
@@ -216,10 +218,21 @@ def _wait_limit(target: Target) -> float:
 def baseline_attained(case: Case, target: Target) -> float | None:
     """Return the share of requests that history itself had within a latency limit; None where it was not measured."""
     service = case.workload.service
-    if service is None or target.limit_s is None or not service.latency_count.size:
+    if service is None or target.limit_s is None:
         return None
-    share = float(share_within(service.latency_le_s, service.latency_count.sum(axis=0), target.limit_s))
+    le_s, count = judging_histogram(case, service, target.metric)
+    if not count.size:
+        return None
+    share = float(share_within(le_s, count.sum(axis=0), target.limit_s))
     return None if np.isnan(share) else share
+
+
+def judging_histogram(case: Case, service: ServiceObservation, metric: TargetMetric) -> tuple[FloatArray, FloatArray]:
+    """Return bounds (n_buckets,) and counts (n_steps, n_buckets) of the times by which the case's law judges a metric.
+
+    So the shares before and after are of the same times: of first tokens where the law has them, even if this history has not.
+    """
+    return histogram_of(service, metric if case.law is None else case.law.judging(metric))
 
 
 def hourly_demand_gpus(case: Case) -> FloatArray:
