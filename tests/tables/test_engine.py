@@ -7,13 +7,14 @@ import pyarrow.parquet as pq
 import pytest
 import sqlglot
 from tests.tables.bundles import START
+from tests.tables.reference import rollup_samples
 
 from trimtab.cli import main
 from trimtab.errors import BundleError, InputError, SourceError, UsageError
 from trimtab.ledger.allocation_expr import allocation_expr, cost_by
 from trimtab.ledger.arrays import apportion_groups
 from trimtab.tables.engine import WAREHOUSES, open_engine
-from trimtab.tables.rollup import KEYS, SAMPLE_SCHEMA, histogram_expr, hourly_samples, rollup_samples, usage_expr
+from trimtab.tables.rollup import KEYS, SAMPLE_SCHEMA, histogram_expr, hourly_samples, usage_expr
 from trimtab.tables.rollup_spans import complete_samples, rollup_spans
 
 STEP_S = 60
