@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 
 from trimtab.policies.hedge import HedgePolicy
 from trimtab.policies.scaling import HpaPolicy, StaticReplicas
-from trimtab.replay.hedged import SpotZones, replay_hedged, serve_hedged
+from trimtab.replay.fluid import serve_history
+from trimtab.replay.hedged import SpotZones, replay_hedged
 from trimtab.replay.services import ServiceHistory, ServiceModel, replay_service
 
 MODEL = ServiceModel(
@@ -121,7 +122,7 @@ def test_interpreted_and_compiled_give_the_same_bytes(monkeypatch):
     served = history(hours=2)
     up = SpotZones(zones=3, loss_per_hr=2.0, outage_s=600).spells(2 * HOUR, seed=5)
     compiled = replay_hedged(served, MODEL, HPA, HedgePolicy(4), up, initial_replicas=6)
-    monkeypatch.setattr("trimtab.replay.hedged.serve_hedged", serve_hedged.py_func)
+    monkeypatch.setattr("trimtab.replay.services.serve_history", serve_history.py_func)
     interpreted = replay_hedged(served, MODEL, HPA, HedgePolicy(4), up, initial_replicas=6)
 
     assert interpreted.ok.tobytes() == compiled.ok.tobytes()
