@@ -74,7 +74,7 @@ class Lanes(NamedTuple):
     """The replicas of each lane; every member is an array that the loop writes.
 
     `ready` and `starting` `(n_lanes,)` say what stands now, `due` `(n_lanes, n_steps and more)` how many get ready at a step,
-    `ready_at` `(n_lanes, n_steps)` how many were ready then, which tells the nodes that are still up.
+    `ready_at` `(n_lanes, n_steps)` how many were ready then on nodes that did not go since, which tells the nodes still up.
     """
 
     ready: IntArray
@@ -230,10 +230,12 @@ def resize_lane(lanes: Lanes, lane: int, counts: IntArray, step: int, shape: Ser
 
 
 @inlined
-def lose_lane(lanes: Lanes, lane: int, step: int, cold_steps: int) -> int:
+def lose_lane(lanes: Lanes, lane: int, step: int, shape: ServerShape) -> int:
     """Take away all replicas of a zone that went; return how many there were."""
     lost = lanes.ready[lane] + lanes.starting[lane]
-    lanes.due[lane, step : step + 2 + cold_steps] = 0
+    lanes.due[lane, step : step + 2 + shape.cold_steps] = 0
+    # its nodes went too: what was ready on them tells no longer of a node that is up
+    lanes.ready_at[lane, max(0, step - shape.kept_steps) : step] = 0
     lanes.ready[lane] = 0
     lanes.starting[lane] = 0
     return int(lost)
@@ -327,8 +329,8 @@ def serve_history(
                     spot_up = spot_up or lane != ON_DEMAND
                     ready[lane] += due[lane, step]
                     starting[lane] -= due[lane, step]
-                elif ready[lane] + starting[lane] > 0:
-                    counts[LOST] += lose_lane(lanes, lane, step, shape.cold_steps)
+                elif step > 0 and up[lane - 1, step - 1]:
+                    counts[LOST] += lose_lane(lanes, lane, step, shape)
                 held[lane, step] = ready[lane] + starting[lane]
                 ready_at[lane, step] = ready[lane]
                 all_ready += ready[lane]

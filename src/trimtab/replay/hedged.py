@@ -9,7 +9,7 @@ from exponential lives, seeded, or recorded.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -86,7 +86,7 @@ def replay_hedged(
     """
     totals = serve(
         history,
-        replace(model, warm_start_s=None),
+        model,
         policy,
         initial_replicas=initial_replicas,
         hedge_policy=hedge_policy,

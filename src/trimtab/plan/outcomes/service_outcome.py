@@ -217,7 +217,7 @@ def service_model(
         ok_frac=np.array([law.ok_frac(target.limit_s, speed) for target in targets]).reshape(len(targets), -1),
         wait_limit_s=np.array([max(0.0, _wait_limit(target) - law.full_batch_s) for target in targets]),
         cold_start_s=cold_start_of(case),
-        warm_start_s=None if place.shared or place.hedge else warm_start_of(case),
+        warm_start_s=None if place.shared else warm_start_of(case),
         empty_node_kept_s=SERVICE_NODES_KEPT_S,
         gpus_per_replica=place.gpus_per_run,
         gpus_per_node=place.gpus_per_node,
