@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # so that a type checker sees the decorator and not what `__g
 
 _LAZY: dict[str, str] = {
     "audit": "trimtab.pipeline",
-    "fit": "trimtab.physics.ask",
+    "fit": "trimtab.pipeline",
     "open_demo": "trimtab.pipeline",
     "open_fleet": "trimtab.pipeline",
     "batch": "trimtab.runtime.batcher",

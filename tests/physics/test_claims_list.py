@@ -163,7 +163,7 @@ def test_a_million_a_day_in_windows_of_4_hours_is_167k_a_window():
 
 
 def tok_s_per_usd_hr(model, name, *, gpus=None):
-    market = Market(gpus=(name,), provider=AWS, region="us-east-1")
+    market = Market(catalog=CATALOG, gpus=(name,), provider=AWS, region="us-east-1")
     demand = Demand(input_tokens=512, output_tokens=256, concurrency=8)
     found = tt.fit(model, serve=demand, market=market, formats=(WeightFormat.BF16,)).found
     return max(one.tok_s.value / (one.usd_hr / (one.gpus + one.stranded_gpus)) for one in found if one.tensor == 1)
