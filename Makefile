@@ -15,11 +15,12 @@ demo: setup  ## Set up, then audit the demonstration fleet
 test: setup-dev setup-torch setup-spark  ## Set up, then run every test
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 
-check: setup-dev  ## Format, lint, types, import contracts
+check: setup-dev  ## Format, lint, types, import contracts, nothing unreachable
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python scripts/check-reachable
 
 format: setup-dev  ## Reformat and fix what can be fixed
 	$(BIN)/ruff format .

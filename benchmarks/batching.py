@@ -15,10 +15,10 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
+from benchmarks.reference.batch_optimum import batching, least_device_s_req, policy_cost
 from benchmarks.traces import data_argument
 from trimtab.physics.batch_curve import BatchCurve
 from trimtab.policies.batching import BatchRule
-from trimtab.replay.batch_optimum import batching, least_device_s_req, policy_cost
 from trimtab.replay.batches import Replayed, replay_batches
 
 CURVES = {

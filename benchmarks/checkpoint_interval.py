@@ -19,13 +19,13 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.reference.useful_share import useful_frac
 from benchmarks.spot import PROBE_S, load_probes
 from benchmarks.traces import Floats, data_argument
 from trimtab.policies.checkpointing import (
     CheckpointRule,
     hazard_from_lifetimes,
     interval_s,
-    useful_frac,
     young_daly_interval_s,
 )
 from trimtab.units import S_PER_HR, S_PER_MIN

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.reference.flat_checkpoint import FlatWriter
 from trimtab.errors import CheckpointError
-from trimtab.runtime.checkpoint.flat import FlatWriter
 from trimtab.units import BYTES_PER_MIB
 
 ARRAYS = 8

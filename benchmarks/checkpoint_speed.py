@@ -20,7 +20,7 @@ from pathlib import Path
 import torch
 import torch.distributed.checkpoint as dcp
 
-from trimtab.runtime.checkpoint.flat import FlatWriter
+from benchmarks.reference.flat_checkpoint import FlatWriter
 from trimtab.units import BYTES_PER_GB, BYTES_PER_MIB
 
 TENSORS = 192

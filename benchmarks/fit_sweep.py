@@ -7,7 +7,8 @@ import json
 import statistics
 import time
 
-from trimtab.physics.ask import ANYWHERE, DEFAULT_ENGINE, offered
+from trimtab.catalog import load_catalog
+from trimtab.physics.ask import DEFAULT_ENGINE, Market, offered
 from trimtab.physics.models import model_named
 from trimtab.physics.search_serving import CONCURRENCIES, search_serving, sweep
 from trimtab.physics.serving_demand import Demand
@@ -27,7 +28,7 @@ def main() -> None:
     options = parser.parse_args()
     model, demand = model_named(options.model), Demand(input_tokens=1024, output_tokens=256, rate_req_s=20)
     ways: list[Way] = []
-    for gpu, offers in offered(ANYWHERE):
+    for gpu, offers in offered(Market(catalog=load_catalog())):
         ways += ways_of(model, gpu, offers, demand, DEFAULT_ENGINE)[0]
     sweeps, searches = [], []
     for _ in range(REPEATS):

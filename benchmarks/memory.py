@@ -18,9 +18,9 @@ from pathlib import Path
 import numpy as np
 
 import trimtab.physics
-from benchmarks.memory_fit import MemoryModel, fit_memory, is_fitted, predicted_gb
+from benchmarks.memory_fit import MemoryModel, engine_memory, fit_memory, is_fitted, predicted_gb
 from benchmarks.memory_rows import MemoryRow, read_memory
-from trimtab.physics.calibration import engine_memory, memory_fit, read_fit
+from trimtab.physics.calibration import memory_fit, read_fit
 from trimtab.physics.training_memory import KEPT_FREE_FRAC
 from trimtab.units import BYTES_PER_GB, BYTES_PER_GIB
 

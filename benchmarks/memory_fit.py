@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 
 import numpy as np
 from scipy.optimize import least_squares
 
 from benchmarks.memory_rows import MemoryRow, training_of
-from trimtab.physics.calibration import EngineMemory, MemoryFit
+from trimtab.physics.calibration import MemoryFit, read_fit
 from trimtab.physics.footprint import weight_bytes
 from trimtab.physics.terms import Floats
 from trimtab.physics.training_memory import training_footprint
@@ -28,7 +29,29 @@ GROUP_EXPONENT = -0.5
 RESERVING_FRAC = 0.85
 """An engine that fills this share of an empty GPU with a 7B model reserves memory up front."""
 ENGINE_SHRINK_ROWS = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineMemory:
+    """How an inference engine takes memory: a share of the GPU up front, or its weights times a factor."""
+
+    reserved_frac: float | None
+    over_weights: float
+
+
 DEFAULT_ENGINE = EngineMemory(reserved_frac=None, over_weights=1.15)
+
+
+@cache
+def engine_memory() -> Mapping[str, EngineMemory]:
+    """Return the packaged habits of inference engines by name."""
+    engines = read_fit("memory.json")["engines"]
+    if not isinstance(engines, dict):
+        raise TypeError("memory.json holds no table of engines")
+    return {
+        str(name): EngineMemory(reserved_frac=one.get("reserved_frac"), over_weights=float(one["over_weights"]))
+        for name, one in engines.items()
+    }
 
 
 @dataclass(frozen=True, slots=True)

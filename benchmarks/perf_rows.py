@@ -19,7 +19,7 @@ from trimtab.physics.boards import all_boards
 from trimtab.physics.footprint import weight_bytes
 from trimtab.physics.formats import WeightFormat, weight_format
 from trimtab.physics.models import Architecture, find_model, generic_model, resolve_model
-from trimtab.physics.serving_query import Load, ServingQuery, kv_value_bytes, least_tensor_parallel
+from trimtab.physics.serving_query import Load, ServingQuery, kv_value_bytes
 from trimtab.units import BYTES_PER_GIB
 
 MLPERF_TOKENS: dict[str, tuple[float, float]] = {
@@ -32,6 +32,8 @@ MLPERF_TOKENS: dict[str, tuple[float, float]] = {
 }
 """Mean input and output tokens of MLPerf's data sets (mlcommons/inference reference implementations, `language/*`)."""
 
+PARALLEL_ATTENTION_FILL_FRAC = 0.62
+"""Weights above this share of memory call for another GPU when a deployment's tensor parallelism is not stated."""
 ENGINES: tuple[tuple[str, str], ...] = (
     ("llama.cpp", "llama.cpp"),
     ("ctransformers", "llama.cpp"),
@@ -236,6 +238,15 @@ def _stored(row: Row, model: Architecture) -> WeightFormat:
     if model.name.startswith("gpt-oss"):
         return WeightFormat.FP4  # published in MXFP4 only
     return weight_format(row.precision) if row.precision else WeightFormat.BF16
+
+
+def least_tensor_parallel(model: Architecture, stored: WeightFormat, gpu: Gpu, most: int) -> int:
+    """Return the smallest power of two of GPUs whose memory the weights fill to at most 62 %, up to `most`."""
+    degree = 1
+    need = weight_bytes(model, stored)
+    while need > PARALLEL_ATTENTION_FILL_FRAC * degree * gpu.memory_gib * BYTES_PER_GIB and degree < most:
+        degree *= 2
+    return degree
 
 
 def _degrees(row: Row, model: Architecture, stored: WeightFormat, engine: str) -> tuple[int, int, int, int]:

@@ -1,7 +1,8 @@
 """Refit the speed models' constants: `python -m benchmarks.refit --data measured.csv`.
 
-Writes `src/trimtab/physics/data/{serving,training,workloads}.json`: fitted tables, intervals from held-out groups, the number
-of rows, the error on held-out groups, the groups that were used and the source. The measured rows themselves stay outside.
+Writes `src/trimtab/physics/data/{serving,training}.json` and `benchmarks/reference/data/workloads.json`: fitted tables,
+intervals from held-out groups, the number of rows, the error on held-out groups, the groups that were used and the source. The
+measured rows themselves stay outside.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+import benchmarks.reference
 import trimtab.physics
 from benchmarks.fitted import KINDS, fit_tables, held_out, kind_of
 from benchmarks.perf_rows import Row, groups_of, read_rows
@@ -44,6 +46,12 @@ def refit(kind: str, rows: Sequence[Row]) -> dict[str, object]:
     }
 
 
+def folder_of(kind: str) -> Path:
+    """Return where a kind's constants are kept: with the physics that answers by them."""
+    package = benchmarks.reference if kind == "workloads" else trimtab.physics
+    return Path(str(package.__file__)).parent / "data"
+
+
 def main() -> None:
     """Refit the named models, all of them when none is named."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -51,10 +59,9 @@ def main() -> None:
     parser.add_argument("--only", choices=KINDS, action="append", help="refit this model only")
     options = parser.parse_args()
     rows = read_rows(options.data)
-    folder = Path(trimtab.physics.__file__).parent / "data"
     for kind in options.only or KINDS:
         content = json.dumps(refit(kind, rows), separators=(",", ":"), sort_keys=False)
-        (folder / f"{kind}.json").write_text(content + "\n", encoding="utf-8")
+        (folder_of(kind) / f"{kind}.json").write_text(content + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

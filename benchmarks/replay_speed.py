@@ -16,9 +16,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from benchmarks.reference.requests import RequestHistory, replay_requests
 from benchmarks.traces import data_argument
 from trimtab.policies.scaling import HpaPolicy
-from trimtab.replay.requests import RequestHistory, replay_requests
 from trimtab.replay.services import ServiceHistory, ServiceModel, replay_service
 from trimtab.units import S_PER_DAY
 

@@ -10,7 +10,7 @@ import json
 from collections import Counter
 from pathlib import Path
 
-from trimtab.sources.scrape import read_scrape
+from benchmarks.reference.scrape import read_scrape
 
 DATA = Path("../shared/data/telemetry/samples")
 

@@ -25,7 +25,8 @@ from trimtab.policies.hedge import HedgePolicy
 from trimtab.policies.scaling import NO_LIMIT, HpaPolicy, StaticReplicas
 from trimtab.replay.clairvoyant import needed_replicas
 from trimtab.replay.compare import first_replicas
-from trimtab.replay.hedged import Flags, replay_hedged
+from trimtab.replay.hedged import replay_hedged
+from trimtab.replay.series import Flags
 from trimtab.replay.services import ScalingPolicy, ServiceHistory
 from trimtab.units import S_PER_HR
 

@@ -24,12 +24,12 @@ import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from benchmarks.reference.deadline_job import hindsight_cost, replay_deadline_job
+from benchmarks.reference.fallback import Rule
+from benchmarks.reference.spot_plan import Flags, learn_market, plan_job
+from benchmarks.reference.zone_job import run_zones, zones_in_hindsight
+from benchmarks.reference.zone_plan import market_states, plan_zones
 from benchmarks.traces import Floats, data_argument
-from trimtab.policies.fallback import Rule
-from trimtab.replay.market import hindsight_cost, replay_deadline_job
-from trimtab.replay.spot_plan import Flags, learn_market, plan_job
-from trimtab.replay.zone_plan import market_states, plan_zones
-from trimtab.replay.zones import run_zones, zones_in_hindsight
 from trimtab.units import S_PER_HR
 
 DATASET = "aws-02-15-2023"

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from trimtab._version import __version__
+from trimtab.replay.code_folder import keep_code_in
 
 if TYPE_CHECKING:  # so that a type checker sees the decorator and not what `__getattr__` returns
     from trimtab.runtime.batcher import batch as batch
@@ -16,7 +17,7 @@ if TYPE_CHECKING:  # so that a type checker sees the decorator and not what `__g
 
 _LAZY: dict[str, str] = {
     "audit": "trimtab.pipeline",
-    "fit": "trimtab.physics.ask",
+    "fit": "trimtab.pipeline",
     "open_demo": "trimtab.pipeline",
     "open_fleet": "trimtab.pipeline",
     "batch": "trimtab.runtime.batcher",
@@ -24,6 +25,16 @@ _LAZY: dict[str, str] = {
 }
 
 __all__ = ["__version__", *_LAZY]
+
+
+def _machine_code_folder() -> str | None:
+    from trimtab._machine_code import machine_code_folder
+
+    return machine_code_folder()
+
+
+# Whoever imports any part of the package keeps its compiled replays on this machine; nothing is read before one is defined.
+keep_code_in(_machine_code_folder)
 
 
 def __getattr__(name: str) -> object:

@@ -1,10 +1,9 @@
-"""Where a number comes from: sources, estimates with an interval, evidence for an action."""
+"""Where a number comes from: estimates with an interval, evidence for an action."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from datetime import date
 from enum import Enum
 
 
@@ -15,17 +14,6 @@ class Basis(Enum):
     CALIBRATED = "calibrated"
     MODELLED = "modelled"
     ASSUMED = "assumed"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
-    """Who said a fact, and as of when."""
-
-    name: str
-    as_of: date | None = None
-
-    def __str__(self) -> str:
-        return f"{self.name} ({self.as_of.isoformat()})" if self.as_of else self.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

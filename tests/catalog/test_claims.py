@@ -6,6 +6,7 @@ Each test states the claim it refutes or confirms.
 import pytest
 
 from trimtab.catalog import BuyingOption, Precision
+from trimtab.catalog.mig import place
 from trimtab.units import HR_PER_MO
 
 ON_DEMAND, SPOT = BuyingOption.ON_DEMAND, BuyingOption.SPOT
@@ -32,6 +33,10 @@ def gpu_hr(catalog):
 def aws_mo(gpu_hr):
     """USD of one GPU-month in us-east-1."""
     return lambda gpu, option=ON_DEMAND: gpu_hr("aws", AWS_NODE[gpu], "us-east-1", option) * HR_PER_MO
+
+
+def profile_named(catalog, gpu, name):
+    return next(profile for profile in catalog.mig_profiles(gpu) if profile.name == name)
 
 
 @pytest.mark.parametrize(("gpu", "tflops"), [("A100-40GB", 19.5), ("H100", 66.9), ("T4", 8.1), ("A10G", 31.5)])
@@ -91,23 +96,22 @@ def test_mig_slice_of_an_a100_is_5_or_10_gb(catalog):
     """Claimed: 7 instances of about 11 GB each."""
     for board, name, gib in (("A100-40GB", "1g.5gb", 4.75), ("A100-80GB", "1g.10gb", 9.625)):
         gpu = catalog.gpu(board)
-        assert catalog.mig_table.find(gpu.mig_board, name).memory_gib(gpu.memory_gib) == pytest.approx(gib)
+        assert profile_named(catalog, gpu, name).memory_gib(gpu.memory_gib) == pytest.approx(gib)
 
 
 def test_a100_80_packs_seven_1g_three_2g_or_two_3g(catalog):
     """Claimed: 7 x 1g.10gb and 3 x 2g.20gb (true), 1 x 3g.40gb (two fit)."""
     gpu = catalog.gpu("A100-80GB")
 
-    assert catalog.layout_is_legal(gpu, ["1g.10gb"] * 7)
-    assert catalog.layout_is_legal(gpu, ["2g.20gb"] * 3)
-    assert catalog.layout_is_legal(gpu, ["3g.40gb"] * 2)
+    for name, count in (("1g.10gb", 7), ("2g.20gb", 3), ("3g.40gb", 2)):
+        assert place([profile_named(catalog, gpu, name)] * count) is not None
 
 
 def test_7g_is_an_instance_that_loses_ten_multiprocessors(catalog):
     """Claimed: 7g.80gb means that MIG is off."""
     gpu = catalog.gpu("A100-80GB")
 
-    assert gpu.sm_count - catalog.mig_table.find(gpu.mig_board, "7g.80gb").sm_count == 10
+    assert gpu.sm_count - profile_named(catalog, gpu, "7g.80gb").sm_count == 10
 
 
 @pytest.mark.parametrize(("gpu", "usd_mo"), [("T4", 384), ("A10G", 734), ("A100-80GB", 2505), ("H100", 5022)])

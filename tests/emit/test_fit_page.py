@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 import pytest
 
 import trimtab as tt
+from trimtab.catalog import load_catalog
 from trimtab.emit.fit_document import FitDocument, frontier, serving_ways, training_ways
 from trimtab.emit.html.fit_charts import Axis, cost_against_time, value_chart
 from trimtab.emit.html.fit_page import render_fit
@@ -94,7 +95,7 @@ def test_the_dearest_ways_do_not_squeeze_the_picture(served):
 
 def test_free_hardware_has_no_bars_of_value():
     demand = Demand(input_tokens=1024, output_tokens=256, rate_req_s=1)
-    own = serving_ways(tt.fit("mistral-7b", serve=demand, market=Market(own="rtx4090")).found)
+    own = serving_ways(tt.fit("mistral-7b", serve=demand, market=Market(catalog=load_catalog(), own="rtx4090")).found)
 
     assert value_chart(own) == ""
     assert cost_against_time(own) == ""

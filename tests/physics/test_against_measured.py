@@ -6,11 +6,11 @@ These rows were used in the fit; errors on groups that were held back stand in d
 import numpy as np
 import pytest
 from benchmarks.fitted import packaged_estimates
-from benchmarks.memory_fit import MemoryModel, is_fitted, predicted_gb
+from benchmarks.memory_fit import MemoryModel, engine_memory, is_fitted, predicted_gb
 from benchmarks.memory_rows import read_memory
 from benchmarks.perf_rows import is_ttft, language_model, read_rows
 
-from trimtab.physics.calibration import engine_memory, memory_fit
+from trimtab.physics.calibration import memory_fit
 
 pytestmark = pytest.mark.shared
 

@@ -21,7 +21,7 @@ from trimtab.physics.models import model_named
 from trimtab.physics.roofline import Phase, intensity
 from trimtab.physics.serving_demand import Demand
 from trimtab.physics.serving_query import Load, ServingQuery
-from trimtab.physics.transfer import Activity, Binding, binding_resource
+from trimtab.physics.transfer import Activity, speed_ratio
 
 CATALOG = load_catalog()
 AWS = "aws"
@@ -163,7 +163,7 @@ def test_a_million_a_day_in_windows_of_4_hours_is_167k_a_window():
 
 
 def tok_s_per_usd_hr(model, name, *, gpus=None):
-    market = Market(gpus=(name,), provider=AWS, region="us-east-1")
+    market = Market(catalog=CATALOG, gpus=(name,), provider=AWS, region="us-east-1")
     demand = Demand(input_tokens=512, output_tokens=256, concurrency=8)
     found = tt.fit(model, serve=demand, market=market, formats=(WeightFormat.BF16,)).found
     return max(one.tok_s.value / (one.usd_hr / (one.gpus + one.stranded_gpus)) for one in found if one.tensor == 1)
@@ -186,7 +186,10 @@ def test_four_h100_do_not_outrun_eight_a100_in_proportion_to_their_price():
 def test_gpu_utilisation_is_not_occupancy():
     busy_kernels = Activity(gpu_util=1.0, sm_active=0.12, tensor_active=0.01, dram_active=0.05)
 
-    assert binding_resource(busy_kernels) not in (Binding.COMPUTE, Binding.MEMORY)
+    ratio = speed_ratio(observed=busy_kernels, source=CATALOG.gpu("A100-80GB"), target=CATALOG.gpu("H100"))
+
+    # neither bandwidth (1.64 times) nor tensor rate (3.17 times) limits it: what runs all the time leaves most of the GPU idle
+    assert ratio.value < 1.1
 
 
 def test_h100_to_a100_at_one_and_a_half_times_the_time_is_60_percent_of_the_cost():

@@ -11,7 +11,7 @@ from trimtab.physics.intervals import board_class
 from trimtab.physics.models import model_named
 from trimtab.physics.predict import Asked, times_of, with_interval
 from trimtab.physics.search_serving import sweep
-from trimtab.physics.serving_query import Load, ServingQuery, least_tensor_parallel
+from trimtab.physics.serving_query import Load, ServingQuery
 
 GPUS = load_catalog()
 
@@ -89,13 +89,6 @@ def test_every_estimate_holds_its_value_and_says_its_source():
     assert found.low <= found.value <= found.high
     assert found.because
     assert board_class(asked.gpu).value == "recent"
-
-
-def test_the_smallest_tensor_parallel_degree_leaves_room_for_the_cache():
-    seventy = model_named("llama-3-70b")
-
-    assert least_tensor_parallel(seventy, WeightFormat.FP8, GPUS.gpu("H200-SXM-141GB"), 8) == 1
-    assert least_tensor_parallel(seventy, WeightFormat.BF16, GPUS.gpu("H100-SXM5-80GB"), 8) == 4
 
 
 def test_long_prompts_keep_more_stages_of_llama_cpp_busy():

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from trimtab.catalog import Precision, load_catalog
 from trimtab.errors import Unpredictable
-from trimtab.physics.transfer import Activity, Binding, binding_resource, fits_memory, speed_ratio
+from trimtab.physics.transfer import Activity, fits_memory, speed_ratio
 
 GPUS = load_catalog()
 A100 = GPUS.gpu("A100-SXM4-80GB")
@@ -45,7 +45,6 @@ def test_a_memory_bound_workload_follows_the_bandwidth():
     ratio = speed_ratio(observed=seen, source=A100, target=H100)
 
     assert ratio.value == pytest.approx(H100.mem_bw_gb_s / A100.mem_bw_gb_s, rel=0.05)
-    assert binding_resource(seen) is Binding.MEMORY
 
 
 def test_a_compute_bound_workload_follows_the_tensor_rate():
@@ -54,7 +53,6 @@ def test_a_compute_bound_workload_follows_the_tensor_rate():
     ratio = speed_ratio(observed=seen, source=A100, target=H100, precision=Precision.BF16)
 
     assert ratio.value == pytest.approx(989.4 / 312, rel=0.12)
-    assert binding_resource(seen) is Binding.COMPUTE
 
 
 def test_a_starved_workload_gains_little_from_a_faster_gpu():
@@ -63,35 +61,6 @@ def test_a_starved_workload_gains_little_from_a_faster_gpu():
     ratio = speed_ratio(observed=seen, source=A100, target=H100)
 
     assert 1.0 < ratio.value < 1.15
-    assert binding_resource(seen) is Binding.HOST
-
-
-@pytest.mark.parametrize(
-    "seen",
-    [
-        Activity(sm_active=0.95),
-        Activity(tensor_active=0.75),
-        Activity(tensor_active=0.75, sm_active=0.9, gpu_util=0.95),
-        Activity(dram_active=0.75),
-        Activity(dram_active=0.75, sm_active=0.9),
-        Activity(tensor_active=0.05, sm_active=0.3),
-    ],
-)
-def test_what_binds_stays_open_where_a_missing_counter_could_be_it(seen):
-    assert binding_resource(seen) is None
-
-
-def test_what_binds_is_named_where_the_missing_counter_could_not_be_it():
-    assert binding_resource(Activity(tensor_active=0.1, gpu_util=0.3)) is Binding.HOST
-    assert binding_resource(Activity(dram_active=0.85, sm_active=0.5, gpu_util=0.9)) is Binding.MEMORY
-    assert binding_resource(Activity(tensor_active=0.7, sm_active=0.7, gpu_util=0.7)) is Binding.COMPUTE
-
-
-@given(seen=readings(), missing=st.sets(st.sampled_from((*COUNTERS, "gpu_util"))))
-def test_what_binds_without_a_counter_binds_at_every_reading_that_it_may_have(seen, missing):
-    assume(not missing.issuperset(COUNTERS))
-
-    assert binding_resource(without(seen, missing)) in (None, binding_resource(seen))
 
 
 @given(seen=readings(), missing=st.sets(st.sampled_from((*COUNTERS, "gpu_util"))), pair=PAIRS)

@@ -15,7 +15,6 @@ from trimtab.policies.checkpointing import (
     CheckpointRule,
     CheckpointState,
     Decision,
-    Hazard,
     Observation,
     constant_hazard,
     decide,
@@ -23,7 +22,6 @@ from trimtab.policies.checkpointing import (
     hazard_from_lifetimes,
     interval_s,
     losing_frac,
-    useful_frac,
     young_daly_interval_s,
 )
 from trimtab.replay.compiled import admit
@@ -162,17 +160,6 @@ def test_a_save_is_promised_only_if_the_measured_time_fits(left_s, save_s, step_
         assert save_s * (2 if saving else 1) <= left_s
     if decision is Decision.TRAIN:
         assert left_s >= save_s + step_s
-
-
-def test_the_useful_share_by_hand():
-    rule = RULE._replace(notice_missing_frac=0.0, hazard=Hazard((0.0,), (0.0,)), max_interval_s=100.0, margin_s=0.0)
-
-    without = useful_frac([1000.0], 180.0, rule, 60.0, [False])
-    with_notice = useful_frac([1000.0], 180.0, rule, 60.0, [True])
-
-    assert without == pytest.approx(5 * 100 / 1000)
-    assert with_notice == pytest.approx(5 * 100 / 1000)
-    assert useful_frac([1050.0], 180.0, rule, 60.0, [True]) == pytest.approx((5 * 100 + 10) / 1050)
 
 
 def test_the_replay_can_compile_the_rule():

@@ -1,15 +1,22 @@
 """Machine code kept between runs: under a hash of the sources, and not at all where nothing can be written."""
 
+import subprocess
+import sys
+
+import numpy as np
 import pytest
 
-from trimtab.replay import compiled
+from trimtab import _machine_code
+from trimtab.replay.compiled import compiled
+
+DEFINE_ONE = "import trimtab.replay.nodes as nodes; print(nodes.bill_nodes.stats.cache_path)"
 
 
 @pytest.fixture
 def fresh():
-    compiled.cache_dir.cache_clear()
+    _machine_code.machine_code_folder.cache_clear()
     yield
-    compiled.cache_dir.cache_clear()
+    _machine_code.machine_code_folder.cache_clear()
 
 
 def test_the_folder_changes_with_the_sources(tmp_path, monkeypatch, fresh):
@@ -17,13 +24,13 @@ def test_the_folder_changes_with_the_sources(tmp_path, monkeypatch, fresh):
     sources = tmp_path / "policies"
     sources.mkdir()
     (sources / "rule.py").write_text("LIMIT = 1\n", encoding="utf-8")
-    monkeypatch.setattr(compiled, "SOURCES", (sources,))
-    before = compiled.cache_dir()
+    monkeypatch.setattr(_machine_code, "SOURCES", (sources,))
+    before = _machine_code.machine_code_folder()
 
     (sources / "rule.py").write_text("LIMIT = 2\n", encoding="utf-8")
-    compiled.cache_dir.cache_clear()
+    _machine_code.machine_code_folder.cache_clear()
 
-    assert compiled.cache_dir() != before
+    assert _machine_code.machine_code_folder() != before
 
 
 def test_nowhere_to_write_is_a_warning_and_no_failure(tmp_path, monkeypatch, caplog, fresh):
@@ -31,6 +38,20 @@ def test_nowhere_to_write_is_a_warning_and_no_failure(tmp_path, monkeypatch, cap
     occupied.write_text("a file where the folder should be", encoding="utf-8")
     monkeypatch.setenv("XDG_CACHE_HOME", str(occupied))
 
-    assert compiled.cache_dir() is None
+    assert _machine_code.machine_code_folder() is None
     assert "compiles anew" in caplog.text
-    assert compiled.compiled(lambda x: x + 1)(1) == 2
+    assert compiled(lambda x: x + 1)(1) == 2
+
+
+def test_a_replay_keeps_its_code_in_the_users_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+    done = subprocess.run([sys.executable, "-c", DEFINE_ONE], capture_output=True, text=True, check=True)
+
+    assert done.stdout.startswith(str(tmp_path / "trimtab" / "compiled"))
+
+
+def test_code_that_is_not_kept_divides_as_kept_code_does():
+    divide = compiled(lambda over, under: over / under)
+
+    assert divide(1.0, 0.0) == np.inf

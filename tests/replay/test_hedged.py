@@ -1,11 +1,15 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from trimtab.policies.cron import CronPolicy
 from trimtab.policies.hedge import HedgePolicy
 from trimtab.policies.scaling import HpaPolicy, StaticReplicas
-from trimtab.replay.hedged import SpotZones, replay_hedged, serve_hedged
+from trimtab.replay.fluid import serve_history
+from trimtab.replay.hedged import SpotZones, replay_hedged
 from trimtab.replay.services import ServiceHistory, ServiceModel, replay_service
 
 MODEL = ServiceModel(
@@ -18,6 +22,7 @@ MODEL = ServiceModel(
 ALL_ON_DEMAND, ALL_SPOT = HedgePolicy(1), HedgePolicy(0)
 HPA = HpaPolicy(target_frac=0.7, min_replicas=1, max_replicas=50)
 HOUR = 240
+TWO = StaticReplicas(2)
 
 
 def history(hours=6, seed=1):
@@ -88,6 +93,48 @@ def test_a_floor_answers_while_spot_is_gone():
     assert high.attained_frac[0] > 0.999
 
 
+def late_requests(up, policy=TWO, arrivals=None, **changes):
+    """Two replicas on spot, each enough for two thirds of what comes; return the requests that waited too long."""
+    arrivals = np.full(6 * HOUR, 15 * 1.5) if arrivals is None else arrivals
+    one = replace(MODEL, cold_start_s=480.0, queue_limit_s=1e4, **{"gpus_per_node": 2, **changes})
+    replay = replay_hedged(ServiceHistory(arrivals=arrivals, step_s=15), one, policy, ALL_SPOT, up, initial_replicas=2)
+    return replay.requests - replay.ok[0]
+
+
+def test_a_lost_replica_starts_sooner_where_another_zone_has_room_on_a_node_that_is_up():
+    """One replica is short of half a request a second until the second is back, and the queue drains as fast as it grew."""
+    up = always(6 * HOUR, zones=2)
+    up[0, 2 * HOUR :] = False
+
+    assert late_requests(up) == pytest.approx(1.5 * 2 * (480 + 15), rel=0.02)
+    assert late_requests(up, warm_start_s=180.0) == pytest.approx(1.5 * 2 * (180 + 15), rel=0.02)
+
+
+def test_nodes_that_a_zone_took_along_are_not_started_on():
+    """The zone is back after a minute with other nodes: its replicas take as long as on any."""
+    up = always(6 * HOUR, zones=1)
+    up[0, 2 * HOUR : 2 * HOUR + 4] = False
+
+    assert late_requests(up, warm_start_s=180.0, empty_node_kept_s=600.0) == late_requests(up, empty_node_kept_s=600.0)
+
+
+def test_an_empty_node_is_lost_with_its_zone_too():
+    """The second replica stops for an hour, in zone 0, whose empty node would be kept; the zone goes for a minute meanwhile."""
+    policy = CronPolicy((2, 2, 1, *[2] * 21), lead_s=0)
+    arrivals = np.full(6 * HOUR, 15 * 1.5)
+    arrivals[2 * HOUR : 3 * HOUR] = 15 * 0.5
+    stays = always(6 * HOUR, zones=2)
+    goes = stays.copy()
+    goes[0, 2 * HOUR + 120 : 2 * HOUR + 124] = False
+
+    cold, kept, lost = (
+        late_requests(up, policy, arrivals, gpus_per_node=1, empty_node_kept_s=7200.0, warm_start_s=warm_start_s)
+        for up, warm_start_s in ((stays, None), (stays, 180.0), (goes, 180.0))
+    )
+
+    assert kept < lost == cold
+
+
 def test_lives_and_outages_have_the_lengths_that_were_asked_for():
     up = SpotZones(zones=3, loss_per_hr=0.5, outage_s=1800).spells(400 * HOUR, seed=3)
 
@@ -121,7 +168,7 @@ def test_interpreted_and_compiled_give_the_same_bytes(monkeypatch):
     served = history(hours=2)
     up = SpotZones(zones=3, loss_per_hr=2.0, outage_s=600).spells(2 * HOUR, seed=5)
     compiled = replay_hedged(served, MODEL, HPA, HedgePolicy(4), up, initial_replicas=6)
-    monkeypatch.setattr("trimtab.replay.hedged.serve_hedged", serve_hedged.py_func)
+    monkeypatch.setattr("trimtab.replay.services.serve_history", serve_history.py_func)
     interpreted = replay_hedged(served, MODEL, HPA, HedgePolicy(4), up, initial_replicas=6)
 
     assert interpreted.ok.tobytes() == compiled.ok.tobytes()

@@ -7,13 +7,14 @@ import pyarrow.parquet as pq
 import pytest
 import sqlglot
 from tests.tables.bundles import START
+from tests.tables.reference import rollup_samples
 
 from trimtab.cli import main
 from trimtab.errors import BundleError, InputError, SourceError, UsageError
-from trimtab.ledger.allocation_expr import allocation_expr, cost_by
+from trimtab.ledger.allocation_expr import allocation_expr, cost_by, unallocated_expr
 from trimtab.ledger.arrays import apportion_groups
 from trimtab.tables.engine import WAREHOUSES, open_engine
-from trimtab.tables.rollup import KEYS, SAMPLE_SCHEMA, histogram_expr, hourly_samples, rollup_samples, usage_expr
+from trimtab.tables.rollup import KEYS, SAMPLE_SCHEMA, histogram_expr, hourly_samples, usage_expr
 from trimtab.tables.rollup_spans import complete_samples, rollup_spans
 
 STEP_S = 60
@@ -128,6 +129,15 @@ def test_an_allocation_is_that_of_the_ledger_and_sums_to_the_bill(files):
 
     assert rows["micro_usd"].to_pylist() == expected.tolist()
     assert sum(by_workload["micro_usd"].to_pylist()) == sum(billed["micro_usd"].to_pylist())
+
+
+def test_money_of_an_hour_that_nobody_held_is_found():
+    cells = ibis.memtable(pa.table({"pool": ["a"], "hour": [0], "cell": [0], "node_seconds": [3600]}))
+    billed = ibis.memtable(pa.table({"pool": ["a", "a", "a"], "hour": [0, 1, 2], "micro_usd": [5, 7, 0]}))
+
+    lost = unallocated_expr(cells, billed).to_pyarrow().to_pylist()
+
+    assert lost == [{"pool": "a", "hour": 1, "micro_usd": 7}]
 
 
 @pytest.mark.parametrize("dialect", WAREHOUSES)

@@ -7,15 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.tables.bundles import HOUR, START
+from tests.tables.reference import histogram_quantile, rollup_samples
 
 from trimtab.tables.rollup import (
     KEYS,
     SAMPLE_SCHEMA,
     histogram_expr,
     histogram_of,
-    histogram_quantile,
-    merge_histograms,
-    rollup_samples,
     usage_expr,
 )
 
@@ -27,18 +25,6 @@ def samples(values, *, device="GPU-0", workload="prod/chat", start=START, step_s
     keys = {"device": device, "workload": workload}
     rows = [{**keys, "time": time, "sm_active": value} for time, value in zip(times, values, strict=True)]
     return pa.Table.from_pylist([row | columns for row in rows], schema=SAMPLE_SCHEMA)
-
-
-@given(st.lists(shares, max_size=50), st.lists(shares, max_size=50), st.lists(shares, max_size=50))
-def test_merging_histograms_is_associative_and_counts_everything(first, second, third):
-    parts = [histogram_of(values) for values in (first, second, third)]
-    whole = histogram_of([*first, *second, *third])
-
-    left = merge_histograms(np.stack([merge_histograms(np.stack(parts[:2])), parts[2]]))
-    right = merge_histograms(np.stack([parts[0], merge_histograms(np.stack(parts[1:]))]))
-
-    assert (left == right).all()
-    assert (left == whole).all()
 
 
 @given(st.lists(shares, min_size=1, max_size=200), st.sampled_from([0.5, 0.95, 0.99, 1.0]))

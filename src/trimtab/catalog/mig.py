@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from trimtab.catalog.rows import Row, number, packaged_rows, whole
-from trimtab.errors import UnknownName
 from trimtab.units import MIB_PER_GIB
 
 _UNMEASURED_SHARE_FRAC = 0.95
@@ -80,13 +79,6 @@ class MigTable:
     def of_board(self, board: str) -> tuple[MigProfile, ...]:
         """Return a board's profiles; none where it cannot be partitioned."""
         return tuple(self._by_board.get(board, {}).values())
-
-    def find(self, board: str, profile: str) -> MigProfile:
-        """Return a profile by name; raises UnknownName with near matches."""
-        known = self._by_board.get(board, {})
-        if profile not in known:
-            raise UnknownName("MIG profile", profile, known, where=board)
-        return known[profile]
 
 
 def place(profiles: Sequence[MigProfile]) -> tuple[int, ...] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -10,7 +10,7 @@ from pathlib import Path
 from trimtab.catalog.gpus import Gpu, GpuTable, load_gpus
 from trimtab.catalog.instances import InstanceType, load_instance_types
 from trimtab.catalog.kinds import BuyingOption
-from trimtab.catalog.mig import MigProfile, MigTable, load_mig, place
+from trimtab.catalog.mig import MigProfile, MigTable, load_mig
 from trimtab.catalog.overrides import read_overrides
 from trimtab.catalog.prices import PriceBook, load_prices
 from trimtab.errors import UnknownName
@@ -70,17 +70,6 @@ class Catalog:
     def mig_profiles(self, gpu: Gpu) -> tuple[MigProfile, ...]:
         """Return a board's MIG profiles; none where it cannot be partitioned."""
         return self.mig_table.of_board(gpu.mig_board)
-
-    def mig_placement(self, gpu: Gpu, profiles: Sequence[str]) -> tuple[int, ...] | None:
-        """Return the start slice of each instance of a layout on one board, or None where the board cannot hold it.
-
-        Raises UnknownName for a profile that the board does not have.
-        """
-        return place([self.mig_table.find(gpu.mig_board or gpu.name, profile) for profile in profiles])
-
-    def layout_is_legal(self, gpu: Gpu, profiles: Sequence[str]) -> bool:
-        """Tell whether one board can hold these MIG instances at once."""
-        return self.mig_placement(gpu, profiles) is not None
 
 
 def load_catalog(overrides: Path | None = None) -> Catalog:

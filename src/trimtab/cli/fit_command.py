@@ -168,7 +168,7 @@ def command(
         region=region,
         option=BuyingOption(option),
         at=date.today(),
-        catalog=load_catalog(prices) if prices else None,
+        catalog=load_catalog(prices),
         driver=driver,
         cuda=cuda,
         losses=Interruptions(

@@ -138,12 +138,6 @@ class Placement:
             return 1.0
         return left_frac(self.shared.others, self.shared.shared.busy_frac)
 
-    @property
-    def sold_as(self) -> Pool:
-        """Return the pool that is asked for first: spot or booked nodes where there are any, else those on demand."""
-        held = self.spot or self.hedge or self.blocks
-        return self.pool if held is None else held.pool
-
     def batch_curve(self, *, low: bool = False) -> BatchCurve | None:
         """Return the times of batches there; None where it does not batch. `low`: at the low end of its speed."""
         if self.batching is None:

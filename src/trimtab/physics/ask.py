@@ -1,4 +1,4 @@
-"""`trimtab.fit`: which GPU for this model, ranked, with what was rejected; the library's face of the searches."""
+"""Which GPU for this model, ranked, with what was rejected: what `trimtab.fit` and the command ask."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from trimtab.catalog import BuyingOption, Catalog, Gpu, load_catalog
-from trimtab.errors import MissingPrice, Unpredictable, UsageError, near_matches
+from trimtab.catalog import BuyingOption, Catalog, Gpu
+from trimtab.errors import MissingPrice, Unpredictable, near_matches
 from trimtab.physics.boards import board
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.found_ways import Rejected, ServingOption, Unmet
 from trimtab.physics.interruption import USUAL, Interruptions
-from trimtab.physics.models import Architecture, model_named
+from trimtab.physics.models import Architecture
 from trimtab.physics.notebook import notebook_view
 from trimtab.physics.offers import Offer, offers_for, owned_offer
 from trimtab.physics.search_serving import search_serving
@@ -28,23 +28,19 @@ DEFAULT_ENGINE = "vllm"
 class Market:
     """Where to look: named GPUs (all of NVIDIA's when none), one's own card, a provider, a region, a way of buying, a date."""
 
+    catalog: Catalog
+    """Facts and prices."""
     gpus: tuple[str, ...] = ()
     own: str | None = None
     provider: str | None = None
     region: str | None = None
     option: BuyingOption = BuyingOption.ON_DEMAND
     at: date | None = None
-    catalog: Catalog | None = None
-    """Facts and prices; the packaged ones when None."""
     driver: str | None = None
     """The driver that nodes have; None: any that a GPU needs."""
     cuda: str | None = None
     losses: Interruptions = USUAL
     """What losing spot nodes costs."""
-
-
-ANYWHERE = Market()
-"""Every NVIDIA GPU that somebody sells on demand."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +60,7 @@ def offered(market: Market) -> list[tuple[Gpu, tuple[Offer, ...]]]:
     if market.own is not None:
         gpu = board(market.own)
         return [(gpu, (owned_offer(gpu, 1),))]
-    catalog = market.catalog or load_catalog()
+    catalog = market.catalog
     wanted = [catalog.gpu(name) for name in market.gpus] or [gpu for gpu in catalog.gpus if gpu.vendor == "NVIDIA"]
     sellers = _sellers(catalog, market)
     found = [
@@ -149,30 +145,3 @@ def training_answer(model: Architecture, demand: TrainingDemand, market: Market,
     candidates, rejected = runnable(market)
     found, missed = search_training(model, candidates, demand, option=market.option, scale=scale, losses=market.losses)
     return FitAnswer(found=tuple(found), rejected=(*rejected, *missed))
-
-
-def fit(
-    model: str | Architecture,
-    *,
-    serve: Demand | None = None,
-    train: TrainingDemand | None = None,
-    market: Market = ANYWHERE,
-    engine: str = DEFAULT_ENGINE,
-    formats: Sequence[WeightFormat] = (),
-) -> FitAnswer:
-    """Return which GPU a model needs, how many, and what it costs; give either `serve` or `train`.
-
-    Raises UnknownName for a model that no table knows, UsageError unless exactly one demand is given.
-
-    >>> answer = fit("llama-3.1-8b", serve=Demand(input_tokens=1024, output_tokens=256, rate_req_s=5))
-    >>> answer.found[0].usd_per_mtok.value < answer.found[-1].usd_per_mtok.value
-    True
-    """
-    architecture = model_named(model) if isinstance(model, str) else model
-    match serve, train:
-        case Demand(), None:
-            return serving_answer(architecture, serve, market, engine=engine, formats=formats)
-        case None, TrainingDemand():
-            return training_answer(architecture, train, market)
-        case _:
-            raise UsageError("give either serve=Demand(...) or train=TrainingDemand(...)")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
@@ -37,31 +36,11 @@ class MemoryFit:
     """90 % quantile of the same."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineMemory:
-    """How an inference engine takes memory: a share of the GPU up front, or its weights times a factor."""
-
-    reserved_frac: float | None
-    over_weights: float
-
-
 def read_fit(name: str) -> dict[str, object]:
     """Return a fitted file of the package by name."""
     text = files("trimtab.physics").joinpath(f"data/{name}").read_text(encoding="utf-8")
     content: dict[str, object] = json.loads(text)
     return content
-
-
-@lru_cache(maxsize=1)
-def engine_memory() -> Mapping[str, EngineMemory]:
-    """Return the packaged habits of inference engines by name."""
-    engines = read_fit("memory.json")["engines"]
-    if not isinstance(engines, dict):
-        raise TypeError("memory.json holds no table of engines")
-    return {
-        str(name): EngineMemory(reserved_frac=one.get("reserved_frac"), over_weights=float(one["over_weights"]))
-        for name, one in engines.items()
-    }
 
 
 @lru_cache(maxsize=1)

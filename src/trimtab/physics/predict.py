@@ -1,4 +1,4 @@
-"""Answers with intervals: speed of serving, training and other workloads from the packaged, fitted constants."""
+"""Answers with intervals: speed of serving and training from the packaged, fitted constants."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from functools import lru_cache
 
 import numpy as np
 
-from trimtab.errors import Unpredictable
 from trimtab.physics.calibration import read_fit
 from trimtab.physics.intervals import Intervals, board_class, class_keys, intervals_from
 from trimtab.physics.serving import ServingTimes, serving_times
@@ -18,7 +17,6 @@ from trimtab.physics.serving_query import ServingQuery, serving_columns, serving
 from trimtab.physics.terms import Floats, Keys, Terms, terms_from
 from trimtab.physics.training import TrainingQuery, training_keys, training_tok_s
 from trimtab.physics.transfer import Z_80
-from trimtab.physics.workloads import WorkloadQuery, workload_columns, workload_keys
 from trimtab.provenance import Basis, Estimate
 
 
@@ -33,7 +31,6 @@ class Asked(Enum):
     ONLINE_RATE = "online-rate"
     SATURATED = "saturated"
     TRAINING = "training"
-    WORKLOAD = "workload"
 
 
 PAIR_SPREAD = 0.199
@@ -55,8 +52,12 @@ class Model:
 
 @lru_cache(maxsize=4)
 def packaged(name: str) -> Model:
-    """Return a fitted model of the package: serving, training or workloads."""
-    content = read_fit(f"{name}.json")
+    """Return a fitted model of the package: serving or training."""
+    return model_from(read_fit(f"{name}.json"), name)
+
+
+def model_from(content: Mapping[str, object], name: str) -> Model:
+    """Return the fitted model that a coefficient file holds; `name` says which in errors."""
     tables, groups, rows = content["tables"], content["groups"], content["rows"]
     if not isinstance(tables, dict) or not isinstance(groups, list) or not isinstance(rows, int):
         raise TypeError(f"{name}.json must hold tables, groups and rows")
@@ -84,7 +85,8 @@ def times_of(queries: Sequence[ServingQuery], model: Model | None = None) -> Ser
     return serving_times(columns, coefficients_at(model.tables, keys, columns))
 
 
-def _knows(terms: Terms, by: tuple[str, ...], level: str) -> bool:
+def knows(terms: Terms, by: tuple[str, ...], level: str) -> bool:
+    """Tell whether a level was measured among those that differ by these keys."""
     return any(level in term.values for term in terms.terms if term.by == by)
 
 
@@ -93,23 +95,15 @@ def serving_support(tables: Mapping[str, Terms], keys: Keys) -> int:
     scale = tables["glob"]
     pair = f"{keys['engine']}|{keys['chip']}"
     if keys["workload"]:
-        return 2 if _knows(scale, ("workload",), keys["workload"]) else 0
-    return int(_knows(scale, ("stack",), keys["stack"])) + int(_knows(scale, ("engine", "chip"), pair))
+        return 2 if knows(scale, ("workload",), keys["workload"]) else 0
+    return int(knows(scale, ("stack",), keys["stack"])) + int(knows(scale, ("engine", "chip"), pair))
 
 
 def training_support(tables: Mapping[str, Terms], keys: Keys) -> int:
     """Return how near measurements are: the framework, and the framework on this architecture."""
     scale = tables["utilisation"]
     pair = f"{keys['framework']}|{keys['architecture']}"
-    return int(_knows(scale, ("framework",), keys["framework"])) + int(
-        _knows(scale, ("framework", "architecture"), pair)
-    )
-
-
-def workload_support(tables: Mapping[str, Terms], keys: Keys) -> int:
-    """Return how near measurements are: the workload itself, and the chip."""
-    scale = tables["throughput"]
-    return int(_knows(scale, ("workload",), keys["workload"])) + int(_knows(scale, ("chip",), keys["chip"]))
+    return int(knows(scale, ("framework",), keys["framework"])) + int(knows(scale, ("framework", "architecture"), pair))
 
 
 def serving_classes(query: ServingQuery, asked: Asked, tables: Mapping[str, Terms]) -> tuple[str, ...]:
@@ -122,27 +116,11 @@ def training_classes(query: TrainingQuery, tables: Mapping[str, Terms]) -> tuple
     return class_keys(Asked.TRAINING.value, training_support(tables, training_keys(query)), board_class(query.gpu))
 
 
-def workload_classes(query: WorkloadQuery, tables: Mapping[str, Terms]) -> tuple[str, ...]:
-    """Return the interval classes of another workload's question."""
-    return class_keys(Asked.WORKLOAD.value, workload_support(tables, workload_keys(query)), board_class(query.gpu))
-
-
 def predict_training(query: TrainingQuery, model: Model | None = None) -> Estimate:
     """Predict tokens per second per GPU of a training run."""
     model = model or packaged("training")
     speed = float(training_tok_s([query], model.tables["utilisation"])[0])
     return model.intervals.estimate(speed, training_classes(query, model.tables), because=model.source)
-
-
-def predict_workload(query: WorkloadQuery, model: Model | None = None) -> Estimate:
-    """Predict the throughput of a public benchmark; raises Unpredictable for one that was never measured."""
-    model = model or packaged("workloads")
-    keys = workload_keys(query)
-    if not any(query.task in term.values for term in model.tables["throughput"].terms if term.by == ("task",)):
-        raise Unpredictable(f"no measurement of {query.task!r} on any board: measure it once, then transfer")
-    log = model.tables["throughput"].at([keys], workload_columns([query]))[0]
-    speed = float(np.exp(log)) * query.units_of_work
-    return model.intervals.estimate(speed, workload_classes(query, model.tables), because=model.source)
 
 
 def with_interval(query: ServingQuery, asked: Asked, predicted: float, model: Model | None = None) -> Estimate:

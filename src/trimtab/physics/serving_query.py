@@ -27,8 +27,6 @@ TFLOPS_PER_W = {"Ampere": 0.45, "Ada": 0.72}
 """Tensor rate a watt of boards with GDDR memory: their prompt speeds follow the power limit and not the peak."""
 PCIE_GB_S = {3: 16.0, 4: 32.0, 5: 64.0, 6: 128.0}
 """Both directions of a x16 slot by generation, halved below as NVLink's figure is."""
-PARALLEL_ATTENTION_FILL_FRAC = 0.62
-"""Weights above this share of memory call for another GPU when a deployment's tensor parallelism is not stated."""
 
 
 class Load(Enum):
@@ -187,15 +185,6 @@ def _numbers(query: ServingQuery) -> dict[str, float]:
         "pipes_prompts": float(query.engine == "llama.cpp"),
         "runtime": TRTLLM_RUNTIME_BYTES if query.engine == "trtllm" else RUNTIME_BYTES,
     }
-
-
-def least_tensor_parallel(model: Architecture, stored: WeightFormat, gpu: Gpu, most: int) -> int:
-    """Return the smallest power of two of GPUs whose memory the weights fill to at most 62 %, up to `most`."""
-    degree = 1
-    need = weight_bytes(model, stored)
-    while need > PARALLEL_ATTENTION_FILL_FRAC * degree * gpu.memory_gib * BYTES_PER_GIB and degree < most:
-        degree *= 2
-    return degree
 
 
 def kv_value_bytes(stored: WeightFormat, engine: str, year: int, gpu: Gpu) -> float:

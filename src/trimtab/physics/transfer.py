@@ -98,27 +98,6 @@ CONTEXT_GIB = 0.6
 """What a CUDA context and the driver keep from the visible memory (0.5-0.9 GiB on A100 and H100; stas00/ml-engineering)."""
 
 
-def binding_resource(activity: Activity) -> Binding | None:
-    """Name what limits the workload; None where a missing counter leaves it open.
-
-    Raises Unpredictable without DRAM, tensor or SM activity. Low SM activity alone proves nothing: bandwidth, launches,
-    input and network look the same.
-    """
-    least, most = split_time(activity)
-    found = {
-        _binding(TimeSplit(compute, memory))
-        for compute in (least.compute_frac, most.compute_frac)
-        for memory in (least.memory_frac, most.memory_frac)
-    }
-    return found.pop() if len(found) == 1 else None
-
-
-def _binding(split: TimeSplit) -> Binding:
-    if split.other_frac > 0.5:
-        return Binding.HOST
-    return Binding.MEMORY if split.memory_frac >= split.compute_frac else Binding.COMPUTE
-
-
 def split_time(activity: Activity) -> TimeSplits:
     """Split measured time into compute and memory shares; raises Unpredictable without DRAM, tensor or SM activity.
 

@@ -1,14 +1,43 @@
-"""collect -> diagnose -> plan -> prove: functions that a person can read in one sitting."""
+"""collect -> diagnose -> plan -> prove: functions that a person can read in one sitting.
 
-from trimtab.pipeline.afterwards import kept_plan, later_window, verify_plan
-from trimtab.pipeline.auditing import SEED, Progress, audit, what_if
-from trimtab.pipeline.opening import Split, open_demo, open_fleet, open_trace, priced_history, split_window
+Names load on first use, so that `trimtab.fit` does not wait for the planner.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # so that a type checker sees the functions and not what `__getattr__` returns
+    from trimtab.pipeline.afterwards import kept_plan, later_window, verify_plan
+    from trimtab.pipeline.auditing import SEED, Progress, audit, what_if
+    from trimtab.pipeline.fitting import fit
+    from trimtab.pipeline.opening import Split, open_demo, open_fleet, open_trace, priced_history, split_window
+
+_LAZY: dict[str, str] = {
+    "SEED": "trimtab.pipeline.auditing",
+    "Progress": "trimtab.pipeline.auditing",
+    "Split": "trimtab.pipeline.opening",
+    "audit": "trimtab.pipeline.auditing",
+    "fit": "trimtab.pipeline.fitting",
+    "kept_plan": "trimtab.pipeline.afterwards",
+    "later_window": "trimtab.pipeline.afterwards",
+    "open_demo": "trimtab.pipeline.opening",
+    "open_fleet": "trimtab.pipeline.opening",
+    "open_trace": "trimtab.pipeline.opening",
+    "priced_history": "trimtab.pipeline.opening",
+    "split_window": "trimtab.pipeline.opening",
+    "verify_plan": "trimtab.pipeline.afterwards",
+    "what_if": "trimtab.pipeline.auditing",
+}
+"""Public name -> module that defines it."""
 
 __all__ = [
     "SEED",
     "Progress",
     "Split",
     "audit",
+    "fit",
     "kept_plan",
     "later_window",
     "open_demo",
@@ -19,3 +48,9 @@ __all__ = [
     "verify_plan",
     "what_if",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
+    raise AttributeError(f"module 'trimtab.pipeline' has no attribute {name!r}")

@@ -1,6 +1,8 @@
 """The hot loop of a service replay: a fluid queue, replicas that start slowly, and a scaling rule.
 
-The loop is compiled; run through `serve_history.py_func` it gives the same bytes. All of it counts in steps of `SYNC_S`.
+Replicas stand in lanes: lane 0 is on demand, each further lane is a zone of spot, whose replicas go all at once when the zone
+goes. A service without spot has lane 0 alone. The loop is compiled; run through `serve_history.py_func` it gives the same
+bytes. All of it counts in steps of `SYNC_S`.
 """
 
 from __future__ import annotations
@@ -10,12 +12,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from trimtab.policies import hedge
+from trimtab.policies.hedge import HedgePolicy, split
 from trimtab.policies.metrics import ROUNDING
 from trimtab.policies.rules import Rule, decide
 from trimtab.policies.scaling import SYNC_S, Observation
-from trimtab.replay.compiled import compiled, inlined
+from trimtab.replay.compiled import admit, compiled, inlined
 from trimtab.replay.nodes import most_of_late, nodes_for
-from trimtab.replay.series import CountArray, FloatArray, IntArray
+from trimtab.replay.series import CountArray, Flags, FloatArray, IntArray
+
+admit(hedge)
 
 WAIT_MIN_S = 1e-3
 """Shorter waits count as none."""
@@ -39,10 +45,10 @@ class ServerShape(NamedTuple):
 
 
 class QueueTotals(NamedTuple):
-    """What the loop adds up; every member is an array that it writes, `held` (replicas ready and starting) by decision.
+    """What the loop adds up; every member is an array that it writes.
 
-    `requests` is (arrived, given up); the places of `counts` are named below. `queued_s` takes the longest wait
-    of each step's requests, where it has places.
+    `held` `(n_lanes, n_decisions)` are the replicas, ready and starting, at each decision. `requests` is (arrived, given up);
+    the places of `counts` are named below. `queued_s` takes the longest wait of each step's requests, where it has places.
     """
 
     held: CountArray
@@ -53,7 +59,7 @@ class QueueTotals(NamedTuple):
     queued_s: FloatArray
 
 
-SCALE_UPS, COLD_STARTS, QUOTA_SHORT_S, REVERSALS, STOPPED = 0, 1, 2, 3, 4
+SCALE_UPS, COLD_STARTS, QUOTA_SHORT_S, REVERSALS, STOPPED, LOST = 0, 1, 2, 3, 4, 5
 
 
 class Curves(NamedTuple):
@@ -64,22 +70,31 @@ class Curves(NamedTuple):
     wait_limit_s: FloatArray
 
 
-class Pool(NamedTuple):
-    """The replicas of a service, and whether they last grew (1) or shrank (-1)."""
+class Lanes(NamedTuple):
+    """The replicas of each lane; every member is an array that the loop writes.
 
-    ready: int
-    starting: int
-    direction: int
+    `ready` and `starting` `(n_lanes,)` say what stands now, `due` `(n_lanes, n_steps and more)` how many get ready at a step,
+    `ready_at` `(n_lanes, n_steps)` how many were ready then on nodes that did not go since, which tells the nodes still up.
+    """
+
+    ready: IntArray
+    starting: IntArray
+    due: CountArray
+    ready_at: CountArray
 
 
-def empty_totals(*, decisions: int, targets: int, queued_steps: int = 0) -> QueueTotals:
-    """Return totals of zero for so many decisions and targets; the longest wait is kept of so many steps."""
+ON_DEMAND = 0
+"""The lane that never goes; zone z of spot is lane z + 1."""
+
+
+def empty_totals(*, lanes: int, decisions: int, targets: int, queued_steps: int = 0) -> QueueTotals:
+    """Return totals of zero for so many lanes, decisions and targets; the longest wait is kept of so many steps."""
     return QueueTotals(
-        held=np.zeros(decisions, dtype=np.int32),
+        held=np.zeros((lanes, decisions), dtype=np.int32),
         ok=np.zeros(targets),
         waits=np.zeros(WAIT_BINS + 1),
         requests=np.zeros(2),
-        counts=np.zeros(5, dtype=np.int64),
+        counts=np.zeros(6, dtype=np.int64),
         queued_s=np.zeros(queued_steps),
     )
 
@@ -161,11 +176,12 @@ def interpolate_ok(served_ok: FloatArray, load_grid: FloatArray, ok_frac: FloatA
 
 
 @inlined
-def wait_for_first(due: CountArray, step: int, cold_steps: int) -> float:
+def wait_for_first(lanes: Lanes, step: int, cold_steps: int) -> float:
     """Return the seconds until any replica is ready where none is; a whole cold start where none is starting."""
     for j in range(step + 1, step + 2 + cold_steps):
-        if due[j] > 0:
-            return float((j - step) * SYNC_S)
+        for lane in range(len(lanes.ready)):
+            if lanes.due[lane, j] > 0:
+                return float((j - step) * SYNC_S)
     return float((cold_steps + 1) * SYNC_S)
 
 
@@ -183,41 +199,68 @@ def stop_starting(due: CountArray, step: int, cold_steps: int, surplus: int) -> 
 
 
 @inlined
-def room_on_warm_nodes(shape: ServerShape, pool: Pool, ready: CountArray, step: int) -> int:
+def room_on_warm_nodes(shape: ServerShape, lanes: Lanes, lane: int, step: int) -> int:
     """Return how many replicas fit beside the ready ones on nodes that are up; starting ones are taken to fill that room first.
 
     Up are the nodes that ready replicas are on, or left no longer ago than an empty node is kept.
     """
     if shape.warm_steps >= shape.cold_steps:
         return 0
-    nodes = nodes_for(most_of_late(ready, step, shape.kept_steps), shape.room_per_node)
-    return max(0, int(nodes * shape.room_per_node + ROUNDING) - pool.ready - pool.starting)
+    nodes = nodes_for(most_of_late(lanes.ready_at[lane], step, shape.kept_steps), shape.room_per_node)
+    return max(0, int(nodes * shape.room_per_node + ROUNDING) - int(lanes.ready[lane] + lanes.starting[lane]))
 
 
 @inlined
-def rescale(
-    due: CountArray, ready: CountArray, counts: IntArray, step: int, shape: ServerShape, pool: Pool, wanted: int
-) -> Pool:
-    """Start or stop replicas: new ones are ready after the cold start, or sooner where a node that is up has room.
+def resize_lane(lanes: Lanes, lane: int, counts: IntArray, step: int, shape: ServerShape, change: int) -> None:
+    """Start or stop replicas of a lane: new ones are ready after the cold start, or sooner where a node that is up has room.
 
     Starting ones are the first to go, those that are ready last before the others.
     """
-    change = wanted - pool.ready - pool.starting
-    if change == 0:
-        return pool
     if change > 0:
-        warm = min(change, room_on_warm_nodes(shape, pool, ready, step))
-        due[step + 1 + shape.warm_steps] += warm
-        due[step + 1 + shape.cold_steps] += change - warm
-        counts[SCALE_UPS] += 1
+        warm = min(change, room_on_warm_nodes(shape, lanes, lane, step))
+        lanes.due[lane, step + 1 + shape.warm_steps] += warm
+        lanes.due[lane, step + 1 + shape.cold_steps] += change - warm
+        lanes.starting[lane] += change
         counts[COLD_STARTS] += change
-        if pool.direction < 0:
-            counts[REVERSALS] += 1
-        return Pool(pool.ready, pool.starting + change, 1)
-    cancelled = stop_starting(due, step, shape.cold_steps, min(-change, pool.starting))
-    if pool.direction > 0:
-        counts[REVERSALS] += 1
-    return Pool(pool.ready + change + cancelled, pool.starting - cancelled, -1)
+    elif change < 0:
+        surplus = min(-change, lanes.starting[lane])
+        cancelled = stop_starting(lanes.due[lane], step, shape.cold_steps, surplus)
+        lanes.starting[lane] -= cancelled
+        lanes.ready[lane] += change + cancelled
+
+
+@inlined
+def lose_lane(lanes: Lanes, lane: int, step: int, shape: ServerShape) -> int:
+    """Take away all replicas of a zone that went; return how many there were."""
+    lost = lanes.ready[lane] + lanes.starting[lane]
+    lanes.due[lane, step : step + 2 + shape.cold_steps] = 0
+    # its nodes went too: what was ready on them tells no longer of a node that is up
+    lanes.ready_at[lane, max(0, step - shape.kept_steps) : step] = 0
+    lanes.ready[lane] = 0
+    lanes.starting[lane] = 0
+    return int(lost)
+
+
+@inlined
+def resize_spot(
+    lanes: Lanes, counts: IntArray, up: Flags, step: int, shape: ServerShape, held: int, wanted: int
+) -> None:
+    """Bring spot to a number: start where fewest are among zones that are up, stop where most are."""
+    for _ in range(held, wanted):
+        best = ON_DEMAND
+        for lane in range(1, len(lanes.ready)):
+            count = lanes.ready[lane] + lanes.starting[lane]
+            if up[lane - 1, step] and (best == ON_DEMAND or count < lanes.ready[best] + lanes.starting[best]):
+                best = lane
+        if best == ON_DEMAND:
+            return
+        resize_lane(lanes, best, counts, step, shape, 1)
+    for _ in range(wanted, held):
+        most = 1
+        for lane in range(2, len(lanes.ready)):
+            if lanes.ready[lane] + lanes.starting[lane] > lanes.ready[most] + lanes.starting[most]:
+                most = lane
+        resize_lane(lanes, most, counts, step, shape, -1)
 
 
 @inlined
@@ -239,20 +282,32 @@ def serve_history(
     rule: Rule,
     by_hour: IntArray,
     memory: FloatArray,
+    hedge_policy: HedgePolicy,
+    up: Flags,
     initial_replicas: int,
     allowed_misses: FloatArray,
     totals: QueueTotals,
 ) -> None:
     """Serve every step's arrivals, decide after each, and add up into `totals`; stop where a target is out of reach.
 
-    One function, for speed: arrays that cross a call are counted, which costs more than the arithmetic between.
+    `up` `(n_zones, n_steps)` says which zone of spot gives nodes; without zones `hedge_policy` is not asked. All replicas
+    are on demand at first. One function, for speed: arrays that cross a call are counted, which costs more than the arithmetic
+    between, so that a step calls what takes arrays only where something changes.
     """
     held, ok, waits, requests, counts, queued_s = totals
     load_grid, ok_frac, wait_limit_s = curves
+    lane_count, steps = held.shape
     served_ok = np.zeros(len(wait_limit_s))
-    due = np.zeros(len(arrivals) * substeps + shape.cold_steps + 2, dtype=np.int32)
-    ready = np.zeros(len(arrivals) * substeps, dtype=np.int32)
-    pool = Pool(initial_replicas, 0, 0)
+    lanes = Lanes(
+        ready=np.zeros(lane_count, dtype=np.int64),
+        starting=np.zeros(lane_count, dtype=np.int64),
+        due=np.zeros((lane_count, steps + shape.cold_steps + 2), dtype=np.int32),
+        ready_at=np.zeros((lane_count, steps), dtype=np.int32),
+    )
+    ready, starting, due, ready_at = lanes
+    ready[ON_DEMAND] = initial_replicas
+    desired = initial_replicas
+    direction = 0  # whether the rule last asked for more (1) or for fewer (-1)
     queue = 0.0
     near = 1
     tabulated_frac = -1.0
@@ -266,20 +321,32 @@ def serve_history(
         wanted_signal = signal[t] if len(signal) > 1 else math.nan
         for _ in range(substeps):
             step += 1
-            pool = Pool(pool.ready + due[step], pool.starting - due[step], pool.direction)
-            held[step] = pool.ready + pool.starting
-            ready[step] = pool.ready
+            all_ready = 0
+            all_held = 0
+            spot_up = False
+            for lane in range(lane_count):
+                if lane == ON_DEMAND or up[lane - 1, step]:
+                    spot_up = spot_up or lane != ON_DEMAND
+                    ready[lane] += due[lane, step]
+                    starting[lane] -= due[lane, step]
+                elif step > 0 and up[lane - 1, step - 1]:
+                    counts[LOST] += lose_lane(lanes, lane, step, shape)
+                held[lane, step] = ready[lane] + starting[lane]
+                ready_at[lane, step] = ready[lane]
+                all_ready += ready[lane]
+                all_held += ready[lane] + starting[lane]
 
-            rate_req_s = pool.ready * shape.capacity_req_s
+            rate_req_s = all_ready * shape.capacity_req_s
             work = queue + arrived if known else queue
             served = min(work, rate_req_s * SYNC_S)
             left = work - served
-            if pool.ready > 0:
+            # the first and the last request of the step wait for what stands before them
+            if all_ready > 0:
                 before_s = queue / rate_req_s
                 after_s = left / rate_req_s
                 duty_cycle_frac = served / (rate_req_s * SYNC_S)
             else:
-                before_s = wait_for_first(due, step, shape.cold_steps)
+                before_s = wait_for_first(lanes, step, shape.cold_steps)
                 after_s = before_s + left / shape.capacity_req_s
                 duty_cycle_frac = 1.0
             if known:
@@ -292,16 +359,18 @@ def serve_history(
                     tabulated_frac = duty_cycle_frac
                 count_in_time(ok, served_ok, wait_limit_s, before_s, after_s, arrived)
 
-            room = shape.queue_limit_s * max(pool.ready, 1) * shape.capacity_req_s
+            # what would wait longer than anybody does gives up
+            room = shape.queue_limit_s * max(all_ready, 1) * shape.capacity_req_s
             if left > room:
                 requests[1] += left - room
                 left = room
             queue = left
 
+            # replicas that were lost stay wanted: the rule sees them as not ready, and does not take the loss for its own doing
             seen = Observation(
                 step,
-                pool.ready,
-                pool.starting,
+                all_ready,
+                max(0, desired - all_ready),
                 arrived / (shape.capacity_req_s * SYNC_S),
                 duty_cycle_frac,
                 queue / shape.capacity_req_s,
@@ -311,4 +380,22 @@ def serve_history(
             if wanted > shape.quota_replicas:
                 counts[QUOTA_SHORT_S] += (wanted - shape.quota_replicas) * SYNC_S
                 wanted = shape.quota_replicas
-            pool = rescale(due, ready, counts, step, shape, pool, wanted)
+            if wanted > desired:
+                counts[SCALE_UPS] += 1
+            if (wanted - desired) * direction < 0:
+                counts[REVERSALS] += 1
+            if wanted != desired:
+                direction = 1 if wanted > desired else -1
+            desired = wanted
+
+            on_demand = wanted
+            on_demand_held = ready[ON_DEMAND] + starting[ON_DEMAND]
+            if lane_count > 1:
+                spot_held = all_held - on_demand_held
+                spot_ready = all_ready - ready[ON_DEMAND]
+                parts = split(hedge_policy, wanted, spot_ready, spot_held, on_demand_held, spot_up)
+                if parts.spot != spot_held:
+                    resize_spot(lanes, counts, up, step, shape, spot_held, parts.spot)
+                on_demand = parts.on_demand
+            if on_demand != on_demand_held:
+                resize_lane(lanes, ON_DEMAND, counts, step, shape, on_demand - on_demand_held)

@@ -11,6 +11,7 @@ from trimtab.units import S_PER_HR
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 CountArray = NDArray[np.int32]
+Flags = NDArray[np.bool_]
 
 
 @inlined

@@ -17,6 +17,7 @@ import numpy as np
 from trimtab.policies import cron, keda, knative, metrics, rules, saturation, scaling
 from trimtab.policies.cron import CronPolicy
 from trimtab.policies.forecast import ForecastPolicy
+from trimtab.policies.hedge import HedgePolicy
 from trimtab.policies.keda import KedaPolicy, keda_memory
 from trimtab.policies.knative import KnativePolicy, knative_memory
 from trimtab.policies.rules import Rule, RuleKind
@@ -25,6 +26,7 @@ from trimtab.policies.scaling import NO_LIMIT, SYNC_S, HpaPolicy, StaticReplicas
 from trimtab.replay.compiled import admit
 from trimtab.replay.fluid import (
     COLD_STARTS,
+    ON_DEMAND,
     QUOTA_SHORT_S,
     REVERSALS,
     SCALE_UPS,
@@ -38,7 +40,7 @@ from trimtab.replay.fluid import (
 )
 from trimtab.replay.nodes import bill_nodes
 from trimtab.replay.recorded import record, wanted_loads
-from trimtab.replay.series import CountArray, FloatArray, IntArray
+from trimtab.replay.series import CountArray, Flags, FloatArray, IntArray
 from trimtab.units import HR_PER_DAY, HR_PER_WEEK, S_PER_HR
 
 for _module in (metrics, scaling, cron, keda, knative, saturation, rules):
@@ -57,6 +59,7 @@ NO_RULE = Rule(
     lead_s=0,
     start_s=0,
 )
+ALL_ON_DEMAND = HedgePolicy(one_in=1)
 
 
 _ROUNDING_FRAC = 1e-6
@@ -230,10 +233,32 @@ def replay_service(
     `by_step` keeps each step's longest wait, for a picture. `required_frac` `(n_targets,)`, where given, are shares below which
     nothing counts: the replay stops where one of them is out of reach, whatever comes.
     """
+    totals = serve(
+        history, model, policy, initial_replicas=initial_replicas, by_step=by_step, required_frac=required_frac
+    )
+    return _replay(history, model, totals)
+
+
+def serve(
+    history: ServiceHistory,
+    model: ServiceModel,
+    policy: ScalingPolicy,
+    *,
+    initial_replicas: int,
+    hedge_policy: HedgePolicy = ALL_ON_DEMAND,
+    spells: Flags | None = None,
+    by_step: bool = False,
+    required_frac: FloatArray | None = None,
+) -> QueueTotals:
+    """Run the compiled loop over a history; `spells` `(n_zones, steps of 15 s)` says which zone gives spot when, None: none."""
     substeps = int(history.step_s) // SYNC_S
     steps = len(history.arrivals) * substeps
+    up = np.zeros((0, steps), dtype=np.bool_) if spells is None else np.ascontiguousarray(spells)
+    if up.shape[1] != steps:
+        raise ValueError(f"{up.shape[1]} steps of spot availability for {steps} of history")
     rule, by_hour, memory = rule_of(policy, start_hour=history.start_hour)
     totals = empty_totals(
+        lanes=1 + len(up),
         decisions=steps,
         targets=len(model.wait_limit_s),
         queued_steps=len(history.arrivals) if by_step else 0,
@@ -247,11 +272,13 @@ def replay_service(
         rule,
         by_hour,
         memory,
+        hedge_policy,
+        up,
         initial_replicas,
         allowed_misses(history, model, required_frac),
         totals,
     )
-    return _replay(history, model, totals)
+    return totals
 
 
 def allowed_misses(history: ServiceHistory, model: ServiceModel, required_frac: FloatArray | None) -> FloatArray:
@@ -302,14 +329,19 @@ def seconds_held(model: ServiceModel, held: CountArray) -> tuple[IntArray, IntAr
     return nodes, np.asarray(np.rint(replicas * model.gpus_per_replica), dtype=np.int64)
 
 
+def unseen_requests(history: ServiceHistory, totals: QueueTotals) -> float:
+    """Return the requests that a replay which stopped did not come to; 0 where it ran to the end."""
+    return float(np.nansum(history.arrivals)) - float(totals.requests[0]) if totals.counts[STOPPED] else 0.0
+
+
 def _replay(history: ServiceHistory, model: ServiceModel, totals: QueueTotals) -> ServiceReplay:
-    stopped = bool(totals.counts[STOPPED])
-    unseen = float(np.nansum(history.arrivals)) - float(totals.requests[0]) if stopped else 0.0
-    node_seconds, gpu_seconds = seconds_held(model, totals.held)
+    unseen = unseen_requests(history, totals)
+    held = totals.held[ON_DEMAND]
+    node_seconds, gpu_seconds = seconds_held(model, held)
     return ServiceReplay(
         node_seconds=node_seconds,
         gpu_seconds=gpu_seconds,
-        held=totals.held,
+        held=held,
         decisions_per_step=int(history.step_s) // SYNC_S,
         requests=float(totals.requests[0]) + unseen,
         ok=totals.ok + unseen,
@@ -323,5 +355,5 @@ def _replay(history: ServiceHistory, model: ServiceModel, totals: QueueTotals) -
         unmet=float(totals.requests[1]),
         quota_short_replica_s=int(totals.counts[QUOTA_SHORT_S]),
         reversals=int(totals.counts[REVERSALS]),
-        stopped=stopped,
+        stopped=bool(totals.counts[STOPPED]),
     )

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from trimtab.policies.scaling import SYNC_S
-from trimtab.replay.hedged import Flags, SpotZones
-from trimtab.replay.series import FloatArray
+from trimtab.replay.hedged import SpotZones
+from trimtab.replay.series import Flags, FloatArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

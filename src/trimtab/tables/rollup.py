@@ -50,20 +50,6 @@ def histogram_of(values: Iterable[float]) -> npt.NDArray[np.int64]:
     return np.asarray(np.bincount(bins, minlength=HISTOGRAM_BINS), dtype=np.int64)
 
 
-def merge_histograms(histograms: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return the histogram of the union of parts; `histograms` is (n_parts, 101)."""
-    return np.asarray(np.reshape(histograms, (-1, HISTOGRAM_BINS)).sum(axis=0), dtype=np.int64)
-
-
-def histogram_quantile(histogram: npt.NDArray[np.int64], quantile: float) -> float | None:
-    """Return the value in 0..1 of the smallest bin that reaches the quantile; None where nothing was counted."""
-    total = int(histogram.sum())
-    if total == 0:
-        return None
-    rank = max(1, int(np.ceil(quantile * total)))
-    return float(np.searchsorted(np.cumsum(histogram), rank)) / _TOP_BIN
-
-
 def histogram_expr(samples: ir.Table, keys: Sequence[str], signal: str) -> ir.Table:
     """Return the long histogram of a signal: keys, `bin`, its `count`, `sum` and `max`, and the counts up to it and in all."""
     import ibis
@@ -155,18 +141,3 @@ def _keys_of(table: pa.Table) -> Iterable[tuple[object, ...]]:
     columns = (table.column("device").to_pylist(), table.column("workload").to_pylist())
     hours = table.column("hour").cast(pa.timestamp("us")).to_numpy()
     return zip(*columns, hours.tolist(), strict=True)
-
-
-def rollup_samples(samples: pa.Table, *, step_s: float, basis: str = "raw samples") -> pa.Table:
-    """Roll up samples held in memory on an embedded DuckDB; see `rollup`."""
-    import duckdb
-    import ibis
-
-    named = ibis.table(ibis.Schema.from_pyarrow(SAMPLE_SCHEMA), name="samples")
-    with duckdb.connect(config={"autoinstall_known_extensions": False}) as connection:
-        connection.register("samples", samples.cast(SAMPLE_SCHEMA))
-
-        def execute(expression: ir.Table) -> pa.Table:
-            return connection.sql(ibis.to_sql(expression, dialect="duckdb")).to_arrow_table()
-
-        return rollup(named, execute, step_s=step_s, basis=basis)

@@ -203,7 +203,7 @@ def service_model(
         ),
         wait_limit_s=np.array([max(0.0, _wait_limit(target) - there.full_batch_s) for target in targets]),
         cold_start_s=cold_start_of(case),
-        warm_start_s=None if place.shared or place.hedge else warm_start_of(case),
+        warm_start_s=None if place.shared else warm_start_of(case),
         empty_node_kept_s=SERVICE_NODES_KEPT_S,
         gpus_per_replica=place.gpus_per_run,
         gpus_per_node=place.gpus_per_node,

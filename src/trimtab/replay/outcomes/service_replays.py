@@ -10,8 +10,9 @@ from trimtab.policies.forecast import ForecastPolicy
 from trimtab.policies.hedge import HedgePolicy
 from trimtab.policies.scaling import SYNC_S
 from trimtab.replay.courses import Course, course_of, on_nodes
-from trimtab.replay.hedged import Flags, HedgedReplay, SpotZones, replay_hedged
+from trimtab.replay.hedged import HedgedReplay, SpotZones, replay_hedged
 from trimtab.replay.recorded import Recorded, record, wanted_loads
+from trimtab.replay.series import Flags
 from trimtab.replay.services import ScalingPolicy, ServiceHistory, ServiceModel, ServiceReplay, replay_service
 
 _RECORDED = 4

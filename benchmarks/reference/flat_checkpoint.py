@@ -1,7 +1,4 @@
-"""Save and load one flat dictionary of tensors, without a training loop around it: the smallest way to use the format.
-
-`benchmarks.checkpoint` and other measuring programs name it as `trimtab.runtime.checkpoint.flat:FlatWriter`.
-"""
+"""Save and load one flat dictionary of tensors, without a training loop around it: the smallest way to use the format."""
 
 from __future__ import annotations
 

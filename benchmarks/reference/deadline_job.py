@@ -1,4 +1,4 @@
-"""Replay a deadline job on recorded spot availability, under any rule of `policies.fallback`, and in hindsight."""
+"""Replay a deadline job on recorded spot availability, under any rule of `fallback`, and in hindsight."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trimtab.policies.fallback import Mode, Rule, View, decide
+from benchmarks.reference.fallback import Mode, Rule, View, decide
+from benchmarks.reference.spot_plan import NEVER, Actions, Flags, SpotPlan, ages
 from trimtab.replay.compiled import compiled
 from trimtab.replay.series import IntArray
-from trimtab.replay.spot_plan import NEVER, Actions, Flags, SpotPlan, ages
 
 NO_ACTIONS = np.zeros(1, dtype=np.uint8)
 NO_AGES = np.ones(1, dtype=np.int64)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from trimtab.policies import zones as zone_rules
-from trimtab.policies.zones import FIRST_ZONE, PAY, WAIT, ZoneMode, ZoneView, kept, time_price_level
+from benchmarks.reference import zone_rules
+from benchmarks.reference.spot_plan import NEVER, Flags
+from benchmarks.reference.zone_rules import FIRST_ZONE, PAY, WAIT, ZoneMode, ZoneView, kept, time_price_level
 from trimtab.replay.compiled import admit, compiled
 from trimtab.replay.series import FloatArray, IntArray
-from trimtab.replay.spot_plan import NEVER, Flags
 
 admit(zone_rules)
 

@@ -3,7 +3,7 @@
 Time goes in steps as long as a launch: a step that launches is paid and brings no progress. A rule sees the state at the
 start of a step and names the mode for it. Three rules: greedy (spot whenever it is up, on demand when the deadline forces
 it), Uniform Progress ("Can't Be Late", NSDI'24), and a plan: the best action for each state of a learned market, looked up
-in a table that `trimtab.replay.spot_plan` works out by dynamic programming. Each is caught by a safety net, so that none
+in a table that `spot_plan` works out by dynamic programming. Each is caught by a safety net, so that none
 misses a deadline that on-demand capacity can meet.
 """
 

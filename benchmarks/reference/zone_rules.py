@@ -1,8 +1,8 @@
 """Where a job with a deadline runs when several zones sell spot, at their own prices and with time lost in moving.
 
-A plan holds, for each of a few prices of time, the best action in every state of the market (`trimtab.replay.zone_plan`). A job
-with time to spare takes the plan of the lowest price of time, which waits for the zone that is cheap and stays up; as the
-deadline comes near it takes dearer ones. The safety net is that of `fallback`: on-demand capacity must still be able to finish.
+A plan holds, for each of a few prices of time, the best action in every state of the market (`zone_plan`). A job with time to
+spare takes the plan of the lowest price of time, which waits for the zone that is cheap and stays up; as the deadline comes
+near it takes dearer ones. The safety net is that of `fallback`: on-demand capacity must still be able to finish.
 """
 
 from __future__ import annotations

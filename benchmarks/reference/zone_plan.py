@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trimtab.policies.zones import FIRST_ZONE, PAY, WAIT
+from benchmarks.reference.spot_plan import Flags, ages
+from benchmarks.reference.zone_job import Actions, run_zones
+from benchmarks.reference.zone_rules import FIRST_ZONE, PAY, WAIT
 from trimtab.replay.compiled import compiled
 from trimtab.replay.series import FloatArray, IntArray
-from trimtab.replay.spot_plan import Flags, ages
-from trimtab.replay.zones import Actions, run_zones
 
 DOWN_EDGES = (1, 9)
 UP_EDGES = (1, 3, 9, 33)

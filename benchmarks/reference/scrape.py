@@ -60,7 +60,7 @@ class Scrape:
 @cache
 def canonical_metrics() -> Mapping[str, CanonicalMetric]:
     """Return every spelling known, by its name."""
-    with (files("trimtab.sources") / "data" / "metrics.csv").open(encoding="utf-8") as stream:
+    with (files("benchmarks.reference") / "data" / "metrics.csv").open(encoding="utf-8") as stream:
         return {
             row["metric"]: CanonicalMetric(
                 name=row["metric"], kind=row["type"], canonical=row["canonical"], factor=float(row["factor"])

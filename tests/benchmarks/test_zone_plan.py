@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
-
-from trimtab.policies.zones import FIRST_ZONE, PAY, WAIT, ZoneMode, ZoneView, kept, time_price_level
-from trimtab.replay.market import hindsight_cost
-from trimtab.replay.zone_plan import learn_zone, market_states, plan_zones, zone_states
-from trimtab.replay.zones import run_zones, zones_in_hindsight
+from benchmarks.reference.deadline_job import hindsight_cost
+from benchmarks.reference.zone_job import run_zones, zones_in_hindsight
+from benchmarks.reference.zone_plan import learn_zone, market_states, plan_zones, zone_states
+from benchmarks.reference.zone_rules import FIRST_ZONE, PAY, WAIT, ZoneMode, ZoneView, kept, time_price_level
 
 PRICE = np.array([0.3, 0.36])
 

@@ -3,13 +3,12 @@
 from dataclasses import replace
 
 import pytest
+from benchmarks.reference.workloads import WorkloadQuery, predict_workload
 from hypothesis import given
 from hypothesis import strategies as st
 
 from trimtab.errors import Unpredictable
 from trimtab.physics.boards import board
-from trimtab.physics.predict import predict_workload
-from trimtab.physics.workloads import WorkloadQuery
 
 RESNET50_GFLOP = 8.2
 

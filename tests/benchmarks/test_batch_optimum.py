@@ -4,10 +4,10 @@ from itertools import product
 
 import numpy as np
 import pytest
+from benchmarks.reference.batch_optimum import batching, best_at_price, least_device_s_req, policy_cost
 
 from trimtab.physics.batch_curve import BatchCurve
 from trimtab.policies.batching import BatchRule
-from trimtab.replay.batch_optimum import batching, best_at_price, least_device_s_req, policy_cost
 from trimtab.replay.batches import replay_batches
 
 CURVE = BatchCurve(sizes=(1, 2, 4, 8), seconds=(0.011, 0.012, 0.014, 0.018))

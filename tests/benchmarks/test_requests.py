@@ -4,10 +4,10 @@ import math
 
 import numpy as np
 import pytest
+from benchmarks.reference import requests
+from benchmarks.reference.requests import RequestHistory, replay_requests
 
 from trimtab.policies.scaling import HpaPolicy, StaticReplicas
-from trimtab.replay import requests
-from trimtab.replay.requests import RequestHistory, replay_requests
 
 
 def poisson(rate, count, service_s, seed=0):

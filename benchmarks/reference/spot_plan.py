@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from trimtab.policies import fallback
+from benchmarks.reference import fallback
 from trimtab.replay.compiled import admit, compiled
 from trimtab.replay.series import FloatArray, IntArray
 
@@ -40,7 +40,7 @@ class Market:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SpotPlan:
-    """The best action for every state: `actions` flat, in the order of `policies.fallback.plan_index`.
+    """The best action for every state: `actions` flat, in the order of `fallback.plan_index`.
 
     The costs are what the plan expects to pay from an idle start, in on-demand steps, when spot has just come up and when it
     has just gone down.

