@@ -44,6 +44,7 @@ def services(draw):
         "isolation": draw(st.sampled_from(["hardware", "mps", "time-slicing", "none"])),
         "interruptible": draw(st.booleans()),
         **(draw(st.sampled_from([{}, MOVES]))),
+        **(draw(st.sampled_from([{}, {"open_hours": {"from_hour": 8, "to_hour": 18}}]))),
         **(draw(st.sampled_from([{}, {"batching": BATCHES}]))),
         **(draw(st.sampled_from([{}, {"model": "mistralai/Mistral-7B-Instruct-v0.3", "quantize": ["int8", "fp8"]}]))),
     }

@@ -87,6 +87,7 @@ SAMPLES = {
     ),
     "idle-release": (RUNS, ReleaseIdle(startup_s=300.0)),
     "schedule": (NOTEBOOK, SetSchedule(hours_of_week=tuple(range(9, 18)))),
+    "closed-hours": (SERVICE, SetSchedule(hours_of_week=tuple(range(8, 18)))),
     "batching": (
         SERVICE,
         SetBatchPolicy(

@@ -80,7 +80,7 @@ def test_nothing_is_lost_by_dropping_what_another_beats_at_no_more_effort(data):
     offered = [
         [
             Candidate(
-                effects={},
+                deployment=AS_IT_IS,
                 usage=usage(data.draw(st.integers(0, 12)) / 2, data.draw(st.sampled_from(POOLS))),
                 outcome=Outcome(on_demand=np.zeros(1, np.int64), spot=np.zeros(1, np.int64), attained=()),
                 effort={name: work[name] for name in data.draw(st.sets(st.sampled_from(["one", "two"])))},

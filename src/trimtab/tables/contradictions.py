@@ -16,6 +16,7 @@ KINDS_OF_FIELD = {
     "min_replicas": _SERVES,
     "max_replicas": _SERVES,
     "cold_start_s": _SERVES,
+    "open_hours": _SERVES,
     "checkpoint": _RUNS,
     "deferrable": _RUNS,
     "training": _RUNS,

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from trimtab.errors import BundleError, Fault
 from trimtab.tables.yaml_faults import load_mapping, read_text, validation_faults
+from trimtab.units import HR_PER_DAY
 
 WORKLOADS_FILE = "workloads.yaml"
 _VERSION = 1
@@ -130,6 +131,30 @@ class DeclaredDeferral(_Model):
     start_hours: tuple[Annotated[int, Field(ge=0, le=23)], ...] | None = None
 
 
+Weekday = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
+_WEEK: tuple[Weekday, ...] = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+
+
+class DeclaredOpenHours(_Model):
+    """The hours in which a service must answer (UTC, `[from_hour, to_hour)`); what comes outside them may be refused."""
+
+    days: tuple[Weekday, ...] = _WEEK[:5]
+    from_hour: Annotated[int, Field(ge=0, le=23)]
+    to_hour: Annotated[int, Field(ge=1, le=24)]
+
+    @model_validator(mode="after")
+    def _is_a_stretch(self) -> Self:
+        if not self.days or self.from_hour >= self.to_hour:
+            raise ValueError("open_hours needs a day at least, and a to_hour after its from_hour (UTC)")
+        return self
+
+    @property
+    def hours_of_week(self) -> tuple[int, ...]:
+        """Return the open hours of the week (Monday 00:00 UTC is hour 0)."""
+        days = sorted({_WEEK.index(day) for day in self.days})
+        return tuple(HR_PER_DAY * day + hour for day in days for hour in range(self.from_hour, self.to_hour))
+
+
 class WorkloadSpec(_Model):
     """What a person declared about a workload; None = not declared."""
 
@@ -162,6 +187,7 @@ class WorkloadSpec(_Model):
     batching: DeclaredBatching | None = None
     training: DeclaredTraining | None = None
     deferrable: DeclaredDeferral | None = None
+    open_hours: DeclaredOpenHours | None = None
     notes: str | None = None
 
     @model_validator(mode="after")

@@ -7,12 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from trimtab.deployment.effects import HedgeOnSpot
+from trimtab.deployment.effects import HedgeOnSpot, SetSchedule
 from trimtab.deployment.placement import Placement
 from trimtab.fleet.model import FloatArray, IntArray, ServiceObservation, Target
 from trimtab.fleet.service_law import ServiceLaw, activity_as_demand
 from trimtab.fleet.settings import SERVICE_NODES_KEPT_S
 from trimtab.fleet.targets import histogram_of, share_within
+from trimtab.policies.cron import CronPolicy
 from trimtab.policies.hedge import HedgePolicy
 from trimtab.policies.scaling import StaticReplicas
 from trimtab.replay.hedged import SpotZones
@@ -26,6 +27,7 @@ from trimtab.replay.outcomes.outcome import (
 )
 from trimtab.replay.outcomes.replica_law import replica_law
 from trimtab.replay.outcomes.service_replays import Judged, OnSpot, ServiceReplays
+from trimtab.replay.series import Flags
 from trimtab.replay.services import (
     QUEUE_LIMIT_S,
     ScalingPolicy,
@@ -58,10 +60,13 @@ def service_outcome(case: Case, place: Placement, replays: ServiceReplays, *, ma
     demand = demand_of(case)
     targets = tuple(target for target in case.targets if target.metric in JUDGED)
     replicas = _replicas(case, place)
-    policy = StaticReplicas(replicas) if place.scaling is None else place.scaling.policy
+    policy = _policy(place, replicas)
+    asked = demand.arrivals
+    if isinstance(place.holding, SetSchedule):
+        asked = np.where(is_open(case, demand), asked, 0.0)
     stress = 1 + case.settings.planning.demand_headroom_frac
     loads = [
-        ServiceHistory(arrivals=demand.arrivals * growth, step_s=demand.step_s, start_hour=case.window.first_week_hour)
+        ServiceHistory(arrivals=asked * growth, step_s=demand.step_s, start_hour=case.window.first_week_hour)
         for growth in (1.0, stress)
     ]
     models = [service_model(case, law, place, targets_at(targets, place), low=low) for low in (False, True)]
@@ -145,6 +150,25 @@ def _attained(targets: Sequence[Target], expected: FloatArray, stressed: FloatAr
         Attained(target=target, frac=float(at_value), safe_frac=float(at_low))
         for target, at_value, at_low in zip(targets, expected, stressed, strict=True)
     )
+
+
+def is_open(case: Case, demand: ServiceObservation) -> Flags:
+    """Tell of each step of a demand (n_steps,) whether the service must answer then; always where no hours are declared."""
+    declared = case.workload.spec.open_hours
+    if declared is None:
+        return np.ones(len(demand.arrivals), dtype=np.bool_)
+    hours = (np.arange(len(demand.arrivals)) * demand.step_s // S_PER_HR).astype(np.int64) + case.window.first_week_hour
+    return np.isin(hours % HR_PER_WEEK, declared.hours_of_week)
+
+
+def _policy(place: Placement, replicas: int) -> ScalingPolicy:
+    """Return what says how many replicas there are: an autoscaler, a timetable, or their number."""
+    if place.scaling is not None:
+        return place.scaling.policy
+    if isinstance(place.holding, SetSchedule):
+        held = frozenset(place.holding.hours_of_week)
+        return CronPolicy(tuple(replicas if hour in held else 0 for hour in range(HR_PER_WEEK)))
+    return StaticReplicas(replicas)
 
 
 def _replicas(case: Case, place: Placement) -> int:

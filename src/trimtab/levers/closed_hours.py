@@ -1,0 +1,81 @@
+"""Hold a service's replicas in the hours in which it must answer, where somebody declared them, and none outside.
+
+What is asked of it outside these hours is refused then, which is for its owner to say and for no history: without the
+declaration nothing is offered.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from trimtab.deployment.deployment import Deployment
+from trimtab.deployment.effects import Effect, SetSchedule
+from trimtab.fleet.settings import Effort
+from trimtab.levers.lever import Applied, Ask, Fact, Judged, Lever, Risk, Stage, held_and_used, usual_reason
+from trimtab.replay.outcomes.service_outcome import cold_start_of, is_open
+from trimtab.tables.workloads import WorkloadKind
+from trimtab.units import HR_PER_WEEK, S_PER_HR
+
+NAME = "closed-hours"
+
+
+def held_hours(open_hours: tuple[int, ...], cold_start_s: float) -> tuple[int, ...]:
+    """Return the hours of the week in which replicas are held: the open ones, and whole hours ahead to start in.
+
+    >>> held_hours((9, 10), cold_start_s=480)
+    (8, 9, 10)
+    """
+    ahead = range(math.ceil(cold_start_s / S_PER_HR) + 1)
+    return tuple(sorted({(hour - lead) % HR_PER_WEEK for hour in open_hours for lead in ahead}))
+
+
+def _ways(base: Deployment, ask: Ask) -> Iterator[Deployment]:
+    declared = ask.workload.spec.open_hours
+    if declared is None:
+        return
+    held = held_hours(declared.hours_of_week, cold_start_of(ask.case))
+    if len(held) < HR_PER_WEEK:
+        yield base.plus((NAME, SetSchedule(hours_of_week=held)))
+
+
+def _why_not(ask: Ask, judged: Judged) -> str | None:
+    return None if ask.workload.spec.open_hours is None else usual_reason(NAME, ask, judged)
+
+
+def _evidence(applied: Applied) -> Iterator[Fact]:
+    yield held_and_used(applied.workload)
+    service = applied.workload.service
+    if service is not None:
+        case = applied.evaluator.case
+        refused = float(np.nansum(service.arrivals[~is_open(case, service)]))
+        share = refused / max(float(np.nansum(service.arrivals)), 1.0)
+        yield Fact(
+            "requests outside its declared hours, refused then", "demand.arrivals", f"{refused:,.0f} ({share:.1%})"
+        )
+
+
+def _canary(effect: Effect) -> tuple[str, ...]:
+    return (
+        "Close one replica by the timetable for a night, and see who asks in the hours that are said to be closed.",
+        "Check that all replicas answer at the first open minute; then close the others.",
+    )
+
+
+LEVER = Lever(
+    name=NAME,
+    title="Close out of hours",
+    meaning="Holds a service's replicas in the hours in which its owner says that it must answer, and none outside them",
+    page="how-to/close-out-of-hours.md",
+    stage=Stage.HOLD,
+    kinds=frozenset({WorkloadKind.SERVING}),
+    effort=Effort(weeks=0.5, per="class"),
+    risk=Risk.MEDIUM,
+    rollback="remove the timetable and set replicas back to their number before",
+    canary=_canary,
+    ways=_ways,
+    evidence=_evidence,
+    why_not=_why_not,
+)
