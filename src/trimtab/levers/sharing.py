@@ -5,7 +5,6 @@ The first two are isolated by hardware. MPS shares and time slices are offered t
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -15,9 +14,10 @@ from trimtab.catalog import Gpu, Lifecycle
 from trimtab.catalog.kinds import Isolation
 from trimtab.catalog.pools import SharedPool
 from trimtab.catalog.slices import Slices, slices_of
-from trimtab.deployment.deployment import Deployment
+from trimtab.deployment.deployment import AS_IT_IS, Deployment
 from trimtab.deployment.effects import Effect, UseSlots
 from trimtab.deployment.fitting import speed_on
+from trimtab.deployment.placement import resolve
 from trimtab.fleet.limits import asked_isolation
 from trimtab.fleet.market import Market, Offering
 from trimtab.fleet.model import Target, Workload
@@ -91,7 +91,8 @@ def propose(
     if workload.gpus_per_pod < 1:
         return Shares(fitting=(), refused=Counter({"it runs on a part of a GPU already": 1}))
     fitting, refused = [], Counter[str]()
-    now = market.rate(workload.pool) * _nodes_now(workload)
+    home = resolve(workload, AS_IT_IS)
+    now = market.rate(workload.pool) * home.nodes_per_run / home.runs_per_node
     busy_frac = busiest_hour_frac(workload)
     for offering in _nodes(workload, offerings_at_home(workload, market) if offerings is None else offerings):
         for slot in _slots(workload, offering, market):
@@ -163,12 +164,6 @@ class _Slot:
             speed=speed,
             work_speed=work_speed,
         )
-
-
-def _nodes_now(workload: Workload) -> float:
-    """Return the nodes that a replica takes now."""
-    per_node = math.floor(workload.gpus_per_node / workload.gpus_per_pod + 1e-9)
-    return 1 / per_node if per_node else math.ceil(workload.gpus_per_pod / workload.gpus_per_node - 1e-9)
 
 
 def _nodes(workload: Workload, offerings: Sequence[Offering]) -> Iterator[Offering]:
