@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,12 +11,15 @@ from tests.emit.example import example_audit
 from tests.emit.strategies import EFFECTS
 from tests.emit.validity import structural_faults
 
+from trimtab.catalog.kinds import CapacityType
+from trimtab.catalog.pools import Pool
 from trimtab.deployment.deployment import dimension_of
-from trimtab.deployment.effects import FleetEffect
+from trimtab.deployment.effects import FleetEffect, SetCapacityType, UseOffering
 from trimtab.emit.manifests.emission import Stage
 from trimtab.emit.manifests.facts import Autoscaler, WorkloadFacts
 from trimtab.emit.manifests.plan_files import emit_plan
 from trimtab.plan.model import Change
+from trimtab.provenance import Basis, Estimate
 
 PLAN = example_audit().plan
 SUBJECTS = st.sampled_from(
@@ -75,3 +79,28 @@ def test_no_change_is_lost(plan, facts):
 @given(plan=plans(), facts=FACTS)
 def test_the_same_plan_gives_the_same_bytes(plan, facts):
     assert emit_plan(plan, facts) == emit_plan(plan, facts)
+
+
+def one_action(effect):
+    return replace(PLAN, actions=(replace(PLAN.actions[0], changes=(Change(subject="prod/chat-api", effect=effect),)),))
+
+
+TIGHT = UseOffering(
+    pool=Pool("aws", "g6.xlarge", "us-east-1"),
+    gpu="L4",
+    gpus_per_node=1,
+    speed=Estimate(value=0.5, low=0.4, high=0.6, basis=Basis.MODELLED),
+    only_quantized=True,
+)
+ELSEWHERE = SetCapacityType(
+    pool=Pool("aws", "p4d.24xlarge", "us-west-2").held_as(CapacityType.SPOT), loss_per_hr=0.05, on_demand_after=6
+)
+
+
+@pytest.mark.parametrize(("effect", "needs"), [(TIGHT, "change their format"), (ELSEWHERE, "move it there")])
+def test_what_comes_to_nothing_without_another_action_says_what_it_waits_for(effect, needs):
+    emission = emit_plan(one_action(effect), example_facts(Autoscaler.KEDA))
+
+    assert [file.path for file in emission.files if file.stage is not Stage.DECIDE] == []
+    (left,) = emission.withheld
+    assert needs in left.reason

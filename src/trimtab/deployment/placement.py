@@ -272,6 +272,26 @@ def resolve(home: Home, deployment: Deployment) -> Placement:
     )
 
 
+def without_effect(deployment: Deployment, place: Placement) -> dict[str, str]:
+    """Return what is stated and comes to nothing at the place that a deployment leads to: the dimension, and what it waits for.
+
+    So it is where a part of a plan is enacted without the rest that it rests on.
+    """
+    found = {}
+    elsewhere = None if deployment.relocation is None else deployment.relocation.to
+    for dimension, offering in (("offering", deployment.offering), ("relocation", elsewhere)):
+        if offering is not None and not _holds_weights(offering, deployment):
+            found[dimension] = "the nodes hold its weights in fewer bits only: change their format with it"
+    slots = deployment.sharing
+    if slots is not None and place.shared is None:
+        tight = not _holds_weights(slots, deployment)
+        needs = "hold its weights in fewer bits only: change their format" if tight else "lie elsewhere: move it there"
+        found["sharing"] = f"the slots {needs} with it"
+    if deployment.buying is not None and not (place.spot or place.hedge or place.blocks):
+        found["buying"] = f"it does not run on nodes of {deployment.buying.pool}: move it there with it"
+    return found
+
+
 def slot_board(slots: UseSlots, market: Market) -> Gpu | None:
     """Return what a slot is to a program: the GPU itself, or one slice of it; None where the catalog does not know it."""
     gpu = market.gpu(slots.gpu)

@@ -71,6 +71,8 @@ def action_files(action: Action, change: Change, scope: Scope) -> Iterator[Piece
                 yield _elsewhere(action, change.subject, scope)
             elif scope.facts.workload(change.subject) is None:
                 yield _unknown(action, change.subject)
+            elif change.subject in scope.placed and (reason := scope.placed[change.subject].waits_for(effect)):
+                yield Withheld(action=action.id, subject=change.subject, reason=reason)
             elif change.subject not in scope.here:
                 yield Withheld(
                     action=action.id, subject=change.subject, reason="the nodes that it runs on are not known"

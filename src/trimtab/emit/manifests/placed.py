@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from trimtab.deployment.deployment import Deployment, dimension_of
-from trimtab.deployment.effects import Effect, FleetEffect, HedgeOnSpot, SetSchedule
-from trimtab.deployment.placement import Placement, resolve
+from trimtab.deployment.effects import FleetEffect, HedgeOnSpot, SetSchedule, WorkloadEffect
+from trimtab.deployment.placement import Placement, resolve, without_effect
 from trimtab.emit.manifests.facts import SCALABLE, WorkloadFacts
 from trimtab.plan.model import Action
 
@@ -25,6 +25,8 @@ class PlacedWorkload:
     place: Placement
     actions: tuple[Action, ...]
     """Those that ask something of its nodes."""
+    waits: Mapping[str, str]
+    """Dimensions of which an effect comes to nothing without another action, and what it waits for."""
 
     @property
     def name(self) -> str:
@@ -56,6 +58,10 @@ class PlacedWorkload:
             return 0
         return max(1, math.ceil(gpus / self.place.gpus_per_node * shared.shared.slots_per_node - 1e-9))
 
+    def waits_for(self, effect: WorkloadEffect) -> str | None:
+        """Return what an effect waits for; None where it does something by itself."""
+        return self.waits.get(dimension_of(effect))
+
     @property
     def runs_to_end(self) -> bool:
         """Tell whether its pods must not be moved, so that only empty nodes are given back."""
@@ -80,11 +86,15 @@ def placed_workloads(actions: Sequence[Action], known: Iterable[WorkloadFacts]) 
     for facts in known:
         deployment = deployment_of(actions, facts.name)
         if deployment.changes and facts.home is not None:
+            place = resolve(facts.home, deployment)
+            waits = without_effect(deployment, place)
+            idle = _NO_NODES | waits.keys()
             found[facts.name] = PlacedWorkload(
                 known=facts,
                 deployment=deployment,
-                place=resolve(facts.home, deployment),
-                actions=tuple(action for action in actions if _asks_for_nodes(action, facts.name)),
+                place=place,
+                actions=tuple(action for action in actions if _asks_for_nodes(action, facts.name, idle)),
+                waits=waits,
             )
     return found
 
@@ -101,12 +111,10 @@ def deployment_of(actions: Iterable[Action], workload: str) -> Deployment:
     )
 
 
-def _asks_for_nodes(action: Action, workload: str) -> bool:
-    return any(change.subject == workload and _is_of_nodes(change.effect) for change in action.changes)
-
-
-def _is_of_nodes(effect: Effect) -> bool:
-    return not isinstance(effect, FleetEffect) and dimension_of(effect) not in _NO_NODES
+def _asks_for_nodes(action: Action, workload: str, idle: Collection[str]) -> bool:
+    """Tell whether an action asks something of a workload's nodes, in other dimensions than those that ask nothing."""
+    effects = [change.effect for change in action.changes if change.subject == workload]
+    return any(not isinstance(effect, FleetEffect) and dimension_of(effect) not in idle for effect in effects)
 
 
 def here(placed: Mapping[str, PlacedWorkload], away: Iterable[str]) -> dict[str, PlacedWorkload]:
