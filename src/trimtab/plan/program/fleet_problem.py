@@ -20,17 +20,11 @@ from trimtab.plan.options.workload_options import WorkloadOptions
 from trimtab.plan.outcomes.change_cost import entries_of, entry_micro_usd, own_micro_usd
 from trimtab.plan.outcomes.evaluate import Evaluator
 from trimtab.plan.outcomes.outcome import Effects, Outcome, placement
-from trimtab.plan.problem import (
-    CommitmentOffer,
-    NodeGroup,
-    Option,
-    Problem,
-    SpendOffer,
-    exact_bill,
-    shared_usage,
-    summed,
-)
+from trimtab.plan.problem import CommitmentOffer, NodeGroup, Option, Problem, SpendOffer
 from trimtab.plan.program.best_discounts import rebought
+from trimtab.plan.program.couplings.shared_nodes import shared_usage
+from trimtab.plan.program.exact_cost import exact_bill
+from trimtab.plan.program.pool_use import summed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -9,14 +9,16 @@ Pools that share a spend plan are cut together, where their use differs most in 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from heapq import heappush, heapreplace
 from itertools import count
 
 import numpy as np
 
 from trimtab.fleet.model import FloatArray, IntArray
-from trimtab.plan.program.table import Table, Tracked
+from trimtab.plan.program.couplings.shared_nodes import gathered_sharing
+from trimtab.plan.program.couplings.spend_plans import spend_pools
+from trimtab.plan.program.pool_use import Gathered, Tracked
+from trimtab.plan.program.table import Table
 from trimtab.units import usd
 
 MAX_NUMBERS = 60_000_000
@@ -24,29 +26,6 @@ MAX_NUMBERS = 60_000_000
 
 _MOST_COMPARED = 2_000_000
 """Numbers up to which hours are compared with one another."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class GatheredSharing:
-    """Shared nodes in gathered periods: each row's mean nodes' worth of room (n_rows, n_measures, n), and the whole nodes that
-    it would need alone (n_rows, n)."""
-
-    nodes: FloatArray
-    whole: FloatArray
-    exact: bool = False
-    """Whether the hours of each period are alike in every row, so that means are what every hour holds."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Gathered:
-    """One tracked pool in gathered periods: hours in each (n,), and the mean nodes of each of its table rows (n_rows, n)."""
-
-    weight_hr: FloatArray
-    nodes: FloatArray
-    peak: FloatArray
-    """The most nodes of each of its table rows in any hour gathered; (0, 0) for a pool without a quota."""
-    sharing: tuple[GatheredSharing, ...] = ()
-    """(n_rows, n) each, in the order of the tracked pool's shared ones."""
 
 
 def gather(table: Table, use: Sequence[FloatArray], most: int, most_limited: int | None = None) -> tuple[Gathered, ...]:
@@ -75,8 +54,9 @@ def _together(table: Table) -> list[list[int]]:
     """Return the places of tracked pools that share their periods: those of a provider's spend plans; any other alone."""
     joint: dict[str, list[int]] = {}
     alone: list[list[int]] = []
+    shared = spend_pools(table.problem)
     for place, tracked in enumerate(table.tracked):
-        if tracked.pool in table.problem.spend_pools:
+        if tracked.pool in shared:
             joint.setdefault(tracked.pool.provider, []).append(place)
         else:
             alone.append([place])
@@ -105,10 +85,7 @@ def _gathered(tracked: Tracked, label: IntArray, *, with_peaks: bool, exact: boo
         weight_hr=weight_hr,
         nodes=tracked.means(share),
         peak=tracked.peaks(order, first) if with_peaks else np.zeros((0, 0)),
-        sharing=tuple(
-            GatheredSharing(nodes=one.nodes() @ share, whole=one.whole() @ share, exact=exact)
-            for one in tracked.sharing
-        ),
+        sharing=tuple(gathered_sharing(sharing, share, exact=exact) for sharing in tracked.sharing),
     )
 
 
