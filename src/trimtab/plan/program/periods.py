@@ -3,7 +3,7 @@
 The bill is convex in use, so that a program over means is never dearer than the hourly one: its optimum is a bound. What it
 loses depends on where the cuts are. At the optimum a pool's balance price is the on-demand rate in hours above the committed
 count and 0 below, so that cuts by the level of use lose almost nothing: hours are sorted by use and cut into equal parts.
-Pools that share a spend plan are cut together, where their use differs most in dollars.
+Pools that are coupled within the hour (a spend plan covers them) are cut together, where their use differs most in dollars.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import numpy as np
 
 from trimtab.fleet.model import FloatArray, IntArray
 from trimtab.plan.program.couplings.shared_nodes import gathered_sharing
-from trimtab.plan.program.couplings.spend_plans import spend_pools
 from trimtab.plan.program.pool_use import Gathered, Tracked
 from trimtab.plan.program.table import Table
 from trimtab.units import usd
@@ -31,33 +30,30 @@ _MOST_COMPARED = 2_000_000
 def gather(table: Table, use: Sequence[FloatArray], most: int, most_limited: int | None = None) -> tuple[Gathered, ...]:
     """Gather each tracked pool's hours into at most `most` periods, by the level of `use` (one (n_hours,) per tracked pool).
 
-    Pools with a quota are gathered into at most `most_limited` where that is given. Pools that share a spend plan share
-    their periods: its spend couples them within an hour.
+    Limited pools are gathered into at most `most_limited` where that is given. Pools that are coupled within the hour share
+    their periods.
     """
     rows = sum(tracked.count for tracked in table.tracked)
     allowed = max(1, MAX_NUMBERS // max(1, rows))
     gathered: dict[int, Gathered] = {}
     for places in _together(table):
         tracked = [table.tracked[place] for place in places]
-        limited = [at for at, one in enumerate(tracked) if one.pool in table.problem.quotas]
+        limited = [at for at, pool in enumerate(tracked) if pool.is_limited]
         parts = min(allowed, most if most_limited is None or not limited else most_limited)
         alike = _alike(tracked, parts)
         label = _cut(table, places, use, parts, limited) if alike is None else alike
-        for place, one in zip(places, tracked, strict=True):
-            gathered[place] = _gathered(
-                one, label, with_peaks=one.pool in table.problem.quotas, exact=alike is not None
-            )
+        for place, pool in zip(places, tracked, strict=True):
+            gathered[place] = _gathered(pool, label, exact=alike is not None)
     return tuple(gathered[place] for place in range(len(table.tracked)))
 
 
 def _together(table: Table) -> list[list[int]]:
-    """Return the places of tracked pools that share their periods: those of a provider's spend plans; any other alone."""
+    """Return the places of tracked pools that share their periods."""
     joint: dict[str, list[int]] = {}
     alone: list[list[int]] = []
-    shared = spend_pools(table.problem)
     for place, tracked in enumerate(table.tracked):
-        if tracked.pool in shared:
-            joint.setdefault(tracked.pool.provider, []).append(place)
+        if tracked.cut_with:
+            joint.setdefault(tracked.cut_with, []).append(place)
         else:
             alone.append([place])
     return [*alone, *joint.values()]
@@ -75,7 +71,7 @@ def _cut(table: Table, places: Sequence[int], use: Sequence[FloatArray], most: i
     )
 
 
-def _gathered(tracked: Tracked, label: IntArray, *, with_peaks: bool, exact: bool) -> Gathered:
+def _gathered(tracked: Tracked, label: IntArray, *, exact: bool) -> Gathered:
     weight_hr = np.bincount(label).astype(np.float64)
     share = np.zeros((len(label), len(weight_hr)))
     share[np.arange(len(label)), label] = 1.0 / weight_hr[label]
@@ -84,7 +80,7 @@ def _gathered(tracked: Tracked, label: IntArray, *, with_peaks: bool, exact: boo
     return Gathered(
         weight_hr=weight_hr,
         nodes=tracked.means(share),
-        peak=tracked.peaks(order, first) if with_peaks else np.zeros((0, 0)),
+        peak=tracked.peaks(order, first) if tracked.is_limited else np.zeros((0, 0)),
         sharing=tuple(gathered_sharing(sharing, share, exact=exact) for sharing in tracked.sharing),
     )
 

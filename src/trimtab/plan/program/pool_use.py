@@ -37,6 +37,10 @@ class Tracked:
     rows: IntArray
     seconds: tuple[IntArray, ...]
     sharing: tuple[Sharing, ...] = ()
+    cut_with: str = ""
+    """Pools with the same are coupled within the hour: their hours are gathered together. Empty for one that is cut alone."""
+    is_limited: bool = False
+    """Its busiest hours matter one by one."""
 
     @property
     def users(self) -> tuple[IntArray, ...]:
@@ -85,7 +89,7 @@ class Gathered:
     weight_hr: FloatArray
     nodes: FloatArray
     peak: FloatArray
-    """The most nodes of each of its table rows in any hour gathered; (0, 0) for a pool without a quota."""
+    """The most nodes of each of its table rows in any hour gathered; (0, 0) for a pool that is not limited."""
     sharing: tuple[GatheredSharing, ...] = ()
     """(n_rows, n) each, in the order of the tracked pool's shared ones."""
 

@@ -19,7 +19,7 @@ from trimtab.plan.program.couplings.held_nodes import held_alone, held_together,
 from trimtab.plan.program.couplings.node_commitments import committed_pools
 from trimtab.plan.program.couplings.one_time_costs import linked_costs
 from trimtab.plan.program.couplings.shared_nodes import sharing_of, worth_in_nodes
-from trimtab.plan.program.couplings.spend_plans import spend_pools
+from trimtab.plan.program.couplings.spend_plans import cut_together, spend_pools
 from trimtab.plan.program.couplings.spot_share import spot_excess_hr
 from trimtab.plan.program.exact_cost import total_usage
 from trimtab.plan.program.pool_use import Sharing, Slots, Tracked, Uses
@@ -50,7 +50,7 @@ class Table:
         """Pools whose use is paid by rows of the program; of all others by a fixed sum."""
         self.fixed_usd = _fixed_usd(problem, uses, self.balanced) + self._own_usd()
         self.spot_excess_hr = spot_excess_hr(problem, uses, sharing)
-        self.tracked = _tracked(uses, sharing, sorted({*self.balanced, *problem.quotas}))
+        self.tracked = _tracked(problem, uses, sharing, self.balanced)
         self.owned_usd = usd(problem.owned.micro_usd_hr * problem.hours)
 
     def _own_usd(self) -> FloatArray:
@@ -104,9 +104,13 @@ def _fixed_usd(problem: Problem, uses: Sequence[Uses], balanced: frozenset[Pool]
     return fixed
 
 
-def _tracked(uses: Sequence[Uses], sharing: Sequence[Sharing], pools: Sequence[Pool]) -> tuple[Tracked, ...]:
+def _tracked(
+    problem: Problem, uses: Sequence[Uses], sharing: Sequence[Sharing], balanced: frozenset[Pool]
+) -> tuple[Tracked, ...]:
+    """Return each pool whose use the program pays or limits, with how its hours may be gathered."""
+    together, limited = cut_together(problem), problem.quotas.keys()
     found = []
-    for pool in pools:
+    for pool in sorted(balanced | limited):
         rows = [row for row, use in enumerate(uses) if pool in use]
         found.append(
             Tracked(
@@ -114,6 +118,8 @@ def _tracked(uses: Sequence[Uses], sharing: Sequence[Sharing], pools: Sequence[P
                 rows=np.array(rows, dtype=np.int64),
                 seconds=tuple(uses[row][pool] for row in rows),
                 sharing=tuple(shared for shared in sharing if shared.site.pool == pool),
+                cut_with=together.get(pool, ""),
+                is_limited=pool in limited,
             )
         )
     return tuple(found)

@@ -33,6 +33,11 @@ def spend_pools(problem: Problem) -> frozenset[Pool]:
     return frozenset(pool for known in rates for pool in known if pool in problem.rates_micro_usd_hr)
 
 
+def cut_together(problem: Problem) -> dict[Pool, str]:
+    """Return the pools that must share their periods, each with the name of its set: the provider, whose spend couples them."""
+    return {pool: pool.provider for pool in spend_pools(problem)}
+
+
 class SpendPlanRows:
     """The rows and columns of every spend plan, on offer or owned, that covers a tracked pool."""
 
