@@ -18,7 +18,8 @@ from trimtab.catalog import load_catalog
 from trimtab.catalog.pools import Pool, SharedPool
 from trimtab.catalog.slices import Slices, slices_of
 from trimtab.fleet.settings import Planning
-from trimtab.plan.problem import KEEP, NodeGroup, Option, Problem, total_usage
+from trimtab.plan.problem import KEEP, NodeGroup, Option, Problem
+from trimtab.plan.program.exact_cost import total_usage
 from trimtab.plan.program.solve import solve_problem
 from trimtab.units import S_PER_HR
 

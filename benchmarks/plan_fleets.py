@@ -10,7 +10,8 @@ import numpy as np
 from trimtab.catalog.kinds import BuyingOption, CapacityType
 from trimtab.catalog.pools import Pool
 from trimtab.fleet.model import FloatArray, IntArray
-from trimtab.plan.problem import CommitmentOffer, NodeGroup, Option, Problem, SpendOffer, total_usage
+from trimtab.plan.problem import CommitmentOffer, NodeGroup, Option, Problem, SpendOffer
+from trimtab.plan.program.exact_cost import total_usage
 from trimtab.units import DAYS_PER_WEEK, HR_PER_DAY, MICRO_PER_USD, S_PER_HR
 
 HOURS = 30 * HR_PER_DAY

@@ -84,5 +84,7 @@ def brute_force(problem):
 
 
 def rounding(problem):
-    """What rounding each pool-hour of the bill to a micro-dollar can amount to."""
-    return 10 * problem.hours
+    """What rounding each pool-hour of the bill to a micro-dollar can amount to, and of a spend plan's cover to a second."""
+    has_plans = problem.spend_offers or problem.owned.spend_plans
+    second = sum(problem.rates_micro_usd_hr.values()) // 3600 if has_plans else 0
+    return (10 + second) * problem.hours

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from trimtab.catalog import BuyingOption, load_catalog
 from trimtab.catalog.pools import Pool
 from trimtab.ledger import NO_DISCOUNTS, best_count
-from trimtab.plan.problem import CommitmentOffer, SpendOffer, exact_bill
+from trimtab.plan.problem import CommitmentOffer, SpendOffer
 from trimtab.plan.program.best_discounts import best_of
+from trimtab.plan.program.exact_cost import exact_bill
 from trimtab.units import micro_usd
 
 ONE, TWO = Pool("gcp", "a2-highgpu-1g", "us-central1"), Pool("gcp", "a2-highgpu-2g", "us-central1")

@@ -14,7 +14,9 @@ from trimtab.catalog.pools import SharedPool
 from trimtab.errors import PlanError
 from trimtab.fleet.settings import Planning
 from trimtab.ledger import best_count
-from trimtab.plan.problem import CommitmentOffer, NodeGroup, Option, Problem, shared_usage, total_usage, whole_nodes
+from trimtab.plan.problem import CommitmentOffer, NodeGroup, Option, Problem
+from trimtab.plan.program.couplings.shared_nodes import shared_usage, whole_nodes
+from trimtab.plan.program.exact_cost import total_usage
 from trimtab.plan.program.solve import solve_problem
 
 RATE = 4_000_000

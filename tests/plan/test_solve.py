@@ -11,7 +11,8 @@ from tests.plan.fleets import EXACT, A, B, brute_force, problems, rounding
 from trimtab.catalog.kinds import BuyingOption
 from trimtab.fleet.settings import Planning
 from trimtab.ledger import Usage, bill
-from trimtab.plan.problem import CommitmentOffer, NodeGroup, Option, Problem, own_cost, total_usage
+from trimtab.plan.problem import CommitmentOffer, NodeGroup, Option, Problem
+from trimtab.plan.program.exact_cost import own_cost, total_usage
 from trimtab.plan.program.solve import choice_cost, solve_problem
 
 

@@ -12,20 +12,10 @@ from tests.plan.fleets import EXACT, A, B, brute_force, choices, problems, round
 from trimtab.catalog.kinds import BuyingOption, CapacityType
 from trimtab.ledger import NO_DISCOUNTS, Commitment, Discounts, SpendPlan, Usage, bill
 from trimtab.ledger.spend import cover, order_of_application
-from trimtab.plan.problem import (
-    KEEP,
-    CommitmentOffer,
-    NodeGroup,
-    Option,
-    Problem,
-    SpendOffer,
-    beyond,
-    exact_bill,
-    nodes_covered,
-    own_cost,
-    total_usage,
-)
+from trimtab.plan.problem import KEEP, CommitmentOffer, NodeGroup, Option, Problem, SpendOffer
 from trimtab.plan.program.best_discounts import best_discounts, least
+from trimtab.plan.program.couplings.node_commitments import beyond, nodes_covered
+from trimtab.plan.program.exact_cost import exact_bill, own_cost, total_usage
 from trimtab.plan.program.improve import Improver, improved
 from trimtab.plan.program.master import Master
 from trimtab.plan.program.periods import gather

@@ -13,7 +13,7 @@ from trimtab.fleet.settings import Settings, Ventures
 from trimtab.ledger import Commitment, Discounts, SpendPlan
 from trimtab.levers import sharing
 from trimtab.plan.model import NotWorthDoing
-from trimtab.plan.problem import exact_bill
+from trimtab.plan.program.exact_cost import exact_bill
 from trimtab.plan.venture import VentureKind
 from trimtab.plan.ventures.venture_sums import Left, ventures
 from trimtab.units import HR_PER_MO, micro_usd, usd

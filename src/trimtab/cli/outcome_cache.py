@@ -113,8 +113,11 @@ def program_digest(root: Path = Path(trimtab.__file__).parent) -> str:
     Neither a version (an editable install keeps it while files change) nor times of change (a checkout renews them).
     """
     digest = hashlib.sha256()
-    for file in sorted(one for one in root.rglob("*") if one.is_file() and one.suffix != ".pyc"):
-        digest.update(f"{file.relative_to(root)}:{file.stat().st_size}:".encode())
+    for file in sorted(root.rglob("*")):
+        inside = file.relative_to(root)
+        if not file.is_file() or file.suffix == ".pyc" or any(part.startswith(".") for part in inside.parts):
+            continue
+        digest.update(f"{inside}:{file.stat().st_size}:".encode())
         digest.update(file.read_bytes())
     return digest.hexdigest()
 

@@ -18,7 +18,8 @@ from trimtab.fleet.model import IntArray
 from trimtab.ledger import Commitment, Discounts, SpendPlan, best_count, best_spend
 from trimtab.ledger.arrays import charge
 from trimtab.ledger.spend import cover, spend_corners
-from trimtab.plan.problem import CommitmentOffer, Problem, SpendOffer, beyond, nodes_covered
+from trimtab.plan.problem import CommitmentOffer, Problem, SpendOffer
+from trimtab.plan.program.couplings.node_commitments import beyond, nodes_covered
 from trimtab.units import S_PER_HR
 
 Counts = dict[Pool, int]

@@ -18,17 +18,11 @@ from trimtab.levers import commitments as commitment_lever
 from trimtab.levers.idle_release import unheld_nodes
 from trimtab.plan.options.candidate import Candidate
 from trimtab.plan.options.workload_options import WorkloadOptions
-from trimtab.plan.problem import (
-    CommitmentOffer,
-    NodeGroup,
-    Option,
-    Problem,
-    SpendOffer,
-    exact_bill,
-    shared_usage,
-    summed,
-)
+from trimtab.plan.problem import CommitmentOffer, NodeGroup, Option, Problem, SpendOffer
 from trimtab.plan.program.best_discounts import rebought
+from trimtab.plan.program.couplings.shared_nodes import shared_usage
+from trimtab.plan.program.exact_cost import exact_bill
+from trimtab.plan.program.pool_use import summed
 from trimtab.replay.outcomes.change_cost import entries_of, entry_micro_usd, own_micro_usd
 from trimtab.replay.outcomes.evaluate import Evaluator
 from trimtab.replay.outcomes.outcome import Outcome

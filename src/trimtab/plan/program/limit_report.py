@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from trimtab.fleet.settings import Planning
 from trimtab.plan.problem import Problem
-from trimtab.plan.program.limits import LimitPrice, Rule, uses_of_limits
+from trimtab.plan.program.couplings.parts import Limit
+from trimtab.plan.program.limits import LimitPrice, uses_of_limits
 from trimtab.plan.program.solve import Chosen, solve_problem
 from trimtab.units import per_month, usd
 
@@ -17,19 +16,15 @@ MOST_PRICED = 8
 def price_limits(problem: Problem, chosen: Chosen, planning: Planning) -> tuple[LimitPrice, ...]:
     """Price the limits at which a plan stands; one with room to spare costs nothing."""
     found, priced = [], 0
-    for rule, use in uses_of_limits(problem, chosen.choice).items():
+    for limit, use in uses_of_limits(problem, chosen.choice).items():
         cost: float | None = 0.0
         if use.binds:
             priced += 1
-            cost = _cost(problem, chosen, rule, planning) if priced <= MOST_PRICED else None
+            cost = _cost(problem, chosen, limit, planning) if priced <= MOST_PRICED else None
         found.append(LimitPrice(use=use, cost_usd_mo=cost))
     return tuple(found)
 
 
-def _cost(problem: Problem, chosen: Chosen, rule: Rule, planning: Planning) -> float:
-    if rule is None:
-        free = replace(problem, spot_max_frac=None)
-    else:
-        free = replace(problem, quotas={pool: nodes for pool, nodes in problem.quotas.items() if pool != rule})
-    saved = max(0, chosen.cost_micro_usd - solve_problem(free, planning).cost_micro_usd)
+def _cost(problem: Problem, chosen: Chosen, limit: Limit, planning: Planning) -> float:
+    saved = max(0, chosen.cost_micro_usd - solve_problem(limit.lifted(problem), planning).cost_micro_usd)
     return per_month(usd(saved), problem.hours)

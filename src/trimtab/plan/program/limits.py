@@ -9,49 +9,42 @@ from itertools import combinations
 
 import numpy as np
 
-from trimtab.catalog.kinds import CapacityType
 from trimtab.catalog.pools import Pool
 from trimtab.errors import PlanError
 from trimtab.ledger import NO_DISCOUNTS
-from trimtab.plan.problem import KEEP, Problem, least_nodes, total_usage
+from trimtab.plan.problem import KEEP, Problem
+from trimtab.plan.program.couplings.parts import Limit, LimitUse
+from trimtab.plan.program.couplings.quotas import PoolQuota, least_nodes, quotas_in
+from trimtab.plan.program.couplings.spot_share import spot_limits_in
 from trimtab.plan.program.decompose import mix
+from trimtab.plan.program.exact_cost import total_usage
 from trimtab.plan.program.highs import INFINITY
 from trimtab.plan.program.master import Master
 from trimtab.plan.program.periods import gather
 from trimtab.plan.program.table import Table
-from trimtab.units import HR_PER_DAY, S_PER_HR
-
-Rule = Pool | None
-"""The quota of a pool, or (None) the limit on spot."""
+from trimtab.units import HR_PER_DAY
 
 _MAX_NODES = 200
-_MAX_INTEGRAL_ENTRIES = 60_000
+_MAX_INTEGRAL_SIZE = 60_000
 """Above so many coefficients the relaxation judges: what it calls impossible is impossible, but it may miss a conflict."""
 _MOST_TRIED_TOGETHER = 2
 _MOST_SETS = 50
-"""More sets of one size are not tried one by one: an irreducible set is found by leaving rules out."""
+"""More sets of one size are not tried one by one: an irreducible set is found by leaving limits out."""
 _MOST_NAMED = 5
 """Workloads that a refusal names for one quota."""
 _EXCESS = 1e-6
-_NEAR = 0.1
-"""A spot share that leaves less than this share of its limit unused stands at it: nodes are whole."""
 
 
-def broken(problem: Problem, choice: Sequence[int]) -> tuple[Rule, ...]:
+def limits_of(problem: Problem) -> list[Limit]:
+    """Return the limits of a problem, quotas first."""
+    return [*quotas_in(problem), *spot_limits_in(problem)]
+
+
+def broken(problem: Problem, choice: Sequence[int]) -> tuple[Limit, ...]:
     """Return the limits that a choice breaks in some hour."""
-    if not problem.quotas and problem.spot_max_frac is None:
-        return ()
-    usage = total_usage(problem, choice)
-    found: list[Rule] = [
-        pool
-        for pool, quota in sorted(problem.quotas.items())
-        if pool in usage and int(usage[pool].max(initial=0)) > quota * S_PER_HR
-    ]
-    if problem.spot_max_frac is not None:
-        spot = sum(int(use.sum()) for pool, use in usage.items() if pool.capacity_type is CapacityType.SPOT)
-        if spot > problem.spot_max_frac * sum(int(use.sum()) for use in usage.values()):
-            found.append(None)
-    return tuple(found)
+    limits = limits_of(problem)
+    usage = total_usage(problem, choice) if limits else {}
+    return tuple(limit for limit in limits if limit.is_broken(usage))
 
 
 def refuse_conflict(problem: Problem) -> None:
@@ -60,16 +53,16 @@ def refuse_conflict(problem: Problem) -> None:
     Named are one that is impossible alone, else a pair, else a set from which none can be left out.
     """
     judge = _Judge(problem)
-    if judge.can_keep(judge.rules):
+    if judge.can_keep(judge.limits):
         return
     for size in range(1, _MOST_TRIED_TOGETHER + 1):
-        sets = list(combinations(judge.rules, size))
+        sets = list(combinations(judge.limits, size))
         for some in sets if len(sets) <= _MOST_SETS else ():
             if not judge.can_keep(some):
                 raise PlanError(_message(problem, judge, some))
-    left = list(judge.rules)
-    for rule in judge.rules:
-        fewer = [other for other in left if other != rule]
+    left = list(judge.limits)
+    for limit in judge.limits:
+        fewer = [other for other in left if other != limit]
         if not judge.can_keep(fewer):
             left = fewer
     raise PlanError(_message(problem, judge, left))
@@ -77,18 +70,7 @@ def refuse_conflict(problem: Problem) -> None:
 
 def limits_in_words(problem: Problem) -> str:
     """Name all limits of a problem."""
-    return _words(problem, _rules(problem))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LimitUse:
-    """A limit and what a choice makes of it: nodes for a quota, a share of node-hours for spot."""
-
-    words: str
-    limit: float
-    used: float
-    binds: bool
-    """The choice stands at the limit."""
+    return _words(limits_of(problem))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,77 +81,61 @@ class LimitPrice:
     cost_usd_mo: float | None
 
 
-def uses_of_limits(problem: Problem, choice: Sequence[int]) -> dict[Rule, LimitUse]:
+def uses_of_limits(problem: Problem, choice: Sequence[int]) -> dict[Limit, LimitUse]:
     """Return what a choice uses of each limit."""
     usage = total_usage(problem, choice)
-    found: dict[Rule, LimitUse] = {}
-    for pool, quota in sorted(problem.quotas.items()):
-        peak = int(usage[pool].max(initial=0)) / S_PER_HR if pool in usage else 0.0
-        found[pool] = LimitUse(words=_words(problem, [pool]), limit=quota, used=peak, binds=peak > quota - 1)
-    if problem.spot_max_frac is not None:
-        total = sum(int(use.sum()) for use in usage.values())
-        spot = sum(int(use.sum()) for pool, use in usage.items() if pool.capacity_type is CapacityType.SPOT)
-        share = spot / total if total else 0.0
-        found[None] = LimitUse(
-            words=_words(problem, [None]),
-            limit=problem.spot_max_frac,
-            used=share,
-            binds=share >= (1 - _NEAR) * problem.spot_max_frac,
-        )
-    return found
+    return {limit: limit.used(usage) for limit in limits_of(problem)}
 
 
 def shortfall(problem: Problem, choice: Sequence[int]) -> str:
     """Say by how many nodes a choice exceeds its quotas in its busiest hour; empty where it exceeds none."""
     over = [
-        f"{math.ceil(use.used - use.limit)} more x {rule}"
-        for rule, use in uses_of_limits(problem, choice).items()
-        if rule is not None and use.used > use.limit
+        f"{math.ceil(use.used - use.limit)} more x {limit.pool}"
+        for limit, use in uses_of_limits(problem, choice).items()
+        if isinstance(limit, PoolQuota) and use.used > use.limit
     ]
     return f"the nearest found needs {' and '.join(over)}" if over else ""
-
-
-def _rules(problem: Problem) -> list[Rule]:
-    return [*sorted(problem.quotas), *([None] if problem.spot_max_frac is not None else [])]
 
 
 class _Judge:
     """Tells which limits can be kept together, on the mean of gathered periods: a refusal is certain."""
 
     def __init__(self, problem: Problem) -> None:
-        self.rules = _rules(problem)
+        self.limits = limits_of(problem)
         table = Table(replace(problem, offers={}, spend_offers=(), owned=NO_DISCOUNTS))
         self._master = Master(table, gather(table, table.use_of([KEEP] * problem.workloads), HR_PER_DAY))
         self._columns = [replace(self._master.column(row), cost=0.0) for row in range(table.rows)]
-        self._integral = self._master.entries(range(table.rows)) <= _MAX_INTEGRAL_ENTRIES
+        self._integral = self._master.size(range(table.rows)) <= _MAX_INTEGRAL_SIZE
 
-    def can_keep(self, rules: Sequence[Rule]) -> bool:
+    def can_keep(self, limits: Sequence[Limit]) -> bool:
         """Tell whether some choice breaks none of these limits."""
         program = self._master.program().copy()
         program.cost = [0.0] * len(program.cost)
-        for rule in rules:
-            for excess in self._master.excess_of[rule]:
+        for limit in limits:
+            for excess in self._master.excess_of[limit]:
                 program.cost[excess] = 1.0
         answer = mix(program, self._columns, gap_frac=0.0, max_nodes=_MAX_NODES, integral=self._integral)
         return answer.bound <= _EXCESS
 
-    def short(self, rules: Sequence[Rule]) -> dict[Pool, int]:
-        """Return by how many nodes the quotas among some rules must be raised, in all as little as can be.
+    def short(self, limits: Sequence[Limit]) -> dict[Pool, int]:
+        """Return by how many nodes the quotas among some limits must be raised, in all as little as can be.
 
         Judged on the mean of gathered periods, as everything here: in single hours more may be needed.
         """
         program = self._master.program().copy()
         program.cost = [0.0] * len(program.cost)
         most = {}
-        for rule in rules:
-            if rule is not None:
-                most[rule] = program.add_column(1.0)
-            for excess in self._master.excess_of[rule]:
-                if rule is None:
+        for limit in limits:
+            columns = self._master.excess_of[limit]
+            if not isinstance(limit, PoolQuota):
+                for excess in columns:
                     program.upper[excess] = 0.0
-                    continue
+                continue
+            # A quota is raised for all periods at once: by the most that any of them exceeds it.
+            most[limit.pool] = program.add_column(1.0)
+            for excess in columns:
                 row = program.add_row(-INFINITY, 0.0)
-                program.put(row, np.array([excess, most[rule]]), np.array([1.0, -1.0]))
+                program.put(row, np.array([excess, most[limit.pool]]), np.array([1.0, -1.0]))
         try:
             answer = mix(program, self._columns, gap_frac=0.0, max_nodes=_MAX_NODES, integral=self._integral)
         except PlanError:
@@ -178,15 +144,15 @@ class _Judge:
         return {pool: count for pool, count in nodes.items() if count > 0}
 
 
-def _message(problem: Problem, judge: _Judge, rules: Sequence[Rule]) -> str:
-    together = " together" if len(rules) > 1 else ""
-    short = judge.short(rules)
+def _message(problem: Problem, judge: _Judge, limits: Sequence[Limit]) -> str:
+    together = " together" if len(limits) > 1 else ""
+    short = judge.short(limits)
     missing = " and ".join(f"{nodes} more x {pool}" for pool, nodes in sorted(short.items()))
     cure = f"at least {missing} would be needed" if missing else "raise a limit"
-    least = {rule: least_nodes(problem, rule) for rule in rules if rule is not None}
-    holders = [_holders(one) + (f" x {rule}" if len(rules) > 1 else "") for rule, one in least.items() if one]
+    least = {limit.pool: least_nodes(problem, limit.pool) for limit in limits if isinstance(limit, PoolQuota)}
+    holders = [_holders(held) + (f" x {pool}" if len(limits) > 1 else "") for pool, held in least.items() if held]
     held = f" (whatever is chosen, {'; '.join(holders)})" if holders else ""
-    return f"no plan keeps {_words(problem, rules)}{together}: every option of some workload needs more{held}; {cure}"
+    return f"no plan keeps {_words(limits)}{together}: every option of some workload needs more{held}; {cure}"
 
 
 def _holders(least: dict[str, int]) -> str:
@@ -196,11 +162,5 @@ def _holders(least: dict[str, int]) -> str:
     return ", ".join([*named, f"{more} more workloads {sum(list(least.values())[_MOST_NAMED:])}"] if more else named)
 
 
-def _words(problem: Problem, rules: Sequence[Rule]) -> str:
-    words = [
-        f"the spot limit of {problem.spot_max_frac:.0%} of node-hours"
-        if rule is None
-        else f"the quota of {problem.quotas[rule]} x {rule}"
-        for rule in rules
-    ]
-    return " and ".join(words)
+def _words(limits: Sequence[Limit]) -> str:
+    return " and ".join(limit.words for limit in limits)

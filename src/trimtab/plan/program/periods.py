@@ -3,20 +3,21 @@
 The bill is convex in use, so that a program over means is never dearer than the hourly one: its optimum is a bound. What it
 loses depends on where the cuts are. At the optimum a pool's balance price is the on-demand rate in hours above the committed
 count and 0 below, so that cuts by the level of use lose almost nothing: hours are sorted by use and cut into equal parts.
-Pools that share a spend plan are cut together, where their use differs most in dollars.
+Pools that are coupled within the hour (a spend plan covers them) are cut together, where their use differs most in dollars.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from heapq import heappush, heapreplace
 from itertools import count
 
 import numpy as np
 
 from trimtab.fleet.model import FloatArray, IntArray
-from trimtab.plan.program.table import Table, Tracked
+from trimtab.plan.program.couplings.shared_nodes import gathered_sharing
+from trimtab.plan.program.pool_use import Gathered, Tracked
+from trimtab.plan.program.table import Table
 from trimtab.units import usd
 
 MAX_NUMBERS = 60_000_000
@@ -26,58 +27,33 @@ _MOST_COMPARED = 2_000_000
 """Numbers up to which hours are compared with one another."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class GatheredSharing:
-    """Shared nodes in gathered periods: each row's mean nodes' worth of room (n_rows, n_measures, n), and the whole nodes that
-    it would need alone (n_rows, n)."""
-
-    nodes: FloatArray
-    whole: FloatArray
-    exact: bool = False
-    """Whether the hours of each period are alike in every row, so that means are what every hour holds."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Gathered:
-    """One tracked pool in gathered periods: hours in each (n,), and the mean nodes of each of its table rows (n_rows, n)."""
-
-    weight_hr: FloatArray
-    nodes: FloatArray
-    peak: FloatArray
-    """The most nodes of each of its table rows in any hour gathered; (0, 0) for a pool without a quota."""
-    sharing: tuple[GatheredSharing, ...] = ()
-    """(n_rows, n) each, in the order of the tracked pool's shared ones."""
-
-
 def gather(table: Table, use: Sequence[FloatArray], most: int, most_limited: int | None = None) -> tuple[Gathered, ...]:
     """Gather each tracked pool's hours into at most `most` periods, by the level of `use` (one (n_hours,) per tracked pool).
 
-    Pools with a quota are gathered into at most `most_limited` where that is given. Pools that share a spend plan share
-    their periods: its spend couples them within an hour.
+    Limited pools are gathered into at most `most_limited` where that is given. Pools that are coupled within the hour share
+    their periods.
     """
     rows = sum(tracked.count for tracked in table.tracked)
     allowed = max(1, MAX_NUMBERS // max(1, rows))
     gathered: dict[int, Gathered] = {}
     for places in _together(table):
         tracked = [table.tracked[place] for place in places]
-        limited = [at for at, one in enumerate(tracked) if one.pool in table.problem.quotas]
+        limited = [at for at, pool in enumerate(tracked) if pool.is_limited]
         parts = min(allowed, most if most_limited is None or not limited else most_limited)
         alike = _alike(tracked, parts)
         label = _cut(table, places, use, parts, limited) if alike is None else alike
-        for place, one in zip(places, tracked, strict=True):
-            gathered[place] = _gathered(
-                one, label, with_peaks=one.pool in table.problem.quotas, exact=alike is not None
-            )
+        for place, pool in zip(places, tracked, strict=True):
+            gathered[place] = _gathered(pool, label, exact=alike is not None)
     return tuple(gathered[place] for place in range(len(table.tracked)))
 
 
 def _together(table: Table) -> list[list[int]]:
-    """Return the places of tracked pools that share their periods: those of a provider's spend plans; any other alone."""
+    """Return the places of tracked pools that share their periods."""
     joint: dict[str, list[int]] = {}
     alone: list[list[int]] = []
     for place, tracked in enumerate(table.tracked):
-        if tracked.pool in table.problem.spend_pools:
-            joint.setdefault(tracked.pool.provider, []).append(place)
+        if tracked.cut_with:
+            joint.setdefault(tracked.cut_with, []).append(place)
         else:
             alone.append([place])
     return [*alone, *joint.values()]
@@ -95,7 +71,7 @@ def _cut(table: Table, places: Sequence[int], use: Sequence[FloatArray], most: i
     )
 
 
-def _gathered(tracked: Tracked, label: IntArray, *, with_peaks: bool, exact: bool) -> Gathered:
+def _gathered(tracked: Tracked, label: IntArray, *, exact: bool) -> Gathered:
     weight_hr = np.bincount(label).astype(np.float64)
     share = np.zeros((len(label), len(weight_hr)))
     share[np.arange(len(label)), label] = 1.0 / weight_hr[label]
@@ -104,11 +80,8 @@ def _gathered(tracked: Tracked, label: IntArray, *, with_peaks: bool, exact: boo
     return Gathered(
         weight_hr=weight_hr,
         nodes=tracked.means(share),
-        peak=tracked.peaks(order, first) if with_peaks else np.zeros((0, 0)),
-        sharing=tuple(
-            GatheredSharing(nodes=one.nodes() @ share, whole=one.whole() @ share, exact=exact)
-            for one in tracked.sharing
-        ),
+        peak=tracked.peaks(order, first) if tracked.is_limited else np.zeros((0, 0)),
+        sharing=tuple(gathered_sharing(sharing, share, exact=exact) for sharing in tracked.sharing),
     )
 
 

@@ -7,7 +7,7 @@
    is dropped, and nothing is lost (reduced-cost fixing).
 3. Where the gap is still wider than asked, the options left go into a MILP whose dual bound is certified too; its choice,
    improved on the exact bill one workload at a time, is the plan. Where too many options are left and limits bind, a MILP
-   chooses anew for the workloads that the relaxation tears between options, and the bound stays that of step 1.
+   chooses anew for the workloads that the relaxation splits between options, and the bound stays that of step 1.
 """
 
 from __future__ import annotations
@@ -21,15 +21,17 @@ from trimtab.errors import PlanError
 from trimtab.fleet.model import FloatArray
 from trimtab.fleet.settings import Planning
 from trimtab.ledger import NO_DISCOUNTS, Discounts
-from trimtab.plan.problem import KEEP, Problem, exact_bill, own_cost, total_usage
+from trimtab.plan.problem import KEEP, Problem
 from trimtab.plan.program.best_discounts import best_discounts
+from trimtab.plan.program.couplings.one_time_costs import choice_without
 from trimtab.plan.program.decompose import heaviest, mix, relax
+from trimtab.plan.program.exact_cost import cost_with, total_usage
 from trimtab.plan.program.improve import improved
-from trimtab.plan.program.limits import broken, limits_in_words, refuse_conflict, shortfall
+from trimtab.plan.program.limits import broken, limits_in_words, limits_of, refuse_conflict, shortfall
 from trimtab.plan.program.master import Master
 from trimtab.plan.program.periods import gather
 from trimtab.plan.program.table import Table
-from trimtab.units import MICRO_PER_USD, usd
+from trimtab.units import MICRO_PER_USD
 
 _PERIODS = (24, 96, 768)
 """Gathered periods per pool, round by round."""
@@ -42,8 +44,8 @@ _TRIED = 6
 """Options per workload that are tried on the exact bill."""
 _SOME = 1e-6
 """Weights and excesses below this are 0."""
-_MAX_MIP_ENTRIES = 60_000
-"""A MILP over all the options left is solved up to so many coefficients; beyond, only torn workloads are chosen anew."""
+_MAX_MIP_SIZE = 60_000
+"""A MILP over all the options left is solved up to so many coefficients; beyond, only fractional workloads are chosen anew."""
 _MAX_MIP_ROUNDS = 4
 _MEND_PERIODS = 64
 _MEND_NODES = 1
@@ -80,7 +82,7 @@ class _Search:
     priced_usd: float = -np.inf
     """The bound with which the reduced costs came; a MILP's may be higher, and says nothing of single options."""
     reduced_usd: FloatArray = field(default_factory=lambda: np.zeros(0))
-    support: list[int] = field(default_factory=list)
+    basis_columns: list[int] = field(default_factory=list)
     """Table rows with weight in the last relaxation."""
 
     @property
@@ -98,7 +100,7 @@ class _Search:
             kept[int(self.table.workload[row])].append(self.table.option(int(row)))
         return kept
 
-    def nearest(self) -> list[list[int]]:
+    def best_candidates(self) -> list[list[int]]:
         """Return the candidates worth a try on the exact bill: per workload the few with the least reduced cost."""
         order = np.lexsort((self.reduced_usd, self.table.workload))
         first = self.table.first[:-1]
@@ -108,34 +110,25 @@ class _Search:
             near[int(self.table.workload[row])].append(self.table.option(int(row)))
         return near
 
-    def torn(self) -> list[int]:
-        """Return the rows in the last relaxation, and for workloads torn between several the candidates worth a try."""
-        rows = set(self.support)
-        workloads = self.table.workload[self.support]
-        torn = np.flatnonzero(np.bincount(workloads, minlength=len(self.choice)) > 1)
-        near = self.nearest()
-        rows |= {self.table.row(int(workload), option) for workload in torn for option in near[int(workload)]}
+    def fractional(self) -> list[int]:
+        """Return the rows in the last relaxation, and for workloads split between several the candidates worth a try."""
+        rows = set(self.basis_columns)
+        workloads = self.table.workload[self.basis_columns]
+        fractional = np.flatnonzero(np.bincount(workloads, minlength=len(self.choice)) > 1)
+        near = self.best_candidates()
+        rows |= {self.table.row(int(workload), option) for workload in fractional for option in near[int(workload)]}
         return sorted(rows | {self.table.row(workload, option) for workload, option in enumerate(self.choice)})
 
-    def avoiding(self, entry: str) -> tuple[int, ...] | None:
-        """Return the choice with what needs an entry moved to what does not; None where no such plan can be better."""
-        problem, table = self.table.problem, self.table
-        users = [
-            workload
-            for workload, option in enumerate(self.choice)
-            if option != KEEP and entry in problem.options[workload][option].needs
-        ]
-        if not users or self.cost_micro_usd is None:
+    def without(self, cost: str) -> tuple[int, ...] | None:
+        """Return the choice with what needs a one-time cost moved to what does not; None where no such plan can be better."""
+        found = choice_without(self.table.problem, self.choice, cost, self._dearer_usd)
+        if found is None or self.cost_micro_usd is None:
             return None
-        least = {}
-        for workload, options in enumerate(problem.options):
-            free = [KEEP, *(at for at, option in enumerate(options) if entry not in option.needs)]
-            if len(free) <= len(options):
-                least[workload] = min(free, key=lambda option: self.reduced_usd[table.row(workload, option)])
-        dearer = sum(float(self.reduced_usd[table.row(workload, option)]) for workload, option in least.items())
-        if self.priced_usd + dearer >= self.cost_micro_usd / MICRO_PER_USD:
-            return None
-        return tuple(least[w] if w in users else option for w, option in enumerate(self.choice))
+        choice, exceeded_usd = found
+        return choice if self.priced_usd + exceeded_usd < self.cost_micro_usd / MICRO_PER_USD else None
+
+    def _dearer_usd(self, workload: int, option: int) -> float:
+        return float(self.reduced_usd[self.table.row(workload, option)])
 
     def bounded(self, bound_usd: float, reduced_usd: FloatArray | None = None) -> None:
         """Take a bound on all but owned commitments, and reduced costs that came with it, if better than the best known."""
@@ -146,7 +139,7 @@ class _Search:
 
     def offer(self, choice: tuple[int, ...]) -> bool:
         """Take a choice, improved, if it keeps the limits and costs less than the best known; return whether it keeps them."""
-        improver = improved(self.table, choice, self.nearest(), self.bought)
+        improver = improved(self.table, choice, self.best_candidates(), self.bought)
         better, problem = tuple(improver.choice), self.table.problem
         if broken(self.table.problem, better):
             if self.cost_micro_usd is None:
@@ -178,7 +171,7 @@ def solve_problem(problem: Problem, planning: Planning, *, start: Sequence[int] 
             break
     if search.gap_frac > planning.mip_gap_frac:
         _mixed(search, master, planning)
-    _spare_entries(search)
+    _drop_one_time_costs(search)
     if search.cost_micro_usd is None:
         refuse_conflict(problem)
         short = shortfall(problem, search.choice) or "raise the tightest limit"
@@ -195,14 +188,7 @@ def solve_problem(problem: Problem, planning: Planning, *, start: Sequence[int] 
 
 def _cheapest_on_demand(table: Table) -> tuple[int, ...]:
     """Return each workload's cheapest option if nobody sold commitments: where to start."""
-    cost = table.fixed_usd[: table.rows].copy()
-    for tracked in table.tracked:
-        if tracked.pool in table.balanced:
-            mine = tracked.rows < table.rows
-            rate = usd(table.problem.rates_micro_usd_hr[tracked.pool])
-            cost[tracked.rows[mine]] += rate * tracked.node_hours()[mine]
-            for sharing in tracked.sharing:
-                cost[sharing.rows] += rate * sharing.nodes().max(axis=1).sum(axis=1)
+    cost = table.on_demand_usd()
     ends = zip(table.first[:-1].tolist(), table.first[1:].tolist(), strict=True)
     return table.choice([first + int(np.argmin(cost[first:end])) for first, end in ends])
 
@@ -217,7 +203,7 @@ def _relaxed(search: _Search, master: Master) -> float:
     keep = [row for row in table.first[:-1].tolist() if row not in start]
     relaxed = relax(master, [master.column(row) for row in sorted([*start, *keep])], _RELAX_GAP_FRAC)
     search.bounded(relaxed.bound, relaxed.reduced)
-    search.support = [
+    search.basis_columns = [
         column.key for column, weight in zip(relaxed.columns, relaxed.weights, strict=True) if weight > _SOME
     ]
     search.offer(table.choice(heaviest(relaxed.columns, relaxed.weights, table.problem.workloads)))
@@ -229,7 +215,7 @@ def _mixed(search: _Search, master: Master, planning: Planning) -> None:
     table = search.table
     for _ in range(_MAX_MIP_ROUNDS):
         rows = [table.row(workload, option) for workload, kept in enumerate(search.candidates()) for option in kept]
-        if master.entries(rows) > _MAX_MIP_ENTRIES:
+        if master.size(rows) > _MAX_MIP_SIZE:
             _mended(search)
             return
         answer = mix(
@@ -247,18 +233,18 @@ def _mixed(search: _Search, master: Master, planning: Planning) -> None:
 
 
 def _mended(search: _Search) -> None:
-    """Choose anew for the workloads that the relaxation tears between options, by a MILP that keeps quotas in every period.
+    """Choose anew for the workloads that the relaxation splits between options, by a MILP that keeps quotas in every period.
 
     Rounding loses little but where limits bind; no bound comes from here.
     """
     table = search.table
-    if not table.problem.quotas and table.problem.spot_max_frac is None:
+    if not limits_of(table.problem):
         return
     gathered = gather(table, table.use_of(search.choice), _MEND_PERIODS, most_limited=table.problem.hours)
     master = Master(table, gathered, safe_quotas=True)
     answer = mix(
         master.program() if search.cost_micro_usd is None else master.strict(),
-        [master.column(row) for row in search.torn()],
+        [master.column(row) for row in search.fractional()],
         gap_frac=_MEND_GAP_FRAC,
         max_nodes=_MEND_NODES,
         start={(workload, table.row(workload, option)) for workload, option in enumerate(search.choice)},
@@ -266,11 +252,11 @@ def _mended(search: _Search) -> None:
     search.offer(table.choice(answer.keys))
 
 
-def _spare_entries(search: _Search) -> None:
-    """Leave out, one after the other, entries that cost more than they bring: no single move sees it where several need one."""
-    problem = search.table.problem
-    for name in sorted(problem.entries_micro_usd, key=lambda one: (-problem.entries_micro_usd[one], one)):
-        without = search.avoiding(name)
+def _drop_one_time_costs(search: _Search) -> None:
+    """Leave out, dearest first, one-time costs that bring less than they cost: no single move sees it where several share."""
+    costs = search.table.problem.entries_micro_usd
+    for name in sorted(costs, key=lambda name: (-costs[name], name)):
+        without = search.without(name)
         if without is not None:
             search.offer(without)
 
@@ -278,9 +264,3 @@ def _spare_entries(search: _Search) -> None:
 def choice_cost(problem: Problem, choice: Sequence[int]) -> int:
     """Return the exact bill of a choice under the best commitments to nodes and spend, with what it costs besides nodes."""
     return cost_with(problem, choice, best_discounts(problem, total_usage(problem, choice)))
-
-
-def cost_with(problem: Problem, choice: Sequence[int], bought: Discounts) -> int:
-    """Return the exact bill of a choice under what is owned and bought, with what it costs besides nodes."""
-    usage, paid = total_usage(problem, choice), problem.owned + bought
-    return exact_bill(usage, problem.rates_micro_usd_hr, paid, problem.hours).total + own_cost(problem, choice)
