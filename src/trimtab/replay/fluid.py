@@ -272,6 +272,36 @@ def out_of_reach(requests: FloatArray, ok: FloatArray, allowed_misses: FloatArra
     return late
 
 
+@inlined
+def lanes_at_start(lane_count: int, steps: int, shape: ServerShape, initial_replicas: int) -> Lanes:
+    """Return lanes in which so many replicas are ready, all of them on demand."""
+    lanes = Lanes(
+        ready=np.zeros(lane_count, dtype=np.int64),
+        starting=np.zeros(lane_count, dtype=np.int64),
+        due=np.zeros((lane_count, steps + shape.cold_steps + 2), dtype=np.int32),
+        ready_at=np.zeros((lane_count, steps), dtype=np.int32),
+    )
+    lanes.ready[ON_DEMAND] = initial_replicas
+    return lanes
+
+
+@inlined
+def waits_without_replicas(lanes: Lanes, step: int, shape: ServerShape, left: float) -> tuple[float, float, float]:
+    """Return the waits before and after a step in which nothing serves, and a duty cycle of 1: what there is, is taken up."""
+    before_s = wait_for_first(lanes, step, shape.cold_steps)
+    return before_s, before_s + left / shape.capacity_req_s, 1.0
+
+
+@inlined
+def count_change(counts: IntArray, change: int, direction: int) -> int:
+    """Count that the rule asks for more or fewer replicas, and turns round where it last did the reverse; return which way."""
+    if change > 0:
+        counts[SCALE_UPS] += 1
+    if change * direction < 0:
+        counts[REVERSALS] += 1
+    return 1 if change > 0 else -1
+
+
 @compiled
 def serve_history(
     arrivals: FloatArray,
@@ -298,20 +328,12 @@ def serve_history(
     load_grid, ok_frac, wait_limit_s = curves
     lane_count, steps = held.shape
     served_ok = np.zeros(len(wait_limit_s))
-    lanes = Lanes(
-        ready=np.zeros(lane_count, dtype=np.int64),
-        starting=np.zeros(lane_count, dtype=np.int64),
-        due=np.zeros((lane_count, steps + shape.cold_steps + 2), dtype=np.int32),
-        ready_at=np.zeros((lane_count, steps), dtype=np.int32),
-    )
+    lanes = lanes_at_start(lane_count, steps, shape, initial_replicas)
     ready, starting, due, ready_at = lanes
-    ready[ON_DEMAND] = initial_replicas
     desired = initial_replicas
     direction = 0  # whether the rule last asked for more (1) or for fewer (-1)
-    queue = 0.0
-    near = 1
-    tabulated_frac = -1.0
-    step = -1
+    queue, step = 0.0, -1
+    near, tabulated_frac = 1, -1.0
     for t in range(len(arrivals)):
         if out_of_reach(requests, ok, allowed_misses):
             counts[STOPPED] = 1
@@ -321,9 +343,7 @@ def serve_history(
         wanted_signal = signal[t] if len(signal) > 1 else math.nan
         for _ in range(substeps):
             step += 1
-            all_ready = 0
-            all_held = 0
-            spot_up = False
+            all_ready, all_held, spot_up = 0, 0, False
             for lane in range(lane_count):
                 if lane == ON_DEMAND or up[lane - 1, step]:
                     spot_up = spot_up or lane != ON_DEMAND
@@ -346,9 +366,7 @@ def serve_history(
                 after_s = left / rate_req_s
                 duty_cycle_frac = served / (rate_req_s * SYNC_S)
             else:
-                before_s = wait_for_first(lanes, step, shape.cold_steps)
-                after_s = before_s + left / shape.capacity_req_s
-                duty_cycle_frac = 1.0
+                before_s, after_s, duty_cycle_frac = waits_without_replicas(lanes, step, shape, left)
             if known:
                 requests[0] += arrived
                 if len(queued_s) > 0:
@@ -361,39 +379,25 @@ def serve_history(
 
             # what would wait longer than anybody does gives up
             room = shape.queue_limit_s * max(all_ready, 1) * shape.capacity_req_s
-            if left > room:
-                requests[1] += left - room
-                left = room
-            queue = left
+            requests[1] += max(0.0, left - room)
+            queue = min(left, room)
 
             # replicas that were lost stay wanted: the rule sees them as not ready, and does not take the loss for its own doing
-            seen = Observation(
-                step,
-                all_ready,
-                max(0, desired - all_ready),
-                arrived / (shape.capacity_req_s * SYNC_S),
-                duty_cycle_frac,
-                queue / shape.capacity_req_s,
-                wanted_signal,
-            )
+            missing = max(0, desired - all_ready)
+            load, waiting = arrived / (shape.capacity_req_s * SYNC_S), queue / shape.capacity_req_s
+            seen = Observation(step, all_ready, missing, load, duty_cycle_frac, waiting, wanted_signal)
             wanted = decide(rule, by_hour, memory, seen)
-            if wanted > shape.quota_replicas:
-                counts[QUOTA_SHORT_S] += (wanted - shape.quota_replicas) * SYNC_S
-                wanted = shape.quota_replicas
-            if wanted > desired:
-                counts[SCALE_UPS] += 1
-            if (wanted - desired) * direction < 0:
-                counts[REVERSALS] += 1
+            counts[QUOTA_SHORT_S] += max(0, wanted - shape.quota_replicas) * SYNC_S
+            wanted = min(wanted, shape.quota_replicas)
             if wanted != desired:
-                direction = 1 if wanted > desired else -1
-            desired = wanted
+                direction = count_change(counts, wanted - desired, direction)
+                desired = wanted
 
             on_demand = wanted
             on_demand_held = ready[ON_DEMAND] + starting[ON_DEMAND]
             if lane_count > 1:
                 spot_held = all_held - on_demand_held
-                spot_ready = all_ready - ready[ON_DEMAND]
-                parts = split(hedge_policy, wanted, spot_ready, spot_held, on_demand_held, spot_up)
+                parts = split(hedge_policy, wanted, all_ready - ready[ON_DEMAND], spot_held, on_demand_held, spot_up)
                 if parts.spot != spot_held:
                     resize_spot(lanes, counts, up, step, shape, spot_held, parts.spot)
                 on_demand = parts.on_demand
