@@ -15,6 +15,7 @@ from trimtab.deployment.effects import (
     BuySpendPlan,
     DeferRuns,
     Effect,
+    FleetEffect,
     HedgeOnSpot,
     ReleaseIdle,
     ReleaseNodes,
@@ -29,6 +30,7 @@ from trimtab.deployment.effects import (
     StartBeforeRuns,
     UseOffering,
     UseSlots,
+    WorkloadEffect,
 )
 from trimtab.fleet.model import Fleet, FloatArray, Window, Workload
 from trimtab.fleet.served_model import declared_format
@@ -53,7 +55,12 @@ def enacted_frac(
 
     `spend_usd_hr` is what its bills say commitments to spend cost an hour, by provider: no node shows them.
     """
-    now = None if index is None else fleet.workloads[index]
+    if isinstance(effect, FleetEffect):
+        return _of_fleet(effect, fleet, spend_usd_hr)
+    return _of_workload(effect, then, index, held, fleet)
+
+
+def _of_fleet(effect: FleetEffect, fleet: Fleet, spend_usd_hr: Mapping[str, float]) -> float:
     match effect:
         case ReleaseNodes(nodes=names):
             return 1 - len({node.name for node in fleet.nodes} & set(names)) / max(len(names), 1)
@@ -61,6 +68,15 @@ def enacted_frac(
             return _committed(effect, fleet)
         case BuySpendPlan(provider=provider, spend_micro_usd_hr=spend):
             return min(1.0, spend_usd_hr.get(provider, 0.0) / usd(spend)) if spend else 1.0
+        case _:
+            assert_never(effect)
+
+
+def _of_workload(
+    effect: WorkloadEffect, then: WorkloadUse | None, index: int | None, held: PoolUses, fleet: Fleet
+) -> float:
+    now = None if index is None else fleet.workloads[index]
+    match effect:
         case UseOffering(pool=pool):
             return _share(held, {use.pool for use in held if use.pool.instance_type == pool.instance_type})
         case Relocate(pool=pool):
