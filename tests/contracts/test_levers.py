@@ -46,6 +46,7 @@ from trimtab.provenance import Basis, Estimate
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reference" / "levers.md"
 HERE, THERE = Pool("aws", "g5.xlarge", "us-east-1"), Pool("aws", "p4d.24xlarge", "us-east-1")
+HOME_OF_RUNS = Pool("aws", "p3.8xlarge", "us-east-1")
 FASTER = Estimate(value=2.0, low=1.6, high=2.4, basis=Basis.MODELLED, because="a test")
 BIGGER = UseOffering(pool=THERE, gpu="A100-SXM4-40GB", gpus_per_node=8, speed=FASTER)
 SERVICE, RUNS, NOTEBOOK = "prod/chat-api", "research/vision-exp", "notebooks/ana"
@@ -102,7 +103,7 @@ SAMPLES = {
     "capacity-block": (
         RUNS,
         BookBlocks(
-            pool=THERE.held_as(CapacityType.CAPACITY_BLOCK), calendar=BlockCalendar((1, 1, 1, 1, 1, 0, 0)),
+            pool=HOME_OF_RUNS.held_as(CapacityType.CAPACITY_BLOCK), calendar=BlockCalendar((1, 1, 1, 1, 1, 0, 0)),
             rate_micro_usd_hr=20_000_000, on_demand_micro_usd_hr=32_000_000,
         ),
     ),

@@ -77,7 +77,8 @@ def test_an_order_of_many_actions_is_judged_by_their_shares(found, monkeypatch):
     again = audit(wasteful())
 
     assert {step.action for step in again.plan.roadmap.course.steps} == {one.id for one in found.plan.actions}
+    near = 0.01 * found.plan.roadmap.course.year_usd  # shares say nearly what bills do
     assert all(
-        sway.regret_usd == pytest.approx(other.regret_usd, abs=100.0)
+        sway.regret_usd == pytest.approx(other.regret_usd, abs=near)
         for sway, other in zip(again.plan.roadmap.sways, found.plan.roadmap.sways, strict=True)
     )

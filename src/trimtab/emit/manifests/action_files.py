@@ -10,6 +10,7 @@ from trimtab.deployment.effects import (
     BuyCommitment,
     BuySpendPlan,
     DeferRuns,
+    FleetEffect,
     HedgeOnSpot,
     ReleaseIdle,
     ReleaseNodes,
@@ -49,6 +50,10 @@ from trimtab.units import S_PER_HR
 def action_files(action: Action, change: Change, scope: Scope) -> Iterator[Piece]:
     """Yield the files of one change, and what of it no file can carry."""
     effect = change.effect
+    placed = scope.placed.get(change.subject)
+    if placed is not None and not isinstance(effect, FleetEffect) and (reason := placed.waits_for(effect)):
+        yield Withheld(action=action.id, subject=change.subject, reason=reason)
+        return
     match effect:
         case BuyCommitment():
             yield from _purchase(action, effect)
@@ -71,8 +76,6 @@ def action_files(action: Action, change: Change, scope: Scope) -> Iterator[Piece
                 yield _elsewhere(action, change.subject, scope)
             elif scope.facts.workload(change.subject) is None:
                 yield _unknown(action, change.subject)
-            elif change.subject in scope.placed and (reason := scope.placed[change.subject].waits_for(effect)):
-                yield Withheld(action=action.id, subject=change.subject, reason=reason)
             elif change.subject not in scope.here:
                 yield Withheld(
                     action=action.id, subject=change.subject, reason="the nodes that it runs on are not known"
