@@ -182,13 +182,13 @@ def run_speed(case: Case, place: Placement) -> float:
 def held_usage(workload: Workload, place: Placement) -> IntArray:
     """Return the node-seconds per hour (n_hours,) of holding there what history held, in whole nodes.
 
-    Present nodes stay as full as they were. Elsewhere there are as many runs or replicas as history had, however much of its
-    nodes they left empty.
+    Present nodes stay as full as they were, and stay up while nothing runs on them. So do those elsewhere, but for no more runs or
+    replicas than history ever had at once, however much of its nodes they left empty.
     """
     now = resolve(workload, AS_IT_IS)
     runs = workload.held_node_seconds / S_PER_HR * now.runs_per_node / now.nodes_per_run
     if place.leaves:
-        runs = np.minimum(runs, held_replicas(workload))
+        runs = np.minimum(runs, held_replicas(workload).max(initial=0))
     nodes = np.ceil(runs / place.runs_per_node - 1e-6) * place.nodes_per_run
     return np.asarray(nodes * S_PER_HR, dtype=np.int64)
 
