@@ -182,8 +182,8 @@ def run_speed(case: Case, place: Placement) -> float:
 def held_usage(workload: Workload, place: Placement) -> IntArray:
     """Return the node-seconds per hour (n_hours,) of holding there what history held, in whole nodes.
 
-    Present nodes stay as full as they were, and stay up while nothing runs on them. So do those elsewhere, but for no more runs or
-    replicas than history ever had at once, however much of its nodes they left empty.
+    Present nodes stay as full as they were, and stay up while nothing runs on them. So do those elsewhere, but for no more
+    runs or replicas than history ever had at once, however much of its nodes they left empty.
     """
     now = resolve(workload, AS_IT_IS)
     runs = workload.held_node_seconds / S_PER_HR * now.runs_per_node / now.nodes_per_run
