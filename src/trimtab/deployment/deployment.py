@@ -4,24 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, replace
-from typing import assert_never
+from types import NoneType
+from typing import get_args, get_type_hints
 
 from trimtab.deployment.effects import (
-    BookBlocks,
     Buying,
-    DeferRuns,
-    HedgeOnSpot,
     Holding,
-    ReleaseIdle,
     Relocate,
     SetBatchPolicy,
-    SetCapacityType,
     SetGpuCount,
     SetPrecision,
     SetReplicaPolicy,
-    SetSchedule,
     SetTrainingMemory,
-    StartBeforeRuns,
     UseOffering,
     UseSlots,
     WorkloadEffect,
@@ -101,27 +95,15 @@ AS_IT_IS = Deployment()
 """Nothing changes."""
 
 
+def _dimensions_by_effect() -> dict[type, str]:
+    """Return the field that each kind of effect sets, as the fields' types say."""
+    hints = get_type_hints(Deployment)
+    return {kind: name for name in _DIMENSIONS for kind in get_args(hints[name]) if kind is not NoneType}
+
+
+_DIMENSION_OF = _dimensions_by_effect()
+
+
 def dimension_of(effect: WorkloadEffect) -> str:
     """Return the field of a deployment that an effect sets."""
-    match effect:
-        case UseOffering():
-            return "offering"
-        case Relocate():
-            return "relocation"
-        case UseSlots():
-            return "sharing"
-        case SetGpuCount():
-            return "gpu_count"
-        case SetTrainingMemory():
-            return "memory"
-        case SetPrecision():
-            return "precision"
-        case SetBatchPolicy():
-            return "batching"
-        case SetReplicaPolicy():
-            return "scaling"
-        case SetSchedule() | StartBeforeRuns() | DeferRuns() | ReleaseIdle():
-            return "holding"
-        case SetCapacityType() | HedgeOnSpot() | BookBlocks():
-            return "buying"
-    assert_never(effect)
+    return _DIMENSION_OF[type(effect)]

@@ -252,6 +252,7 @@ def resolve(home: Home, deployment: Deployment) -> Placement:
     leaves = offering is not None or shared is not None
     speed, work_speed = _in_format(ground, deployment.precision, there=leaves)
     bought = None if shared is not None else deployment.buying
+    on_spot = _on_spot(ground.pool, bought)
     return Placement(
         pool=ground.pool,
         gpu=ground.gpu,
@@ -260,8 +261,8 @@ def resolve(home: Home, deployment: Deployment) -> Placement:
         speed=speed,
         work_speed=work_speed,
         shared=shared,
-        spot=_spot(ground.pool, bought),
-        hedge=_hedge(ground.pool, bought),
+        spot=on_spot if isinstance(on_spot, SetCapacityType) else None,
+        hedge=on_spot if isinstance(on_spot, HedgeOnSpot) else None,
         blocks=_blocks(ground.pool, bought),
         move=None if offering is None else deployment.relocation,
         precision=deployment.precision,
@@ -359,15 +360,9 @@ def _in_format(ground: _Ground, precision: SetPrecision | None, *, there: bool) 
     return speed, ground.work_speed if further is None else product(ground.work_speed, further)
 
 
-def _spot(pool: Pool, bought: Buying | None) -> SetCapacityType | None:
+def _on_spot(pool: Pool, bought: Buying | None) -> SetCapacityType | HedgeOnSpot | None:
     """Return spot nodes of the place itself, whatever type they were offered for; none in another region."""
-    if not isinstance(bought, SetCapacityType) or not bought.pool.is_beside(pool):
-        return None
-    return replace(bought, pool=pool.held_as(bought.pool.capacity_type))
-
-
-def _hedge(pool: Pool, bought: Buying | None) -> HedgeOnSpot | None:
-    if not isinstance(bought, HedgeOnSpot) or not bought.pool.is_beside(pool):
+    if not isinstance(bought, SetCapacityType | HedgeOnSpot) or not bought.pool.is_beside(pool):
         return None
     return replace(bought, pool=pool.held_as(bought.pool.capacity_type))
 

@@ -278,9 +278,7 @@ def fewest_replicas(evaluator: Evaluator, base: Deployment, policy: SetBatchPoli
 
 def _why_not(ask: Ask, judged: Judged) -> str:
     profile = ask.once(profile_here)
-    if ask.workload.pool.capacity_type.paid_anyway or not isinstance(profile, str):
-        return usual_reason(NAME, ask, judged)
-    return profile
+    return usual_reason(NAME, ask, judged, own=profile if isinstance(profile, str) else None)
 
 
 def _evidence(applied: Applied) -> Iterator[Fact]:

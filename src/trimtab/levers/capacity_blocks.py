@@ -23,7 +23,7 @@ from trimtab.fleet.kinds import RUN_KINDS
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import IntArray, Window
 from trimtab.fleet.settings import Effort
-from trimtab.levers.lever import Applied, Ask, Fact, Judged, Lever, Risk, Stage, usual_reason
+from trimtab.levers.lever import Applied, Ask, Fact, Judged, Lever, Risk, Stage, is_candidate, usual_reason
 from trimtab.policies.blocks import MOST_NODES, SHUTDOWN_S, BlockCalendar
 from trimtab.replay.blocks import hours_of_days
 from trimtab.replay.outcomes.jobs_outcome import nodes_of_runs
@@ -135,7 +135,7 @@ def _unit(ask: Ask, place: Placement) -> int:
 
 def _why_not(ask: Ask, judged: Judged) -> str | None:
     """Say why no block is booked, where the rate of one is known."""
-    known = any(NAME in way.deployment.levers for way in judged.candidates) or judged.missed.get(NAME, 0) > 0
+    known = is_candidate(NAME, judged) or judged.missed.get(NAME, 0) > 0
     return usual_reason(NAME, ask, judged) if known else None
 
 

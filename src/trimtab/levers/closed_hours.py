@@ -49,12 +49,12 @@ def _evidence(applied: Applied) -> Iterator[Fact]:
     yield held_and_used(applied.workload)
     service = applied.workload.service
     if service is not None:
-        case = applied.evaluator.case
-        refused = float(np.nansum(service.arrivals[~is_open(case, service)]))
-        share = refused / max(float(np.nansum(service.arrivals)), 1.0)
-        yield Fact(
-            "requests outside its declared hours, refused then", "demand.arrivals", f"{refused:,.0f} ({share:.1%})"
-        )
+        closed, counted = ~is_open(applied.evaluator.case, service), np.isfinite(service.arrivals)
+        refused, whole = (float(service.arrivals[steps].sum()) for steps in (closed & counted, counted))
+        value = f"{refused:,.0f} ({refused / whole:.1%})" if whole > 0 else "none were counted"
+        gaps = int((closed & ~counted).sum())
+        unseen = f"{gaps:,} of {int(closed.sum()):,} closed steps were not measured" if gaps else ""
+        yield Fact("requests outside its declared hours, refused then", "demand.arrivals", value, unseen)
 
 
 def _canary(effect: Effect) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from trimtab.fleet.market import Market
 from trimtab.fleet.model import IntArray, Workload
 from trimtab.fleet.settings import Assumptions, Effort, Settings
 from trimtab.ledger import Bill, Discounts
+from trimtab.provenance import Estimate
 from trimtab.replay.outcomes.evaluate import Evaluator
 from trimtab.replay.outcomes.outcome import Case, Outcome
 from trimtab.tables.workloads import WorkloadKind
@@ -228,19 +229,38 @@ class Lever:
     taints 5, the long tail 6."""
 
 
-def usual_reason(lever: str, ask: Ask, judged: Judged, otherwise: str = "nothing to change") -> str:
-    """Say why a lever that applies to a workload is not in its plan, as the judged ways tell."""
+def usual_reason(
+    lever: str, ask: Ask, judged: Judged, *, own: str | None = None, otherwise: str = "nothing to change"
+) -> str:
+    """Say why a lever that applies to a workload is not in its plan: in its own words, else as the judged ways tell.
+
+    Nodes that are paid for anyway come before both.
+    """
     pool = ask.workload.pool
     if pool.capacity_type.paid_anyway:
         return f"on {pool.capacity} nodes, paid for whether used or not: leaving them saves nothing"
-    return as_judged(lever, judged) or otherwise
-
-
-def as_judged(lever: str, judged: Judged) -> str | None:
-    """Say what became of a lever's ways; None where there were none."""
-    if any(lever in way.deployment.levers for way in judged.candidates):
+    if own is not None:
+        return own
+    if is_candidate(lever, judged):
         return "possible, but dearer than the plan"
-    return "every variant misses a target in replay" if judged.missed.get(lever) else None
+    return "every variant misses a target in replay" if judged.missed.get(lever) else otherwise
+
+
+def is_candidate(lever: str, judged: Judged) -> bool:
+    """Tell whether some way with a lever keeps its targets and is not beaten at every price."""
+    return any(lever in way.deployment.levers for way in judged.candidates)
+
+
+def speed_fact(what: str, speed: Estimate) -> Fact:
+    """Return a speed relative to the present one, with its interval and what it is known from."""
+    return Fact(what, speed.because, f"x{speed.value:.2f} ({speed.low:.2f}-{speed.high:.2f})")
+
+
+def memory_peak(workload: Workload, threshold: str = "", what: str = "memory peak") -> Fact:
+    """Return the most memory that was seen on a GPU of a workload."""
+    peak = workload.activity.memory_peak_gib
+    value = "not measured" if peak is None else f"{peak:.1f} GiB"
+    return Fact(what, "gpu_usage.memory_used_gib_max", value, threshold)
 
 
 def held_and_used(workload: Workload) -> Fact:

@@ -16,7 +16,7 @@ from trimtab.fleet.model import IntArray, Workload
 from trimtab.fleet.served_model import ServedModel, need_on, served_model
 from trimtab.fleet.settings import Assumptions, Effort
 from trimtab.levers import autoscaling, relocation, right_size, sharing
-from trimtab.levers.lever import Applied, Ask, Fact, Judged, Lever, Risk, Stage, usual_reason
+from trimtab.levers.lever import Applied, Ask, Fact, Judged, Lever, Risk, Stage, speed_fact, usual_reason
 from trimtab.physics.formats import FORMATS, WeightFormat, weight_format
 from trimtab.physics.support import why_not
 from trimtab.physics.transfer import fits_memory
@@ -127,9 +127,8 @@ def _ways(base: Deployment, ask: Ask) -> Iterator[Deployment]:
 
 def _why_not(ask: Ask, judged: Judged) -> str:
     """Say why no other format is planned, or what those that nobody has evaluated would save: priced here, never planned."""
-    if ask.workload.pool.capacity_type.paid_anyway:
-        return usual_reason(NAME, ask, judged)
-    return _what_formats_would_save(ask, judged) or usual_reason(NAME, ask, judged)
+    paid_anyway = ask.workload.pool.capacity_type.paid_anyway  # no format is worth a replay then
+    return usual_reason(NAME, ask, judged, own=None if paid_anyway else _what_formats_would_save(ask, judged))
 
 
 def _what_formats_would_save(ask: Ask, judged: Judged) -> str | None:
@@ -176,8 +175,7 @@ def _evidence(applied: Applied) -> Iterator[Fact]:
     for change in applied.effects:
         if isinstance(change, SetPrecision):
             ratio = change.speed_there if applied.place.leaves else change.speed
-            speed = f"x{ratio.value:.2f} ({ratio.low:.2f}-{ratio.high:.2f})"
-            yield Fact(f"speed in {change.after.value} over {change.before.value}", ratio.because, speed)
+            yield speed_fact(f"speed in {change.after.value} over {change.before.value}", ratio)
             yield Fact("memory that it frees", "physics", f"{change.saved_gib:.1f} GiB")
             yield Fact("change of the model's answers", "nobody measured it here", "unknown", "evaluation")
 

@@ -13,7 +13,19 @@ from trimtab.fleet.market import Market
 from trimtab.fleet.model import Workload
 from trimtab.fleet.reach import Region, home_of, is_near, offerings_elsewhere, reach_of
 from trimtab.fleet.settings import Effort, Settings
-from trimtab.levers.lever import Applied, Ask, Fact, Judged, Lever, Risk, Stage, Way, usual_reason
+from trimtab.levers.lever import (
+    Applied,
+    Ask,
+    Fact,
+    Judged,
+    Lever,
+    Risk,
+    Stage,
+    Way,
+    is_candidate,
+    speed_fact,
+    usual_reason,
+)
 from trimtab.physics.formats import WeightFormat
 from trimtab.replay.outcomes.change_cost import alone_cost, entry_micro_usd, entry_usd
 from trimtab.replay.outcomes.outcome import Case, held_usage
@@ -83,13 +95,8 @@ def _refused(ask: Ask) -> Counter[str]:
 
 def _why_not(ask: Ask, judged: Judged) -> str | None:
     """Say why a workload stays where it is; None where nobody asked for a move."""
-    note = _what_moving_would_do(ask, judged)
-    has_ways = any(NAME in way.deployment.levers for way in judged.candidates)
-    if note is None and not has_ways:
-        return None
-    if ask.workload.pool.capacity_type.paid_anyway or note is None:
-        return usual_reason(NAME, ask, judged)
-    return note
+    own = _what_moving_would_do(ask, judged)
+    return usual_reason(NAME, ask, judged, own=own) if own is not None or is_candidate(NAME, judged) else None
 
 
 def _what_moving_would_do(ask: Ask, judged: Judged) -> str | None:
@@ -144,10 +151,9 @@ def _evidence(applied: Applied) -> Iterator[Fact]:
 
 
 def _facts(move: Relocate) -> Iterator[Fact]:
-    speed = f"x{move.speed.value:.2f} ({move.speed.low:.2f}-{move.speed.high:.2f})"
     once = f"${move.copy_usd:,.2f} for {move.data_gib:g} GiB, ${move.overlap_usd:,.2f} for both places"
     traffic = f"${move.traffic_usd_mo:,.2f} a month for {move.traffic_gib_mo:g} GiB"
-    yield Fact(f"speed on {move.to.gpu}", move.speed.because, speed)
+    yield speed_fact(f"speed on {move.to.gpu}", move.speed)
     yield Fact("what moving costs once", "workloads.yaml: data_gib; assumptions.move_overlap_hr", once)
     yield Fact("what crosses the border", "workloads.yaml: traffic_gib_mo", traffic)
     if move.rtt_s:

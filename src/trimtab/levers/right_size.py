@@ -12,7 +12,7 @@ from trimtab.fleet.market import Market
 from trimtab.fleet.model import Workload
 from trimtab.fleet.reach import offerings_at_home
 from trimtab.fleet.settings import Assumptions, Effort
-from trimtab.levers.lever import Applied, Ask, Fact, Judged, Lever, Risk, Stage, usual_reason
+from trimtab.levers.lever import Applied, Ask, Fact, Judged, Lever, Risk, Stage, memory_peak, speed_fact, usual_reason
 from trimtab.physics.formats import WeightFormat
 from trimtab.replay.outcomes.evaluate import MISSES, MISSES_ON_DEMAND
 from trimtab.tables.workloads import WorkloadKind
@@ -48,17 +48,14 @@ def _refused(ask: Ask) -> Counter[str]:
 def _why_not(ask: Ask, judged: Judged) -> str:
     why = Counter({text: count for text, count in judged.dropped.items() if text not in (MISSES, MISSES_ON_DEMAND)})
     otherwise = f"no GPU of the region fits: {why.most_common(1)[0][0]}" if why else "nothing to change"
-    return usual_reason(NAME, ask, judged, otherwise)
+    return usual_reason(NAME, ask, judged, otherwise=otherwise)
 
 
 def _evidence(applied: Applied) -> Iterator[Fact]:
-    peak = applied.workload.activity.memory_peak_gib
     for size in applied.effects:
         if isinstance(size, UseOffering):
-            memory = "not measured" if peak is None else f"{peak:.1f} GiB"
-            speed = f"x{size.speed.value:.2f} ({size.speed.low:.2f}-{size.speed.high:.2f})"
-            yield Fact("memory peak", "gpu_usage.memory_used_gib_max", memory, size.gpu)
-            yield Fact(f"speed on {size.gpu}", size.speed.because, speed)
+            yield memory_peak(applied.workload, size.gpu)
+            yield speed_fact(f"speed on {size.gpu}", size.speed)
 
 
 def _canary(effect: Effect) -> tuple[str, ...]:

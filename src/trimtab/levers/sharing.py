@@ -24,7 +24,7 @@ from trimtab.fleet.model import Target, Workload
 from trimtab.fleet.reach import offerings_at_home, offerings_elsewhere
 from trimtab.fleet.settings import Assumptions, Effort
 from trimtab.fleet.working import busiest_hour_frac, working_frac
-from trimtab.levers.lever import Applied, Ask, Fact, Judged, Lever, Risk, Stage, usual_reason
+from trimtab.levers.lever import Applied, Ask, Fact, Judged, Lever, Risk, Stage, memory_peak, speed_fact, usual_reason
 from trimtab.physics.colocation import (
     AS_MET,
     MET_BOTH_WAYS,
@@ -303,7 +303,7 @@ def _why_not(ask: Ask, judged: Judged) -> str:
         looser = looser_target(ask.case, isolated, ask.market)
         if looser is not None:
             return looser
-    return usual_reason(NAME, ask, judged, "no other node to share holds it within its targets, or for less")
+    return usual_reason(NAME, ask, judged, otherwise="no other node to share holds it within its targets, or for less")
 
 
 def looser_target(case: Case, slots: Sequence[UseSlots], market: Market) -> str | None:
@@ -358,13 +358,10 @@ def _evidence(applied: Applied) -> Iterator[Fact]:
 
 
 def _facts(slot: UseSlots, workload: Workload) -> Iterator[Fact]:
-    peak = workload.activity.memory_peak_gib
-    memory = "not measured" if peak is None else f"{peak:.1f} GiB"
-    speed = f"x{slot.speed.value:.2f} ({slot.speed.low:.2f}-{slot.speed.high:.2f})"
     room = f"{slot.memory_gib * slot.slots:.1f} GiB seen of {slot.shared}"
-    yield Fact("memory peak", "gpu_usage.memory_used_gib_max", memory, room)
+    yield memory_peak(workload, room)
     yield Fact("GPU at work", "demand.running_mean, gpu_usage", f"{working_frac(workload):.0%}")
-    yield Fact(f"speed on {slot.shared}", slot.speed.because, speed)
+    yield speed_fact(f"speed on {slot.shared}", slot.speed)
     if slot.others:
         yield from _turns(slot, workload)
     if not slot.shared.is_isolated:

@@ -15,7 +15,19 @@ from trimtab.fleet.model import Workload
 from trimtab.fleet.reach import offerings_at_home
 from trimtab.fleet.settings import Assumptions, Effort
 from trimtab.fleet.trained_model import TrainedModel, on_gpus, trained_model
-from trimtab.levers.lever import Applied, Ask, Fact, Judged, Lever, Risk, Stage, usual_reason
+from trimtab.levers.lever import (
+    Applied,
+    Ask,
+    Fact,
+    Judged,
+    Lever,
+    Risk,
+    Stage,
+    is_candidate,
+    memory_peak,
+    speed_fact,
+    usual_reason,
+)
 from trimtab.physics.predict import calibrated
 from trimtab.physics.support import native_precision
 from trimtab.physics.training_memory import Method, Optimizer, Recompute, Sharding, Training
@@ -145,13 +157,8 @@ def _ways(base: Deployment, ask: Ask) -> Iterator[Deployment]:
 
 def _why_not(ask: Ask, judged: Judged) -> str | None:
     """Say why runs keep their memory plan; None of those that declare none, or where the cheapest keeps the target."""
-    note = _note(ask) if ask.workload.kind in TRAINS else None
-    known = note is not None or any(NAME in way.deployment.levers for way in judged.candidates)
-    if not known:
-        return None
-    if note is None or ask.workload.pool.capacity_type.paid_anyway:
-        return usual_reason(NAME, ask, judged)
-    return note
+    own = _note(ask) if ask.workload.kind in TRAINS else None
+    return usual_reason(NAME, ask, judged, own=own) if own is not None or is_candidate(NAME, judged) else None
 
 
 def _note(ask: Ask) -> str | None:
@@ -186,15 +193,12 @@ def _run_usd(ask: Ask, deployment: Deployment) -> float:
 
 
 def _evidence(applied: Applied) -> Iterator[Fact]:
-    peak = applied.workload.activity.memory_peak_gib
-    seen = "not measured" if peak is None else f"{peak:.1f} GiB"
     for plan in applied.effects:
         if isinstance(plan, SetTrainingMemory):
-            speed = f"x{plan.speed.value:.2f} ({plan.speed.low:.2f}-{plan.speed.high:.2f})"
             takes = f"memory of {plan.gpu} it will take"
-            yield Fact("memory peak of a GPU", "gpu_usage.memory_used_gib_max", seen)
+            yield memory_peak(applied.workload, what="memory peak of a GPU")
             yield Fact(takes, "physics, fixed to that peak", f"{plan.memory_gib:.1f} GiB")
-            yield Fact("speed of a run", plan.speed.because, speed)
+            yield speed_fact("speed of a run", plan.speed)
 
 
 def _canary(effect: Effect) -> tuple[str, ...]:
