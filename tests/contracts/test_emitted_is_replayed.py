@@ -81,6 +81,7 @@ def _read_object(one, found):
                     "region": needs["topology.kubernetes.io/region"][0],
                     "capacity": needs["karpenter.sh/capacity-type"],
                     "limits": one["spec"].get("limits", {}),
+                    "kept": one["spec"]["disruption"]["consolidateAfter"],
                     "labels": template["metadata"]["labels"],
                 }
             )
@@ -223,6 +224,8 @@ def check_service(seen, evaluator, deployment):
         assert float(seen.scaler["triggers"][0]["metadata"]["threshold"]) == pytest.approx(
             deployment.scaling.hpa.target_frac
         )
+    for pool in seen.pools:
+        assert pool["kept"] == f"{model.empty_node_kept_s / 60:.0f}m"
     if deployment.batching is not None and place.move is None:
         assert seen.replicas == deployment.batching.replicas
 

@@ -13,6 +13,7 @@ from trimtab.levers import closed_hours
 from trimtab.levers.closed_hours import held_hours
 from trimtab.levers.lever import Ask
 from trimtab.plan.planner import make_plan
+from trimtab.plan.proof.proof_window import prove
 from trimtab.replay.outcomes.evaluate import Evaluator, cases_of
 from trimtab.tables.contradictions import contradictions
 from trimtab.tables.workloads import DeclaredOpenHours, Workloads
@@ -101,6 +102,9 @@ def test_the_plan_closes_it_and_says_what_it_refuses():
     closed = 14 * 24 - 10 * 8
     assert refused.value == f"{400 * closed:,} ({400 * closed / (400 * closed + 40_000 * 80):.1%})"
     assert planned.plan.joint_saving_micro_usd > 0
+
+    (note,) = prove(planned, history, market, SETTINGS, seed=7).proof.notes
+    assert refused.value in note
 
 
 @pytest.mark.parametrize("hours", [{"from_hour": 17, "to_hour": 9}, {"from_hour": 9, "to_hour": 9}])

@@ -9,13 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-import numpy as np
-
 from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.effects import Effect, SetSchedule
 from trimtab.fleet.settings import Effort
 from trimtab.levers.lever import Applied, Ask, Fact, Judged, Lever, Risk, Stage, held_and_used, usual_reason
-from trimtab.replay.outcomes.service_outcome import cold_start_of, is_open
+from trimtab.replay.outcomes.service_outcome import cold_start_of, outside_hours
 from trimtab.tables.workloads import WorkloadKind
 from trimtab.units import HR_PER_WEEK, S_PER_HR
 
@@ -47,14 +45,9 @@ def _why_not(ask: Ask, judged: Judged) -> str | None:
 
 def _evidence(applied: Applied) -> Iterator[Fact]:
     yield held_and_used(applied.workload)
-    service = applied.workload.service
-    if service is not None:
-        closed, counted = ~is_open(applied.evaluator.case, service), np.isfinite(service.arrivals)
-        refused, whole = (float(service.arrivals[steps].sum()) for steps in (closed & counted, counted))
-        value = f"{refused:,.0f} ({refused / whole:.1%})" if whole > 0 else "none were counted"
-        gaps = int((closed & ~counted).sum())
-        unseen = f"{gaps:,} of {int(closed.sum()):,} closed steps were not measured" if gaps else ""
-        yield Fact("requests outside its declared hours, refused then", "demand.arrivals", value, unseen)
+    refused = outside_hours(applied.evaluator.case)
+    if refused is not None:
+        yield Fact("requests outside its declared hours, refused then", "demand.arrivals", str(refused))
 
 
 def _canary(effect: Effect) -> tuple[str, ...]:

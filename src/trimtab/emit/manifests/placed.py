@@ -66,7 +66,10 @@ class PlacedWorkload:
     def runs_to_end(self) -> bool:
         """Tell whether its pods must not be moved, so that only empty nodes are given back."""
         plan = self.deployment
-        ends = (plan.gpu_count, plan.memory, plan.holding)
+        closes = (
+            None if self.known.service is not None else plan.holding
+        )  # a service that is closed is one all the same
+        ends = (plan.gpu_count, plan.memory, closes)
         bought = plan.buying is not None and not isinstance(plan.buying, HedgeOnSpot)
         return bought or any(ends) or (plan.offering is not None and self.known.owner_kind not in SCALABLE)
 

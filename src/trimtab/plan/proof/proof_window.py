@@ -6,13 +6,13 @@ vanished uses nothing; commitments are paid all the same.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from trimtab.deployment.deployment import Deployment
-from trimtab.deployment.effects import BuyCommitment, BuySpendPlan, Effect, ReleaseNodes
+from trimtab.deployment.effects import BuyCommitment, BuySpendPlan, Effect, ReleaseNodes, SetSchedule
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet, FloatArray, Target, Workload
 from trimtab.fleet.settings import Settings
@@ -23,7 +23,7 @@ from trimtab.plan.program.fleet_problem import Enacted
 from trimtab.plan.proof.clairvoyant import clairvoyant_bound
 from trimtab.replay.outcomes.evaluate import Evaluator
 from trimtab.replay.outcomes.outcome import AS_PREDICTED, Case, Outcome, Stress, is_unchanged
-from trimtab.replay.outcomes.service_outcome import baseline_attained, hourly_demand_gpus
+from trimtab.replay.outcomes.service_outcome import baseline_attained, hourly_demand_gpus, outside_hours
 from trimtab.tables.workloads import TargetMetric
 from trimtab.units import MICRO_PER_USD, S_PER_HR, usd
 
@@ -127,7 +127,10 @@ def prove(
             ),
             interruptions=sum(outcome.interruptions for outcome in outcomes.values()),
             lost_gpu_hr=sum(outcome.lost_gpu_hr for outcome in outcomes.values()),
-            notes=_notes(planned, proof_fleet),
+            notes=(
+                *_notes(planned, proof_fleet),
+                *(note for index, one in in_force.items() for note in _refusals(evaluators[index].case, one)),
+            ),
         ),
         capacity=tuple(
             _picture(evaluators[index].case, outcome) for index, outcome in outcomes.items() if outcome.gpus is not None
@@ -194,6 +197,13 @@ def _notes(planned: Planned, fleet: Fleet) -> tuple[str, ...]:
     if then - now:
         notes.append(f"gone since the fit window: {', '.join(sorted(then - now))}")
     return tuple(notes)
+
+
+def _refusals(case: Case, deployment: Deployment) -> Iterator[str]:
+    """Say what a service that is closed out of hours refuses: its targets are those of its open hours."""
+    refused = outside_hours(case) if isinstance(deployment.holding, SetSchedule) else None
+    if refused is not None:
+        yield f"{case.workload.name} refuses what is asked of it outside its declared hours; requests of this window: {refused}"
 
 
 def _results(case: Case, deployment: Deployment, outcome: Outcome) -> list[TargetResult]:

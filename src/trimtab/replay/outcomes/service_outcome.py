@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -159,6 +160,35 @@ def is_open(case: Case, demand: ServiceObservation) -> Flags:
         return np.ones(len(demand.arrivals), dtype=np.bool_)
     hours = (np.arange(len(demand.arrivals)) * demand.step_s // S_PER_HR).astype(np.int64) + case.window.first_week_hour
     return np.isin(hours % HR_PER_WEEK, declared.hours_of_week)
+
+
+class OutsideHours(NamedTuple):
+    """What came to a service while it is declared closed: requests, those of all hours, and the steps that nobody measured."""
+
+    requests: float
+    of_requests: float
+    unmeasured_steps: int
+    steps: int
+
+    def __str__(self) -> str:
+        if not self.of_requests:
+            return "none were counted"
+        gaps = (
+            f"; {self.unmeasured_steps:,} of {self.steps:,} closed steps were not measured"
+            if self.unmeasured_steps
+            else ""
+        )
+        return f"{self.requests:,.0f} ({self.requests / self.of_requests:.1%}){gaps}"
+
+
+def outside_hours(case: Case) -> OutsideHours | None:
+    """Return what came outside a service's declared hours, which is refused where it is closed then; None without requests."""
+    service = case.workload.service
+    if service is None:
+        return None
+    closed, counted = ~is_open(case, service), np.isfinite(service.arrivals)
+    refused, whole = (float(service.arrivals[steps].sum()) for steps in (closed & counted, counted))
+    return OutsideHours(refused, whole, int((closed & ~counted).sum()), int(closed.sum()))
 
 
 def _policy(place: Placement, replicas: int) -> ScalingPolicy:
