@@ -12,6 +12,7 @@
     ├── SourceError           a server or file system that did not answer as it should (exit 1)
     │   └── CredentialsError  it answered: not allowed (exit 3)
     ├── Unpredictable         physics abstains: the question lies outside what was measured; says why (exit 1)
+    ├── ConservationError     a figure does not add up: a fault of trimtab, stopped before it is shown (exit 1)
     ├── PlanError             no plan satisfies the rules; names the rules in conflict (exit 1)
     ├── BatchError            the dynamic batcher did not answer a request (exit 1)
     │   ├── QueueFull         the bounded queue is full and the batcher refuses rather than waits
@@ -128,6 +129,10 @@ class CredentialsError(SourceError):
 
 class Unpredictable(TrimtabError):
     """Physics abstains: the question lies outside what was measured or stated; the message says why."""
+
+
+class ConservationError(TrimtabError):
+    """A figure that would not add up: nodes billed and not planned, or a plan below what is possible. A fault of trimtab."""
 
 
 class PlanError(TrimtabError):

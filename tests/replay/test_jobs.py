@@ -58,7 +58,7 @@ def test_lost_work_is_done_and_paid_again():
 
     # 1000 s of life keep one interval of 600 s; 340 s after it are lost; the second life starts with 30 s of restore
     assert result.interruptions == 2
-    assert result.lost_s == pytest.approx(400 + 370)
+    assert result.lost_s.sum() == pytest.approx(400 + 370)
     assert result.spot_node_seconds.sum() == 2000
     assert result.on_demand_node_seconds.sum() == 30 + 6000
 
@@ -130,10 +130,12 @@ def test_a_run_goes_on_on_demand_once_its_block_ends():
     assert saved.block_node_seconds.sum() == lost.block_node_seconds.sum() == 23 * 3600
     assert saved.interruptions == lost.interruptions == 1
     assert lost.on_demand_node_seconds.sum() == 300 + 24 * 3600
-    assert saved.lost_s == pytest.approx(
+    assert saved.lost_s.sum() == pytest.approx(
         7500.0, abs=200.0
     )  # a twelfth of the time goes into saving; the last save is lost
-    assert saved.on_demand_node_seconds.sum() == pytest.approx(300 + 30 + 24 * 3600 - (23 * 3600 - 300) + saved.lost_s)
+    assert saved.on_demand_node_seconds.sum() == pytest.approx(
+        300 + 30 + 24 * 3600 - (23 * 3600 - 300) + saved.lost_s.sum()
+    )
 
 
 def test_a_run_is_not_put_on_a_node_that_goes_before_it_is_up():

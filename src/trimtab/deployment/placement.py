@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
+
+import numpy as np
 
 from trimtab.catalog import Gpu
 from trimtab.catalog.pools import Pool, SharedPool
@@ -35,6 +37,7 @@ from trimtab.deployment.effects import (
     UseSlots,
 )
 from trimtab.fleet.market import Market
+from trimtab.fleet.model import FloatArray, IntArray
 from trimtab.physics.batch_curve import BatchCurve
 from trimtab.physics.colocation import left_frac, mps_share, time_slice
 from trimtab.physics.predict import PAIR_SPREAD
@@ -81,6 +84,13 @@ class HomeNodes:
     gpus_per_pod: float
 
 
+class Resized(NamedTuple):
+    """Pods that held `before` GPUs hold `gpus`; those of other sizes stay as they are."""
+
+    before: float
+    gpus: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
     """A deployment resolved for one workload: its nodes, what a run or replica holds of them, and how fast it is there.
@@ -94,6 +104,9 @@ class Placement:
     gpu: str | None
     gpus_per_node: int
     gpus_per_run: float
+    """GPUs of the usual pod there."""
+    resized: Resized | None
+    """The pods that hold another number of GPUs there; None where each keeps its own."""
     speed: Estimate
     work_speed: Estimate
     """The speed of work that keeps the GPU itself busy."""
@@ -115,6 +128,21 @@ class Placement:
     def rtt_s(self) -> float:
         """Return what each request gains on its way to another region."""
         return 0.0 if self.move is None else self.move.rtt_s
+
+    def pod_gpus(self, now: FloatArray) -> FloatArray:
+        """Return how many GPUs pods hold there (n,), by how many each holds now."""
+        if self.resized is None:
+            return now
+        return np.where(np.abs(now - self.resized.before) <= _ROUNDING, self.resized.gpus, now)
+
+    def nodes_of(self, pods: IntArray, gpus: FloatArray) -> IntArray:
+        """Return the whole nodes of runs (n_runs,) that consist of so many pods, which hold so many GPUs each there.
+
+        Pods of a run stand side by side where a node has room; one that is wider than a node takes several.
+        """
+        beside = np.maximum(1.0, np.floor(self.gpus_per_node / gpus + _ROUNDING))
+        wide = np.maximum(1.0, np.ceil(gpus / self.gpus_per_node - _ROUNDING))
+        return np.asarray(np.ceil(pods / beside) * wide, dtype=np.int64)
 
     @property
     def nodes_per_run(self) -> int:
@@ -224,6 +252,7 @@ class _Ground:
     gpu: str | None
     gpus_per_node: int
     gpus: float
+    resized: Resized | None = None
     speed: Estimate = SAME_SPEED
     work_speed: Estimate = SAME_SPEED
 
@@ -233,7 +262,10 @@ def resolve(home: Home, deployment: Deployment) -> Placement:
     ground = _Ground(pool=home.pool, gpu=home.gpu, gpus_per_node=home.gpus_per_node, gpus=home.gpus_per_pod)
     count, memory = deployment.gpu_count, deployment.memory
     if count is not None:
-        ground = replace(ground, pool=count.pool, gpus_per_node=count.gpus_per_node, gpus=float(count.gpus))
+        resized = Resized(float(count.before), float(count.gpus))
+        ground = replace(ground, pool=count.pool, gpus_per_node=count.gpus_per_node, resized=resized)
+        if round(home.gpus_per_pod) == count.before:
+            ground = replace(ground, gpus=float(count.gpus))
     offering = _offering(deployment)
     if offering is not None:
         ground = _on_offering(ground, offering)
@@ -243,6 +275,7 @@ def resolve(home: Home, deployment: Deployment) -> Placement:
             gpu=memory.gpu,
             gpus_per_node=memory.gpus_per_node,
             gpus=float(memory.gpus),
+            resized=Resized(float(memory.before), float(memory.gpus)),
             speed=memory.speed,
             work_speed=memory.speed,
         )
@@ -258,6 +291,7 @@ def resolve(home: Home, deployment: Deployment) -> Placement:
         gpu=ground.gpu,
         gpus_per_node=ground.gpus_per_node,
         gpus_per_run=ground.gpus,
+        resized=ground.resized,
         speed=speed,
         work_speed=work_speed,
         shared=shared,

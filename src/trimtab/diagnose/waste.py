@@ -1,9 +1,9 @@
 """Waste that sums to the bill: every micro-dollar gets one kind, the first that applies, in a fixed order.
 
-Node time that nobody held is split into nodes nobody ever held, hours outside a workload's own on nodes that it uses, and node
-hours with only non-GPU pods. What a workload held is split hour by hour: not measured, idle, GPUs of a run that did nothing,
-replicas beyond what activity needs in the healthy band, GPUs larger than the work, the price of buying it the wrong way, and
-the rest, which was useful.
+Node time that nobody held is split into nodes at work for an unknown holder, nodes nobody ever held, hours outside a
+workload's own on nodes that it uses, and node hours with only non-GPU pods. What a workload held is split hour by hour: not
+measured, idle, GPUs of a run that did nothing, replicas beyond what activity needs in the healthy band, GPUs larger than the
+work, the price of buying it the wrong way, and the rest, which was useful.
 """
 
 from __future__ import annotations
@@ -96,6 +96,9 @@ def _idle_nodes(
         if owner != IDLE:
             held_by[node].add(owner)
     for node, amount in enumerate(allocation.idle_by_node(len(fleet.nodes)).tolist()):
+        if fleet.nodes[node].name in fleet.unknown_holders:
+            by_kind[WasteKind.UNKNOWN_HOLDER][fleet.nodes[node].name] += amount
+            continue
         if not held_by[node]:
             kind = WasteKind.NON_GPU_PODS if node in non_gpu_nodes else WasteKind.UNALLOCATED_NODES
             by_kind[kind][fleet.nodes[node].name] += amount

@@ -39,10 +39,6 @@ class DeviceHours:
     """Index into `names`."""
     names: tuple[str, ...]
 
-    def worked(self, active_frac: float) -> frozenset[str]:
-        """Return the devices that were at work in some hour, whoever held them."""
-        return frozenset(self.names[index] for index in np.unique(self.device[np.nan_to_num(self.best) >= active_frac]))
-
     @property
     def best(self) -> FloatArray:
         """Return the hourly mean of the best signal present in each row."""

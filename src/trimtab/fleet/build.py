@@ -25,6 +25,7 @@ from trimtab.fleet.model import (
     Workload,
 )
 from trimtab.fleet.occupancy import Occupancy, occupancy
+from trimtab.fleet.pods import Pods, nodes_with_unknown_holders, pods_of
 from trimtab.fleet.services import DEMAND_COLUMNS, service_observations
 from trimtab.fleet.settings import Settings
 from trimtab.fleet.targets import targets_of
@@ -33,6 +34,8 @@ from trimtab.tables.bundle import Bundle
 from trimtab.tables.contradictions import contradictions
 from trimtab.tables.workloads import WORKLOADS_FILE, WorkloadKind, Workloads
 from trimtab.units import HR_PER_DAY, S_PER_HR, floor_hour, hours_between
+
+_UNKNOWN = "nodes with GPUs at work that nobody is known to hold: they stay, and stay billed, whatever is planned"
 
 
 def bundle_window(bundle: Bundle) -> Window:
@@ -55,20 +58,22 @@ def build_fleet(bundle: Bundle, settings: Settings, window: Window | None = None
     }
     held = occupancy(bundle.table("nodes"), allocations, index, window)
     rows = device_hours(bundle.table("gpu_usage", USAGE_COLUMNS), bundle.table("devices"), index, window)
+    on_node = {node.name: node.gpu_count for node in held.nodes}
+    pods = pods_of(allocations, on_node, index, rows, settings.bands.active_frac, window)
     gpu_seconds = _gpu_seconds(held, len(index), window.hours)
     present = [name for name in index if gpu_seconds[index[name]].any()]
     facts = _Facts(
         bundle=bundle,
         settings=settings,
         window=window,
-        allocations=allocations,
-        meta=_meta(allocations, {node.name: node.gpu_count for node in held.nodes}),
+        said=_said(allocations),
         held=held,
         rows=rows,
+        pods=pods,
         services=service_observations(demand, window),
-        jobs=job_observations(jobs, window),
+        jobs=job_observations(jobs, index, pods, window),
     )
-    worked = rows.worked(settings.bands.active_frac)
+    unknown = nodes_with_unknown_holders(allocations, bundle.table("devices"), rows, settings.bands.active_frac, window)
     _refuse_contradictions(bundle.workloads, present)
     workloads = tuple(facts.workload(name, index[name], gpu_seconds[index[name]]) for name in present)
     return Fleet(
@@ -78,10 +83,8 @@ def build_fleet(bundle: Bundle, settings: Settings, window: Window | None = None
         node_seconds=held.node_seconds,
         holdings=_renumbered(held, [index[name] for name in present], len(index)),
         workloads=workloads,
-        coverage=_coverage(bundle, held, rows, window, index),
-        worked=frozenset(
-            row["node"] for row in bundle.table("devices", ["device", "node"]).to_pylist() if row["device"] in worked
-        ),
+        coverage=_coverage(bundle, held, rows, window, index, unknown),
+        unknown_holders=unknown,
     )
 
 
@@ -104,33 +107,34 @@ class _Facts:
     bundle: Bundle
     settings: Settings
     window: Window
-    allocations: pa.Table
-    meta: dict[str, dict[str, str]]
+    said: Mapping[str, Mapping[str, str]]
     held: Occupancy
     rows: DeviceHours
+    pods: Pods
     services: dict[str, ServiceObservation]
     jobs: dict[str, JobsObservation]
 
     def workload(self, name: str, index: int, gpu_seconds: FloatArray) -> Workload:
         """Build one workload."""
         spec = self.bundle.workloads.spec(name)
-        meta = self.meta.get(name, {})
+        said = self.said.get(name, {})
         service = self.services.get(name)
-        jobs = self.jobs.get(name) or (None if service else pods_as_jobs(self.allocations, name, self.window))
-        kind, because = workload_kind(name, meta.get("owner_kind", ""), spec, service, jobs, self.window)
+        jobs = self.jobs.get(name) or (None if service else pods_as_jobs(self.pods, index, self.window))
+        kind, because = workload_kind(name, said.get("owner_kind", ""), spec, service, jobs, self.window)
         if kind in {WorkloadKind.SERVING, WorkloadKind.NOTEBOOK}:
             jobs = None
         pool, gpu, gpus_per_node = self._home(index)
         return Workload(
             name=name,
-            namespace=meta.get("namespace") or name.partition("/")[0],
-            team=spec.team or meta.get("team") or "unassigned",
+            namespace=said.get("namespace") or name.partition("/")[0],
+            team=spec.team or said.get("team") or "unassigned",
             kind=kind,
             kind_because=because,
             pool=pool,
             gpu=gpu,
             gpus_per_node=gpus_per_node,
-            gpus_per_pod=float(meta.get("gpus_per_pod", "1")),
+            gpus_per_pod=self.pods.usual_gpus(index),
+            pod_sizes=self.pods.sizes(index),
             gpu_seconds=gpu_seconds,
             held_node_seconds=self._held_node_seconds(index),
             activity=activity_of(self.rows, index, gpu_seconds, self.settings.bands.active_frac),
@@ -174,29 +178,13 @@ def _gpu_seconds(held: Occupancy, owners: int, hours: int) -> FloatArray:
     return seconds
 
 
-def _meta(allocations: pa.Table, gpus_of_node: Mapping[str, int]) -> dict[str, dict[str, str]]:
-    """Return namespace, owner kind, team and GPUs per pod by workload, as its first allocation that says so has them.
-
-    A row never counts for more GPUs than there are: one where it names its device, else those of its node.
-    """
+def _said(allocations: pa.Table) -> dict[str, dict[str, str]]:
+    """Return namespace, owner kind and team by workload, as its first allocation that says so has them."""
     found: dict[str, dict[str, str]] = defaultdict(dict)
-    devices: dict[str, dict[tuple[str, str | None], float]] = defaultdict(dict)
-    columns = ["workload", "namespace", "owner_kind", "team", "pod", "node", "device", "gpus"]
-    for row in allocations.select(columns).to_pylist():
-        mine = found[row["workload"]]
+    for row in allocations.select(["workload", "namespace", "owner_kind", "team"]).to_pylist():
         for key in ("namespace", "owner_kind", "team"):
             if row[key]:
-                mine.setdefault(key, row[key])
-        place = (row["pod"], row["device"])
-        most = 1.0 if row["device"] else float(gpus_of_node.get(row["node"], row["gpus"]))
-        devices[row["workload"]][place] = max(min(row["gpus"], most), devices[row["workload"]].get(place, 0.0))
-    for name, places in devices.items():
-        of_pod: dict[str, float] = defaultdict(float)
-        for (pod, _), gpus in places.items():
-            of_pod[pod] += gpus
-        held = [gpus for gpus in of_pod.values() if gpus > 0]
-        if held:
-            found[name]["gpus_per_pod"] = str(float(np.median(held)))
+                found[row["workload"]].setdefault(key, row[key])
     return dict(found)
 
 
@@ -206,7 +194,9 @@ def _renumbered(held: Occupancy, present: list[int], owners: int) -> Holdings:
     return replace(held.holdings, owner=new[held.holdings.owner])
 
 
-def _coverage(bundle: Bundle, held: Occupancy, rows: DeviceHours, window: Window, names: Iterable[str]) -> Coverage:
+def _coverage(
+    bundle: Bundle, held: Occupancy, rows: DeviceHours, window: Window, names: Iterable[str], unknown: frozenset[str]
+) -> Coverage:
     gpus = np.array([node.gpu_count for node in held.nodes], dtype=np.float64)
     expected = float((held.node_seconds.sum(axis=1) * gpus).sum()) / S_PER_HR
     seen = distinct_hours(rows, ~np.isnan(rows.best))
@@ -219,7 +209,11 @@ def _coverage(bundle: Bundle, held: Occupancy, rows: DeviceHours, window: Window
         gpus=int(gpus.sum()),
         nodes=len({node.name for node in held.nodes}),
         notes=(*bundle.meta.notes, *_declared_in_vain(bundle, names)),
-        counts={**dict(bundle.meta.counts), **held.counts},
+        counts={
+            **dict(bundle.meta.counts),
+            **held.counts,
+            **({_UNKNOWN: len(unknown)} if unknown else {}),
+        },
     )
 
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import pyarrow as pa
 
 from trimtab.fleet.columns import numbers, seconds_from, text
-from trimtab.fleet.model import FloatArray, JobsObservation, Window
+from trimtab.fleet.model import FloatArray, IntArray, JobsObservation, Window
+from trimtab.fleet.pods import Pods, pods_of_runs
 
 
-def job_observations(jobs: pa.Table, window: Window) -> dict[str, JobsObservation]:
+def job_observations(
+    jobs: pa.Table, workloads: Mapping[str, int], pods: Pods, window: Window
+) -> dict[str, JobsObservation]:
     """Return the runs of each workload that started within the window or were running in it.
 
     A run that never started, or lies outside the window, is left out; one that crosses an edge is cut there.
@@ -23,35 +28,27 @@ def job_observations(jobs: pa.Table, window: Window) -> dict[str, JobsObservatio
     checkpoint = {name: numbers(jobs[f"checkpoint_{name}_s"]) for name in ("interval", "save", "restore")}
     found = {}
     for name in dict.fromkeys(names[ran].tolist()):
-        mine = ran & (names == name)
+        mine, index = ran & (names == name), workloads[name]
         found[name] = _observed(
             submit[mine],
             start[mine],
             end[mine],
             gpus[mine],
+            pods_of_runs(gpus[mine], pods.sizes(index), pods.usual_gpus(index)),
             window,
             {key: _median(values[mine]) for key, values in checkpoint.items()},
         )
     return found
 
 
-def pods_as_jobs(allocations: pa.Table, name: str, window: Window) -> JobsObservation | None:
+def pods_as_jobs(pods: Pods, workload: int, window: Window) -> JobsObservation | None:
     """Take each pod of a workload that held GPUs as one run; when it was submitted is unknown, so its wait counts as 0."""
-    rows = allocations.filter(pa.array(np.array(text(allocations["workload"]), dtype=object) == name))
-    gpus = numbers(rows["gpus"])
-    start = seconds_from(rows["start"], window)
-    end = seconds_from(rows["end"], window)
-    useful = (gpus > 0) & (start < window.seconds) & (np.isnan(end) | (end > 0))
-    if not useful.any():
+    mine = (pods.workload == workload) & (pods.start_s < window.seconds) & (pods.end_s > 0)
+    if not mine.any():
         return None
-    pods = np.array(text(rows["pod"]), dtype=object)[useful]
-    unique, inverse = np.unique(pods.astype(str), return_inverse=True)
-    first = np.full(len(unique), np.inf)
-    last = np.full(len(unique), -np.inf)
-    np.minimum.at(first, inverse, start[useful])
-    np.maximum.at(last, inverse, np.where(np.isnan(end), np.inf, end)[useful])
-    held = np.bincount(inverse, weights=gpus[useful], minlength=len(unique)).astype(np.float64)
-    return _observed(first, first, np.where(np.isinf(last), np.nan, last), held, window, {})
+    start, end = pods.start_s[mine], pods.end_s[mine]
+    ended = np.where(np.isinf(end), np.nan, end)
+    return _observed(start, start, ended, pods.gpus[mine], np.ones(len(start), dtype=np.int64), window, {})
 
 
 def _observed(
@@ -59,23 +56,25 @@ def _observed(
     start: FloatArray,
     end: FloatArray,
     gpus: FloatArray,
+    pods: IntArray,
     window: Window,
     checkpoint: dict[str, float | None],
 ) -> JobsObservation:
     unfinished = np.isnan(end) | (end > window.seconds)
     begun_before = start < 0
     begin = np.maximum(start, 0.0)
-    order = np.argsort(begin, kind="stable")
-    return JobsObservation(
-        submit_s=np.where(begun_before, begin, submit)[order],
-        start_s=begin[order],
-        end_s=np.where(unfinished, float(window.seconds), end)[order],
-        gpus=gpus[order],
-        cut=(unfinished | begun_before)[order],
+    observed = JobsObservation(
+        submit_s=np.where(begun_before, begin, submit),
+        start_s=begin,
+        end_s=np.where(unfinished, float(window.seconds), end),
+        gpus=gpus,
+        pods=pods,
+        cut=unfinished | begun_before,
         checkpoint_interval_s=checkpoint.get("interval"),
         checkpoint_save_s=checkpoint.get("save"),
         checkpoint_restore_s=checkpoint.get("restore"),
     )
+    return observed.part(np.argsort(begin, kind="stable"))
 
 
 def _median(values: FloatArray) -> float | None:

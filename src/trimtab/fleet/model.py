@@ -5,7 +5,7 @@ Times are whole seconds from the start of the window; arrays over hours are (n_h
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 import numpy as np
@@ -18,6 +18,7 @@ from trimtab.units import HR_PER_DAY, HR_PER_WEEK, S_PER_HR
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +132,10 @@ class JobsObservation:
     start_s: FloatArray
     end_s: FloatArray
     gpus: FloatArray
-    cut: npt.NDArray[np.bool_]
+    """GPUs of all its pods."""
+    pods: IntArray
+    """Pods that hold them, evenly."""
+    cut: Flags
     checkpoint_interval_s: float | None = None
     checkpoint_save_s: float | None = None
     checkpoint_restore_s: float | None = None
@@ -145,6 +149,28 @@ class JobsObservation:
     def wait_s(self) -> FloatArray:
         """Return how long each run queued."""
         return self.start_s - self.submit_s
+
+    def part(self, chosen: IntArray) -> JobsObservation:
+        """Return some of the runs, in the order asked for."""
+        return replace(
+            self,
+            submit_s=self.submit_s[chosen],
+            start_s=self.start_s[chosen],
+            end_s=self.end_s[chosen],
+            gpus=self.gpus[chosen],
+            pods=self.pods[chosen],
+            cut=self.cut[chosen],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodSize:
+    """Pods of a workload that held as many GPUs each, and how many of those did anything in the pod that used most of them."""
+
+    gpus: float
+    pods: int
+    used_gpus: float | None
+    """None where no GPU did anything, or where nobody knows which it held."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,6 +204,9 @@ class Workload:
     gpu: str | None
     gpus_per_node: int
     gpus_per_pod: float
+    """GPUs of the median pod."""
+    pod_sizes: tuple[PodSize, ...]
+    """The smallest first."""
     gpu_seconds: FloatArray
     """(n_hours,) GPU-seconds held."""
     held_node_seconds: FloatArray
@@ -223,8 +252,8 @@ class Fleet:
     """Who held which share of each node; owner indices follow `workloads`."""
     workloads: tuple[Workload, ...]
     coverage: Coverage
-    worked: frozenset[str] = frozenset()
-    """Names of nodes of which some GPU was at work, whether or not anybody is known to have held it."""
+    unknown_holders: frozenset[str] = frozenset()
+    """Names of nodes on which some GPU was at work that nobody is known to have held: no plan gives them back."""
 
     def workload(self, name: str) -> Workload:
         """Return a workload by name; raises KeyError."""

@@ -34,8 +34,10 @@ def scaled_fleet(fleet: Fleet, factor: float) -> Fleet:
     )
     node_seconds = fleet.node_seconds[copied]
     holdings = _copied_cells(fleet.holdings, copied)
-    worked = frozenset(
-        node.name for node, origin in zip(nodes, copied, strict=True) if fleet.nodes[origin].name in fleet.worked
+    unknown = frozenset(
+        node.name
+        for node, origin in zip(nodes, copied, strict=True)
+        if fleet.nodes[origin].name in fleet.unknown_holders
     )
     return replace(
         fleet,
@@ -47,7 +49,7 @@ def scaled_fleet(fleet: Fleet, factor: float) -> Fleet:
             _workload(workload, factor, _held(holdings, index, node_seconds))
             for index, workload in enumerate(fleet.workloads)
         ),
-        worked=worked,
+        unknown_holders=unknown,
     )
 
 
@@ -134,12 +136,4 @@ def _service(service: ServiceObservation, factor: float) -> ServiceObservation:
 
 
 def _jobs(jobs: JobsObservation, factor: float) -> JobsObservation:
-    picked = np.array(spread(range(jobs.count), factor), dtype=np.int64)
-    return replace(
-        jobs,
-        submit_s=jobs.submit_s[picked],
-        start_s=jobs.start_s[picked],
-        end_s=jobs.end_s[picked],
-        gpus=jobs.gpus[picked],
-        cut=jobs.cut[picked],
-    )
+    return jobs.part(np.array(spread(range(jobs.count), factor), dtype=np.int64))

@@ -5,35 +5,49 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+import numpy as np
+
 from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.effects import Effect, SetGpuCount
 from trimtab.fleet.kinds import RUN_KINDS
 from trimtab.fleet.market import Market
-from trimtab.fleet.model import Workload
+from trimtab.fleet.model import FloatArray, Workload
 from trimtab.fleet.reach import offerings_at_home
 from trimtab.fleet.settings import Effort
-from trimtab.levers.lever import Applied, Ask, Fact, Lever, Risk, Stage
+from trimtab.levers.lever import Applied, Ask, Fact, Judged, Lever, Risk, Stage, usual_reason
 
 NAME = "gpu-count"
 
 
-def gpus_needed(workload: Workload) -> int | None:
-    """Return how many of a run's GPUs ever did anything, or None where that was not measured."""
-    share = workload.activity.active_devices_frac
-    if share is None or share <= 0:
-        return None
-    return max(1, math.ceil(workload.gpus_per_pod * share - 1e-6))
+def smaller_sizes(workload: Workload) -> dict[int, int]:
+    """Return how many GPUs pods need, by how many they hold, where that is fewer: as many as the pod that used most of them.
+
+    A workload may run on 1 GPU and on 4: those of each size are judged by what they did. Sizes of which nobody knows which
+    GPUs worked are left out.
+    """
+    return {
+        round(size.gpus): needed
+        for size in workload.pod_sizes
+        if size.used_gpus is not None and (needed := max(1, math.ceil(size.used_gpus - 1e-6))) < round(size.gpus)
+    }
+
+
+def gpus_used(workload: Workload, pod_gpus: FloatArray) -> FloatArray:
+    """Return how many of the GPUs of pods (n,) some pod of their size ever used; all of them where that was not measured."""
+    used = pod_gpus.copy()
+    for before, needed in smaller_sizes(workload).items():
+        used = np.where(np.rint(pod_gpus) == before, float(needed), used)
+    return used
 
 
 def propose(workload: Workload, market: Market) -> tuple[SetGpuCount, ...]:
-    """Return the smaller counts, one per instance type with the same GPU that holds that many on one node."""
-    needed = gpus_needed(workload)
-    before = round(workload.gpus_per_pod)
+    """Return the smaller counts, one per size of pods and instance type with the same GPU that holds that many on one node."""
     gpu = market.gpu(workload.gpu)
-    if workload.kind not in RUN_KINDS or needed is None or needed >= before or gpu is None:
+    if workload.kind not in RUN_KINDS or gpu is None:
         return ()
     return tuple(
         SetGpuCount(gpus=needed, before=before, pool=offering.pool, gpus_per_node=offering.gpus_per_node)
+        for before, needed in smaller_sizes(workload).items()
         for offering in offerings_at_home(workload, market)
         if offering.gpu == gpu and offering.gpus_per_node >= needed
     )
@@ -50,18 +64,28 @@ def _ways(base: Deployment, ask: Ask) -> Iterator[Deployment]:
     if not base.changes:
         for count in smaller:
             yield base.plus((NAME, count))
-    elif smaller and base.sharing is None and not _is_covered(base, smaller):
-        yield base.plus((NAME, smaller[0]))
+    elif base.sharing is None and not _is_covered(base, smaller):
+        for count in {count.before: count for count in reversed(smaller)}.values():
+            yield base.plus((NAME, count))
 
 
 def _is_covered(base: Deployment, smaller: tuple[SetGpuCount, ...]) -> bool:
     return base.offering is not None and base.offering.pool in {count.pool for count in smaller}
 
 
+def _why_not(ask: Ask, judged: Judged) -> str | None:
+    """Say that nobody knows which GPUs of a run worked, where some did not; else what every lever says."""
+    share, sizes = ask.workload.activity.active_devices_frac, ask.workload.pod_sizes
+    unknown = share is not None and share < 1 and all(size.used_gpus is None for size in sizes)
+    own = "allocations do not name the GPUs that each run held, so that nobody knows which of them it used"
+    return usual_reason(NAME, ask, judged, own=own if unknown else None)
+
+
 def _evidence(applied: Applied) -> Iterator[Fact]:
-    share = applied.workload.activity.active_devices_frac
-    value = "not measured" if share is None else f"{share:.0%}"
-    yield Fact("GPUs of a run that did anything", "gpu_usage by node and hour", value, "100%")
+    for effect in applied.effects:
+        if isinstance(effect, SetGpuCount):
+            most = f"at most {effect.gpus} of {effect.before}"
+            yield Fact("GPUs of a run that did anything", "gpu_usage by device and hour", most, str(effect.before))
 
 
 def _canary(effect: Effect) -> tuple[str, ...]:
@@ -85,5 +109,6 @@ LEVER = Lever(
     canary=_canary,
     ways=_ways,
     evidence=_evidence,
+    why_not=_why_not,
     guide_order=1,
 )

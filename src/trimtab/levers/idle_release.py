@@ -23,12 +23,11 @@ def propose(workload: Workload, assumptions: Assumptions) -> tuple[ReleaseIdle, 
 
 
 def unheld_nodes(fleet: Fleet) -> tuple[int, ...]:
-    """Return the indices of nodes that no workload held a GPU of in the whole window, and that did not work unseen either.
-
-    A GPU at work that nobody is known to hold (a process beside the scheduler) is in use: its node must stay.
-    """
+    """Return the indices of nodes that no workload held a GPU of in the whole window, and that did not work unseen either."""
     held = {int(node) for node in fleet.holdings.node[fleet.holdings.owner != IDLE]}
-    return tuple(index for index, node in enumerate(fleet.nodes) if index not in held and node.name not in fleet.worked)
+    return tuple(
+        index for index, node in enumerate(fleet.nodes) if index not in held and node.name not in fleet.unknown_holders
+    )
 
 
 def release(fleet: Fleet, nodes: tuple[int, ...]) -> ReleaseNodes:

@@ -99,8 +99,9 @@ class JobRules:
 class JobsReplay:
     """What the jobs would have used and when they would have finished.
 
-    Node-seconds are by clock hour; what lies beyond the last hour is not in them. A job that needs more nodes than the quota
-    never starts: its times are NaN and it counts in `impossible`. `lost_s` is work done again.
+    Node-seconds are by clock hour; on demand and on spot what lies beyond the last hour is billed from the first one on. A job
+    that needs more nodes than the quota never starts: its times are NaN and it counts in `impossible`. `lost_s` (n_jobs,) is
+    work done again.
     """
 
     on_demand_node_seconds: IntArray
@@ -111,7 +112,7 @@ class JobsReplay:
     finish_s: FloatArray
     wait_s: FloatArray
     interruptions: int
-    lost_s: float
+    lost_s: FloatArray
     impossible: int
 
 
@@ -134,7 +135,7 @@ def replay_jobs(history: JobHistory, rules: JobRules, *, hours: int, seed: int) 
     jobs = len(history.submit_s)
     start_s, finish_s = np.full(jobs, np.nan), np.full(jobs, np.nan)
     queue = _Quota(rules.max_nodes)
-    interruptions, lost_s = 0, 0.0
+    interruptions, lost_s = 0, np.zeros(jobs)
     for job in range(jobs):
         nodes = int(history.nodes[job])
         begins_s = queue.wait_for(nodes, float(history.submit_s[job]))
@@ -148,7 +149,7 @@ def replay_jobs(history: JobHistory, rules: JobRules, *, hours: int, seed: int) 
         queue.release_at(run.now_s, nodes)
         start_s[job], finish_s[job] = begins_s, run.now_s
         interruptions += run.interruptions
-        lost_s += run.lost_s
+        lost_s[job] = run.lost_s
     return JobsReplay(
         on_demand_node_seconds=on_demand,
         spot_node_seconds=spot,
@@ -204,7 +205,20 @@ def _run_job(
         begins_s = run.now_s
         run.now_s += rules.startup_s + _restore_s(rules, run) + run.left_s
         run.left_s = 0.0
-        add_interval(on_demand, round(begins_s), round(run.now_s + rules.empty_node_kept_s), nodes)
+        _bill(on_demand, begins_s, run.now_s + rules.empty_node_kept_s, nodes)
+
+
+def _bill(by_hour: IntArray, begins_s: float, ends_s: float, nodes: int) -> None:
+    """Add nodes from one moment to another, by clock hour.
+
+    What lies beyond the last hour is billed from the first hour on, as what an earlier window would have left over: runs that
+    take longer or start later must not get cheaper by it.
+    """
+    whole_s = len(by_hour) * S_PER_HR
+    begin_s, end_s = round(begins_s), round(ends_s)
+    while end_s > 0:
+        add_interval(by_hour, begin_s, end_s, nodes)
+        begin_s, end_s = max(begin_s - whole_s, 0), end_s - whole_s
 
 
 def _falls_back(market: Spot, run: _Run) -> bool:
@@ -224,11 +238,11 @@ def _run_life(run: _Run, rules: JobRules, market: Spot, nodes: int, rng: np.rand
     if needed_s <= life_s:
         run.now_s += needed_s
         run.left_s = 0.0
-        add_interval(spot, round(begins_s), round(run.now_s + rules.empty_node_kept_s), nodes)
+        _bill(spot, begins_s, run.now_s + rules.empty_node_kept_s, nodes)
         return
     _lose(run, rules, max(0.0, life_s - ready_s), market.notice_s)
     run.now_s += life_s + market.restart_s
-    add_interval(spot, round(begins_s), round(begins_s + life_s), nodes)
+    _bill(spot, begins_s, begins_s + life_s, nodes)
 
 
 def _run_in_block(run: _Run, rules: JobRules, booked: BookedNodes, nodes: int, block: IntArray) -> None:

@@ -47,6 +47,8 @@ class WorkloadFacts:
     owner_kind: str = "Deployment"
     replicas: int = 1
     gpus_per_pod: float = 1.0
+    pod_gpus: tuple[float, ...] = ()
+    """GPUs of its pods by size, where there are several sizes: one template is not for all of them."""
     gpu: str | None = None
     pool: Pool | None = None
     gpus_per_node: int = 1

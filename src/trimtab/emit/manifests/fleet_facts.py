@@ -38,11 +38,13 @@ def _workload(workload: Workload, fleet: Fleet, settings: Settings, owner_kind: 
     service = None
     if isinstance(law, ServiceLaw) and workload.service is not None:
         service = ServiceFacts(capacity_req_s=law.capacity_req_s, signals=SERVERS["vllm"], targets=workload.targets)
+    sizes = tuple(size.gpus for size in workload.pod_sizes)
     return WorkloadFacts(
         name=workload.name,
         owner_kind=owner_kind or _USUAL_OWNER.get(workload.kind, _RUNS),
         replicas=_replicas(workload),
         gpus_per_pod=workload.gpus_per_pod,
+        pod_gpus=sizes if len(sizes) > 1 else (),
         gpu=workload.gpu,
         pool=workload.pool,
         gpus_per_node=workload.gpus_per_node,

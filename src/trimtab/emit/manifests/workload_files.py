@@ -21,6 +21,13 @@ def workload_files(scope: Scope) -> Iterator[Piece]:
         if spec is None and asked is None and replicas is None:
             continue
         pool = spec.name if spec else None
+        count = placed.deployment.gpu_count
+        if count is not None and known.pod_gpus:
+            reason = f"in the runs that ask for {count.before} GPUs, and in no others: ask for {count.gpus}"
+            reason += f", nodeSelector karpenter.sh/nodepool: {pool}" if pool else ""
+            for action in actions:
+                yield Withheld(action=action.id, subject=name, reason=reason)
+            continue
         if not patchable(known):
             asks = f", limits {asked}" if asked else ""
             asks += f", replicas: {replicas}" if replicas else ""

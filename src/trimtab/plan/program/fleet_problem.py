@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 
 from trimtab.catalog.pools import Pool
 from trimtab.deployment.deployment import Deployment
+from trimtab.errors import ConservationError
 from trimtab.fleet.limits import quota_of_pools, quotas_of
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet, IntArray
@@ -27,23 +29,36 @@ from trimtab.replay.outcomes.change_cost import entries_of, entry_micro_usd, own
 from trimtab.replay.outcomes.evaluate import Evaluator
 from trimtab.replay.outcomes.outcome import Outcome
 
+_MOST_NAMED = 5
+"""Nodes that an error names."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Groups:
-    """Nodes that the same workloads held, those that nobody held (by pool), and those that stay billed whatever is planned."""
+    """Nodes that the same workloads held, those that nobody held (by pool), and those that stay billed whatever is planned.
+
+    Every billed node is in one of them.
+    """
 
     held: tuple[tuple[frozenset[int], Mapping[Pool, IntArray]], ...]
     unheld: Mapping[Pool, tuple[int, ...]]
-    paid_anyway: Mapping[Pool, IntArray]
+    stays: Mapping[Pool, IntArray]
+    staying: tuple[int, ...]
+    """The nodes of `stays`."""
 
 
 def groups_of(fleet: Fleet) -> Groups:
     """Group a fleet's nodes by who held them over the window.
 
-    Reserved capacity, capacity blocks and own hardware are paid for whoever holds them: no plan saves by leaving them.
+    Reserved capacity, capacity blocks and own hardware are paid for whoever holds them: no plan saves by leaving them. Nodes
+    with work of unknown holders cannot be left. Raises ConservationError where a billed node is in no group, or in several.
     """
     cells = fleet.holdings
-    fixed = [index for index, node in enumerate(fleet.nodes) if node.pool.capacity_type.paid_anyway]
+    fixed = [
+        index
+        for index, node in enumerate(fleet.nodes)
+        if node.pool.capacity_type.paid_anyway or node.name in fleet.unknown_holders
+    ]
     mine = (cells.owner != IDLE) & ~np.isin(cells.node, fixed)
     holders: dict[int, set[int]] = {}
     for node, owner in {(int(n), int(o)) for n, o in zip(cells.node[mine], cells.owner[mine], strict=True)}:
@@ -54,11 +69,22 @@ def groups_of(fleet: Fleet) -> Groups:
     unheld: dict[Pool, list[int]] = {}
     for node in sorted(set(unheld_nodes(fleet)) - set(fixed)):
         unheld.setdefault(fleet.nodes[node].pool, []).append(node)
+    require_each_once(fleet, [*fixed, *chain(*by_holders.values()), *chain(*unheld.values())])
     return Groups(
         held=tuple((owners, usage_of_nodes(fleet, nodes)) for owners, nodes in by_holders.items()),
         unheld={pool: tuple(nodes) for pool, nodes in unheld.items()},
-        paid_anyway=usage_of_nodes(fleet, fixed),
+        stays=usage_of_nodes(fleet, fixed),
+        staying=tuple(fixed),
     )
+
+
+def require_each_once(fleet: Fleet, grouped: Sequence[int]) -> None:
+    """Raise ConservationError unless every node that was billed is in one group."""
+    times = np.bincount(np.array(grouped, dtype=np.int64), minlength=len(fleet.nodes))
+    wrong = np.flatnonzero((times != 1) & fleet.node_seconds.any(axis=1))
+    if len(wrong):
+        named = ", ".join(fleet.nodes[index].name for index in wrong[:_MOST_NAMED])
+        raise ConservationError(f"{len(wrong)} billed nodes are not in the plan exactly once: {named}")
 
 
 def usage_of_nodes(fleet: Fleet, nodes: Iterable[int]) -> dict[Pool, IntArray]:
@@ -89,11 +115,7 @@ def fleet_problem(
         NodeGroup(usage=usage_of_nodes(fleet, nodes), holders=frozenset({len(rows) + row}))
         for row, (_, nodes) in enumerate(sorted(groups.unheld.items()))
     ]
-    fixed = (
-        [NodeGroup(usage=groups.paid_anyway, holders=frozenset({len(rows) + len(unheld)}))]
-        if groups.paid_anyway
-        else []
-    )
+    fixed = [NodeGroup(usage=groups.stays, holders=frozenset({len(rows) + len(unheld)}))] if groups.stays else []
     pools = {pool for row in rows for option in row for pool in option.usage} | set(fleet.usage.pools)
     pools |= {shared.pool for row in rows for option in row for shared in option.slots}
     pools |= {one.pool for one in owned.commitments}
@@ -171,7 +193,7 @@ class Enacted:
             slots.append(outcome.slots(place))
         parts.append(shared_usage(slots))
         parts += [usage for owners, usage in self.groups.held if not owners <= moved]
-        parts.append(self.groups.paid_anyway)
+        parts.append(self.groups.stays)
         gone = frozenset(released)
         for nodes in self.groups.unheld.values():
             parts.append(

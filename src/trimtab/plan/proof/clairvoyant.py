@@ -1,13 +1,14 @@
-"""What the proof window could have cost at best, with the future known: a bound that no plan can reach.
+"""What the proof window could have cost at best, with the future known: a bound that no plan which keeps its targets can reach.
 
 Each workload may take the cheapest GPU that the planner may give it, wherever it may run (moving and traffic paid), for exactly
 the GPU time that its work needs: no cold starts, no whole nodes, no losses, no waiting; services at the highest load their law
-promises. Every node is had at the cheapest rate on offer, committed or not. What nobody can judge, and new workloads, stay as
-they were.
+promises. Every node is had at the cheapest rate on offer, committed or not. What nobody can judge, new workloads, and nodes
+that stay whatever is planned, stay as they were. Commitments that are held are paid, and take off what they could cover.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -19,6 +20,7 @@ from trimtab.deployment.placement import Placement
 from trimtab.fleet.market import Market, Offering
 from trimtab.fleet.model import Fleet, FloatArray, IntArray, Workload
 from trimtab.fleet.reach import offerings_for
+from trimtab.ledger import NO_DISCOUNTS, Discounts
 from trimtab.levers import gpu_count
 from trimtab.levers.batching import profile_here
 from trimtab.levers.lever import Ask
@@ -31,21 +33,61 @@ from trimtab.tables.workloads import WorkloadKind
 from trimtab.units import S_PER_HR, micro_usd
 
 
-def clairvoyant_bound(fleet: Fleet, evaluators: Mapping[int, Evaluator], market: Market) -> int:
-    """Return the bound in micro-dollars: each workload's own, plus the nodes that somebody unjudged holds."""
-    total = sum(_least(Ask(evaluator=one, market=market)) for one in evaluators.values())
+def clairvoyant_bound(
+    fleet: Fleet,
+    evaluators: Mapping[int, Evaluator],
+    market: Market,
+    owned: Discounts = NO_DISCOUNTS,
+    *,
+    strict: bool = False,
+) -> int:
+    """Return the bound in micro-dollars: each workload's own, the nodes that somebody unjudged holds, and those that stay.
+
+    A `strict` one leaves out what a plan may do that keeps its targets by a hair: answer late as often as they allow, on
+    replicas that are never at rest. What costs less than that has not done the work.
+    """
+    groups = groups_of(fleet)
+    stays = frozenset(groups.staying)
+    total = sum(
+        _least(Ask(evaluator=one, market=market), _off(fleet, index, stays), strict=strict)
+        for index, one in evaluators.items()
+    )
     judged = frozenset(evaluators)
-    for owners, usage in groups_of(fleet).held:
+    for owners, usage in groups.held:
         if not owners & judged:
             total += sum(_at_best_rate(market, pool, seconds) for pool, seconds in usage.items())
-    return total
+    total += sum(_at_best_rate(market, pool, seconds) for pool, seconds in groups.stays.items())
+    return owned.micro_usd_hr * fleet.window.hours + max(0, total - _covered_at_most(owned, market, fleet.window.hours))
 
 
-def _least(ask: Ask) -> int:
-    """Return the least a workload can cost: its work at the cheapest place that may hold it, hour by hour."""
+def _covered_at_most(owned: Discounts, market: Market, hours: int) -> int:
+    """Return what held commitments could spare at most: what their nodes, or their spend, would cost at the best rate."""
+    nodes = sum(one.count * _best_rate(market, one.pool) for one in owned.commitments)
+    spend = sum(
+        plan.spend_micro_usd_hr
+        * max((_best_rate(market, pool) / rate for pool, rate in plan.rates_micro_usd_hr.items()), default=0.0)
+        for plan in owned.spend_plans
+    )
+    return math.ceil((nodes + spend) * hours)
+
+
+def _off(fleet: Fleet, workload: int, stays: frozenset[int]) -> float:
+    """Return the share of a workload's node time that it held on nodes which do not stay whatever is planned."""
+    cells = fleet.holdings
+    mine = cells.owner == workload
+    held = float(cells.node_seconds[mine].sum())
+    there = float(cells.node_seconds[mine & np.isin(cells.node, list(stays))].sum())
+    return 1.0 - there / held if held > 0 else 1.0
+
+
+def _least(ask: Ask, off_frac: float, *, strict: bool) -> int:
+    """Return the least a workload can add to the bill: its work at the cheapest place that may hold it, hour by hour.
+
+    Where it stays, what it does on nodes that stay too costs nothing more.
+    """
     gain = _batching_gain(ask)
-    gpu_seconds = float(_work(ask).sum()) / gain
-    here = ask.market.rate(ask.workload.pool) / ask.workload.gpus_per_node / S_PER_HR * gpu_seconds
+    gpu_seconds = float(_work(ask, strict=strict).sum()) / gain
+    here = ask.market.rate(ask.workload.pool) / ask.workload.gpus_per_node / S_PER_HR * gpu_seconds * off_frac
     # a place too slow for one request at a time may do in batches
     able = [way for way in places(ask) if gain > 1 or ask.evaluator.hopeless(way) is None]
     return int(min([here, *(_cost_at(ask, way, gpu_seconds, gain) for way in able)]))
@@ -74,23 +116,36 @@ def _batching_gain(ask: Ask) -> float:
     return max(1.0, most / (case.law.capacity_req_s * max(case.law.top_load, case.law.seen_load)))
 
 
-def _work(ask: Ask) -> FloatArray:
+def _work(ask: Ask, *, strict: bool) -> FloatArray:
     """Return the GPU-seconds per hour that the work needs at least (n_hours,)."""
     case, workload = ask.case, ask.workload
+    if workload.jobs is not None and workload.kind is not WorkloadKind.SERVING:
+        jobs = workload.jobs
+        used = jobs.pods * gpu_count.gpus_used(workload, jobs.gpus / jobs.pods)
+        return np.array([float(((jobs.end_s - jobs.start_s) * used).sum())])
+    required = max((target.required_frac for target in case.targets), default=0.0) if strict else 1.0
     if workload.kind is WorkloadKind.SERVING and case.law is not None:
-        return np.nan_to_num(hourly_demand_gpus(case)) / max(case.law.top_load, case.law.seen_load) * S_PER_HR
-    if workload.jobs is not None:
-        runs = workload.jobs.gpus / workload.gpus_per_pod
-        seconds = workload.jobs.end_s - workload.jobs.start_s
-        return np.array([float((seconds * runs * _gpus_used(workload)).sum())])
+        load = max(case.law.top_load, case.law.seen_load, 1.0 if strict else 0.0)
+        return np.nan_to_num(hourly_demand_gpus(case)) / load * S_PER_HR * required
     busy = np.nan_to_num(workload.activity.busy_gpus) > 0
-    return np.where(busy, workload.gpu_seconds, 0.0)
+    return np.where(busy, workload.gpu_seconds, 0.0) * (_busiest_part(workload, required) if strict else 1.0)
+
+
+def _busiest_part(workload: Workload, required: float) -> FloatArray:
+    """Return 1 for the busiest hours (n_hours,), as few as hold that share of all activity; 0 for the others."""
+    busy = np.nan_to_num(workload.activity.busy_gpus)
+    order = np.argsort(-busy, kind="stable")
+    before = np.cumsum(busy[order]) - busy[order]
+    needed = np.zeros(len(busy))
+    needed[order[before < required * busy.sum()]] = 1.0
+    return needed
 
 
 def _gpus_used(workload: Workload) -> float:
-    """Return the GPUs of a run or replica that ever did anything; all of them where that was not measured."""
+    """Return the GPUs of a usual run's pod, or of a replica, that ever did anything; all where that was not measured."""
+    usual = np.array([workload.gpus_per_pod])
     runs = workload.jobs is not None and workload.kind is not WorkloadKind.SERVING
-    return (gpu_count.gpus_needed(workload) if runs else None) or workload.gpus_per_pod
+    return float((gpu_count.gpus_used(workload, usual) if runs else usual)[0])
 
 
 def _gpu_rate(ask: Ask, place: Placement) -> float:
@@ -114,8 +169,10 @@ def _on_offer(ask: Ask) -> Sequence[Offering]:
 
 
 def _at_best_rate(market: Market, pool: Pool, node_seconds: IntArray) -> int:
+    return int(_best_rate(market, pool) * int(node_seconds.sum()) // S_PER_HR)
+
+
+def _best_rate(market: Market, pool: Pool) -> int:
     rate = market.rate(pool)
     committed = market.committed_rate(pool) if pool.capacity_type is CapacityType.ON_DEMAND else None
-    if committed is not None:
-        rate = min(rate, committed)
-    return int(rate * int(node_seconds.sum()) // S_PER_HR)
+    return rate if committed is None else min(rate, committed)

@@ -13,6 +13,7 @@ import numpy as np
 
 from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.effects import BuyCommitment, BuySpendPlan, Effect, ReleaseNodes, SetSchedule
+from trimtab.errors import ConservationError
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet, FloatArray, Target, Workload
 from trimtab.fleet.settings import Settings
@@ -26,6 +27,9 @@ from trimtab.replay.outcomes.outcome import AS_PREDICTED, Case, Outcome, Stress,
 from trimtab.replay.outcomes.service_outcome import baseline_attained, hourly_demand_gpus, outside_hours
 from trimtab.tables.workloads import TargetMetric
 from trimtab.units import MICRO_PER_USD, S_PER_HR, usd
+
+_ROUNDING_FRAC = 1e-6
+"""Of a bill: each hour of each pool is rounded to a micro-dollar."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -108,23 +112,26 @@ def prove(
     before = enacted.bill({}, (), NO_DISCOUNTS)
     after = enacted.bill(in_force, planned.released, planned.discounts)
     moving = enacted.moving(in_force)
+    targets = tuple(
+        result
+        for index, outcome in outcomes.items()
+        for result in _results(evaluators[index].case, in_force[index], outcome)
+    )
+    bound = clairvoyant_bound(proof_fleet, evaluators, market, planned.owned)
+    if after.total + moving < bound and all(one.kept for one in targets):
+        least = clairvoyant_bound(proof_fleet, evaluators, market, planned.owned, strict=True)
+        require_possible(after.total + moving, least)
     return Proven(
         proof=Proof(
             window=proof_fleet.window,
             before_micro_usd=before.total,
             after_micro_usd=after.total + moving,
             moving_micro_usd=moving,
-            # owned commitments may be cheaper than anything on offer, which the bound does not know
-            clairvoyant_micro_usd=min(
-                clairvoyant_bound(proof_fleet, evaluators, market), before.total, after.total + moving
-            ),
+            # whoever misses targets may cost less than what it takes to keep them
+            clairvoyant_micro_usd=min(bound, before.total, after.total + moving),
             hourly_before_usd=_usd(before),
             hourly_after_usd=_usd(after) + usd(moving) / proof_fleet.window.hours,
-            targets=tuple(
-                result
-                for index, outcome in outcomes.items()
-                for result in _results(evaluators[index].case, in_force[index], outcome)
-            ),
+            targets=targets,
             interruptions=sum(outcome.interruptions for outcome in outcomes.values()),
             lost_gpu_hr=sum(outcome.lost_gpu_hr for outcome in outcomes.values()),
             notes=(
@@ -136,6 +143,15 @@ def prove(
             _picture(evaluators[index].case, outcome) for index, outcome in outcomes.items() if outcome.gpus is not None
         ),
     )
+
+
+def require_possible(cost_micro_usd: int, least_micro_usd: int) -> None:
+    """Raise ConservationError where a plan that keeps every target costs less than any plan can."""
+    if cost_micro_usd < least_micro_usd * (1 - _ROUNDING_FRAC):
+        raise ConservationError(
+            f"the plan costs ${usd(cost_micro_usd):,.2f} over the proof window and keeps every target, which takes "
+            f"${usd(least_micro_usd):,.2f} at least: some work is not billed"
+        )
 
 
 def _evaluators(

@@ -87,8 +87,8 @@ def _of_workload(
             return _share(held, {use.pool for use in held if use.pool.capacity_type is CapacityType.SPOT})
         case BookBlocks():
             return _booked(effect, fleet)
-        case SetGpuCount(gpus=gpus):
-            return float(now is not None and now.gpus_per_pod <= gpus)
+        case SetGpuCount(before=before):
+            return float(now is not None and all(round(size.gpus) != before for size in now.pod_sizes))
         case SetReplicaPolicy():
             return _scaled(then, index, fleet)
         case SetBatchPolicy():

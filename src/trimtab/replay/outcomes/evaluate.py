@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from trimtab.deployment.deployment import AS_IT_IS, Deployment
 from trimtab.deployment.placement import Placement, resolve
 from trimtab.fleet.model import Fleet, Workload
 from trimtab.fleet.service_law import ServiceLaw, activity_law, service_law
 from trimtab.fleet.settings import Settings
 from trimtab.replay.outcomes.hours_outcome import hours_outcome
-from trimtab.replay.outcomes.jobs_outcome import jobs_outcome
+from trimtab.replay.outcomes.jobs_outcome import jobs_outcome, nodes_of_runs
 from trimtab.replay.outcomes.outcome import Case, Outcome, OutcomeStore, is_unchanged, same_replicas, targets_at
 from trimtab.replay.outcomes.outcome_store import case_digest, outcome_key
 from trimtab.replay.outcomes.replica_law import leaves_enough, replica_law
@@ -81,8 +83,9 @@ class Evaluator:
     def hopeless(self, deployment: Deployment) -> str | None:
         """Say, before any replay, why a deployment cannot keep the targets; None where a replay must decide."""
         workload, place = self.case.workload, self.place(deployment)
-        if place.nodes_per_run > self.place(AS_IT_IS).nodes_per_run:
-            return "would spread a run over more nodes"
+        cramped = _cramped(workload, place, self.place(AS_IT_IS))
+        if cramped is not None:
+            return cramped
         if workload.kind is WorkloadKind.SERVING:
             return None if place.batching is not None else _too_slow_at_any_load(self.case, place)
         required = [target.required_frac for target in self.case.targets if target.metric is TargetMetric.THROUGHPUT]
@@ -152,6 +155,19 @@ class Evaluator:
                 return hours_outcome(self.case, seen)
             case WorkloadKind.NOTEBOOK:
                 return hours_outcome(self.case, seen)
+
+
+def _cramped(workload: Workload, place: Placement, now: Placement) -> str | None:
+    """Say why its pods cannot stand there; None where they can, and no run spans more nodes than it does now."""
+    gpus = np.array([workload.gpus_per_pod, *(size.gpus for size in workload.pod_sizes)])
+    one = np.ones(len(gpus), dtype=np.int64)
+    if place.shared is None and np.any(place.nodes_of(one, place.pod_gpus(gpus)) > now.nodes_of(one, gpus)):
+        return "would spread a run over more nodes"
+    if workload.jobs is not None and np.any(nodes_of_runs(workload.jobs, place) > nodes_of_runs(workload.jobs, now)):
+        return "would spread a run over more nodes"
+    if place.resized is not None and len(workload.pod_sizes) > 1 and place.holding is None:
+        return "runs of other sizes hold its nodes too: give nodes back between runs with it"
+    return None
 
 
 def _too_slow_at_any_load(case: Case, place: Placement) -> str | None:

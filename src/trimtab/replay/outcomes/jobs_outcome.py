@@ -39,7 +39,10 @@ def jobs_outcome(case: Case, place: Placement) -> Outcome:
     lead_s = place.holding.lead_s if isinstance(place.holding, StartBeforeRuns) else 0.0
     startup_s = _startup(place.holding)
     held = startup_s is None
-    history, ahead_s = _history(jobs, place, lead_s, _held_s(case, jobs, place.holding))
+    jobs, ahead_s = _in_order(jobs, lead_s, _held_s(case, jobs, place.holding))
+    history = JobHistory(
+        submit_s=jobs.submit_s - ahead_s, work_s=jobs.end_s - jobs.start_s, nodes=nodes_of_runs(jobs, place)
+    )
     held_nodes = held_usage(case.workload, place)
     rules = JobRules(
         capacity=_capacity(case, place),
@@ -67,7 +70,7 @@ def jobs_outcome(case: Case, place: Placement) -> Outcome:
         spot=spot,
         attained=tuple(_attained(target, wait_s, ratio, place) for target in case.targets if _judged(target)),
         interruptions=replayed.interruptions,
-        lost_gpu_hr=replayed.lost_s / S_PER_HR * place.gpus_per_run,
+        lost_gpu_hr=float((replayed.lost_s * jobs.pods * pod_gpus_of_runs(jobs, place)).sum()) / S_PER_HR,
         booked=booked,
         booked_used_frac=used_frac,
     )
@@ -94,23 +97,21 @@ def _held_s(case: Case, jobs: JobsObservation, holding: Holding | None) -> Float
     return np.where(ends_s <= case.window.hours * S_PER_HR, starts_s - jobs.submit_s, 0.0)
 
 
-def _history(
-    jobs: JobsObservation, place: Placement, lead_s: float, held_s: FloatArray
-) -> tuple[JobHistory, FloatArray]:
-    """Return the runs to replay, in order, and how far ahead of its submission each one's nodes are asked for."""
+def _in_order(jobs: JobsObservation, lead_s: float, held_s: FloatArray) -> tuple[JobsObservation, FloatArray]:
+    """Return the runs in the order in which their nodes are asked for, and how far ahead of its submission each one's are."""
     ahead_s = np.where(_foreseen(jobs), np.minimum(lead_s, jobs.submit_s), 0.0) - held_s
-    submit_s = jobs.submit_s - ahead_s
-    order = np.argsort(submit_s, kind="stable")
-    nodes = nodes_of_runs(jobs, place)
-    history = JobHistory(submit_s=submit_s[order], work_s=(jobs.end_s - jobs.start_s)[order], nodes=nodes[order])
-    return history, ahead_s[order]
+    order = np.argsort(jobs.submit_s - ahead_s, kind="stable")
+    return jobs.part(order), ahead_s[order]
 
 
 def nodes_of_runs(jobs: JobsObservation, place: Placement) -> IntArray:
-    """Return the whole nodes that each run would take there (n_jobs,)."""
-    scale = place.gpus_per_run / np.maximum(jobs.gpus, 1e-9) if place.gpus_per_run else np.ones(jobs.count)
-    gpus = np.maximum(jobs.gpus * np.minimum(scale, 1.0), 1e-9)
-    return np.maximum(1, np.ceil(gpus / place.gpus_per_node - 1e-9)).astype(np.int64)
+    """Return the whole nodes that each run would take there (n_jobs,), for all of its pods."""
+    return place.nodes_of(jobs.pods, pod_gpus_of_runs(jobs, place))
+
+
+def pod_gpus_of_runs(jobs: JobsObservation, place: Placement) -> FloatArray:
+    """Return the GPUs that each pod of a run would hold there (n_jobs,)."""
+    return place.pod_gpus(np.maximum(jobs.gpus / jobs.pods, 1e-9))
 
 
 def _foreseen(jobs: JobsObservation) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

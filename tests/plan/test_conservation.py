@@ -1,0 +1,102 @@
+"""What is billed is planned, and nothing is saved by work that vanishes."""
+
+from datetime import date
+
+import pytest
+from tests.fleets import FleetRows
+
+from trimtab.catalog import load_catalog
+from trimtab.diagnose.findings import WasteKind
+from trimtab.errors import ConservationError
+from trimtab.fleet.build import build_fleet
+from trimtab.fleet.market import Market
+from trimtab.fleet.settings import Settings
+from trimtab.pipeline import audit
+from trimtab.plan.program.fleet_problem import Enacted, groups_of, require_each_once
+from trimtab.plan.proof.proof_window import require_possible
+from trimtab.replay.outcomes.evaluate import Evaluator, cases_of
+
+SETTINGS = Settings()
+DAYS = 14
+HOURS = range(DAYS * 24)
+
+
+@pytest.fixture(scope="module")
+def market():
+    return Market(catalog=load_catalog(), at=date(2026, 9, 30), max_term_years=1, assumptions=SETTINGS.assumptions)
+
+
+def rows():
+    """One node that a notebook holds, one that works for nobody on record, one on which both is so, one that idles."""
+    fleet = FleetRows(DAYS)
+    for name in ("known", "unknown", "both", "idle"):
+        fleet.node(name, "g5.12xlarge")
+    for name in ("known", "both"):
+        fleet.hold("lab/nb", name, [0, 1], pod=name, owner_kind="Notebook")
+        for device in (0, 1):
+            fleet.use("lab/nb", name, device, HOURS, sm=lambda hour: 0.5 if 8 <= hour % 24 < 16 else 0.0)
+    for name, devices in (("unknown", (0, 1, 2, 3)), ("both", (2, 3))):
+        for device in devices:
+            fleet.use(None, name, device, HOURS, sm=0.7)
+    for device in range(4):
+        fleet.use(None, "idle", device, HOURS, sm=0.0)
+    return fleet
+
+
+def test_nodes_at_work_for_nobody_on_record_stay_billed_whatever_is_planned(market):
+    fleet = build_fleet(rows().bundle(), SETTINGS)
+    groups = groups_of(fleet)
+
+    assert fleet.unknown_holders == {"unknown", "both"}
+    assert {fleet.nodes[index].name for index in groups.staying} == {"unknown", "both"}
+    assert {fleet.nodes[index].name for nodes in groups.unheld.values() for index in nodes} == {"idle"}
+
+    cases = cases_of(fleet, SETTINGS, seed=7)
+    enacted = Enacted(fleet=fleet, evaluators={0: Evaluator(case=cases["lab/nb"])}, market=market)
+    (pool,) = fleet.usage.pools
+    assert (enacted.usage({}, ())[pool] == fleet.usage.node_seconds[0]).all()
+
+
+def test_an_hour_next_to_one_in_which_somebody_held_the_gpu_is_not_unknown():
+    fleet = FleetRows(1).node("n", "g5.xlarge").hold("lab/run", "n", [0], 4, 10.0, owner_kind="Job")
+    fleet.use("lab/run", "n", 0, range(4, 10), sm=0.6).use(None, "n", 0, [3, 10], sm=0.6)
+    assert build_fleet(fleet.bundle(), SETTINGS).unknown_holders == set()
+
+    fleet.use(None, "n", 0, [15], sm=0.6)
+    assert build_fleet(fleet.bundle(), SETTINGS).unknown_holders == {"n"}
+
+
+def test_gpus_that_a_pod_holds_without_naming_them_are_not_unknown():
+    fleet = FleetRows(1).node("n", "g5.12xlarge").hold("lab/run", "n", [0, 1], owner_kind="Job")
+    for row in fleet.rows["allocations"]:
+        row["device"] = None
+    for device in range(2):
+        fleet.use(None, "n", device, range(24), sm=0.6)
+    assert build_fleet(fleet.bundle(), SETTINGS).unknown_holders == set()
+
+
+def test_an_audit_bills_them_and_says_so():
+    found = audit(rows().bundle(), SETTINGS, at=date(2026, 9, 30))
+
+    waste = {one.kind: one for one in found.waste}
+    assert set(waste[WasteKind.UNKNOWN_HOLDER].where) == {"unknown", "both"}
+    assert any("nobody is known to hold" in reason for reason in found.coverage.counts)
+    assert sum(one.micro_usd for one in found.waste) == found.bill_micro_usd
+    assert found.proof.clairvoyant_micro_usd >= found.proof.before_micro_usd * 2 / 4 * 0.5
+
+
+def test_groups_that_leave_out_a_billed_node_are_an_error_that_names_it():
+    fleet = build_fleet(rows().bundle(), SETTINGS)
+    every = list(range(len(fleet.nodes)))
+
+    require_each_once(fleet, every)
+    with pytest.raises(ConservationError, match=fleet.nodes[2].name):
+        require_each_once(fleet, [0, 1, 3])
+    with pytest.raises(ConservationError, match=fleet.nodes[1].name):
+        require_each_once(fleet, [*every, 1])
+
+
+def test_a_plan_below_what_is_possible_is_an_error():
+    require_possible(100, 100)
+    with pytest.raises(ConservationError, match="not billed"):
+        require_possible(99, 100)
