@@ -169,6 +169,14 @@ class SetReplicaPolicy:
         """Return the autoscaler, which follows demand itself or what the forecast records."""
         return self.policy.hpa if isinstance(self.policy, ForecastPolicy) else self.policy
 
+    def at_most(self, replicas: int) -> SetReplicaPolicy | None:
+        """Return the same with no higher a ceiling; None where that is below its floor."""
+        if replicas < max(self.hpa.min_replicas, 1):
+            return None
+        hpa = self.hpa._replace(max_replicas=min(self.hpa.max_replicas, replicas))
+        policy = self.policy._replace(hpa=hpa) if isinstance(self.policy, ForecastPolicy) else hpa
+        return SetReplicaPolicy(policy=policy, metric=self.metric)
+
     def describe(self) -> str:
         """Say it in words."""
         top = "" if self.hpa.max_replicas >= 10**6 else f"..{self.hpa.max_replicas}"

@@ -123,6 +123,8 @@ class Placement:
     holding: Holding | None
     leaves: bool
     """Whether it goes to other nodes, or to slots, so that a new format's speed there counts."""
+    quota_nodes: int | None = None
+    """The most nodes at once that a stated quota allows there; None where none is stated."""
 
     @property
     def rtt_s(self) -> float:
@@ -153,6 +155,15 @@ class Placement:
     def runs_per_node(self) -> int:
         """Return how many runs or replicas a node holds; 1 where a run spans nodes."""
         return max(1, math.floor(self.gpus_per_node / self.gpus_per_run + _ROUNDING))
+
+    @property
+    def quota_pods(self) -> int | None:
+        """Return how many pods the quota has room for; None where none is stated."""
+        if self.quota_nodes is None:
+            return None
+        if self.shared is not None:
+            return self.quota_nodes * self.shared.shared.slots_per_node // self.shared.slots
+        return self.quota_nodes * self.runs_per_node // self.nodes_per_run
 
     @property
     def has_same_speed(self) -> bool:

@@ -66,8 +66,11 @@ def scalers(ask: Ask) -> tuple[SetReplicaPolicy, ...]:
 
 
 def _ways(base: Deployment, ask: Ask) -> Iterator[Deployment]:
+    room = ask.evaluator.place(base).quota_pods
     for scaler in ask.once(scalers):
-        yield base.plus((NAME, scaler))
+        within = scaler if room is None else scaler.at_most(room)
+        if within is not None:
+            yield base.plus((NAME, within))
 
 
 def _why_not(ask: Ask, judged: Judged) -> str:

@@ -6,16 +6,18 @@ vanished uses nothing; commitments are paid all the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from trimtab.catalog.pools import Pool
 from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.effects import BuyCommitment, BuySpendPlan, Effect, ReleaseNodes, SetSchedule
 from trimtab.errors import ConservationError
+from trimtab.fleet.limits import quota_of_pools, quotas_of
 from trimtab.fleet.market import Market
-from trimtab.fleet.model import Fleet, FloatArray, Target, Workload
+from trimtab.fleet.model import Fleet, FloatArray, IntArray, Target, Workload
 from trimtab.fleet.settings import Settings
 from trimtab.ledger import NO_DISCOUNTS, Bill, Discounts
 from trimtab.plan.model import CapacityPicture, Proof, TargetResult
@@ -136,6 +138,7 @@ def prove(
             lost_gpu_hr=sum(outcome.lost_gpu_hr for outcome in outcomes.values()),
             notes=(
                 *_notes(planned, proof_fleet),
+                *_over_quota(enacted.usage(in_force, planned.released), settings),
                 *(note for index, one in in_force.items() for note in _refusals(evaluators[index].case, one)),
             ),
         ),
@@ -213,6 +216,16 @@ def _notes(planned: Planned, fleet: Fleet) -> tuple[str, ...]:
     if then - now:
         notes.append(f"gone since the fit window: {', '.join(sorted(then - now))}")
     return tuple(notes)
+
+
+def _over_quota(usage: Mapping[Pool, IntArray], settings: Settings) -> Iterator[str]:
+    """Say where workloads that share a quota, each within it, ask together for more than it has room for."""
+    for pool, most in quota_of_pools(quotas_of(settings.limits.quotas), sorted(usage)).items():
+        over = np.flatnonzero(usage[pool] > most * S_PER_HR)
+        if len(over):
+            peak = float(usage[pool].max()) / S_PER_HR
+            hours = f"{len(over)} hour{'s' if len(over) != 1 else ''}"
+            yield f"in {hours} the plan asks for up to {peak:.1f} x {pool}, and the quota is {most}: what asks last must wait"
 
 
 def _refusals(case: Case, deployment: Deployment) -> Iterator[str]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from trimtab.deployment.deployment import AS_IT_IS, Deployment
 from trimtab.deployment.placement import Placement, resolve
+from trimtab.fleet.limits import quota_of_pools, quotas_of
 from trimtab.fleet.model import Fleet, Workload
 from trimtab.fleet.service_law import ServiceLaw, activity_law, service_law
 from trimtab.fleet.settings import Settings
@@ -77,8 +78,10 @@ class Evaluator:
     _digest: str = ""
 
     def place(self, deployment: Deployment) -> Placement:
-        """Return where the workload runs."""
-        return resolve(self.case.workload, deployment)
+        """Return where the workload runs, and how many nodes a quota allows it there."""
+        place = resolve(self.case.workload, deployment)
+        quotas = quotas_of(self.case.settings.limits.quotas)
+        return replace(place, quota_nodes=quota_of_pools(quotas, [place.pool]).get(place.pool)) if quotas else place
 
     def hopeless(self, deployment: Deployment) -> str | None:
         """Say, before any replay, why a deployment cannot keep the targets; None where a replay must decide."""

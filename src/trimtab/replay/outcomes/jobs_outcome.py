@@ -49,7 +49,7 @@ def jobs_outcome(case: Case, place: Placement) -> Outcome:
         startup_s=startup_s or 0.0,
         speed=run_speed(case, place),
         checkpoints=_checkpoints(case, place),
-        max_nodes=int(held_nodes.max(initial=0)) // S_PER_HR if held else None,
+        max_nodes=int(held_nodes.max(initial=0)) // S_PER_HR if held else _quota(place),
         empty_node_kept_s=0.0 if held else RUN_NODES_KEPT_S,
     )
     replayed = replay_jobs(history, rules, hours=case.window.hours, seed=case.seed)
@@ -74,6 +74,11 @@ def jobs_outcome(case: Case, place: Placement) -> Outcome:
         booked=booked,
         booked_used_frac=used_frac,
     )
+
+
+def _quota(place: Placement) -> int | None:
+    """Return the nodes that runs must share; None where no quota is stated, and for spot, of which another one holds."""
+    return place.quota_nodes if place.spot is None else None
 
 
 def _judged(target: Target) -> bool:
