@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.fleets import FleetRows
 
 from trimtab.fleet.build import build_fleet
-from trimtab.fleet.service_law import service_law
+from trimtab.fleet.service_law import activity_as_demand, service_law
 from trimtab.fleet.settings import Settings
 from trimtab.fleet.targets import bucket_quantile, share_within
 from trimtab.tables.workloads import TargetMetric
@@ -125,3 +125,42 @@ def test_a_service_without_a_request_is_not_judged_but_asked_after():
     workload = build_fleet(rows.bundle(), Settings()).workload("prod/api")
 
     assert "still needed" in service_law(workload, 0.8)
+
+
+def bursty(p95):
+    """Two GPUs that work for six minutes of every hour, without request metrics."""
+    rows = FleetRows(2).node("n", "g5.12xlarge").hold("prod/render", "n", [0, 1], owner_kind="Deployment")
+    for device in (0, 1):
+        rows.use("prod/render", "n", device, range(48), sm=0.1)
+    for row in rows.rows["gpu_usage"]:
+        row |= {"sm_active_p50": 0.0, "sm_active_p95": p95, "sm_active_max": 0.97}
+    (workload,) = build_fleet(rows.bundle(), Settings()).workloads
+    return activity_as_demand(workload)
+
+
+def test_a_burst_inside_an_hour_is_demand_at_its_height_and_the_mean_is_kept():
+    demand = bursty(p95=0.95)
+
+    assert demand.arrivals.max() / demand.step_s == pytest.approx(2 * 0.95)
+    hourly = demand.arrivals.reshape(48, -1).sum(axis=1)
+    assert hourly == pytest.approx(np.full(48, 2 * 0.1 * 3600))
+    assert (demand.arrivals.reshape(48, -1) > 180).sum(axis=1).max() == 2
+
+
+def test_without_percentiles_an_hour_is_as_even_as_its_mean():
+    demand = bursty(p95=None)
+
+    assert demand.arrivals / demand.step_s == pytest.approx(np.full(48 * 20, 0.2))
+
+
+def test_a_service_on_two_gpu_types_has_the_capacity_of_the_type_that_carries_most_of_it():
+    """Requests go evenly to three replicas: an A100 is a quarter as busy with its share as each of two A10Gs."""
+    rows = FleetRows(7).node("big", "p4d.24xlarge").node("a", "g5.xlarge").node("b", "g5.xlarge")
+    for node, busy_s in (("big", 0.0125), ("a", 0.05), ("b", 0.05)):
+        rows.hold("prod/api", node, [0])
+        rows.use("prod/api", node, 0, range(168), sm=lambda hour, s=busy_s: requests(hour) / 3600 / 3 * s)
+    rows.demand("prod/api", requests, 3, LE_S)
+    workload = build_fleet(rows.bundle(), Settings()).workload("prod/api")
+
+    typed = {"g5.xlarge": 0.05, "p4d.24xlarge": 0.0125}[workload.pool.instance_type]
+    assert service_law(workload, 0.8).capacity_req_s == pytest.approx(1 / typed)

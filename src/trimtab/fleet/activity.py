@@ -20,6 +20,7 @@ USAGE_COLUMNS = (
     *(f"{metric}_mean" for metric in METRICS),
     "sm_active_max",
     "gpu_util_max",
+    *(f"{metric}_{statistic}" for metric in ("sm_active", "gpu_util") for statistic in ("p50", "p95")),
     "memory_used_gib_max",
 )
 
@@ -33,11 +34,17 @@ class DeviceHours:
     means: Mapping[str, FloatArray]
     peak: FloatArray
     """Maximum of the best signal present."""
+    median: FloatArray
+    """Median of the hour of the same signal."""
+    p95: FloatArray
+    """95th percentile of the hour of the same signal."""
     memory_gib: FloatArray
     memory_total_gib: FloatArray
     device: IntArray
     """Index into `names`."""
     names: tuple[str, ...]
+    gpu: np.ndarray[tuple[int], np.dtype[np.object_]]
+    """GPU type of each row's device; None where nobody knows it."""
 
     @property
     def best(self) -> FloatArray:
@@ -55,6 +62,7 @@ def device_hours(usage: pa.Table, devices: pa.Table, workloads: Mapping[str, int
     hour = np.floor(seconds_from(usage["hour"], window) / S_PER_HR).astype(np.int64)
     inside = (hour >= 0) & (hour < window.hours)
     total = dict(zip(text(devices["device"]), numbers(devices["memory_gib"]), strict=True))
+    type_of = dict(zip(text(devices["device"]), text(devices["gpu"]), strict=True))
     devices_seen = usage["device"].combine_chunks().dictionary_encode()
     sm_max, util_max = numbers(usage["sm_active_max"]), numbers(usage["gpu_util_max"])
     return DeviceHours(
@@ -62,28 +70,40 @@ def device_hours(usage: pa.Table, devices: pa.Table, workloads: Mapping[str, int
         hour=hour[inside],
         means={metric: numbers(usage[f"{metric}_mean"])[inside] for metric in METRICS},
         peak=np.where(np.isnan(sm_max), util_max, sm_max)[inside],
+        median=_of_best(usage, "p50")[inside],
+        p95=_of_best(usage, "p95")[inside],
         memory_gib=numbers(usage["memory_used_gib_max"])[inside],
         memory_total_gib=np.array([total.get(name, np.nan) for name in text(usage["device"])])[inside],
         device=np.asarray(devices_seen.indices, dtype=np.int64)[inside],
         names=tuple(devices_seen.dictionary.to_pylist()),
+        gpu=np.array([type_of.get(name) for name in text(usage["device"])], dtype=object)[inside],
     )
 
 
-def activity_of(rows: DeviceHours, owner: int, gpu_seconds: FloatArray, active_frac: float) -> Activity:
-    """Sum up one workload's device-hours; `gpu_seconds` (n_hours,) is what it held."""
-    mine = rows.owner == owner
+def _of_best(usage: pa.Table, statistic: str) -> FloatArray:
+    """Return a statistic of each hour of the best signal that has one."""
+    sm, util = numbers(usage[f"sm_active_{statistic}"]), numbers(usage[f"gpu_util_{statistic}"])
+    return np.where(np.isnan(numbers(usage["sm_active_mean"])), util, sm)
+
+
+def activity_of(
+    rows: DeviceHours, owner: int, gpu_seconds: FloatArray, active_frac: float, gpu: str | None = None
+) -> Activity:
+    """Sum up one workload's device-hours; `gpu_seconds` (n_hours,) is what it held.
+
+    Of several GPU types only the readings of `gpu` count, as if all that it held were of that type: a share of one type's time
+    is another amount of work than that of another's. Where that type was never read, all count.
+    """
+    any_type = rows.owner == owner
+    of_type = any_type & (rows.gpu == gpu)
+    mine = of_type if of_type.any() else any_type
     hours = len(gpu_seconds)
     signal = _signal(rows, mine)
     best = rows.best[mine] if signal == "none" else rows.means[signal][mine]
     seen = ~np.isnan(best)
     hour = rows.hour[mine]
     devices = np.bincount(hour[seen], minlength=hours)
-    busy_share = np.divide(
-        np.bincount(hour[seen], weights=best[seen], minlength=hours),
-        devices,
-        out=np.full(hours, np.nan),
-        where=devices > 0,
-    )
+    busy_share = _hourly_mean(best, hour, hours)
     held_gpus = gpu_seconds / S_PER_HR
     held_hours = held_gpus.sum()
     memory, total = rows.memory_gib[mine], rows.memory_total_gib[mine]
@@ -100,8 +120,10 @@ def activity_of(rows: DeviceHours, owner: int, gpu_seconds: FloatArray, active_f
         memory_peak_gib=None if top is None else float(memory[top]),
         memory_total_gib=None if top is None or np.isnan(total[top]) else float(total[top]),
         busy_gpus=np.where(held_gpus > 0, busy_share * held_gpus, np.where(devices > 0, np.nan, 0.0)),
+        median_gpus=_hourly_mean(rows.median[mine], hour, hours) * held_gpus,
+        p95_gpus=_hourly_mean(rows.p95[mine], hour, hours) * held_gpus,
         active_devices_frac=_active_devices(rows.peak[mine], hour, active_frac),
-        measured_frac=float(min(seen.sum() / held_hours, 1.0)) if held_hours > 0 else 0.0,
+        measured_frac=float(min((~np.isnan(rows.best[any_type])).sum() / held_hours, 1.0)) if held_hours > 0 else 0.0,
     )
 
 
@@ -111,6 +133,14 @@ def _signal(rows: DeviceHours, mine: np.ndarray[tuple[int], np.dtype[np.bool_]])
     if sm.any() and sm.sum() >= (util & ~sm).sum():
         return "sm_active"
     return "gpu_util" if util.any() else "none"
+
+
+def _hourly_mean(values: FloatArray, hour: IntArray, hours: int) -> FloatArray:
+    """Return the mean of the readings of each hour (n_hours,); NaN where there is none."""
+    seen = ~np.isnan(values)
+    count = np.bincount(hour[seen], minlength=hours)
+    total = np.bincount(hour[seen], weights=values[seen], minlength=hours)
+    return np.asarray(np.divide(total, count, out=np.full(hours, np.nan), where=count > 0), dtype=np.float64)
 
 
 def _mean(values: FloatArray) -> float | None:

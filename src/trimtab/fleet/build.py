@@ -137,7 +137,7 @@ class _Facts:
             pod_sizes=self.pods.sizes(index),
             gpu_seconds=gpu_seconds,
             held_node_seconds=self._held_node_seconds(index),
-            activity=activity_of(self.rows, index, gpu_seconds, self.settings.bands.active_frac),
+            activity=activity_of(self.rows, index, gpu_seconds, self.settings.bands.active_frac, gpu),
             service=service,
             jobs=jobs,
             spec=spec,
@@ -155,14 +155,14 @@ class _Facts:
         return np.asarray(share @ self.held.node_seconds, dtype=np.float64)
 
     def _home(self, index: int) -> tuple[Pool, str | None, int]:
-        """Return the pool, GPU and GPUs per node that carried most of a workload's time."""
+        """Return the pool, GPU and GPUs per node that carried most of a workload's GPU time."""
         mine = self.held.holdings.owner == index
         weight = np.bincount(
             self.held.holdings.node[mine], weights=self.held.holdings.node_seconds[mine], minlength=len(self.held.nodes)
         )
         by_pool: dict[Pool, float] = defaultdict(float)
         for node, seconds in zip(self.held.nodes, weight, strict=True):
-            by_pool[node.pool] += float(seconds)
+            by_pool[node.pool] += float(seconds) * node.gpu_count
         pool = max(sorted(by_pool), key=lambda candidate: by_pool[candidate])
         node = next(node for node in self.held.nodes if node.pool == pool)
         return pool, node.gpu, node.gpu_count

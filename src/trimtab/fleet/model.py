@@ -88,6 +88,10 @@ class Activity:
     """Visible memory of the device that showed the peak."""
     busy_gpus: FloatArray
     """(n_hours,) GPUs' worth of activity; NaN where nothing was measured."""
+    median_gpus: FloatArray
+    """(n_hours,) the same at the median of each hour, taken as if all its GPUs were busy at once; NaN where not measured."""
+    p95_gpus: FloatArray
+    """(n_hours,) the same at the 95th percentile of each hour."""
     active_devices_frac: float | None
     """Share of the devices it held that showed any activity in the hours in which it was active at all."""
     measured_frac: float

@@ -27,6 +27,9 @@ _GRID_POINTS = 101
 _MIN_LOAD_STEPS = 20
 _PEAK_QUANTILE = 0.999
 _ONE_REQUEST = 1.05
+_STEPS_PER_HR = 20
+"""Of demand made of activity: the 95th percentile of an hour says what its busiest three minutes hold."""
+_STEP_S = S_PER_HR / _STEPS_PER_HR
 _MIDDLE = (0.16, 0.84)
 """Quantiles a standard deviation to either side of the median."""
 
@@ -174,15 +177,37 @@ def _first_token(service: ServiceObservation, capacity: float) -> LatencyByLoad 
 
 
 def activity_as_demand(workload: Workload) -> ServiceObservation:
-    """Let activity stand in for demand where a service exposes no requests: GPU-seconds of activity per hour."""
+    """Let activity stand in for demand where a service exposes no requests: GPU-seconds of activity, every three minutes.
+
+    Minutes of work hide in an hour's mean. Where the hour's percentiles are known, it is taken to hold one burst at its 95th
+    percentile, on all GPUs at once, which is the worst that they allow, and to be at its median, or below, besides.
+    """
+    activity = workload.activity
+    replicas = workload.gpu_seconds / S_PER_HR / workload.gpus_per_pod
+    steps = len(replicas) * _STEPS_PER_HR
     return ServiceObservation(
-        step_s=float(S_PER_HR),
-        arrivals=workload.activity.busy_gpus * S_PER_HR,
-        replicas=workload.gpu_seconds / S_PER_HR / workload.gpus_per_pod,
-        running=np.full(len(workload.gpu_seconds), np.nan),
+        step_s=_STEP_S,
+        arrivals=_with_bursts(activity.busy_gpus, activity.median_gpus, activity.p95_gpus) * _STEP_S,
+        replicas=np.repeat(replicas, _STEPS_PER_HR),
+        running=np.full(steps, np.nan),
         latency_le_s=np.zeros(0),
-        latency_count=np.zeros((len(workload.gpu_seconds), 0)),
+        latency_count=np.zeros((steps, 0)),
     )
+
+
+def _with_bursts(mean: FloatArray, median: FloatArray, p95: FloatArray) -> FloatArray:
+    """Return the level of each step (n_hours * steps,) of hours with these statistics; their means are kept."""
+    known = np.isfinite(p95) & np.isfinite(median) & np.isfinite(mean) & (p95 > mean)
+    high = np.where(known, p95, 1.0)
+    rest = np.where(known, np.minimum(median, mean), 0.0)
+    share = np.where(known, (mean - rest) / np.maximum(high - rest, 1e-12), 0.0)
+    most = np.floor(np.where(known, mean, 0.0) * _STEPS_PER_HR / np.maximum(high, 1e-12))
+    bursting = np.clip(np.minimum(np.ceil(share * _STEPS_PER_HR), most), 1, _STEPS_PER_HR - 1)
+    level = np.minimum(high, np.nan_to_num(mean) * _STEPS_PER_HR / bursting)
+    between = (np.nan_to_num(mean) * _STEPS_PER_HR - level * bursting) / (_STEPS_PER_HR - bursting)
+    step = np.arange(_STEPS_PER_HR)
+    bursts = np.where(step < bursting[:, None], level[:, None], between[:, None])
+    return np.where(known[:, None], bursts, mean[:, None]).ravel()
 
 
 def activity_law(workload: Workload, healthy_frac: float) -> ServiceLaw:
