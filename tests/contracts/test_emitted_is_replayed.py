@@ -19,7 +19,7 @@ from trimtab.catalog import load_catalog
 from trimtab.catalog.kinds import CapacityType
 from trimtab.catalog.pools import Pool, SharedPool
 from trimtab.deployment.deployment import Deployment
-from trimtab.deployment.effects import Relocate, UseOffering, UseSlots
+from trimtab.deployment.effects import Relocate, SetReplicaPolicy, SetReplicas, UseOffering, UseSlots
 from trimtab.deployment.placement import HomeNodes, resolve
 from trimtab.emit.manifests.emission import Stage
 from trimtab.emit.manifests.fleet_facts import facts_of_fleet
@@ -217,7 +217,7 @@ def check_service(seen, evaluator, deployment):
     case, place = evaluator.case, evaluator.place(deployment)
     targets = targets_at([target for target in case.targets if target.metric in JUDGED], place)
     model = service_model(case, case.law, place.as_replayed(), targets)
-    if deployment.scaling is not None:
+    if isinstance(deployment.scaling, SetReplicaPolicy):
         assert seen.capacity_req_s == pytest.approx(model.capacity_req_s, rel=1e-5)
         assert seen.scaler["minReplicaCount"] == deployment.scaling.hpa.min_replicas
         assert seen.scaler["maxReplicaCount"] == deployment.scaling.hpa.max_replicas
@@ -228,6 +228,8 @@ def check_service(seen, evaluator, deployment):
         assert pool["kept"] == f"{model.empty_node_kept_s / 60:.0f}m"
     if deployment.batching is not None and place.move is None:
         assert seen.replicas == deployment.batching.replicas
+    if isinstance(deployment.scaling, SetReplicas) and place.move is None:
+        assert seen.replicas == deployment.scaling.replicas
 
 
 def check(rows, data):
@@ -292,7 +294,9 @@ def in_turns():
 
 def test_a_scaled_replica_in_time_slices_is_counted_on_for_the_time_that_others_leave_it():
     fleet, ask, ways = ways_of(in_turns())
-    turns = [way for way in ways if way.scaling is not None and ask.evaluator.place(way).left_frac < 1]
+    turns = [
+        way for way in ways if isinstance(way.scaling, SetReplicaPolicy) and ask.evaluator.place(way).left_frac < 1
+    ]
     assert turns, "no way is scaled in time slices"
 
     for way in turns[:: max(1, len(turns) // 10)]:

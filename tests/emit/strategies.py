@@ -23,6 +23,7 @@ from trimtab.deployment.effects import (
     SetGpuCount,
     SetPrecision,
     SetReplicaPolicy,
+    SetReplicas,
     SetSchedule,
     SetTrainingMemory,
     StartBeforeRuns,
@@ -145,6 +146,7 @@ EFFECTS = {
         loss_per_hr=SHARES,
         outage_s=SECONDS,
     ),
+    SetReplicas: st.builds(SetReplicas, replicas=COUNTS, before=COUNTS),
     SetSchedule: st.builds(
         SetSchedule, hours_of_week=st.sets(st.integers(0, 167), min_size=1).map(lambda hours: tuple(sorted(hours)))
     ),

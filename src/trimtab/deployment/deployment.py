@@ -11,10 +11,10 @@ from trimtab.deployment.effects import (
     Buying,
     Holding,
     Relocate,
+    Scaling,
     SetBatchPolicy,
     SetGpuCount,
     SetPrecision,
-    SetReplicaPolicy,
     SetTrainingMemory,
     UseOffering,
     UseSlots,
@@ -38,7 +38,7 @@ class Deployment:
     memory: SetTrainingMemory | None = None
     precision: SetPrecision | None = None
     batching: SetBatchPolicy | None = None
-    scaling: SetReplicaPolicy | None = None
+    scaling: Scaling | None = None
     holding: Holding | None = None
     buying: Buying | None = None
     owed_to: tuple[tuple[str, str], ...] = ()

@@ -184,6 +184,18 @@ class SetReplicaPolicy:
         return f"scale {self.hpa.min_replicas}{top} replicas{ahead} at {self.hpa.target_frac:.0%} load each ({self.metric})"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetReplicas:
+    """Run another number of replicas, the same at all times."""
+
+    replicas: int
+    before: int
+
+    def describe(self) -> str:
+        """Say it in words."""
+        return f"run {self.replicas} replica{'s' if self.replicas != 1 else ''} at all times, not {self.before}"
+
+
 class BatchForm(Enum):
     """When a batch leaves."""
 
@@ -454,6 +466,8 @@ class BuySpendPlan:
         return f"commit to spend {spend} an hour with {self.provider} for {self.option.term_years} year(s)"
 
 
+Scaling = SetReplicaPolicy | SetReplicas
+"""How many replicas there are."""
 Holding = SetSchedule | StartBeforeRuns | DeferRuns | ReleaseIdle
 """When nodes are held."""
 Buying = SetCapacityType | HedgeOnSpot | BookBlocks
@@ -463,7 +477,7 @@ WorkloadEffect = (
     | Relocate
     | SetGpuCount
     | UseSlots
-    | SetReplicaPolicy
+    | Scaling
     | SetBatchPolicy
     | SetPrecision
     | SetTrainingMemory

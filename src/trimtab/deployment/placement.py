@@ -29,10 +29,10 @@ from trimtab.deployment.effects import (
     HedgeOnSpot,
     Holding,
     Relocate,
+    Scaling,
     SetBatchPolicy,
     SetCapacityType,
     SetPrecision,
-    SetReplicaPolicy,
     UseOffering,
     UseSlots,
 )
@@ -119,7 +119,7 @@ class Placement:
     """How it came to another region or cloud; None at home."""
     precision: SetPrecision | None
     batching: SetBatchPolicy | None
-    scaling: SetReplicaPolicy | None
+    scaling: Scaling | None
     holding: Holding | None
     leaves: bool
     """Whether it goes to other nodes, or to slots, so that a new format's speed there counts."""

@@ -23,6 +23,7 @@ from trimtab.deployment.effects import (
     SetGpuCount,
     SetPrecision,
     SetReplicaPolicy,
+    SetReplicas,
     SetSchedule,
     SetTrainingMemory,
     StartBeforeRuns,
@@ -39,6 +40,7 @@ from trimtab.emit.manifests.signals import SERVERS
 WRITTEN: Mapping[type[Effect], str] = MappingProxyType(
     {
         SetReplicaPolicy: "PrometheusRule, then a KEDA ScaledObject or an HPA v2, a PodDisruptionBudget, the NodePool under it",
+        SetReplicas: "kustomize Component with `replicas`",
         SetBatchPolicy: "a page with the batcher's line or the engine's flags; kustomize Component with the replicas",
         SetTrainingMemory: "a page with the trainer's settings; NodePool and kustomize Component as for a GPU count",
         SetPrecision: "a page with the evaluation to run first and the flags of `vllm serve`",

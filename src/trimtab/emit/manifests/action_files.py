@@ -20,6 +20,7 @@ from trimtab.deployment.effects import (
     SetGpuCount,
     SetPrecision,
     SetReplicaPolicy,
+    SetReplicas,
     SetSchedule,
     SetTrainingMemory,
     StartBeforeRuns,
@@ -71,7 +72,15 @@ def action_files(action: Action, change: Change, scope: Scope) -> Iterator[Piece
         case BookBlocks():
             name = change.subject.partition("/")[2] or change.subject
             yield page_file(action, f"book-{name}", block_order(action, change.subject, effect), Stage.COMMIT)
-        case UseOffering() | UseSlots() | SetGpuCount() | SetCapacityType() | HedgeOnSpot() | ReleaseIdle():
+        case (
+            UseOffering()
+            | UseSlots()
+            | SetGpuCount()
+            | SetReplicas()
+            | SetCapacityType()
+            | HedgeOnSpot()
+            | ReleaseIdle()
+        ):
             if change.subject in scope.away:
                 yield _elsewhere(action, change.subject, scope)
             elif scope.facts.workload(change.subject) is None:

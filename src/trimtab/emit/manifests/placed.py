@@ -7,7 +7,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from trimtab.deployment.deployment import Deployment, dimension_of
-from trimtab.deployment.effects import FleetEffect, HedgeOnSpot, SetSchedule, WorkloadEffect
+from trimtab.deployment.effects import (
+    FleetEffect,
+    HedgeOnSpot,
+    SetReplicaPolicy,
+    SetReplicas,
+    SetSchedule,
+    WorkloadEffect,
+)
 from trimtab.deployment.placement import Placement, resolve, without_effect
 from trimtab.emit.manifests.facts import SCALABLE, WorkloadFacts
 from trimtab.plan.model import Action
@@ -37,13 +44,25 @@ class PlacedWorkload:
     def most_replicas(self) -> int | None:
         """Return the most replicas or runs that it may have at once; None where nothing that is emitted says so."""
         counts = []
-        if self.place.scaling is not None:
-            counts.append(self.place.scaling.hpa.max_replicas)
+        match self.place.scaling:
+            case SetReplicaPolicy():
+                counts.append(self.place.scaling.hpa.max_replicas)
+            case SetReplicas(replicas=count):
+                counts.append(count)
+            case None:
+                pass
         if self.place.batching is not None and self.place.batching.replicas is not None:
             counts.append(self.place.batching.replicas)
         if self.place.shared is not None or isinstance(self.place.holding, SetSchedule):
             counts.append(self.known.replicas)
         return max(counts, default=None)
+
+    @property
+    def set_replicas(self) -> int | None:
+        """Return the replicas that its own manifest must say; None where that stays as it is, or an autoscaler says it."""
+        if isinstance(self.place.scaling, SetReplicas):
+            return self.place.scaling.replicas
+        return None if self.place.batching is None else self.place.batching.replicas
 
     @property
     def most_gpus(self) -> float | None:

@@ -17,7 +17,7 @@ def workload_files(scope: Scope) -> Iterator[Piece]:
     for name, placed in sorted(scope.here.items()):
         known, spec, actions = placed.known, scope.spec(name), placed.actions
         asked = _asks(placed)
-        replicas = None if placed.place.batching is None else placed.place.batching.replicas
+        replicas = placed.set_replicas
         if spec is None and asked is None and replicas is None:
             continue
         pool = spec.name if spec else None

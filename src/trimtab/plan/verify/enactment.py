@@ -25,6 +25,7 @@ from trimtab.deployment.effects import (
     SetGpuCount,
     SetPrecision,
     SetReplicaPolicy,
+    SetReplicas,
     SetSchedule,
     SetTrainingMemory,
     StartBeforeRuns,
@@ -91,6 +92,8 @@ def _of_workload(
             return float(now is not None and all(round(size.gpus) != before for size in now.pod_sizes))
         case SetReplicaPolicy():
             return _scaled(then, index, fleet)
+        case SetReplicas(replicas=wanted, before=before):
+            return _at_count(now, wanted, before)
         case SetBatchPolicy():
             return _batched(then, index, fleet)
         case SetTrainingMemory():
@@ -150,6 +153,15 @@ def _scaled(then: WorkloadUse | None, index: int | None, fleet: Fleet) -> float:
     days = _blocks(capacity_of(fleet, index), HR_PER_DAY)
     made = [not is_still(day) or float(np.nanmean(day)) < FEWER_FRAC * then.mean_capacity for day in days]
     return float(np.mean(made)) if made else 0.0
+
+
+def _at_count(now: Workload | None, wanted: int, before: int) -> float:
+    """Return how far its replicas, in the mean of the time measured, are on the way from one number to the other."""
+    service = None if now is None else now.service
+    seen = None if service is None else service.replicas[np.isfinite(service.replicas)]
+    if seen is None or not len(seen) or wanted == before:
+        return 0.0
+    return float(np.clip((before - float(seen.mean())) / (before - wanted), 0.0, 1.0))
 
 
 def _batched(then: WorkloadUse | None, index: int | None, fleet: Fleet) -> float:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from trimtab.deployment.effects import HedgeOnSpot, SetSchedule
+from trimtab.deployment.effects import HedgeOnSpot, SetReplicaPolicy, SetReplicas, SetSchedule
 from trimtab.deployment.placement import Placement
 from trimtab.fleet.model import FloatArray, IntArray, ServiceObservation, Target
 from trimtab.fleet.service_law import ServiceLaw, activity_as_demand
@@ -193,7 +193,7 @@ def outside_hours(case: Case) -> OutsideHours | None:
 
 def _policy(place: Placement, replicas: int) -> ScalingPolicy:
     """Return what says how many replicas there are: an autoscaler, a timetable, or their number."""
-    if place.scaling is not None:
+    if isinstance(place.scaling, SetReplicaPolicy):
         return place.scaling.policy
     if isinstance(place.holding, SetSchedule):
         held = frozenset(place.holding.hours_of_week)
@@ -202,7 +202,9 @@ def _policy(place: Placement, replicas: int) -> ScalingPolicy:
 
 
 def _replicas(case: Case, place: Placement) -> int:
-    """Return the replicas at the start: as many as history ran, or as batching leaves."""
+    """Return the replicas at the start: as many as history ran, as were set, or as batching leaves."""
+    if isinstance(place.scaling, SetReplicas):
+        return place.scaling.replicas
     fewer = None if place.batching is None else place.batching.replicas
     return demand_of(case).most_replicas if fewer is None else fewer
 

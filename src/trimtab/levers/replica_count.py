@@ -1,0 +1,102 @@
+"""Run as many replicas of a service as its busiest hours need, the same at all times: a line of YAML, and no autoscaler."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from trimtab.deployment.deployment import Deployment
+from trimtab.deployment.effects import Effect, SetReplicas
+from trimtab.fleet.settings import Effort
+from trimtab.levers.autoscaling import ROOM_TO_GROW
+from trimtab.levers.lever import Applied, Ask, Fact, Judged, Lever, Risk, Stage, held_and_used, usual_reason
+from trimtab.replay.outcomes.service_outcome import demand_of
+from trimtab.tables.workloads import WorkloadKind
+
+NAME = "replica-count"
+
+
+def least_replicas(base: Deployment, ask: Ask) -> int | None:
+    """Return the fewest replicas that keep every target at a place; None where no number on offer does.
+
+    Replicas stop at two unless `min_replicas` says otherwise, so that one lost node is no outage, and at what a quota holds.
+    """
+    spec, before = ask.workload.spec, demand_of(ask.case).most_replicas
+    low = max(1, min(2, before) if spec.min_replicas is None else spec.min_replicas)
+    high = spec.max_replicas or before * ROOM_TO_GROW
+    room = ask.evaluator.place(base).quota_pods
+    high = high if room is None else min(high, room)
+    if high < low or not _keeps(base, ask, high):
+        return None
+    while low < high:
+        middle = (low + high) // 2
+        if _keeps(base, ask, middle):
+            high = middle
+        else:
+            low = middle + 1
+    return high
+
+
+def _keeps(base: Deployment, ask: Ask, replicas: int) -> bool:
+    return ask.evaluator.keeps_targets(_with(base, ask, replicas))
+
+
+def _with(base: Deployment, ask: Ask, replicas: int) -> Deployment:
+    return base.plus((NAME, SetReplicas(replicas=replicas, before=demand_of(ask.case).most_replicas)))
+
+
+def stands_still(ask: Ask) -> bool:
+    """Tell whether history ran the same number of replicas at all times: what moves has an autoscaler already."""
+    replicas = demand_of(ask.case).replicas
+    seen = replicas[np.isfinite(replicas) & (replicas > 0)]
+    return bool(len(seen)) and float(np.quantile(seen, 0.95) - np.quantile(seen, 0.05)) < 0.5
+
+
+def _ways(base: Deployment, ask: Ask) -> Iterator[Deployment]:
+    if not ask.once(stands_still) or ask.evaluator.hopeless(base) is not None:
+        return
+    replicas = least_replicas(base, ask)
+    if replicas is not None and replicas != demand_of(ask.case).most_replicas:
+        yield _with(base, ask, replicas)
+
+
+def _why_not(ask: Ask, judged: Judged) -> str | None:
+    own = None if ask.once(stands_still) else "its replicas came and went: something scales it already"
+    return usual_reason(NAME, ask, judged, own=own, otherwise="its targets need the replicas that it has")
+
+
+def _evidence(applied: Applied) -> Iterator[Fact]:
+    yield held_and_used(applied.workload)
+    attained = [one for one in applied.outcome.attained if one.safe_frac is not None]
+    for one in attained:
+        yield Fact(
+            f"{one.target.describe()} with the demand headroom of the plan",
+            "replay of the fit window",
+            f"{one.safe_frac:.2%}",
+            f">= {one.target.required_frac:.2%}",
+        )
+
+
+def _canary(effect: Effect) -> tuple[str, ...]:
+    return (
+        "Take one replica away before the busiest hour, and watch latency and queue through it.",
+        "Go on one replica a day while both stay within their targets.",
+    )
+
+
+LEVER = Lever(
+    name=NAME,
+    title="Set the replica count",
+    meaning="Runs as many replicas of a service as its busiest hours need, the same at all times",
+    page="how-to/read-an-audit.md",
+    stage=Stage.HOLD,
+    kinds=frozenset({WorkloadKind.SERVING}),
+    effort=Effort(weeks=0.4, per="class"),
+    risk=Risk.MEDIUM,
+    rollback="set replicas back to their number before",
+    canary=_canary,
+    ways=_ways,
+    evidence=_evidence,
+    why_not=_why_not,
+)
