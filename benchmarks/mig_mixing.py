@@ -75,7 +75,7 @@ def _gpus(kinds: Sequence[Slices], needs: Sequence[int], *, side_by_side: bool) 
             for service in range(len(needs))
         ),
         rates_micro_usd_hr={POOL: RATE_MICRO_USD_HR},
-        offers={},
+        offers=(),
         hours=1,
     )
     chosen = solve_problem(problem, Planning(mip_gap_frac=0.0))

@@ -10,7 +10,8 @@ import numpy as np
 from trimtab.catalog.kinds import BuyingOption, CapacityType
 from trimtab.catalog.pools import Pool
 from trimtab.fleet.model import FloatArray, IntArray
-from trimtab.plan.problem import CommitmentOffer, NodeGroup, Option, Problem, SpendOffer
+from trimtab.ledger import CommitmentOffer
+from trimtab.plan.problem import NodeGroup, Option, Problem
 from trimtab.plan.program.exact_cost import total_usage
 from trimtab.units import DAYS_PER_WEEK, HR_PER_DAY, MICRO_PER_USD, S_PER_HR
 
@@ -49,10 +50,12 @@ def generated(workloads: int, options: int, *, seed: int = 0, hours: int = HOURS
         options=tuple(rows),
         groups=tuple(groups),
         rates_micro_usd_hr=rates,
-        offers={
-            pool: CommitmentOffer(option=BuyingOption.RESERVED_1Y, rate_micro_usd_hr=int(rates[pool] * COMMITTED_FRAC))
+        offers=tuple(
+            CommitmentOffer(
+                option=BuyingOption.RESERVED_1Y, rates_micro_usd_hr={pool: int(rates[pool] * COMMITTED_FRAC)}
+            )
             for pool in pools
-        },
+        ),
         hours=hours,
     )
 
@@ -67,12 +70,12 @@ def with_spend(problem: Problem, *, terms: int = 1, seed: int = 0) -> Problem:
     }
     sold = ((BuyingOption.SAVINGS_PLAN_3Y, SPEND_3Y_FRAC), (BuyingOption.SAVINGS_PLAN_1Y, SPEND_1Y_FRAC))[-terms:]
     offers = [
-        SpendOffer(
+        CommitmentOffer(
             option=option, rates_micro_usd_hr={pool: int(rate * rng.uniform(*frac)) for pool, rate in on_demand.items()}
         )
         for option, frac in sold
     ]
-    return replace(problem, spend_offers=tuple(offers))
+    return replace(problem, offers=(*problem.offers, *offers))
 
 
 def limited(problem: Problem, choice: Sequence[int]) -> Problem:
@@ -105,12 +108,12 @@ def tiny(seed: int) -> Problem:
             for _ in range(int(rng.integers(1, 4)))
         ),
         rates_micro_usd_hr=rates,
-        offers={
-            pool: CommitmentOffer(
-                option=BuyingOption.RESERVED_1Y, rate_micro_usd_hr=int(rates[pool] * rng.uniform(0.3, 0.9))
+        offers=tuple(
+            CommitmentOffer(
+                option=BuyingOption.RESERVED_1Y, rates_micro_usd_hr={pool: int(rates[pool] * rng.uniform(0.3, 0.9))}
             )
             for pool in offered
-        },
+        ),
         hours=hours,
     )
 

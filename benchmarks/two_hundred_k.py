@@ -21,7 +21,7 @@ from trimtab.fleet.build import build_fleet, bundle_window
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet
 from trimtab.fleet.settings import Settings
-from trimtab.ledger import Commitment, Discounts
+from trimtab.ledger import Commitment, CommitmentOffer
 from trimtab.levers import gpu_count, idle_release
 from trimtab.pipeline import SEED, audit, open_demo, open_fleet, split_window
 from trimtab.plan.program.fleet_problem import Enacted
@@ -45,7 +45,7 @@ def hand_recipe_micro_usd(fleet: Fleet, market: Market, settings: Settings) -> i
         if recipe.changes:
             deployments[index] = recipe
     enacted = Enacted(fleet=fleet, evaluators=evaluators, market=market)
-    return enacted.bill(deployments, (), Discounts(commitments=_serving_commitments(fleet, market))).total
+    return enacted.bill(deployments, (), _serving_commitments(fleet, market)).total
 
 
 def _recipe(case: Case, market: Market, settings: Settings) -> Deployment:
@@ -68,14 +68,8 @@ def _serving_commitments(fleet: Fleet, market: Market) -> tuple[Commitment, ...]
     for pool in {workload.pool for workload in fleet.workloads if workload.pool in nodes}:
         price = market.commitment(pool) if pool.capacity_type is CapacityType.ON_DEMAND else None
         if price is not None:
-            bought.append(
-                Commitment(
-                    pool=pool,
-                    option=price.option,
-                    count=round(nodes[pool]),
-                    rate_micro_usd_hr=micro_usd(price.usd_hr),
-                )
-            )
+            offer = CommitmentOffer(option=price.option, rates_micro_usd_hr={pool: micro_usd(price.usd_hr)})
+            bought.append(Commitment(offer=offer, quantity=round(nodes[pool])))
     return tuple(bought)
 
 

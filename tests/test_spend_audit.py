@@ -13,7 +13,7 @@ from trimtab.emit.audit_markdown import render_markdown
 from trimtab.emit.kept_plan import parse_kept_plan, render_kept_plan
 from trimtab.emit.manifests.plan_files import emit_plan
 from trimtab.pipeline import audit, kept_plan, verify_plan
-from trimtab.plan.commitments.commit_spend_inventory import Spend
+from trimtab.plan.commitments.inventory import Owned, OwnedSpend
 from trimtab.plan.venture import VentureKind
 from trimtab.plan.verify.verification import Status
 from trimtab.tables.arrow import arrow_schema
@@ -62,7 +62,7 @@ def spend_of(found):
 
 def held(usd_hr, name="sp-1"):
     start, end = MONDAY.date() - timedelta(days=30), MONDAY.date() + timedelta(days=335)
-    return Spend(name=name, provider="aws", usd_hr=usd_hr, start=start, end=end)
+    return Owned(name=name, scope=OwnedSpend(provider="aws", usd_hr=usd_hr), start=start, end=end)
 
 
 def test_the_plan_buys_the_spend_that_covers_what_always_runs(found):
@@ -102,10 +102,10 @@ def test_what_is_held_is_paid_used_first_and_not_bought_again(catalog):
     found = audit(busy().bundle(), catalog=catalog, owned=[held(9.0)])
 
     ((_, effect),) = spend_of(found)
-    (one,) = found.owned_spend
+    (one,) = found.owned
     hours = found.plan.window.hours
     assert effect.spend_micro_usd_hr == pytest.approx(micro_usd(3), rel=1e-6)
-    assert (one.spend.name, one.used_frac) == ("sp-1", pytest.approx(1.0))
+    assert (one.owned.name, one.used_frac) == ("sp-1", pytest.approx(1.0))
     assert found.bill_micro_usd == pytest.approx((9 + 20 * 3 / 12) * hours * 1e6, rel=1e-6)
     assert found.plan.before_micro_usd == found.bill_micro_usd
     assert "sp-1: $9.00 an hour of spend with aws until" in render_markdown(audit_document(found))
@@ -114,7 +114,7 @@ def test_what_is_held_is_paid_used_first_and_not_bought_again(catalog):
 def test_a_held_plan_without_rates_is_left_out_with_the_cure():
     found = audit(busy().bundle(), owned=[held(9.0)])
 
-    assert found.owned_spend == ()
+    assert found.owned == ()
     assert any("sp-1" in line and "--prices" in line for line in found.degraded)
 
 

@@ -16,7 +16,7 @@ def test_commitments_to_spend_are_held_beside_those_to_machines(tmp_path, capsys
 
     (held,) = held_commitments(path, load_catalog(), memory_bundle(tables(), META))
 
-    assert (held.name, held.provider, held.usd_hr) == ("sp-1 (Compute)", "aws", 12.5)
+    assert (held.name, held.scope.provider, held.scope.usd_hr) == ("sp-1 (Compute)", "aws", 12.5)
     assert capsys.readouterr().err == ""
 
 

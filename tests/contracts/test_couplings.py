@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.plan.fleets import EXACT, SPOT, A, B, choices, problems, rounding
+from tests.plan.fleets import EXACT, SPOT, A, B, choices, nodes_of, problems, rounding, so_much, spend_at
 
 from trimtab.catalog.kinds import BuyingOption
 from trimtab.errors import PlanError
-from trimtab.ledger import Commitment, Discounts, SpendPlan
-from trimtab.plan.problem import KEEP, NodeGroup, SpendOffer
+from trimtab.plan.problem import KEEP, NodeGroup
 from trimtab.plan.program import couplings
 from trimtab.plan.program.decompose import mix
 from trimtab.plan.program.exact_cost import cost_with, total_usage
@@ -39,11 +38,11 @@ def options_with(problem, **changes):
 
 
 WITHOUT = {
-    "node_commitments": lambda problem: replace(
-        problem, offers={}, owned=Discounts(spend_plans=problem.owned.spend_plans)
-    ),
+    "node_commitments": lambda problem: replace(problem, offers=problem.spend_offers, owned=problem.owned_spend),
     "spend_plans": lambda problem: replace(
-        problem, spend_offers=(), owned=Discounts(commitments=problem.owned.commitments)
+        problem,
+        offers=tuple(problem.node_offers.values()),
+        owned=tuple(one for one in problem.owned if not one.offer.is_spend),
     ),
     "quotas": lambda problem: replace(problem, quotas={}),
     "spot_share": lambda problem: replace(problem, spot_max_frac=None),
@@ -63,26 +62,19 @@ COUPLINGS = [*WITHOUT, TOGETHER]
 def coupled(draw, by):
     """A tiny problem that is coupled by one thing alone, or by all."""
     problem = draw(problems())
-    frac = st.floats(0.3, 0.95)
+
+    def some_off():
+        return {pool: int(problem.rates_micro_usd_hr[pool] * draw(st.floats(0.3, 0.95))) for pool in (A, B)}
+
     problem = replace(
         problem,
         quotas={pool: draw(st.integers(0, 4)) for pool in (A, B, SPOT) if draw(st.booleans())},
         spot_max_frac=draw(st.sampled_from([0.0, 0.25, 0.5])),
-        spend_offers=(
-            SpendOffer(
-                option=BuyingOption.SAVINGS_PLAN_3Y,
-                rates_micro_usd_hr={pool: int(problem.rates_micro_usd_hr[pool] * draw(frac)) for pool in (A, B)},
-            ),
-        ),
+        offers=(*problem.offers, spend_at(some_off(), BuyingOption.SAVINGS_PLAN_3Y)),
     )
     if draw(st.booleans()):
-        nodes = Commitment(pool=A, option=BuyingOption.RESERVED_1Y, count=draw(st.integers(0, 2)), rate_micro_usd_hr=9)
-        spend = SpendPlan(
-            option=BuyingOption.SAVINGS_PLAN_1Y,
-            spend_micro_usd_hr=draw(st.integers(0, 9_000_000)),
-            rates_micro_usd_hr={pool: int(problem.rates_micro_usd_hr[pool] * draw(frac)) for pool in (A, B)},
-        )
-        problem = replace(problem, owned=Discounts(commitments=(nodes,), spend_plans=(spend,)))
+        nodes = so_much(draw(st.integers(0, 2)), nodes_of(A, 9))
+        problem = replace(problem, owned=(nodes, so_much(draw(st.integers(0, 9_000_000)), spend_at(some_off()))))
     for name, without in WITHOUT.items():
         problem = problem if by in (name, TOGETHER) else without(problem)
     return problem
@@ -138,7 +130,7 @@ def test_rows_ask_of_a_choice_what_it_costs_and_what_it_breaks(by, data):
     if by != TOGETHER:
         assert excess_hr == pytest.approx(breach_hr(problem, choice), abs=1e-6)
         assert bool(broken(problem, choice)) == (excess_hr > 1e-6)
-    if not problem.owned.spend_plans:  # a provider applies these in its own order, the program in the best
+    if not problem.owned_spend:  # a provider applies these in its own order, the program in the best
         assert asked >= usd(choice_cost(problem, choice)) - slack
 
 

@@ -10,7 +10,17 @@ from hypothesis import strategies as st
 from trimtab.catalog.kinds import BuyingOption, CapacityType
 from trimtab.catalog.pools import Pool
 from trimtab.errors import MissingPrice
-from trimtab.ledger import IDLE, Commitment, Holdings, Usage, allocate, best_count, bill, focus_rows
+from trimtab.ledger import (
+    IDLE,
+    Commitment,
+    CommitmentOffer,
+    Holdings,
+    Usage,
+    allocate,
+    best_count,
+    bill,
+    focus_rows,
+)
 
 P4D = Pool("aws", "p4d.24xlarge", "us-east-1")
 G5 = Pool("aws", "g5.xlarge", "us-east-1")
@@ -22,7 +32,8 @@ def usage(*rows):
 
 
 def reserve(count, pool=P4D, rate=13_921_094):
-    return Commitment(pool=pool, option=BuyingOption.RESERVED_1Y, count=count, rate_micro_usd_hr=rate)
+    offer = CommitmentOffer(option=BuyingOption.RESERVED_1Y, rates_micro_usd_hr={pool: rate})
+    return Commitment(offer=offer, quantity=count)
 
 
 def test_an_hour_of_one_node_costs_its_hourly_rate():

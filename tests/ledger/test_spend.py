@@ -1,4 +1,4 @@
-"""Spend plans: applied after commitments, the highest discount first, use it or lose it, exact to the micro-dollar."""
+"""Commitments to spend: applied after commitments, the highest discount first, use it or lose it, exact to the micro-dollar."""
 
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -13,8 +13,8 @@ from trimtab.catalog.pools import Pool
 from trimtab.ledger import (
     IDLE,
     Commitment,
+    CommitmentOffer,
     Holdings,
-    SpendPlan,
     Usage,
     allocate,
     best_spend,
@@ -37,48 +37,50 @@ def usage(*rows):
 
 
 def plan(spend, rates=None):
-    return SpendPlan(option=BuyingOption.SAVINGS_PLAN_1Y, spend_micro_usd_hr=spend, rates_micro_usd_hr=rates or PLANNED)
+    offer = CommitmentOffer(option=BuyingOption.SAVINGS_PLAN_1Y, rates_micro_usd_hr=rates or PLANNED)
+    return Commitment(offer=offer, quantity=spend)
 
 
 def reserve(count, pool=P4D, rate=12_000_000):
-    return Commitment(pool=pool, option=BuyingOption.RESERVED_1Y, count=count, rate_micro_usd_hr=rate)
+    offer = CommitmentOffer(option=BuyingOption.RESERVED_1Y, rates_micro_usd_hr={pool: rate})
+    return Commitment(offer=offer, quantity=count)
 
 
 def test_spend_goes_to_the_highest_discount_first_and_to_the_lowest_rate_among_equals():
-    priced = bill(usage([3600], [3600], [3600]), RATES, spend_plans=[plan(30_600_000)])
+    priced = bill(usage([3600], [3600], [3600]), RATES, [plan(30_600_000)])
 
-    assert priced.used_spend()[0].tolist() == [[0], [30_000_000], [600_000]]
+    assert priced.used_commitment()[0].tolist() == [[0], [30_000_000], [600_000]]
     assert priced.metered.tolist() == [[20_000_000], [0], [0]]
     assert priced.total == 50_600_000
 
 
 def test_a_node_may_be_covered_in_part():
-    priced = bill(usage([3600]), RATES, spend_plans=[plan(5_000_000)])
+    priced = bill(usage([3600]), RATES, [plan(5_000_000)])
 
-    assert priced.plan_seconds[0].tolist() == [[1200]]
+    assert priced.covered_seconds[0].tolist() == [[1200]]
     assert priced.total == 5_000_000 + 13_333_333
 
 
 def test_reservations_apply_before_plans():
-    priced = bill(usage([7200]), RATES, [reserve(1)], [plan(15_000_000)])
+    priced = bill(usage([7200]), RATES, [plan(15_000_000), reserve(1)])
 
     assert priced.metered.tolist() == [[0]]
     assert priced.total == 27_000_000
 
 
 def test_what_an_hour_does_not_use_is_lost():
-    priced = bill(usage([0, 7200]), RATES, spend_plans=[plan(15_000_000)])
+    priced = bill(usage([0, 7200]), RATES, [plan(15_000_000)])
 
-    assert priced.unused_spend().tolist() == [[15_000_000, 0]]
+    assert priced.unused_commitment().tolist() == [[15_000_000, 0]]
     assert priced.metered.tolist() == [[0, 20_000_000]]
 
 
 def test_a_second_plan_covers_what_the_first_leaves():
     first, second = plan(600_000, {G5: 600_000}), plan(15_600_000)
 
-    priced = bill(usage([3600], [0], [7200]), RATES, spend_plans=[first, second])
+    priced = bill(usage([3600], [0], [7200]), RATES, [first, second])
 
-    assert priced.used_spend().sum(axis=2).tolist() == [[0, 0, 600_000], [15_000_000, 0, 600_000]]
+    assert priced.used_commitment().sum(axis=2).tolist() == [[0, 0, 600_000], [15_000_000, 0, 600_000]]
     assert priced.total == 16_200_000
 
 
@@ -115,11 +117,11 @@ def greedy_total(used, commitments, plans):
     for hour in range(used.hours):
         left = {pool: int(used.node_seconds[row, hour]) for row, pool in enumerate(used.pools)}
         for one in commitments:
-            left[one.pool] -= min(left[one.pool], one.count * 3600)
-            total += one.count * one.rate_micro_usd_hr
+            left[one.offer.pool] -= min(left[one.offer.pool], one.quantity * 3600)
+            total += one.quantity * one.offer.rate_micro_usd_hr
         for one in plans:
-            total += one.spend_micro_usd_hr
-            spend, rates = one.spend_micro_usd_hr, one.rates_micro_usd_hr
+            total += one.quantity
+            spend, rates = one.quantity, one.offer.rates_micro_usd_hr
             for pool in sorted(rates, key=lambda pool: (Fraction(rates[pool], RATES[pool]), rates[pool], pool)):
                 covered = min(left[pool], spend * 3600 // rates[pool])
                 left[pool] -= covered
@@ -132,25 +134,25 @@ def greedy_total(used, commitments, plans):
 def test_the_total_is_that_of_a_greedy_walk_hour_by_hour(case):
     used, commitments, plans = case
 
-    assert bill(used, RATES, commitments, plans).total == greedy_total(used, commitments, plans)
+    assert bill(used, RATES, [*plans, *commitments]).total == greedy_total(used, commitments, plans)
 
 
 @given(cases())
 def test_no_hour_is_dearer_than_without_plans_plus_their_spend(case):
     used, commitments, plans = case
 
-    with_plans, without = bill(used, RATES, commitments, plans), bill(used, RATES, commitments)
+    with_plans, without = bill(used, RATES, [*plans, *commitments]), bill(used, RATES, commitments)
 
-    assert (with_plans.hourly <= without.hourly + sum(one.spend_micro_usd_hr for one in plans)).all()
-    assert (with_plans.unused_spend() >= 0).all()
+    assert (with_plans.hourly <= without.hourly + sum(one.quantity for one in plans)).all()
+    assert (with_plans.unused_commitment() >= 0).all()
 
 
 @given(cases(), money)
 def test_more_spend_never_leaves_more_to_meter(case, more):
     used, commitments, plans = case
-    larger = [*plans[:-1], plan(plans[-1].spend_micro_usd_hr + more, plans[-1].rates_micro_usd_hr)]
+    larger = [*plans[:-1], plan(plans[-1].quantity + more, plans[-1].offer.rates_micro_usd_hr)]
 
-    before, after = (bill(used, RATES, commitments, some).metered.sum(axis=0) for some in (plans, larger))
+    before, after = (bill(used, RATES, [*commitments, *some]).metered.sum(axis=0) for some in (plans, larger))
 
     rate_of_a_second = max(RATES.values()) // 3600 + 3  # whole seconds, and a pool's hour rounds to a micro-dollar
     assert (after <= before + 3 * rate_of_a_second).all()
@@ -159,7 +161,7 @@ def test_more_spend_never_leaves_more_to_meter(case, more):
 @given(cases(), st.integers(0, 2**32 - 1))
 def test_everything_that_is_paid_goes_to_pools_or_is_unused(case, seed):
     used, commitments, plans = case
-    priced = bill(used, RATES, commitments, plans)
+    priced = bill(used, RATES, [*plans, *commitments])
     cells = [
         (row, hour, owner)
         for row in range(len(POOLS))
@@ -177,7 +179,7 @@ def test_everything_that_is_paid_goes_to_pools_or_is_unused(case, seed):
 @given(cases())
 def test_billed_and_effective_cost_of_the_focus_rows_are_both_the_bill(case):
     used, commitments, plans = case
-    priced = bill(used, RATES, commitments, plans)
+    priced = bill(used, RATES, [*plans, *commitments])
 
     rows = focus_rows(priced, datetime(2026, 9, 1, tzinfo=UTC)).to_pylist()
 
@@ -190,10 +192,10 @@ def test_billed_and_effective_cost_of_the_focus_rows_are_both_the_bill(case):
 @given(cases())
 def test_the_best_spend_is_the_cheapest_of_all_corners(case):
     used, _, (one, *_) = case
-    rates = one.rates_micro_usd_hr
+    rates = one.offer.rates_micro_usd_hr
 
     def total(spend):
-        return bill(used, RATES, (), [plan(spend, rates)]).total
+        return bill(used, RATES, [plan(spend, rates)]).total
 
     chosen = best_spend(rates, used.pools, used.node_seconds, RATES)
 

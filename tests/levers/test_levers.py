@@ -109,7 +109,7 @@ def test_no_commitment_is_offered_where_none_is_sold(market):
     pools = [offering.pool for offering in market.offerings("aws", "us-east-1")]
     offers = commitments.propose(pools, market)
 
-    sold = {pool.instance_type for pool in offers}
+    sold = {offer.pool.instance_type for offer in offers}
     assert "p4d.24xlarge" in sold
     assert not sold & {"p5.48xlarge", "p3.8xlarge"}
 

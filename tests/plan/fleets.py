@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from trimtab.catalog.kinds import BuyingOption, CapacityType
 from trimtab.catalog.pools import Pool, SharedPool
 from trimtab.fleet.settings import Planning
-from trimtab.plan.problem import KEEP, CommitmentOffer, NodeGroup, Option, Problem
+from trimtab.ledger import Commitment, CommitmentOffer
+from trimtab.plan.problem import KEEP, NodeGroup, Option, Problem
 from trimtab.plan.program.solve import choice_cost
 
 A = Pool("aws", "a.large", "r")
@@ -25,6 +26,21 @@ MIG = (
 SHARED = (SharedPool(A, 4), *MIG, SharedPool(B, 2))
 FEW_HOURS = st.integers(1, 5)
 EXACT = Planning(mip_gap_frac=0.0, mip_max_nodes=100_000)
+
+
+def nodes_of(pool, rate):
+    """A commitment to nodes of a pool on offer."""
+    return CommitmentOffer(option=BuyingOption.RESERVED_1Y, rates_micro_usd_hr={pool: rate})
+
+
+def spend_at(rates, option=BuyingOption.SAVINGS_PLAN_1Y):
+    """A commitment to spend on offer."""
+    return CommitmentOffer(option=option, rates_micro_usd_hr=rates)
+
+
+def so_much(quantity, offer):
+    """A commitment that is held or bought: nodes, or micro-dollars an hour."""
+    return Commitment(offer=offer, quantity=quantity)
 
 
 @st.composite
@@ -59,12 +75,10 @@ def problems(draw, hours_of=FEW_HOURS):
     )
     rate = st.integers(100_000, 9_000_000)
     rates = {A: draw(rate), B: draw(rate), SPOT: draw(rate)}
-    offers = {
-        pool: CommitmentOffer(
-            option=BuyingOption.RESERVED_1Y, rate_micro_usd_hr=int(rates[pool] * draw(st.floats(0.3, 0.9)))
-        )
+    offers = tuple(
+        nodes_of(pool, int(rates[pool] * draw(st.floats(0.3, 0.9))))
         for pool in sorted(draw(st.sets(st.sampled_from([A, B]))))
-    }
+    )
     return Problem(
         options=options,
         groups=groups,
@@ -85,6 +99,6 @@ def brute_force(problem):
 
 def rounding(problem):
     """What rounding each pool-hour of the bill to a micro-dollar can amount to, and of a spend plan's cover to a second."""
-    has_plans = problem.spend_offers or problem.owned.spend_plans
+    has_plans = problem.spend_offers or problem.owned_spend
     second = sum(problem.rates_micro_usd_hr.values()) // 3600 if has_plans else 0
     return (10 + second) * problem.hours

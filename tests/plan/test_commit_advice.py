@@ -1,18 +1,13 @@
-from datetime import date
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trimtab.catalog.pools import Pool
-from trimtab.ledger import Usage
 from trimtab.levers.commit_advice import Layer, advise
 from trimtab.levers.commit_table import Offer
-from trimtab.plan.commitments.commit_inventory import Owned, inventory, not_running, owned_nodes
 from trimtab.plan.program.load_duration import load_duration
 from trimtab.replay.commitments import CommitRule
-from trimtab.units import micro_usd
 
 POOL = Pool("aws", "p4d.24xlarge", "us-east-1")
 MONTH = 730
@@ -24,10 +19,6 @@ def offer(usd_hr=6.0, years=1):
 
 def seconds(nodes):
     return np.round(np.asarray(nodes, dtype=float) * 3600).astype(np.int64)
-
-
-def owned(count, start, end, name="c1"):
-    return Owned(name=name, offer=offer(), count=count, start=start, end=end)
 
 
 def test_steady_use_is_bought_two_thirds_at_once_and_the_rest_by_the_month():
@@ -90,45 +81,6 @@ def test_no_more_is_advised_than_was_ever_in_use(nodes, rate):
 
     assert advice.hold <= max(nodes)
     assert advice.best_nodes <= max(nodes)
-
-
-def test_inventory_tells_use_coverage_and_what_is_sunk():
-    usage = Usage(pools=(POOL,), node_seconds=seconds([[3.0] * 5 + [1.0] * 5]))
-    day = date(2026, 11, 1)
-
-    (held,) = inventory([owned(2, date(2026, 1, 1), date(2027, 1, 1))], usage, {POOL: micro_usd(10)}, day)
-
-    assert held.used_frac == pytest.approx((5 * 2 + 5 * 1) / 20)
-    assert held.coverage_frac == pytest.approx(15 / 20)
-    assert held.unused_usd_mo == pytest.approx(5 * 6.0 / 10 * 730)
-    assert held.days_left == 61
-
-
-def test_the_calendar_shows_the_first_to_end_first_and_what_is_left_then():
-    usage = Usage(pools=(POOL,), node_seconds=seconds([[3.0] * 10]))
-    both = [
-        owned(2, date(2026, 1, 1), date(2027, 1, 1), "late"),
-        owned(1, date(2025, 12, 1), date(2026, 12, 1), "soon"),
-        owned(5, date(2024, 12, 1), date(2025, 12, 1), "over"),
-    ]
-
-    held = inventory(both, usage, {POOL: micro_usd(10)}, date(2026, 11, 1))
-
-    assert [one.owned.name for one in held] == ["soon", "late"]
-    assert [one.held_after for one in held] == [2, 0]
-    assert owned_nodes(both, date(2026, 11, 1)) == {POOL: 3}
-    assert not_running(both, date(2026, 11, 1)) == ("not counted, over by 2026-11-01: over (1)",)
-
-
-def test_a_commitment_on_a_type_that_nobody_uses_is_sunk_whole():
-    other = Pool("aws", "g6.xlarge", "us-east-1")
-    usage = Usage(pools=(other,), node_seconds=seconds([[3.0] * 10]))
-
-    (held,) = inventory([owned(2, date(2026, 1, 1), date(2027, 1, 1))], usage, {other: 1}, date(2026, 11, 1))
-
-    assert held.used_frac == 0
-    assert held.coverage_frac is None
-    assert held.unused_usd_mo == pytest.approx(2 * 6.0 * 730)
 
 
 @given(

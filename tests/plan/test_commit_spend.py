@@ -1,17 +1,18 @@
-"""How much spend to commit to: known afterwards, prudently, beside reservations; and how plans that are held do."""
+"""How much spend to commit to: known afterwards, prudently, beside reservations."""
 
 from datetime import date, timedelta
 
 import numpy as np
 import pytest
+from tests.plan.fleets import nodes_of, so_much
 
-from trimtab.catalog import BuyingOption, load_catalog
+from trimtab.catalog import load_catalog
 from trimtab.catalog.pools import Pool
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Assumptions
-from trimtab.ledger import Commitment, Usage
+from trimtab.ledger import Usage
 from trimtab.plan.commitments.commit_spend import advise_spend
-from trimtab.plan.commitments.commit_spend_inventory import Spend, running_plans, spend_inventory
+from trimtab.plan.commitments.inventory import Owned, OwnedSpend, running
 
 P4D = Pool("aws", "p4d.24xlarge", "us-east-1")
 G5 = Pool("aws", "g5.xlarge", "us-east-1")
@@ -38,15 +39,12 @@ def usage(p4d, g5):
 
 
 def advice(used, market, **more):
-    return advise_spend(used, market, (1,), **{"reserved": (), "advised": (), **more})
+    return advise_spend(used, market, (1,), **{"held": (), "advised": (), **more})
 
 
-def spend(name, usd_hr, **more):
-    return Spend(name=name, provider="aws", usd_hr=usd_hr, start=DAY - timedelta(30), end=DAY + timedelta(335), **more)
-
-
-def reserve(count):
-    return Commitment(pool=P4D, option=BuyingOption.RESERVED_1Y, count=count, rate_micro_usd_hr=12_000_000)
+def spend(name, usd_hr):
+    scope = OwnedSpend(provider="aws", usd_hr=usd_hr)
+    return Owned(name=name, scope=scope, start=DAY - timedelta(30), end=DAY + timedelta(335))
 
 
 def test_steady_use_is_best_covered_whole_and_bought_in_layers(market):
@@ -70,7 +68,10 @@ def test_a_dollar_that_would_replace_the_dearer_pool_alone_is_not_bought_where_i
 
 
 def test_beside_reservations_only_what_they_leave_is_committed_to(market):
-    alone, beside = sorted(advice(usage(2, 10), market, advised=[reserve(1)]), key=lambda one: one.beside_reservations)
+    alone, beside = sorted(
+        advice(usage(2, 10), market, advised=[so_much(1, nodes_of(P4D, 12_000_000))]),
+        key=lambda one: one.beside_reservations,
+    )
 
     assert alone.best_usd_hr == 36
     assert beside.best_usd_hr == 21
@@ -78,31 +79,12 @@ def test_beside_reservations_only_what_they_leave_is_committed_to(market):
 
 def test_what_held_plans_cover_is_not_bought_again(market):
     used = usage(0, 10)
-    plans = running_plans([spend("held", 4.0)], used.pools, market, DAY)
+    plans = running([spend("held", 4.0)], used.pools, market, DAY)
 
-    (one,) = advice(used, market, plans=list(plans.values()))
+    (one,) = advice(used, market, held=[commitment for _, commitment in plans])
 
     assert one.best_usd_hr == pytest.approx(2.0, abs=1e-3)
 
 
 def test_without_rates_nothing_is_advised(market):
-    assert advise_spend(usage(2, 10), market, (3,), reserved=(), advised=()) == ()
-
-
-def test_held_plans_are_judged_family_first_by_what_they_cover_and_waste(market):
-    held = [spend("all", 10.0), spend("g5 only", 3.0, family="g5", region="us-east-1")]
-
-    narrow, wide = spend_inventory(held, usage(0, 10), market, (), DAY)
-
-    assert (narrow.spend.name, narrow.used_frac, narrow.coverage_frac) == ("g5 only", 1.0, pytest.approx(0.5))
-    assert wide.used_frac == pytest.approx(0.3)  # 6 a whole hour is needed, 3 of it are covered already
-    assert wide.coverage_frac == pytest.approx(0.5)
-    assert wide.unused_usd_mo == pytest.approx(7 * 730)
-    assert wide.days_left == 335
-
-
-def test_a_plan_whose_rates_are_unknown_is_not_judged(market):
-    three_years = Spend(name="long", provider="aws", usd_hr=1.0, start=DAY, end=DAY + timedelta(3 * 365))
-
-    assert three_years.option is BuyingOption.SAVINGS_PLAN_3Y
-    assert spend_inventory([three_years], usage(2, 10), market, (), DAY) == ()
+    assert advise_spend(usage(2, 10), market, (3,), held=(), advised=()) == ()

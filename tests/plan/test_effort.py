@@ -18,7 +18,6 @@ from trimtab.deployment.deployment import AS_IT_IS
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Effort, Limits, Settings
-from trimtab.ledger import NO_DISCOUNTS
 from trimtab.levers import autoscaling, commitments, right_size
 from trimtab.plan.actions.drafted import Drafted
 from trimtab.plan.effort import effort_micro_usd, effort_of, with_effort
@@ -51,7 +50,7 @@ def three_services(saved_nodes):
         options=tuple((Option(usage=usage(10 - saved)),) for saved in saved_nodes),
         groups=tuple(NodeGroup(usage=usage(10), holders=frozenset({one})) for one in range(len(saved_nodes))),
         rates_micro_usd_hr={A: RATE},
-        offers={},
+        offers=(),
         hours=HOURS,
     )
 
@@ -89,7 +88,7 @@ def test_nothing_is_lost_by_dropping_what_another_beats_at_no_more_effort(data):
         ]
         for _ in range(2)
     ]
-    coupling = Coupling.of(Limits(), MARKET, NO_DISCOUNTS)
+    coupling = Coupling.of(Limits(), MARKET, ())
 
     def best(candidates):
         problem = replace(

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.plan.fleets import nodes_of, spend_at
 
 from trimtab.catalog import BuyingOption, load_catalog
 from trimtab.catalog.pools import Pool
-from trimtab.ledger import NO_DISCOUNTS, best_count
-from trimtab.plan.problem import CommitmentOffer, SpendOffer
+from trimtab.ledger import best_count
 from trimtab.plan.program.best_discounts import best_of
 from trimtab.plan.program.exact_cost import exact_bill
 from trimtab.units import micro_usd
@@ -21,8 +21,12 @@ PLAN_RATES = {ONE: COMMITTED, TWO: 2 * COMMITTED}
 HOUR = 3600
 
 
-def billed(usage, **offers):
-    bought = best_of(usage, RATES, **{"offers": {}, "spend_offers": (), **offers}, owned=NO_DISCOUNTS)
+EACH = tuple(nodes_of(pool, rate) for pool, rate in PLAN_RATES.items())
+ANY_SHAPE = (spend_at(PLAN_RATES),)
+
+
+def billed(usage, offers):
+    bought = best_of(usage, RATES, offers=offers, owned=())
     return exact_bill(usage, RATES, bought, len(usage[ONE])).total
 
 
@@ -38,30 +42,19 @@ def by_gpu(usage):
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=2, max_size=24))
 def test_it_costs_what_a_count_of_gpus_costs_and_never_more_than_a_count_of_each_type(nodes):
     usage = {pool: np.array([one[at] for one in nodes], dtype=np.int64) * HOUR for at, pool in enumerate((ONE, TWO))}
-    any_shape = SpendOffer(option=BuyingOption.SAVINGS_PLAN_1Y, rates_micro_usd_hr=PLAN_RATES)
-    each = {
-        pool: CommitmentOffer(option=BuyingOption.RESERVED_1Y, rate_micro_usd_hr=rate)
-        for pool, rate in PLAN_RATES.items()
-    }
-
-    pooled = billed(usage, spend_offers=(any_shape,))
+    pooled = billed(usage, ANY_SHAPE)
 
     assert pooled == pytest.approx(by_gpu(usage), abs=100)
-    assert pooled <= billed(usage, offers=each) + 100
+    assert pooled <= billed(usage, EACH) + 100
 
 
 def test_loads_of_two_shapes_at_other_hours_share_what_is_committed():
     day, night = np.tile([8, 8, 0, 0], 6) * HOUR, np.tile([0, 0, 4, 4], 6) * HOUR
     usage = {ONE: day.astype(np.int64), TWO: night.astype(np.int64)}
-    each = {
-        pool: CommitmentOffer(option=BuyingOption.RESERVED_1Y, rate_micro_usd_hr=rate)
-        for pool, rate in PLAN_RATES.items()
-    }
-    any_shape = SpendOffer(option=BuyingOption.SAVINGS_PLAN_1Y, rates_micro_usd_hr=PLAN_RATES)
 
     # half the hours of 63 % pay no count of either type; eight GPUs are always in use
-    assert billed(usage, offers=each) == 24 * 8 * ON_DEMAND
-    assert billed(usage, spend_offers=(any_shape,)) == 24 * 8 * COMMITTED
+    assert billed(usage, EACH) == 24 * 8 * ON_DEMAND
+    assert billed(usage, ANY_SHAPE) == 24 * 8 * COMMITTED
 
 
 def test_the_price_list_has_one_rate_a_gpu_for_all_shapes_of_a_series():

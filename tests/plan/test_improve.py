@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.plan.fleets import problems
 
-from trimtab.ledger import NO_DISCOUNTS
 from trimtab.plan.problem import KEEP
 from trimtab.plan.program.exact_cost import exact_bill, own_cost, total_usage
 from trimtab.plan.program.improve import Improver, improved
@@ -21,9 +20,9 @@ def every_option(problem):
 
 def billed_usd(problem, improver):
     """The bill at the counts that a sweep holds fixed, with what the choice costs besides nodes."""
-    fixed = sum(count * problem.offers[pool].rate_micro_usd_hr for pool, count in improver.nodes.counts.items())
+    fixed = sum(count * problem.node_offers[pool].rate_micro_usd_hr for pool, count in improver.nodes.counts.items())
     over = {pool: np.maximum(use - improver.nodes.counts.get(pool, 0) * 3600, 0) for pool, use in improver.use.items()}
-    nodes = exact_bill(over, problem.rates_micro_usd_hr, NO_DISCOUNTS, problem.hours).total
+    nodes = exact_bill(over, problem.rates_micro_usd_hr, (), problem.hours).total
     return usd(nodes + fixed * problem.hours + own_cost(problem, improver.choice))
 
 

@@ -27,7 +27,7 @@ def fleet(options, present, *, quotas=None, spot_max_frac=None):
             for at, use in enumerate(present)
         ),
         rates_micro_usd_hr={A: 4_000_000, B: 5_000_000, SPOT: 1_000_000},
-        offers={},
+        offers=(),
         hours=1,
         quotas=quotas or {},
         spot_max_frac=spot_max_frac,

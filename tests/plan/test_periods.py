@@ -25,7 +25,7 @@ def test_gathering_keeps_node_hours_and_hours(most):
 
 def test_the_highest_hours_of_a_pool_with_a_quota_stand_alone():
     problem = generated(5, 4, hours=100)
-    table = Table(replace(problem, quotas=dict.fromkeys(problem.offers, 10)))
+    table = Table(replace(problem, quotas=dict.fromkeys(problem.node_offers, 10)))
 
     gathered = gather(table, table.use_of([0] * 5), 10)
 

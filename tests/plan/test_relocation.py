@@ -17,7 +17,7 @@ from trimtab.deployment.placement import resolve
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Limits, Settings
-from trimtab.ledger import NO_DISCOUNTS
+from trimtab.ledger import CommitmentOffer
 from trimtab.levers import relocation, right_size, sharing, spot
 from trimtab.levers.lever import Ask, Risk
 from trimtab.levers.registry import lever_named
@@ -26,7 +26,7 @@ from trimtab.plan.options.composition import places
 from trimtab.plan.options.coupling import Coupling
 from trimtab.plan.options.workload_options import options_of, undominated
 from trimtab.plan.planner import make_plan
-from trimtab.plan.problem import CommitmentOffer, Option, Problem
+from trimtab.plan.problem import Option, Problem
 from trimtab.plan.program.fleet_problem import fleet_problem
 from trimtab.plan.program.solve import choice_cost, solve_problem
 from trimtab.plan.proof.proof_window import prove
@@ -281,7 +281,7 @@ def candidates(draw):
 )
 def test_dropping_what_another_beats_loses_nothing(rows, entry):
     at = market()
-    coupling = Coupling.of(Limits(), at, NO_DISCOUNTS)
+    coupling = Coupling.of(Limits(), at, ())
 
     def cheapest(kept):
         problem = Problem(
@@ -290,7 +290,7 @@ def test_dropping_what_another_beats_loses_nothing(rows, entry):
             ),
             groups=(),
             rates_micro_usd_hr={COUPLED: at.rate(COUPLED), FREE: at.rate(FREE)},
-            offers={COUPLED: CommitmentOffer(option=at.commitment(COUPLED).option, rate_micro_usd_hr=600_000)},
+            offers=(CommitmentOffer(option=at.commitment(COUPLED).option, rates_micro_usd_hr={COUPLED: 600_000}),),
             hours=2,
             entries_micro_usd={"gcp": entry, "azure": 2 * entry},
         )

@@ -6,11 +6,9 @@ from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.plan.fleets import A
+from tests.plan.fleets import A, nodes_of, so_much
 
-from trimtab.catalog.kinds import BuyingOption
 from trimtab.fleet.settings import Planning, Settings
-from trimtab.ledger import NO_DISCOUNTS, Commitment, Discounts
 from trimtab.levers import autoscaling, commitments, quantization, right_size, schedule, sharing, spot
 from trimtab.levers.registry import BUILT_IN
 from trimtab.plan.actions.draft_actions import Draft
@@ -21,7 +19,7 @@ ONE_A_MONTH = Planning(engineers=1.0, weeks_per_quarter=12.0)
 """Four engineer-weeks a month, one lever a month, one action at once."""
 
 
-def draft(lever, name="w", touches=(), discounts=NO_DISCOUNTS):
+def draft(lever, name="w", touches=(), discounts=()):
     return Draft(
         lever=lever,
         subject=name,
@@ -68,8 +66,7 @@ def test_a_team_without_engineers_finishes_nothing():
 
 
 def test_a_commitment_comes_after_whatever_touches_its_nodes_though_it_earns_most():
-    nodes = Commitment(pool=A, option=BuyingOption.RESERVED_1Y, count=1, rate_micro_usd_hr=1)
-    bought = draft(commitments.NAME, touches=["pool"], discounts=Discounts(commitments=(nodes,)))
+    bought = draft(commitments.NAME, touches=["pool"], discounts=(so_much(1, nodes_of(A, 1)),))
     drafts = [bought, draft(autoscaling.NAME, touches=["pool"])]
 
     assert ranked(drafts, [100.0, 1.0], [0.1, 12.0], {}) == [1, 0]

@@ -7,14 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.catalog.test_mig_packing import fewest
-from tests.plan.fleets import EXACT, MIG, SHARED, A, B, brute_force, rounding
+from tests.plan.fleets import EXACT, MIG, SHARED, A, B, brute_force, nodes_of, rounding
 
-from trimtab.catalog.kinds import BuyingOption
 from trimtab.catalog.pools import SharedPool
 from trimtab.errors import PlanError
 from trimtab.fleet.settings import Planning
 from trimtab.ledger import best_count
-from trimtab.plan.problem import CommitmentOffer, NodeGroup, Option, Problem
+from trimtab.plan.problem import NodeGroup, Option, Problem
 from trimtab.plan.program.couplings.shared_nodes import shared_usage, whole_nodes
 from trimtab.plan.program.exact_cost import total_usage
 from trimtab.plan.program.solve import solve_problem
@@ -76,14 +75,14 @@ def test_the_use_of_boards_cut_into_several_profiles_is_what_a_search_through_la
 def small(count, hours=48, *, offers=False, quotas=None, slots=1):
     """Workloads that hold a node each and could share one."""
     shared = SharedPool(A, 4)
-    offer = CommitmentOffer(option=BuyingOption.RESERVED_1Y, rate_micro_usd_hr=RATE * 6 // 10)
+    offer = nodes_of(A, RATE * 6 // 10)
     return Problem(
         options=tuple((Option(usage={}, slots={shared: np.full(hours, slots)}),) for _ in range(count)),
         groups=tuple(
             NodeGroup(usage={A: np.full(hours, 3600)}, holders=frozenset({workload})) for workload in range(count)
         ),
         rates_micro_usd_hr={A: RATE, B: RATE},
-        offers={A: offer} if offers else {},
+        offers=(offer,) if offers else (),
         hours=hours,
         quotas=quotas or {},
     )
@@ -134,9 +133,9 @@ def test_gathered_hours_of_shared_nodes_stay_a_bound(slots, data):
         for workload in range(3)
     )
     groups = tuple(NodeGroup(usage={B: np.full(hours, 7200)}, holders=frozenset({w})) for w in range(3))
-    offer = CommitmentOffer(option=BuyingOption.RESERVED_1Y, rate_micro_usd_hr=RATE // 2)
+    offer = nodes_of(A, RATE // 2)
     problem = Problem(
-        options=rows, groups=groups, rates_micro_usd_hr={A: RATE, B: RATE * 2}, offers={A: offer}, hours=hours
+        options=rows, groups=groups, rates_micro_usd_hr={A: RATE, B: RATE * 2}, offers=(offer,), hours=hours
     )
 
     chosen = solve_problem(problem, EXACT)
@@ -151,7 +150,7 @@ def test_a_commitment_covers_the_nodes_that_are_shared():
     chosen = solve_problem(problem, Planning())
 
     usage = total_usage(problem, chosen.choice)
-    assert [one.count for one in chosen.bought.commitments] == [best_count(usage[A], RATE, RATE * 6 // 10)] == [1]
+    assert [one.quantity for one in chosen.bought] == [best_count(usage[A], RATE, RATE * 6 // 10)] == [1]
 
 
 def test_a_choice_costs_the_same_in_whatever_order_its_sharers_come():
@@ -176,12 +175,12 @@ def by_day(days, seed):
         ]
         rows.append((*own, *shared))
         groups.append(NodeGroup(usage={B: np.full(24 * days, 4 * 3600)}, holders=frozenset({workload})))
-    offer = CommitmentOffer(option=BuyingOption.RESERVED_1Y, rate_micro_usd_hr=RATE * 6 // 10)
+    offer = nodes_of(A, RATE * 6 // 10)
     return Problem(
         options=tuple(rows),
         groups=tuple(groups),
         rates_micro_usd_hr={A: RATE, B: RATE},
-        offers={A: offer},
+        offers=(offer,),
         hours=24 * days,
     )
 

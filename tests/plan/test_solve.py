@@ -6,12 +6,11 @@ import numpy as np
 from benchmarks.plan_fleets import generated, tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.plan.fleets import EXACT, A, B, brute_force, problems, rounding
+from tests.plan.fleets import EXACT, A, B, brute_force, nodes_of, problems, rounding
 
-from trimtab.catalog.kinds import BuyingOption
 from trimtab.fleet.settings import Planning
 from trimtab.ledger import Usage, bill
-from trimtab.plan.problem import CommitmentOffer, NodeGroup, Option, Problem
+from trimtab.plan.problem import NodeGroup, Option, Problem
 from trimtab.plan.program.exact_cost import own_cost, total_usage
 from trimtab.plan.program.solve import choice_cost, solve_problem
 
@@ -56,7 +55,7 @@ def test_the_reported_cost_is_the_ledgers_bill_to_the_micro_dollar(problem):
     usage = total_usage(problem, chosen.choice)
     pools = tuple(sorted(usage))
     seconds = np.array([usage[pool] for pool in pools], dtype=np.int64).reshape(len(pools), problem.hours)
-    again = bill(Usage(pools=pools, node_seconds=seconds), problem.rates_micro_usd_hr, chosen.bought.commitments)
+    again = bill(Usage(pools=pools, node_seconds=seconds), problem.rates_micro_usd_hr, chosen.bought)
     assert again.total + own_cost(problem, chosen.choice) == chosen.cost_micro_usd
 
 
@@ -86,7 +85,7 @@ def test_an_entry_is_paid_once_for_all_that_need_it():
         options=((moved,), (moved,)),
         groups=tuple(NodeGroup(usage={A: node_hr}, holders=frozenset({one})) for one in range(2)),
         rates_micro_usd_hr={A: 1000, B: 400},
-        offers={},
+        offers=(),
         hours=1,
         entries_micro_usd={"cloud": 1100},
     )
@@ -100,11 +99,11 @@ def test_an_entry_is_paid_once_for_all_that_need_it():
 @settings(max_examples=60)
 @given(problems(), st.sampled_from([A, B]))
 def test_a_commitment_more_on_offer_never_costs_more(problem, pool):
-    offer = CommitmentOffer(option=BuyingOption.RESERVED_1Y, rate_micro_usd_hr=problem.rates_micro_usd_hr[pool] // 2)
-    without = {other: known for other, known in problem.offers.items() if other != pool}
+    offer = nodes_of(pool, problem.rates_micro_usd_hr[pool] // 2)
+    without = tuple(known for known in problem.offers if known.pool != pool)
 
     with_fewer = solve_problem(replace(problem, offers=without), EXACT)
-    with_more = solve_problem(replace(problem, offers={**without, pool: offer}), EXACT)
+    with_more = solve_problem(replace(problem, offers=(*without, offer)), EXACT)
 
     assert with_more.cost_micro_usd <= with_fewer.cost_micro_usd + rounding(problem)
 

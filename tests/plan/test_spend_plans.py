@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.plan.fleets import EXACT, A, B, brute_force, choices, problems, rounding
+from tests.plan.fleets import EXACT, A, B, brute_force, choices, nodes_of, problems, rounding, so_much, spend_at
 
 from trimtab.catalog.kinds import BuyingOption, CapacityType
-from trimtab.ledger import NO_DISCOUNTS, Commitment, Discounts, SpendPlan, Usage, bill
-from trimtab.ledger.spend import cover, order_of_application
-from trimtab.plan.problem import KEEP, CommitmentOffer, NodeGroup, Option, Problem, SpendOffer
+from trimtab.ledger import Usage, bill, nodes_committed
+from trimtab.ledger.commitments import cover, order_of_application
+from trimtab.plan.problem import KEEP, NodeGroup, Option, Problem
 from trimtab.plan.program.best_discounts import best_discounts, least
-from trimtab.plan.program.couplings.node_commitments import beyond, nodes_covered
+from trimtab.plan.program.couplings.node_commitments import beyond
 from trimtab.plan.program.exact_cost import exact_bill, own_cost, total_usage
 from trimtab.plan.program.improve import Improver, improved
 from trimtab.plan.program.master import Master
@@ -38,48 +38,29 @@ def with_spend(draw, of=None, *, offers=1, may_own=True):
     """A small problem where one provider sells spend, and some is perhaps held already."""
     problem = draw(problems() if of is None else of)
     options = (BuyingOption.SAVINGS_PLAN_3Y, BuyingOption.SAVINGS_PLAN_1Y)[:offers]
-    owned = NO_DISCOUNTS
+    owned = ()
     if may_own and draw(st.booleans()):
-        held = SpendPlan(
-            option=BuyingOption.SAVINGS_PLAN_1Y,
-            spend_micro_usd_hr=draw(st.integers(0, 9_000_000)),
-            rates_micro_usd_hr=draw(plan_rates(problem)),
-        )
-        nodes = Commitment(
-            pool=A, option=BuyingOption.RESERVED_1Y, count=draw(st.integers(0, 2)), rate_micro_usd_hr=200_000
-        )
-        owned = Discounts(commitments=(nodes,), spend_plans=(held,))
-    return replace(
-        problem,
-        spend_offers=tuple(SpendOffer(option=one, rates_micro_usd_hr=draw(plan_rates(problem))) for one in options),
-        owned=owned,
-    )
+        held = so_much(draw(st.integers(0, 9_000_000)), spend_at(draw(plan_rates(problem))))
+        owned = (so_much(draw(st.integers(0, 2)), nodes_of(A, 200_000)), held)
+    spend = tuple(spend_at(draw(plan_rates(problem)), one) for one in options)
+    return replace(problem, offers=(*problem.offers, *spend), owned=owned)
 
 
 def every_purchase(problem, usage):
     """Every count up to the use, and every spend at which some hour is covered whole up to some pool."""
-    pools = sorted(problem.offers)
+    pools = sorted(problem.node_offers)
     counts = [range(1 + -int(-usage[pool].max() // 3600) if pool in usage else 1) for pool in pools]
     for chosen in product(*counts):
-        nodes = tuple(
-            Commitment(
-                pool=pool,
-                option=problem.offers[pool].option,
-                count=count,
-                rate_micro_usd_hr=problem.offers[pool].rate_micro_usd_hr,
-            )
-            for pool, count in zip(pools, chosen, strict=True)
-        )
+        nodes = tuple(so_much(count, problem.node_offers[pool]) for pool, count in zip(pools, chosen, strict=True))
         for spends in product(*(corners(problem, usage, nodes, offer) for offer in problem.spend_offers)):
-            plans = tuple(offer.plan(spend) for offer, spend in zip(problem.spend_offers, spends, strict=True))
-            yield Discounts(commitments=nodes, spend_plans=plans)
+            yield (*nodes, *map(so_much, spends, problem.spend_offers))
 
 
 def corners(problem, usage, nodes, offer):
     rates, pools = problem.rates_micro_usd_hr, sorted(usage)
-    covered = nodes_covered((*problem.owned.commitments, *nodes))
+    covered = nodes_committed((*problem.owned, *nodes))
     left = np.array([beyond(usage[pool], covered.get(pool, 0)) for pool in pools]).reshape(len(pools), problem.hours)
-    for plan in problem.owned.spend_plans:
+    for plan in problem.owned_spend:
         left = left - cover(plan, pools, left, rates)
     found, need = {0}, np.zeros(problem.hours, dtype=np.int64)
     for pool in order_of_application(offer.rates_micro_usd_hr, rates):
@@ -90,7 +71,7 @@ def corners(problem, usage, nodes, offer):
 
 
 def cost(problem, usage, bought):
-    return exact_bill(usage, problem.rates_micro_usd_hr, problem.owned + bought, problem.hours).total
+    return exact_bill(usage, problem.rates_micro_usd_hr, (*problem.owned, *bought), problem.hours).total
 
 
 def least_cost(problem, choice):
@@ -147,20 +128,18 @@ def test_what_gathering_hours_loses_is_inside_the_stated_gap(problem):
 def test_the_reported_cost_is_the_ledgers_bill_of_what_is_bought_to_the_micro_dollar(problem):
     chosen = solve_problem(problem, EXACT)
 
-    usage, paid = total_usage(problem, chosen.choice), problem.owned + chosen.bought
-    pools = tuple(sorted({*usage, *(one.pool for one in paid.commitments)}))
+    usage, paid = total_usage(problem, chosen.choice), (*problem.owned, *chosen.bought)
+    pools = tuple(sorted({*usage, *nodes_committed(paid)}))
     none = np.zeros(problem.hours, dtype=np.int64)
     seconds = np.array([usage.get(pool, none) for pool in pools], dtype=np.int64).reshape(len(pools), problem.hours)
-    again = bill(
-        Usage(pools=pools, node_seconds=seconds), problem.rates_micro_usd_hr, paid.commitments, paid.spend_plans
-    )
+    again = bill(Usage(pools=pools, node_seconds=seconds), problem.rates_micro_usd_hr, paid)
     assert again.total + own_cost(problem, chosen.choice) == chosen.cost_micro_usd
 
 
 @settings(max_examples=60)
 @given(with_spend(may_own=False))
 def test_spend_on_offer_never_costs_more(problem):
-    without = solve_problem(replace(problem, spend_offers=()), EXACT)
+    without = solve_problem(replace(problem, offers=tuple(problem.node_offers.values())), EXACT)
 
     assert solve_problem(problem, EXACT).cost_micro_usd <= without.cost_micro_usd + rounding(problem)
 
@@ -212,12 +191,9 @@ def test_periods_that_pools_share_keep_every_hour_once():
         options=((),),
         groups=(NodeGroup(usage=seconds, holders=frozenset({0})),),
         rates_micro_usd_hr=dict.fromkeys(ON_DEMAND, 1_000_000),
-        offers={},
+        offers=(spend_at(dict.fromkeys(ON_DEMAND, 600_000)),),
         hours=300,
         quotas={A: 4},
-        spend_offers=(
-            SpendOffer(option=BuyingOption.SAVINGS_PLAN_1Y, rates_micro_usd_hr=dict.fromkeys(ON_DEMAND, 600_000)),
-        ),
     )
     table = Table(problem)
 
@@ -238,36 +214,30 @@ def test_spend_follows_work_from_one_type_to_another_and_nodes_do_not():
         options=((),),
         groups=(NodeGroup(usage=use, holders=frozenset({0})),),
         rates_micro_usd_hr={A: 1_000_000, B: 1_000_000},
-        offers={
-            pool: CommitmentOffer(option=BuyingOption.RESERVED_1Y, rate_micro_usd_hr=600_000) for pool in ON_DEMAND
-        },
+        offers=(*(nodes_of(pool, 600_000) for pool in ON_DEMAND), spend_at(dict.fromkeys(ON_DEMAND, 700_000))),
         hours=48,
-        spend_offers=(
-            SpendOffer(option=BuyingOption.SAVINGS_PLAN_1Y, rates_micro_usd_hr=dict.fromkeys(ON_DEMAND, 700_000)),
-        ),
     )
 
     chosen = solve_problem(problem, EXACT)
 
-    assert chosen.bought.commitments == ()
-    assert [plan.spend_micro_usd_hr for plan in chosen.bought.spend_plans] == [700_000]
+    assert [(one.offer.is_spend, one.quantity) for one in chosen.bought] == [(True, 700_000)]
     assert chosen.cost_micro_usd == chosen.bound_micro_usd == 48 * 700_000
 
 
 def test_work_stays_where_spend_that_is_held_covers_it():
     """B alone would be cheaper; what is spent on A anyway makes it free."""
     use = np.full(24, 3600, dtype=np.int64)
-    held = SpendPlan(option=BuyingOption.SAVINGS_PLAN_1Y, spend_micro_usd_hr=700_000, rates_micro_usd_hr={A: 700_000})
+    held = so_much(700_000, spend_at({A: 700_000}))
     problem = Problem(
         options=((Option(usage={B: use}),),),
         groups=(NodeGroup(usage={A: use}, holders=frozenset({0})),),
         rates_micro_usd_hr={A: 1_000_000, B: 500_000},
-        offers={},
+        offers=(),
         hours=24,
     )
 
     assert solve_problem(problem, EXACT).choice == (0,)
-    assert solve_problem(replace(problem, owned=Discounts(spend_plans=(held,))), EXACT).choice == (KEEP,)
+    assert solve_problem(replace(problem, owned=(held,)), EXACT).choice == (KEEP,)
 
 
 def test_spot_is_no_plans_business():
@@ -277,9 +247,8 @@ def test_spot_is_no_plans_business():
         options=((),),
         groups=(NodeGroup(usage={spot: use}, holders=frozenset({0})),),
         rates_micro_usd_hr={A: 1_000_000, spot: 400_000},
-        offers={},
+        offers=(spend_at({A: 100_000}),),
         hours=24,
-        spend_offers=(SpendOffer(option=BuyingOption.SAVINGS_PLAN_1Y, rates_micro_usd_hr={A: 100_000}),),
     )
 
     assert not solve_problem(problem, EXACT).bought

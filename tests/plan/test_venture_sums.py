@@ -4,13 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.plan.fleets import nodes_of, so_much, spend_at
 
 from trimtab.catalog import load_catalog
-from trimtab.catalog.kinds import BuyingOption
 from trimtab.catalog.pools import Pool
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Settings, Ventures
-from trimtab.ledger import Commitment, Discounts, SpendPlan
 from trimtab.levers import sharing
 from trimtab.plan.model import NotWorthDoing
 from trimtab.plan.program.exact_cost import exact_bill
@@ -33,7 +32,7 @@ def market():
 
 def left(pool, nodes, commitments=()):
     usage = {pool: np.full(HOURS, nodes * 3600)}
-    return Left(bill=exact_bill(usage, market().rates([pool]), Discounts(commitments=commitments), HOURS))
+    return Left(bill=exact_bill(usage, market().rates([pool]), commitments, HOURS))
 
 
 def judged(use, settings=None, shared=()):
@@ -65,7 +64,7 @@ def test_a_migration_that_costs_too_much_is_not_worth_it():
 
 def test_hardware_is_held_against_the_committed_rate_where_the_plan_commits():
     rate = micro_usd(usd(market().rate(P4D)) / 2)
-    held = Commitment(pool=P4D, option=BuyingOption.RESERVED_1Y, count=2, rate_micro_usd_hr=rate)
+    held = so_much(2, nodes_of(P4D, rate))
     listed = judged(left(P4D, 2))[VentureKind.OWN_HARDWARE]
     committed = judged(left(P4D, 2, (held,)))[VentureKind.OWN_HARDWARE]
 
@@ -127,11 +126,9 @@ def test_a_savings_plan_that_the_plan_weighed_and_did_not_buy_says_so(tmp_path):
 
 
 def test_what_the_plan_spends_an_hour_is_named_and_lowers_the_rate_of_what_it_covers():
-    spend = SpendPlan(
-        option=BuyingOption.SAVINGS_PLAN_1Y, spend_micro_usd_hr=micro_usd(30), rates_micro_usd_hr={P4D: micro_usd(15)}
-    )
+    spend = so_much(micro_usd(30), spend_at({P4D: micro_usd(15)}))
     usage = {P4D: np.full(HOURS, 2 * 3600)}
-    use = Left(bill=exact_bill(usage, market().rates([P4D]), Discounts(spend_plans=(spend,)), HOURS))
+    use = Left(bill=exact_bill(usage, market().rates([P4D]), (spend,), HOURS))
 
     assert use.rate_usd_hr(P4D, market()) == pytest.approx(15)
     assert use.nodes(P4D) == 2

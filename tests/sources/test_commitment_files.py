@@ -19,8 +19,8 @@ def written(tmp_path, text):
 def test_a_row_is_a_commitment_with_its_days(tmp_path):
     (one,) = read_owned(written(tmp_path, HEAD + "cud,gcp,a2-highgpu-4g,us-central1,2,3,,5.14,2025-03-01,2028-03-01\n"))
 
-    assert (one.pool, one.count, one.end) == (POOL, 2, date(2028, 3, 1))
-    assert one.offer.effective_usd_hr == 5.14
+    assert (one.scope.offer.pool, one.scope.count, one.end) == (POOL, 2, date(2028, 3, 1))
+    assert one.scope.offer.effective_usd_hr == 5.14
     assert one.runs_at(date(2025, 3, 1))
     assert not one.runs_at(date(2028, 3, 1))
 

@@ -6,6 +6,7 @@ import pytest
 from trimtab.catalog import load_catalog
 from trimtab.catalog.pools import Pool
 from trimtab.errors import InputError, PriceFileError
+from trimtab.plan.commitments.inventory import OwnedSpend
 from trimtab.sources.commitment_inventories import read_inventory, types_in_bill
 from trimtab.tables.arrow import table_from_rows
 
@@ -49,8 +50,8 @@ def read(tmp_path):
 def test_a_reserved_instance_costs_its_fixed_price_spread_and_its_hours(read):
     (one,) = read({"ReservedInstances": [RESERVED]}, region="us-east-1").owned
 
-    assert (one.pool, one.count) == (Pool("aws", "p4d.24xlarge", "us-east-1"), 2)
-    assert one.offer.effective_usd_hr == 13.0
+    assert (one.scope.offer.pool, one.scope.count) == (Pool("aws", "p4d.24xlarge", "us-east-1"), 2)
+    assert one.scope.offer.effective_usd_hr == 13.0
     assert (one.start, one.end) == (date(2026, 3, 1), date(2027, 3, 1))
 
 
@@ -59,7 +60,7 @@ def test_a_zonal_reservation_names_its_region_and_one_that_ended_does_not_count(
         {"ReservedInstances": [{**RESERVED, "AvailabilityZone": "eu-west-1b"}, {**RESERVED, "State": "retired"}]}
     )
 
-    assert [one.pool.region for one in held.owned] == ["eu-west-1"]
+    assert [one.scope.offer.pool.region for one in held.owned] == ["eu-west-1"]
 
 
 def test_a_reservation_of_no_known_region_is_left_out_with_the_cure(read):
@@ -71,9 +72,9 @@ def test_a_reservation_of_no_known_region_is_left_out_with_the_cure(read):
 
 def test_a_savings_plan_commits_to_spend(read):
     plan = {"savingsPlanId": "sp-1", "savingsPlanType": "Compute", "commitment": "12.5", "state": "active"}
-    (one,) = read({"savingsPlans": [{**plan, "start": "2026-01-01T00:00:00Z", "end": "2027-01-01T00:00:00Z"}]}).spend
+    (one,) = read({"savingsPlans": [{**plan, "start": "2026-01-01T00:00:00Z", "end": "2027-01-01T00:00:00Z"}]}).owned
 
-    assert (one.usd_hr, one.end) == (12.5, date(2027, 1, 1))
+    assert (one.scope.usd_hr, one.end) == (12.5, date(2027, 1, 1))
 
 
 def test_an_azure_reservation_is_priced_by_the_list_or_left_out(read):
@@ -121,7 +122,7 @@ def test_a_focus_usage_commitment_takes_its_type_from_the_bill(read):
 
     (one,) = read(FOCUS + FOCUS_USE, type_of=types_in_bill(costs)).owned
 
-    assert (one.count, one.offer.usd_hr, one.pool.instance_type) == (2, 10.0, "p4d.24xlarge")
+    assert (one.scope.count, one.scope.offer.usd_hr, one.scope.offer.pool.instance_type) == (2, 10.0, "p4d.24xlarge")
 
 
 def test_a_focus_usage_commitment_of_no_known_type_is_left_out(read):
@@ -133,8 +134,8 @@ def test_the_public_sample_is_read_whole(shared_dir, read):
 
     held = read(path.read_text())
 
-    assert len(held.owned) + len(held.spend) + len(held.left_out) == len(path.read_text().splitlines()) - 1
-    assert len(held.spend) == 6
+    assert len(held.owned) + len(held.left_out) == len(path.read_text().splitlines()) - 1
+    assert sum(isinstance(one.scope, OwnedSpend) for one in held.owned) == 6
 
 
 def test_what_is_no_list_is_refused_with_those_that_are(read):

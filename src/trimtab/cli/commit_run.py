@@ -27,7 +27,6 @@ from trimtab.fleet.market import Market
 from trimtab.ledger import Usage
 from trimtab.pipeline import SEED, open_demo
 from trimtab.plan.commit_after import usage_after
-from trimtab.plan.commitments.commit_inventory import not_running
 from trimtab.plan.commitments.commit_report import (
     AFTER_PLAN,
     AS_IT_WAS,
@@ -36,6 +35,7 @@ from trimtab.plan.commitments.commit_report import (
     commit_report,
     pools_by_type,
 )
+from trimtab.plan.commitments.inventory import not_running
 from trimtab.plan.planner import make_plan
 from trimtab.sources.commitment_files import TERMS, quoted_offer
 from trimtab.tables.checks import checked_bundle
@@ -123,7 +123,6 @@ def _report(request: CommitRequest, tell: Tell) -> CommitReport:
         day=day,
         owned=held.owned,
         quotes=[quoted_offer(text, pools_by_type(usage)) for text in request.quotes],
-        spend=held.spend,
         held_beside=[*(f"left out: {line}" for line in held.left_out), *not_running(held.owned, day)],
     )
 

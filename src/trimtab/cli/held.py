@@ -7,8 +7,7 @@ from pathlib import Path
 import click
 
 from trimtab.catalog import Catalog
-from trimtab.plan.commitments.commit_inventory import Owned
-from trimtab.plan.commitments.commit_spend_inventory import Spend
+from trimtab.plan.commitments.inventory import Owned
 from trimtab.sources.commitment_inventories import Inventory, read_inventory, types_in_bill
 from trimtab.tables.bundle import Bundle
 
@@ -21,9 +20,9 @@ def held_inventory(path: Path | None, catalog: Catalog, bundle: Bundle, *, regio
     return read_inventory(path, catalog, region=region, type_of=types_in_bill(costs))
 
 
-def held_commitments(path: Path | None, catalog: Catalog, bundle: Bundle) -> tuple[Owned | Spend, ...]:
+def held_commitments(path: Path | None, catalog: Catalog, bundle: Bundle) -> tuple[Owned, ...]:
     """Return the commitments to machines and to spend that a file names; say on stderr what of it is not taken."""
     held = held_inventory(path, catalog, bundle)
     for line in held.left_out:
         click.echo(f"warning: left out: {line}", err=True)
-    return (*held.owned, *held.spend)
+    return held.owned

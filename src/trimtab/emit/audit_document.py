@@ -7,8 +7,8 @@ from trimtab.emit.document import SCHEMA_VERSION, AuditDocument
 from trimtab.emit.from_audit.actions import target_part
 from trimtab.emit.from_audit.bill import (
     coverage_part,
-    owned_part,
-    owned_spend_part,
+    owned_parts,
+    owned_spend_parts,
     product_form_part,
     spend_tables,
     unjudged_part,
@@ -42,8 +42,8 @@ def audit_document(audit: Audit) -> AuditDocument:
         proof=proof_part(audit.proof, targets),
         unjudged=tuple(unjudged_part(row, window_hr) for row in audit.unjudged),
         pictures=pictures_part(audit),
-        owned=tuple(owned_part(held) for held in audit.owned),
-        owned_spend=tuple(owned_spend_part(held) for held in audit.owned_spend),
+        owned=owned_parts(audit.owned),
+        owned_spend=owned_spend_parts(audit.owned),
         robustness=None if audit.robustness is None else robustness_part(audit.robustness),
         what_if=None if audit.what_if is None else what_if_part(audit.what_if),
     )

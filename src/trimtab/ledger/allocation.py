@@ -33,7 +33,7 @@ class Holdings:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Allocation:
-    """The bill by cell of the holdings (micro-dollars), and what commitments and spend plans cost that nothing used."""
+    """The bill by cell of the holdings (micro-dollars), and what commitments cost that nothing used."""
 
     holdings: Holdings
     cost: IntArray

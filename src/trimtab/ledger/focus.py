@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from trimtab.catalog.kinds import CapacityType
 from trimtab.catalog.pools import Pool
-from trimtab.ledger.bill import Bill, Commitment
-from trimtab.ledger.spend import SpendPlan
+from trimtab.ledger.bill import Bill
+from trimtab.ledger.commitments import CommitmentOffer
 from trimtab.tables.arrow import arrow_schema
 from trimtab.units import S_PER_HR, usd
 
@@ -23,17 +23,14 @@ Row = dict[str, object]
 
 def focus_rows(bill: Bill, start: datetime) -> pa.Table:
     """Return a bill whose first hour begins at `start` as a table with the columns of `costs` (FOCUS 1.0 names)."""
-    rows = [*_metered(bill, start), *_committed(bill, start), *_spent(bill, start)]
+    rows = [*_metered(bill, start), *_committed(bill, start)]
     schema = arrow_schema("costs")
     return pa.Table.from_pylist([{name: row.get(name) for name in schema.names} for row in rows], schema=schema)
 
 
 def _metered(bill: Bill, start: datetime) -> Iterator[Row]:
     for row, pool in enumerate(bill.pools):
-        mine = [index for index, one in enumerate(bill.commitments) if one.pool == pool]
-        seconds = (
-            bill.node_seconds[row] - bill.covered_seconds[mine].sum(axis=0) - bill.plan_seconds[:, row].sum(axis=0)
-        )
+        seconds = bill.node_seconds[row] - bill.covered_seconds[:, row].sum(axis=0)
         for hour in seconds.nonzero()[0].tolist():
             cost = usd(int(bill.metered[row, hour]))
             yield {
@@ -49,25 +46,23 @@ def _metered(bill: Bill, start: datetime) -> Iterator[Row]:
 
 
 def _committed(bill: Bill, start: datetime) -> Iterator[Row]:
-    used, unused = bill.used_commitment(), bill.unused_commitment()
+    paid, used, unused = bill.committed, bill.used_commitment(), bill.unused_commitment()
+    to_nodes = sum(not one.offer.is_spend for one in bill.commitments)  # these apply first
     for index, commitment in enumerate(bill.commitments):
-        for hour in range(bill.committed.shape[1]):
-            place = {**_where(commitment.pool, start, hour), **_discount(commitment, index)}
-            yield _fee(place, int(bill.committed[index, hour]))
-            yield from _amortized(place, "Used", int(used[index, hour]))
-            yield from _amortized(place, "Unused", int(unused[index, hour]))
-
-
-def _spent(bill: Bill, start: datetime) -> Iterator[Row]:
-    paid, used, unused = bill.spend, bill.used_spend(), bill.unused_spend()
-    for index, plan in enumerate(bill.spend_plans):
-        discount = _plan(plan, index)
+        discount = _discount(commitment.offer, index - to_nodes if commitment.offer.is_spend else index)
         for hour in range(paid.shape[1]):
-            place = {**_when(start, hour), "ProviderName": plan.provider, **discount}
+            place = {**_bought_for(commitment.offer, start, hour), **discount}
             yield _fee(place, int(paid[index, hour]))
             yield from _amortized(place, "Unused", int(unused[index, hour]))
             for row, pool in enumerate(bill.pools):
                 yield from _amortized({**_where(pool, start, hour), **discount}, "Used", int(used[index, row, hour]))
+
+
+def _bought_for(offer: CommitmentOffer, start: datetime, hour: int) -> Row:
+    """Return what a commitment is to: nodes of a pool, or a provider's nodes at large."""
+    if offer.is_spend:
+        return {**_when(start, hour), "ProviderName": offer.provider}
+    return _where(offer.pool, start, hour)
 
 
 def _fee(place: Row, micro_usd: int) -> Row:
@@ -103,15 +98,9 @@ def _where(pool: Pool, start: datetime, hour: int) -> Row:
     }
 
 
-def _discount(commitment: Commitment, index: int) -> Row:
+def _discount(offer: CommitmentOffer, index: int) -> Row:
+    what = (offer.option.value,) if offer.is_spend else (offer.option.value, offer.pool.instance_type)
     return {
-        "CommitmentDiscountId": f"{commitment.option.value}-{commitment.pool.instance_type}-{index}",
-        "CommitmentDiscountType": commitment.option.value,
-    }
-
-
-def _plan(plan: SpendPlan, index: int) -> Row:
-    return {
-        "CommitmentDiscountId": f"{plan.option.value}-{index}",
-        "CommitmentDiscountType": plan.option.value,
+        "CommitmentDiscountId": "-".join((*what, str(index))),
+        "CommitmentDiscountType": offer.option.value,
     }

@@ -10,7 +10,7 @@ import numpy as np
 
 from trimtab.catalog.pools import Pool
 from trimtab.fleet.model import FloatArray, IntArray
-from trimtab.ledger import Commitment, best_count
+from trimtab.ledger import Commitment, CommitmentOffer, best_count
 from trimtab.levers.commit_table import Offer
 from trimtab.policies.commitment import LayerRule, backed_units, evidence_limit_hr, no_evidence, observe, released_frac
 from trimtab.replay.commitments import CommitRule, cost, held_units
@@ -66,12 +66,9 @@ class Advice:
     @property
     def bought(self) -> Commitment:
         """Return all layers as the ledger takes them."""
-        return Commitment(
-            pool=self.pool,
-            option=self.offer.option,
-            count=self.buy,
-            rate_micro_usd_hr=micro_usd(self.offer.effective_usd_hr),
-        )
+        rates = {self.pool: micro_usd(self.offer.effective_usd_hr)}
+        offer = CommitmentOffer(option=self.offer.option, rates_micro_usd_hr=rates)
+        return Commitment(offer=offer, quantity=self.buy)
 
     def used_frac(self, floor: int, top: int) -> float:
         """Return the share of the recent hours in which the nodes above `floor` and up to `top` were in use."""

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 
 from trimtab.catalog.kinds import BuyingOption, CapacityType
 from trimtab.catalog.pools import Pool
-from trimtab.deployment.effects import BuyCommitment, BuySpendPlan, Effect
+from trimtab.deployment.effects import BuySpendPlan, Effect
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import IntArray
 from trimtab.fleet.settings import Effort
-from trimtab.ledger import Commitment, SpendPlan
+from trimtab.ledger import Commitment, CommitmentOffer, nodes_committed
 from trimtab.levers.commit_advice import advise
 from trimtab.levers.commit_table import Offer
 from trimtab.levers.lever import Bought, Fact, Lever, Risk, Stage
@@ -24,43 +24,35 @@ _WHOLE_FRAC = 0.999
 _QUERY = "planned use per hour"
 
 
-def propose(pools: Iterable[Pool], market: Market) -> dict[Pool, BuyCommitment]:
-    """Return, for each on-demand pool for which one is sold, a commitment to one node at its best allowed rate."""
-    offers = {}
-    for pool in pools:
-        if pool.capacity_type is not CapacityType.ON_DEMAND:
-            continue
-        price = market.commitment(pool)
-        on_demand = market.rate(pool)
-        if price is not None and micro_usd(price.usd_hr) < on_demand:
-            offers[pool] = BuyCommitment(
-                pool=pool,
-                option=price.option,
-                count=1,
-                rate_micro_usd_hr=micro_usd(price.usd_hr),
-                on_demand_micro_usd_hr=on_demand,
-            )
-    return offers
+def propose(pools: Iterable[Pool], market: Market) -> tuple[CommitmentOffer, ...]:
+    """Return the commitments on offer below on demand, those to nodes by pool and then those to spend, each in order.
 
-
-PlanRates = Mapping[Pool, int]
-
-
-def propose_spend(pools: Iterable[Pool], market: Market) -> tuple[tuple[BuyingOption, PlanRates], ...]:
-    """Return the spend plans on offer: the option, and by pool what an hour of its nodes takes of the spend.
-
-    One per provider and allowed term, those with the highest discount first; left out are plans that another beats
-    on every pool that they cover. Only rates below on demand are in them.
+    To nodes: for each on-demand pool for which one is sold, at its best allowed rate. To spend: one per provider and
+    allowed term, those with the highest discount first; left out are those that another beats on every pool that they cover.
     """
     known = sorted(pools)
+    nodes = (_node_offer(pool, market) for pool in known if pool.capacity_type is CapacityType.ON_DEMAND)
+    return (*(offer for offer in nodes if offer is not None), *propose_spend(known, market))
+
+
+def _node_offer(pool: Pool, market: Market) -> CommitmentOffer | None:
+    price = market.commitment(pool)
+    if price is None or micro_usd(price.usd_hr) >= market.rate(pool):
+        return None
+    return CommitmentOffer(option=price.option, rates_micro_usd_hr={pool: micro_usd(price.usd_hr)})
+
+
+def propose_spend(pools: Iterable[Pool], market: Market) -> tuple[CommitmentOffer, ...]:
+    """Return the commitments to spend on offer."""
+    known = sorted(pools)
     found = [
-        (option, rates)
+        CommitmentOffer(option=option, rates_micro_usd_hr=rates)
         for option in BuyingOption
         if option.commits_spend and option.term_years <= market.max_term_years
         for rates in plan_rates_by_provider(known, market, option).values()
     ]
-    kept = [one for at, one in enumerate(found) if not any(_beats(other, one[1], at) for other in enumerate(found))]
-    return tuple(sorted(kept, key=lambda one: (min(one[1]).provider, _best_ratio(one[1], market), one[0].value)))
+    kept = [offer for at, offer in enumerate(found) if not any(_beats(other, offer, at) for other in enumerate(found))]
+    return tuple(sorted(kept, key=lambda offer: (offer.provider, _best_ratio(offer, market), offer.option.value)))
 
 
 def plan_rates_by_provider(pools: Iterable[Pool], market: Market, option: BuyingOption) -> dict[str, dict[Pool, int]]:
@@ -72,72 +64,70 @@ def plan_rates_by_provider(pools: Iterable[Pool], market: Market, option: Buying
     return rates
 
 
-def _beats(one: tuple[int, tuple[BuyingOption, PlanRates]], rates: PlanRates, at: int) -> bool:
-    """Tell whether a plan at another place is no dearer on any pool; of equal ones the first stays."""
-    place, (_, mine) = one
+def _beats(one: tuple[int, CommitmentOffer], offer: CommitmentOffer, at: int) -> bool:
+    """Tell whether an offer at another place is no dearer on any pool; of equal ones the first stays."""
+    place, mine, rates = one[0], one[1].rates_micro_usd_hr, offer.rates_micro_usd_hr
     if place == at or not all(pool in mine and mine[pool] <= rate for pool, rate in rates.items()):
         return False
     return mine != rates or place < at
 
 
-def _best_ratio(rates: PlanRates, market: Market) -> Fraction:
-    return min(Fraction(rate, market.rate(pool)) for pool, rate in rates.items())
+def _best_ratio(offer: CommitmentOffer, market: Market) -> Fraction:
+    return min(Fraction(rate, market.rate(pool)) for pool, rate in offer.rates_micro_usd_hr.items())
 
 
 def _fleet_evidence(bought: Bought) -> Iterator[Fact]:
-    for commitment in bought.discounts.commitments:
-        yield from _of_nodes(commitment, bought)
-    for plan in bought.discounts.spend_plans:
-        yield from _of_spend(plan, bought)
+    for commitment in bought.discounts:
+        yield from (_of_spend if commitment.offer.is_spend else _of_nodes)(commitment, bought)
 
 
 def _of_nodes(commitment: Commitment, bought: Bought) -> Iterator[Fact]:
-    used = bought.left.use_of(commitment.pool)
-    count, pool = commitment.count, commitment.pool
+    count, pool = commitment.quantity, commitment.offer.pool
+    used = bought.left.use_of(pool)
     share = float((used >= count * S_PER_HR * _WHOLE_FRAC).mean()) if count else 0.0
-    rate = commitment.rate_micro_usd_hr / bought.rates([pool])[pool]
+    rate = commitment.offer.rate_micro_usd_hr / bought.rates([pool])[pool]
     if used.any():
         yield _backed(commitment, used, bought)
     yield Fact(f"hours in which all {count} x {pool.instance_type} are in use", _QUERY, f"{share:.0%}", f"> {rate:.0%}")
 
 
-def _of_spend(plan: SpendPlan, bought: Bought) -> Iterator[Fact]:
+def _of_spend(plan: Commitment, bought: Bought) -> Iterator[Fact]:
     """Say in how many hours the spend is used whole after what applies before it, and what it covers at which discount."""
     left = bought.left
-    at = left.spend_plans.index(plan)
-    whole = float((left.used_spend()[at].sum(axis=0) >= _WHOLE_FRAC * plan.spend_micro_usd_hr).mean())
+    at = left.commitments.index(plan)
+    whole = float((left.used_commitment()[at].sum(axis=0) >= _WHOLE_FRAC * plan.micro_usd_hr).mean())
     rates = bought.rates(left.pools)
     replaced = {
         pool: rates[pool] * float(seconds.sum())
-        for pool, seconds in zip(left.pools, left.plan_seconds[at], strict=True)
+        for pool, seconds in zip(left.pools, left.covered_seconds[at], strict=True)
         if seconds.any()
     }
     yield Fact("hours in which all of it is in use", _QUERY, f"{whole:.0%}")
     for pool in sorted(replaced, key=lambda pool: -replaced[pool])[:_SHOWN]:
-        off = 1 - plan.rates_micro_usd_hr[pool] / rates[pool]
+        off = 1 - plan.offer.rates_micro_usd_hr[pool] / rates[pool]
         share = replaced[pool] / sum(replaced.values())
         yield Fact(f"of what it replaces on demand, {pool.instance_type} at {off:.0%} off", _QUERY, f"{share:.0%}")
 
 
 def _backed(commitment: Commitment, used: IntArray, bought: Bought) -> Fact:
     """Say what the layered rule, which asks for evidence before each purchase, would buy of the best count in hindsight."""
+    pool = commitment.offer.pool
     offer = Offer(
-        pool=commitment.pool,
-        term_years=commitment.option.term_years,
+        pool=pool,
+        term_years=commitment.offer.option.term_years,
         upfront_usd=0.0,
-        usd_hr=usd(commitment.rate_micro_usd_hr),
+        usd_hr=usd(commitment.offer.rate_micro_usd_hr),
         source="the plan",
     )
-    owned = sum(held.count for held in bought.owned.commitments if held.pool == commitment.pool)
-    on_demand = usd(bought.rates([commitment.pool])[commitment.pool])
-    found = advise(commitment.pool, used, on_demand, [offer], owned=owned)
+    owned = nodes_committed(bought.owned).get(pool, 0)
+    found = advise(pool, used, usd(bought.rates([pool])[pool]), [offer], owned=owned)
     if found is None or not found.layers:
         value = "none of them yet"
     else:
         first, last = found.layers[0], found.layers[-1]
         rest = f", {found.buy} by day {last.day} if the use stays" if last.day > first.day else ""
         value = f"{first.buy} from day {first.day}{rest}"
-    return Fact(f"nodes that the layers of `trimtab commit` buy on this use, of {commitment.count}", _QUERY, value)
+    return Fact(f"nodes that the layers of `trimtab commit` buy on this use, of {commitment.quantity}", _QUERY, value)
 
 
 def _canary(effect: Effect) -> tuple[str, ...]:

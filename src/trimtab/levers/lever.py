@@ -20,7 +20,7 @@ from trimtab.deployment.placement import Placement
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import IntArray, Workload
 from trimtab.fleet.settings import Assumptions, Effort, Settings
-from trimtab.ledger import Bill, Discounts
+from trimtab.ledger import Bill, Commitment
 from trimtab.provenance import Estimate
 from trimtab.replay.outcomes.evaluate import Evaluator
 from trimtab.replay.outcomes.outcome import Case, Outcome
@@ -158,8 +158,8 @@ class Applied:
 class Bought:
     """What is bought, or given back, for the whole fleet, and the bill that the rest of the plan leaves."""
 
-    discounts: Discounts
-    owned: Discounts
+    discounts: tuple[Commitment, ...]
+    owned: tuple[Commitment, ...]
     left: Bill
     rates: Callable[[Iterable[Pool]], Mapping[Pool, int]]
 

@@ -24,11 +24,10 @@ from trimtab.fleet.model import Fleet
 from trimtab.fleet.reach import check_reach
 from trimtab.fleet.scaled import scaled_fleet
 from trimtab.fleet.settings import Settings
-from trimtab.ledger import Allocation, Discounts, allocate, bill
+from trimtab.ledger import Allocation, Commitment, allocate, bill
 from trimtab.pipeline.opening import bundle_name, require_nodes, require_prices, split_window
 from trimtab.plan.audit import Audit, HeatMap
-from trimtab.plan.commitments.commit_inventory import Owned, inventory, running_commitments
-from trimtab.plan.commitments.commit_spend_inventory import Spend, running_plans, spend_inventory, unpriced
+from trimtab.plan.commitments.inventory import Owned, inventory, running, unpriced
 from trimtab.plan.planner import Planned, make_plan
 from trimtab.plan.proof.proof_by_action import proof_by_action
 from trimtab.plan.proof.proof_window import Proven, prove
@@ -54,7 +53,7 @@ class Opened:
     market: Market
     settings: Settings
     degraded: tuple[str, ...]
-    owned: Discounts
+    owned: tuple[Commitment, ...]
     store: OutcomeStore | None
 
 
@@ -65,7 +64,7 @@ def audit(
     *,
     name: str = "",
     at: date | None = None,
-    owned: Sequence[Owned | Spend] = (),
+    owned: Sequence[Owned] = (),
     scenario: Scenario | None = None,
     store: OutcomeStore | None = None,
     progress: Progress | None = None,
@@ -73,31 +72,26 @@ def audit(
     """Diagnose a fleet, plan it on the first part of its history and prove the plan on the rest.
 
     Prices are those that held at `at` (default: the end of the window). `owned` commitments, to nodes and to spend, are paid
-    whatever is planned. A
-    `scenario` is planned as well, and shown beside. Replays are looked up in `store` first. Raises BundleError, MissingPrice
-    (naming every pool that has no rate), InputError where there is too little history, and PlanError where no plan keeps the
-    limits of the settings.
+    whatever is planned. A `scenario` is planned as well, and shown beside. Replays are looked up in `store` first. Raises
+    BundleError, MissingPrice (naming every pool that has no rate), InputError where there is too little history, and PlanError
+    where no plan keeps the limits of the settings.
     """
     tell = progress or _silent
     opened = _opened(bundle, settings, catalog, at, owned, store, tell, scenario or Scenario())
     fit, market = opened.fit, opened.market
-    allocation = allocate(
-        bill(fit.usage, market.rates(fit.usage.pools), opened.owned.commitments, opened.owned.spend_plans),
-        fit.holdings,
-    )
+    allocation = allocate(bill(fit.usage, market.rates(fit.usage.pools), opened.owned), fit.holdings)
     planned, proven = _planned(opened, Scenario(), tell)
     found = _audit(
         name or bundle_name(bundle), bundle, fit, allocation, planned, proven, market, opened.settings, opened.degraded
     )
     day = market.at or fit.window.end.date()
-    held = inventory(_nodes(owned), fit.usage, market.rates(fit.usage.pools), day)
-    held_spend = spend_inventory(_spend(owned), fit.usage, market, opened.owned.commitments, day)
+    held = inventory(owned, fit.usage, market, day)
     tell("proving action by action", 0.0)
     by_action = proof_by_action(planned, opened.proof, market, opened.settings, seed=SEED)
     found = replace(found, proof=replace(found.proof, actions=by_action))
     tell("proving under stress", 0.0)
     stressed = robustness(planned, proven.proof, opened.proof, market, opened.settings, seed=SEED)
-    found = replace(found, owned=held, owned_spend=held_spend, robustness=stressed)
+    found = replace(found, owned=held, robustness=stressed)
     if scenario is None:
         return found
     return replace(found, what_if=_what_if(opened, scenario, planned, proven, tell))
@@ -110,7 +104,7 @@ def what_if(
     catalog: Catalog | None = None,
     *,
     at: date | None = None,
-    owned: Sequence[Owned | Spend] = (),
+    owned: Sequence[Owned] = (),
     store: OutcomeStore | None = None,
     progress: Progress | None = None,
 ) -> WhatIf:
@@ -126,7 +120,7 @@ def _opened(
     settings: Settings | None,
     catalog: Catalog | None,
     at: date | None,
-    owned: Sequence[Owned | Spend],
+    owned: Sequence[Owned],
     store: OutcomeStore | None,
     tell: Progress,
     scenario: Scenario,
@@ -143,8 +137,7 @@ def _opened(
     check_reach(fit.workloads, replace(market, limits=scenario.settings(settings).limits))
     refuse_impossible(fit.workloads)
     require_prices(market, {*fit.usage.pools, *proof.usage.pools})
-    spend = [one for one in _spend(owned) if one.runs_at(day)]
-    plans = running_plans(spend, _coverable(market, fit, proof), market, day)
+    coverable = _coverable(market, fit, proof)
     return Opened(
         fit=fit,
         proof=proof,
@@ -153,9 +146,9 @@ def _opened(
         degraded=(
             *split.degraded,
             *declared_in_vain(fit.workloads),
-            *(unpriced(one) for one in spend if one not in plans),
+            *unpriced(owned, coverable, market, day),
         ),
-        owned=Discounts(commitments=running_commitments(_nodes(owned), day), spend_plans=tuple(plans.values())),
+        owned=tuple(commitment for _, commitment in running(owned, coverable, market, day)),
         store=store,
     )
 
@@ -168,14 +161,6 @@ def _require_names(catalog: Catalog, settings: Settings, scenario: Scenario) -> 
         for quota in quotas_of(text):
             if quota.instance_type not in known:
                 raise UnknownName("instance type", quota.instance_type, known, where="limits.quotas")
-
-
-def _nodes(owned: Sequence[Owned | Spend]) -> list[Owned]:
-    return [one for one in owned if isinstance(one, Owned)]
-
-
-def _spend(owned: Sequence[Owned | Spend]) -> list[Spend]:
-    return [one for one in owned if isinstance(one, Spend)]
 
 
 def _coverable(market: Market, *fleets: Fleet) -> list[Pool]:

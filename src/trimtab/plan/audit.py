@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from trimtab.diagnose.findings import ProductForm, Spend, Unjudged, Verdict, Waste
 from trimtab.fleet.model import Coverage, FloatArray
-from trimtab.plan.commitments.commit_inventory import Held
-from trimtab.plan.commitments.commit_spend_inventory import HeldSpend
+from trimtab.plan.commitments.inventory import CommitmentUse
 from trimtab.plan.model import CapacityPicture, Plan, Proof
 from trimtab.plan.proof.robustness import Robustness
 from trimtab.plan.proof.scenario import WhatIf
@@ -43,10 +42,8 @@ class Audit:
     proof: Proof
     heat_map: HeatMap
     capacity: tuple[CapacityPicture, ...]
-    owned: tuple[Held, ...] = ()
-    """Commitments to nodes that run already: what they cover, and what is sunk until they end."""
-    owned_spend: tuple[HeldSpend, ...] = ()
-    """The same of commitments to spend whose rates are known."""
+    owned: tuple[CommitmentUse, ...] = ()
+    """Commitments that run already and whose rates are known: what they cover, and what is sunk until they end."""
     robustness: Robustness | None = None
     """The proof again where speeds and demand depart from what the plan was made for."""
     what_if: WhatIf | None = None

@@ -11,7 +11,7 @@ from trimtab.deployment.effects import Relocate, SetPrecision, SetTrainingMemory
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet
 from trimtab.fleet.settings import Settings
-from trimtab.ledger import NO_DISCOUNTS, Discounts
+from trimtab.ledger import Commitment
 from trimtab.levers import idle_release
 from trimtab.plan.actions.attribution import Shares
 from trimtab.plan.actions.drafted import Drafted
@@ -53,13 +53,13 @@ class Planned:
     cases: Mapping[str, Case]
     deployments: Mapping[str, Deployment]
     released: tuple[str, ...]
-    discounts: Discounts
+    discounts: tuple[Commitment, ...]
     unjudged: Mapping[str, str]
     drafted: Drafted
     """The plan's actions, any of which can be billed without the others."""
     order: tuple[int, ...]
     """The actions' places in the draft, in the order in which to do them."""
-    owned: Discounts = NO_DISCOUNTS
+    owned: tuple[Commitment, ...] = ()
     unkept: tuple[str, ...] = ()
     """Declared targets that history missed and nothing on offer keeps, in words."""
     headroom_micro_usd: int = 0
@@ -73,7 +73,7 @@ def make_plan(
     *,
     seed: int,
     progress: Progress,
-    owned: Discounts = NO_DISCOUNTS,
+    owned: tuple[Commitment, ...] = (),
     laws: Fleet | None = None,
     store: OutcomeStore | None = None,
 ) -> Planned:
@@ -136,7 +136,7 @@ def make_plan(
 
 
 def _options(
-    fleet: Fleet, cases: Mapping[str, Case | str], market: Market, owned: Discounts, progress: Progress
+    fleet: Fleet, cases: Mapping[str, Case | str], market: Market, owned: tuple[Commitment, ...], progress: Progress
 ) -> list[WorkloadOptions | None]:
     """Return every workload's options, in the fleet's order; two at once, for compiled replays let go of the lock."""
 
@@ -167,7 +167,7 @@ def _headroom(
     chosen: Chosen,
     market: Market,
     settings: Settings,
-    owned: Discounts,
+    owned: tuple[Commitment, ...],
 ) -> int:
     """Plan again with the options that keep every target only where all goes as predicted."""
     if all(one is None or len(one.without_headroom) == len(one.candidates) for one in options):
@@ -182,7 +182,7 @@ def _draft(
     options: list[WorkloadOptions | None],
     chosen: Chosen,
     market: Market,
-    owned: Discounts,
+    owned: tuple[Commitment, ...],
 ) -> Drafted:
     enacted = Enacted(
         fleet=fleet,

@@ -26,10 +26,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from trimtab.catalog.kinds import BuyingOption
 from trimtab.catalog.pools import Pool, SharedPool
 from trimtab.fleet.model import IntArray
-from trimtab.ledger import NO_DISCOUNTS, Discounts, SpendPlan
+from trimtab.ledger import Commitment, CommitmentOffer
 
 KEEP = -1
 """The choice of leaving a workload as it is."""
@@ -55,28 +54,6 @@ class NodeGroup:
     holders: frozenset[int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommitmentOffer:
-    """A commitment that is sold for a pool: its option and rate per node and hour."""
-
-    option: BuyingOption
-    rate_micro_usd_hr: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class SpendOffer:
-    """A commitment to spend that is sold: its option, and what an hour of each pool's nodes takes of it, below on demand."""
-
-    option: BuyingOption
-    rates_micro_usd_hr: Mapping[Pool, int]
-
-    def plan(self, spend_micro_usd_hr: int) -> SpendPlan:
-        """Return the plan that pays so much an hour."""
-        return SpendPlan(
-            option=self.option, spend_micro_usd_hr=spend_micro_usd_hr, rates_micro_usd_hr=self.rates_micro_usd_hr
-        )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Problem:
     """Options per workload (outer index), the groups of present nodes, rates per pool, commitments on offer, limits."""
@@ -84,20 +61,34 @@ class Problem:
     options: tuple[tuple[Option, ...], ...]
     groups: tuple[NodeGroup, ...]
     rates_micro_usd_hr: Mapping[Pool, int]
-    offers: Mapping[Pool, CommitmentOffer]
+    offers: tuple[CommitmentOffer, ...]
+    """Commitments on sale: at most one to nodes of a pool; those to spend in the order in which they apply."""
     hours: int
     quotas: Mapping[Pool, int] = field(default_factory=dict)
     """Most nodes of a pool at once (the mean of an hour), for pools that have a quota."""
     spot_max_frac: float | None = None
     """Largest share of all node-hours that may be on spot."""
-    owned: Discounts = NO_DISCOUNTS
+    owned: tuple[Commitment, ...] = ()
     """Commitments that are held already: paid whatever is chosen, and used before any of their kind that is bought."""
-    spend_offers: tuple[SpendOffer, ...] = ()
-    """Commitments to spend on offer, in the order in which they apply; their pools have rates."""
     entries_micro_usd: Mapping[str, int] = field(default_factory=dict)
     """What is paid once over the window where any chosen option needs it, by name."""
     names: tuple[str, ...] = ()
     """What the workloads are called, where a message must name one."""
+
+    @property
+    def node_offers(self) -> dict[Pool, CommitmentOffer]:
+        """Return the commitments to nodes on offer, by pool."""
+        return {offer.pool: offer for offer in self.offers if not offer.is_spend}
+
+    @property
+    def spend_offers(self) -> tuple[CommitmentOffer, ...]:
+        """Return the commitments to spend on offer."""
+        return tuple(offer for offer in self.offers if offer.is_spend)
+
+    @property
+    def owned_spend(self) -> tuple[Commitment, ...]:
+        """Return the commitments to spend that are held already."""
+        return tuple(one for one in self.owned if one.offer.is_spend)
 
     @property
     def workloads(self) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 from trimtab.catalog.pools import Pool
 from trimtab.errors import Fault, InputError, PriceFileError
 from trimtab.levers.commit_table import Offer
-from trimtab.plan.commitments.commit_inventory import Owned
+from trimtab.plan.commitments.inventory import Owned, OwnedNodes
 
 COLUMNS = (
     "name",
@@ -79,19 +79,14 @@ def _owned(row: Mapping[str, str]) -> Owned:
         raise ValueError("count must be at least 1, and end after start")
     if term_years not in TERMS.values():
         raise ValueError(f"term_years must be 1 or 3, not {term_years}")
-    return Owned(
-        name=row["name"],
-        offer=Offer(
-            pool=Pool(row["provider"], row["instance_type"], row["region"]),
-            term_years=term_years,
-            upfront_usd=float(row["upfront_usd"] or 0),
-            usd_hr=float(row["usd_hr"]),
-            source=OWNED,
-        ),
-        count=count,
-        start=start,
-        end=end,
+    offer = Offer(
+        pool=Pool(row["provider"], row["instance_type"], row["region"]),
+        term_years=term_years,
+        upfront_usd=float(row["upfront_usd"] or 0),
+        usd_hr=float(row["usd_hr"]),
+        source=OWNED,
     )
+    return Owned(name=row["name"], scope=OwnedNodes(offer=offer, count=count), start=start, end=end)
 
 
 def _day(row: Mapping[str, str], column: str) -> date:

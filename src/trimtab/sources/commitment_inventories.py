@@ -3,8 +3,8 @@
 Read: our own CSV (`commitment_files`), `aws ec2 describe-reserved-instances`, `aws savingsplans describe-savings-plans`,
 `az reservations reservation list`, `gcloud compute commitments list` (all as JSON), and FOCUS' Contract Commitments (CSV).
 
-What covers machines of one type becomes an `Owned`, what commits to spend a `Spend`. What a list does not price
-is priced by the price book's rate of its first day, and what even that does not know is left out by name, with the reason.
+What a list does not price is priced by the price book's rate of its first day, and what even that does not know is left out by
+name, with the reason.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ from trimtab.catalog import BuyingOption, Catalog
 from trimtab.catalog.pools import Pool
 from trimtab.errors import Fault, InputError, MissingPrice, PriceFileError, UnknownName
 from trimtab.levers.commit_table import Offer
-from trimtab.plan.commitments.commit_inventory import Owned
-from trimtab.plan.commitments.commit_spend_inventory import Spend
+from trimtab.plan.commitments.inventory import Owned, OwnedNodes, OwnedSpend
 from trimtab.sources.bill_cells import find_instance_type
 from trimtab.sources.commitment_files import read_owned
 from trimtab.units import HR_PER_YEAR, S_PER_HR, hours_between
@@ -37,10 +36,9 @@ _FOCUS_COLUMNS = {"ContractCommitmentId", "ContractCommitmentCategory"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:
-    """What is held: commitments to machines, commitments to spend, and what was left out, with why."""
+    """What is held, and what was left out, with why."""
 
     owned: tuple[Owned, ...] = ()
-    spend: tuple[Spend, ...] = ()
     left_out: tuple[str, ...] = ()
 
 
@@ -49,7 +47,6 @@ class _Found:
     """What a reader has found so far."""
 
     owned: list[Owned] = field(default_factory=list)
-    spend: list[Spend] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
 
 
@@ -133,7 +130,7 @@ class _Lists:
                 faults.append(Fault(what=str(error), where=f"entry {number}"))
         if faults:
             raise PriceFileError(str(path), faults)
-        return Inventory(owned=tuple(found.owned), spend=tuple(found.spend), left_out=tuple(found.left_out))
+        return Inventory(owned=tuple(found.owned), left_out=tuple(found.left_out))
 
     def aws_reserved(self, entry: Entry, found: _Found) -> None:
         """Read an entry of `describe-reserved-instances`; only running ones count."""
@@ -165,16 +162,14 @@ class _Lists:
         if str(entry.get("state", "")) in _RUNNING:
             name = str(entry.get("savingsPlanId") or entry["savingsPlanArn"])
             kind = str(entry.get("savingsPlanType", "savings plan"))
-            found.spend.append(
-                Spend(
-                    name=f"{name} ({kind})",
-                    provider="aws",
-                    usd_hr=_number(entry["commitment"]),
-                    start=_day(entry["start"]),
-                    end=_day(entry["end"]),
-                    family=str(entry.get("ec2InstanceFamily") or ""),
-                    region=str(entry.get("region") or ""),
-                )
+            scope = OwnedSpend(
+                provider="aws",
+                usd_hr=_number(entry["commitment"]),
+                family=str(entry.get("ec2InstanceFamily") or ""),
+                region=str(entry.get("region") or ""),
+            )
+            found.owned.append(
+                Owned(name=f"{name} ({kind})", scope=scope, start=_day(entry["start"]), end=_day(entry["end"]))
             )
 
     def azure(self, entry: Entry, found: _Found) -> None:
@@ -217,15 +212,8 @@ class _Lists:
             found.left_out.append(f"{name}: in {entry['BillingCurrency']}, and rates are in USD")
         elif entry["ContractCommitmentCategory"] == "Spend":
             kind = str(entry.get("ContractCommitmentType") or "spend")
-            found.spend.append(
-                Spend(
-                    name=f"{name} ({kind})",
-                    provider=_provider(name, entry),
-                    usd_hr=cost / hours,
-                    start=_day(start),
-                    end=_day(end),
-                )
-            )
+            scope = OwnedSpend(provider=_provider(name, entry), usd_hr=cost / hours)
+            found.owned.append(Owned(name=f"{name} ({kind})", scope=scope, start=_day(start), end=_day(end)))
         else:
             self._focus_usage(name, entry, hours, cost, found)
 
@@ -276,7 +264,7 @@ def _owned(name: str, offer: Offer, count: int, start: object, end: object) -> O
     first, last = _day(start), _day(end)
     if count < 1 or last <= first:
         raise ValueError(f"{name}: a count of at least 1, and an end after the start, are needed")
-    return Owned(name=name, offer=offer, count=count, start=first, end=last)
+    return Owned(name=name, scope=OwnedNodes(offer=offer, count=count), start=first, end=last)
 
 
 def _provider(name: str, entry: Entry) -> str:

@@ -21,8 +21,7 @@ from trimtab.emit.money import month_usd, month_usd_parts, percent
 from trimtab.emit.words import WASTE_MEANING
 from trimtab.fleet.model import Window
 from trimtab.plan.audit import Audit
-from trimtab.plan.commitments.commit_inventory import Held
-from trimtab.plan.commitments.commit_spend_inventory import HeldSpend
+from trimtab.plan.commitments.inventory import CommitmentUse, OwnedNodes, OwnedSpend
 
 _GPU_HOUR_DIGITS = 2
 
@@ -107,25 +106,33 @@ def unjudged_part(row: Unjudged, window_hr: int) -> UnjudgedPart:
     return UnjudgedPart(workload=row.workload, usd_mo=month_usd(row.micro_usd, window_hr), reason=row.reason)
 
 
-def owned_part(held: Held) -> OwnedPart:
-    """Return the part of a commitment that runs already."""
-    return OwnedPart(
-        name=held.owned.name,
-        pool=str(held.owned.pool),
-        count=held.owned.count,
-        end=held.owned.end.isoformat(),
-        used_frac=held.used_frac,
-        sunk_usd_mo=round(held.unused_usd_mo, 2),
+def owned_parts(held: Sequence[CommitmentUse]) -> tuple[OwnedPart, ...]:
+    """Return the parts of the commitments to nodes that run already."""
+    return tuple(
+        OwnedPart(
+            name=one.owned.name,
+            pool=str(scope.offer.pool),
+            count=scope.count,
+            end=one.owned.end.isoformat(),
+            used_frac=one.used_frac,
+            sunk_usd_mo=round(one.unused_usd_mo, 2),
+        )
+        for one in held
+        if isinstance(scope := one.owned.scope, OwnedNodes)
     )
 
 
-def owned_spend_part(held: HeldSpend) -> OwnedSpendPart:
-    """Return a commitment to spend that runs already as documents have it."""
-    return OwnedSpendPart(
-        name=held.spend.name,
-        provider=held.spend.provider,
-        usd_hr=held.spend.usd_hr,
-        end=held.spend.end.isoformat(),
-        used_frac=held.used_frac,
-        sunk_usd_mo=round(held.unused_usd_mo, 2),
+def owned_spend_parts(held: Sequence[CommitmentUse]) -> tuple[OwnedSpendPart, ...]:
+    """Return the parts of the commitments to spend that run already."""
+    return tuple(
+        OwnedSpendPart(
+            name=one.owned.name,
+            provider=scope.provider,
+            usd_hr=scope.usd_hr,
+            end=one.owned.end.isoformat(),
+            used_frac=one.used_frac,
+            sunk_usd_mo=round(one.unused_usd_mo, 2),
+        )
+        for one in held
+        if isinstance(scope := one.owned.scope, OwnedSpend)
     )

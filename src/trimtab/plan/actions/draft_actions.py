@@ -11,7 +11,7 @@ from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.effects import BuyCommitment, BuySpendPlan, Effect, PlanRate, ReleaseNodes, Relocate, UseSlots
 from trimtab.deployment.placement import resolve
 from trimtab.fleet.model import Fleet
-from trimtab.ledger import NO_DISCOUNTS, Commitment, Discounts, SpendPlan
+from trimtab.ledger import Commitment, nodes_committed
 from trimtab.levers import commitments, idle_release
 from trimtab.levers.lever import Risk
 from trimtab.levers.registry import lever_named
@@ -35,7 +35,7 @@ class Draft:
     workloads: tuple[int, ...]
     changes: tuple[Change, ...]
     released: tuple[str, ...]
-    discounts: Discounts
+    discounts: tuple[Commitment, ...]
     touches: frozenset[Hashable]
 
     @property
@@ -66,7 +66,7 @@ def drafts(
     planned: Mapping[int, Deployment],
     enacted: Enacted,
     released: Sequence[int],
-    bought: Discounts,
+    bought: Sequence[Commitment],
 ) -> tuple[Draft, ...]:
     """Group the planned effects into actions; commitments and released nodes are actions of their own.
 
@@ -79,12 +79,12 @@ def drafts(
             members[lever, together_of(fleet.workloads[index], first)].append(index)
     touched = _touched(fleet, planned, enacted, bought)
     made = [_draft(fleet, lever, name, tuple(who), planned, touched) for (lever, name), who in sorted(members.items())]
-    used = _used(fleet, planned, enacted, released) if bought.spend_plans else ()
+    used = _used(fleet, planned, enacted, released) if any(one.offer.is_spend for one in bought) else ()
+    held = (*enacted.owned, *bought)
     return (
         *made,
-        *_releases(fleet, released, enacted.owned + bought),
-        *(_commitment(one, bought, enacted) for one in bought.commitments),
-        *(_spend_plan(one, used, enacted) for one in bought.spend_plans),
+        *_releases(fleet, released, held),
+        *(_purchase(one, used, held, enacted) for one in bought),
     )
 
 
@@ -110,7 +110,7 @@ def _draft(
         workloads=members,
         changes=changes,
         released=(),
-        discounts=NO_DISCOUNTS,
+        discounts=(),
         touches=frozenset(shared).union(*(touched[index] for index in members)),
     )
 
@@ -124,7 +124,7 @@ def _common(names: Sequence[str]) -> str:
     return f"{', '.join(f'{space}/*' for space in spaces)} ({len(names)} workloads)"
 
 
-def _releases(fleet: Fleet, released: Sequence[int], held: Discounts) -> tuple[Draft, ...]:
+def _releases(fleet: Fleet, released: Sequence[int], held: Sequence[Commitment]) -> tuple[Draft, ...]:
     if not released:
         return ()
     effect: ReleaseNodes = idle_release.release(fleet, tuple(released))
@@ -138,29 +138,9 @@ def _releases(fleet: Fleet, released: Sequence[int], held: Discounts) -> tuple[D
             workloads=(),
             changes=(Change(subject=", ".join(effect.nodes), effect=effect),),
             released=effect.nodes,
-            discounts=NO_DISCOUNTS,
+            discounts=(),
             touches=frozenset({("pool", pool) for pool in pools} | _committed(pools, held)),
         ),
-    )
-
-
-def _commitment(commitment: Commitment, bought: Discounts, enacted: Enacted) -> Draft:
-    effect: Effect = BuyCommitment(
-        pool=commitment.pool,
-        option=commitment.option,
-        count=commitment.count,
-        rate_micro_usd_hr=commitment.rate_micro_usd_hr,
-        on_demand_micro_usd_hr=enacted.rates([commitment.pool])[commitment.pool],
-    )
-    return Draft(
-        lever=commitments.NAME,
-        subject=f"{commitment.count} x {commitment.pool.instance_type}",
-        class_name=str(commitment.pool),
-        workloads=(),
-        changes=(Change(subject=str(commitment.pool), effect=effect),),
-        released=(),
-        discounts=Discounts(commitments=(commitment,)),
-        touches=frozenset(_committed([commitment.pool], enacted.owned + bought)),
     )
 
 
@@ -172,40 +152,58 @@ def _used(
     return tuple(sorted(pool for pool, seconds in usage.items() if seconds.any()))
 
 
-def _spend_plan(plan: SpendPlan, used: Sequence[Pool], enacted: Enacted) -> Draft:
-    covered = [pool for pool in used if pool in plan.rates_micro_usd_hr]
-    on_demand = enacted.rates(covered)
-    effect: Effect = BuySpendPlan(
-        provider=plan.provider,
-        option=plan.option,
-        spend_micro_usd_hr=plan.spend_micro_usd_hr,
-        rates=tuple(
-            PlanRate(
-                pool=pool,
-                rate_micro_usd_hr=plan.rates_micro_usd_hr[pool],
-                on_demand_micro_usd_hr=on_demand[pool],
-            )
-            for pool in covered
-        ),
-    )
-    name = f"{plan.provider} {plan.option.value}"
+def _purchase(bought: Commitment, used: Sequence[Pool], held: Sequence[Commitment], enacted: Enacted) -> Draft:
+    """Return the action that buys a commitment; `used` are the pools in use by then, `held` all that is committed by then."""
+    offer = bought.offer
+    effect: Effect
+    touches: set[Hashable]
+    if offer.is_spend:
+        covered = [pool for pool in used if pool in offer.rates_micro_usd_hr]
+        on_demand = enacted.rates(covered)
+        effect = BuySpendPlan(
+            provider=offer.provider,
+            option=offer.option,
+            spend_micro_usd_hr=bought.quantity,
+            rates=tuple(
+                PlanRate(
+                    pool=pool,
+                    rate_micro_usd_hr=offer.rates_micro_usd_hr[pool],
+                    on_demand_micro_usd_hr=on_demand[pool],
+                )
+                for pool in covered
+            ),
+        )
+        name = f"{offer.provider} {offer.option.value}"
+        subject = f"${usd(bought.quantity):,.2f} an hour of spend with {offer.provider}"
+        touches = {("spend", offer.provider)}
+    else:
+        effect = BuyCommitment(
+            pool=offer.pool,
+            option=offer.option,
+            count=bought.quantity,
+            rate_micro_usd_hr=offer.rate_micro_usd_hr,
+            on_demand_micro_usd_hr=enacted.rates([offer.pool])[offer.pool],
+        )
+        name = str(offer.pool)
+        subject = f"{bought.quantity} x {offer.pool.instance_type}"
+        touches = _committed([offer.pool], held)
     return Draft(
         lever=commitments.NAME,
-        subject=f"${usd(plan.spend_micro_usd_hr):,.2f} an hour of spend with {plan.provider}",
+        subject=subject,
         class_name=name,
         workloads=(),
         changes=(Change(subject=name, effect=effect),),
         released=(),
-        discounts=Discounts(spend_plans=(plan,)),
-        touches=frozenset({("spend", plan.provider)}),
+        discounts=(bought,),
+        touches=frozenset(touches),
     )
 
 
 def _touched(
-    fleet: Fleet, planned: Mapping[int, Deployment], enacted: Enacted, bought: Discounts
+    fleet: Fleet, planned: Mapping[int, Deployment], enacted: Enacted, bought: Sequence[Commitment]
 ) -> dict[int, frozenset[Hashable]]:
     """Return what each workload's actions touch: itself, the node groups it held, and what is committed, bought or held."""
-    held = enacted.owned + bought
+    held = (*enacted.owned, *bought)
     touched = {}
     for index, deployment in planned.items():
         workload = fleet.workloads[index]
@@ -220,10 +218,10 @@ def _touched(
     return touched
 
 
-def _committed(pools: Iterable[Pool], held: Discounts) -> set[Hashable]:
+def _committed(pools: Iterable[Pool], held: Sequence[Commitment]) -> set[Hashable]:
     """Return what couples uses of some pools: committed nodes of each, and the spend of a provider's plans."""
-    nodes = {one.pool for one in held.commitments}
-    spend = {pool for rates in held.plan_rates for pool in rates}
+    nodes = nodes_committed(held)
+    spend = {pool for one in held if one.offer.is_spend for pool in one.offer.rates_micro_usd_hr}
     things: set[Hashable] = set()
     for pool in pools:
         things |= {("pool", pool)} if pool in nodes else set()

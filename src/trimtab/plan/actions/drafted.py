@@ -16,7 +16,7 @@ from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.effects import HedgeOnSpot, SetCapacityType
 from trimtab.deployment.placement import resolve
 from trimtab.fleet.model import Fleet, FloatArray, IntArray
-from trimtab.ledger import NO_DISCOUNTS, Bill, Discounts
+from trimtab.ledger import Bill, Commitment
 from trimtab.levers import spot
 from trimtab.levers.batching import batches_fit
 from trimtab.plan.actions.attribution import Shares, attribute, components
@@ -36,7 +36,7 @@ class Drafted:
     enacted: Enacted
     deployments: Mapping[int, Deployment]
     released: tuple[int, ...]
-    discounts: Discounts
+    discounts: tuple[Commitment, ...]
     actions: tuple[Draft, ...] = field(init=False)
     _known: dict[Actions, int] = field(default_factory=dict)
 
@@ -139,7 +139,7 @@ class Drafted:
         fits = batches_fit(evaluator.case, evaluator.place(deployment), self.enacted.market)
         return fits and evaluator.keeps_targets(deployment)
 
-    def bought(self, some: Actions) -> Discounts:
+    def bought(self, some: Actions) -> tuple[Commitment, ...]:
         """Return what the commitment actions among some would buy: what is best for the use that the others leave."""
         return self._bought(some, self.enacted.usage(self.in_force(some), self._gone(some)))
 
@@ -151,6 +151,6 @@ class Drafted:
     def _gone(self, some: Actions) -> tuple[str, ...]:
         return tuple(name for number in sorted(some) for name in self.actions[number].released)
 
-    def _bought(self, some: Actions, usage: Mapping[Pool, IntArray]) -> Discounts:
-        offered = sum((self.actions[number].discounts for number in sorted(some)), start=NO_DISCOUNTS)
+    def _bought(self, some: Actions, usage: Mapping[Pool, IntArray]) -> tuple[Commitment, ...]:
+        offered = [one.offer for number in sorted(some) for one in self.actions[number].discounts]
         return self.enacted.best_of(offered, usage)

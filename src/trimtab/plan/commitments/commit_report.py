@@ -10,12 +10,11 @@ from trimtab.catalog.kinds import BuyingOption, CapacityType
 from trimtab.catalog.pools import Pool
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Window
-from trimtab.ledger import Usage, bill
+from trimtab.ledger import Usage, bill, nodes_committed
 from trimtab.levers.commit_advice import Advice, advise
 from trimtab.levers.commit_table import Offer, Return, listed_offer, return_of
-from trimtab.plan.commitments.commit_inventory import Held, Owned, inventory, owned_nodes, running_commitments
 from trimtab.plan.commitments.commit_spend import SpendAdvice, advise_spend
-from trimtab.plan.commitments.commit_spend_inventory import HeldSpend, Spend, running_plans, spend_inventory, unpriced
+from trimtab.plan.commitments.inventory import CommitmentUse, Owned, inventory, running, unpriced
 from trimtab.units import HR_PER_MO, MICRO_PER_USD
 
 TERMS_YEARS = (1, 3)
@@ -31,9 +30,8 @@ class CommitReport:
     basis: str
     advice: tuple[Advice, ...]
     returns: tuple[Return, ...]
-    held: tuple[Held, ...]
+    held: tuple[CommitmentUse, ...]
     spend: tuple[SpendAdvice, ...]
-    held_spend: tuple[HeldSpend, ...]
     wanted_rates: tuple[str, ...]
     """Rates that no table has and that a person is asked for."""
     held_beside: tuple[str, ...] = ()
@@ -60,12 +58,11 @@ def commit_report(
     day: date,
     owned: Sequence[Owned],
     quotes: Sequence[Offer],
-    spend: Sequence[Spend] = (),
     held_beside: Sequence[str] = (),
 ) -> CommitReport:
     """Return what to commit to on a day, given a fleet's use over a window; raises MissingPrice for a pool without a rate.
 
-    What plans held already cover is no demand for reservations.
+    What commitments to spend that are held already cover is no demand for reservations.
     """
     pools = [
         pool
@@ -73,17 +70,17 @@ def commit_report(
         if pool.capacity_type is CapacityType.ON_DEMAND and question.instance_type in (None, pool.instance_type)
     ]
     rates = market.rates(usage.pools)
-    have = owned_nodes(owned, day)
-    running = running_commitments(owned, day)
-    plans = running_plans(spend, usage.pools, market, day)
-    planned = bill(usage, rates, running, list(plans.values())).plan_seconds.sum(axis=0)
+    held = [commitment for _, commitment in running(owned, usage.pools, market, day)]
+    have = nodes_committed(held)
+    priced = bill(usage, rates, held)
+    spent = priced.covered_seconds[[one.offer.is_spend for one in priced.commitments]].sum(axis=0)
     row_of = {pool: row for row, pool in enumerate(usage.pools)}
     advice, returns = [], []
     for pool in pools:
         offers = offers_for(pool, market, quotes)
         usd_hr = rates[pool] / MICRO_PER_USD
         allowed = [offer for offer in offers if offer.term_years in question.terms_years]
-        demand = usage.node_seconds[row_of[pool]] - planned[row_of[pool]]
+        demand = usage.node_seconds[row_of[pool]] - spent[row_of[pool]]
         found = advise(pool, demand, usd_hr, allowed, owned=have.get(pool, 0))
         if found:
             advice.append(found)
@@ -93,19 +90,17 @@ def commit_report(
         basis=basis,
         advice=tuple(advice),
         returns=tuple(returns),
-        held=inventory(owned, usage, rates, day),
+        held=inventory(owned, usage, market, day),
         spend=advise_spend(
             usage,
             market,
             question.terms_years,
-            reserved=running,
+            held=held,
             advised=[one.bought for one in advice if one.buy],
-            plans=list(plans.values()),
             pools=pools,
         ),
-        held_spend=spend_inventory(spend, usage, market, running, day),
         wanted_rates=wanted_rates(pools, market, quotes),
-        held_beside=(*(unpriced(one) for one in spend if one.runs_at(day) and one not in plans), *held_beside),
+        held_beside=(*unpriced(owned, usage.pools, market, day), *held_beside),
     )
 
 

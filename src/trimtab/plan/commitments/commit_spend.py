@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from trimtab.catalog.kinds import BuyingOption
 from trimtab.catalog.pools import Pool
 from trimtab.fleet.market import Market
-from trimtab.ledger import Commitment, SpendPlan, Usage, best_spend, bill, spend_needed
+from trimtab.ledger import Commitment, CommitmentOffer, Usage, best_spend, bill, spend_needed
 from trimtab.levers.commit_advice import RECENT_HR, backed, layers
 from trimtab.levers.commitments import plan_rates_by_provider
 from trimtab.policies.commitment import LayerRule
@@ -86,14 +86,13 @@ def advise_spend(
     market: Market,
     terms_years: Sequence[int],
     *,
-    reserved: Sequence[Commitment],
+    held: Sequence[Commitment],
     advised: Sequence[Commitment],
-    plans: Sequence[SpendPlan] = (),
     pools: Sequence[Pool] | None = None,
 ) -> tuple[SpendAdvice, ...]:
     """Return one answer per provider and term with rates below on demand, alone and beside what is advised.
 
-    `reserved` and `plans` run already and come first. `pools` narrows what may be covered. Nothing is returned where no rate
+    `held` run already and come first. `pools` narrows what may be covered. Nothing is returned where no rate
     is known or no use is left.
     """
     found = []
@@ -102,22 +101,17 @@ def advise_spend(
             continue
         for provider, rates in plan_rates_by_provider(usage.pools if pools is None else pools, market, option).items():
             for more in ((), tuple(advised)) if advised else ((),):
-                left = uncovered(usage, market, (*reserved, *more), plans)
+                left = uncovered(usage, market, (*held, *more))
                 one = _advice(provider, option, rates, left, market, beside=bool(more))
                 if one is not None:
                     found.append(one)
     return tuple(sorted(found, key=lambda one: (one.provider, one.option.term_years, not one.beside_reservations)))
 
 
-def uncovered(usage: Usage, market: Market, commitments: Sequence[Commitment], plans: Sequence[SpendPlan]) -> Usage:
-    """Return the use that commitments and plans leave on demand."""
-    priced = bill(usage, market.rates(usage.pools), commitments, plans)
-    left = usage.node_seconds - priced.plan_seconds.sum(axis=0)
-    for row, pool in enumerate(usage.pools):
-        for index, one in enumerate(commitments):
-            if one.pool == pool:
-                left[row] -= priced.covered_seconds[index]
-    return Usage(pools=usage.pools, node_seconds=left)
+def uncovered(usage: Usage, market: Market, commitments: Sequence[Commitment]) -> Usage:
+    """Return the use that commitments leave on demand."""
+    priced = bill(usage, market.rates(usage.pools), commitments)
+    return Usage(pools=usage.pools, node_seconds=usage.node_seconds - priced.covered_seconds.sum(axis=0))
 
 
 def _advice(
@@ -136,10 +130,9 @@ def _advice(
     prudent = min(backed(needed / MICRO_PER_USD, discount, rule, term_hr), usd(best))
     steps = layers(prudent * MICRO_PER_USD / _STEP_MICRO_USD_HR, 0, rule, term_hr)
     step_usd = usd(_STEP_MICRO_USD_HR)
-    whole = SpendPlan(
-        option=option,
-        spend_micro_usd_hr=(steps[-1].hold if steps else 0) * _STEP_MICRO_USD_HR,
-        rates_micro_usd_hr=rates,
+    whole = Commitment(
+        offer=CommitmentOffer(option=option, rates_micro_usd_hr=rates),
+        quantity=(steps[-1].hold if steps else 0) * _STEP_MICRO_USD_HR,
     )
     used_frac, replaced_usd_mo = _returned(recent, whole, market)
     return SpendAdvice(
@@ -158,9 +151,9 @@ def _advice(
     )
 
 
-def _returned(recent: Usage, plan: SpendPlan, market: Market) -> tuple[float, float]:
+def _returned(recent: Usage, plan: Commitment, market: Market) -> tuple[float, float]:
     """Return the share of a plan's spend that would have bought node time, and what it would have replaced a month."""
     rates = market.rates(recent.pools)
-    priced = bill(recent, rates, (), [plan])
-    paid, replaced = int(priced.spend.sum()), bill(recent, rates).total - int(priced.metered.sum())
+    priced = bill(recent, rates, [plan])
+    paid, replaced = int(priced.committed.sum()), bill(recent, rates).total - int(priced.metered.sum())
     return 1 - priced.unused / paid if paid else 0.0, per_month(usd(replaced), recent.hours)

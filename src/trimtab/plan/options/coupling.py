@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from trimtab.catalog.kinds import CapacityType
@@ -11,7 +11,7 @@ from trimtab.fleet.limits import Quota, quotas_of
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import IntArray
 from trimtab.fleet.settings import Limits
-from trimtab.ledger import Discounts
+from trimtab.ledger import Commitment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,14 +25,13 @@ class Coupling:
     """Pools that a commitment which is held already may cover."""
 
     @classmethod
-    def of(cls, limits: Limits, market: Market, owned: Discounts) -> Coupling:
+    def of(cls, limits: Limits, market: Market, owned: Iterable[Commitment]) -> Coupling:
         """Return the coupling under some limits and what is held already."""
-        pools = {one.pool for one in owned.commitments} | {p for plan in owned.plan_rates for p in plan}
         return cls(
             market=market,
             quotas=quotas_of(limits.quotas),
             spot_max_frac=limits.spot_max_frac,
-            owned=frozenset(pools),
+            owned=frozenset(pool for one in owned for pool in one.offer.rates_micro_usd_hr),
         )
 
     @property

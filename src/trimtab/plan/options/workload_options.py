@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -13,7 +13,7 @@ from trimtab.catalog.pools import Pool, SharedPool
 from trimtab.deployment.deployment import Deployment
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import IntArray
-from trimtab.ledger import NO_DISCOUNTS, Discounts
+from trimtab.ledger import Commitment
 from trimtab.levers.lever import Ask, Judged
 from trimtab.levers.registry import serving
 from trimtab.plan.options.candidate import Candidate, candidate_of
@@ -43,7 +43,7 @@ class WorkloadOptions:
 
 
 def options_of(
-    case: Case, market: Market, owned: Discounts = NO_DISCOUNTS, *, among_largest: bool = True
+    case: Case, market: Market, owned: Sequence[Commitment] = (), *, among_largest: bool = True
 ) -> WorkloadOptions:
     """Enumerate, replay and filter a workload's candidates; what is `owned` couples the pools that it may cover."""
     ask = Ask(evaluator=Evaluator(case=case), market=market, among_largest=among_largest)

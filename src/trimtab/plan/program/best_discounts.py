@@ -15,11 +15,11 @@ import numpy as np
 
 from trimtab.catalog.pools import Pool
 from trimtab.fleet.model import IntArray
-from trimtab.ledger import Commitment, Discounts, SpendPlan, best_count, best_spend
+from trimtab.ledger import Commitment, CommitmentOffer, best_count, best_spend, nodes_committed
 from trimtab.ledger.arrays import charge
-from trimtab.ledger.spend import cover, spend_corners
-from trimtab.plan.problem import CommitmentOffer, Problem, SpendOffer
-from trimtab.plan.program.couplings.node_commitments import beyond, nodes_covered
+from trimtab.ledger.commitments import cover, spend_corners
+from trimtab.plan.problem import Problem
+from trimtab.plan.program.couplings.node_commitments import beyond
 from trimtab.units import S_PER_HR
 
 Counts = dict[Pool, int]
@@ -27,86 +27,55 @@ _COARSE, _FINE = 64, 1_000_000
 """Corners of all but the last of a provider's plans that are tried while nodes are searched, and at the end."""
 
 
-def best_discounts(problem: Problem, usage: Mapping[Pool, IntArray], start: Discounts | None = None) -> Discounts:
+def best_discounts(
+    problem: Problem, usage: Mapping[Pool, IntArray], start: Sequence[Commitment] | None = None
+) -> tuple[Commitment, ...]:
     """Return what to buy of a problem's offers, above what is owned, so that the bill of a known use is least.
 
     `start` is what was best for a use much like it: the search goes on from there.
     """
-    return best_of(
-        usage,
-        problem.rates_micro_usd_hr,
-        offers=problem.offers,
-        spend_offers=problem.spend_offers,
-        owned=problem.owned,
-        start=start,
-    )
+    return best_of(usage, problem.rates_micro_usd_hr, offers=problem.offers, owned=problem.owned, start=start)
 
 
 def best_of(
     usage: Mapping[Pool, IntArray],
     rates: Mapping[Pool, int],
     *,
-    offers: Mapping[Pool, CommitmentOffer],
-    spend_offers: Sequence[SpendOffer],
-    owned: Discounts,
-    start: Discounts | None = None,
-) -> Discounts:
-    """Return what to buy of some offers, above what is owned; nothing that does not pay is in it."""
-    nodes = nodes_covered(owned.commitments)
-    known = [*(offer.rates_micro_usd_hr for offer in spend_offers), *owned.plan_rates]
-    covered = {pool for plan_rates in known for pool in plan_rates if pool in usage}
+    offers: Sequence[CommitmentOffer],
+    owned: Sequence[Commitment],
+    start: Sequence[Commitment] | None = None,
+) -> tuple[Commitment, ...]:
+    """Return what to buy of some offers, above what is owned, nodes first; nothing that does not pay is in it."""
+    owned_nodes, owned_spend = nodes_committed(owned), [one for one in owned if one.offer.is_spend]
+    node_offers = {offer.pool: offer for offer in offers if not offer.is_spend}
+    spend_offers = [offer for offer in offers if offer.is_spend]
+    known = (*spend_offers, *(one.offer for one in owned_spend))
+    covered = {pool for offer in known for pool in offer.rates_micro_usd_hr if pool in usage}
     counts = {
-        pool: best_count(beyond(usage[pool], nodes.get(pool, 0)), rates[pool], offer.rate_micro_usd_hr)
-        for pool, offer in offers.items()
+        pool: best_count(beyond(usage[pool], owned_nodes.get(pool, 0)), rates[pool], offer.rate_micro_usd_hr)
+        for pool, offer in node_offers.items()
         if pool in usage
     }
-    spend: dict[int, SpendPlan] = {}
+    spend: dict[int, Commitment] = {}
     for provider in sorted({pool.provider for pool in covered}):
         joint = _Joint(
-            {pool: beyond(usage[pool], nodes.get(pool, 0)) for pool in sorted(covered) if pool.provider == provider},
+            {
+                pool: beyond(usage[pool], owned_nodes.get(pool, 0))
+                for pool in sorted(covered)
+                if pool.provider == provider
+            },
             rates,
-            {pool: offer.rate_micro_usd_hr for pool, offer in offers.items()},
-            [(at, offer) for at, offer in enumerate(spend_offers) if _is_of(provider, offer.rates_micro_usd_hr)],
-            [plan for plan in owned.spend_plans if _is_of(provider, plan.rates_micro_usd_hr)],
+            {pool: offer.rate_micro_usd_hr for pool, offer in node_offers.items()},
+            [(at, offer) for at, offer in enumerate(spend_offers) if offer.provider == provider],
+            [one for one in owned_spend if one.offer.provider == provider],
         )
-        found, bought = joint.best([counts, {}] if start is None else [nodes_covered(start.commitments)])
+        found, bought = joint.best([counts, {}] if start is None else [nodes_committed(start)])
         counts |= found
         spend |= bought
-    return Discounts(
-        commitments=tuple(
-            Commitment(
-                pool=pool,
-                option=offers[pool].option,
-                count=counts[pool],
-                rate_micro_usd_hr=offers[pool].rate_micro_usd_hr,
-            )
-            for pool in sorted(counts)
-            if counts[pool]
-        ),
-        spend_plans=tuple(spend[at] for at in sorted(spend)),
+    return (
+        *(Commitment(offer=node_offers[pool], quantity=counts[pool]) for pool in sorted(counts) if counts[pool]),
+        *(spend[at] for at in sorted(spend)),
     )
-
-
-def rebought(
-    offered: Discounts, usage: Mapping[Pool, IntArray], rates: Mapping[Pool, int], owned: Discounts
-) -> Discounts:
-    """Return what to buy of the kinds in `offered` for another use: their counts and spends are not looked at."""
-    return best_of(
-        usage,
-        rates,
-        offers={
-            one.pool: CommitmentOffer(option=one.option, rate_micro_usd_hr=one.rate_micro_usd_hr)
-            for one in offered.commitments
-        },
-        spend_offers=[
-            SpendOffer(option=plan.option, rates_micro_usd_hr=plan.rates_micro_usd_hr) for plan in offered.spend_plans
-        ],
-        owned=owned,
-    )
-
-
-def _is_of(provider: str, rates: Mapping[Pool, int]) -> bool:
-    return any(pool.provider == provider for pool in rates)
 
 
 class _Joint:
@@ -117,8 +86,8 @@ class _Joint:
         use: Mapping[Pool, IntArray],
         rates: Mapping[Pool, int],
         committed_micro_usd_hr: Mapping[Pool, int],
-        offers: Sequence[tuple[int, SpendOffer]],
-        owned: Sequence[SpendPlan],
+        offers: Sequence[tuple[int, CommitmentOffer]],
+        owned: Sequence[Commitment],
     ) -> None:
         self._pools = tuple(use)
         self._use = np.array([use[pool] for pool in self._pools], dtype=np.int64)
@@ -128,7 +97,7 @@ class _Joint:
         self._owned = owned
         self._known: dict[tuple[int, ...], int] = {}
 
-    def best(self, starts: Sequence[Counts]) -> tuple[Counts, dict[int, SpendPlan]]:
+    def best(self, starts: Sequence[Counts]) -> tuple[Counts, dict[int, Commitment]]:
         """Return the best counts found from some starts, and spend plans by their place among the offers."""
         ends = [self._improved(tuple(start.get(pool, 0) for pool in self._pools)) for start in starts]
         best = min(ends, key=lambda end: (self._cost(end), end))
@@ -168,8 +137,8 @@ class _Joint:
         return left
 
     def _best_spends(
-        self, left: IntArray, offers: Sequence[tuple[int, SpendOffer]], corners: int
-    ) -> tuple[int, dict[int, SpendPlan]]:
+        self, left: IntArray, offers: Sequence[tuple[int, CommitmentOffer]], corners: int
+    ) -> tuple[int, dict[int, Commitment]]:
         """Return the least bill found for what nodes leave, and the plans that make it; a last offer's spend is exact.
 
         Of an offer before it so many corners are tried, evenly over all.
@@ -179,8 +148,8 @@ class _Joint:
             return sum(metered), {}
         (at, offer), later = offers[0], offers[1:]
 
-        def under(spend: int) -> tuple[int, dict[int, SpendPlan]]:
-            plan = offer.plan(spend)
+        def under(spend: int) -> tuple[int, dict[int, Commitment]]:
+            plan = Commitment(offer=offer, quantity=spend)
             cost, plans = self._best_spends(left - cover(plan, self._pools, left, self._rates), later, corners)
             return cost + spend * left.shape[1], {at: plan, **plans} if spend else plans
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from trimtab.catalog.pools import Pool
 from trimtab.fleet.model import IntArray
-from trimtab.ledger import Bill, Discounts, Usage, bill
+from trimtab.ledger import Bill, Commitment, Usage, bill, nodes_committed
 from trimtab.plan.problem import KEEP, Option, Problem
 from trimtab.plan.program.couplings.held_nodes import held_usage
 from trimtab.plan.program.couplings.one_time_costs import one_time_micro_usd
@@ -31,18 +31,20 @@ def own_cost(problem: Problem, choice: Sequence[int]) -> int:
     return sum(option.own_micro_usd for option in _chosen(problem, choice)) + one_time_micro_usd(problem, choice)
 
 
-def exact_bill(usage: Mapping[Pool, IntArray], rates: Mapping[Pool, int], paid: Discounts, hours: int) -> Bill:
-    """Return the exact hourly bill of a use under commitments to nodes and to spend: what is reported."""
-    pools = tuple(sorted({*usage, *(commitment.pool for commitment in paid.commitments)}))
+def exact_bill(
+    usage: Mapping[Pool, IntArray], rates: Mapping[Pool, int], paid: Sequence[Commitment], hours: int
+) -> Bill:
+    """Return the exact hourly bill of a use under commitments: what is reported."""
+    pools = tuple(sorted({*usage, *nodes_committed(paid)}))
     seconds = np.zeros((len(pools), hours), dtype=np.int64)
     for row, pool in enumerate(pools):
         seconds[row] = usage.get(pool, 0)
-    return bill(Usage(pools=pools, node_seconds=seconds), rates, paid.commitments, paid.spend_plans)
+    return bill(Usage(pools=pools, node_seconds=seconds), rates, paid)
 
 
-def cost_with(problem: Problem, choice: Sequence[int], bought: Discounts) -> int:
+def cost_with(problem: Problem, choice: Sequence[int], bought: Sequence[Commitment]) -> int:
     """Return the exact bill of a choice under what is owned and bought, with what it costs besides nodes."""
-    usage, paid = total_usage(problem, choice), problem.owned + bought
+    usage, paid = total_usage(problem, choice), (*problem.owned, *bought)
     return exact_bill(usage, problem.rates_micro_usd_hr, paid, problem.hours).total + own_cost(problem, choice)
 
 

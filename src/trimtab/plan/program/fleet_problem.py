@@ -15,13 +15,13 @@ from trimtab.fleet.limits import quota_of_pools, quotas_of
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet, IntArray
 from trimtab.fleet.settings import Limits, Settings
-from trimtab.ledger import IDLE, NO_DISCOUNTS, Bill, Discounts
+from trimtab.ledger import IDLE, Bill, Commitment, CommitmentOffer, nodes_committed
 from trimtab.levers import commitments as commitment_lever
 from trimtab.levers.idle_release import unheld_nodes
 from trimtab.plan.options.candidate import Candidate
 from trimtab.plan.options.workload_options import WorkloadOptions
-from trimtab.plan.problem import CommitmentOffer, NodeGroup, Option, Problem, SpendOffer
-from trimtab.plan.program.best_discounts import rebought
+from trimtab.plan.problem import NodeGroup, Option, Problem
+from trimtab.plan.program.best_discounts import best_of
 from trimtab.plan.program.couplings.shared_nodes import shared_usage
 from trimtab.plan.program.exact_cost import exact_bill
 from trimtab.plan.program.pool_use import summed
@@ -102,7 +102,7 @@ def fleet_problem(
     options: Sequence[WorkloadOptions | None],
     market: Market,
     limits: Limits | None = None,
-    owned: Discounts = NO_DISCOUNTS,
+    owned: tuple[Commitment, ...] = (),
 ) -> Problem:
     """Build the problem: one row of options per workload, then one per pool with nodes that nobody holds (give them back).
 
@@ -118,24 +118,17 @@ def fleet_problem(
     fixed = [NodeGroup(usage=groups.stays, holders=frozenset({len(rows) + len(unheld)}))] if groups.stays else []
     pools = {pool for row in rows for option in row for pool in option.usage} | set(fleet.usage.pools)
     pools |= {shared.pool for row in rows for option in row for shared in option.slots}
-    pools |= {one.pool for one in owned.commitments}
+    pools |= nodes_committed(owned).keys()
     stated = limits or Limits()
     return Problem(
         options=(*rows, *(((Option(usage={}),)) for _ in unheld), *(() for _ in fixed)),
         groups=(*(NodeGroup(usage=usage, holders=owners) for owners, usage in groups.held), *unheld, *fixed),
         rates_micro_usd_hr=market.rates(sorted(pools)),
-        offers={
-            pool: CommitmentOffer(option=offer.option, rate_micro_usd_hr=offer.rate_micro_usd_hr)
-            for pool, offer in commitment_lever.propose(sorted(pools), market).items()
-        },
+        offers=commitment_lever.propose(pools, market),
         hours=fleet.window.hours,
         quotas=quota_of_pools(quotas_of(stated.quotas), sorted(pools)),
         spot_max_frac=stated.spot_max_frac if stated.spot_max_frac < 1 else None,
         owned=owned,
-        spend_offers=tuple(
-            SpendOffer(option=option, rates_micro_usd_hr=rates)
-            for option, rates in commitment_lever.propose_spend(pools, market)
-        ),
         entries_micro_usd=_entries(options, fleet.window.hours),
         names=tuple(workload.name for workload in fleet.workloads),
     )
@@ -166,7 +159,7 @@ class Enacted:
     fleet: Fleet
     evaluators: Mapping[int, Evaluator]
     market: Market
-    owned: Discounts = NO_DISCOUNTS
+    owned: tuple[Commitment, ...] = ()
     """Commitments that are held whatever is planned; they cover before any of their kind that is bought."""
     groups: Groups = field(init=False)
     _rates: dict[Pool, int] = field(default_factory=dict)
@@ -201,7 +194,7 @@ class Enacted:
             )
         return summed(parts)
 
-    def bill(self, in_force: Mapping[int, Deployment], released: Iterable[str], bought: Discounts) -> Bill:
+    def bill(self, in_force: Mapping[int, Deployment], released: Iterable[str], bought: Sequence[Commitment]) -> Bill:
         """Return the exact hourly bill with these deployments, releases and purchases in force."""
         usage = self.usage(in_force, released)
         return self.priced(usage, bought)
@@ -215,13 +208,13 @@ class Enacted:
             clouds |= dict.fromkeys(entries_of(case.workload, deployment), case.settings)
         return total + sum(entry_micro_usd(settings, hours) for settings in clouds.values())
 
-    def priced(self, usage: Mapping[Pool, IntArray], bought: Discounts) -> Bill:
+    def priced(self, usage: Mapping[Pool, IntArray], bought: Sequence[Commitment]) -> Bill:
         """Return the exact hourly bill of a use under the owned commitments and some bought ones."""
-        return exact_bill(usage, self.rates(usage), self.owned + bought, self.fleet.window.hours)
+        return exact_bill(usage, self.rates(usage), (*self.owned, *bought), self.fleet.window.hours)
 
-    def best_of(self, offered: Discounts, usage: Mapping[Pool, IntArray]) -> Discounts:
+    def best_of(self, offers: Sequence[CommitmentOffer], usage: Mapping[Pool, IntArray]) -> tuple[Commitment, ...]:
         """Return how many nodes and how much spend of some offers are best for a use, above what is owned."""
-        return rebought(offered, usage, self.rates(usage), self.owned)
+        return best_of(usage, self.rates(usage), offers=offers, owned=self.owned)
 
     def rates(self, pools: Iterable[Pool]) -> dict[Pool, int]:
         """Return the rates of pools, each looked up once."""

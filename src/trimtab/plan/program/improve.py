@@ -12,7 +12,7 @@ import numpy as np
 
 from trimtab.catalog.pools import Pool
 from trimtab.fleet.model import FloatArray, IntArray
-from trimtab.ledger import Discounts
+from trimtab.ledger import Commitment
 from trimtab.plan.problem import KEEP, Problem
 from trimtab.plan.program.best_discounts import best_discounts
 from trimtab.plan.program.couplings.held_nodes import HeldNodesInUse
@@ -38,7 +38,7 @@ _LIMIT_USD = 1e6
 class Improver:
     """A choice with the use of every pool that it implies, kept up to date move by move."""
 
-    def __init__(self, table: Table, choice: Sequence[int], bought: Discounts | None = None) -> None:
+    def __init__(self, table: Table, choice: Sequence[int], bought: Sequence[Commitment] | None = None) -> None:
         """Begin at a choice; `bought` is what was best for one much like it."""
         self.problem: Problem = table.problem
         self.choice = list(choice)
@@ -151,7 +151,7 @@ class Improver:
 
 
 def improved(
-    table: Table, choice: Sequence[int], candidates: Sequence[Sequence[int]], bought: Discounts | None = None
+    table: Table, choice: Sequence[int], candidates: Sequence[Sequence[int]], bought: Sequence[Commitment] | None = None
 ) -> Improver:
     """Return the choice after sweeps until nothing pays; ties keep what is. `bought` was best for a choice much like it."""
     improver = Improver(table, choice, bought)

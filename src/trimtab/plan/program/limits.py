@@ -11,7 +11,6 @@ import numpy as np
 
 from trimtab.catalog.pools import Pool
 from trimtab.errors import PlanError
-from trimtab.ledger import NO_DISCOUNTS
 from trimtab.plan.problem import KEEP, Problem
 from trimtab.plan.program.couplings.parts import Limit, LimitUse
 from trimtab.plan.program.couplings.quotas import PoolQuota, least_nodes, quotas_in
@@ -102,7 +101,7 @@ class _Judge:
 
     def __init__(self, problem: Problem) -> None:
         self.limits = limits_of(problem)
-        table = Table(replace(problem, offers={}, spend_offers=(), owned=NO_DISCOUNTS))
+        table = Table(replace(problem, offers=(), owned=()))
         self._master = Master(table, gather(table, table.use_of([KEEP] * problem.workloads), HR_PER_DAY))
         self._columns = [replace(self._master.column(row), cost=0.0) for row in range(table.rows)]
         self._integral = self._master.size(range(table.rows)) <= _MAX_INTEGRAL_SIZE

@@ -20,7 +20,7 @@ import numpy as np
 from trimtab.errors import PlanError
 from trimtab.fleet.model import FloatArray
 from trimtab.fleet.settings import Planning
-from trimtab.ledger import NO_DISCOUNTS, Discounts
+from trimtab.ledger import Commitment
 from trimtab.plan.problem import KEEP, Problem
 from trimtab.plan.program.best_discounts import best_discounts
 from trimtab.plan.program.couplings.one_time_costs import choice_without
@@ -57,7 +57,7 @@ class Chosen:
     """The plan in numbers: an option index or KEEP per workload, what is bought, exact cost, certified bound."""
 
     choice: tuple[int, ...]
-    bought: Discounts
+    bought: tuple[Commitment, ...]
     cost_micro_usd: int
     bound_micro_usd: int
     pruned: dict[str, int]
@@ -76,7 +76,7 @@ class _Search:
     choice: tuple[int, ...]
     """The best known; the last tried as long as none keeps the limits."""
     cost_micro_usd: int | None = None
-    bought: Discounts | None = None
+    bought: tuple[Commitment, ...] | None = None
     """What it buys."""
     bound_usd: float = -np.inf
     priced_usd: float = -np.inf
@@ -179,7 +179,7 @@ def solve_problem(problem: Problem, planning: Planning, *, start: Sequence[int] 
     dropped = table.rows - problem.workloads - sum(len(set(kept) - {KEEP}) for kept in search.candidates())
     return Chosen(
         choice=search.choice,
-        bought=search.bought or NO_DISCOUNTS,
+        bought=search.bought or (),
         cost_micro_usd=search.cost_micro_usd,
         bound_micro_usd=min(search.cost_micro_usd, int(np.floor(search.bound_usd * MICRO_PER_USD))),
         pruned={"cannot be in a better plan (reduced cost)": dropped},

@@ -20,7 +20,7 @@ from trimtab.deployment.placement import Placement
 from trimtab.fleet.market import Market, Offering
 from trimtab.fleet.model import Fleet, FloatArray, IntArray, Workload
 from trimtab.fleet.reach import offerings_for
-from trimtab.ledger import NO_DISCOUNTS, Discounts
+from trimtab.ledger.commitments import Commitment
 from trimtab.levers import gpu_count
 from trimtab.levers.batching import profile_here
 from trimtab.levers.lever import Ask
@@ -37,7 +37,7 @@ def clairvoyant_bound(
     fleet: Fleet,
     evaluators: Mapping[int, Evaluator],
     market: Market,
-    owned: Discounts = NO_DISCOUNTS,
+    owned: Sequence[Commitment] = (),
     *,
     strict: bool = False,
 ) -> int:
@@ -57,18 +57,17 @@ def clairvoyant_bound(
         if not owners & judged:
             total += sum(_at_best_rate(market, pool, seconds) for pool, seconds in usage.items())
     total += sum(_at_best_rate(market, pool, seconds) for pool, seconds in groups.stays.items())
-    return owned.micro_usd_hr * fleet.window.hours + max(0, total - _covered_at_most(owned, market, fleet.window.hours))
+    paid = sum(one.micro_usd_hr for one in owned)
+    spared = sum(_spared_at_most(one, market) for one in owned)
+    return paid * fleet.window.hours + max(0, total - math.ceil(spared * fleet.window.hours))
 
 
-def _covered_at_most(owned: Discounts, market: Market, hours: int) -> int:
-    """Return what held commitments could spare at most: what their nodes, or their spend, would cost at the best rate."""
-    nodes = sum(one.count * _best_rate(market, one.pool) for one in owned.commitments)
-    spend = sum(
-        plan.spend_micro_usd_hr
-        * max((_best_rate(market, pool) / rate for pool, rate in plan.rates_micro_usd_hr.items()), default=0.0)
-        for plan in owned.spend_plans
-    )
-    return math.ceil((nodes + spend) * hours)
+def _spared_at_most(held: Commitment, market: Market) -> float:
+    """Return what a held commitment could spare an hour at most: what it covers, at the best rate, in micro-dollars."""
+    rates = held.offer.rates_micro_usd_hr
+    if not held.offer.is_spend:
+        return float(held.quantity * _best_rate(market, held.offer.pool))
+    return held.quantity * max((_best_rate(market, pool) / rate for pool, rate in rates.items()), default=0.0)
 
 
 def _off(fleet: Fleet, workload: int, stays: frozenset[int]) -> float:

@@ -19,7 +19,7 @@ from trimtab.fleet.limits import quota_of_pools, quotas_of
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet, FloatArray, IntArray, Target, Workload
 from trimtab.fleet.settings import Settings
-from trimtab.ledger import NO_DISCOUNTS, Bill, Discounts
+from trimtab.ledger import Bill, Commitment
 from trimtab.plan.model import CapacityPicture, Proof, TargetResult
 from trimtab.plan.planner import Planned
 from trimtab.plan.program.fleet_problem import Enacted
@@ -68,21 +68,21 @@ class Replayed:
         released = [node for effect in effects if isinstance(effect, ReleaseNodes) for node in effect.nodes]
         bought = self._offered(effects)
         if len(some) < len(self.planned.plan.actions):
-            bought = self.enacted.best_of(bought, self.enacted.usage(in_force, released))
+            bought = self.enacted.best_of([one.offer for one in bought], self.enacted.usage(in_force, released))
         return self.enacted.bill(in_force, released, bought).total + self.enacted.moving(in_force)
 
     def saving(self, some: frozenset[int]) -> int:
         """Return what some of the plan's actions save together, in micro-dollars."""
         return self.cost(frozenset()) - self.cost(some)
 
-    def _offered(self, effects: Sequence[Effect]) -> Discounts:
+    def _offered(self, effects: Sequence[Effect]) -> tuple[Commitment, ...]:
         """Return what some effects would buy, as planned."""
         nodes = {effect.pool for effect in effects if isinstance(effect, BuyCommitment)}
         spend = {(effect.provider, effect.option) for effect in effects if isinstance(effect, BuySpendPlan)}
-        planned = self.planned.discounts
-        return Discounts(
-            commitments=tuple(one for one in planned.commitments if one.pool in nodes),
-            spend_plans=tuple(one for one in planned.spend_plans if (one.provider, one.option) in spend),
+        return tuple(
+            one
+            for one in self.planned.discounts
+            if ((one.offer.provider, one.offer.option) in spend if one.offer.is_spend else one.offer.pool in nodes)
         )
 
 
@@ -111,7 +111,7 @@ def prove(
         if workload.name in planned.deployments and index in evaluators
     }
     outcomes = {index: enacted.outcome(index, deployment) for index, deployment in in_force.items()}
-    before = enacted.bill({}, (), NO_DISCOUNTS)
+    before = enacted.bill({}, (), ())
     after = enacted.bill(in_force, planned.released, planned.discounts)
     moving = enacted.moving(in_force)
     targets = tuple(

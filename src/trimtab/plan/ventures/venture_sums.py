@@ -269,12 +269,13 @@ def _savings_plan(left: Left, market: Market, settings: Settings) -> Venture:
     """Say what became of the spend plans whose rates are known: the plan weighs them, so that none has a sum beside it."""
     used = ("planning.max_term_years",)
     offers = commitments.propose_spend(left.usage, market)
-    providers = ", ".join(sorted({pool.provider for _, rates in offers for pool in rates})) or "nothing"
+    providers = ", ".join(sorted({offer.provider for offer in offers})) or "nothing"
     why = "no savings plan rate is known for the nodes it could cover: ask, and give it with --prices"
     if offers:
         why = "weighed in the plan with the reservations: on what the plan leaves, none saves more"
-    if left.bill.spend_plans:
-        spend = sum(usd(one.spend_micro_usd_hr) for one in left.bill.spend_plans)
+    bought = [one for one in left.bill.commitments if one.offer.is_spend]
+    if bought:
+        spend = sum(usd(one.micro_usd_hr) for one in bought)
         why = f"in the plan: ${spend:,.2f} an hour with what is held, weighed with the reservations; no more would pay"
     return _judged(VentureKind.SAVINGS_PLAN, providers, (0.0, 0.0, 0.0), 0.0, why, settings, used)
 

@@ -31,7 +31,7 @@ from trimtab.deployment.effects import (
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet, Window
 from trimtab.fleet.settings import Settings
-from trimtab.ledger import SpendPlan, bill
+from trimtab.ledger import Commitment, CommitmentOffer, bill
 from trimtab.plan.model import Action, Change, Plan
 from trimtab.plan.verify.baseline import REQUESTS, Baseline, PoolUse, WorkloadUse, baseline_of
 from trimtab.plan.verify.drift import Drift, drifts
@@ -222,18 +222,16 @@ def _saved_by_spend(
         for change in action.changes:
             if isinstance(change.effect, BuySpendPlan):
                 bought = _spend_plan(change.effect, enacted[action.id][change.subject])
-                less = bill(fleet.usage, rates).total - bill(fleet.usage, rates, (), [bought]).total
+                less = bill(fleet.usage, rates).total - bill(fleet.usage, rates, [bought]).total
                 saved[action.id] = usd(less) / fleet.window.hours
     return saved
 
 
-def _spend_plan(effect: BuySpendPlan, share: float) -> SpendPlan:
+def _spend_plan(effect: BuySpendPlan, share: float) -> Commitment:
     """Return the plan that a share of an effect's spend buys."""
-    return SpendPlan(
-        option=effect.option,
-        spend_micro_usd_hr=round(effect.spend_micro_usd_hr * share),
-        rates_micro_usd_hr={one.pool: one.rate_micro_usd_hr for one in effect.rates},
-    )
+    rates = {one.pool: one.rate_micro_usd_hr for one in effect.rates}
+    offer = CommitmentOffer(option=effect.option, rates_micro_usd_hr=rates)
+    return Commitment(offer=offer, quantity=round(effect.spend_micro_usd_hr * share))
 
 
 def _purchase(plan: Plan, pool: Pool) -> Action | None:

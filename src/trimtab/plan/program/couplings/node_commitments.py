@@ -15,7 +15,7 @@ import numpy as np
 
 from trimtab.catalog.pools import Pool
 from trimtab.fleet.model import FloatArray, IntArray
-from trimtab.ledger import Commitment, Discounts
+from trimtab.ledger import Commitment, nodes_committed
 from trimtab.plan.problem import Problem
 from trimtab.plan.program.couplings.parts import NodePrices, RowInputs
 from trimtab.plan.program.highs import INFINITY
@@ -26,14 +26,6 @@ _TINY = 1e-300
 """A divisor in place of 0."""
 
 
-def nodes_covered(commitments: Iterable[Commitment]) -> dict[Pool, int]:
-    """Return the nodes that commitments cover, by pool."""
-    nodes: dict[Pool, int] = {}
-    for commitment in commitments:
-        nodes[commitment.pool] = nodes.get(commitment.pool, 0) + commitment.count
-    return nodes
-
-
 def beyond(node_seconds: IntArray, nodes: int) -> IntArray:
     """Return the use by hour (..., n_hours) that so many nodes leave uncovered."""
     return np.maximum(node_seconds - nodes * S_PER_HR, 0) if nodes else node_seconds
@@ -41,7 +33,7 @@ def beyond(node_seconds: IntArray, nodes: int) -> IntArray:
 
 def committed_pools(problem: Problem) -> frozenset[Pool]:
     """Return the pools of which committed nodes are on offer or owned."""
-    return frozenset({*problem.offers, *nodes_covered(problem.owned.commitments)})
+    return frozenset({*problem.node_offers, *nodes_committed(problem.owned)})
 
 
 class NodeCommitmentRows:
@@ -52,7 +44,8 @@ class NodeCommitmentRows:
         self._problem = inputs.problem
         self._gathered = inputs.gathered
         self._pools = [pool for pool, _ in inputs.pools]
-        self._owned = nodes_covered(inputs.problem.owned.commitments)
+        self._offers = inputs.problem.node_offers
+        self._owned = nodes_committed(inputs.problem.owned)
         self._lines = [
             self._add(inputs, pool, gathered) if pool in balanced else np.zeros(0, dtype=np.int64)
             for pool, gathered in inputs.pools
@@ -62,7 +55,7 @@ class NodeCommitmentRows:
         program, weights = inputs.program, gathered.weight_hr
         owned = float(self._owned.get(pool, 0))
         lines = np.array([program.add_row(-INFINITY, owned) for _ in weights])
-        if pool in self._problem.offers:
+        if pool in self._offers:
             # More than every workload's largest option together is never committed to: a finite bound helps the MILP.
             uses = [gathered.nodes, *(sharing.whole for sharing in gathered.sharing)]
             most = max(float(np.ceil(use.max(initial=0.0))) for use in uses) * self._problem.workloads
@@ -88,7 +81,7 @@ class NodeCommitmentRows:
                 continue
             rate = usd(self._problem.rates_micro_usd_hr[pool])
             price = np.clip(-duals[lines], 0.0, rate * self._gathered[place].weight_hr)
-            if pool in self._problem.offers:
+            if pool in self._offers:
                 price = price * min(1.0, self._committed_usd(pool) / max(float(price.sum()), _TINY))
             prices.paid[place] = price
 
@@ -99,7 +92,7 @@ class NodeCommitmentRows:
         )
 
     def _committed_usd(self, pool: Pool) -> float:
-        return usd(self._problem.offers[pool].rate_micro_usd_hr) * self._problem.hours
+        return usd(self._offers[pool].rate_micro_usd_hr) * self._problem.hours
 
 
 class HeldNodeCommitments:
@@ -107,13 +100,14 @@ class HeldNodeCommitments:
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
-        self._owned = nodes_covered(problem.owned.commitments)
+        self._offers = problem.node_offers
+        self._owned = nodes_committed(problem.owned)
         self.counts: Mapping[Pool, int] = {}
         """Nodes that are bought."""
 
-    def hold(self, bought: Discounts) -> None:
+    def hold(self, bought: Iterable[Commitment]) -> None:
         """Hold what is bought."""
-        self.counts = nodes_covered(bought.commitments)
+        self.counts = nodes_committed(bought)
 
     def take(self, left: dict[Pool, IntArray], present: Uses) -> None:
         """Take what the committed nodes of each pool cover; no other pool's use matters."""
@@ -126,11 +120,11 @@ class HeldNodeCommitments:
 
     def renew(self, use: Uses) -> None:
         """Hold the counts that are best for a use where no spend plan competes with them."""
-        self.counts = {pool: self._best_count(pool, use[pool]) for pool in self._problem.offers if pool in use}
+        self.counts = {pool: self._best_count(pool, use[pool]) for pool in self._offers if pool in use}
 
     def _best_count(self, pool: Pool, use: IntArray) -> int:
         """Return the best count for a use, found from the present one: the bill is convex in it."""
-        rate, offer = self._problem.rates_micro_usd_hr[pool], self._problem.offers[pool]
+        rate, offer = self._problem.rates_micro_usd_hr[pool], self._offers[pool]
         unit = offer.rate_micro_usd_hr * S_PER_HR * self._problem.hours
         left, count = beyond(use, self._owned.get(pool, 0)), self.counts.get(pool, 0)
         while _nth_node_seconds(left, count + 1) * rate > unit:

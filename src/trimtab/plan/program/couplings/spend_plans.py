@@ -4,21 +4,22 @@
 
 s[k] is bought where plan k is on offer and stands where it is owned; y[k,p,t] are the nodes of pool p that it covers, part of
 what pays for them in `balance[p,t]`. What an hour does not use is lost, so that a plan couples its pools within the hour and
-their hours are gathered together. Providers apply a plan to the highest discount first (`ledger.spend`), which is what the
-program would do. A node-hour of a pool costs its balance price where a plan covers it, so that a dollar of spend in a period is
-worth what the pool that returns most for it would pay: `price / rate`, the least price of the row that leaves no gain in y.
+their hours are gathered together. Providers apply a plan to the highest discount first (`ledger.commitments`), which is what
+the program would do. A node-hour of a pool costs its balance price where a plan covers it, so that a dollar of spend in a
+period is worth what the pool that returns most for it would pay: `price / rate`, the least price of the row that leaves no gain
+in y.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
 from trimtab.catalog.pools import Pool
 from trimtab.fleet.model import FloatArray, IntArray
-from trimtab.ledger import Discounts, SpendPlan
-from trimtab.ledger.spend import cover
+from trimtab.ledger import Commitment
+from trimtab.ledger.commitments import cover
 from trimtab.plan.problem import Problem
 from trimtab.plan.program.couplings.node_commitments import HeldNodeCommitments
 from trimtab.plan.program.couplings.parts import CountingRows, NodePrices, RowInputs
@@ -29,8 +30,8 @@ from trimtab.units import usd
 
 def spend_pools(problem: Problem) -> frozenset[Pool]:
     """Return the pools that a spend plan may cover, bought or owned: those of one provider share its spend."""
-    rates = [*(offer.rates_micro_usd_hr for offer in problem.spend_offers), *problem.owned.plan_rates]
-    return frozenset(pool for known in rates for pool in known if pool in problem.rates_micro_usd_hr)
+    offers = (*problem.spend_offers, *(one.offer for one in problem.owned_spend))
+    return frozenset(pool for one in offers for pool in one.rates_micro_usd_hr if pool in problem.rates_micro_usd_hr)
 
 
 def cut_together(problem: Problem) -> dict[Pool, str]:
@@ -47,7 +48,7 @@ class SpendPlanRows:
         plans: list[tuple[Mapping[Pool, int], float | None]] = [
             (offer.rates_micro_usd_hr, None) for offer in problem.spend_offers
         ]
-        plans += [(plan.rates_micro_usd_hr, usd(plan.spend_micro_usd_hr)) for plan in problem.owned.spend_plans]
+        plans += [(one.offer.rates_micro_usd_hr, usd(one.micro_usd_hr)) for one in problem.owned_spend]
         place_of = {tracked.pool: place for place, tracked in enumerate(inputs.tracked)}
         self._plans = []
         for rates, owned_usd_hr in plans:
@@ -120,20 +121,20 @@ class HeldSpendPlans:
     def __init__(self, problem: Problem, nodes: HeldNodeCommitments) -> None:
         """Begin with none bought; `nodes` cover before them."""
         self._rates = problem.rates_micro_usd_hr
-        self._owned = problem.owned.spend_plans
+        self._owned = problem.owned_spend
         self._nodes = nodes
-        self.hold(Discounts())
+        self.hold(())
 
-    def hold(self, bought: Discounts) -> None:
+    def hold(self, bought: Iterable[Commitment]) -> None:
         """Hold what is bought; owned plans apply first."""
-        self._plans: tuple[SpendPlan, ...] = (*self._owned, *bought.spend_plans)
-        self._covered = frozenset(pool for plan in self._plans for pool in plan.rates_micro_usd_hr)
+        self._plans = (*self._owned, *(one for one in bought if one.offer.is_spend))
+        self._covered = frozenset(pool for plan in self._plans for pool in plan.offer.rates_micro_usd_hr)
 
     def take(self, left: dict[Pool, IntArray], present: Uses) -> None:
         """Take what the plans cover: what one pool no longer takes of a plan's spend, another of the provider may."""
         touched = [pool for pool in left if pool in self._covered]
         for provider in sorted({pool.provider for pool in touched}):
-            plans = [plan for plan in self._plans if plan.provider == provider]
+            plans = [plan for plan in self._plans if plan.offer.provider == provider]
             pools = sorted(pool for pool in self._covered if pool.provider == provider and pool in {*left, *present})
             shape = next(left[pool].shape for pool in touched if pool.provider == provider)
             uncovered = np.empty((len(pools), *shape), dtype=np.int64)
