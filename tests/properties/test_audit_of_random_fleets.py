@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from tests.fleets import FleetRows
 
 from trimtab.catalog import load_catalog
+from trimtab.deployment.effects import BuyCommitment
 from trimtab.emit.audit_document import audit_document
 from trimtab.fleet.build import build_fleet, bundle_window
 from trimtab.fleet.market import Market
@@ -84,6 +85,19 @@ def test_the_plan_never_costs_more_and_its_bound_is_below_it(bundle):
     plan = audit(bundle, SETTINGS, CATALOG).plan
 
     assert plan.bound_micro_usd <= plan.after_micro_usd <= plan.before_micro_usd
+
+
+@FEW
+@given(fleets())
+def test_no_purchase_is_credited_with_more_than_it_can_save(bundle):
+    plan = audit(bundle, SETTINGS, CATALOG).plan
+
+    for action in plan.actions:
+        bought = [change.effect for change in action.changes if isinstance(change.effect, BuyCommitment)]
+        spared = sum(one.count * (one.on_demand_micro_usd_hr - one.rate_micro_usd_hr) for one in bought)
+        if bought:
+            assert 0 <= action.saving_micro_usd <= spared * plan.window.hours
+            assert action.standalone_usd_mo <= plan.usd_mo(spared * plan.window.hours) + 0.01
 
 
 @FEW

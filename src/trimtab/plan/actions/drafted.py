@@ -1,7 +1,8 @@
 """A chosen set of effects as actions, and the exact bill when any of them are enacted.
 
-A commitment action means "commit to what is best for the rest that is enacted": alone it covers the fleet as it is, last it
-covers what the other actions leave. That is how one would buy, and why commitments are worth much alone and little at the end.
+A commitment action means "commit to as much of what is planned as is best for the rest that is enacted": alone it covers the
+fleet as it is, last it covers what the other actions leave, and never does it buy more than the plan asks for. So what it is
+credited with is what that very purchase can save, and where there is nothing yet to cover it is not charged for it.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ class Drafted:
             enacted=self.enacted,
             deployments={index: self._settled(index, one) for index, one in kept.items() if one.changes},
             released=tuple(node for node in self.released if self.fleet.nodes[node].name in names),
-            discounts=self.bought(self.everything - dropped),
+            discounts=self._best(self.everything - dropped),
         )
 
     def _settled(self, index: int, deployment: Deployment) -> Deployment:
@@ -140,7 +141,7 @@ class Drafted:
         return fits and evaluator.keeps_targets(deployment)
 
     def bought(self, some: Actions) -> tuple[Commitment, ...]:
-        """Return what the commitment actions among some would buy: what is best for the use that the others leave."""
+        """Return what the commitment actions among some would buy: as much as is best for the use that the others leave."""
         return self._bought(some, self.enacted.usage(self.in_force(some), self._gone(some)))
 
     def bill(self, some: Actions) -> Bill:
@@ -152,5 +153,10 @@ class Drafted:
         return tuple(name for number in sorted(some) for name in self.actions[number].released)
 
     def _bought(self, some: Actions, usage: Mapping[Pool, IntArray]) -> tuple[Commitment, ...]:
-        offered = [one.offer for number in sorted(some) for one in self.actions[number].discounts]
-        return self.enacted.best_of(offered, usage)
+        planned = [one for number in sorted(some) for one in self.actions[number].discounts]
+        return self.enacted.best_within(planned, usage)
+
+    def _best(self, some: Actions) -> tuple[Commitment, ...]:
+        """Return what is best to buy where only some actions are left: what one no longer covers another may."""
+        offers = [one.offer for number in sorted(some) for one in self.actions[number].discounts]
+        return self.enacted.best_of(offers, self.enacted.usage(self.in_force(some), self._gone(some)))

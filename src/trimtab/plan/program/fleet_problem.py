@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
 import numpy as np
@@ -215,6 +215,17 @@ class Enacted:
     def best_of(self, offers: Sequence[CommitmentOffer], usage: Mapping[Pool, IntArray]) -> tuple[Commitment, ...]:
         """Return how many nodes and how much spend of some offers are best for a use, above what is owned."""
         return best_of(usage, self.rates(usage), offers=offers, owned=self.owned)
+
+    def best_within(self, planned: Sequence[Commitment], usage: Mapping[Pool, IntArray]) -> tuple[Commitment, ...]:
+        """Return as much of planned commitments as is best for a use, and none of them beyond its planned quantity.
+
+        So no part of a plan is credited with a purchase that nobody is asked to make.
+        """
+        best = self.best_of([one.offer for one in planned], usage)
+        most = [next(one.quantity for one in planned if one.offer == found.offer) for found in best]
+        return tuple(
+            replace(found, quantity=min(found.quantity, quantity)) for found, quantity in zip(best, most, strict=True)
+        )
 
     def rates(self, pools: Iterable[Pool]) -> dict[Pool, int]:
         """Return the rates of pools, each looked up once."""

@@ -46,7 +46,8 @@ class Proven:
 class Replayed:
     """A plan's actions laid over another window: what the bill would have been with some of them.
 
-    All together buy what was planned. Fewer of them buy what is best for the use that they leave, as attribution has it.
+    All together buy what was planned. Fewer of them buy as much of it as is best for the use that they leave, as attribution
+    has it.
     """
 
     planned: Planned
@@ -68,7 +69,7 @@ class Replayed:
         released = [node for effect in effects if isinstance(effect, ReleaseNodes) for node in effect.nodes]
         bought = self._offered(effects)
         if len(some) < len(self.planned.plan.actions):
-            bought = self.enacted.best_of([one.offer for one in bought], self.enacted.usage(in_force, released))
+            bought = self.enacted.best_within(bought, self.enacted.usage(in_force, released))
         return self.enacted.bill(in_force, released, bought).total + self.enacted.moving(in_force)
 
     def saving(self, some: frozenset[int]) -> int:
