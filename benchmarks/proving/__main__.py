@@ -56,7 +56,19 @@ def _family(family: Family, seeds: Sequence[int], days: int, folder: Path) -> li
 
 def _show(families: Sequence[Family], verdicts: Sequence[Verdict]) -> None:
     print()
-    head = ("family", "fleets", "claimed", "kept", "cost 5 %", "interval", "realised", "breaches", "refused", "crashed", "not played")
+    head = (
+        "family",
+        "fleets",
+        "claimed",
+        "kept",
+        "cost 5 %",
+        "interval",
+        "realised",
+        "breaches",
+        "refused",
+        "crashed",
+        "not played",
+    )
     print("| " + " | ".join(head) + " |")
     print("|" + "---|" * len(head))
     for family in families:

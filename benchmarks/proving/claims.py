@@ -1,4 +1,4 @@
-"""What an audit claims, read from outside: its JSON document and the files that it emits, by the command line that people use."""
+"""What an audit claims, read from outside: its JSON document and the files that it emits, by the command line of people."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def enact(fleet: Fleet, claim: Claim) -> Enacted:
     history = fleet.lives()
     lives = dict(history)
     subjects = {subject for subject, kind, _ in claim.changes if kind != "BuyCommitment" and kind != "ReleaseNodes"}
-    known = {one.name for one in (*fleet.services, *fleet.runs)}
+    known = {service.name for service in fleet.services} | {one.name for one in fleet.runs}
     if subjects - known:
         raise NotPlayed(f"the plan changes what the world does not have: {sorted(subjects - known)}")
     played: dict[str, _Played] = {}
@@ -70,14 +70,16 @@ def enact(fleet: Fleet, claim: Claim) -> Enacted:
             _release(fleet, lives, cast("Sequence[str]", settings["nodes"]))
     proof = (claim.proof_start_hr, claim.proof_hours)
     return Enacted(
-        before_usd=_bill(fleet, history, *proof),
-        after_usd=_bill(fleet, lives, *proof, committed=_committed(claim)),
-        fit_bill_usd=_bill(fleet, history, claim.fit_start_hr, claim.fit_hours),
+        before_usd=_bill(fleet, history, *proof, committed=fleet.owned),
+        after_usd=_bill(fleet, lives, *proof, committed=[*fleet.owned, *_committed(claim)]),
+        fit_bill_usd=_bill(fleet, history, claim.fit_start_hr, claim.fit_hours, fleet.owned),
         attained={target: _attained(fleet, played[target.workload], target, claim) for target in claim.targets},
     )
 
 
-def _bill(fleet: Fleet, lives: Mapping[str, Lives], start_hr: int, hours: int, committed: Sequence[Committed] = ()) -> float:
+def _bill(
+    fleet: Fleet, lives: Mapping[str, Lives], start_hr: int, hours: int, committed: Sequence[Committed] = ()
+) -> float:
     used: dict[Kind, Floats] = {}
     for one in lives.values():
         for kind, spans in one.items():
@@ -309,7 +311,9 @@ def _attained(fleet: Fleet, played: _Played, target: Target, claim: Claim) -> fl
 
 def _run_speed(fleet: Fleet, workload: str, inside: Sequence[Ended]) -> float:
     """Return the time that runs took in history over what they take now, of those that ended in both."""
-    before = {ended.run.name: ended.end_s - ended.start_s for ended in fleet.stories[workload].ended if ended.end_s < inf}
+    before = {
+        ended.run.name: ended.end_s - ended.start_s for ended in fleet.stories[workload].ended if ended.end_s < inf
+    }
     now = {ended.run.name: ended.end_s - ended.start_s for ended in inside if ended.start_s < inf and ended.end_s < inf}
     never = [ended for ended in inside if ended.start_s == inf and ended.run.name in before]
     both = [name for name in now if name in before]

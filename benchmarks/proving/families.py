@@ -8,16 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, date, datetime
 
 import numpy as np
 
-from benchmarks.proving.fleet import G5, G6E, G6E_12, P4D, Fleet, RunsTruth, ServiceTruth, Site, Stray
+from benchmarks.proving.fleet import G6E, G6E_12, P4D, USD_HR, Fleet, RunsTruth, ServiceTruth, Site, Stray
 from benchmarks.proving.world.arrivals import arrivals, day_shape, lognormal, wandering
+from benchmarks.proving.world.billing import Committed
 from benchmarks.proving.world.clock import DAY_S, HOUR_S, HOURS_PER_DAY, MINUTE_S
 from benchmarks.proving.world.runs import Checkpoints, Run
 from benchmarks.proving.world.service import Server
 
 DAYS, SMALL_DAYS = 14, 10
+FIT_DAYS = 7
+"""Of either length: the planner takes whole weeks, and at least a third of the history is for the proof."""
 Rng = np.random.Generator
 
 
@@ -70,9 +74,17 @@ def _service(
     )
 
 
-def _declared(limit_s: float, *, quantile: float = 0.95, cold_start_s: float = 270.0, most: int = 32) -> dict[str, object]:
+def _declared(
+    limit_s: float, *, quantile: float = 0.95, cold_start_s: float = 270.0, most: int = 32
+) -> dict[str, object]:
     target = {"metric": "latency", "quantile": quantile, "limit_s": round(limit_s, 3)}
-    return {"kind": "serving", "targets": [target], "cold_start_s": cold_start_s, "max_replicas": most, "min_replicas": 2}
+    return {
+        "kind": "serving",
+        "targets": [target],
+        "cold_start_s": cold_start_s,
+        "max_replicas": most,
+        "min_replicas": 2,
+    }
 
 
 def _batched(rng: Rng, days: int, name: str, **further: object) -> ServiceTruth:
@@ -91,7 +103,9 @@ def _batched(rng: Rng, days: int, name: str, **further: object) -> ServiceTruth:
 def well_behaved(seed: int, days: int) -> Fleet:
     """One service, continuous batching, SM activity in proportion to work, a daily wave."""
     rng = _rng("well-behaved", seed)
-    return Fleet(family="well-behaved", seed=seed, hours=days * HOURS_PER_DAY, services=(_batched(rng, days, "prod/chat"),))
+    return Fleet(
+        family="well-behaved", seed=seed, hours=days * HOURS_PER_DAY, services=(_batched(rng, days, "prod/chat"),)
+    )
 
 
 def slot_limited(seed: int, days: int) -> Fleet:
@@ -106,7 +120,7 @@ def slot_limited(seed: int, days: int) -> Fleet:
         sites=(Site(machine=P4D, replicas=int(rng.integers(1, 3)) * 8),),
         server=server,
         work_s=work_s,
-        peak_frac=rng.uniform(0.4, 0.65),
+        peak_frac=rng.uniform(0.15, 0.5),
         declared=_declared(work_s * 3),
     )
     return Fleet(family="slot-limited", seed=seed, hours=days * HOURS_PER_DAY, services=(service,))
@@ -121,10 +135,10 @@ def cpu_bound(seed: int, days: int) -> Fleet:
         rng,
         "prod/rerank",
         days,
-        sites=(Site(machine=G5, replicas=int(rng.integers(8, 17))),),
+        sites=(Site(machine=P4D, replicas=int(rng.integers(1, 3)) * 8),),
         server=server,
         work_s=work_s,
-        peak_frac=rng.uniform(0.45, 0.65),
+        peak_frac=rng.uniform(0.15, 0.5),
         host_frac=0.8,
         compute_frac=0.1,
         declared=_declared(work_s * 5),
@@ -158,7 +172,10 @@ def multi_pod_runs(seed: int, days: int) -> Fleet:
                 machine=P4D,
                 standing=pods * int(rng.integers(1, 3)),
                 runs=runs,
-                declared={"kind": "training", "targets": [{"metric": "queue_wait", "quantile": 0.9, "limit_s": 1800.0}]},
+                declared={
+                    "kind": "training",
+                    "targets": [{"metric": "queue_wait", "quantile": 0.9, "limit_s": 1800.0}],
+                },
             ),
         ),
     )
@@ -194,30 +211,25 @@ def unknown_holder(seed: int, days: int) -> Fleet:
     """Beside a service a node whose GPUs work, and of which nobody knows who holds it."""
     rng = _rng("unknown-holder", seed)
     service = _batched(rng, days, "prod/chat")
-    strays = [Stray(name=f"bare-{at}", machine=P4D, sm_frac=rng.uniform(0.3, 0.8)) for at in range(int(rng.integers(1, 3)))]
+    strays = [
+        Stray(name=f"bare-{at}", machine=P4D, sm_frac=rng.uniform(0.3, 0.8)) for at in range(int(rng.integers(1, 3)))
+    ]
     return Fleet(family="unknown-holder", seed=seed, hours=days * HOURS_PER_DAY, services=(service,), strays=strays)
 
 
 def quota(seed: int, days: int) -> Fleet:
-    """The cloud gives no more nodes than history had of the small type that a plan would scale on."""
+    """The cloud gives so few small nodes that a service that moves to them is short at its peaks."""
     rng = _rng("quota", seed)
-    replicas = int(rng.integers(10, 17))
-    service = _batched(
-        rng,
-        days,
-        "prod/chat",
-        sites=(Site(machine=G6E, replicas=replicas),),
-        peak_frac=rng.uniform(0.7, 0.85),
-        memory_gib=30.0,
-    )
-    most = replicas
+    most = int(rng.integers(6, 11))
+    service = _batched(rng, days, "prod/chat", sites=(Site(machine=P4D, replicas=16),), peak_frac=rng.uniform(0.4, 0.6))
+    limits = dict.fromkeys(("g6e.xlarge", "g6.xlarge", "g5.xlarge", "g4dn.xlarge", "p5.4xlarge"), most)
     return Fleet(
         family="quota",
         seed=seed,
         hours=days * HOURS_PER_DAY,
         services=(service,),
-        options=("--quota", f"g6e.xlarge={most}"),
-        quotas={"g6e.xlarge": most},
+        options=("--quota", ",".join(f"{name}={most}" for name in limits)),
+        quotas=limits,
     )
 
 
@@ -258,6 +270,177 @@ def resumable_runs(seed: int, days: int) -> Fleet:
     )
 
 
+def _bursting(rng: Rng, days: int, *, shows_requests: bool) -> ServiceTruth:
+    """Return a service that rests at a few per cent of its replicas, but for six minutes of every hour or two."""
+    minutes = days * DAY_S // MINUTE_S
+    factor = np.ones(minutes)
+    at = int(rng.integers(30, 90))
+    while at < minutes:
+        factor[at : at + 6] = rng.uniform(7, 10)
+        at += int(rng.integers(60, 150))
+    server = Server(slots=4, crowding=0.08, sm_full_frac=0.95)
+    work_s = rng.uniform(3.0, 6.0)
+    return _service(
+        rng,
+        "prod/image",
+        days,
+        sites=(Site(machine=G6E, replicas=int(rng.integers(10, 15))),),
+        server=server,
+        work_s=work_s,
+        peak_frac=0.1,
+        floor_frac=0.6,
+        factor=factor,
+        shows_requests=shows_requests,
+        declared=_declared(work_s * 4),
+    )
+
+
+def bursts(seed: int, days: int) -> Fleet:
+    """Bursts of six minutes inside the hour; requests are measured."""
+    rng = _rng("bursts", seed)
+    service = _bursting(rng, days, shows_requests=True)
+    return Fleet(family="bursts", seed=seed, hours=days * HOURS_PER_DAY, services=(service,))
+
+
+def bursts_unseen(seed: int, days: int) -> Fleet:
+    """The same bursts with no request metrics: hourly means hide them, the hour's 95th percentile of activity does not."""
+    rng = _rng("bursts-unseen", seed)
+    service = _bursting(rng, days, shows_requests=False)
+    return Fleet(family="bursts-unseen", seed=seed, hours=days * HOURS_PER_DAY, services=(service,))
+
+
+def mixed_gpus(seed: int, days: int) -> Fleet:
+    """One service on two types of GPU, of unlike speed."""
+    rng = _rng("mixed-gpus", seed)
+    sites = (Site(machine=P4D, replicas=8), Site(machine=G6E, replicas=int(rng.integers(4, 9))))
+    service = _batched(rng, days, "prod/chat", sites=sites, peak_frac=rng.uniform(0.3, 0.45))
+    return Fleet(family="mixed-gpus", seed=seed, hours=days * HOURS_PER_DAY, services=(service,))
+
+
+def price_cut(seed: int, days: int) -> Fleet:
+    """The price of the nodes falls by a third within the history (AWS, p4d, 5 June 2025)."""
+    rng = _rng("price-cut", seed)
+    start = datetime(2025, 5, 26, tzinfo=UTC)
+    cut_hr = (date(2025, 6, 5) - start.date()).days * HOURS_PER_DAY
+    hours = days * HOURS_PER_DAY
+    by_hour = np.where(np.arange(hours) < cut_hr, 32.7726, USD_HR["p4d.24xlarge"])
+    service = _batched(rng, days, "prod/chat")
+    return Fleet(
+        family="price-cut",
+        seed=seed,
+        hours=hours,
+        services=(service,),
+        usd_hr={**USD_HR, "p4d.24xlarge": by_hour},
+        start=start,
+    )
+
+
+def regime_change(seed: int, days: int) -> Fleet:
+    """Demand is half as much again from the day on which the fit window ends."""
+    rng = _rng("regime-change", seed)
+    factor = np.ones(days * DAY_S // MINUTE_S)
+    factor[FIT_DAYS * DAY_S // MINUTE_S :] = 1.5
+    service = _batched(rng, days, "prod/chat", peak_frac=rng.uniform(0.3, 0.5), factor=factor)
+    return Fleet(family="regime-change", seed=seed, hours=days * HOURS_PER_DAY, services=(service,))
+
+
+def idle_nodes(seed: int, days: int) -> Fleet:
+    """Nodes that nobody holds beside a service that needs its own."""
+    rng = _rng("idle-nodes", seed)
+    service = _batched(rng, days, "prod/chat", sites=(Site(machine=P4D, replicas=8),))
+    strays = [Stray(name=f"left-over-{at}", machine=P4D) for at in range(int(rng.integers(1, 3)))]
+    return Fleet(family="idle-nodes", seed=seed, hours=days * HOURS_PER_DAY, services=(service,), strays=strays)
+
+
+def small_runs(seed: int, days: int) -> Fleet:
+    """Many runs of one GPU each that share nodes of eight."""
+    rng = _rng("small-runs", seed)
+    hours = days * HOURS_PER_DAY
+    runs = [
+        Run(name=f"exp-{at}", workload="research/small", submit_s=submit, pods=1, pod_gpus=1,
+            work_s=float(rng.uniform(1, 6) * HOUR_S))
+        for at, submit in enumerate(_poisson_times(rng, 25, hours * HOUR_S))
+    ]  # fmt: skip
+    return Fleet(
+        family="small-runs",
+        seed=seed,
+        hours=hours,
+        runs=(
+            RunsTruth(
+                name="research/small",
+                machine=P4D,
+                standing=int(rng.integers(2, 4)),
+                runs=runs,
+                declared={"targets": [{"metric": "queue_wait", "quantile": 0.9, "limit_s": 1800.0}]},
+            ),
+        ),
+    )
+
+
+def static_replicas(seed: int, days: int) -> Fleet:
+    """Four times as many replicas as the load asks for, in a team that will not have an autoscaler."""
+    rng = _rng("static-replicas", seed)
+    service = _batched(
+        rng,
+        days,
+        "prod/chat",
+        sites=(Site(machine=G6E, replicas=16),),
+        peak_frac=rng.uniform(0.16, 0.22),
+        floor_frac=0.8,
+    )
+    return Fleet(
+        family="static-replicas",
+        seed=seed,
+        hours=days * HOURS_PER_DAY,
+        services=(service,),
+        options=("--set", "efforts.autoscaling.weeks=5000"),
+    )
+
+
+def owned_idle(seed: int, days: int) -> Fleet:
+    """Nodes that are committed to for a year yet, and in part idle: giving them back saves nothing."""
+    rng = _rng("owned-idle", seed)
+    nodes = int(rng.integers(2, 4))
+    service = _batched(rng, days, "prod/chat", sites=(Site(machine=P4D, replicas=8),))
+    strays = [Stray(name=f"spare-{at}", machine=P4D) for at in range(nodes - 1)]
+    rate = 13.921094
+    rows = ["name,provider,instance_type,region,count,term_years,upfront_usd,usd_hr,start,end"]
+    rows.append(f"ri,aws,p4d.24xlarge,us-east-1,{nodes},1,0,{rate},2026-08-01,2027-08-01")
+    return Fleet(
+        family="owned-idle",
+        seed=seed,
+        hours=days * HOURS_PER_DAY,
+        services=(service,),
+        strays=strays,
+        options=("--owned", "owned.csv"),
+        files={"owned.csv": "\n".join(rows) + "\n"},
+        owned=(Committed(instance_type="p4d.24xlarge", nodes=nodes, usd_hr=rate),),
+    )
+
+
+def clustered_arrivals(seed: int, days: int) -> Fleet:
+    """A well-behaved server whose requests come in clumps: a minute's count varies six times as much as Poisson's."""
+    rng = _rng("clustered-arrivals", seed)
+    service = _batched(
+        rng, days, "prod/chat", sites=(Site(machine=G6E, replicas=int(rng.integers(6, 13))),), dispersion=6.0
+    )
+    return Fleet(family="clustered-arrivals", seed=seed, hours=days * HOURS_PER_DAY, services=(service,))
+
+
+def refused_capacity(seed: int, days: int) -> Fleet:
+    """A well-behaved server in a cloud that gives no new node for an hour or two, most days."""
+    rng = _rng("refused-capacity", seed)
+    service = _batched(rng, days, "prod/chat", sites=(Site(machine=G6E, replicas=int(rng.integers(8, 15))),))
+    refusals = []
+    for day in range(days):
+        if rng.random() < 0.7:
+            begin = day * DAY_S + rng.uniform(6, 14) * HOUR_S
+            refusals.append((begin, begin + rng.uniform(1, 3) * HOUR_S))
+    return Fleet(
+        family="refused-capacity", seed=seed, hours=days * HOURS_PER_DAY, services=(service,), refusals=refusals
+    )
+
+
 FAMILIES = (
     Family(name="well-behaved", make=well_behaved, truth="as the planner thinks"),
     Family(name="slot-limited", make=slot_limited, truth="full at 42-45 % SM activity"),
@@ -265,6 +448,17 @@ FAMILIES = (
     Family(name="multi-pod-runs", make=multi_pod_runs, truth="a run is several pods on several nodes"),
     Family(name="mixed-widths", make=mixed_widths, truth="runs of 1 and of 4 GPUs that use them"),
     Family(name="unknown-holder", make=unknown_holder, truth="a node works for nobody known"),
-    Family(name="quota", make=quota, truth="no more nodes than the quota"),
+    Family(name="quota", make=quota, truth="no more small nodes than the quota"),
     Family(name="spot-droughts", make=resumable_runs, truth="spot is gone for hours"),
+    Family(name="bursts", make=bursts, truth="six minutes of every hour or two"),
+    Family(name="bursts-unseen", make=bursts_unseen, truth="the same, and no request metrics"),
+    Family(name="mixed-gpus", make=mixed_gpus, truth="two types of GPU, two capacities"),
+    Family(name="price-cut", make=price_cut, truth="nodes cost a third less from some day on"),
+    Family(name="regime-change", make=regime_change, truth="demand x 1.5 after the fit"),
+    Family(name="idle-nodes", make=idle_nodes, truth="nodes that nobody holds"),
+    Family(name="small-runs", make=small_runs, truth="eight runs to a node"),
+    Family(name="static-replicas", make=static_replicas, truth="four times too many, no autoscaler wanted"),
+    Family(name="owned-idle", make=owned_idle, truth="paid for a year, in part idle"),
+    Family(name="clustered-arrivals", make=clustered_arrivals, truth="requests come in clumps"),
+    Family(name="refused-capacity", make=refused_capacity, truth="no new node for an hour or two a day"),
 )

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from benchmarks.proving.history import START, History, Machine
 from benchmarks.proving.world import service as world_service
-from benchmarks.proving.world.billing import Kind
+from benchmarks.proving.world.billing import Committed, Kind
 from benchmarks.proving.world.clock import HOUR_S, MINUTE_S
 from benchmarks.proving.world.hardware import relative_speed
 from benchmarks.proving.world.runs import Checkpoints, Ground, Run, Story, play_runs
@@ -151,6 +151,10 @@ class Fleet:
     usd_hr: Mapping[str, float | Floats] = field(default_factory=lambda: dict(USD_HR))
     """On demand, by instance type; or by hour of the history."""
     start: datetime = START
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Files that the options name, by name."""
+    owned: Sequence[Committed] = ()
+    """Commitments that are paid whatever is planned."""
 
     @property
     def horizon_s(self) -> float:
@@ -212,7 +216,8 @@ class Fleet:
             _show_runs(history, one, self.stories[one.name])
         for stray in self.strays:
             _show_stray(history, stray)
-        declared = {one.name: dict(one.declared) for one in (*self.services, *self.runs) if one.declared}
+        workloads: list[ServiceTruth | RunsTruth] = [*self.services, *self.runs]
+        declared = {one.name: dict(one.declared) for one in workloads if one.declared}
         return history.write(folder, declared)
 
 
@@ -258,8 +263,8 @@ def _show_requests(history: History, service: ServiceTruth, played: Played, minu
     inside = done < minutes * MINUTE_S
     minute = (done[inside] // MINUTE_S).astype(np.int64)
     bucket = np.searchsorted(BOUNDS_S, latency[answered][inside], side="left")
-    counts = np.bincount(minute * len(BOUNDS_S) + bucket, minlength=minutes * len(BOUNDS_S))
-    counts = counts.reshape(minutes, len(BOUNDS_S)).astype(np.float64)
+    flat = np.bincount(minute * len(BOUNDS_S) + bucket, minlength=minutes * len(BOUNDS_S))
+    counts = flat.reshape(minutes, len(BOUNDS_S)).astype(np.float64)
     arrived = np.bincount((arrival // MINUTE_S).astype(np.int64), minlength=minutes)[:minutes].astype(np.float64)
     columns = {
         "arrivals": arrived,

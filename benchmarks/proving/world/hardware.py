@@ -37,8 +37,8 @@ GPUS = {
 def relative_speed(gpu: str, home: str, *, compute_frac: float, host_frac: float = 0.0) -> float | None:
     """Return how many times as fast work runs on a GPU as at home; None for a GPU that the world does not have.
 
-    Of its time at home, `host_frac` is spent on the host (the same everywhere), `compute_frac` in arithmetic, the rest in moving
-    data: the roofline, part by part.
+    Of its time at home, `host_frac` is spent on the host (the same everywhere), `compute_frac` in arithmetic, the rest in
+    moving data: the roofline, part by part.
     """
     there, here = GPUS.get(gpu), GPUS.get(home)
     if there is None or here is None:

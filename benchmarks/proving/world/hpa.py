@@ -2,8 +2,8 @@
 
 https://kubernetes.io/docs/concepts/workloads/autoscaling/horizontal-pod-autoscale/ : `desired = ceil(current * value / target)`
 unless the ratio is within the tolerance; an external metric with an AverageValue asks for `ceil(value / target)`; of several
-metrics the highest counts; a stabilization window takes the highest recommendation of its past on the way down and the lowest on
-the way up; a behaviour's policies limit the change within a period, and `selectPolicy: Max` takes the one that allows most.
+metrics the highest counts; a stabilization window takes the highest recommendation of its past on the way down and the lowest
+on the way up; a behaviour's policies limit the change within a period, and `selectPolicy: Max` takes the one that allows most.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _ROUNDING = 1e-9
 def desired_replicas(current: int, value: float, target: float, tolerance_frac: float) -> int:
     """Return what an AverageValue metric asks for; `value` is the metric's sum over the pods."""
     if current <= 0:
-        return int(ceil(value / target - _ROUNDING))
+        return ceil(value / target - _ROUNDING)
     ratio = value / (target * current)
     if abs(ratio - 1.0) <= tolerance_frac + _ROUNDING:
         return current
-    return int(ceil(value / target - _ROUNDING))
+    return ceil(value / target - _ROUNDING)
 
 
 @njit(cache=True)
@@ -70,7 +70,7 @@ def limited(
         if back > at:
             break
         change = changes[(at - back) % size]
-        if rising and change > 0 or not rising and change < 0:
+        if (rising and change > 0) or (not rising and change < 0):
             moved += change
     start = current - moved
     if rising:

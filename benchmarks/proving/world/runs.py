@@ -1,9 +1,9 @@
-"""Runs that come and go: a first-in-first-out queue of gangs of pods, nodes that stand or are started, spot that is taken away.
+"""Runs that come and go: a first-in-first-out queue of gangs of pods, nodes that stand or are started, spot that goes.
 
-A run starts when every one of its pods has a place (gang admission, as Kueue's all-or-nothing and Volcano's gang plugin document
-it); the head of the queue waits for its whole gang and nobody overtakes it. A pod takes the fullest node with room for it
-(`MostAllocated`), else a new node is started where nodes are elastic. A spot node that is taken ends the run that it held part
-of; the run goes back to the head of the queue and resumes from its last checkpoint.
+A run starts when every one of its pods has a place (gang admission, as Kueue's all-or-nothing and Volcano's gang plugin
+document it); the head of the queue waits for its whole gang and nobody overtakes it. A pod takes the fullest node with room
+(`MostAllocated`), else a new node is started where nodes are elastic. A spot node that is taken ends the run that it held
+part of; the run goes back to the head of the queue and resumes from its last checkpoint.
 """
 
 from __future__ import annotations
@@ -170,9 +170,7 @@ class _World:
                 live, turn = what
                 if live.turn == turn:
                     self._leave(live, now)
-                    self.ended.append(
-                        Ended(run=live.run, start_s=live.first_start_s, end_s=now, losses=live.losses)
-                    )
+                    self.ended.append(Ended(run=live.run, start_s=live.first_start_s, end_s=now, losses=live.losses))
             elif kind == "taken" and isinstance(what, Node) and what in self.up:
                 self._take(what, now)
             elif kind == "empty" and isinstance(what, Node):
@@ -202,7 +200,9 @@ class _World:
         if ground.held and not any(begin <= now < end for begin, end in ground.held):
             return False
         wants_spot = ground.spot and live.losses < ground.on_demand_after
-        room = sorted((node for node in self.up if node.spot <= wants_spot), key=lambda node: (len(node.free), node.name))
+        room = sorted(
+            (node for node in self.up if node.spot <= wants_spot), key=lambda node: (len(node.free), node.name)
+        )
         free = {node.name: len(node.free) for node in room}
         chosen: list[Node | None] = []
         for _ in range(run.pods):

@@ -63,7 +63,7 @@ class Scaling:
     capacity_req_s: float = 1.0
     """What the recording rule divides by."""
     follows: int = 0
-    """0: requests answered, growth of the queue and the queue over one decision; 1: GPU activity of five minutes; 2: `signal`."""
+    """0: answers, growth of the queue and the queue over one decision; 1: GPU activity of five minutes; 2: `signal`."""
     signal: Floats | None = None
     """A recorded number of replicas, by decision (n_ticks,)."""
     tolerance_frac: float = 0.1
@@ -331,7 +331,9 @@ def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the argu
                 node_pods[node[who]] -= 1
                 node_change[node[who]] = t
         if touched >= 0:
-            done_at[touched] = _next_done(running[touched], place_end[touched], clock[touched], speed[touched], crowding, t)
+            done_at[touched] = _next_done(
+                running[touched], place_end[touched], clock[touched], speed[touched], crowding, t
+            )
 
         # the queue's head goes to the ready pod with the fewest requests that has a place
         while head < tail:
@@ -401,10 +403,9 @@ def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the argu
             values[0] = max(value, 0.0)
             waiting_before = waiting
             value = values[lag] if tick >= lag else target * current
-            if follows != 2:
-                # as the emitted rule says: where the ready replicas have enough to do, never fewer than there are
-                if not (value < target * (1 - tolerance) * ready or value > target * current):
-                    value = target * current
+            enough = target * (1 - tolerance) * ready <= value <= target * current
+            if follows != 2 and enough:
+                value = target * current  # as the emitted rule says: ready replicas with enough to do are kept
             asked = desired_replicas(current, value, target, tolerance)
             for g in range(len(guards)):
                 counts = ring.sum(axis=0)
@@ -464,7 +465,9 @@ def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the argu
                         to = _room(node_pods, up_nodes, n_up, per_node, at)
                         if to < 0:
                             break
-                        high = _start_pod(state, ready_at, node, born, speed, high, to, t, boot, load, node_start, node_speed)
+                        high = _start_pod(
+                            state, ready_at, node, born, speed, high, to, t, boot, load, node_start, node_speed
+                        )
                         node_pods[to] += 1
                         node_change[to] = t
                         if running[r] == 0:
