@@ -191,6 +191,12 @@ class Autoscaler:
     down_percent: float
     down_pods: int
     period_s: int
+    tolerance_up_frac: float
+    tolerance_down_frac: float
+    records: Mapping[str, str]
+    """The recording rules, in their order: record and expression."""
+    follows: str
+    """The record that its first trigger asks for."""
 
 
 def autoscaler(claim: Claim, workload: str) -> Autoscaler | str:
@@ -210,8 +216,9 @@ def autoscaler(claim: Claim, workload: str) -> Autoscaler | str:
     spec = _part(scaled["spec"])
     triggers = {str(one["name"]): _part(one["metadata"]) for one in _parts(spec["triggers"])}
     demand = triggers.get("demand")
-    if demand is None or "trimtab:scaling_demand" not in str(demand["query"]):
-        return f"the autoscaler of {workload} follows a rule that this world does not play: {sorted(expressions)}"
+    followed = re.match(r"^(trimtab:[a-z_]+)\{", str(demand["query"])) if demand else None
+    if demand is None or followed is None:
+        return f"the autoscaler of {workload} follows nothing that was recorded"
     divided = re.search(rf"\)\s*/\s*{_NUMBER}\s*$", per_replica)
     behaviours = _part(_part(_part(spec["advanced"])["horizontalPodAutoscalerConfig"])["behavior"])
     up, down = _part(behaviours["scaleUp"]), _part(behaviours["scaleDown"])
@@ -233,6 +240,10 @@ def autoscaler(claim: Claim, workload: str) -> Autoscaler | str:
         down_percent=_policy(down, "Percent"),
         down_pods=int(_policy(down, "Pods")),
         period_s=int(max(_number(one["periodSeconds"]) for one in _parts(up["policies"]))),
+        tolerance_up_frac=float(str(up.get("tolerance", 0.1))),
+        tolerance_down_frac=float(str(down.get("tolerance", 0.1))),
+        records=expressions,
+        follows=followed[1],
     )
 
 

@@ -17,7 +17,8 @@ from benchmarks.proving.claims import Autoscaler, Claim, Json, NodePool, Target,
 from benchmarks.proving.fleet import Fleet, Lives, RunsTruth, ServiceTruth
 from benchmarks.proving.world import service as world_service
 from benchmarks.proving.world.billing import Committed, Kind, bill_usd, node_hours
-from benchmarks.proving.world.clock import HOUR_S
+from benchmarks.proving.world.clock import HOUR_S, TICK_S
+from benchmarks.proving.world.promql import NotUnderstood, evaluate
 from benchmarks.proving.world.runs import Ended, Ground, Run, Story, play_runs
 from benchmarks.proving.world.service import NO_QUOTA, Nodes, Scaling, Start
 from trimtab.catalog import BuyingOption, load_catalog
@@ -156,7 +157,7 @@ def _service(fleet: Fleet, service: ServiceTruth, claim: Claim) -> _Played:
         rule = autoscaler(claim, service.name)
         if isinstance(rule, str):
             raise NotPlayed(rule)
-        scaling = _scaling(rule)
+        scaling = _scaling(rule, service, claim)
         replicas = min(max(replicas, rule.minimum), rule.maximum)
     pool = _pool(claim, instance_type, "services")
     begin_s = max(claim.proof_start_hr * HOUR_S - WARM_UP_S, 0)
@@ -197,13 +198,47 @@ def _most_nodes(fleet: Fleet, instance_type: str, pool: NodePool | None, per_nod
     return min(limits)
 
 
-def _scaling(rule: Autoscaler) -> Scaling:
+_BASE = "trimtab:load_replicas"
+_FORECAST = (
+    "demand_steady",
+    "forecast_fast",
+    "forecast_slow",
+    "forecast_error_squared",
+    "forecast_spread",
+    "load_wanted",
+)
+
+
+def _signal(rule: Autoscaler, service: ServiceTruth, claim: Claim, begin_s: float) -> Floats | None:
+    """Return what the emitted recording rules make of the requests, by decision from `begin_s` on; None where none is followed.
+
+    The rules see requests as they come in; that servers count answers, a moment later, is left out.
+    """
+    if rule.follows == "trimtab:scaling_demand":
+        return None
+    ticks = (claim.proof_start_hr + claim.proof_hours) * HOUR_S // TICK_S
+    counts = np.bincount((service.arrival_s // TICK_S).astype(np.int64), minlength=ticks)[:ticks]
+    series: dict[str, Floats] = {_BASE: counts / TICK_S / (rule.capacity_req_s or 1.0)}
+    for name in _FORECAST:
+        expression = rule.records.get(f"trimtab:{name}")
+        if expression is None:
+            raise NotPlayed(f"{service.name}: no rule records trimtab:{name}")
+        try:
+            series[f"trimtab:{name}"] = evaluate(expression, series)
+        except NotUnderstood as error:
+            raise NotPlayed(f"{service.name}: trimtab:{name} is not understood at {error}") from error
+    return np.nan_to_num(series[rule.follows])[int(begin_s // TICK_S) :]
+
+
+def _scaling(rule: Autoscaler, service: ServiceTruth, claim: Claim) -> Scaling:
+    signal = _signal(rule, service, claim, max(claim.proof_start_hr * HOUR_S - WARM_UP_S, 0))
     return Scaling(
         minimum=rule.minimum,
         maximum=rule.maximum,
         target_frac=rule.threshold,
         capacity_req_s=rule.capacity_req_s or 1.0,
-        follows=0 if rule.capacity_req_s else 1,
+        follows=2 if signal is not None else 0 if rule.capacity_req_s else 1,
+        signal=signal,
         up_window_s=rule.up_window_s,
         down_window_s=rule.down_window_s,
         up_percent=rule.up_percent,
@@ -211,6 +246,8 @@ def _scaling(rule: Autoscaler) -> Scaling:
         down_percent=rule.down_percent,
         down_pods=rule.down_pods,
         period_s=rule.period_s,
+        tolerance_up_frac=rule.tolerance_up_frac,
+        tolerance_down_frac=rule.tolerance_down_frac,
         guards=rule.guards,
     )
 

@@ -19,12 +19,12 @@ _ROUNDING = 1e-9
 
 
 @njit(cache=True)
-def desired_replicas(current: int, value: float, target: float, tolerance_frac: float) -> int:
+def desired_replicas(current: int, value: float, target: float, tolerance_up: float, tolerance_down: float) -> int:
     """Return what an AverageValue metric asks for; `value` is the metric's sum over the pods."""
     if current <= 0:
         return ceil(value / target - _ROUNDING)
     ratio = value / (target * current)
-    if abs(ratio - 1.0) <= tolerance_frac + _ROUNDING:
+    if -tolerance_down - _ROUNDING <= ratio - 1.0 <= tolerance_up + _ROUNDING:
         return current
     return ceil(value / target - _ROUNDING)
 

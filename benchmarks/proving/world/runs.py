@@ -73,6 +73,8 @@ class Node:
 
     name: int
     start_s: float
+    ready_s: float
+    """When its first pod can run."""
     end_s: float = inf
     spot: bool = False
     free: list[int] = field(default_factory=list)
@@ -145,7 +147,13 @@ class _World:
         heapq.heappush(self.events, (time_s, self.count, kind, what))
 
     def _node(self, now: float, *, spot: bool, standing: bool = False) -> Node:
-        node = Node(name=len(self.all), start_s=max(now, 0.0), spot=spot, free=list(range(self.ground.gpus_per_node)))
+        node = Node(
+            name=len(self.all),
+            start_s=max(now, 0.0),
+            ready_s=now + self.ground.boot_s,
+            spot=spot,
+            free=list(range(self.ground.gpus_per_node)),
+        )
         self.all.append(node)
         self.up.append(node)
         if not standing:
@@ -226,8 +234,7 @@ class _World:
             node.empty_since = inf
             live.places.append((node, places))
             del pod
-        ready = max(node.start_s + ground.boot_s if node.start_s > 0 else now for node, _ in live.places)
-        begin = max(now, ready)
+        begin = max(now, *(node.ready_s for node, _ in live.places))
         live.since_s, live.turn = begin, live.turn + 1
         live.first_start_s = min(live.first_start_s, begin)
         live.restoring = live.losses > 0 and live.left_s < run.work_s / ground.speed

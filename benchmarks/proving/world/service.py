@@ -66,7 +66,8 @@ class Scaling:
     """0: answers, growth of the queue and the queue over one decision; 1: GPU activity of five minutes; 2: `signal`."""
     signal: Floats | None = None
     """A recorded number of replicas, by decision (n_ticks,)."""
-    tolerance_frac: float = 0.1
+    tolerance_up_frac: float = 0.1
+    tolerance_down_frac: float = 0.1
     up_window_s: int = 0
     down_window_s: int = 300
     up_percent: float = 100.0
@@ -157,7 +158,7 @@ def play(
             rule.target_frac,
             rule.capacity_req_s,
             rule.follows,
-            rule.tolerance_frac,
+            rule.tolerance_up_frac,
             -(-rule.up_window_s // TICK_S),
             -(-rule.down_window_s // TICK_S),
             rule.up_percent,
@@ -166,6 +167,7 @@ def play(
             rule.down_pods,
             max(1, rule.period_s // TICK_S),
             rule.lag_ticks,
+            rule.tolerance_down_frac,
         ],
         dtype=np.float64,
     )
@@ -232,7 +234,7 @@ def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the argu
     scales, least, most, target, capacity = rule[0] > 0, int(rule[1]), int(rule[2]), rule[3], rule[4]
     follows, tolerance, up_steps, down_steps = int(rule[5]), rule[6], int(rule[7]), int(rule[8])
     up_percent, up_pods, down_percent, down_pods = rule[9], int(rule[10]), rule[11], int(rule[12])
-    period_steps, lag = int(rule[13]), int(rule[14])
+    period_steps, lag, tolerance_down = int(rule[13]), int(rule[14]), rule[15]
     per_node, boot, load, kept = int(places[0]), places[1], places[2], places[3]
     consolidates, quota, speed_new = places[4] > 0, int(places[5]), places[6]
     n, n0 = len(arrival_s), len(node_of)
@@ -403,15 +405,15 @@ def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the argu
             values[0] = max(value, 0.0)
             waiting_before = waiting
             value = values[lag] if tick >= lag else target * current
-            enough = target * (1 - tolerance) * ready <= value <= target * current
+            enough = target * (1 - tolerance_down) * ready <= value <= target * current
             if follows != 2 and enough:
                 value = target * current  # as the emitted rule says: ready replicas with enough to do are kept
-            asked = desired_replicas(current, value, target, tolerance)
+            asked = desired_replicas(current, value, target, tolerance, tolerance_down)
             for g in range(len(guards)):
                 counts = ring.sum(axis=0)
                 over = min(_quantile(counts, bounds, guards[g, 1]) / guards[g, 0], 2.0)
                 if over > 1:
-                    asked = max(asked, desired_replicas(current, ready * over, 1.0, tolerance))
+                    asked = max(asked, desired_replicas(current, ready * over, 1.0, tolerance, tolerance_down))
             # the HPA clips to its bounds first, then stabilizes, then limits the pace
             asked = min(max(asked, least), most)
             steady = stabilized(recent, tick, up_steps, down_steps, asked, current)
