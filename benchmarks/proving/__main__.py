@@ -13,12 +13,16 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.proving import referee
 from benchmarks.proving.families import DAYS, FAMILIES, SMALL_DAYS, Family
 from benchmarks.proving.score import Verdict, judge, row_of, totals
 
 
 def main() -> None:
     arguments = _parser().parse_args()
+    if arguments.referee:
+        referee.main(arguments.referee)
+        return
     chosen = [family for family in FAMILIES if not arguments.family or family.name in arguments.family]
     if not chosen:
         sys.exit(f"no such family; there are {', '.join(family.name for family in FAMILIES)}")
@@ -82,6 +86,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--small", action="store_true", help=f"{SMALL_DAYS} days of history, for CI")
     parser.add_argument("--family", action="append", default=[], metavar="NAME", help="only this one; repeat for more")
     parser.add_argument("--seed", type=int, default=1, help="seed of the first fleet of each family")
+    parser.add_argument(
+        "--referee",
+        type=int,
+        nargs="?",
+        const=100,
+        metavar="N",
+        help="hold the world against the referee on N services (100)",
+    )
     parser.add_argument("--keep", metavar="DIR", help="keep bundles, documents and manifests there")
     return parser
 

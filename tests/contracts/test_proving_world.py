@@ -20,4 +20,6 @@ def test_the_world_imports_nothing_of_trimtab_or_of_the_other_benchmarks(path: P
 
     assert not relative
     assert not {name for name in imported if name.split(".")[0] == "trimtab"}
-    assert not {name for name in imported if name.startswith("benchmarks") and not name.startswith("benchmarks.proving.world")}
+    assert not {
+        name for name in imported if name.startswith("benchmarks") and not name.startswith("benchmarks.proving.world")
+    }

@@ -1,8 +1,8 @@
 """Recording rules over a regular grid of samples: as much of PromQL as rules about one series need.
 
 Written from prometheus.io/docs/prometheus/latest/querying (operators, functions): a range selector takes the samples younger
-than its length, `deriv` is the slope of simple linear regression, a comparison keeps its left side where it holds, `or` fills what
-is absent, `and` keeps the left side where the right one is there. Absent is NaN. Labels are ignored: there is one series.
+than its length, `deriv` is the slope of simple linear regression, a comparison keeps its left side where it holds, `or` fills
+what is absent, `and` keeps the left side where the right one is there. Absent is NaN. Labels are ignored: there is one series.
 """
 
 from __future__ import annotations

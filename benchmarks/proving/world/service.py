@@ -63,7 +63,7 @@ class Scaling:
     capacity_req_s: float = 1.0
     """What the recording rule divides by."""
     follows: int = 0
-    """0: answers, growth of the queue and the queue over one decision; 1: GPU activity of five minutes; 2: `signal`."""
+    """0: answers, growth of the queue and the queue; 1: GPU activity of five minutes; 2: `signal`; 3: arrivals and queue."""
     signal: Floats | None = None
     """A recorded number of replicas, by decision (n_ticks,)."""
     tolerance_up_frac: float = 0.1
@@ -283,7 +283,7 @@ def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the argu
     ring = np.zeros((_GUARD_TICKS, len(bounds)))
     sm_ring = np.zeros(_GUARD_TICKS)
     full_rate = slots / (1 + crowding * (slots - 1))
-    head, tail, completed_tick, waiting_before = 0, 0, 0, 0
+    head, tail, completed_tick, waiting_before, tail_before = 0, 0, 0, 0, 0
     t, tick = 0.0, 0
     last_queue, waited = 0.0, 0.0
     goal = n0  # replicas that the ReplicaSet is asked for
@@ -398,12 +398,14 @@ def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the argu
             sm_ring[tick % _GUARD_TICKS] = sm_sum
             if follows == 0:
                 value = (completed_tick + waiting - waiting_before + waiting) / TICK_S / capacity
+            elif follows == 3:
+                value = (tail - tail_before + waiting) / TICK_S / capacity
             elif follows == 1:
                 value = sm_ring.sum() / min(tick + 1, _GUARD_TICKS)
             else:
                 value = signal[min(tick, len(signal) - 1)]
             values[0] = max(value, 0.0)
-            waiting_before = waiting
+            waiting_before, tail_before = waiting, tail
             value = values[lag] if tick >= lag else target * current
             enough = target * (1 - tolerance_down) * ready <= value <= target * current
             if follows != 2 and enough:
