@@ -54,12 +54,13 @@ def referee() -> ModuleType | None:
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # what it compiled is found again by its name
     # nothing is written beside a program that is not ours: neither bytecode nor what numba compiles
-    before = numba.config.CACHE_DIR, sys.dont_write_bytecode
-    numba.config.CACHE_DIR, sys.dont_write_bytecode = str(Path(tempfile.gettempdir()) / "trimtab-proving"), True
+    config = vars(numba.config)
+    before = config["CACHE_DIR"], sys.dont_write_bytecode
+    config["CACHE_DIR"], sys.dont_write_bytecode = str(Path(tempfile.gettempdir()) / "trimtab-proving"), True
     try:
         spec.loader.exec_module(module)
     finally:
-        numba.config.CACHE_DIR, sys.dont_write_bytecode = before
+        config["CACHE_DIR"], sys.dont_write_bytecode = before
     return module
 
 

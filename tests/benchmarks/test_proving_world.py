@@ -189,11 +189,12 @@ def test_a_run_resumes_from_its_checkpoint_on_demand_where_spot_is_gone() -> Non
     assert [(node.spot, node.start_s) for node in story.nodes] == [(True, 1.0), (False, 250.0)]
 
 
-def test_a_pod_wider_than_any_node_never_starts() -> None:
-    story = play_runs([run("a", 0.0, 1.0, gpus=4)], Ground(gpus_per_node=1, elastic=True), horizon_s=100.0)
+def test_a_pod_wider_than_any_node_never_starts_and_blocks_nobody() -> None:
+    runs = [run("wide", 0.0, 1.0, gpus=4), run("narrow", 1.0, 1.0)]
 
-    assert story.ended[0].start_s == inf
-    assert not story.nodes
+    story = play_runs(runs, Ground(gpus_per_node=1, elastic=True, boot_s=10.0), horizon_s=100.0)
+
+    assert {one.run.name: one.start_s for one in story.ended} == {"wide": inf, "narrow": 11.0}
 
 
 def test_committed_nodes_are_paid_whether_used_or_not() -> None:

@@ -197,14 +197,16 @@ class _World:
         return Story(ended=tuple(self.ended), nodes=tuple(self.all), holds=tuple(self.holds))
 
     def _admit(self, now: float) -> None:
-        while self.waiting and self._start(self.waiting[0], now):
-            self.waiting.pop(0)
+        # what no node can ever hold stays pending by itself: an inadmissible gang does not block those behind it
+        fitting = [live for live in self.waiting if live.run.pod_gpus <= self.ground.gpus_per_node]
+        for live in fitting:
+            if not self._start(live, now):
+                break
+            self.waiting.remove(live)
 
     def _start(self, live: _Live, now: float) -> bool:
         """Place the whole gang, on new nodes where they can be had; False where it has to wait."""
         ground, run = self.ground, live.run
-        if run.pod_gpus > ground.gpus_per_node:
-            return False  # no node holds such a pod: it stays pending, and so does the queue behind it
         if ground.held and not any(begin <= now < end for begin, end in ground.held):
             return False
         wants_spot = ground.spot and live.losses < ground.on_demand_after
@@ -220,7 +222,7 @@ class _World:
                 free[node.name] -= run.pod_gpus
             chosen.append(node)
         missing = sum(node is None for node in chosen)
-        if missing and not self._can_grow(missing, now, wants_spot):
+        if missing and not self._can_grow(missing, run.pod_gpus, now, wants_spot):
             return False
         fresh: list[Node] = []
         spot_now = wants_spot and not any(begin <= now < end for begin, end in ground.droughts)
@@ -243,11 +245,11 @@ class _World:
         self.at(begin + takes, "done", (live, live.turn))
         return True
 
-    def _can_grow(self, pods: int, now: float, wants_spot: bool) -> bool:
+    def _can_grow(self, pods: int, pod_gpus: int, now: float, wants_spot: bool) -> bool:
         ground = self.ground
         if not ground.elastic:
             return False
-        each = max(1, ground.gpus_per_node // max(1, self.waiting[0].run.pod_gpus))
+        each = max(1, ground.gpus_per_node // max(1, pod_gpus))
         if len(self.up) + -(-pods // each) > ground.quota:
             return False
         on_spot = wants_spot and not any(begin <= now < end for begin, end in ground.droughts)

@@ -26,9 +26,9 @@ from benchmarks.proving.world.hpa import desired_replicas, limited, stabilized
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 BOUNDS_S = np.array(
-    [0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 7.5, 10.0, 15.0, 30.0, 60.0, np.inf]
+    [0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0, 240.0, 480.0, np.inf]
 )
-"""Upper bounds of the latency buckets that a server exports."""
+"""Upper bounds of the latency buckets that a server exports: vLLM's own (`vllm:e2e_request_latency_seconds`)."""
 NO_QUOTA = 10**6
 _MOST = 768
 _FAR = 1e300
