@@ -147,7 +147,7 @@ def _claim(document: Json, manifests: tuple[Json, ...], withheld: tuple[str, ...
         clairvoyant_usd=_number(proof["clairvoyant_usd"]),
         low_usd_mo=joint if low is None else _number(low),
         high_usd_mo=joint if high is None else _number(high),
-        unjudged_usd_mo=sum(_number(one.get("spend_usd_mo") or 0.0) for one in _parts(document["unjudged"])),
+        unjudged_usd_mo=sum(_number(one["usd_mo"]) for one in _parts(document["unjudged"])),
         targets=tuple(
             Target(
                 workload=str(one["workload"]),

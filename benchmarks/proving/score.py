@@ -41,6 +41,9 @@ class Verdict:
     claimed_usd: float = 0.0
     true_usd: float = 0.0
     clairvoyant_usd: float = 0.0
+    bill_usd_mo: float = 0.0
+    """Of the fit window."""
+    unjudged_usd_mo: float = 0.0
     interval_holds: bool = False
     breaches: tuple[str, ...] = ()
     misses: tuple[str, ...] = ()
@@ -115,6 +118,8 @@ def judge(family: Family, seed: int, days: int, folder: Path) -> Verdict:
         claimed_usd=claim.after_usd,
         true_usd=true.after_usd,
         clairvoyant_usd=claim.clairvoyant_usd,
+        bill_usd_mo=claim.fit_bill_usd_mo,
+        unjudged_usd_mo=claim.unjudged_usd_mo,
         interval_holds=claim.low_usd_mo - 0.01 <= saved_usd_mo <= claim.high_usd_mo + 0.01,
         breaches=_breaches(claim, true.before_usd, true.fit_bill_usd),
         misses=tuple(_miss(target, true.attained[target]) for target in missed),
@@ -179,6 +184,9 @@ def totals(verdicts: Sequence[Verdict]) -> dict[str, float | int | None]:
         "interval_holds_frac": _share(sum(one.interval_holds for one in judged), len(judged)),
         "targets_claimed_frac": _share(
             sum(one.workloads_claimed for one in judged), sum(one.workloads for one in verdicts)
+        ),
+        "spend_judged_frac": _share(
+            sum(one.bill_usd_mo - one.unjudged_usd_mo for one in judged), sum(one.bill_usd_mo for one in judged)
         ),
         "realised_of_clairvoyant_frac": _share(sum(one.realised_usd for one in judged), possible),
     }

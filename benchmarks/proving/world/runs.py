@@ -67,7 +67,7 @@ class Ground:
     """Where not empty: standing nodes are up in these times only."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Node:
     """One node's life."""
 
@@ -115,7 +115,7 @@ class Story:
     holds: tuple[Hold, ...]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Live:
     run: Run
     left_s: float
@@ -226,7 +226,7 @@ class _World:
             return False
         fresh: list[Node] = []
         spot_now = wants_spot and not any(begin <= now < end for begin, end in ground.droughts)
-        for pod, placed in enumerate(chosen):
+        for placed in chosen:
             node = placed or next((one for one in fresh if len(one.free) >= run.pod_gpus), None)
             if node is None:
                 node = self._node(now, spot=spot_now)
@@ -235,7 +235,6 @@ class _World:
             node.holders.add(run.name)
             node.empty_since = inf
             live.places.append((node, places))
-            del pod
         begin = max(now, *(node.ready_s for node, _ in live.places))
         live.since_s, live.turn = begin, live.turn + 1
         live.first_start_s = min(live.first_start_s, begin)
