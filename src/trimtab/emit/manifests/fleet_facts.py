@@ -37,7 +37,12 @@ def _workload(workload: Workload, fleet: Fleet, settings: Settings, owner_kind: 
     law = law_of(workload, settings)
     service = None
     if isinstance(law, ServiceLaw) and workload.service is not None:
-        service = ServiceFacts(capacity_req_s=law.capacity_req_s, signals=SERVERS["vllm"], targets=workload.targets)
+        service = ServiceFacts(
+            capacity_req_s=law.capacity_req_s,
+            signals=SERVERS["vllm"],
+            targets=workload.targets,
+            faster_counts=law.faster_counts,
+        )
     return WorkloadFacts(
         name=workload.name,
         owner_kind=owner_kind or _USUAL_OWNER.get(workload.kind, _RUNS),

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 
 from trimtab.deployment.deployment import AS_IT_IS, Deployment
 from trimtab.deployment.placement import Placement, resolve
+from trimtab.fleet.law_limit import tested_activity_law, tested_law
 from trimtab.fleet.model import Fleet, Workload
-from trimtab.fleet.service_law import ServiceLaw, activity_law, service_law
+from trimtab.fleet.service_law import ServiceLaw
 from trimtab.fleet.settings import Settings
 from trimtab.replay.outcomes.hours_outcome import hours_outcome
 from trimtab.replay.outcomes.jobs_outcome import jobs_outcome
@@ -28,8 +29,8 @@ def law_of(workload: Workload, settings: Settings) -> ServiceLaw | str | None:
         return None
     healthy = settings.bands.healthy_frac
     if workload.service is not None:
-        return service_law(workload, healthy)
-    return "no activity was measured" if workload.activity.signal == "none" else activity_law(workload, healthy)
+        return tested_law(workload, healthy)
+    return "no activity was measured" if workload.activity.signal == "none" else tested_activity_law(workload, healthy)
 
 
 def cases_of(
