@@ -30,6 +30,7 @@ from trimtab.plan.audit import Audit, HeatMap
 from trimtab.plan.commitments.commit_inventory import Owned, inventory, running_commitments
 from trimtab.plan.commitments.commit_spend_inventory import Spend, running_plans, spend_inventory, unpriced
 from trimtab.plan.planner import Planned, make_plan
+from trimtab.plan.proof.law_report import law_findings
 from trimtab.plan.proof.proof_by_action import proof_by_action
 from trimtab.plan.proof.proof_window import Proven, prove
 from trimtab.plan.proof.reach import by_deadline, within_budget
@@ -256,6 +257,7 @@ def _audit(
             ).reshape(-1, HR_PER_WEEK),
         ),
         capacity=proven.capacity,
+        laws=tuple(law_findings(planned, market)),
     )
 
 

@@ -9,6 +9,7 @@ from trimtab.fleet.model import Coverage, FloatArray
 from trimtab.plan.commitments.commit_inventory import Held
 from trimtab.plan.commitments.commit_spend_inventory import HeldSpend
 from trimtab.plan.model import CapacityPicture, Plan, Proof
+from trimtab.plan.proof.law_report import LawFinding
 from trimtab.plan.proof.robustness import Robustness
 from trimtab.plan.proof.scenario import WhatIf
 
@@ -47,6 +48,8 @@ class Audit:
     """Commitments to nodes that run already: what they cover, and what is sunk until they end."""
     owned_spend: tuple[HeldSpend, ...] = ()
     """The same of commitments to spend whose rates are known."""
+    laws: tuple[LawFinding, ...] = ()
+    """What the plan takes a replica of each service to serve."""
     robustness: Robustness | None = None
     """The proof again where speeds and demand depart from what the plan was made for."""
     what_if: WhatIf | None = None
