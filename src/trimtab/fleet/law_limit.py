@@ -10,13 +10,13 @@ full first is told by what history shows, in this order:
    the end is near: capacity is the highest load that was sustained, with no allowance;
 5. *untold*: nothing that was measured says where the end is.
 
-**The allowance.** A replica is planned to run no hotter than the highest load that it was seen to sustain. Capacity is that
-load over the top of the healthy band (1 / 0.8: bursts may go a quarter beyond it, as they go beyond the band of any law), and
-the quarter shrinks to nothing with the share of the allowed misses that the back-test got wrong: a law that was a whole target
-off is left 80 % of the load that was seen. Or one request after the other, if that is more: any server can do that. The reason:
-at low load a server with 32 places and one with 200 give the same readings, and so do 40 % and 80 % of a CPU that nobody
-measured, so that whatever goes further is a guess that costs the target when wrong. When it is too careful, it costs at most
-the ratio of the loads, and a load test of twenty minutes ends it.
+**The allowance.** Rules aim to run a replica no hotter than the highest load that it was seen to sustain. Capacity is that load
+over the top of the healthy band (1 / 0.8), since rules aim at 80 % of it at most: bursts, and demand that grows, may go a
+quarter beyond what was seen. The quarter shrinks to nothing with the share of the allowed misses that the back-test got wrong:
+a law that was a whole target off is left 80 % of the load that was seen. Or one request after the other, if that is more: any
+server can do that. The reason: at low load a server with 32 places and one with 200 give the same readings, and so do 40 % and
+80 % of a CPU that nobody measured, so that whatever goes further is a guess that costs the target when wrong. When it is too
+careful, it costs at most the ratio of the loads, and a load test of twenty minutes ends it.
 """
 
 from __future__ import annotations
@@ -67,7 +67,10 @@ def tested_law(workload: Workload, healthy_frac: float) -> ServiceLaw | str:
     if most >= capacity.req_s:
         return replace(by_activity, tested=tested)
     law = service_law(workload, healthy_frac, most)
-    return law if isinstance(law, str) else replace(law, tested=tested)
+    if isinstance(law, str) or bound is not Bound.UNTOLD:
+        return law if isinstance(law, str) else replace(law, tested=tested)
+    # what demand may grow by lies within the allowance, where times stretch as the GPU's own load says
+    return replace(law, tested=tested, top_load=max(1.0, law.top_load), gpu_frac=most / capacity.req_s)
 
 
 def allowance(found: BackTest | str, healthy_frac: float) -> float:
@@ -125,6 +128,8 @@ def tested_activity_law(workload: Workload, healthy_frac: float) -> ServiceLaw:
     return replace(
         law,
         capacity_req_s=most,
+        top_load=1.0 if untold else law.top_load,
+        gpu_frac=most / law.capacity_req_s,
         tested=Tested(
             bound=Bound.UNTOLD if untold else Bound.GPU,
             activity_req_s=law.capacity_req_s,

@@ -62,6 +62,8 @@ class ServiceLaw:
     """How long a request takes at full load once the backlog before it is served; what a wait in the queue must leave."""
     first_token: LatencyByLoad | None = None
     """The time to the first token; None where it was not measured, and the whole request stands for it."""
+    gpu_frac: float = 1.0
+    """The share of a GPU's time that a load of 1 takes; less than 1 where capacity is held to what was seen."""
     tested: Tested | None = None
     """What its capacity rests on; None where it was not held against the rest of history."""
 
@@ -123,7 +125,7 @@ def _ok_frac(law: ServiceLaw, limit_s: float | None, speed: float, metric: Targe
     limit = limit_s * speed
     seen = np.interp(grid, times.load, share_within(times.le_s, times.share, limit))
     seen_load, top = float(times.load[-1]), times.share[-1]
-    stretch = np.clip((1 - grid) / (1 - min(seen_load, 0.99)), 0.0, 1.0)
+    stretch = np.clip((1 - grid * law.gpu_frac) / (1 - min(seen_load * law.gpu_frac, 0.99)), 0.0, 1.0)
     beyond = bucket_share(times.le_s, limit * stretch) @ top / top.sum()
     ok = np.where(grid <= seen_load, seen, np.minimum(beyond, seen))
     return _fixed(np.where(grid <= max(law.top_load, law.seen_load), ok, 0.0))
