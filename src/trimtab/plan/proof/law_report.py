@@ -57,7 +57,8 @@ def law_findings(planned: Planned, market: Market) -> Iterator[LawFinding]:
         test = None
         if law.tested.bound is Bound.UNTOLD:
             saves = _saved_usd_mo(case, planned.deployments.get(name, AS_IT_IS), market) if name in names else None
-            test = LoadTest(reach_req_s=healthy_frac * law.tested.activity_req_s, saves_usd_mo=saves)
+            if saves != 0.0:
+                test = LoadTest(reach_req_s=healthy_frac * law.tested.activity_req_s, saves_usd_mo=saves)
         yield LawFinding(
             workload=name,
             capacity_req_s=law.capacity_req_s,
