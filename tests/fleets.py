@@ -23,6 +23,10 @@ def at(hours):
     return MONDAY + timedelta(hours=hours)
 
 
+def _table(rows, schema):
+    return pa.Table.from_pylist([{column: row.get(column) for column in schema.names} for row in rows], schema=schema)
+
+
 class FleetRows:
     """Collects rows; every method takes hours from the window's start."""
 
@@ -128,10 +132,7 @@ class FleetRows:
 
     def bundle(self):
         tables = {
-            name: pa.Table.from_pylist(
-                [{column: row.get(column) for column in arrow_schema(name).names} for row in rows],
-                schema=arrow_schema(name),
-            )
+            name: _table(rows, arrow_schema(name))
             for name, rows in self.rows.items()
             if rows or name in ("devices", "nodes", "allocations", "gpu_usage")
         }

@@ -21,6 +21,7 @@ from trimtab.deployment.effects import (
     UseOffering,
 )
 from trimtab.diagnose.findings import ProductForm, Spend, Unjudged, Verdict, Waste, WasteKind
+from trimtab.fleet.law_evidence import BackTest, Bound, Held, Tested
 from trimtab.fleet.model import Coverage, Target, Window
 from trimtab.levers import autoscaling, commitments, gpu_count, idle_release, right_size, schedule, spot
 from trimtab.plan.audit import Audit, HeatMap
@@ -36,6 +37,7 @@ from trimtab.plan.model import (
     Risk,
     TargetResult,
 )
+from trimtab.plan.proof.law_report import LawFinding, LoadTest
 from trimtab.plan.venture import Venture, VentureKind
 from trimtab.policies.scaling import HpaPolicy
 from trimtab.provenance import Basis, Estimate, Evidence
@@ -487,6 +489,53 @@ def capacity() -> tuple[CapacityPicture, ...]:
     return tuple(pictures)
 
 
+LAWS = (
+    LawFinding(
+        workload="prod/chat-api",
+        capacity_req_s=7.27,
+        top_req_s=5.816,
+        requests=True,
+        tested=Tested(
+            bound=Bound.UNTOLD,
+            activity_req_s=9.38,
+            shown_req_s=5.816,
+            back_test=BackTest(
+                fitted_req_s=3.36,
+                tested_req_s=5.03,
+                limit_s=4.0,
+                in_time=Held(foretold=0.9655, measured=0.9907),
+                running=Held(foretold=7.68, measured=7.58),
+                waiting=Held(foretold=0.0, measured=0.0),
+                gpu_s=Held(foretold=0.1083, measured=0.1044),
+                late_frac=0.0,
+            ),
+        ),
+        load_test=LoadTest(reach_req_s=7.504, saves_usd_mo=2_432.49),
+    ),
+    LawFinding(
+        workload="prod/embed-api",
+        capacity_req_s=41.0,
+        top_req_s=32.8,
+        requests=True,
+        tested=Tested(
+            bound=Bound.PLACES,
+            activity_req_s=155.0,
+            shown_req_s=41.0,
+            back_test="too few hours with requests to hold some out",
+        ),
+        load_test=None,
+    ),
+    LawFinding(
+        workload="prod/search-rank",
+        capacity_req_s=0.4,
+        top_req_s=0.32,
+        requests=False,
+        tested=Tested(bound=Bound.UNTOLD, activity_req_s=1.0, shown_req_s=0.32, back_test="no request metrics"),
+        load_test=LoadTest(reach_req_s=0.8, saves_usd_mo=None),
+    ),
+)
+
+
 def example_audit() -> Audit:
     """The audit: 9 actions, one target missed, one workload unjudged, one input missing."""
     by_workload = spend(None)
@@ -506,6 +555,7 @@ def example_audit() -> Audit:
         ventures=VENTURES,
     )
     return Audit(
+        laws=LAWS,
         fleet="demo two-hundred-k",
         coverage=Coverage(
             window=WHOLE,

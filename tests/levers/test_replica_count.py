@@ -1,5 +1,6 @@
 """A constant number of replicas: the fewest that keep every target, and nothing that scales already."""
 
+from dataclasses import replace
 from datetime import date
 
 import numpy as np
@@ -9,6 +10,7 @@ from trimtab.catalog import load_catalog
 from trimtab.deployment.deployment import AS_IT_IS
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.market import Market
+from trimtab.fleet.service_law import service_law
 from trimtab.fleet.settings import Limits, Settings
 from trimtab.levers import replica_count
 from trimtab.levers.lever import Ask
@@ -18,10 +20,21 @@ DAYS, REPLICAS = 7, 8
 LE_S = (0.5, 1.0, 2.0, float("inf"))
 
 
+def office_hours(hour):
+    return 3600 * (4 if 9 <= hour % 24 < 17 else 1)
+
+
 def asked(
-    settings=None, declared=None, replicas_of_hour=None, requests=lambda hour: 3600 * (4 if 9 <= hour % 24 < 17 else 1)
+    settings=None,
+    declared=None,
+    replicas_of_hour=None,
+    gpu_bound=True,
+    requests=office_hours,
 ):
-    """Eight replicas, each of which could serve ten requests a second; four come in office hours."""
+    """Eight replicas, each of which could serve ten requests a second; four come in office hours.
+
+    `gpu_bound`: as if a load test had shown that nothing but the GPU limits them.
+    """
     settings = settings or Settings()
     rows = FleetRows(DAYS)
     for number in range(REPLICAS):
@@ -43,6 +56,8 @@ def asked(
     }
     (case,) = cases_of(build_fleet(rows.bundle(), settings), settings, seed=7).values()
     market = Market(catalog=load_catalog(), at=date(2026, 9, 30), max_term_years=1, assumptions=settings.assumptions)
+    if gpu_bound:
+        case = replace(case, law=service_law(case.workload, settings.bands.healthy_frac))
     return Ask(evaluator=Evaluator(case=case), market=market)
 
 
@@ -62,6 +77,10 @@ def test_one_fewer_would_miss_a_target():
     assert 2 < count < REPLICAS
     assert replica_count._keeps(AS_IT_IS, ask, count)
     assert not replica_count._keeps(AS_IT_IS, ask, count - 1)
+
+
+def test_where_history_never_showed_a_hotter_replica_none_is_taken_away():
+    assert counts(asked(gpu_bound=False)) == []
 
 
 def test_what_came_and_went_is_scaled_by_something_and_is_left_alone():

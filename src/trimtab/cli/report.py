@@ -31,7 +31,9 @@ from trimtab.emit.words import (
     headroom_line,
     interval,
     joint_interval,
+    law_line,
     limit_line,
+    load_test_line,
     moving_in,
     owned_lines,
     plan_note,
@@ -93,6 +95,8 @@ def _parts(document: AuditDocument, next_steps: Sequence[tuple[str, str]]) -> It
         lines = [f"· {line}" for line in held]
         yield _section("Commitments held", "judged on the use as it was", *map(Text, lines))
     yield _proof(document.proof)
+    if document.laws:
+        yield _laws(document)
     if document.robustness:
         yield _robustness(document.robustness)
     if document.what_if:
@@ -304,6 +308,18 @@ def _proof_by_action(proof: ProofPart) -> Iterator[RenderableType]:
         held = "" if one.held is None or one.held else "outside its interval"
         table.add_row(one.id, f"{one.predicted_usd_mo:,.0f}", f"{one.replayed_usd_mo:,.0f}", held)
     yield table
+
+
+def _laws(document: AuditDocument) -> RenderableType:
+    """Show the laws of the dearest services, and what a load test of each could buy."""
+    spend = {row.name: row.usd_mo for row in document.spend.by_workload}
+    laws = sorted(document.laws, key=lambda one: -spend.get(one.workload, 0.0))
+    lines = [Text(f"· {law_line(one)}") for one in laws[:_SHOWN_ROWS]]
+    tests = [Text(f"· load test, {load_test_line(one)}", style="dim") for one in laws[:_SHOWN_ROWS] if one.load_test]
+    left_out = len(laws) - _SHOWN_ROWS
+    more = [Text(f"{left_out} more are in the report (-o html).", style="dim")] if left_out > 0 else []
+    gloss = "what a replica is taken to serve, tested on busier hours than it was fitted on"
+    return _section("How services answer under load", gloss, *lines, *tests, *more)
 
 
 def _robustness(found: RobustnessPart) -> RenderableType:

@@ -188,16 +188,18 @@ class Placement:
             work_speed /= math.exp(Z_80 * PAIR_SPREAD)
         return self.batching.curve.carried(speed, work_speed)
 
-    def replica_req_s(self, alone_req_s: float, *, low: bool = False) -> float:
+    def replica_req_s(self, alone_req_s: float, *, low: bool = False, faster_counts: bool = True) -> float:
         """Return the requests a second that one replica serves there at full activity.
 
         `alone_req_s` is what it serves today, one request at a time as measured; full batches go by their own times. Who
-        takes turns with others has only the time that they leave. `low`: at the low end of its speed.
+        takes turns with others has only the time that they leave. `low`: at the low end of its speed. `faster_counts`: whether
+        a faster GPU serves more, or something beside it may be full first (`ServiceLaw.faster_counts`).
         """
         curve = self.batch_curve(low=low)
         if self.batching is not None and curve is not None:
             return curve.most_req_s(self.batching.max_batch) * self.left_frac
-        return alone_req_s * self.left_frac * (self.speed.low if low else self.speed.value)
+        speed = self.speed.low if low else self.speed.value
+        return alone_req_s * self.left_frac * (speed if faster_counts else min(speed, 1.0))
 
     def as_replayed(self) -> Placement:
         """Return the placement as a replay sees it: without names, prices and words, in which alike ones may differ.

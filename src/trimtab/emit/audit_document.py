@@ -15,6 +15,7 @@ from trimtab.emit.from_audit.bill import (
     verdict_part,
     waste_parts,
 )
+from trimtab.emit.from_audit.laws import law_part
 from trimtab.emit.from_audit.pictures import pictures_part
 from trimtab.emit.from_audit.plan import plan_part
 from trimtab.emit.from_audit.proof import proof_part, robustness_part
@@ -44,6 +45,7 @@ def audit_document(audit: Audit) -> AuditDocument:
         pictures=pictures_part(audit),
         owned=owned_parts(audit.owned),
         owned_spend=owned_spend_parts(audit.owned),
+        laws=tuple(law_part(one) for one in audit.laws),
         robustness=None if audit.robustness is None else robustness_part(audit.robustness),
         what_if=None if audit.what_if is None else what_if_part(audit.what_if),
     )

@@ -14,7 +14,9 @@ from trimtab.emit.words import (
     headroom_line,
     interval,
     joint_interval,
+    law_line,
     limit_line,
+    load_test_line,
     moving_in,
     owned_lines,
     plan_note,
@@ -49,6 +51,7 @@ def render_markdown(document: AuditDocument) -> str:
         _limits(document),
         "## The proof",
         _proof(document),
+        _laws(document),
         _robustness(document),
         _what_if(document),
     ]
@@ -145,6 +148,20 @@ def _limits(document: AuditDocument) -> str:
         [
             *(["### Limits", limits] if document.plan.limits else []),
             *(["### Commitments held", owned] if held else []),
+        ]
+    )
+
+
+def _laws(document: AuditDocument) -> str:
+    if not document.laws:
+        return ""
+    tests = [one for one in document.laws if one.load_test]
+    return _join(
+        [
+            "### How services answer under load",
+            _bullets(_text(law_line(one)) for one in document.laws),
+            "Load tests that buy more:" if tests else "",
+            _bullets(_text(load_test_line(one)) for one in tests),
         ]
     )
 

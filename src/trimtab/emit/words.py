@@ -13,6 +13,8 @@ from trimtab.emit.document import (
     ActionPart,
     AuditDocument,
     ComparedPart,
+    HeldPart,
+    LawPart,
     LimitPart,
     OwnedPart,
     OwnedSpendPart,
@@ -45,6 +47,8 @@ WASTE_MEANING: Mapping[WasteKind, str] = MappingProxyType(
 
 _NAMED = 3
 _CENT = 0.01
+_CLEARLY_LESS = 0.75
+"""Below the top of the healthy band, which every plan leaves."""
 _NO_GAP_FRAC = 0.0005
 """A gap that shows as 0.0 %."""
 
@@ -113,6 +117,42 @@ def headroom_line(found: RobustnessPart) -> str:
         f"The headroom for demand, speed and targets costs {dollars(found.price_usd_mo)} a month: what a plan without any "
         "would save besides."
     )
+
+
+def law_line(one: LawPart) -> str:
+    """Say what a replica of a service is taken to serve, what tells it, and how its law did where it was tested."""
+    load = f"a replica is planned at up to {one.planned:.3g} {one.unit}, {one.shown:.3g} were seen"
+    if one.planned < one.by_activity * _CLEARLY_LESS:
+        load += f", GPU activity alone would say {one.by_activity:.3g}"
+    return f"{one.workload}: {load}; what is full first: {one.bound}; {_back_test(one)}"
+
+
+def load_test_line(one: LawPart) -> str:
+    """Say how to show that a replica of a service serves more than it was seen to."""
+    return f"{one.workload}: {one.load_test}"
+
+
+def _back_test(one: LawPart) -> str:
+    test = one.back_test
+    if test is None:
+        return f"not tested: {one.untested}"
+    measures = (
+        _held(test.in_time, "in time", share=True),
+        _held(test.running, "in work"),
+        _held(test.waiting, "waiting"),
+    )
+    said = ", ".join(measure for measure in measures if measure) or "GPU time per request alone"
+    return (
+        f"on busier hours than it was fitted on, foretold and measured: {said} (off by {percent(test.error_frac, 1)})"
+    )
+
+
+def _held(held: HeldPart | None, what: str, *, share: bool = False) -> str:
+    if held is None:
+        return ""
+    if share:
+        return f"{what} {held.foretold:.1%} and {held.measured:.1%}"
+    return f"{what} {held.foretold:.2g} and {held.measured:.2g}"
 
 
 def limit_line(limit: LimitPart) -> str:

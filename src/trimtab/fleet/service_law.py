@@ -3,7 +3,8 @@
 Load is the requests a replica gets over those it could serve at full activity. Latency at a load that was seen is the measured
 histogram, made monotone (more load is never faster); the time to the first token has a histogram of its own where it was
 measured. Beyond the highest load seen, up to the top of the healthy band, times stretch as under processor sharing,
-(1 - seen) / (1 - load); beyond that nothing is promised.
+(1 - seen) / (1 - load); beyond that nothing is promised. `law_limit.tested_law` is the law that plans rest on: this one, held
+to what history shows that a replica can serve.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from trimtab.fleet.law_evidence import FEWEST_STEPS, Tested
 from trimtab.fleet.model import FloatArray, ServiceObservation, Workload
 from trimtab.fleet.targets import bucket_quantile, bucket_share, share_within
 from trimtab.provenance import Basis
@@ -21,8 +23,6 @@ from trimtab.tables.workloads import TargetMetric
 from trimtab.units import S_PER_HR
 
 _BIN_WIDTH = 0.025
-_MIN_STEPS = 5
-"""A load bin is believed if at least this many steps of history fell into it."""
 _GRID_POINTS = 101
 _MIN_LOAD_STEPS = 20
 _PEAK_QUANTILE = 0.999
@@ -65,6 +65,21 @@ class ServiceLaw:
     """How long a request takes at full load once the backlog before it is served; what a wait in the queue must leave."""
     first_token: LatencyByLoad | None = None
     """The time to the first token; None where it was not measured, and the whole request stands for it."""
+    gpu_frac: float = 1.0
+    """The share of a GPU's time that a load of 1 takes; less than 1 where capacity is held to what was seen."""
+    tested: Tested | None = None
+    """What its capacity rests on; None where it was not held against the rest of history."""
+
+    @property
+    def seen_activity_load(self) -> float:
+        """Return the highest load that history covers, over what a replica would serve at full activity."""
+        most = self.capacity_req_s if self.tested is None else self.tested.activity_req_s
+        return self.seen_load * self.capacity_req_s / most
+
+    @property
+    def faster_counts(self) -> bool:
+        """Tell whether a faster GPU is more capacity; it is not where something else may fill a replica first."""
+        return self.tested is None or self.tested.bound.is_told
 
     @property
     def seen_load(self) -> float:
@@ -113,7 +128,7 @@ def _ok_frac(law: ServiceLaw, limit_s: float | None, speed: float, metric: Targe
     limit = limit_s * speed
     seen = np.interp(grid, times.load, share_within(times.le_s, times.share, limit))
     seen_load, top = float(times.load[-1]), times.share[-1]
-    stretch = np.clip((1 - grid) / (1 - min(seen_load, 0.99)), 0.0, 1.0)
+    stretch = np.clip((1 - grid * law.gpu_frac) / (1 - min(seen_load * law.gpu_frac, 0.99)), 0.0, 1.0)
     beyond = bucket_share(times.le_s, limit * stretch) @ top / top.sum()
     ok = np.where(grid <= seen_load, seen, np.minimum(beyond, seen))
     return _fixed(np.where(grid <= max(law.top_load, law.seen_load), ok, 0.0))
@@ -124,45 +139,73 @@ def _fixed(values: FloatArray) -> FloatArray:
     return values
 
 
-def service_law(workload: Workload, healthy_frac: float) -> ServiceLaw | str:
-    """Fit a service's law, or say why it cannot be judged.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActivityCapacity:
+    """What a replica would serve at full activity, and what says so."""
 
-    Capacity comes from activity: GPU-seconds of activity per request, so that a replica at full activity serves that many. The
-    activity signal is SM_ACTIVE where present; GPU_UTIL overstates activity, so that capacity from it is on the safe side. A
-    replica that never had more than one request in work is busy while it has one, however little of the GPU that fills.
+    req_s: float
+    because: str
+    one_by_one: bool
+
+
+def activity_capacity(workload: Workload) -> ActivityCapacity | str:
+    """Return a replica's capacity by activity, or why there is none.
+
+    It is GPU-seconds of activity per request, so that a replica at full activity serves that many. The activity signal is
+    SM_ACTIVE where present; GPU_UTIL overstates activity, so that capacity from it is on the safe side. A replica that never
+    had more than one request in work is busy while it has one, however little of the GPU that fills.
     """
     service = workload.service
     if service is None:
         return "no request metrics"
     if workload.activity.signal == "none":
         return "no GPU activity was measured, so that capacity per replica is unknown"
-    per_request = _gpu_seconds_per_request(service, workload.activity.busy_gpus)
+    per_request = gpu_seconds_per_request(service, workload.activity.busy_gpus)
     if not np.nansum(service.arrivals) > 0:
         return "not one request was seen: ask its owner whether it is still needed"
     if per_request is None:
         return "requests and GPU activity were never seen in the same hour"
     one_by_one = seconds_one_by_one(service)
-    signal = workload.activity.signal
+    signal, alone = workload.activity.signal, False
     if one_by_one is not None and one_by_one * workload.gpus_per_pod > per_request:
-        per_request, signal = one_by_one * workload.gpus_per_pod, "a replica that takes one request at a time"
-    capacity = workload.gpus_per_pod / per_request
-    load, counts = _by_load(service, capacity, service.latency_count)
+        per_request, signal, alone = (
+            one_by_one * workload.gpus_per_pod,
+            "a replica that takes one request at a time",
+            True,
+        )
+    return ActivityCapacity(
+        req_s=workload.gpus_per_pod / per_request,
+        because=f"{per_request:.4g} GPU-s of {signal} per request",
+        one_by_one=alone,
+    )
+
+
+def service_law(workload: Workload, healthy_frac: float, most_req_s: float = math.inf) -> ServiceLaw | str:
+    """Fit a service's law with the capacity that activity says, but at most so much; or say why it cannot be judged."""
+    capacity = activity_capacity(workload)
+    if isinstance(capacity, str):
+        return capacity
+    capacity_req_s, because = min(capacity.req_s, most_req_s), capacity.because
+    if most_req_s < capacity.req_s:
+        because = f"{because}, and no more than history shows"
+    service = workload.service
+    assert service is not None
+    load, counts = _by_load(service, capacity_req_s, service.latency_count)
     if not len(load):
         return "too few steps with requests to learn how latency depends on load"
     measured = len(service.latency_le_s) > 0 and counts.sum() > 0
     share = _monotone(counts) if measured else np.zeros((len(load), 0))
     return ServiceLaw(
-        capacity_req_s=capacity,
+        capacity_req_s=capacity_req_s,
         load=load,
         share=share,
         le_s=service.latency_le_s if measured else np.zeros(0),
         top_load=max(healthy_frac, float(load[-1])) if measured else healthy_frac,
         basis=Basis.CALIBRATED,
         because=(
-            f"{per_request:.4g} GPU-s of {signal} per request; "
-            + (f"latency seen up to a load of {load[-1]:.0%}" if measured else "no latency was measured")
+            f"{because}; " + (f"latency seen up to a load of {load[-1]:.0%}" if measured else "no latency was measured")
         ),
-        first_token=_first_token(service, capacity),
+        first_token=_first_token(service, capacity_req_s),
     )
 
 
@@ -229,7 +272,8 @@ def step_load(service: ServiceObservation, capacity_req_s: float) -> FloatArray:
     return np.asarray(service.arrivals / (service.step_s * serving * capacity_req_s), dtype=np.float64)
 
 
-def _gpu_seconds_per_request(service: ServiceObservation, busy_gpus: FloatArray) -> float | None:
+def gpu_seconds_per_request(service: ServiceObservation, busy_gpus: FloatArray) -> float | None:
+    """Return the GPU-seconds of activity per request, over the hours that have both; None where none has."""
     steps_per_hour = round(S_PER_HR / service.step_s)
     hourly = service.arrivals[: len(busy_gpus) * steps_per_hour].reshape(-1, steps_per_hour)
     requests = hourly.sum(axis=1)
@@ -258,7 +302,7 @@ def _by_load(service: ServiceObservation, capacity: float, histogram: FloatArray
         return np.zeros(0), np.zeros((0, 0))
     bins = (load[useful] / _BIN_WIDTH).astype(np.int64)
     number = np.bincount(bins)
-    kept = np.flatnonzero(number >= _MIN_STEPS)
+    kept = np.flatnonzero(number >= FEWEST_STEPS)
     requests = np.bincount(bins, weights=service.arrivals[useful])
     loads = np.bincount(bins, weights=load[useful] * service.arrivals[useful]) / np.maximum(requests, 1e-12)
     counts = np.zeros((len(number), histogram.shape[1]))

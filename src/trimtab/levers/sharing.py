@@ -322,7 +322,7 @@ def looser_target(case: Case, slots: Sequence[UseSlots], market: Market) -> str 
 def _takes_the_peak(case: Case, slot: UseSlots) -> bool:
     """Tell whether one slice serves what one GPU was seen to serve at its busiest, with the headroom that plans leave."""
     growth = 1 + case.settings.planning.demand_headroom_frac
-    return bool(slot.shared.profile) and case.law is not None and case.law.seen_load * growth <= slot.speed.low
+    return bool(slot.shared.profile) and case.law is not None and case.law.seen_activity_load * growth <= slot.speed.low
 
 
 def _least_factor(case: Case, slot: UseSlots) -> float | None:

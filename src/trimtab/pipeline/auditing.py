@@ -29,6 +29,7 @@ from trimtab.pipeline.opening import bundle_name, require_nodes, require_prices,
 from trimtab.plan.audit import Audit, HeatMap
 from trimtab.plan.commitments.inventory import Owned, inventory, running, unpriced
 from trimtab.plan.planner import Planned, make_plan
+from trimtab.plan.proof.law_report import law_findings
 from trimtab.plan.proof.proof_by_action import proof_by_action
 from trimtab.plan.proof.proof_window import Proven, prove
 from trimtab.plan.proof.reach import by_deadline, within_budget
@@ -241,6 +242,7 @@ def _audit(
             ).reshape(-1, HR_PER_WEEK),
         ),
         capacity=proven.capacity,
+        laws=tuple(law_findings(planned, market)),
     )
 
 

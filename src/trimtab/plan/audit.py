@@ -8,6 +8,7 @@ from trimtab.diagnose.findings import ProductForm, Spend, Unjudged, Verdict, Was
 from trimtab.fleet.model import Coverage, FloatArray
 from trimtab.plan.commitments.inventory import CommitmentUse
 from trimtab.plan.model import CapacityPicture, Plan, Proof
+from trimtab.plan.proof.law_report import LawFinding
 from trimtab.plan.proof.robustness import Robustness
 from trimtab.plan.proof.scenario import WhatIf
 
@@ -44,6 +45,8 @@ class Audit:
     capacity: tuple[CapacityPicture, ...]
     owned: tuple[CommitmentUse, ...] = ()
     """Commitments that run already and whose rates are known: what they cover, and what is sunk until they end."""
+    laws: tuple[LawFinding, ...] = ()
+    """What the plan takes a replica of each service to serve."""
     robustness: Robustness | None = None
     """The proof again where speeds and demand depart from what the plan was made for."""
     what_if: WhatIf | None = None

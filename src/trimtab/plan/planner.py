@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.effects import Relocate, SetPrecision, SetTrainingMemory, UseOffering, UseSlots
+from trimtab.fleet.law_evidence import BackTest
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet
 from trimtab.fleet.settings import Settings
@@ -260,7 +261,9 @@ def _actions(drafted: Drafted, shares: Shares, slots: Sequence[Slot], settings: 
                 subject=draft.subject,
                 changes=draft.changes,
                 saving_micro_usd=shares.shapley[number],
-                saving_usd_mo=saving_estimate(monthly[number], hourly, _speed(drafted, number), draft.lever),
+                saving_usd_mo=saving_estimate(
+                    monthly[number], hourly, _speed(drafted, number), draft.lever, _law_error_frac(drafted, number)
+                ),
                 standalone_usd_mo=per_month(usd(shares.standalone[number]), hours),
                 last_in_usd_mo=per_month(usd(shares.last_in[number]), hours),
                 moving_usd_mo=per_month(usd(moving - drafted.moving(drafted.everything - {number})), hours),
@@ -284,6 +287,14 @@ def _speed(drafted: Drafted, number: int) -> Estimate | None:
         if isinstance(change.effect, UseOffering | Relocate | UseSlots | SetPrecision | SetTrainingMemory)
     ]
     return min(speeds, key=lambda speed: speed.low / speed.value, default=None)
+
+
+def _law_error_frac(drafted: Drafted, number: int) -> float:
+    """Return the largest error that the law of a service which an action changes showed in its back-test; 0 where none has."""
+    subjects = {change.subject for change in drafted.actions[number].changes}
+    laws = (one.case.law for one in drafted.enacted.evaluators.values() if one.case.workload.name in subjects)
+    tests = (law.tested.back_test for law in laws if law is not None and law.tested is not None)
+    return max((test.error_frac for test in tests if isinstance(test, BackTest)), default=0.0)
 
 
 def _pruned(options: list[WorkloadOptions | None], chosen: Chosen) -> dict[str, int]:

@@ -19,6 +19,7 @@ from trimtab.emit.document.bill import (
     VerdictPart,
     WastePart,
 )
+from trimtab.emit.document.laws import BackTestPart, HeldPart, LawPart
 from trimtab.emit.document.part import EvidencePart, WindowPart
 from trimtab.emit.document.pictures import BillByHour, CapacityPart, HeatMapPart, Pictures
 from trimtab.emit.document.plan import LimitPart, NotWorthPart, PlanPart, VenturePart
@@ -31,6 +32,7 @@ __all__ = [
     "ActionPart",
     "ActionProofPart",
     "AuditDocument",
+    "BackTestPart",
     "BillByHour",
     "CapacityPart",
     "ChangePart",
@@ -39,6 +41,8 @@ __all__ = [
     "CoveragePart",
     "EvidencePart",
     "HeatMapPart",
+    "HeldPart",
+    "LawPart",
     "LimitPart",
     "NotWorthPart",
     "OwnedPart",

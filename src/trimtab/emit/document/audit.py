@@ -15,6 +15,7 @@ from trimtab.emit.document.bill import (
     VerdictPart,
     WastePart,
 )
+from trimtab.emit.document.laws import LawPart
 from trimtab.emit.document.part import Part
 from trimtab.emit.document.pictures import Pictures
 from trimtab.emit.document.plan import PlanPart
@@ -59,6 +60,8 @@ class AuditDocument(Part):
     """Commitments that run already."""
     owned_spend: tuple[OwnedSpendPart, ...] = ()
     """Commitments to spend that run already."""
+    laws: tuple[LawPart, ...] = ()
+    """What the plan takes a replica of each service to serve, and how that did against history."""
     robustness: RobustnessPart | None = None
     """The plan where speeds and demand depart from what it was made for; null in documents made before it was known."""
     what_if: WhatIfPart | None = None

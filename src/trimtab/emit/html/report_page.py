@@ -14,7 +14,7 @@ from trimtab.emit.html.report_plan import plan_table
 from trimtab.emit.html.report_proof import proof_section
 from trimtab.emit.html.report_roadmap import roadmap_section
 from trimtab.emit.html.report_use import use_section
-from trimtab.emit.html.report_worlds import limits_section, robustness_section, what_if_section
+from trimtab.emit.html.report_worlds import laws_section, limits_section, robustness_section, what_if_section
 from trimtab.emit.html.sections import bullets, more, number, scroll, section, table
 from trimtab.emit.html.style import STYLE
 from trimtab.emit.money import dollars, dollars_and_cents, percent
@@ -47,6 +47,7 @@ def render_html(document: AuditDocument) -> str:
         _spend_section(document),
         use_section(document),
         proof_section(document),
+        laws_section(document),
         robustness_section(document),
         limits_section(document),
         what_if_section(document),

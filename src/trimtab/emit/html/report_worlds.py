@@ -1,11 +1,19 @@
-"""Limits, commitments held, and a scenario beside the world as it is, in the HTML report."""
+"""Services' laws, limits, commitments held, and a scenario beside the world as it is, in the HTML report."""
 
 from __future__ import annotations
 
 from trimtab.emit.document import AuditDocument
-from trimtab.emit.html.markup import Html
+from trimtab.emit.html.markup import Html, tag
 from trimtab.emit.html.sections import bullets, number, scroll, section, table
-from trimtab.emit.words import compared_cells, headroom_line, limit_line, owned_lines, stress_line
+from trimtab.emit.words import (
+    compared_cells,
+    headroom_line,
+    law_line,
+    limit_line,
+    load_test_line,
+    owned_lines,
+    stress_line,
+)
 
 
 def limits_section(document: AuditDocument) -> Html:
@@ -15,6 +23,16 @@ def limits_section(document: AuditDocument) -> Html:
         return Html()
     lead = "What the plan may not exceed, what that costs, and commitments that run already."
     return section("limits", "Limits and commitments held", lead, bullets(lines))
+
+
+def laws_section(document: AuditDocument) -> Html:
+    """Return how services answer under load, and the load tests that buy more; nothing where there are no services."""
+    if not document.laws:
+        return Html()
+    lead = "What a replica is taken to serve, and how that did on busier hours than it was fitted on."
+    tests = [load_test_line(one) for one in document.laws if one.load_test]
+    more = (tag("h3", "Load tests that buy more"), bullets(tests)) if tests else ()
+    return section("laws", "How services answer under load", lead, bullets([*map(law_line, document.laws)]), *more)
 
 
 def robustness_section(document: AuditDocument) -> Html:

@@ -32,6 +32,8 @@ class ServiceFacts:
     server_is_known: bool = False
     """False: taken to be vLLM, because nobody said otherwise."""
     targets: tuple[Target, ...] = ()
+    faster_counts: bool = True
+    """False: something beside the GPU may be full first, so that a faster one is taken to serve no more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

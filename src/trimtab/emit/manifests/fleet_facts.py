@@ -37,7 +37,12 @@ def _workload(workload: Workload, fleet: Fleet, settings: Settings, owner_kind: 
     law = law_of(workload, settings)
     service = None
     if isinstance(law, ServiceLaw) and workload.service is not None:
-        service = ServiceFacts(capacity_req_s=law.capacity_req_s, signals=SERVERS["vllm"], targets=workload.targets)
+        service = ServiceFacts(
+            capacity_req_s=law.capacity_req_s,
+            signals=SERVERS["vllm"],
+            targets=workload.targets,
+            faster_counts=law.faster_counts,
+        )
     sizes = tuple(size.gpus for size in workload.pod_sizes)
     return WorkloadFacts(
         name=workload.name,

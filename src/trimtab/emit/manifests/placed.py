@@ -98,7 +98,7 @@ class PlacedWorkload:
         service = self.known.service
         if service is None:
             return self.known
-        capacity = self.place.replica_req_s(service.capacity_req_s)
+        capacity = self.place.replica_req_s(service.capacity_req_s, faster_counts=service.faster_counts)
         return replace(self.known, service=replace(service, capacity_req_s=capacity))
 
 

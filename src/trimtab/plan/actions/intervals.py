@@ -19,6 +19,8 @@ from trimtab.units import DAYS_PER_WEEK, HR_PER_DAY
 
 _Z_80 = 1.2816
 """Normal quantile that leaves 10 % on each side."""
+_WORTH_SAYING_FRAC = 0.005
+"""A smaller error of a law rounds to nothing."""
 OTHER_DRIFT_FRAC = 0.184
 """80 % quantile of |replayed - predicted| / |predicted| over all actions, for levers that no fleet of the benchmark used."""
 PLAN_DRIFT = 0.0717
@@ -26,17 +28,27 @@ PLAN_DRIFT = 0.0717
 too narrow for small savings, and a share of the bill, which is too wide for them."""
 
 
-def saving_estimate(saving_usd_mo: float, hourly_saving: FloatArray, speed: Estimate | None, lever: str) -> Estimate:
+def saving_estimate(
+    saving_usd_mo: float,
+    hourly_saving: FloatArray,
+    speed: Estimate | None,
+    lever: str,
+    law_error_frac: float = 0.0,
+) -> Estimate:
     """Return an action's monthly saving with an 80 % interval.
 
     `hourly_saving` (n_hours,) is what the action saves hour by hour when it comes last. Its mean is uncertain as the mean of
     weeks is (days of one week are alike, so that a week counts as one observation; with less than two whole weeks a day does).
     The lever's drift is the least width. Where a new GPU's speed is predicted, its interval widens the saving in proportion.
+    What a service's law was off by in its back-test (`BackTest.error_frac`) is another source of doubt, independent of those
+    weeks: squares add.
     """
     drift = _drift_frac(lever)
-    wide = abs(saving_usd_mo) * max(drift, _Z_80 * _relative_error(hourly_saving))
+    wide = abs(saving_usd_mo) * math.hypot(max(drift, _Z_80 * _relative_error(hourly_saving)), law_error_frac)
     low, high = saving_usd_mo - wide, saving_usd_mo + wide
     basis, because = Basis.CALIBRATED, f"replayed on the fit window; such savings drifted by {drift:.0%} in later weeks"
+    if law_error_frac >= _WORTH_SAYING_FRAC:
+        because += f"; the service's law was off by {law_error_frac:.0%} on loads held out"
     if speed is not None and speed.low < speed.value:
         low = min(low, saving_usd_mo - abs(saving_usd_mo) * math.log(speed.value / speed.low))
         high = max(high, saving_usd_mo + abs(saving_usd_mo) * math.log(max(speed.high, speed.value) / speed.value) / 2)

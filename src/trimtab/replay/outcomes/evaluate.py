@@ -8,9 +8,10 @@ import numpy as np
 
 from trimtab.deployment.deployment import AS_IT_IS, Deployment
 from trimtab.deployment.placement import Placement, resolve
+from trimtab.fleet.law_limit import tested_activity_law, tested_law
 from trimtab.fleet.limits import quota_of_pools, quotas_of
 from trimtab.fleet.model import Fleet, Workload
-from trimtab.fleet.service_law import ServiceLaw, activity_law, service_law
+from trimtab.fleet.service_law import ServiceLaw
 from trimtab.fleet.settings import Settings
 from trimtab.replay.outcomes.hours_outcome import hours_outcome
 from trimtab.replay.outcomes.jobs_outcome import jobs_outcome, nodes_of_runs
@@ -31,8 +32,8 @@ def law_of(workload: Workload, settings: Settings) -> ServiceLaw | str | None:
         return None
     healthy = settings.bands.healthy_frac
     if workload.service is not None:
-        return service_law(workload, healthy)
-    return "no activity was measured" if workload.activity.signal == "none" else activity_law(workload, healthy)
+        return tested_law(workload, healthy)
+    return "no activity was measured" if workload.activity.signal == "none" else tested_activity_law(workload, healthy)
 
 
 def cases_of(

@@ -27,12 +27,15 @@ from trimtab.units import S_PER_HR
 def replica_law(law: ServiceLaw, place: Placement, *, low: bool = False) -> tuple[ServiceLaw, float]:
     """Return how a replica answers there, and the speed that its times are divided by; `low`: at the careful end.
 
-    A batching replica's law is made of its own times there. Its capacity is `Placement.replica_req_s`, here as everywhere.
+    A faster GPU answers sooner only where nothing beside it may be full first. A batching replica's law is made of its own
+    times there. Its capacity is `Placement.replica_req_s`, here as everywhere.
     """
     curve, speed = place.batch_curve(low=low), place.speed.low if low else place.speed.value
     if place.batching is not None and curve is not None:
         batches = BatchSpeed(curve=curve, spread=law.run_time_spread)
         law, speed = law_of_policy(place.batching, batches), 1.0
+    elif not law.faster_counts:
+        speed = min(speed, 1.0)
     return contended_law(law, place.shared, low=low), speed
 
 

@@ -252,7 +252,8 @@ def service_model(
     there, speed = replica_law(law, place, low=low)
     speed *= case.stress.speed
     return ServiceModel(
-        capacity_req_s=place.replica_req_s(law.capacity_req_s, low=low) * case.stress.speed,
+        capacity_req_s=place.replica_req_s(law.capacity_req_s, low=low, faster_counts=law.faster_counts)
+        * case.stress.speed,
         load_grid=there.grid(),
         ok_frac=np.array([there.ok_frac(target.limit_s, speed, target.metric) for target in targets]).reshape(
             len(targets), -1
