@@ -1,11 +1,12 @@
 """What is billed is planned, and nothing is saved by work that vanishes."""
 
+from dataclasses import replace
 from datetime import date
 
 import pytest
 from tests.fleets import FleetRows
 
-from trimtab.catalog import load_catalog
+from trimtab.catalog import BuyingOption, load_catalog
 from trimtab.diagnose.findings import WasteKind
 from trimtab.errors import ConservationError
 from trimtab.fleet.build import build_fleet
@@ -100,3 +101,20 @@ def test_a_plan_below_what_is_possible_is_an_error():
     require_possible(100, 100)
     with pytest.raises(ConservationError, match="not billed"):
         require_possible(99, 100)
+
+
+def test_history_is_billed_at_the_prices_of_its_days_and_the_plan_at_those_of_today():
+    """The price of a node is cut by half after three of fourteen days; the first seven are the fit window."""
+    catalog = load_catalog()
+    key = ("aws", "g5.12xlarge", "us-east-1", BuyingOption.ON_DEMAND)
+    (*_, last) = catalog.prices.history(*key)
+    cut = replace(last, usd_hr=last.usd_hr / 2, as_of=date(2026, 9, 10))
+    book = replace(catalog.prices, prices=(*catalog.prices.prices, cut))
+    found = audit(rows().bundle(), SETTINGS, replace(catalog, prices=book), at=date(2026, 9, 30))
+
+    days = found.plan.window.hours / 24
+    whole = 4 * 24 * last.usd_hr
+    assert found.bill_micro_usd / 1e6 == pytest.approx(whole * 3 + whole / 2 * (days - 3))
+    assert found.plan.before_micro_usd / 1e6 == pytest.approx(whole / 2 * days)
+    assert sum(one.micro_usd for one in found.waste) == found.bill_micro_usd
+    assert any("prices changed inside the history" in reason for reason in found.degraded)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import date, timedelta
+
+import numpy as np
 
 from trimtab.catalog import BuyingOption, CapacityType, Catalog, Gpu, Lifecycle, Price
 from trimtab.catalog.pools import Pool
 from trimtab.errors import MissingPrice, UnknownName
+from trimtab.fleet.model import IntArray, Window
 from trimtab.fleet.settings import Assumptions, Limits, Settings
 from trimtab.units import HR_PER_MO, micro_usd
 
@@ -74,6 +77,28 @@ class Market:
     def rates(self, pools: Iterable[Pool]) -> dict[Pool, int]:
         """Return the rates of several pools."""
         return {pool: self.rate(pool) for pool in pools}
+
+    def rates_of_days(self, pools: Iterable[Pool], window: Window) -> dict[Pool, int | IntArray]:
+        """Return the rates at which a window was billed: one a pool, or one an hour (n_hours,) where it changed meanwhile.
+
+        Days before the first known rate are billed at that one; rates that go over the catalog's are taken to have held.
+        """
+        days = [(window.start + timedelta(hours=hour)).date() for hour in range(window.hours)]
+        rates: dict[Pool, int | IntArray] = {}
+        for pool in pools:
+            today = self.rate(pool)
+            if pool in self.known_micro_usd_hr:
+                rates[pool] = today
+                continue
+            of_day = {day: self._rate_on(pool, day) for day in dict.fromkeys(days)}
+            steady = len(set(of_day.values())) == 1
+            rates[pool] = of_day[days[0]] if steady else np.array([of_day[day] for day in days], dtype=np.int64)
+        return rates
+
+    def _rate_on(self, pool: Pool, day: date) -> int:
+        option = _OPTION[pool.capacity_type]
+        rows = self.catalog.prices.history(pool.provider, pool.instance_type, pool.region, option)
+        return micro_usd(next((row for row in reversed(rows) if row.as_of <= day), rows[0]).usd_hr)
 
     def unpriced(self, pools: Iterable[Pool]) -> dict[Pool, str]:
         """Return why a pool has no rate, for those that have none."""

@@ -11,12 +11,12 @@ IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
 
-def charge(rate_micro_usd_hr: int, node_seconds: IntArray) -> IntArray:
-    """Price node-seconds at an hourly rate, in whole micro-dollars, half to even, element by element.
+def charge(rate_micro_usd_hr: int | IntArray, node_seconds: IntArray) -> IntArray:
+    """Price node-seconds at an hourly rate, or one for each element, in whole micro-dollars, half to even.
 
     Exact: rate * seconds stays below 2**63 for 10,000 nodes at 200 dollars an hour.
     """
-    whole, rest = np.divmod(node_seconds * np.int64(rate_micro_usd_hr), S_PER_HR)
+    whole, rest = np.divmod(node_seconds * np.asarray(rate_micro_usd_hr, dtype=np.int64), S_PER_HR)
     up = (2 * rest > S_PER_HR) | ((2 * rest == S_PER_HR) & (whole % 2 == 1))
     return np.asarray(whole + up, dtype=np.int64)
 

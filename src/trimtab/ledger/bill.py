@@ -97,20 +97,24 @@ class Bill:
         return np.asarray(self.metered + self.used_commitment().sum(axis=0), dtype=np.int64)
 
 
-def bill(usage: Usage, rates_micro_usd_hr: Mapping[Pool, int], commitments: Iterable[Commitment] = ()) -> Bill:
+def bill(
+    usage: Usage, rates_micro_usd_hr: Mapping[Pool, int | IntArray], commitments: Iterable[Commitment] = ()
+) -> Bill:
     """Price usage exactly.
 
-    `rates_micro_usd_hr` holds one hourly rate per pool; a pool that nodes committed to do not cover whole and that has none
-    raises MissingPrice. Commitments to nodes apply in the order given, each hour, use it or lose it; then those to spend do.
+    `rates_micro_usd_hr` holds one hourly rate per pool, or the rate of each hour (n_hours,); a pool that nodes committed to do
+    not cover whole and that has none raises MissingPrice. Commitments to nodes apply in the order given, each hour, use it or
+    lose it; then those to spend do.
     """
     applied = tuple(sorted(commitments, key=lambda one: one.offer.is_spend))
     remaining = usage.node_seconds.copy()
+    last = {pool: rate if isinstance(rate, int) else int(rate[-1]) for pool, rate in rates_micro_usd_hr.items()}
     row_of = {pool: row for row, pool in enumerate(usage.pools)}
     covered = np.zeros((len(applied), *remaining.shape), dtype=np.int64)
     for index, commitment in enumerate(applied):
         pools = [pool for pool in commitment.offer.rates_micro_usd_hr if pool in row_of]
         rows = [row_of[pool] for pool in pools]
-        covered[index, rows] = cover(commitment, pools, remaining[rows], rates_micro_usd_hr)
+        covered[index, rows] = cover(commitment, pools, remaining[rows], last)
         remaining[rows] -= covered[index, rows]
     metered = np.zeros_like(remaining)
     for row, pool in enumerate(usage.pools):
@@ -125,7 +129,7 @@ def bill(usage: Usage, rates_micro_usd_hr: Mapping[Pool, int], commitments: Iter
     )
 
 
-def _rate(rates: Mapping[Pool, int], pool: Pool) -> int:
+def _rate(rates: Mapping[Pool, int | IntArray], pool: Pool) -> int | IntArray:
     if pool not in rates:
         raise MissingPrice(f"no rate for {pool}; add a row to your rates file (see `trimtab prices --help`)")
     return rates[pool]

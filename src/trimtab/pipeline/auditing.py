@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 
@@ -24,7 +24,7 @@ from trimtab.fleet.model import Fleet
 from trimtab.fleet.reach import check_reach
 from trimtab.fleet.scaled import scaled_fleet
 from trimtab.fleet.settings import Settings
-from trimtab.ledger import Allocation, Commitment, allocate, bill
+from trimtab.ledger import Allocation, Bill, Commitment, allocate, bill
 from trimtab.pipeline.opening import bundle_name, require_nodes, require_prices, split_window
 from trimtab.plan.audit import Audit, HeatMap
 from trimtab.plan.commitments.inventory import Owned, inventory, running, unpriced
@@ -37,7 +37,7 @@ from trimtab.plan.proof.robustness import robustness
 from trimtab.plan.proof.scenario import Outlook, Scenario, WhatIf, outlook
 from trimtab.replay.outcomes.outcome import OutcomeStore
 from trimtab.tables.bundle import Bundle
-from trimtab.units import HR_PER_WEEK
+from trimtab.units import HR_PER_WEEK, usd
 
 SEED = 7
 """Fixes what the replay draws (spot losses, sampled attribution), so that the same history gives the same audit."""
@@ -80,10 +80,10 @@ def audit(
     tell = progress or _silent
     opened = _opened(bundle, settings, catalog, at, owned, store, tell, scenario or Scenario())
     fit, market = opened.fit, opened.market
-    allocation = allocate(bill(fit.usage, market.rates(fit.usage.pools), opened.owned), fit.holdings)
+    history = bill(fit.usage, market.rates_of_days(fit.usage.pools, fit.window), opened.owned)
     planned, proven = _planned(opened, Scenario(), tell)
     found = _audit(
-        name or bundle_name(bundle), bundle, fit, allocation, planned, proven, market, opened.settings, opened.degraded
+        name or bundle_name(bundle), bundle, fit, history, planned, proven, market, opened.settings, opened.degraded
     )
     day = market.at or fit.window.end.date()
     held = inventory(owned, fit.usage, market, day)
@@ -209,11 +209,21 @@ def _outlook(opened: Opened, scenario: Scenario, planned: Planned, proven: Prove
     )
 
 
+def _at_other_prices(billed_micro_usd: int, planned: Planned, market: Market) -> Iterator[str]:
+    """Say where history was billed at other prices than the plan is made at."""
+    now = planned.plan.before_micro_usd
+    if billed_micro_usd != now:
+        yield (
+            f"prices changed inside the history: the fit window was billed ${usd(billed_micro_usd):,.2f} and would "
+            f"cost ${usd(now):,.2f} at the prices of {market.at}, at which the plan and its proof are stated"
+        )
+
+
 def _audit(
     name: str,
     bundle: Bundle,
     fleet: Fleet,
-    allocation: Allocation,
+    history: Bill,
     planned: Planned,
     proven: Proven,
     market: Market,
@@ -221,11 +231,12 @@ def _audit(
     degraded: tuple[str, ...],
 ) -> Audit:
     window, bands = str(fleet.window), settings.bands
+    allocation = allocate(history, fleet.holdings)
     return Audit(
         fleet=name,
         coverage=fleet.coverage,
-        degraded=(*degraded, *planned.unkept),
-        bill_micro_usd=planned.plan.before_micro_usd,
+        degraded=(*degraded, *planned.unkept, *_at_other_prices(history.total, planned, market)),
+        bill_micro_usd=history.total,
         spend_by_kind=spend_by(fleet, allocation, lambda workload: workload.kind.value),
         spend_by_team=spend_by(fleet, allocation, lambda workload: workload.team),
         spend_by_workload=spend_by(fleet, allocation, lambda workload: workload.name),
