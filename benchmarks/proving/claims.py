@@ -297,3 +297,20 @@ def node_pools(claim: Claim) -> list[NodePool]:
             )
         )
     return found
+
+
+def patched_replicas(claim: Claim, workload: str) -> int | None:
+    """Return the replicas that the emitted kustomize Component sets for a workload; None where it sets none."""
+    namespace, _, name = workload.partition("/")
+    for one in claim.manifests:
+        if one.get("kind") != "Component":
+            continue
+        for patch in _parts(one.get("patches") or []):
+            target = _part(patch["target"])
+            if (target.get("namespace"), target.get("name")) != (namespace, name):
+                continue
+            steps = yaml.safe_load(str(patch["patch"]))
+            for step in steps if isinstance(steps, list) else []:
+                if step["path"] == "/spec/replicas":
+                    return int(step["value"])
+    return None

@@ -13,7 +13,17 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.proving.claims import Autoscaler, Claim, Json, NodePool, Target, autoscaler, changes_of, node_pools
+from benchmarks.proving.claims import (
+    Autoscaler,
+    Claim,
+    Json,
+    NodePool,
+    Target,
+    autoscaler,
+    changes_of,
+    node_pools,
+    patched_replicas,
+)
 from benchmarks.proving.fleet import Fleet, Lives, RunsTruth, ServiceTruth
 from benchmarks.proving.world import service as world_service
 from benchmarks.proving.world.billing import Committed, Kind, bill_usd, node_hours
@@ -71,32 +81,44 @@ def enact(fleet: Fleet, claim: Claim) -> Enacted:
             _release(fleet, lives, cast("Sequence[str]", settings["nodes"]))
     proof = (claim.proof_start_hr, claim.proof_hours)
     return Enacted(
-        before_usd=_bill(fleet, history, *proof, committed=fleet.owned),
-        after_usd=_bill(fleet, lives, *proof, committed=[*fleet.owned, *_committed(claim)]),
+        before_usd=_bill(fleet, history, *proof, committed=fleet.owned, today=True),
+        after_usd=_bill(fleet, lives, *proof, committed=[*fleet.owned, *_committed(claim)], today=True),
         fit_bill_usd=_bill(fleet, history, claim.fit_start_hr, claim.fit_hours, fleet.owned),
         attained={target: _attained(fleet, played[target.workload], target, claim) for target in claim.targets},
     )
 
 
 def _bill(
-    fleet: Fleet, lives: Mapping[str, Lives], start_hr: int, hours: int, committed: Sequence[Committed] = ()
+    fleet: Fleet,
+    lives: Mapping[str, Lives],
+    start_hr: int,
+    hours: int,
+    committed: Sequence[Committed] = (),
+    *,
+    today: bool = False,
 ) -> float:
+    """Return what nodes cost at the prices of their days, or `today`, at those of the history's last hour.
+
+    An audit states history's bill at the former, the plan and its proof at the latter, and says so where they differ.
+    """
     used: dict[Kind, Floats] = {}
     for one in lives.values():
         for kind, spans in one.items():
             counted = node_hours(spans, start_s=start_hr * HOUR_S, hours=hours)
             used[kind] = used.get(kind, np.zeros(hours)) + counted
-    rates = {kind: _rate(fleet, kind, start_hr, hours) for kind in used}
+    rates = {kind: _rate(fleet, kind, start_hr, hours, today=today) for kind in used}
     return bill_usd(used, rates, committed)
 
 
-def _rate(fleet: Fleet, kind: Kind, start_hr: int, hours: int) -> float | Floats:
+def _rate(fleet: Fleet, kind: Kind, start_hr: int, hours: int, *, today: bool) -> float | Floats:
     """Return the world's own rate; a kind that only the plan brought in costs what the price list says."""
     own = fleet.usd_hr.get(kind.instance_type) if kind.capacity == "on-demand" else None
     if own is None:
         option = BuyingOption(kind.capacity)
         return load_catalog().prices.price("aws", kind.instance_type, "us-east-1", option).usd_hr
-    return own if isinstance(own, float) else own[start_hr : start_hr + hours]
+    if isinstance(own, float):
+        return own
+    return float(own[-1]) if today else own[start_hr : start_hr + hours]
 
 
 def _committed(claim: Claim) -> list[Committed]:
@@ -141,7 +163,7 @@ def _service(fleet: Fleet, service: ServiceTruth, claim: Claim) -> _Played:
     if not changes:
         history = fleet.played[service.name]
         return _Played(lives=fleet.lives()[service.name], arrival_s=service.arrival_s, latency_s=history.latency_s)
-    moved = _place(changes, frozenset({"UseOffering", "SetReplicaPolicy"}), service.name)
+    moved = _place(changes, frozenset({"UseOffering", "SetReplicaPolicy", "SetReplicas"}), service.name)
     home = service.home
     instance_type, gpu, per_node = moved or (home.instance_type, home.gpu, home.gpus)
     if moved is None and len(service.sites) > 1:
@@ -152,7 +174,7 @@ def _service(fleet: Fleet, service: ServiceTruth, claim: Claim) -> _Played:
     speed = service.speed(gpu)
     if speed is None:
         raise NotPlayed(f"{service.name}: the world has no data sheet of {gpu}")
-    scaling, replicas = None, sum(site.replicas for site in service.sites)
+    scaling, replicas = None, patched_replicas(claim, service.name) or sum(site.replicas for site in service.sites)
     if "SetReplicaPolicy" in changes:
         rule = autoscaler(claim, service.name)
         if isinstance(rule, str):
