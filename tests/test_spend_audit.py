@@ -20,7 +20,7 @@ from trimtab.tables.arrow import arrow_schema
 from trimtab.tables.bundle import memory_bundle
 from trimtab.units import HR_PER_MO, micro_usd
 
-DAYS = 21
+DAYS = 42
 RATES = """provider,instance_type,region,option,usd_hr
 aws,p4d.24xlarge,us-east-1,on-demand,20
 aws,p4d.24xlarge,us-east-1,savings-plan-1y,12

@@ -7,6 +7,7 @@ import pytest
 from tests.fleets import FleetRows
 
 from trimtab.catalog import BuyingOption, load_catalog
+from trimtab.deployment.effects import BuyCommitment
 from trimtab.diagnose.findings import WasteKind
 from trimtab.errors import ConservationError
 from trimtab.fleet.build import build_fleet
@@ -118,3 +119,25 @@ def test_history_is_billed_at_the_prices_of_its_days_and_the_plan_at_those_of_to
     assert found.plan.before_micro_usd / 1e6 == pytest.approx(whole / 2 * days)
     assert sum(one.micro_usd for one in found.waste) == found.bill_micro_usd
     assert any("prices changed inside the history" in reason for reason in found.degraded)
+
+
+def steady(days):
+    """A node at work at all hours: nothing but a commitment makes it cheaper."""
+    fleet = FleetRows(days).node("n", "p4d.24xlarge").hold("web/a", "n", range(8), owner_kind="Deployment")
+    for device in range(8):
+        fleet.use("web/a", "n", device, range(days * 24), sm=0.8, memory_gib=39.0)
+    return fleet.bundle()
+
+
+def bought(found):
+    return [change.effect for action in found.plan.actions for change in action.changes]
+
+
+def test_no_commitment_is_advised_on_less_than_four_weeks_and_the_audit_says_so():
+    short, long = (audit(steady(days), SETTINGS, at=date(2026, 10, 30)) for days in (27, 28))
+    off = replace(SETTINGS, limits=replace(SETTINGS.limits, use_commitments=False))
+
+    assert bought(short) == []
+    assert any("27 days of history, and a purchase needs 28" in reason for reason in short.degraded)
+    assert [type(effect) for effect in bought(long)] == [BuyCommitment]
+    assert bought(audit(steady(28), off, at=date(2026, 10, 30))) == []

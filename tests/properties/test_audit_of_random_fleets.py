@@ -22,7 +22,7 @@ FEW = settings(max_examples=6, suppress_health_check=[HealthCheck.too_slow])
 
 @st.composite
 def fleets(draw):
-    days = draw(st.sampled_from([3, 16]))
+    days = draw(st.sampled_from([3, 28]))
     rows = FleetRows(days)
     hours = range(days * 24)
     for number in range(draw(st.integers(1, 3))):

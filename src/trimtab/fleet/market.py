@@ -57,7 +57,7 @@ class Market:
         return cls(
             catalog=catalog,
             at=at,
-            max_term_years=settings.planning.max_term_years,
+            max_term_years=settings.planning.max_term_years if settings.limits.use_commitments else 0,
             assumptions=settings.assumptions,
             limits=settings.limits,
         )

@@ -123,6 +123,8 @@ class Planning:
     """Below this the answer is marked degraded: a fit window must hold at least one whole week."""
     max_term_years: int = 1
     """Longest commitment offered; 3-year terms cannot be judged on weeks of history."""
+    commitment_history_days: float = 28.0
+    """With less history, fit and proof together, no commitment is advised: it binds for a year."""
     demand_headroom_frac: float = 0.20
     """Every option of a service must keep its targets with this much more demand than the fit window had."""
     mip_gap_frac: float = 0.0005
@@ -169,6 +171,8 @@ class Limits:
     will do), `time-slicing` (so will taking turns), or `none` (either)."""
     use_blocks: bool = True
     """False: no capacity blocks are booked (those that run already may stay)."""
+    use_commitments: bool = True
+    """False: nothing is committed to (commitments that run already are paid and used)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ from trimtab.fleet.build import build_fleet, bundle_window
 from trimtab.fleet.declared import declared_in_vain, refuse_impossible
 from trimtab.fleet.limits import quotas_of
 from trimtab.fleet.market import Market
-from trimtab.fleet.model import Fleet
+from trimtab.fleet.model import Fleet, Window
 from trimtab.fleet.reach import check_reach
 from trimtab.fleet.scaled import scaled_fleet
 from trimtab.fleet.settings import Settings
@@ -52,6 +52,8 @@ class Opened:
     fit: Fleet
     proof: Fleet
     market: Market
+    selling: Market
+    """The market with commitments, whether history is long enough to advise any or not: what those held already cost."""
     settings: Settings
     degraded: tuple[str, ...]
     owned: tuple[Commitment, ...]
@@ -86,7 +88,7 @@ def audit(
         name or bundle_name(bundle), bundle, fit, history, planned, proven, market, opened.settings, opened.degraded
     )
     day = market.at or fit.window.end.date()
-    held = inventory(owned, fit.usage, market, day)
+    held = inventory(owned, fit.usage, opened.selling, day)
     tell("proving action by action", 0.0)
     by_action = proof_by_action(planned, opened.proof, market, opened.settings, seed=SEED)
     found = replace(found, proof=replace(found.proof, actions=by_action))
@@ -131,6 +133,8 @@ def _opened(
     whole = bundle_window(bundle)
     split = split_window(whole, settings)
     day = at or whole.end.date()
+    selling = Market.of(catalog, day, settings)
+    settings, too_short = _without_purchases(settings, whole)
     market = Market.of(catalog, day, settings)
     tell("reading the fleet", 0.0)
     fit, proof = build_fleet(bundle, settings, split.fit), build_fleet(bundle, settings, split.proof)
@@ -138,20 +142,31 @@ def _opened(
     check_reach(fit.workloads, replace(market, limits=scenario.settings(settings).limits))
     refuse_impossible(fit.workloads)
     require_prices(market, {*fit.usage.pools, *proof.usage.pools})
-    coverable = _coverable(market, fit, proof)
+    coverable = _coverable(selling, fit, proof)
     return Opened(
         fit=fit,
         proof=proof,
         market=market,
+        selling=selling,
         settings=settings,
         degraded=(
             *split.degraded,
             *declared_in_vain(fit.workloads),
-            *unpriced(owned, coverable, market, day),
+            *unpriced(owned, coverable, selling, day),
+            *too_short,
         ),
-        owned=tuple(commitment for _, commitment in running(owned, coverable, market, day)),
+        owned=tuple(commitment for _, commitment in running(owned, coverable, selling, day)),
         store=store,
     )
+
+
+def _without_purchases(settings: Settings, whole: Window) -> tuple[Settings, tuple[str, ...]]:
+    """Return settings that buy nothing where history is too short to bind a team for a year, and a sentence that says so."""
+    needed = settings.planning.commitment_history_days
+    if whole.days >= needed or not settings.limits.use_commitments:
+        return settings, ()
+    said = f"{whole.days:.0f} days of history, and a purchase needs {needed:.0f}: no commitment is advised"
+    return replace(settings, limits=replace(settings.limits, use_commitments=False)), (said,)
 
 
 def _require_names(catalog: Catalog, settings: Settings, scenario: Scenario) -> None:
