@@ -9,6 +9,7 @@ from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Settings
 from trimtab.fleet.working import activity_in_work
 from trimtab.levers import autoscaling, commitments, gpu_count, idle_release, right_size, schedule, spot
+from trimtab.replay.outcomes.outcome import Case
 
 SETTINGS = Settings()
 
@@ -153,11 +154,24 @@ def test_hours_without_readings_stay_in_a_notebooks_timetable():
 def test_autoscaling_never_goes_below_the_declared_floor():
     rows = FleetRows(7).node("n", "g5.xlarge").hold("prod/api", "n", [0]).demand("prod/api", lambda hour: 100, 4)
     rows.workloads = {"prod/api": {"min_replicas": 3, "max_replicas": 9}}
-    workload = build_fleet(rows.bundle(), SETTINGS).workload("prod/api")
+    assert {(offer.policy.min_replicas, offer.policy.max_replicas) for offer in autoscaling.propose(case_of(rows))} == {
+        (3, 9)
+    }
 
-    offers = autoscaling.propose(workload, workload.service, 120.0)
 
-    assert {(offer.policy.min_replicas, offer.policy.max_replicas) for offer in offers} == {(3, 9)}
+@pytest.mark.parametrize(("replicas", "limit_s", "floor"), [(4, 1.0, 2), (1, 1.0, 1), (4, 4 * 3600.0, 1)])
+def test_two_replicas_are_the_least_where_history_had_two_and_a_lost_one_would_be_missed(replicas, limit_s, floor):
+    rows = FleetRows(7).node("n", "g5.xlarge").hold("prod/api", "n", [0])
+    rows.demand("prod/api", lambda hour: 100, replicas, (1.0, float("inf")), lambda hour: [100, 0])
+    rows.workloads = {"prod/api": {"targets": [{"metric": "latency", "quantile": 0.95, "limit_s": limit_s}]}}
+
+    assert {offer.policy.min_replicas for offer in autoscaling.propose(case_of(rows))} == {floor}
+
+
+def case_of(rows):
+    fleet = build_fleet(rows.bundle(), SETTINGS)
+    (workload,) = fleet.workloads
+    return Case(workload=workload, window=fleet.window, targets=workload.targets, law=None, settings=SETTINGS, seed=1)
 
 
 def test_a_service_is_judged_by_what_its_gpu_does_while_there_is_work():

@@ -13,7 +13,6 @@ from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Settings
 from trimtab.levers import autoscaling, right_size
 from trimtab.replay.outcomes.evaluate import Evaluator, cases_of
-from trimtab.replay.outcomes.service_outcome import cold_start_of, demand_of
 
 SETTINGS = Settings()
 
@@ -43,7 +42,7 @@ def case():
 @pytest.fixture(scope="module")
 def options(case):
     market = Market(catalog=load_catalog(), at=date(2026, 9, 30), max_term_years=1, assumptions=SETTINGS.assumptions)
-    scalers = autoscaling.propose(case.workload, demand_of(case), cold_start_of(case))[::5]
+    scalers = autoscaling.propose(case)[::5]
     sizes = right_size.propose(case.workload, market, SETTINGS.assumptions).fitting[::4]
     return [Deployment.of((right_size.NAME, size), (autoscaling.NAME, scaler)) for size in sizes for scaler in scalers]
 

@@ -8,12 +8,12 @@ import numpy as np
 
 from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.effects import Effect, SetReplicaPolicy
-from trimtab.fleet.model import ServiceObservation, Workload
 from trimtab.fleet.settings import Effort
 from trimtab.levers.lever import Ask, Judged, Lever, Risk, Stage, usual_reason
 from trimtab.policies.forecast import ForecastPolicy, forecast_policy
 from trimtab.policies.scaling import HpaPolicy
-from trimtab.replay.outcomes.service_outcome import cold_start_of, demand_of
+from trimtab.replay.outcomes.outcome import Case
+from trimtab.replay.outcomes.service_outcome import cold_start_of, demand_of, floor_replicas
 from trimtab.tables.workloads import WorkloadKind
 from trimtab.units import S_PER_MIN
 
@@ -30,26 +30,26 @@ FORECAST_MARGINS = (2.4, 3.6, 5.4)
 _FORECAST_TOLERANCE_FRAC = 0.05
 
 
-def propose(workload: Workload, demand: ServiceObservation, cold_start_s: float) -> tuple[SetReplicaPolicy, ...]:
+def propose(case: Case) -> tuple[SetReplicaPolicy, ...]:
     """Return one HPA rule per target load, and forecasting rules per load and margin; of a service.
 
-    A forecast needs requests by the minute: hourly activity is too coarse for it.
+    None goes below the fewest replicas to plan with. A forecast needs requests by the minute: hourly activity is too coarse.
     """
-    most = demand.most_replicas
-    floor = workload.spec.min_replicas if workload.spec.min_replicas is not None else min(2, most)
-    top = workload.spec.max_replicas or most * ROOM_TO_GROW
+    workload, demand = case.workload, demand_of(case)
+    floor = floor_replicas(case)
+    top = max(floor, workload.spec.max_replicas or demand.most_replicas * ROOM_TO_GROW)
     metric = "requests per replica" if workload.service is not None else "GPU activity per replica"
     policies: list[HpaPolicy | ForecastPolicy] = [
-        HpaPolicy(target_frac=load, min_replicas=max(floor, 1), max_replicas=max(top, 1)) for load in TARGET_LOADS
+        HpaPolicy(target_frac=load, min_replicas=floor, max_replicas=top) for load in TARGET_LOADS
     ]
     if workload.service is not None and demand.step_s <= S_PER_MIN:
         rate = np.nanmean(demand.arrivals) / demand.step_s if np.any(~np.isnan(demand.arrivals)) else 0.0
         policies += [
             forecast_policy(
-                cold_start_s=cold_start_s,
+                cold_start_s=cold_start_of(case),
                 mean_req_s=float(rate),
-                min_replicas=max(floor, 1),
-                max_replicas=max(top, 1),
+                min_replicas=floor,
+                max_replicas=top,
                 target_frac=load,
                 margin=margin,
                 tolerance_frac=_FORECAST_TOLERANCE_FRAC,
@@ -62,7 +62,7 @@ def propose(workload: Workload, demand: ServiceObservation, cold_start_s: float)
 
 def scalers(ask: Ask) -> tuple[SetReplicaPolicy, ...]:
     """Return the rules that a service is offered."""
-    return propose(ask.workload, demand_of(ask.case), cold_start_of(ask.case))
+    return propose(ask.case)
 
 
 def _ways(base: Deployment, ask: Ask) -> Iterator[Deployment]:

@@ -246,7 +246,7 @@ def _counted(base: Deployment, ask: Ask, policy: SetBatchPolicy) -> Iterator[Dep
 
     At the floor nothing is lost: no autoscaler goes below it.
     """
-    floor = min(floor_replicas(ask.case), policy.before)
+    floor = floor_replicas(ask.case)
     count = fewest_replicas(ask.evaluator, base, policy, floor, autoscaling.ROOM_TO_GROW * policy.before)
     if count is not None:
         yield base.plus((NAME, replace(policy, replicas=count)))

@@ -11,7 +11,7 @@ from trimtab.deployment.effects import Effect, SetReplicas
 from trimtab.fleet.settings import Effort
 from trimtab.levers.autoscaling import ROOM_TO_GROW
 from trimtab.levers.lever import Applied, Ask, Fact, Judged, Lever, Risk, Stage, held_and_used, usual_reason
-from trimtab.replay.outcomes.service_outcome import demand_of
+from trimtab.replay.outcomes.service_outcome import demand_of, floor_replicas
 from trimtab.tables.workloads import WorkloadKind
 
 NAME = "replica-count"
@@ -20,10 +20,10 @@ NAME = "replica-count"
 def least_replicas(base: Deployment, ask: Ask) -> int | None:
     """Return the fewest replicas that keep every target at a place; None where no number on offer does.
 
-    Replicas stop at two unless `min_replicas` says otherwise, so that one lost node is no outage, and at what a quota holds.
+    Not below the fewest to plan with, nor above what a quota holds.
     """
     spec, before = ask.workload.spec, demand_of(ask.case).most_replicas
-    low = max(1, min(2, before) if spec.min_replicas is None else spec.min_replicas)
+    low = floor_replicas(ask.case)
     high = spec.max_replicas or before * ROOM_TO_GROW
     room = ask.evaluator.place(base).quota_pods
     high = high if room is None else min(high, room)

@@ -16,7 +16,6 @@ from trimtab.plan.options.workload_options import fixed_cost
 from trimtab.plan.planner import Planned
 from trimtab.replay.outcomes.evaluate import Evaluator
 from trimtab.replay.outcomes.outcome import Case
-from trimtab.replay.outcomes.service_outcome import cold_start_of, demand_of
 from trimtab.units import S_PER_HR, per_month, usd
 
 _REPLAYED = 20
@@ -85,7 +84,7 @@ def _saved_usd_mo(case: Case, deployment: Deployment, market: Market) -> float |
     shown, other = Evaluator(case=case), Evaluator(case=replace(case, law=law))
     unscaled = deployment.without("scaling")
     if isinstance(deployment.scaling, SetReplicaPolicy):
-        offered = autoscaling.propose(workload, demand_of(case), cold_start_of(case))
+        offered = autoscaling.propose(case)
         alike = [one for one in offered if type(one.policy) is type(deployment.scaling.policy)]
         ways = (
             unscaled.plus((autoscaling.NAME, scaler)) for scaler in sorted(alike, key=lambda one: -one.hpa.target_frac)

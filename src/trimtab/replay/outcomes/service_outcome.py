@@ -210,16 +210,16 @@ def _replicas(case: Case, place: Placement) -> int:
 
 
 def floor_replicas(case: Case) -> int:
-    """Return the fewest replicas to plan with: declared, else two where history had them on two nodes, else one.
+    """Return the fewest replicas to plan with: declared, else two where history had two, so that one lost is no outage.
 
-    One is also enough where a lost replica is back well within every target.
+    One is also enough where a lost replica is back well within every latency target.
     """
-    spec = case.workload.spec
-    if spec.min_replicas is not None:
-        return max(1, spec.min_replicas)
+    declared = case.workload.spec.min_replicas
+    if declared is not None:
+        return max(1, declared)
     limits = [target.limit_s for target in case.targets if target.metric in JUDGED and target.limit_s is not None]
-    on_one_node = float(case.workload.held_node_seconds.max(initial=0.0)) <= S_PER_HR
-    return 1 if on_one_node or (limits and min(limits) >= 2 * cold_start_of(case)) else 2
+    unhurried = bool(limits) and min(limits) >= 2 * cold_start_of(case)
+    return 1 if unhurried else min(2, demand_of(case).most_replicas)
 
 
 def _most_replicas(replayed: ServiceReplay, hours: int, place: Placement) -> IntArray:
