@@ -2,8 +2,9 @@
 
 Jobs start first come, first served, within a quota of nodes. On spot a job lives through node losses: what was not saved since
 the last checkpoint is done again and paid again, and so is every start. Where `on_demand_after` losses have passed, the rest
-runs on demand. In capacity blocks a job takes booked nodes where enough are free when it starts, and goes on elsewhere, on
-demand, once its block ends.
+runs on demand; so does, to its end, what starts or starts again in a drought: a node pool that lists both takes on demand then,
+and moves no pod back. In capacity blocks a job takes booked nodes where enough are free when it starts, and goes on elsewhere,
+on demand, once its block ends.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trimtab.replay.blocks import Blocks, BookedNodes
+from trimtab.replay.droughts import Droughts
 from trimtab.replay.series import FloatArray, IntArray, add_interval
 from trimtab.units import S_PER_HR
 
@@ -47,7 +49,8 @@ class Spot:
     """Nodes that may go: lost at `loss_per_hr` a node, or after lives drawn from `lifetimes_s` where those were measured.
 
     A new node is there `restart_s` after a loss (nobody pays for the wait). `notice_s` is how long before a loss one hears of
-    it. After `on_demand_after` losses the job finishes on demand; None means never.
+    it. After `on_demand_after` losses the job finishes on demand; None means never. `droughts` are when no new node
+    can be had.
     """
 
     loss_per_hr: float = 0.0
@@ -55,6 +58,7 @@ class Spot:
     restart_s: float = 0.0
     notice_s: float = 0.0
     on_demand_after: int | None = None
+    droughts: Droughts | None = None
 
 
 Capacity = OnDemand | Spot | Blocks
@@ -222,7 +226,8 @@ def _bill(by_hour: IntArray, begins_s: float, ends_s: float, nodes: int) -> None
 
 
 def _falls_back(market: Spot, run: _Run) -> bool:
-    return market.on_demand_after is not None and run.interruptions >= market.on_demand_after
+    lost_often = market.on_demand_after is not None and run.interruptions >= market.on_demand_after
+    return lost_often or (market.droughts is not None and market.droughts.lasts_at(run.now_s))
 
 
 def _restore_s(rules: JobRules, run: _Run) -> float:
@@ -232,6 +237,8 @@ def _restore_s(rules: JobRules, run: _Run) -> float:
 def _run_life(run: _Run, rules: JobRules, market: Spot, nodes: int, rng: np.random.Generator, spot: IntArray) -> None:
     """Run a job on a set of spot nodes until it ends or the first of them is lost."""
     life_s = draw_life_s(market, nodes, rng)
+    if market.droughts is not None and market.droughts.take_nodes:
+        life_s = min(life_s, market.droughts.next_begin_s(run.now_s) - run.now_s)
     ready_s = rules.startup_s + _restore_s(rules, run)
     needed_s = ready_s + _with_saves(run.left_s, rules.checkpoints)
     begins_s = run.now_s

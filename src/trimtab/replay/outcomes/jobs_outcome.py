@@ -10,6 +10,7 @@ from trimtab.fleet.model import FloatArray, IntArray, JobsObservation, Target
 from trimtab.fleet.settings import RUN_NODES_KEPT_S
 from trimtab.policies.deferral import start_s
 from trimtab.replay.blocks import Blocks, booked_node_seconds
+from trimtab.replay.droughts import draw_droughts
 from trimtab.replay.jobs import Capacity, Checkpoints, JobHistory, JobRules, OnDemand, Spot, replay_jobs
 from trimtab.replay.outcomes.outcome import (
     Attained,
@@ -136,6 +137,13 @@ def _capacity(case: Case, place: Placement) -> Capacity:
         restart_s=0.0,
         notice_s=assumptions.spot_notice_s,
         on_demand_after=place.spot.on_demand_after,
+        droughts=draw_droughts(
+            place.spot.unavailable_frac,
+            place.spot.drought_s,
+            float(case.window.hours * S_PER_HR),
+            take_nodes=place.spot.droughts_take,
+            seed=case.seed,
+        ),
     )
 
 
