@@ -189,6 +189,70 @@ def test_whatever_droughts_do_all_work_is_done_and_billed(frac, seed, take, loss
     assert np.isfinite(result.finish_s).all()
 
 
+def beside(submit, work, pods, gpus, **rules):
+    count = len(submit)
+    history = JobHistory(
+        submit_s=np.array(submit, dtype=float), work_s=np.array(work, dtype=float), nodes=np.ones(count, dtype=int),
+        pods=np.array(pods), pod_gpus=np.array(gpus, dtype=float),
+    )  # fmt: skip
+    return history, replay_jobs(history, JobRules(shared_node_gpus=8.0, **rules), hours=48, seed=0)
+
+
+def test_jobs_that_fit_on_one_node_share_it_and_only_the_first_waits_for_it():
+    _, result = beside([0, 1000, 1000], [7200] * 3, [1, 1, 2], [1, 3, 2], startup_s=300.0, empty_node_kept_s=60.0)
+
+    assert result.on_demand_node_seconds.sum() == 1000 + 7200 + 60
+    assert result.ready_s.tolist() == [300.0, 1000.0, 1000.0]
+
+
+def test_a_job_without_room_gets_a_node_of_its_own():
+    _, result = beside([0, 0], [7200] * 2, [1, 1], [6, 3])
+    assert result.on_demand_node_seconds.sum() == 2 * 7200
+
+
+def test_a_pod_takes_the_emptiest_node_with_room():
+    # the third pod goes beside the lone one, and keeps up the node that would have gone
+    _, result = beside([0, 0, 100], [3600, 3600, 7200], [1, 1, 1], [6, 3, 2])
+    assert result.on_demand_node_seconds.sum() == 3600 + 7300
+
+
+def test_an_empty_node_is_found_again_while_it_is_kept():
+    _, soon = beside([0, 630], [600] * 2, [1, 1], [8, 4], empty_node_kept_s=60.0)
+    _, late = beside([0, 700], [600] * 2, [1, 1], [8, 4], empty_node_kept_s=60.0)
+
+    assert soon.on_demand_node_seconds.sum() == 630 + 600 + 60
+    assert late.on_demand_node_seconds.sum() == 2 * 660
+
+
+def test_a_quota_counts_shared_nodes():
+    _, result = beside([0, 0, 0], [3600] * 3, [1, 1, 3], [4, 4, 8], max_nodes=3, empty_node_kept_s=60.0)
+    assert result.start_s.tolist() == [0.0, 0.0, 3600.0]
+    assert np.isnan(beside([0], [60], [4], [8], max_nodes=3)[1].start_s[0])
+
+
+@given(
+    drawn=st.lists(
+        st.tuples(
+            st.integers(0, 90_000), st.integers(60, 30_000), st.integers(1, 4), st.sampled_from([0.5, 1, 2, 4, 8])
+        ),
+        min_size=1,
+        max_size=12,
+    ),
+    quota=st.one_of(st.none(), st.integers(4, 8)),
+)
+def test_shared_nodes_hold_all_the_work_and_no_more_than_a_node_for_each_pod(drawn, quota):
+    submit, work, pods, gpus = zip(*sorted(drawn), strict=True)
+
+    history, result = beside(submit, work, pods, gpus, max_nodes=quota, startup_s=300.0, empty_node_kept_s=60.0)
+
+    gpu_seconds = float((history.work_s * history.pods * history.pod_gpus).sum())
+    assert result.impossible == 0
+    assert result.on_demand_node_seconds.sum() * 8 >= gpu_seconds - 8 * len(drawn)
+    assert result.finish_s - result.ready_s == pytest.approx(history.work_s)
+    assert (result.start_s >= history.submit_s).all()
+    assert result.on_demand_node_seconds.sum() <= float(((history.work_s + 361) * history.pods).sum()) + 1
+
+
 def in_blocks(history, nodes, checkpoints=None, hours=7 * 24, **rules):
     blocks = Blocks(calendar=BlockCalendar(nodes), first_week_hour=0)
     return replay_jobs(history, JobRules(capacity=blocks, checkpoints=checkpoints, **rules), hours=hours, seed=0)

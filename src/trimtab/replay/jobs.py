@@ -17,6 +17,7 @@ import numpy as np
 
 from trimtab.replay.blocks import Blocks, BookedNodes
 from trimtab.replay.droughts import Droughts
+from trimtab.replay.packed_nodes import PackedNodes
 from trimtab.replay.series import FloatArray, IntArray, add_interval
 from trimtab.units import S_PER_HR
 
@@ -31,6 +32,10 @@ class JobHistory:
     submit_s: FloatArray
     work_s: FloatArray
     nodes: IntArray
+    pods: IntArray | None = None
+    """Pods of each job `(n_jobs,)`, where several jobs may share a node (`JobRules.shared_node_gpus`)."""
+    pod_gpus: FloatArray | None = None
+    """GPUs that each of its pods holds `(n_jobs,)`."""
 
     def __post_init__(self) -> None:
         if not len(self.submit_s) == len(self.work_s) == len(self.nodes):
@@ -84,7 +89,8 @@ class JobRules:
     """The rules to replay jobs under: where they run, how fast, how they save, how many nodes there are.
 
     `speed` divides the observed run time; `startup_s` is paid at every start; without `checkpoints` a loss loses all. When a
-    job has ended its nodes stay up, empty and billed, for `empty_node_kept_s`; the next job is taken to find them gone.
+    job has ended its nodes stay up, empty and billed, for `empty_node_kept_s`; the next job is taken to find them gone, unless
+    jobs share nodes of `shared_node_gpus` GPUs: then pods go where there is room (on demand only).
     """
 
     capacity: Capacity = OnDemand()
@@ -93,6 +99,7 @@ class JobRules:
     checkpoints: Checkpoints | None = None
     max_nodes: int | None = None
     empty_node_kept_s: float = 0.0
+    shared_node_gpus: float | None = None
 
     def __post_init__(self) -> None:
         if not self.speed > 0:
@@ -113,6 +120,8 @@ class JobsReplay:
     block_node_seconds: IntArray
     """Of booked nodes what jobs used; they are paid whether used or not."""
     start_s: FloatArray
+    ready_s: FloatArray
+    """When a job's nodes were first up: its work begins."""
     finish_s: FloatArray
     wait_s: FloatArray
     interruptions: int
@@ -132,6 +141,8 @@ class _Run:
 
 def replay_jobs(history: JobHistory, rules: JobRules, *, hours: int, seed: int) -> JobsReplay:
     """Replay jobs over `hours` clock hours; the seed fixes when spot nodes are lost, job by job."""
+    if rules.shared_node_gpus is not None and history.pods is not None and history.pod_gpus is not None:
+        return _replay_beside(history, rules, history.pods, history.pod_gpus, rules.shared_node_gpus, hours)
     on_demand = np.zeros(hours, dtype=np.int64)
     spot = np.zeros(hours, dtype=np.int64)
     block = np.zeros(hours, dtype=np.int64)
@@ -159,10 +170,47 @@ def replay_jobs(history: JobHistory, rules: JobRules, *, hours: int, seed: int) 
         spot_node_seconds=spot,
         block_node_seconds=block,
         start_s=start_s,
+        ready_s=start_s + rules.startup_s,
         finish_s=finish_s,
         wait_s=start_s - history.submit_s,
         interruptions=interruptions,
         lost_s=lost_s,
+        impossible=int(np.isnan(start_s).sum()),
+    )
+
+
+def _replay_beside(
+    history: JobHistory, rules: JobRules, pods: IntArray, pod_gpus: FloatArray, gpus_per_node: float, hours: int
+) -> JobsReplay:
+    """Replay jobs whose pods stand side by side on nodes on demand; one that fits on no node never starts."""
+    nodes = PackedNodes(
+        gpus_per_node=gpus_per_node,
+        startup_s=rules.startup_s,
+        kept_s=rules.empty_node_kept_s,
+        max_nodes=rules.max_nodes,
+    )
+    jobs = len(history.submit_s)
+    start_s, ready_s, finish_s = np.full(jobs, np.nan), np.full(jobs, np.nan), np.full(jobs, np.nan)
+    for job in range(jobs):
+        gpus = float(pod_gpus[job])
+        placed = nodes.place(int(pods[job]), gpus, float(history.submit_s[job]))
+        if placed is not None:
+            start_s[job], ready_s[job], taken = placed
+            finish_s[job] = ready_s[job] + history.work_s[job] / rules.speed
+            nodes.hold(taken, gpus, float(finish_s[job]))
+    on_demand, nothing = np.zeros(hours, dtype=np.int64), np.zeros(hours, dtype=np.int64)
+    for begins_s, ends_s in nodes.close():
+        _bill(on_demand, begins_s, ends_s, 1)
+    return JobsReplay(
+        on_demand_node_seconds=on_demand,
+        spot_node_seconds=nothing,
+        block_node_seconds=nothing,
+        start_s=start_s,
+        ready_s=ready_s,
+        finish_s=finish_s,
+        wait_s=start_s - history.submit_s,
+        interruptions=0,
+        lost_s=np.zeros(jobs),
         impossible=int(np.isnan(start_s).sum()),
     )
 
