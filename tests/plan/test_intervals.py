@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trimtab.levers import commitments, right_size
+from trimtab.levers import commitments, right_size, spot
 from trimtab.levers.registry import BUILT_IN, lever_named
 from trimtab.plan.actions.intervals import OTHER_DRIFT_FRAC, saving_estimate
 from trimtab.provenance import Basis, Estimate
@@ -41,6 +41,16 @@ def test_doubt_about_the_speed_widens_the_interval():
 
     assert unsure.low < sure.low
     assert unsure.high > sure.high
+
+
+def test_assumed_odds_of_spot_widen_the_interval_and_certain_spot_does_not():
+    known, assumed = (
+        saving_estimate(1000.0, np.full(HOURS, 1.0), None, spot.NAME, spot_up_frac=up_frac) for up_frac in (1.0, 0.5)
+    )
+
+    assert known.low == pytest.approx(1000 * (1 - spot.LEVER.drift_frac))
+    assert assumed.low == pytest.approx(620.0)
+    assert assumed.high == pytest.approx(1580.0)
 
 
 @given(st.floats(-1e6, 1e6), st.sampled_from(LEVERS), st.floats(0.1, 10.0))

@@ -7,8 +7,9 @@ import pytest
 from tests.fleets import FleetRows
 
 from trimtab.catalog import load_catalog
+from trimtab.catalog.kinds import CapacityType
 from trimtab.deployment.deployment import AS_IT_IS, Deployment
-from trimtab.deployment.effects import ReleaseIdle
+from trimtab.deployment.effects import ReleaseIdle, SetCapacityType
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import PodSize
@@ -153,3 +154,43 @@ def test_a_pod_that_was_restarted_elsewhere_holds_no_more_than_before():
 
     (workload,) = build_fleet(rows.bundle(), SETTINGS).workloads
     assert workload.gpus_per_pod == 2.0
+
+
+def small_runs():
+    """Every day four runs on one GPU each, side by side on a node of four that is held all the time."""
+    fleet = FleetRows(DAYS).node("n", "p3.8xlarge")
+    for day in range(DAYS):
+        begin = 24 * day + 6
+        for device in range(4):
+            fleet.hold(RUNS, "n", [device], begin, begin + 8, pod=f"{device}-{day}", owner_kind="Job")
+            fleet.use(RUNS, "n", device, range(begin, begin + 8), sm=0.8, util=1.0)
+            fleet.job(RUNS, begin, begin, begin + 8, 1, name=f"{device}-{day}")
+    fleet.workloads = {RUNS: {"kind": "training", "interruptible": True}}
+    return fleet
+
+
+def test_small_runs_share_the_nodes_that_are_started_for_them():
+    (case,) = cases_of(build_fleet(small_runs().bundle(), SETTINGS), SETTINGS, seed=7).values()
+
+    outcome = Evaluator(case=case).outcome(Deployment.of(("idle-release", ReleaseIdle(startup_s=300.0))))
+
+    assert outcome.on_demand.sum() == DAYS * (8 * 3600 + 300 + 60)
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_spot_that_is_gone_is_billed_on_demand_whether_nodes_stay_or_not(held):
+    (case,) = cases_of(build_fleet(small_runs().bundle(), SETTINGS), SETTINGS, seed=7).values()
+    evaluator, pool = Evaluator(case=case), case.workload.pool.held_as(CapacityType.SPOT)
+    release = () if held else (("idle-release", ReleaseIdle(startup_s=300.0)),)
+
+    def outcome(unavailable_frac):
+        effect = SetCapacityType(
+            pool=pool, loss_per_hr=0.0, on_demand_after=6, unavailable_frac=unavailable_frac, drought_s=3600.0
+        )
+        return evaluator.outcome(Deployment.of(*release, ("spot", effect)))
+
+    always, seldom = outcome(0.0), outcome(0.5)
+    assert always.on_demand.sum() == 0
+    assert 0.2 < seldom.on_demand.sum() / (seldom.on_demand.sum() + seldom.spot.sum()) < 0.8
+    # nothing is saved on nodes that stay, so that runs on demand are a little shorter
+    assert 0.95 <= (seldom.on_demand.sum() + seldom.spot.sum()) / always.spot.sum() <= 1.0

@@ -11,7 +11,7 @@ from trimtab.deployment.effects import SetTrainingMemory
 from trimtab.deployment.placement import resolve
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.market import Market
-from trimtab.fleet.settings import Settings
+from trimtab.fleet.settings import Assumptions, Settings
 from trimtab.fleet.trained_model import trained_model
 from trimtab.levers import spot, training_memory
 from trimtab.physics.training_memory import Method, Optimizer, Recompute
@@ -131,7 +131,8 @@ def test_runs_that_may_be_slow_train_on_fewer_gpus():
 
 
 def test_a_spot_pool_follows_the_place_when_the_plan_that_chose_it_is_left_out():
-    found = audit(open_demo("finetune-7b"))
+    always_there = Settings(assumptions=Assumptions(spot_unavailable_frac=0.0))
+    found = audit(open_demo("finetune-7b"), always_there)
     changes = {action.lever: action.changes[0].effect for action in found.plan.actions}
 
     assert training_memory.NAME not in changes

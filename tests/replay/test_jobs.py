@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from trimtab.policies.blocks import BlockCalendar
 from trimtab.replay.blocks import Blocks, booked_node_seconds
+from trimtab.replay.droughts import Droughts, draw_droughts
 from trimtab.replay.jobs import Checkpoints, JobHistory, JobRules, Spot, replay_jobs, saved_work_s
 
 SAVES = Checkpoints(interval_s=600.0, save_s=60.0, restore_s=30.0)
@@ -96,6 +97,160 @@ def test_the_same_seed_gives_the_same_bytes():
 
     assert first.finish_s.tobytes() == second.finish_s.tobytes()
     assert first.spot_node_seconds.tobytes() == second.spot_node_seconds.tobytes()
+
+
+def droughts(*spells, take_nodes=True, length_s=24 * 3600.0):
+    begins, ends = zip(*spells, strict=True)
+    return Droughts(begins_s=np.array(begins), ends_s=np.array(ends), length_s=length_s, take_nodes=take_nodes)
+
+
+def test_a_job_that_starts_in_a_drought_runs_on_demand_to_its_end():
+    market = Spot(droughts=droughts((0.0, 600.0)))
+
+    result = replay_jobs(jobs(2, every_s=1000.0), JobRules(capacity=market), hours=3, seed=0)
+
+    assert result.on_demand_node_seconds.sum() == 7200
+    assert result.spot_node_seconds.sum() == 7200
+    assert result.interruptions == 0
+    assert result.wait_s.tolist() == [0.0, 0.0]
+
+
+def test_a_drought_takes_all_nodes_and_what_ran_on_them_goes_on_on_demand():
+    market = Spot(droughts=droughts((1000.0, 1001.0)))
+
+    result = replay_jobs(jobs(3), JobRules(capacity=market, checkpoints=SAVES), hours=4, seed=0)
+
+    # 1000 s keep one interval of 600 s; the rest takes 30 s to restore
+    assert result.interruptions == 3
+    assert result.spot_node_seconds.sum() == 3 * 1000
+    assert result.on_demand_node_seconds.sum() == 3 * (30 + 6600)
+
+
+def test_a_drought_that_takes_no_nodes_only_keeps_new_ones_away():
+    market = Spot(droughts=droughts((1000.0, 5000.0), take_nodes=False))
+
+    result = replay_jobs(jobs(2, every_s=2000.0), JobRules(capacity=market), hours=3, seed=0)
+
+    assert result.interruptions == 0
+    assert result.spot_node_seconds.sum() == result.on_demand_node_seconds.sum() == 7200
+
+
+def test_a_node_lost_after_a_drought_has_ended_is_replaced_on_spot():
+    market = Spot(
+        lifetimes_s=np.array([1000.0]), on_demand_after=2, droughts=droughts((200.0, 500.0), take_nodes=False)
+    )
+
+    result = replay_jobs(jobs(), JobRules(capacity=market, checkpoints=SAVES), hours=4, seed=0)
+
+    assert result.spot_node_seconds.sum() == 2000
+
+
+def test_droughts_begin_anew_after_their_length():
+    spells = droughts((600.0, 1200.0), length_s=3600.0)
+
+    assert [spells.lasts_at(at) for at in (0.0, 600.0, 1199.0, 1200.0, 3600.0, 4200.0)] == [
+        False, True, True, False, False, True,
+    ]  # fmt: skip
+    assert [spells.next_begin_s(at) for at in (0.0, 600.0, 1300.0, 4300.0)] == [600.0, 4200.0, 4200.0, 7800.0]
+
+
+@given(frac=st.floats(0.05, 0.9), mean_s=st.floats(600.0, 6 * 3600.0), seed=st.integers(0, 1000))
+def test_droughts_are_drawn_apart_and_by_seed(frac, mean_s, seed):
+    drawn, again = (draw_droughts(frac, mean_s, 28 * 86_400.0, take_nodes=True, seed=seed) for _ in range(2))
+
+    assert drawn.begins_s.tobytes() == again.begins_s.tobytes()
+    assert (drawn.begins_s < drawn.ends_s).all()
+    assert (drawn.ends_s[:-1] < drawn.begins_s[1:]).all()
+    assert drawn.ends_s.max(initial=0.0) <= drawn.length_s
+
+
+def test_droughts_last_the_share_of_time_that_is_asked_for():
+    drawn = draw_droughts(0.4, 5400.0, 5000 * 86_400.0, take_nodes=True, seed=3)
+    spells_s = drawn.ends_s - drawn.begins_s
+
+    assert spells_s.sum() / drawn.length_s == pytest.approx(0.4, abs=0.01)
+    assert spells_s.mean() == pytest.approx(5400.0, rel=0.03)
+    assert len(draw_droughts(0.0, 5400.0, 86_400.0, take_nodes=True, seed=3).begins_s) == 0
+
+
+@given(frac=st.floats(0.0, 0.9), seed=st.integers(0, 50), take=st.booleans(), loss=st.floats(0.0, 0.5))
+def test_whatever_droughts_do_all_work_is_done_and_billed(frac, seed, take, loss):
+    history = jobs(20, every_s=5000.0, nodes=2)
+    market = Spot(
+        loss_per_hr=loss,
+        on_demand_after=6,
+        droughts=draw_droughts(frac, 5400.0, 7 * 86_400.0, take_nodes=take, seed=seed),
+    )
+
+    result = replay_jobs(history, JobRules(capacity=market, checkpoints=SAVES), hours=7 * 24, seed=seed)
+
+    billed_s = result.on_demand_node_seconds.sum() + result.spot_node_seconds.sum()
+    assert billed_s >= (history.work_s * history.nodes).sum() - 20
+    assert np.isfinite(result.finish_s).all()
+
+
+def beside(submit, work, pods, gpus, **rules):
+    count = len(submit)
+    history = JobHistory(
+        submit_s=np.array(submit, dtype=float), work_s=np.array(work, dtype=float), nodes=np.ones(count, dtype=int),
+        pods=np.array(pods), pod_gpus=np.array(gpus, dtype=float),
+    )  # fmt: skip
+    return history, replay_jobs(history, JobRules(shared_node_gpus=8.0, **rules), hours=48, seed=0)
+
+
+def test_jobs_that_fit_on_one_node_share_it_and_only_the_first_waits_for_it():
+    _, result = beside([0, 1000, 1000], [7200] * 3, [1, 1, 2], [1, 3, 2], startup_s=300.0, empty_node_kept_s=60.0)
+
+    assert result.on_demand_node_seconds.sum() == 1000 + 7200 + 60
+    assert result.ready_s.tolist() == [300.0, 1000.0, 1000.0]
+
+
+def test_a_job_without_room_gets_a_node_of_its_own():
+    _, result = beside([0, 0], [7200] * 2, [1, 1], [6, 3])
+    assert result.on_demand_node_seconds.sum() == 2 * 7200
+
+
+def test_a_pod_takes_the_emptiest_node_with_room():
+    # the third pod goes beside the lone one, and keeps up the node that would have gone
+    _, result = beside([0, 0, 100], [3600, 3600, 7200], [1, 1, 1], [6, 3, 2])
+    assert result.on_demand_node_seconds.sum() == 3600 + 7300
+
+
+def test_an_empty_node_is_found_again_while_it_is_kept():
+    _, soon = beside([0, 630], [600] * 2, [1, 1], [8, 4], empty_node_kept_s=60.0)
+    _, late = beside([0, 700], [600] * 2, [1, 1], [8, 4], empty_node_kept_s=60.0)
+
+    assert soon.on_demand_node_seconds.sum() == 630 + 600 + 60
+    assert late.on_demand_node_seconds.sum() == 2 * 660
+
+
+def test_a_quota_counts_shared_nodes():
+    _, result = beside([0, 0, 0], [3600] * 3, [1, 1, 3], [4, 4, 8], max_nodes=3, empty_node_kept_s=60.0)
+    assert result.start_s.tolist() == [0.0, 0.0, 3600.0]
+    assert np.isnan(beside([0], [60], [4], [8], max_nodes=3)[1].start_s[0])
+
+
+@given(
+    drawn=st.lists(
+        st.tuples(
+            st.integers(0, 90_000), st.integers(60, 30_000), st.integers(1, 4), st.sampled_from([0.5, 1, 2, 4, 8])
+        ),
+        min_size=1,
+        max_size=12,
+    ),
+    quota=st.one_of(st.none(), st.integers(4, 8)),
+)
+def test_shared_nodes_hold_all_the_work_and_no_more_than_a_node_for_each_pod(drawn, quota):
+    submit, work, pods, gpus = zip(*sorted(drawn), strict=True)
+
+    history, result = beside(submit, work, pods, gpus, max_nodes=quota, startup_s=300.0, empty_node_kept_s=60.0)
+
+    gpu_seconds = float((history.work_s * history.pods * history.pod_gpus).sum())
+    assert result.impossible == 0
+    assert result.on_demand_node_seconds.sum() * 8 >= gpu_seconds - 8 * len(drawn)
+    assert result.finish_s - result.ready_s == pytest.approx(history.work_s)
+    assert (result.start_s >= history.submit_s).all()
+    assert result.on_demand_node_seconds.sum() <= float(((history.work_s + 361) * history.pods).sum()) + 1
 
 
 def in_blocks(history, nodes, checkpoints=None, hours=7 * 24, **rules):

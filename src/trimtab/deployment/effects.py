@@ -303,11 +303,17 @@ class SetTrainingMemory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetCapacityType:
-    """Hold the nodes another way: spot, with on-demand after `on_demand_after` losses of one run."""
+    """Hold the nodes another way: spot, with on-demand after `on_demand_after` losses of one run, and while spot is gone."""
 
     pool: Pool
     loss_per_hr: float
     on_demand_after: int
+    unavailable_frac: float = 0.0
+    """Share of the time in which no new spot node of the pool can be had."""
+    drought_s: float = 0.0
+    """How long such a time lasts on average."""
+    droughts_take: bool = False
+    """Whether it begins by taking all spot nodes of the pool."""
 
     def describe(self) -> str:
         """Say it in words."""

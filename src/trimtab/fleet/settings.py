@@ -59,8 +59,14 @@ class Assumptions:
     spot_zones: int = 3
     """Zones of a region that a service's spot replicas are spread over."""
     spot_outage_s: float = 5400.0
-    """How long a zone gives no spot nodes once it took them back: the mean of twelve recorded V100 zones of 2022-23 was 1.5 h
-    (their medians 0.2 to 0.5 h)."""
+    """How long a zone gives no spot nodes once it took them back, and how long runs find none: the mean of twelve recorded
+    V100 zones of 2022-23 was 1.5 h (their medians 0.2 to 0.5 h)."""
+    spot_unavailable_frac: float = 0.53
+    """Share of the time in which no new spot node can be had (0: always there): what starts then runs on demand. Nine of twelve
+    V100 zones recorded in 2022-23 were without spot for less than 53 % of the time (0.12 to 0.83, mean 0.40)."""
+    spot_droughts_take: bool = True
+    """Whether such a time begins by taking all spot nodes of the pool, as in the recorded preemptions of V100 zones. False: it
+    only keeps new nodes away, and nodes are lost as often as the provider's interruption rate says."""
     spot_losses_before_on_demand: int = 6
     """A run that lost its spot node this often finishes on demand."""
     spot_notice_s: float = 120.0

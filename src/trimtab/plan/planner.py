@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from trimtab.deployment.deployment import Deployment
-from trimtab.deployment.effects import Relocate, SetPrecision, SetTrainingMemory, UseOffering, UseSlots
+from trimtab.deployment.effects import Relocate, SetCapacityType, SetPrecision, SetTrainingMemory, UseOffering, UseSlots
 from trimtab.fleet.law_evidence import BackTest
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet
@@ -23,7 +23,7 @@ from trimtab.plan.actions.promptness import prompt
 from trimtab.plan.actions.refusals import left_out, not_worth, refusals, too_much_work
 from trimtab.plan.actions.roadmap import Slot, efforts
 from trimtab.plan.effort import UNHELD, Effort, effort_of, with_effort
-from trimtab.plan.model import Action, NotWorthDoing, Plan
+from trimtab.plan.model import Action, Change, NotWorthDoing, Plan
 from trimtab.plan.options.unkept import unkept
 from trimtab.plan.options.workload_options import WorkloadOptions, options_of
 from trimtab.plan.problem import KEEP, Problem
@@ -262,7 +262,12 @@ def _actions(drafted: Drafted, shares: Shares, slots: Sequence[Slot], settings: 
                 changes=draft.changes,
                 saving_micro_usd=shares.shapley[number],
                 saving_usd_mo=saving_estimate(
-                    monthly[number], hourly, _speed(drafted, number), draft.lever, _law_error_frac(drafted, number)
+                    monthly[number],
+                    hourly,
+                    _speed(drafted, number),
+                    draft.lever,
+                    _law_error_frac(drafted, number),
+                    _spot_up_frac(draft.changes),
                 ),
                 standalone_usd_mo=per_month(usd(shares.standalone[number]), hours),
                 last_in_usd_mo=per_month(usd(shares.last_in[number]), hours),
@@ -295,6 +300,12 @@ def _law_error_frac(drafted: Drafted, number: int) -> float:
     laws = (one.case.law for one in drafted.enacted.evaluators.values() if one.case.workload.name in subjects)
     tests = (law.tested.back_test for law in laws if law is not None and law.tested is not None)
     return max((test.error_frac for test in tests if isinstance(test, BackTest)), default=0.0)
+
+
+def _spot_up_frac(changes: Sequence[Change]) -> float | None:
+    """Return the least share of time in which an action's runs are taken to find spot; None where none goes to spot."""
+    effects = [change.effect for change in changes]
+    return min((1 - one.unavailable_frac for one in effects if isinstance(one, SetCapacityType)), default=None)
 
 
 def _pruned(options: list[WorkloadOptions | None], chosen: Chosen) -> dict[str, int]:

@@ -2,8 +2,9 @@
 
 Jobs start first come, first served, within a quota of nodes. On spot a job lives through node losses: what was not saved since
 the last checkpoint is done again and paid again, and so is every start. Where `on_demand_after` losses have passed, the rest
-runs on demand. In capacity blocks a job takes booked nodes where enough are free when it starts, and goes on elsewhere, on
-demand, once its block ends.
+runs on demand; so does, to its end, what starts or starts again in a drought: a node pool that lists both takes on demand then,
+and moves no pod back. In capacity blocks a job takes booked nodes where enough are free when it starts, and goes on elsewhere,
+on demand, once its block ends.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from trimtab.replay.blocks import Blocks, BookedNodes
+from trimtab.replay.droughts import Droughts
+from trimtab.replay.packed_nodes import PackedNodes
 from trimtab.replay.series import FloatArray, IntArray, add_interval
 from trimtab.units import S_PER_HR
 
@@ -29,6 +32,10 @@ class JobHistory:
     submit_s: FloatArray
     work_s: FloatArray
     nodes: IntArray
+    pods: IntArray | None = None
+    """Pods of each job `(n_jobs,)`, where several jobs may share a node (`JobRules.shared_node_gpus`)."""
+    pod_gpus: FloatArray | None = None
+    """GPUs that each of its pods holds `(n_jobs,)`."""
 
     def __post_init__(self) -> None:
         if not len(self.submit_s) == len(self.work_s) == len(self.nodes):
@@ -47,7 +54,8 @@ class Spot:
     """Nodes that may go: lost at `loss_per_hr` a node, or after lives drawn from `lifetimes_s` where those were measured.
 
     A new node is there `restart_s` after a loss (nobody pays for the wait). `notice_s` is how long before a loss one hears of
-    it. After `on_demand_after` losses the job finishes on demand; None means never.
+    it. After `on_demand_after` losses the job finishes on demand; None means never. `droughts` are when no new node
+    can be had.
     """
 
     loss_per_hr: float = 0.0
@@ -55,6 +63,7 @@ class Spot:
     restart_s: float = 0.0
     notice_s: float = 0.0
     on_demand_after: int | None = None
+    droughts: Droughts | None = None
 
 
 Capacity = OnDemand | Spot | Blocks
@@ -80,7 +89,8 @@ class JobRules:
     """The rules to replay jobs under: where they run, how fast, how they save, how many nodes there are.
 
     `speed` divides the observed run time; `startup_s` is paid at every start; without `checkpoints` a loss loses all. When a
-    job has ended its nodes stay up, empty and billed, for `empty_node_kept_s`; the next job is taken to find them gone.
+    job has ended its nodes stay up, empty and billed, for `empty_node_kept_s`; the next job is taken to find them gone, unless
+    jobs share nodes of `shared_node_gpus` GPUs: then pods go where there is room (on demand only).
     """
 
     capacity: Capacity = OnDemand()
@@ -89,6 +99,7 @@ class JobRules:
     checkpoints: Checkpoints | None = None
     max_nodes: int | None = None
     empty_node_kept_s: float = 0.0
+    shared_node_gpus: float | None = None
 
     def __post_init__(self) -> None:
         if not self.speed > 0:
@@ -109,6 +120,8 @@ class JobsReplay:
     block_node_seconds: IntArray
     """Of booked nodes what jobs used; they are paid whether used or not."""
     start_s: FloatArray
+    ready_s: FloatArray
+    """When a job's nodes were first up: its work begins."""
     finish_s: FloatArray
     wait_s: FloatArray
     interruptions: int
@@ -128,6 +141,8 @@ class _Run:
 
 def replay_jobs(history: JobHistory, rules: JobRules, *, hours: int, seed: int) -> JobsReplay:
     """Replay jobs over `hours` clock hours; the seed fixes when spot nodes are lost, job by job."""
+    if rules.shared_node_gpus is not None and history.pods is not None and history.pod_gpus is not None:
+        return _replay_beside(history, rules, history.pods, history.pod_gpus, rules.shared_node_gpus, hours)
     on_demand = np.zeros(hours, dtype=np.int64)
     spot = np.zeros(hours, dtype=np.int64)
     block = np.zeros(hours, dtype=np.int64)
@@ -155,10 +170,47 @@ def replay_jobs(history: JobHistory, rules: JobRules, *, hours: int, seed: int) 
         spot_node_seconds=spot,
         block_node_seconds=block,
         start_s=start_s,
+        ready_s=start_s + rules.startup_s,
         finish_s=finish_s,
         wait_s=start_s - history.submit_s,
         interruptions=interruptions,
         lost_s=lost_s,
+        impossible=int(np.isnan(start_s).sum()),
+    )
+
+
+def _replay_beside(
+    history: JobHistory, rules: JobRules, pods: IntArray, pod_gpus: FloatArray, gpus_per_node: float, hours: int
+) -> JobsReplay:
+    """Replay jobs whose pods stand side by side on nodes on demand; one that fits on no node never starts."""
+    nodes = PackedNodes(
+        gpus_per_node=gpus_per_node,
+        startup_s=rules.startup_s,
+        kept_s=rules.empty_node_kept_s,
+        max_nodes=rules.max_nodes,
+    )
+    jobs = len(history.submit_s)
+    start_s, ready_s, finish_s = np.full(jobs, np.nan), np.full(jobs, np.nan), np.full(jobs, np.nan)
+    for job in range(jobs):
+        gpus = float(pod_gpus[job])
+        placed = nodes.place(int(pods[job]), gpus, float(history.submit_s[job]))
+        if placed is not None:
+            start_s[job], ready_s[job], taken = placed
+            finish_s[job] = ready_s[job] + history.work_s[job] / rules.speed
+            nodes.hold(taken, gpus, float(finish_s[job]))
+    on_demand, nothing = np.zeros(hours, dtype=np.int64), np.zeros(hours, dtype=np.int64)
+    for begins_s, ends_s in nodes.close():
+        _bill(on_demand, begins_s, ends_s, 1)
+    return JobsReplay(
+        on_demand_node_seconds=on_demand,
+        spot_node_seconds=nothing,
+        block_node_seconds=nothing,
+        start_s=start_s,
+        ready_s=ready_s,
+        finish_s=finish_s,
+        wait_s=start_s - history.submit_s,
+        interruptions=0,
+        lost_s=np.zeros(jobs),
         impossible=int(np.isnan(start_s).sum()),
     )
 
@@ -222,7 +274,8 @@ def _bill(by_hour: IntArray, begins_s: float, ends_s: float, nodes: int) -> None
 
 
 def _falls_back(market: Spot, run: _Run) -> bool:
-    return market.on_demand_after is not None and run.interruptions >= market.on_demand_after
+    lost_often = market.on_demand_after is not None and run.interruptions >= market.on_demand_after
+    return lost_often or (market.droughts is not None and market.droughts.lasts_at(run.now_s))
 
 
 def _restore_s(rules: JobRules, run: _Run) -> float:
@@ -232,6 +285,8 @@ def _restore_s(rules: JobRules, run: _Run) -> float:
 def _run_life(run: _Run, rules: JobRules, market: Spot, nodes: int, rng: np.random.Generator, spot: IntArray) -> None:
     """Run a job on a set of spot nodes until it ends or the first of them is lost."""
     life_s = draw_life_s(market, nodes, rng)
+    if market.droughts is not None and market.droughts.take_nodes:
+        life_s = min(life_s, market.droughts.next_begin_s(run.now_s) - run.now_s)
     ready_s = rules.startup_s + _restore_s(rules, run)
     needed_s = ready_s + _with_saves(run.left_s, rules.checkpoints)
     begins_s = run.now_s

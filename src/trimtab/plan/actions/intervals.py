@@ -21,6 +21,8 @@ _Z_80 = 1.2816
 """Normal quantile that leaves 10 % on each side."""
 _WORTH_SAYING_FRAC = 0.005
 """A smaller error of a law rounds to nothing."""
+_SPOT_UP_FRAC = (0.31, 0.79)
+"""Share of the time in which spot could be had: twelve V100 zones recorded in 2022-23, without the hardest and the easiest."""
 OTHER_DRIFT_FRAC = 0.184
 """80 % quantile of |replayed - predicted| / |predicted| over all actions, for levers that no fleet of the benchmark used."""
 PLAN_DRIFT = 0.0717
@@ -34,6 +36,7 @@ def saving_estimate(
     speed: Estimate | None,
     lever: str,
     law_error_frac: float = 0.0,
+    spot_up_frac: float | None = None,
 ) -> Estimate:
     """Return an action's monthly saving with an 80 % interval.
 
@@ -41,7 +44,8 @@ def saving_estimate(
     weeks is (days of one week are alike, so that a week counts as one observation; with less than two whole weeks a day does).
     The lever's drift is the least width. Where a new GPU's speed is predicted, its interval widens the saving in proportion.
     What a service's law was off by in its back-test (`BackTest.error_frac`) is another source of doubt, independent of those
-    weeks: squares add.
+    weeks: squares add. `spot_up_frac` is the share of the time in which spot is assumed to be there: what it saves goes about
+    in proportion to that, so that recorded zones widen the interval.
     """
     drift = _drift_frac(lever)
     wide = abs(saving_usd_mo) * math.hypot(max(drift, _Z_80 * _relative_error(hourly_saving)), law_error_frac)
@@ -49,6 +53,11 @@ def saving_estimate(
     basis, because = Basis.CALIBRATED, f"replayed on the fit window; such savings drifted by {drift:.0%} in later weeks"
     if law_error_frac >= _WORTH_SAYING_FRAC:
         because += f"; the service's law was off by {law_error_frac:.0%} on loads held out"
+    if spot_up_frac is not None and 0 < spot_up_frac < 1:
+        factors = [up_frac / spot_up_frac - 1 for up_frac in _SPOT_UP_FRAC]
+        low = min(low, saving_usd_mo + abs(saving_usd_mo) * factors[0])
+        high = max(high, saving_usd_mo + abs(saving_usd_mo) * factors[1])
+        because += f"; spot is taken to be there {spot_up_frac:.0%} of the time"
     if speed is not None and speed.low < speed.value:
         low = min(low, saving_usd_mo - abs(saving_usd_mo) * math.log(speed.value / speed.low))
         high = max(high, saving_usd_mo + abs(saving_usd_mo) * math.log(max(speed.high, speed.value) / speed.value) / 2)

@@ -10,6 +10,7 @@ from trimtab.fleet.model import FloatArray, IntArray, JobsObservation, Target
 from trimtab.fleet.settings import RUN_NODES_KEPT_S
 from trimtab.policies.deferral import start_s
 from trimtab.replay.blocks import Blocks, booked_node_seconds
+from trimtab.replay.droughts import draw_droughts
 from trimtab.replay.jobs import Capacity, Checkpoints, JobHistory, JobRules, OnDemand, Spot, replay_jobs
 from trimtab.replay.outcomes.outcome import (
     Attained,
@@ -23,6 +24,7 @@ from trimtab.replay.outcomes.outcome import (
 from trimtab.tables.workloads import TargetMetric
 from trimtab.units import S_PER_DAY, S_PER_HR
 
+_ROUNDING = 1e-9
 _ON_TIME_S = 1200.0
 """A scheduled run that is submitted further than this from its usual time of day was not foreseen."""
 
@@ -41,7 +43,11 @@ def jobs_outcome(case: Case, place: Placement) -> Outcome:
     held = startup_s is None
     jobs, ahead_s = _in_order(jobs, lead_s, _held_s(case, jobs, place.holding))
     history = JobHistory(
-        submit_s=jobs.submit_s - ahead_s, work_s=jobs.end_s - jobs.start_s, nodes=nodes_of_runs(jobs, place)
+        submit_s=jobs.submit_s - ahead_s,
+        work_s=jobs.end_s - jobs.start_s,
+        nodes=nodes_of_runs(jobs, place),
+        pods=jobs.pods,
+        pod_gpus=pod_gpus_of_runs(jobs, place),
     )
     held_nodes = held_usage(case.workload, place)
     rules = JobRules(
@@ -51,19 +57,20 @@ def jobs_outcome(case: Case, place: Placement) -> Outcome:
         checkpoints=_checkpoints(case, place),
         max_nodes=int(held_nodes.max(initial=0)) // S_PER_HR if held else _quota(place),
         empty_node_kept_s=0.0 if held else RUN_NODES_KEPT_S,
+        shared_node_gpus=_shared_node_gpus(history, place),
     )
     replayed = replay_jobs(history, rules, hours=case.window.hours, seed=case.seed)
     on_demand, spot = replayed.on_demand_node_seconds, replayed.spot_node_seconds
     if held:
-        on_demand, spot = held_as(place, held_nodes)
+        on_demand, spot = _held_on_spot(held_nodes, on_demand, spot) if place.spot else held_as(place, held_nodes)
     booked, used_frac = None, None
     if isinstance(rules.capacity, Blocks):
         booked = booked_node_seconds(rules.capacity, case.window.hours)
         used_frac = float(replayed.block_node_seconds.sum() / booked.sum()) if booked.any() else None
         on_demand = np.maximum(on_demand - booked, 0) if held else on_demand
-    wait_s = replayed.start_s + rules.startup_s - (history.submit_s + ahead_s)
+    wait_s = replayed.ready_s - (history.submit_s + ahead_s)
     ran = ~np.isnan(replayed.start_s)
-    spent_s = (replayed.finish_s - replayed.start_s - rules.startup_s)[ran].sum()
+    spent_s = (replayed.finish_s - replayed.ready_s)[ran].sum()
     ratio = float(history.work_s[ran].sum() / spent_s) if spent_s > 0 else 1.0
     return Outcome(
         on_demand=on_demand,
@@ -74,6 +81,26 @@ def jobs_outcome(case: Case, place: Placement) -> Outcome:
         booked=booked,
         booked_used_frac=used_frac,
     )
+
+
+def _shared_node_gpus(history: JobHistory, place: Placement) -> float | None:
+    """Return the GPUs of nodes that runs share; None where each run has nodes of its own.
+
+    They share nodes on demand that come and go, unless those are started ahead of a run or a pod is wider than a node.
+    """
+    if place.spot is not None or place.blocks is not None or not isinstance(place.holding, DeferRuns | ReleaseIdle):
+        return None
+    widths = history.pod_gpus
+    if widths is None or not len(widths) or widths.max() > place.gpus_per_node + _ROUNDING:
+        return None
+    return float(place.gpus_per_node) if 2 * widths.min() <= place.gpus_per_node + _ROUNDING else None
+
+
+def _held_on_spot(held: IntArray, on_demand: IntArray, spot: IntArray) -> tuple[IntArray, IntArray]:
+    """Return nodes that stay as (on demand, spot): on demand for the share of their time for which their runs found no spot."""
+    ran = int(on_demand.sum() + spot.sum())
+    without = np.asarray(np.rint(held * (on_demand.sum() / ran if ran else 0.0)), dtype=np.int64)
+    return without, held - without
 
 
 def _quota(place: Placement) -> int | None:
@@ -136,6 +163,13 @@ def _capacity(case: Case, place: Placement) -> Capacity:
         restart_s=0.0,
         notice_s=assumptions.spot_notice_s,
         on_demand_after=place.spot.on_demand_after,
+        droughts=draw_droughts(
+            place.spot.unavailable_frac,
+            place.spot.drought_s,
+            float(case.window.hours * S_PER_HR),
+            take_nodes=place.spot.droughts_take,
+            seed=case.seed,
+        ),
     )
 
 
