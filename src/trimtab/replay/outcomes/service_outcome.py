@@ -62,12 +62,19 @@ def service_outcome(case: Case, place: Placement, replays: ServiceReplays, *, ma
     targets = tuple(target for target in case.targets if target.metric in JUDGED)
     replicas = _replicas(case, place)
     policy = _policy(place, replicas)
-    asked = demand.arrivals
+    asked, within = demand.arrivals, _within(case, demand, replays)
     if isinstance(place.holding, SetSchedule):
-        asked = np.where(is_open(case, demand), asked, 0.0)
+        is_there = is_open(case, demand)
+        asked = np.where(is_there, asked, 0.0)
+        within = None if within is None else np.where(np.repeat(is_there, len(within) // len(asked)), within, 0.0)
     stress = 1 + case.settings.planning.demand_headroom_frac
     loads = [
-        ServiceHistory(arrivals=asked * growth, step_s=demand.step_s, start_hour=case.window.first_week_hour)
+        ServiceHistory(
+            arrivals=asked * growth,
+            step_s=demand.step_s,
+            start_hour=case.window.first_week_hour,
+            within=None if within is None else within * growth,
+        )
         for growth in (1.0, stress)
     ]
     models = [service_model(case, law, place, targets_at(targets, place), low=low) for low in (False, True)]
@@ -88,6 +95,14 @@ def service_outcome(case: Case, place: Placement, replays: ServiceReplays, *, ma
         replicas=_most_replicas(expected, case.window.hours, place),
         stopped=stressed.stopped,
     )
+
+
+def _within(case: Case, demand: ServiceObservation, replays: ServiceReplays) -> FloatArray | None:
+    """Return requests by decision, as the emitted rule sees them; None where only activity was measured, which it averages."""
+    if case.workload.service is None:
+        return None
+    # another draw for each service and window: what is planned on one is proved on the other
+    return replays.drawn(demand, (case.seed, int(case.window.start.timestamp()), *case.workload.name.encode()))
 
 
 def _hedged(
