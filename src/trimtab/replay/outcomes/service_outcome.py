@@ -10,7 +10,7 @@ import numpy as np
 
 from trimtab.deployment.effects import HedgeOnSpot, SetReplicaPolicy, SetReplicas, SetSchedule
 from trimtab.deployment.placement import Placement
-from trimtab.fleet.model import FloatArray, IntArray, ServiceObservation, Target
+from trimtab.fleet.model import FloatArray, IntArray, ServiceObservation, Target, Window
 from trimtab.fleet.service_law import ServiceLaw, activity_as_demand
 from trimtab.fleet.settings import SERVICE_NODES_KEPT_S
 from trimtab.fleet.targets import histogram_of, share_within
@@ -101,8 +101,12 @@ def _within(case: Case, demand: ServiceObservation, replays: ServiceReplays) -> 
     """Return requests by decision, as the emitted rule sees them; None where only activity was measured, which it averages."""
     if case.workload.service is None:
         return None
-    # another draw for each service and window: what is planned on one is proved on the other
-    return replays.drawn(demand, (case.seed, int(case.window.start.timestamp()), *case.workload.name.encode()))
+    return replays.drawn(demand, seed_of(case, case.window))
+
+
+def seed_of(case: Case, window: Window) -> tuple[int, ...]:
+    """Return the seed of what came inside steps, for each service and window: what is planned on one is proved on another."""
+    return (case.seed, int(window.start.timestamp()), *case.workload.name.encode())
 
 
 def _hedged(
