@@ -6,6 +6,7 @@ from tests.limited_servers import SERVICE, Limited, daily_arrivals, fleet_of, si
 
 from trimtab.catalog import load_catalog
 from trimtab.deployment.deployment import AS_IT_IS
+from trimtab.deployment.effects import SetReplicas
 from trimtab.deployment.placement import resolve
 from trimtab.fleet.build import build_fleet, bundle_window
 from trimtab.fleet.law_evidence import Bound
@@ -16,6 +17,7 @@ from trimtab.plan.planner import make_plan
 from trimtab.policies.scaling import SYNC_S, StaticReplicas
 from trimtab.replay.outcomes.service_outcome import service_model
 from trimtab.replay.services import ServiceHistory, replay_service
+from trimtab.replay.within_steps import arrivals_by_decision
 from trimtab.units import HR_PER_DAY, S_PER_DAY
 
 DAYS, REPLICAS, LIMIT_S = 15, 8, 360.0
@@ -46,14 +48,28 @@ class Enacted:
         """Return the replicas that serve in each 15 s of the rest: those held for as long as one takes to start."""
         place = resolve(self.case.workload, self.planned.deployments.get(SERVICE, AS_IT_IS))
         model = service_model(self.case, self.case.law, place, self.case.targets)
-        policy = StaticReplicas(REPLICAS) if place.scaling is None else place.scaling.policy
+        policy = _policy(place.scaling)
         demand = self.rest.workload(SERVICE).service
         history = ServiceHistory(
-            arrivals=demand.arrivals, step_s=demand.step_s, start_hour=self.rest.window.first_week_hour
+            arrivals=demand.arrivals,
+            step_s=demand.step_s,
+            start_hour=self.rest.window.first_week_hour,
+            within=arrivals_by_decision(demand.arrivals, step_s=demand.step_s, seed=[7]),
         )
-        held = replay_service(history, model, policy, initial_replicas=REPLICAS).held
+        start = policy.replicas if isinstance(policy, StaticReplicas) else REPLICAS
+        held = replay_service(history, model, policy, initial_replicas=start).held
         cold = int(np.ceil(model.cold_start_s / SYNC_S))
         return np.array([held[max(0, at - cold) : at + 1].min() for at in range(len(held))])
+
+
+def _policy(scaling):
+    match scaling:
+        case None:
+            return StaticReplicas(REPLICAS)
+        case SetReplicas():
+            return StaticReplicas(scaling.replicas)
+        case _:
+            return scaling.policy
 
 
 @pytest.mark.parametrize(
@@ -71,5 +87,6 @@ def test_replicas_that_are_full_before_their_gpu_are_not_planned_beyond_what_was
     assert enacted.case.law.tested.bound is bound
     assert enacted.case.law.tested.activity_req_s > 2 * server.capacity_req_s
     assert enacted.truth.in_time(LIMIT_S) >= 0.95 or not enacted.planned.plan.actions
-    # refusing is no way to win: where history had room to spare, the plan takes it
-    assert enacted.replica_share < (0.8 if peak_frac < 0.9 else 1.01)
+    # refusing is no way to win: where history had room to spare, the plan takes it; a rule that sees one or two requests at a
+    # time follows chance, and a constant number of replicas may be the better plan
+    assert enacted.replica_share < (0.9 if peak_frac < 0.9 else 1.01)

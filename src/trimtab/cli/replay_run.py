@@ -27,9 +27,10 @@ from trimtab.replay.compare import PolicyRun, compare
 from trimtab.replay.named import FitContext, expanded, named_policy
 from trimtab.replay.outcomes.evaluate import cases_of
 from trimtab.replay.outcomes.outcome import Case
-from trimtab.replay.outcomes.service_outcome import JUDGED, demand_of, service_model
+from trimtab.replay.outcomes.service_outcome import JUDGED, demand_of, seed_of, service_model
 from trimtab.replay.series import FloatArray
 from trimtab.replay.services import ScalingPolicy, ServiceHistory, ServiceModel
+from trimtab.replay.within_steps import arrivals_by_decision
 from trimtab.tables.bundle import Bundle
 from trimtab.units import S_PER_HR, mul_div, per_month, usd
 
@@ -214,7 +215,7 @@ def _replay_case(
     past = demand_of(case)
     observed = past.most_replicas
     context = FitContext(
-        history=_history(past, fit.window),
+        history=_history(case, past, fit.window),
         model=model,
         required_frac=np.array([target.required_frac for target in targets]),
         observed_replicas=observed,
@@ -227,8 +228,8 @@ def _replay_case(
         for text in texts
     }
     ahead = _later(case, rest)
-    history = _history(ahead, rest.window)
-    runs = compare(history, model, policies, required_frac=context.required_frac, past=past.arrivals)
+    history = _history(case, ahead, rest.window)
+    runs = compare(history, model, policies, required_frac=context.required_frac, past=context.history)
     return ServiceRuns(
         workload=case.workload.name,
         span=str(rest.window),
@@ -267,5 +268,11 @@ def _later(case: Case, rest: Fleet) -> ServiceObservation:
     raise InputError(f"{case.workload.name} is not in the window {rest.window}")
 
 
-def _history(demand: ServiceObservation, window: Window) -> ServiceHistory:
-    return ServiceHistory(arrivals=demand.arrivals, step_s=demand.step_s, start_hour=window.first_week_hour)
+def _history(case: Case, demand: ServiceObservation, window: Window) -> ServiceHistory:
+    """Return a window's demand as audits replay it: requests by decision, drawn alike."""
+    within = None
+    if case.workload.service is not None:
+        within = arrivals_by_decision(demand.arrivals, step_s=demand.step_s, seed=seed_of(case, window))
+    return ServiceHistory(
+        arrivals=demand.arrivals, step_s=demand.step_s, start_hour=window.first_week_hour, within=within
+    )

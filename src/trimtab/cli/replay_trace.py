@@ -87,7 +87,7 @@ def _replay(
         max_replicas=FLEET.replicas * ROOM_TO_GROW,
     )
     policies = {text: named_policy(text, context) for text in texts}
-    runs = compare(history, model, policies, required_frac=required, past=past.arrivals)
+    runs = compare(history, model, policies, required_frac=required, past=past)
     hours = len(history.arrivals) * history.step_s / S_PER_HR
     return ServiceRuns(
         workload=name,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -48,9 +48,9 @@ def compare(
     policies: Mapping[str, ScalingPolicy],
     *,
     required_frac: FloatArray,
-    past: FloatArray | None = None,
+    past: ServiceHistory | None = None,
 ) -> list[PolicyRun]:
-    """Replay every policy over a history; `past` holds the arrivals before it, which recording rules have seen."""
+    """Replay every policy over a history; `past` is the history before it, which recording rules have seen."""
     load = history.load(model)
     best_hr = clairvoyant_replica_hr(load, step_s=history.step_s, cold_start_s=model.cold_start_s)
     runs = []
@@ -102,18 +102,14 @@ def first_replicas(policy: ScalingPolicy, load: FloatArray) -> int:
 
 
 def _with_signal(
-    history: ServiceHistory, model: ServiceModel, policy: ScalingPolicy, past: FloatArray | None
+    history: ServiceHistory, model: ServiceModel, policy: ScalingPolicy, past: ServiceHistory | None
 ) -> ServiceHistory:
     if not isinstance(policy, ForecastPolicy) or past is None:
         return history
-    whole = np.concatenate([past, history.arrivals]) / (model.capacity_req_s * history.step_s)
-    wanted = wanted_loads(policy.rules, record(whole, step_s=history.step_s, rules=policy.rules))
-    return ServiceHistory(
-        arrivals=history.arrivals,
-        step_s=history.step_s,
-        start_hour=history.start_hour,
-        signal=wanted[len(past) :],
-    )
+    (before, _), (rate, step_s) = past.rate_seen(), history.rate_seen()
+    whole = np.concatenate([before, rate]) / model.capacity_req_s
+    wanted = wanted_loads(policy.rules, record(whole, step_s=step_s, rules=policy.rules))
+    return replace(history, signal=wanted[len(before) :])
 
 
 def _undominated(at: int, costs: IntArray, shares: FloatArray) -> bool:

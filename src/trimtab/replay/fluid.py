@@ -305,6 +305,7 @@ def count_change(counts: IntArray, change: int, direction: int) -> int:
 @compiled
 def serve_history(
     arrivals: FloatArray,
+    within: FloatArray,
     signal: FloatArray,
     substeps: int,
     shape: ServerShape,
@@ -320,6 +321,9 @@ def serve_history(
 ) -> None:
     """Serve every step's arrivals, decide after each, and add up into `totals`; stop where a target is out of reach.
 
+    `arrivals` are by step of the history, `within` and `signal` by decision. Requests are judged as if they came evenly within
+    a step: shares in time were measured over whole steps, in which they came as they do. The rule sees each decision's own.
+
     `up` `(n_zones, n_steps)` says which zone of spot gives nodes; without zones `hedge_policy` is not asked. All replicas
     are on demand at first. One function, for speed: arrays that cross a call are counted, which costs more than the arithmetic
     between, so that a step calls what takes arrays only where something changes.
@@ -332,7 +336,7 @@ def serve_history(
     ready, starting, due, ready_at = lanes
     desired = initial_replicas
     direction = 0  # whether the rule last asked for more (1) or for fewer (-1)
-    queue, step = 0.0, -1
+    queue, queue_seen, step = 0.0, 0.0, -1
     near, tabulated_frac = 1, -1.0
     for t in range(len(arrivals)):
         if out_of_reach(requests, ok, allowed_misses):
@@ -340,9 +344,10 @@ def serve_history(
             break
         arrived = arrivals[t] / substeps
         known = not math.isnan(arrived)
-        wanted_signal = signal[t] if len(signal) > 1 else math.nan
         for _ in range(substeps):
             step += 1
+            arrived_seen = within[step]
+            wanted_signal = signal[step] if len(signal) > 1 else math.nan
             all_ready, all_held, spot_up = 0, 0, False
             for lane in range(lane_count):
                 if lane == ON_DEMAND or up[lane - 1, step]:
@@ -382,9 +387,15 @@ def serve_history(
             requests[1] += max(0.0, left - room)
             queue = min(left, room)
 
+            # what the rule is told: the same, by the arrivals of this decision
+            work_seen = queue_seen + arrived_seen if known else queue_seen
+            served_seen = min(work_seen, rate_req_s * SYNC_S)
+            queue_seen = min(work_seen - served_seen, room)
+            if all_ready > 0:
+                duty_cycle_frac = served_seen / (rate_req_s * SYNC_S)
             # replicas that were lost stay wanted: the rule sees them as not ready, and does not take the loss for its own doing
             missing = max(0, desired - all_ready)
-            load, waiting = arrived / (shape.capacity_req_s * SYNC_S), queue / shape.capacity_req_s
+            load, waiting = arrived_seen / (shape.capacity_req_s * SYNC_S), queue_seen / shape.capacity_req_s
             seen = Observation(step, all_ready, missing, load, duty_cycle_frac, waiting, wanted_signal)
             wanted = decide(rule, by_hour, memory, seen)
             counts[QUOTA_SHORT_S] += max(0, wanted - shape.quota_replicas) * SYNC_S

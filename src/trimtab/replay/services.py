@@ -73,24 +73,44 @@ class ServiceHistory:
     """What arrived at a service, step by step.
 
     `arrivals` `(n_steps,)` counts the requests of each step, NaN where nobody knows; `step_s` is a multiple of 15. Step 0
-    starts on an hour boundary, `start_hour` hours after Monday 00:00 UTC. `signal` `(n_steps,)`, where given, is the number of
-    replicas that recording rules ask for at the end of each step.
+    starts on an hour boundary, `start_hour` hours after Monday 00:00 UTC. `within` `(n_decisions,)`, where given, is what rules
+    see arrive in each 15 s; else a step's requests come evenly. `signal` `(n_steps,)` or `(n_decisions,)`, where given, is the
+    number of replicas that recording rules ask for at the end of each.
     """
 
     arrivals: FloatArray
     step_s: float
     start_hour: int = 0
     signal: FloatArray | None = None
+    within: FloatArray | None = None
 
     def __post_init__(self) -> None:
         if self.step_s <= 0 or self.step_s % SYNC_S:
             raise ValueError(f"a step must be a multiple of {SYNC_S} s, got {self.step_s}")
-        if self.signal is not None and len(self.signal) != len(self.arrivals):
+        if self.signal is not None and len(self.signal) not in {len(self.arrivals), self.decisions}:
             raise ValueError(f"{len(self.signal)} signals for {len(self.arrivals)} steps")
+        if self.within is not None and len(self.within) != self.decisions:
+            raise ValueError(f"{len(self.within)} counts for {self.decisions} decisions")
+
+    @property
+    def decisions(self) -> int:
+        """Return how many decisions there are: one every 15 s."""
+        return len(self.arrivals) * (int(self.step_s) // SYNC_S)
 
     def load(self, model: ServiceModel) -> FloatArray:
         """Return the replicas that each step's arrivals keep busy, `(n_steps,)`."""
         return np.asarray(self.arrivals / (model.capacity_req_s * self.step_s), dtype=np.float64)
+
+    def rate_seen(self) -> tuple[FloatArray, float]:
+        """Return the requests/s that rules see, and every how many seconds: by decision, or by step if that is all."""
+        if self.within is None:
+            return np.asarray(self.arrivals / self.step_s, dtype=np.float64), self.step_s
+        return np.asarray(self.within / SYNC_S, dtype=np.float64), float(SYNC_S)
+
+    def by_decision(self, values: FloatArray) -> FloatArray:
+        """Return values of each step, or of each decision, by decision."""
+        repeats = self.decisions // max(len(values), 1)
+        return np.ascontiguousarray(values if repeats <= 1 else np.repeat(values, repeats), dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -265,6 +285,7 @@ def serve(
     )
     serve_history(
         np.ascontiguousarray(history.arrivals, dtype=np.float64),
+        history.by_decision(history.arrivals / substeps if history.within is None else history.within),
         signal_of(history, model, policy),
         substeps,
         shape_of(model),
@@ -289,11 +310,13 @@ def allowed_misses(history: ServiceHistory, model: ServiceModel, required_frac: 
 
 
 def signal_of(history: ServiceHistory, model: ServiceModel, policy: ScalingPolicy) -> FloatArray:
-    """Return what the recording rules ask for at each step: given, or evaluated for a policy that brings its own."""
+    """Return what the recording rules ask for at each decision: given, or evaluated for a policy that brings its own."""
     if history.signal is not None:
-        return np.ascontiguousarray(history.signal, dtype=np.float64)
+        return history.by_decision(history.signal)
     if isinstance(policy, ForecastPolicy):
-        return wanted_loads(policy.rules, record(history.load(model), step_s=history.step_s, rules=policy.rules))
+        rate, step_s = history.rate_seen()
+        told = record(rate / model.capacity_req_s, step_s=step_s, rules=policy.rules)
+        return history.by_decision(wanted_loads(policy.rules, told))
     return np.full(1, np.nan)
 
 

@@ -63,7 +63,8 @@ def tune_scaling(
         target_frac=target_frac,
         down_stabilization_s=down_stabilization_s,
     )
-    recorded = record(history.load(model), step_s=history.step_s, rules=start.rules)
+    rate, step_s = history.rate_seen()
+    recorded = record(rate / model.capacity_req_s, step_s=step_s, rules=start.rules)
     tuned = [
         _tune_margin(history, model, recorded, _with_tolerance(start, tolerance), wanted_frac)
         for tolerance in TOLERANCES_FRAC
@@ -109,7 +110,11 @@ def _warm(history: ServiceHistory, signal: FloatArray | None = None) -> ServiceH
     """Return the history after its warm-up, if it is long enough to have one, with a signal that saw all of it."""
     first = math.ceil(WARM_UP_S / history.step_s)
     first = first if len(history.arrivals) > 2 * first else 0
-    return replace(history, arrivals=history.arrivals[first:], signal=None if signal is None else signal[first:])
+
+    def rest(values: FloatArray | None) -> FloatArray | None:
+        return None if values is None else values[first * (len(values) // len(history.arrivals)) :]
+
+    return replace(history, arrivals=history.arrivals[first:], signal=rest(signal), within=rest(history.within))
 
 
 def _with_tolerance(policy: ForecastPolicy, tolerance_frac: tuple[float, float]) -> ForecastPolicy:

@@ -10,7 +10,7 @@ import numpy as np
 
 from trimtab.deployment.effects import HedgeOnSpot, SetReplicaPolicy, SetReplicas, SetSchedule
 from trimtab.deployment.placement import Placement
-from trimtab.fleet.model import FloatArray, IntArray, ServiceObservation, Target
+from trimtab.fleet.model import FloatArray, IntArray, ServiceObservation, Target, Window
 from trimtab.fleet.service_law import ServiceLaw, activity_as_demand
 from trimtab.fleet.settings import SERVICE_NODES_KEPT_S
 from trimtab.fleet.targets import histogram_of, share_within
@@ -62,12 +62,19 @@ def service_outcome(case: Case, place: Placement, replays: ServiceReplays, *, ma
     targets = tuple(target for target in case.targets if target.metric in JUDGED)
     replicas = _replicas(case, place)
     policy = _policy(place, replicas)
-    asked = demand.arrivals
+    asked, within = demand.arrivals, _within(case, demand, replays)
     if isinstance(place.holding, SetSchedule):
-        asked = np.where(is_open(case, demand), asked, 0.0)
+        is_there = is_open(case, demand)
+        asked = np.where(is_there, asked, 0.0)
+        within = None if within is None else np.where(np.repeat(is_there, len(within) // len(asked)), within, 0.0)
     stress = 1 + case.settings.planning.demand_headroom_frac
     loads = [
-        ServiceHistory(arrivals=asked * growth, step_s=demand.step_s, start_hour=case.window.first_week_hour)
+        ServiceHistory(
+            arrivals=asked * growth,
+            step_s=demand.step_s,
+            start_hour=case.window.first_week_hour,
+            within=None if within is None else within * growth,
+        )
         for growth in (1.0, stress)
     ]
     models = [service_model(case, law, place, targets_at(targets, place), low=low) for low in (False, True)]
@@ -88,6 +95,18 @@ def service_outcome(case: Case, place: Placement, replays: ServiceReplays, *, ma
         replicas=_most_replicas(expected, case.window.hours, place),
         stopped=stressed.stopped,
     )
+
+
+def _within(case: Case, demand: ServiceObservation, replays: ServiceReplays) -> FloatArray | None:
+    """Return requests by decision, as the emitted rule sees them; None where only activity was measured, which it averages."""
+    if case.workload.service is None:
+        return None
+    return replays.drawn(demand, seed_of(case, case.window))
+
+
+def seed_of(case: Case, window: Window) -> tuple[int, ...]:
+    """Return the seed of what came inside steps, for each service and window: what is planned on one is proved on another."""
+    return (case.seed, int(window.start.timestamp()), *case.workload.name.encode())
 
 
 def _hedged(

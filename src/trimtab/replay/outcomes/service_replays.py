@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 
-from trimtab.fleet.model import FloatArray
+from trimtab.fleet.model import FloatArray, ServiceObservation
 from trimtab.policies.forecast import ForecastPolicy
 from trimtab.policies.hedge import HedgePolicy
 from trimtab.policies.scaling import SYNC_S
@@ -14,6 +14,7 @@ from trimtab.replay.hedged import HedgedReplay, SpotZones, replay_hedged
 from trimtab.replay.recorded import Recorded, record, wanted_loads
 from trimtab.replay.series import Flags
 from trimtab.replay.services import ScalingPolicy, ServiceHistory, ServiceModel, ServiceReplay, replay_service
+from trimtab.replay.within_steps import arrivals_by_decision
 
 _RECORDED = 4
 """Forecasts that are kept: places come one after the other, with all their policies."""
@@ -45,6 +46,13 @@ class ServiceReplays:
     _recorded: dict[Hashable, Recorded] = field(default_factory=dict)
     _hedged: dict[Hashable, HedgedReplay] = field(default_factory=dict)
     _spells: dict[SpotZones, Flags] = field(default_factory=dict)
+    _drawn: FloatArray | None = None
+
+    def drawn(self, demand: ServiceObservation, seed: Sequence[int]) -> FloatArray:
+        """Return the service's arrivals by decision, drawn once for all that it is replayed under."""
+        if self._drawn is None:
+            self._drawn = arrivals_by_decision(demand.arrivals, step_s=demand.step_s, seed=seed)
+        return self._drawn
 
     def expected(
         self,
@@ -114,6 +122,7 @@ class ServiceReplays:
         self._recorded.clear()
         self._hedged.clear()
         self._spells.clear()
+        self._drawn = None
 
     def _told(
         self, history: ServiceHistory, model: ServiceModel, policy: ScalingPolicy, *, stressed: bool
@@ -121,12 +130,15 @@ class ServiceReplays:
         """Return the history with what the recording rules of a forecasting policy say, recorded once for all margins."""
         if not isinstance(policy, ForecastPolicy):
             return history
-        key = (stressed, model.capacity_req_s, policy.rules._replace(margin=0.0))
+        key = (stressed, policy.rules._replace(margin=0.0))
         if key not in self._recorded:
             if len(self._recorded) >= _RECORDED:
                 del self._recorded[next(iter(self._recorded))]
-            self._recorded[key] = record(history.load(model), step_s=history.step_s, rules=policy.rules)
-        return replace(history, signal=wanted_loads(policy.rules, self._recorded[key]))
+            rate, step_s = history.rate_seen()
+            self._recorded[key] = record(rate, step_s=step_s, rules=policy.rules)
+        # a forecast of requests is one of replicas, whatever these serve: every rule is in proportion to the load
+        wanted = wanted_loads(policy.rules, self._recorded[key]) / model.capacity_req_s
+        return replace(history, signal=wanted)
 
 
 def _key(

@@ -1,0 +1,111 @@
+"""Arrivals inside a step: drawn as users come, and what a rule that follows them then costs in another's world."""
+
+import numpy as np
+import pytest
+from benchmarks.proving.world import service as world
+from benchmarks.proving.world.arrivals import arrivals as drawn_times
+
+from trimtab.policies.scaling import SYNC_S, HpaPolicy
+from trimtab.replay.services import ServiceHistory, ServiceModel, replay_service
+from trimtab.replay.within_steps import arrivals_by_decision
+
+MINUTE_S, HOURS = 60, 72
+BOOT_S, LOAD_S, KEPT_S = 180.0, 90.0, 600.0
+SERVER = world.Server(slots=8, crowding=0.05)
+WORK_S = 8.0
+
+
+def test_every_step_keeps_its_total_and_what_nobody_counted_stays_unknown():
+    counts = np.array([0.0, 1.0, 7.0, np.nan, 2.5, 400.0])
+
+    split = arrivals_by_decision(counts, step_s=60, seed=[7]).reshape(-1, 4)
+
+    known = ~np.isnan(counts)
+    assert np.array_equal(split[[0, 1, 2, 5]].sum(axis=1), counts[[0, 1, 2, 5]])
+    assert split[known].sum(axis=1) == pytest.approx(counts[known])
+    assert np.isnan(split[3]).all()
+    assert np.array_equal(split[[1, 2, 5]], np.rint(split[[1, 2, 5]]))
+
+
+def test_a_seed_gives_the_same_split_and_another_seed_another():
+    counts = np.full(50, 20.0)
+
+    assert np.array_equal(*(arrivals_by_decision(counts, step_s=60, seed=[7, 1]) for _ in range(2)))
+    assert not np.array_equal(*(arrivals_by_decision(counts, step_s=60, seed=[7, one]) for one in (1, 2)))
+
+
+def test_quarters_of_a_minute_spread_as_independent_arrivals_do():
+    split = arrivals_by_decision(np.full(20_000, 40.0), step_s=60, seed=[7])
+
+    assert split.var() == pytest.approx(40 * 0.25 * 0.75, rel=0.03)  # of a binomial
+
+
+def test_what_came_by_decision_is_not_split():
+    counts = np.arange(5.0)
+    assert arrivals_by_decision(counts, step_s=SYNC_S, seed=[7]) is counts
+
+
+def test_requests_are_judged_over_whole_steps_and_the_rule_sees_what_came_inside():
+    counts = np.full(600, 60.0)
+    even, drawn = (
+        ServiceHistory(arrivals=counts, step_s=60, within=within)
+        for within in (None, arrivals_by_decision(counts, step_s=60, seed=[7]))
+    )
+    still = HpaPolicy(target_frac=0.5, min_replicas=3, max_replicas=3)
+    scaled = still._replace(min_replicas=2, max_replicas=20)
+
+    def replayed(history, policy):
+        return replay_service(history, model(1.0, 1), policy, initial_replicas=3)
+
+    assert np.array_equal(replayed(even, still).ok, replayed(drawn, still).ok)
+    assert replayed(even, scaled).scale_ups == 0
+    assert replayed(drawn, scaled).scale_ups > 0
+
+
+def model(capacity_req_s, per_node):
+    return ServiceModel(
+        capacity_req_s=capacity_req_s,
+        load_grid=np.array([0.0, 1.0]),
+        ok_frac=np.ones((1, 2)),
+        wait_limit_s=np.array([10.0]),
+        cold_start_s=BOOT_S + LOAD_S,
+        warm_start_s=LOAD_S,
+        empty_node_kept_s=KEPT_S,
+        gpus_per_node=per_node,
+    )
+
+
+def lived(rate_req_s, target_frac, per_node):
+    """Node-hours of a small service in a world of single requests, and of its replay drawn and even."""
+    rng = np.random.default_rng(3)
+    minute = np.arange(HOURS * 60)
+    wave = rate_req_s * (0.6 + 0.4 * np.sin(2 * np.pi * minute / 1440))
+    times = drawn_times(wave, rng)
+    capacity = SERVER.capacity_req_s(WORK_S)
+    played = world.play(
+        times,
+        rng.lognormal(np.log(WORK_S) - 0.08, 0.4, len(times)),
+        server=SERVER,
+        nodes=world.Nodes(replicas_per_node=per_node, boot_s=BOOT_S, load_s=LOAD_S, empty_kept_s=KEPT_S),
+        start=world.Start.packed(4, per_node),
+        horizon_s=HOURS * 3600.0,
+        scaling=world.Scaling(minimum=2, maximum=16, target_frac=target_frac, capacity_req_s=capacity),
+    )
+    counts = np.bincount((times // MINUTE_S).astype(int), minlength=len(minute)).astype(float)
+    policy = HpaPolicy(target_frac=target_frac, min_replicas=2, max_replicas=16)
+
+    def node_hr(within):
+        history = ServiceHistory(arrivals=counts, step_s=MINUTE_S, within=within)
+        replay = replay_service(history, model(capacity, per_node), policy, initial_replicas=4)
+        return replay.node_seconds.sum() / 3600
+
+    drawn = node_hr(arrivals_by_decision(counts, step_s=MINUTE_S, seed=[7]))
+    return np.subtract(played.nodes[:, 1], played.nodes[:, 0]).sum() / 3600, drawn, node_hr(None)
+
+
+@pytest.mark.parametrize(("rate_req_s", "target_frac"), [(1.0, 0.55), (2.0, 0.55), (2.0, 0.8), (4.0, 0.7)])
+def test_a_small_service_costs_what_it_costs_in_a_world_of_single_requests(rate_req_s, target_frac):
+    true, drawn, even = lived(rate_req_s, target_frac, per_node=1)
+
+    assert drawn == pytest.approx(true, rel=0.03)
+    assert even < 0.95 * true  # what the replay took it for while arrivals came evenly
