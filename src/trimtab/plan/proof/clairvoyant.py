@@ -125,7 +125,9 @@ def _work(ask: Ask, *, strict: bool) -> FloatArray:
     required = max((target.required_frac for target in case.targets), default=0.0) if strict else 1.0
     if workload.kind is WorkloadKind.SERVING and case.law is not None:
         load = max(case.law.top_load, case.law.seen_load, 1.0 if strict else 0.0)
-        return np.nan_to_num(hourly_demand_gpus(case)) / load * S_PER_HR * required
+        work = np.nan_to_num(hourly_demand_gpus(case)) / load * S_PER_HR * required
+        # whatever a law or a count of replicas says, history did the work on the GPUs that it held
+        return np.minimum(work, workload.gpu_seconds) if strict else work
     busy = np.nan_to_num(workload.activity.busy_gpus) > 0
     return np.where(busy, workload.gpu_seconds, 0.0) * (_busiest_part(workload, required) if strict else 1.0)
 
