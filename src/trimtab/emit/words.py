@@ -120,7 +120,9 @@ def headroom_line(found: RobustnessPart) -> str:
     )
 
 
-UNDECLARED_LEAD = "What the plan would save besides, if owners permit it; to paste under `workloads:` in workloads.yaml"
+UNDECLARED_LEAD = (
+    "What the plan would save besides, if owners permit it; the lines go under workloads: in workloads.yaml"
+)
 UNDECLARED_NOTE = (
     "Each is priced alone, by the program that made the plan, with the rest of the plan as it is: the figures are alternatives "
     "and do not add up. Audit again after each declaration."

@@ -17,6 +17,8 @@ from trimtab.deployment.placement import Placement
 from trimtab.fleet.kinds import RUN_KINDS
 from trimtab.fleet.limits import asked_isolation
 from trimtab.fleet.market import Market
+from trimtab.fleet.model import JobsObservation
+from trimtab.fleet.settings import Assumptions
 from trimtab.fleet.targets import observed_s, targets_of
 from trimtab.levers import autoscaling, closed_hours, quantization, replica_count, right_size, sharing
 from trimtab.levers.lever import Ask
@@ -113,8 +115,7 @@ def permissions(now: Present) -> Iterator[Sequence[Permission]]:
             yield [_interruptible_runs(case)]
     elif kind is WorkloadKind.SERVING:
         near = _near(now)
-        if not {target.metric for target in spec.targets or ()} & {TargetMetric.LATENCY, TargetMetric.TTFT}:
-            yield _limits(now, near)
+        yield _limits(now, near)
         spread = now.place.runs_per_node < demand_of(case).most_replicas
         if spec.interruptible is None and case.settings.limits.use_spot and spread:
             yield [_interruptible_service(now)]
@@ -147,9 +148,9 @@ def _rests_on_two(now: Present) -> bool:
     if not now.deployment.changes:
         return demand_of(now.case).most_replicas == _KEPT
     outcome = now.evaluator.outcome(now.deployment)
-    if outcome.gpus is None:
+    if outcome.gpus is None or not outcome.gpus.size:
         return _floor(now.deployment) == _KEPT
-    return float(outcome.gpus.min(initial=np.inf)) / S_PER_HR / place.gpus_per_run < _KEPT + 0.5
+    return float(outcome.gpus.min()) / S_PER_HR / place.gpus_per_run < _KEPT + 0.5
 
 
 def declared(case: Case, fields: Mapping[str, object]) -> Case:
@@ -169,21 +170,31 @@ def _interruptible_runs(case: Case) -> Permission:
     jobs = case.workload.jobs
     assert jobs is not None
     length_hr = np.median(jobs.end_s - jobs.start_s) / S_PER_HR if jobs.count else 0.0
-    saves = "checkpoints" if jobs.checkpoint_interval_s is not None else "no checkpoint"
-    fields = {"interruptible": True}
+    fields: dict[str, object] = {"interruptible": True}
+    if case.workload.spec.checkpoint is None:
+        fields["checkpoint"] = _checkpoint(jobs, case.settings.assumptions)
     return Permission(
         name="interruptible",
         fields=fields,
         case=declared(case, fields),
-        known=f"{jobs.count:,} runs, {length_hr:.2g} h at the median, {saves} declared",
-        permits="runs that may be interrupted",
+        known=f"{jobs.count:,} runs, {length_hr:.2g} h at the median, not declared interruptible",
+        permits="runs that save and go on elsewhere",
         ways=_bought,
         needs=lambda way: way.buying is not None,
         price=lambda _, outcome: (
-            f"in {case.window.days:.0f} days runs are interrupted {outcome.interruptions:,} times and "
+            f"{outcome.interruptions:,} interruptions in {case.window.days:.0f} days, "
             f"{outcome.lost_gpu_hr:,.0f} GPU-hours done twice"
         ),
     )
+
+
+def _checkpoint(jobs: JobsObservation, assumed: Assumptions) -> dict[str, float]:
+    """Return how runs must save for what is said of them to hold: as they were seen to, else the stated assumption."""
+    return {
+        "interval_s": jobs.checkpoint_interval_s or assumed.checkpoint_interval_s,
+        "save_s": assumed.checkpoint_save_s if jobs.checkpoint_save_s is None else jobs.checkpoint_save_s,
+        "restore_s": assumed.checkpoint_restore_s if jobs.checkpoint_restore_s is None else jobs.checkpoint_restore_s,
+    }
 
 
 def _bought(ask: Ask) -> Iterator[Deployment]:
@@ -219,21 +230,17 @@ def _hedged(ask: Ask, planned: Deployment) -> Iterator[Deployment]:
 
 def _limits(now: Present, near: Sequence[Deployment]) -> list[Permission]:
     """Return latency limits of a ladder, the loosest first; none where no latency was measured."""
-    case = now.case
-    seen_s = observed_s(TargetMetric.LATENCY, _P95, case.workload.service, None)
-    if seen_s is None or seen_s <= 0 or case.law is None:
+    seen_s = _seen_s(now.case)
+    if seen_s is None:
         return []
-    known = f"p95 {seen_s:.2g} s observed, no latency limit declared"
 
     def of(limit_s: float) -> Permission:
-        kept = case.workload.spec.model_dump(mode="json", exclude_unset=True).get("targets") or []
-        target = DeclaredTarget(metric=TargetMetric.LATENCY, quantile=_P95, limit_s=limit_s)
-        fields = {"targets": [*kept, target.model_dump(mode="json", exclude_none=True)]}
+        fields = _limit(now.case, limit_s)
         return Permission(
             name="latency",
             fields=fields,
-            case=declared(case, fields),
-            known=known,
+            case=declared(now.case, fields),
+            known=f"p95 {seen_s:.2g} s observed, no latency limit declared",
             permits=f"a limit of {limit_s:g} s",
             ways=lambda ask: _held(ask, now.deployment, near),
             needs=lambda way: not now.evaluator.keeps_targets(way),
@@ -241,6 +248,20 @@ def _limits(now: Present, near: Sequence[Deployment]) -> list[Permission]:
         )
 
     return [of(limit_s) for limit_s in dict.fromkeys(rounded(factor * seen_s) for factor in _LOOSER)]
+
+
+def _seen_s(case: Case) -> float | None:
+    """Return the observed p95 of a service of which no latency limit is declared; None where none was measured."""
+    if {target.metric for target in case.workload.spec.targets or ()} & {TargetMetric.LATENCY, TargetMetric.TTFT}:
+        return None
+    return observed_s(TargetMetric.LATENCY, _P95, case.workload.service, None) or None
+
+
+def _limit(case: Case, limit_s: float) -> dict[str, object]:
+    """Return the targets to declare: those that are, and a limit of the p95."""
+    kept = case.workload.spec.model_dump(mode="json", exclude_unset=True).get("targets") or []
+    target = DeclaredTarget(metric=TargetMetric.LATENCY, quantile=_P95, limit_s=limit_s)
+    return {"targets": [*kept, target.model_dump(mode="json", exclude_none=True)]}
 
 
 def rounded(value: float) -> float:
@@ -374,11 +395,11 @@ def _closed(ask: Ask, planned: Deployment) -> Iterator[Deployment]:
 
 def _held(ask: Ask, planned: Deployment, near: Sequence[Deployment]) -> Iterator[Deployment]:
     """Yield ways of holding replicas at the plan's place and at the cheapest other ones."""
-    for base in dict.fromkeys((_place_of(planned), *_cheapest(near, ask)[:_PLACES])):
-        place = ask.evaluator.place(base)
-        if (
-            place.shared is not None or place.runs_per_node < demand_of(ask.case).most_replicas
-        ):  # else one node in any case
+    now = _place_of(planned)
+    place = ask.evaluator.place(now)
+    one_node = place.shared is None and place.runs_per_node >= demand_of(ask.case).most_replicas
+    for base in dict.fromkeys((now, *_cheapest(near, ask)[:_PLACES])):
+        if base != now or not one_node:
             yield from _at(base, ask, planned)
 
 
@@ -423,27 +444,38 @@ def _count(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
-def sharers(every: Sequence[Present]) -> Iterator[Permission]:
-    """Yield the permission to stand beside others on a GPU, for services that keep none busy alone: it takes several."""
-    for now in every:
-        case = now.case
-        spec, busy = case.workload.spec, case.workload.activity.busy_gpus
-        small = case.workload.kind is WorkloadKind.SERVING and case.workload.gpus_per_pod <= 1
-        apart = asked_isolation(spec, case.settings.limits.isolation) is Isolation.HARDWARE
-        alone = not np.isfinite(busy).any() or float(np.nanmean(busy)) > _BUSY_ALONE
-        if not small or alone or spec.isolation is not None or not apart or now.place.pool.capacity_type.paid_anyway:
-            continue
-        fields = {"isolation": "none"}
-        yield Permission(
-            name="isolation",
-            fields=fields,
-            case=declared(case, fields),
-            known="they keep less than a GPU busy each, and are kept apart by hardware for nothing else is said",
-            permits="sharing GPUs",
-            ways=lambda ask, planned=now.deployment: _shared(ask, planned),  # type: ignore[misc]
-            needs=lambda way: way.sharing is not None,
-            price=lambda *_: "requests wait for one another, and a fault of one stops all on its GPU",
-        )
+def sharers(every: Sequence[Present]) -> list[Permission]:
+    """Return what services that keep no GPU busy alone would have to permit together to share GPUs."""
+    return [_sharer(now) for now in every if _is_quiet(now) and _is_kept_apart(now)]
+
+
+def _is_kept_apart(now: Present) -> bool:
+    """Tell whether a service is kept apart by hardware because nobody said what will do for it."""
+    spec, stated = now.case.workload.spec, now.case.settings.limits.isolation
+    return spec.isolation is None and asked_isolation(spec, stated) is Isolation.HARDWARE
+
+
+def _is_quiet(now: Present) -> bool:
+    """Tell whether a service of one GPU a replica keeps less than one busy: then it may gain by sharing one."""
+    workload = now.case.workload
+    busy = workload.activity.busy_gpus
+    if workload.kind is not WorkloadKind.SERVING or workload.gpus_per_pod > 1 or not np.isfinite(busy).any():
+        return False
+    return float(np.nanmean(busy)) <= _BUSY_ALONE
+
+
+def _sharer(now: Present) -> Permission:
+    fields = {"isolation": "none"}
+    return Permission(
+        name="isolation",
+        fields=fields,
+        case=declared(now.case, fields),
+        known="less than one GPU busy on average, kept apart by hardware because nothing else is said",
+        permits="sharing GPUs without that",
+        ways=lambda ask: _shared(ask, now.deployment),
+        needs=lambda way: way.sharing is not None,
+        price=lambda *_: "requests wait for one another, and a fault of one stops all on its GPU",
+    )
 
 
 def _shared(ask: Ask, planned: Deployment) -> Iterator[Deployment]:

@@ -62,11 +62,10 @@ def undeclared(
     rest = _Rest(planned=planned, market=market, settings=settings)
     largest = sorted(planned.cases.values(), key=lambda one: (-one.workload.gpu_hours, one.workload.name))
     asked = [now for now in map(rest.present, largest) if askable(now.case)][:_ASKED]
-    ladders = [ladder for now in asked for ladder in permissions(now)]
-    together = list(sharers(asked))
-    admitted = rest.admitted([one for ladder in (*ladders, together) for one in ladder], progress)
-    found = [_strictest([rest.priced([one], admitted) for one in ladder]) for ladder in ladders]
-    found.append(rest.priced(together, admitted))
+    questions = [[[one] for one in ladder] for now in asked for ladder in permissions(now)]
+    questions.append([sharers(asked)])
+    admitted = rest.admitted([one for ladder in questions for together in ladder for one in together], progress)
+    found = [_strictest([rest.priced(together, admitted) for together in ladder]) for ladder in questions]
     return tuple(sorted((one for one in found if one is not None), key=lambda one: -one.saves_usd_mo))
 
 
@@ -107,15 +106,13 @@ class _Rest:
         )
 
     def admitted(
-        self, permissions: Sequence[Permission], progress: Callable[[str, float], None]
+        self, asked: Sequence[Permission], progress: Callable[[str, float], None]
     ) -> dict[Permission, WorkloadOptions]:
         """Return what each permission admits; those that admit nothing of use are left out."""
         found: dict[Permission, WorkloadOptions] = {}
         with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
-            for number, (one, options) in enumerate(
-                zip(permissions, pool.map(self._admitted, permissions), strict=True)
-            ):
-                progress(f"pricing what was not declared of {one.case.workload.name}", number / len(permissions))
+            for number, (one, options) in enumerate(zip(asked, pool.map(self._admitted, asked), strict=True)):
+                progress(f"pricing what was not declared of {one.case.workload.name}", number / len(asked))
                 if options is not None:
                     found[one] = options
         return found
