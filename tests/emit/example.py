@@ -38,6 +38,7 @@ from trimtab.plan.model import (
     TargetResult,
 )
 from trimtab.plan.proof.law_report import LawFinding, LoadTest
+from trimtab.plan.proof.undeclared import Undeclared
 from trimtab.plan.venture import Venture, VentureKind
 from trimtab.policies.scaling import HpaPolicy
 from trimtab.provenance import Basis, Estimate, Evidence
@@ -489,6 +490,24 @@ def capacity() -> tuple[CapacityPicture, ...]:
     return tuple(pictures)
 
 
+UNDECLARED = (
+    Undeclared(
+        permission="latency",
+        declarations={"prod/embed-api": {"targets": [{"metric": "latency", "quantile": 0.95, "limit_s": 0.3}]}},
+        known="p95 0.08 s observed, no latency limit declared",
+        permits="a limit of 0.3 s",
+        gives_up="p95 may rise to it, and nothing bounds p99",
+        saves_usd_mo=5318.473,
+    ),
+    Undeclared(
+        permission="isolation",
+        declarations={"prod/ocr": {"isolation": "none"}, "prod/tag": {"isolation": "none"}},
+        known="they keep less than a GPU busy each, and are kept apart by hardware for nothing else is said",
+        permits="sharing GPUs",
+        gives_up="requests wait for one another, and a fault of one stops all on its GPU",
+        saves_usd_mo=612.0,
+    ),
+)
 LAWS = (
     LawFinding(
         workload="prod/chat-api",
@@ -556,6 +575,7 @@ def example_audit() -> Audit:
     )
     return Audit(
         laws=LAWS,
+        undeclared=UNDECLARED,
         fleet="demo two-hundred-k",
         coverage=Coverage(
             window=WHOLE,

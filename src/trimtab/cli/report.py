@@ -25,6 +25,8 @@ from trimtab.emit.money import dollars, percent
 from trimtab.emit.roadmap_words import quick_wins, roadmap_lines
 from trimtab.emit.venture_words import venture_sums
 from trimtab.emit.words import (
+    UNDECLARED_LEAD,
+    UNDECLARED_NOTE,
     USEFUL,
     compared_cells,
     days,
@@ -38,6 +40,7 @@ from trimtab.emit.words import (
     owned_lines,
     plan_note,
     stress_line,
+    undeclared_line,
 )
 
 MAX_WIDTH = 120
@@ -84,6 +87,8 @@ def _parts(document: AuditDocument, next_steps: Sequence[tuple[str, str]]) -> It
     worth = [one for one in document.plan.always_judged if one.worth]
     if worth:
         yield _section("Worth a closer look", "on stated assumptions, and no part of the plan", *map(_venture, worth))
+    if document.undeclared:
+        yield _undeclared(document)
     if document.plan.not_worth_doing or document.plan.always_judged:
         yield _not_worth_doing(document)
     if document.unjudged:
@@ -243,6 +248,16 @@ def _action_cells(action: ActionPart, quick_win: bool) -> list[RenderableType]:
         Text(action.risk, style=_RISK_STYLE[action.risk]),
         quarter,
     ]
+
+
+def _undeclared(document: AuditDocument) -> RenderableType:
+    lines: list[RenderableType] = [Text(f"{UNDECLARED_LEAD}.")]
+    for one in document.undeclared[:_SHOWN_ROWS]:
+        lines.append(Text(f"· {undeclared_line(one)}"))
+        lines.append(Padding(Text(one.declaration, style="green"), (0, 0, 0, 2 * _INDENT)))
+    if len(document.undeclared) > _SHOWN_ROWS:
+        lines.append(Text(f"· {len(document.undeclared) - _SHOWN_ROWS} more in `-o json`", style="dim"))
+    return _section("What was not declared", "", *lines, Text(UNDECLARED_NOTE, style="dim"))
 
 
 def _venture(one: VenturePart) -> Text:

@@ -20,6 +20,7 @@ from trimtab.emit.from_audit.pictures import pictures_part
 from trimtab.emit.from_audit.plan import plan_part
 from trimtab.emit.from_audit.proof import proof_part, robustness_part
 from trimtab.emit.from_audit.scenario import what_if_part
+from trimtab.emit.from_audit.undeclared import undeclared_part
 from trimtab.emit.money import month_usd
 from trimtab.plan.audit import Audit
 
@@ -46,6 +47,7 @@ def audit_document(audit: Audit) -> AuditDocument:
         owned=owned_parts(audit.owned),
         owned_spend=owned_spend_parts(audit.owned),
         laws=tuple(law_part(one) for one in audit.laws),
+        undeclared=tuple(undeclared_part(one) for one in audit.undeclared),
         robustness=None if audit.robustness is None else robustness_part(audit.robustness),
         what_if=None if audit.what_if is None else what_if_part(audit.what_if),
     )

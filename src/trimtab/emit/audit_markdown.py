@@ -9,6 +9,8 @@ from trimtab.emit.money import dollars, percent
 from trimtab.emit.roadmap_words import quick_wins, roadmap_lines
 from trimtab.emit.venture_words import venture_sums, venture_verdict
 from trimtab.emit.words import (
+    UNDECLARED_LEAD,
+    UNDECLARED_NOTE,
     compared_cells,
     days,
     headroom_line,
@@ -21,6 +23,7 @@ from trimtab.emit.words import (
     owned_lines,
     plan_note,
     stress_line,
+    undeclared_line,
 )
 
 COMMENT_MARKER = "<!-- trimtab audit -->"
@@ -46,6 +49,7 @@ def render_markdown(document: AuditDocument) -> str:
         plan_note(document.plan),
         _roadmap(document),
         _always_judged(document),
+        _undeclared(document),
         _not_worth_doing(document),
         _unjudged(document),
         _limits(document),
@@ -150,6 +154,17 @@ def _limits(document: AuditDocument) -> str:
             *(["### Commitments held", owned] if held else []),
         ]
     )
+
+
+def _undeclared(document: AuditDocument) -> str:
+    if not document.undeclared:
+        return ""
+    parts = [f"- {_text(undeclared_line(one))}\n\n{_yaml(one.declaration)}" for one in document.undeclared]
+    return _join(["### What was not declared", f"{UNDECLARED_LEAD}.", *parts, UNDECLARED_NOTE])
+
+
+def _yaml(text: str) -> str:
+    return "\n".join(f"  {line}" for line in ("```yaml", *text.splitlines(), "```"))
 
 
 def _laws(document: AuditDocument) -> str:

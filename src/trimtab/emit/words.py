@@ -21,6 +21,7 @@ from trimtab.emit.document import (
     PlanPart,
     RobustnessPart,
     StressedPart,
+    UndeclaredPart,
 )
 from trimtab.emit.money import dollars, dollars_and_cents, percent
 from trimtab.fleet.model import Target
@@ -117,6 +118,22 @@ def headroom_line(found: RobustnessPart) -> str:
         f"The headroom for demand, speed and targets costs {dollars(found.price_usd_mo)} a month: what a plan without any "
         "would save besides."
     )
+
+
+UNDECLARED_LEAD = (
+    "What the plan would save besides, if owners permit it; the lines go under workloads: in workloads.yaml"
+)
+UNDECLARED_NOTE = (
+    "Each is priced alone, by the program that made the plan, with the rest of the plan as it is: the figures are alternatives "
+    "and do not add up. Audit again after each declaration."
+)
+
+
+def undeclared_line(one: UndeclaredPart) -> str:
+    """Say what nobody declared of a workload, what declaring it saves, and what its owner accepts with it."""
+    names = ", ".join(one.workloads)
+    saves = f"{one.permits} would save {dollars(one.saves_usd_mo)} a month"
+    return f"{names}: {one.known}; {saves} ({one.gives_up})"
 
 
 def law_line(one: LawPart) -> str:

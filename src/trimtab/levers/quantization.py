@@ -86,13 +86,16 @@ def propose(
     )
 
 
-def places(ask: Ask, formats: Formats, stored: WeightFormat) -> Iterator[Deployment]:
-    """Yield where a service can run with weights stored so: at home, on offerings and in slots, some of them only then."""
+def places(ask: Ask, formats: Formats, stored: WeightFormat, *, near: bool = False) -> Iterator[Deployment]:
+    """Yield where a service can run with weights stored so: at home, on offerings and in slots, some of them only then.
+
+    `near`: on nodes of its own in its own region alone.
+    """
     workload, market, assumptions = ask.workload, ask.market, ask.assumptions
     home = market.gpu(workload.gpu)
     if home is None:
         return
-    for where, there in _boards(ask, home, stored):
+    for where, there in _near(ask, home, stored) if near else _boards(ask, home, stored):
         if there is not None:
             change = propose(workload, formats.model, stored, home, there, assumptions)
             if not isinstance(change, str):
@@ -102,11 +105,7 @@ def places(ask: Ask, formats: Formats, stored: WeightFormat) -> Iterator[Deploym
 def _boards(ask: Ask, home: Gpu, stored: WeightFormat) -> Iterator[tuple[Deployment, Gpu | None]]:
     """Yield each place that holds weights stored so, with the GPU or slice that a replica runs on there."""
     workload, market, assumptions = ask.workload, ask.market, ask.assumptions
-    yield AS_IT_IS, home
-    whole = {size.pool for size in ask.once(right_size.sizes).fitting}
-    for size in right_size.propose(workload, market, assumptions, stored=stored).fitting:
-        there = replace(size, only_quantized=size.pool not in whole)
-        yield AS_IT_IS.plus((right_size.NAME, there)), market.gpu(size.gpu)
+    yield from _near(ask, home, stored)
     fits = {move.pool for move in ask.once(relocation.moves).fitting}
     for move in relocation.propose(workload, market, ask.settings, stored=stored).fitting:
         away = replace(move, to=replace(move.to, only_quantized=move.pool not in fits))
@@ -115,6 +114,15 @@ def _boards(ask: Ask, home: Gpu, stored: WeightFormat) -> Iterator[tuple[Deploym
     for slots in sharing.propose(workload, market, assumptions, sharing.asked(ask), stored=stored).fitting:
         shared = replace(slots, only_quantized=(slots.shared, slots.slots) not in known)
         yield AS_IT_IS.plus((sharing.NAME, shared)), slot_board(slots, market)
+
+
+def _near(ask: Ask, home: Gpu, stored: WeightFormat) -> Iterator[tuple[Deployment, Gpu | None]]:
+    """Yield the places of them on nodes of its own in its own region, the present one first."""
+    yield AS_IT_IS, home
+    whole = {size.pool for size in ask.once(right_size.sizes).fitting}
+    for size in right_size.propose(ask.workload, ask.market, ask.assumptions, stored=stored).fitting:
+        there = replace(size, only_quantized=size.pool not in whole)
+        yield AS_IT_IS.plus((right_size.NAME, there)), ask.market.gpu(size.gpu)
 
 
 def _ways(base: Deployment, ask: Ask) -> Iterator[Deployment]:

@@ -35,6 +35,7 @@ from trimtab.plan.proof.proof_window import Proven, prove
 from trimtab.plan.proof.reach import by_deadline, within_budget
 from trimtab.plan.proof.robustness import robustness
 from trimtab.plan.proof.scenario import Outlook, Scenario, WhatIf, outlook
+from trimtab.plan.proof.undeclared import undeclared
 from trimtab.replay.outcomes.outcome import OutcomeStore
 from trimtab.tables.bundle import Bundle
 from trimtab.units import HR_PER_WEEK, usd
@@ -94,7 +95,8 @@ def audit(
     found = replace(found, proof=replace(found.proof, actions=by_action))
     tell("proving under stress", 0.0)
     stressed = robustness(planned, proven.proof, opened.proof, market, opened.settings, seed=SEED)
-    found = replace(found, owned=held, robustness=stressed)
+    missing = undeclared(planned, market, opened.settings, tell)
+    found = replace(found, owned=held, robustness=stressed, undeclared=missing)
     if scenario is None:
         return found
     return replace(found, what_if=_what_if(opened, scenario, planned, proven, tell))

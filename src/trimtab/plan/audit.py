@@ -11,6 +11,7 @@ from trimtab.plan.model import CapacityPicture, Plan, Proof
 from trimtab.plan.proof.law_report import LawFinding
 from trimtab.plan.proof.robustness import Robustness
 from trimtab.plan.proof.scenario import WhatIf
+from trimtab.plan.proof.undeclared import Undeclared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -47,6 +48,8 @@ class Audit:
     """Commitments that run already and whose rates are known: what they cover, and what is sunk until they end."""
     laws: tuple[LawFinding, ...] = ()
     """What the plan takes a replica of each service to serve."""
+    undeclared: tuple[Undeclared, ...] = ()
+    """What owners did not declare, and what the plan would save if they did; alternatives, the most first."""
     robustness: Robustness | None = None
     """The proof again where speeds and demand depart from what the plan was made for."""
     what_if: WhatIf | None = None

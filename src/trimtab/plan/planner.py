@@ -89,7 +89,7 @@ def make_plan(
     progress("choosing jointly", 0.0)
     problem = fleet_problem(fleet, options, market, settings.limits, owned)
     cheapest = solve_problem(problem, settings.planning)
-    paying = with_effort(problem, _efforts(problem, options, settings))
+    paying = with_effort(problem, row_efforts(problem, options, settings))
     chosen = solve_problem(paying, settings.planning, start=cheapest.choice)
     drafted = prompt(_draft(fleet, options, chosen, market, problem.owned), options, settings)
     drafted, small = _commitments_worth(drafted, settings)
@@ -205,7 +205,7 @@ def _draft(
     return Drafted(fleet=fleet, enacted=enacted, deployments=deployments, released=released, discounts=chosen.bought)
 
 
-def _efforts(
+def row_efforts(
     problem: Problem, options: Sequence[WorkloadOptions | None], settings: Settings
 ) -> Iterator[Sequence[Effort]]:
     """Yield what each option asks of the team, row by row of the problem: workloads, then nodes that nobody holds."""

@@ -26,6 +26,7 @@ from trimtab.emit.document.plan import LimitPart, NotWorthPart, PlanPart, Ventur
 from trimtab.emit.document.proof import ActionProofPart, ProofPart, RobustnessPart, StressedPart
 from trimtab.emit.document.roadmap import CoursePart, RoadmapPart, StepPart, SwayPart
 from trimtab.emit.document.scenario import ComparedPart, WhatIfPart
+from trimtab.emit.document.undeclared import UndeclaredPart
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -59,6 +60,7 @@ __all__ = [
     "StressedPart",
     "SwayPart",
     "TargetPart",
+    "UndeclaredPart",
     "UnjudgedPart",
     "VenturePart",
     "VerdictPart",

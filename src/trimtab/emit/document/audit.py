@@ -21,6 +21,7 @@ from trimtab.emit.document.pictures import Pictures
 from trimtab.emit.document.plan import PlanPart
 from trimtab.emit.document.proof import ProofPart, RobustnessPart
 from trimtab.emit.document.scenario import WhatIfPart
+from trimtab.emit.document.undeclared import UndeclaredPart
 
 SCHEMA_VERSION: Literal[1] = 1
 
@@ -62,6 +63,8 @@ class AuditDocument(Part):
     """Commitments to spend that run already."""
     laws: tuple[LawPart, ...] = ()
     """What the plan takes a replica of each service to serve, and how that did against history."""
+    undeclared: tuple[UndeclaredPart, ...] = ()
+    """What owners did not declare, and what the plan would save if they did; alternatives, the most first."""
     robustness: RobustnessPart | None = None
     """The plan where speeds and demand depart from what it was made for; null in documents made before it was known."""
     what_if: WhatIfPart | None = None

@@ -14,7 +14,13 @@ from trimtab.emit.html.report_plan import plan_table
 from trimtab.emit.html.report_proof import proof_section
 from trimtab.emit.html.report_roadmap import roadmap_section
 from trimtab.emit.html.report_use import use_section
-from trimtab.emit.html.report_worlds import laws_section, limits_section, robustness_section, what_if_section
+from trimtab.emit.html.report_worlds import (
+    laws_section,
+    limits_section,
+    robustness_section,
+    undeclared_section,
+    what_if_section,
+)
 from trimtab.emit.html.sections import bullets, more, number, scroll, section, table
 from trimtab.emit.html.style import STYLE
 from trimtab.emit.money import dollars, dollars_and_cents, percent
@@ -43,6 +49,7 @@ def render_html(document: AuditDocument) -> str:
         _waterfall_section(document),
         _plan_section(document),
         roadmap_section(document),
+        undeclared_section(document),
         _waste_section(document),
         _spend_section(document),
         use_section(document),

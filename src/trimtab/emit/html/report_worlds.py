@@ -5,7 +5,10 @@ from __future__ import annotations
 from trimtab.emit.document import AuditDocument
 from trimtab.emit.html.markup import Html, tag
 from trimtab.emit.html.sections import bullets, number, scroll, section, table
+from trimtab.emit.money import dollars
 from trimtab.emit.words import (
+    UNDECLARED_LEAD,
+    UNDECLARED_NOTE,
     compared_cells,
     headroom_line,
     law_line,
@@ -13,6 +16,7 @@ from trimtab.emit.words import (
     load_test_line,
     owned_lines,
     stress_line,
+    undeclared_line,
 )
 
 
@@ -33,6 +37,19 @@ def laws_section(document: AuditDocument) -> Html:
     tests = [load_test_line(one) for one in document.laws if one.load_test]
     more = (tag("h3", "Load tests that buy more"), bullets(tests)) if tests else ()
     return section("laws", "How services answer under load", lead, bullets([*map(law_line, document.laws)]), *more)
+
+
+def undeclared_section(document: AuditDocument) -> Html:
+    """Return what was not declared, what declaring it would save, and the lines to paste; nothing where that is nothing."""
+    rows = [
+        (undeclared_line(one), number(dollars(one.saves_usd_mo)), tag("pre", one.declaration))
+        for one in document.undeclared
+    ]
+    if not rows:
+        return Html()
+    heads = ("what", "#saves a month", "to paste")
+    body = (scroll(table("", heads, rows)), tag("p", UNDECLARED_NOTE, class_="soft"))
+    return section("undeclared", "What was not declared", f"{UNDECLARED_LEAD}.", *body)
 
 
 def robustness_section(document: AuditDocument) -> Html:

@@ -1,0 +1,489 @@
+"""What could be declared of a workload and was not: each permission, what is known of it, and the ways that it would admit.
+
+Only a few ways are tried, those near the plan's own, so that what is found is possible and may not be the most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from trimtab.catalog.kinds import Isolation
+from trimtab.deployment.deployment import AS_IT_IS, Deployment
+from trimtab.deployment.effects import SetReplicaPolicy, SetReplicas
+from trimtab.deployment.placement import Placement
+from trimtab.fleet.kinds import RUN_KINDS
+from trimtab.fleet.limits import asked_isolation
+from trimtab.fleet.market import Market
+from trimtab.fleet.model import JobsObservation
+from trimtab.fleet.settings import Assumptions
+from trimtab.fleet.targets import observed_s, targets_of
+from trimtab.levers import autoscaling, closed_hours, quantization, replica_count, right_size, sharing
+from trimtab.levers.lever import Ask
+from trimtab.physics.formats import WeightFormat
+from trimtab.plan.options.composition import bought, on_demand
+from trimtab.policies.scaling import HpaPolicy
+from trimtab.replay.outcomes.evaluate import Evaluator, law_of
+from trimtab.replay.outcomes.outcome import Case, Outcome
+from trimtab.replay.outcomes.service_outcome import cold_start_of, demand_of, outside_hours
+from trimtab.tables.workloads import (
+    DeclaredOpenHours,
+    DeclaredTarget,
+    TargetMetric,
+    Weekday,
+    WorkloadKind,
+    WorkloadSpec,
+)
+from trimtab.units import HR_PER_DAY, HR_PER_WEEK, S_PER_HR, S_PER_MIN
+
+_P95 = 0.95
+_LOOSER = (4.0, 2.0)
+"""Multiples of the observed p95 that are asked about, the loosest first: if that frees nothing, none does."""
+_ROUND = (1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 10.0)
+_PLACES = 2
+"""Places with a format that are tried, the cheapest for a replica."""
+_SLOTS = 6
+"""Shares of nodes that are tried, the cheapest ones."""
+_BUSY_ALONE = 1.0
+"""GPUs at work, on average, beyond which a service gains nothing by sharing one."""
+_KEPT = 2
+"""Replicas that a plan keeps where nobody permits one."""
+_MOST_REFUSED_FRAC = 0.05
+"""Hours are no candidates for closing where more than this share of the requests comes outside them."""
+_MOST_OPEN_FRAC = 0.75
+"""Nor where it would be open for more of the week."""
+_WORKDAYS: tuple[Weekday, ...] = ("mon", "tue", "wed", "thu", "fri")
+_WEEK: tuple[Weekday, ...] = (*_WORKDAYS, "sat", "sun")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Present:
+    """A workload as the plan has it."""
+
+    evaluator: Evaluator
+    market: Market
+    deployment: Deployment
+    formats_save: bool
+    """Whether some service of the fleet was said to save with a format that nobody has evaluated."""
+
+    @property
+    def case(self) -> Case:
+        """Return the workload as it was declared."""
+        return self.evaluator.case
+
+    @property
+    def place(self) -> Placement:
+        """Return where it runs."""
+        return self.evaluator.place(self.deployment)
+
+
+Ways = Callable[[Ask], Iterator[Deployment]]
+"""What a permission admits, given the workload as if it were declared."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Permission:
+    """One declaration that is missing, and what would follow from it."""
+
+    name: str
+    """As the field of workloads.yaml is called; `latency` for a target."""
+    fields: Mapping[str, object]
+    """The fields to declare, plain values as YAML has them."""
+    case: Case
+    """The workload as if they were declared."""
+    known: str
+    """What history says about it."""
+    permits: str
+    """What would be declared, in words."""
+    ways: Ways
+    needs: Callable[[Deployment], bool]
+    """Tell whether a way is possible only with the permission."""
+    price: Callable[[Deployment, Outcome], str]
+    """Say what its owner gives up."""
+
+
+def permissions(now: Present) -> Iterator[Sequence[Permission]]:
+    """Yield what could be declared of a workload: of each sequence one is enough, the one that frees the most first."""
+    case = now.case
+    spec, kind = case.workload.spec, case.workload.kind
+    if case.workload.pool.capacity_type.paid_anyway:
+        return
+    if kind in RUN_KINDS and case.workload.jobs is not None:
+        if spec.interruptible is None and case.settings.limits.use_spot:
+            yield [_interruptible_runs(case)]
+    elif kind is WorkloadKind.SERVING:
+        near = _near(now)
+        yield _limits(now, near)
+        spread = now.place.runs_per_node < demand_of(case).most_replicas
+        if spec.interruptible is None and case.settings.limits.use_spot and spread:
+            yield [_interruptible_service(now)]
+        if spec.min_replicas is None and _rests_on_two(now):
+            yield [_one_replica(now, near)]
+        if spec.quantize is None and now.formats_save:
+            yield from _formats(now)
+        if spec.open_hours is None:
+            yield from _hours(now)
+
+
+def askable(case: Case) -> bool:
+    """Tell whether anything could be declared of a workload that admits more."""
+    workload = case.workload
+    runs = workload.kind in RUN_KINDS and workload.jobs is not None and workload.spec.interruptible is None
+    return not workload.pool.capacity_type.paid_anyway and (runs or workload.kind is WorkloadKind.SERVING)
+
+
+def _near(now: Present) -> tuple[Deployment, ...]:
+    """Return the places of its own in its own region, as worked out once for all permissions."""
+    ask = Ask(evaluator=now.evaluator, market=now.market, among_largest=False)
+    return (AS_IT_IS, *right_size.LEVER.ways(AS_IT_IS, ask))
+
+
+def _rests_on_two(now: Present) -> bool:
+    """Tell whether the plan keeps a second replica at some hour for no other reason than that nobody permits one."""
+    place = now.place
+    if place.runs_per_node > 1 and place.shared is None:
+        return False
+    if not now.deployment.changes:
+        return demand_of(now.case).most_replicas == _KEPT
+    outcome = now.evaluator.outcome(now.deployment)
+    if outcome.gpus is None or not outcome.gpus.size:
+        return _floor(now.deployment) == _KEPT
+    return float(outcome.gpus.min()) / S_PER_HR / place.gpus_per_run < _KEPT + 0.5
+
+
+def declared(case: Case, fields: Mapping[str, object]) -> Case:
+    """Return a case as it would be with some more fields declared."""
+    workload = case.workload
+    said = workload.spec.model_dump(mode="json", exclude_unset=True)
+    spec = WorkloadSpec.model_validate({**said, **fields})
+    targets = targets_of(spec, workload.kind, workload.service, workload.jobs, case.settings.assumptions)
+    asked = replace(workload, spec=spec, targets=targets)
+    if targets == workload.targets:
+        return replace(case, workload=asked)
+    law = law_of(asked, case.settings)
+    return replace(case, workload=asked, targets=targets, law=case.law if isinstance(law, str) else law)
+
+
+def _interruptible_runs(case: Case) -> Permission:
+    jobs = case.workload.jobs
+    assert jobs is not None
+    length_hr = np.median(jobs.end_s - jobs.start_s) / S_PER_HR if jobs.count else 0.0
+    fields: dict[str, object] = {"interruptible": True}
+    if case.workload.spec.checkpoint is None:
+        fields["checkpoint"] = _checkpoint(jobs, case.settings.assumptions)
+    return Permission(
+        name="interruptible",
+        fields=fields,
+        case=declared(case, fields),
+        known=f"{jobs.count:,} runs, {length_hr:.2g} h at the median, not declared interruptible",
+        permits="runs that save and go on elsewhere",
+        ways=_bought,
+        needs=lambda way: way.buying is not None,
+        price=lambda _, outcome: (
+            f"{outcome.interruptions:,} interruptions in {case.window.days:.0f} days, "
+            f"{outcome.lost_gpu_hr:,.0f} GPU-hours done twice"
+        ),
+    )
+
+
+def _checkpoint(jobs: JobsObservation, assumed: Assumptions) -> dict[str, float]:
+    """Return how runs must save for what is said of them to hold: as they were seen to, else the stated assumption."""
+    return {
+        "interval_s": jobs.checkpoint_interval_s or assumed.checkpoint_interval_s,
+        "save_s": assumed.checkpoint_save_s if jobs.checkpoint_save_s is None else jobs.checkpoint_save_s,
+        "restore_s": assumed.checkpoint_restore_s if jobs.checkpoint_restore_s is None else jobs.checkpoint_restore_s,
+    }
+
+
+def _bought(ask: Ask) -> Iterator[Deployment]:
+    """Yield what can be bought in place of every way that keeps the targets, wherever it runs."""
+    for way in on_demand(ask):
+        if ask.evaluator.hopeless(way) is None and ask.evaluator.keeps_targets(way):
+            yield from bought(way, ask)
+
+
+def _interruptible_service(now: Present) -> Permission:
+    case = now.case
+    fields = {"interruptible": True}
+    return Permission(
+        name="interruptible",
+        fields=fields,
+        case=declared(case, fields),
+        known=f"up to {_count(demand_of(case).most_replicas, 'replica')}, no word on whether one may be lost",
+        permits="replicas that may be interrupted",
+        ways=lambda ask: _hedged(ask, now.deployment),
+        needs=lambda way: way.buying is not None,
+        price=lambda _, outcome: (
+            f"in {case.window.days:.0f} days replicas are lost {outcome.interruptions:,} times, with minutes of notice"
+        ),
+    )
+
+
+def _hedged(ask: Ask, planned: Deployment) -> Iterator[Deployment]:
+    """Yield the plan's own way, and that of today, on spot."""
+    for base in dict.fromkeys((planned.without("buying"), AS_IT_IS)):
+        if ask.evaluator.keeps_targets(base):
+            yield from bought(base, ask)
+
+
+def _limits(now: Present, near: Sequence[Deployment]) -> list[Permission]:
+    """Return latency limits of a ladder, the loosest first; none where no latency was measured."""
+    seen_s = _seen_s(now.case)
+    if seen_s is None:
+        return []
+
+    def of(limit_s: float) -> Permission:
+        fields = _limit(now.case, limit_s)
+        return Permission(
+            name="latency",
+            fields=fields,
+            case=declared(now.case, fields),
+            known=f"p95 {seen_s:.2g} s observed, no latency limit declared",
+            permits=f"a limit of {limit_s:g} s",
+            ways=lambda ask: _held(ask, now.deployment, near),
+            needs=lambda way: not now.evaluator.keeps_targets(way),
+            price=lambda *_: "p95 may rise to it, and nothing bounds p99",
+        )
+
+    return [of(limit_s) for limit_s in dict.fromkeys(rounded(factor * seen_s) for factor in _LOOSER)]
+
+
+def _seen_s(case: Case) -> float | None:
+    """Return the observed p95 of a service of which no latency limit is declared; None where none was measured."""
+    if {target.metric for target in case.workload.spec.targets or ()} & {TargetMetric.LATENCY, TargetMetric.TTFT}:
+        return None
+    return observed_s(TargetMetric.LATENCY, _P95, case.workload.service, None) or None
+
+
+def _limit(case: Case, limit_s: float) -> dict[str, object]:
+    """Return the targets to declare: those that are, and a limit of the p95."""
+    kept = case.workload.spec.model_dump(mode="json", exclude_unset=True).get("targets") or []
+    target = DeclaredTarget(metric=TargetMetric.LATENCY, quantile=_P95, limit_s=limit_s)
+    return {"targets": [*kept, target.model_dump(mode="json", exclude_none=True)]}
+
+
+def rounded(value: float) -> float:
+    """Return a number that people would write, no less than this one but for a tenth.
+
+    >>> rounded(0.16), rounded(0.32), rounded(7.0)
+    (0.15, 0.3, 8.0)
+    """
+    size = 10.0 ** np.floor(np.log10(value))
+    return float(f"{next(one for one in _ROUND if one * 1.1 >= value / size) * size:.3g}")
+
+
+def _one_replica(now: Present, near: Sequence[Deployment]) -> Permission:
+    case = now.case
+    fields = {"min_replicas": 1}
+    return Permission(
+        name="min_replicas",
+        fields=fields,
+        case=declared(case, fields),
+        known=f"up to {_count(demand_of(case).most_replicas, 'replica')}, two kept at all times, for nothing else is said",
+        permits="one replica at quiet hours",
+        ways=lambda ask: _held(ask, now.deployment, near),
+        needs=lambda way: _floor(way) == 1,
+        price=lambda *_: (
+            f"if the last one's node is lost, nothing answers for {cold_start_of(case) / S_PER_MIN:.0f} min"
+        ),
+    )
+
+
+def _floor(way: Deployment) -> int | None:
+    scaling = way.scaling
+    if isinstance(scaling, SetReplicas):
+        return scaling.replicas
+    return scaling.hpa.min_replicas if isinstance(scaling, SetReplicaPolicy) else None
+
+
+def _formats(now: Present) -> Iterator[Sequence[Permission]]:
+    """Yield the formats that nobody has spoken of, the fewest bits first."""
+    case = now.case
+    formats = quantization.formats_of(case.workload)
+    if isinstance(formats, str):
+        return
+    model = case.workload.spec.model or formats.model.architecture.name
+    known = f"{model} in {formats.model.stored.value}, no other format accepted"
+    yield [_format(now, stored, known) for stored in reversed(formats.unknown)]
+
+
+def _format(now: Present, stored: WeightFormat, known: str) -> Permission:
+    fields = {"quantize": [stored.value]}
+    return Permission(
+        name="quantize",
+        fields=fields,
+        case=declared(now.case, fields),
+        known=known,
+        permits=f"weights in {stored.value}",
+        ways=lambda ask: _quantized(ask, now.deployment),
+        needs=lambda way: way.precision is not None,
+        price=lambda *_: "answers may change: have them evaluated first",
+    )
+
+
+def _quantized(ask: Ask, planned: Deployment) -> Iterator[Deployment]:
+    """Yield ways of holding replicas on the places that are cheapest for what a replica then serves."""
+    formats = quantization.formats_of(ask.workload)
+    if isinstance(formats, str):
+        return
+    found = [where for stored in formats.accepted for where in quantization.places(ask, formats, stored, near=True)]
+    for where in _cheapest(found, ask)[:_PLACES]:
+        yield from _at(where, ask, planned)
+
+
+def _cheapest(found: Sequence[Deployment], ask: Ask) -> list[Deployment]:
+    """Return places on nodes of their own that may keep the targets, by what a replica costs for what it serves."""
+
+    def served_usd(where: Deployment) -> float:
+        place = ask.evaluator.place(where)
+        return ask.market.rate(place.pool) * place.nodes_per_run / place.runs_per_node / place.speed.value
+
+    fitting = [one for one in found if one.sharing is None and ask.evaluator.hopeless(one) is None]
+    return sorted(fitting, key=served_usd)
+
+
+def _hours(now: Present) -> Iterator[Sequence[Permission]]:
+    """Yield the shortest hours outside of which few requests come; nothing where they come at all hours."""
+    case = now.case
+    if case.workload.service is None:
+        return
+    best: tuple[int, DeclaredOpenHours] | None = None
+    came = _requests_by_week_hour(case)
+    for days in (_WORKDAYS, _WEEK):
+        for length in range(1, HR_PER_DAY):
+            for first in range(HR_PER_DAY - length + 1):
+                hours = DeclaredOpenHours(days=days, from_hour=first, to_hour=first + length)
+                refused = 1 - came[list(hours.hours_of_week)].sum()
+                held = len(hours.hours_of_week)
+                if refused <= _MOST_REFUSED_FRAC and (best is None or held < best[0]):
+                    best = held, hours
+    if best is None or best[0] > _MOST_OPEN_FRAC * HR_PER_WEEK:
+        return
+    fields = {"open_hours": best[1].model_dump(mode="json")}
+    asked = declared(case, fields)
+    outside = outside_hours(asked)
+    yield [
+        Permission(
+            name="open_hours",
+            fields=fields,
+            case=asked,
+            known=f"nearly all requests come in {best[0]} of the week's {HR_PER_WEEK} hours",
+            permits="closing outside them",
+            ways=lambda ask: _closed(ask, now.deployment),
+            needs=lambda way: way.holding is not None,
+            price=lambda *_: f"requests outside them are refused: {outside}",
+        )
+    ]
+
+
+def _requests_by_week_hour(case: Case) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """Return the share of requests by hour of the week (168,)."""
+    service = case.workload.service
+    assert service is not None
+    hours = (np.arange(len(service.arrivals)) * service.step_s // S_PER_HR).astype(np.int64)
+    counted = np.nan_to_num(service.arrivals)
+    came = np.bincount((hours + case.window.first_week_hour) % HR_PER_WEEK, weights=counted, minlength=HR_PER_WEEK)
+    return np.asarray(came / max(came.sum(), 1.0), dtype=np.float64)
+
+
+def _closed(ask: Ask, planned: Deployment) -> Iterator[Deployment]:
+    for base in dict.fromkeys((_place_of(planned), AS_IT_IS)):
+        yield from closed_hours.LEVER.ways(base, ask)
+
+
+def _held(ask: Ask, planned: Deployment, near: Sequence[Deployment]) -> Iterator[Deployment]:
+    """Yield ways of holding replicas at the plan's place and at the cheapest other ones."""
+    now = _place_of(planned)
+    place = ask.evaluator.place(now)
+    one_node = place.shared is None and place.runs_per_node >= demand_of(ask.case).most_replicas
+    for base in dict.fromkeys((now, *_cheapest(near, ask)[:_PLACES])):
+        if base != now or not one_node:
+            yield from _at(base, ask, planned)
+
+
+def _place_of(planned: Deployment) -> Deployment:
+    return planned.only("offering", "relocation", "sharing", "precision")
+
+
+def _at(base: Deployment, ask: Ask, planned: Deployment) -> Iterator[Deployment]:
+    """Yield, at a place, the constant number and the rule that run replicas hottest, on demand and not."""
+    if ask.evaluator.hopeless(base) is not None:
+        return
+    found = [base, *replica_count.LEVER.ways(base, ask)]
+    for forecasts in {False, isinstance(planned.scaling, SetReplicaPolicy) and not _is_hpa(planned)}:
+        alike = [way for way in autoscaling.LEVER.ways(base, ask) if _is_hpa(way) is not forecasts]
+        found += _hottest(sorted(alike, key=_heat), ask)
+    for way in found:
+        yield way
+        yield from bought(way, ask)
+
+
+def _hottest(ways: Sequence[Deployment], ask: Ask) -> list[Deployment]:
+    """Return the first way that keeps the targets, or nothing: those after one that does are taken to keep them too."""
+    low, high = 0, len(ways)
+    while low < high:
+        middle = (low + high) // 2
+        if ask.evaluator.keeps_targets(ways[middle]):
+            high = middle
+        else:
+            low = middle + 1
+    return list(ways[low : low + 1])
+
+
+def _is_hpa(way: Deployment) -> bool:
+    return isinstance(way.scaling, SetReplicaPolicy) and isinstance(way.scaling.policy, HpaPolicy)
+
+
+def _heat(way: Deployment) -> float:
+    return -way.scaling.hpa.target_frac if isinstance(way.scaling, SetReplicaPolicy) else 0.0
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def sharers(every: Sequence[Present]) -> list[Permission]:
+    """Return what services that keep no GPU busy alone would have to permit together to share GPUs."""
+    return [_sharer(now) for now in every if _is_quiet(now) and _is_kept_apart(now)]
+
+
+def _is_kept_apart(now: Present) -> bool:
+    """Tell whether a service is kept apart by hardware because nobody said what will do for it."""
+    spec, stated = now.case.workload.spec, now.case.settings.limits.isolation
+    return spec.isolation is None and asked_isolation(spec, stated) is Isolation.HARDWARE
+
+
+def _is_quiet(now: Present) -> bool:
+    """Tell whether a service of one GPU a replica keeps less than one busy: then it may gain by sharing one."""
+    workload = now.case.workload
+    busy = workload.activity.busy_gpus
+    if workload.kind is not WorkloadKind.SERVING or workload.gpus_per_pod > 1 or not np.isfinite(busy).any():
+        return False
+    return float(np.nanmean(busy)) <= _BUSY_ALONE
+
+
+def _sharer(now: Present) -> Permission:
+    fields = {"isolation": "none"}
+    return Permission(
+        name="isolation",
+        fields=fields,
+        case=declared(now.case, fields),
+        known="less than one GPU busy on average, kept apart by hardware because nothing else is said",
+        permits="sharing GPUs without that",
+        ways=lambda ask: _shared(ask, now.deployment),
+        needs=lambda way: way.sharing is not None,
+        price=lambda *_: "requests wait for one another, and a fault of one stops all on its GPU",
+    )
+
+
+def _shared(ask: Ask, planned: Deployment) -> Iterator[Deployment]:
+    """Yield the cheapest shares of a node for a replica, as replicas are held today and by the hottest rule."""
+    slots = {way: way.sharing for way in sharing.LEVER.ways(AS_IT_IS, ask) if way.sharing is not None}
+
+    def usd(way: Deployment) -> float:
+        return ask.market.rate(slots[way].pool) * slots[way].slots / slots[way].shared.slots_per_node
+
+    for where in sorted(slots, key=usd)[:_SLOTS]:
+        yield from _at(where, ask, planned)

@@ -1,0 +1,215 @@
+"""The price of what was not declared: what the plan would save besides, were a workload's owner to permit it.
+
+Each permission is priced alone by the program that made the plan: the workload's options as if it were declared, the rest
+of the plan as it is, what is bought fitted anew, limits kept, by the exact joint bill. So each figure can be had; planning the
+whole fleet anew, with every way tried, may find more. They are alternatives, and do not add up.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from trimtab.deployment.deployment import AS_IT_IS, Deployment
+from trimtab.errors import PlanError
+from trimtab.fleet.market import Market
+from trimtab.fleet.settings import Settings
+from trimtab.levers import quantization
+from trimtab.levers.lever import Ask
+from trimtab.plan.effort import with_effort
+from trimtab.plan.options.candidate import Candidate, candidate_of
+from trimtab.plan.options.workload_options import WorkloadOptions, fixed_cost
+from trimtab.plan.planner import Planned, row_efforts
+from trimtab.plan.problem import KEEP
+from trimtab.plan.program.fleet_problem import fleet_problem
+from trimtab.plan.program.solve import choice_cost, solve_problem
+from trimtab.plan.proof.permissions import Permission, Present, askable, permissions, sharers
+from trimtab.replay.outcomes.evaluate import Evaluator
+from trimtab.replay.outcomes.outcome import Case
+from trimtab.units import MICRO_PER_USD, S_PER_HR, per_month, usd
+
+_ASKED = 12
+"""Workloads, the largest ones, of which it is asked."""
+_AT_ONCE = 2
+"""Permissions whose ways are replayed at once: compiled replays let go of the lock."""
+_MOST_OF = 0.8
+"""Of several declarations of one kind the strictest is shown that frees this share of what the loosest does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Undeclared:
+    """What nobody declared of one workload (or of several that it takes together), and what the plan would save besides."""
+
+    permission: str
+    """As the field of workloads.yaml is called; `latency` for a target."""
+    declarations: Mapping[str, Mapping[str, object]]
+    """The fields to declare, by workload."""
+    known: str
+    """What history says about it."""
+    permits: str
+    """What would be declared, in words."""
+    gives_up: str
+    """What owners accept with it."""
+    saves_usd_mo: float
+
+
+def undeclared(
+    planned: Planned, market: Market, settings: Settings, progress: Callable[[str, float], None]
+) -> tuple[Undeclared, ...]:
+    """Return what was not declared and would save more than an action must, the most first."""
+    rest = _Rest(planned=planned, market=market, settings=settings)
+    largest = sorted(planned.cases.values(), key=lambda one: (-one.workload.gpu_hours, one.workload.name))
+    asked = [now for now in map(rest.present, largest) if askable(now.case)][:_ASKED]
+    questions = [[[one] for one in ladder] for now in asked for ladder in permissions(now)]
+    questions.append([sharers(asked)])
+    admitted = rest.admitted([one for ladder in questions for together in ladder for one in together], progress)
+    found = [_strictest([rest.priced(together, admitted) for together in ladder]) for ladder in questions]
+    return tuple(sorted((one for one in found if one is not None), key=lambda one: -one.saves_usd_mo))
+
+
+def _strictest(priced: Sequence[Undeclared | None]) -> Undeclared | None:
+    """Return the last that frees nearly as much as the one that frees most."""
+    found = [one for one in priced if one is not None]
+    enough = _MOST_OF * max((one.saves_usd_mo for one in found), default=0.0)
+    return next((one for one in reversed(found) if one.saves_usd_mo >= enough), None)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Rest:
+    """The plan as it is, into which other ways of some workloads are put."""
+
+    planned: Planned
+    market: Market
+    settings: Settings
+    _rows: list[WorkloadOptions | None] = field(init=False)
+    _cost_micro_usd: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        planned = self.planned
+        self._rows = [None] * len(planned.fleet.workloads)
+        for index, workload in enumerate(planned.fleet.workloads):
+            case = planned.cases.get(workload.name)
+            if case is not None:
+                self._rows[index] = _options(self._evaluator(case), self._planned(case))
+        self._cost_micro_usd = self._solved(self._rows)[0]
+
+    def present(self, case: Case) -> Present:
+        """Return a workload as the plan has it."""
+        refused = self.planned.plan.not_worth_doing
+        return Present(
+            evaluator=self._evaluator(case),
+            market=self.market,
+            deployment=self._deployment(case),
+            formats_save=any(quantization.EVALUATE in one.reason for one in refused),
+        )
+
+    def admitted(
+        self, asked: Sequence[Permission], progress: Callable[[str, float], None]
+    ) -> dict[Permission, WorkloadOptions]:
+        """Return what each permission admits; those that admit nothing of use are left out."""
+        found: dict[Permission, WorkloadOptions] = {}
+        with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
+            for number, (one, options) in enumerate(zip(asked, pool.map(self._admitted, asked), strict=True)):
+                progress(f"pricing what was not declared of {one.case.workload.name}", number / len(asked))
+                if options is not None:
+                    found[one] = options
+        return found
+
+    def priced(
+        self, together: Sequence[Permission], admitted: Mapping[Permission, WorkloadOptions]
+    ) -> Undeclared | None:
+        """Return what permissions save together; None where that is too little, or not all of them are used."""
+        names = [workload.name for workload in self.planned.fleet.workloads]
+        rows = list(self._rows)
+        for permission in together:
+            if permission in admitted:
+                rows[names.index(permission.case.workload.name)] = admitted[permission]
+        changed = {index for index, row in enumerate(rows) if row is not self._rows[index]}
+        if not changed:
+            return None
+        try:
+            cost_micro_usd, choice = self._solved(rows)
+        except PlanError:
+            return None
+        saves_usd_mo = per_month(usd(self._cost_micro_usd - cost_micro_usd), self.planned.fleet.window.hours)
+        used = {
+            names[index]: row.candidates[choice[index]]
+            for index in changed
+            if (row := rows[index]) is not None
+            and choice[index] != KEEP
+            and row.candidates[choice[index]] not in self._now(index)
+        }
+        if not used or saves_usd_mo <= self._least_usd_mo:
+            return None
+        mine = [one for one in together if one.case.workload.name in used]
+        first = used[mine[0].case.workload.name]
+        return Undeclared(
+            permission=mine[0].name,
+            declarations={one.case.workload.name: one.fields for one in mine},
+            known=mine[0].known,
+            permits=mine[0].permits,
+            gives_up=mine[0].price(first.deployment, first.outcome),
+            saves_usd_mo=saves_usd_mo,
+        )
+
+    @property
+    def _least_usd_mo(self) -> float:
+        """Return what is worth a line: what an action must save, and no less than the plan may be off by."""
+        gap = self.settings.planning.mip_gap_frac * self._cost_micro_usd / MICRO_PER_USD
+        return max(self.settings.planning.min_saving_usd_mo, per_month(gap, self.planned.fleet.window.hours))
+
+    def _admitted(self, permission: Permission) -> WorkloadOptions | None:
+        """Return the plan's way beside those that only the permission admits and that use less; None where there are none."""
+        case = permission.case
+        evaluator = Evaluator(case=case)
+        ask = Ask(evaluator=evaluator, market=self.market, among_largest=False)
+        now = self._planned(self.planned.cases[case.workload.name])
+        most = self._list_cost(now[0]) if now else self._list_cost_now(case)
+        admitted = []
+        for way in permission.ways(ask):
+            if evaluator.hopeless(way) is None and evaluator.keeps_targets(way) and permission.needs(way):
+                one = candidate_of(case, way, evaluator.outcome(way), self.market)
+                if one is not None and (one.slots or self._list_cost(one) < most):
+                    admitted.append(one)
+        evaluator.forget_replays()
+        return _options(evaluator, (*now, *admitted)) if admitted else None
+
+    def _list_cost(self, one: Candidate) -> int:
+        return fixed_cost(one.usage, self.market) + one.own_micro_usd * S_PER_HR
+
+    def _list_cost_now(self, case: Case) -> int:
+        return self.market.rate(case.workload.pool) * int(case.workload.held_node_seconds.sum())
+
+    def _now(self, index: int) -> tuple[Candidate, ...]:
+        row = self._rows[index]
+        return () if row is None else row.candidates
+
+    def _deployment(self, case: Case) -> Deployment:
+        return self.planned.deployments.get(case.workload.name, AS_IT_IS)
+
+    def _evaluator(self, case: Case) -> Evaluator:
+        evaluators = self.planned.drafted.enacted.evaluators.values()
+        return next(one for one in evaluators if one.case is case)
+
+    def _planned(self, case: Case) -> tuple[Candidate, ...]:
+        """Return the plan's way of a workload; none where it stays as it is."""
+        deployment = self._deployment(case)
+        if not deployment.changes:
+            return ()
+        one = candidate_of(case, deployment, self._evaluator(case).outcome(deployment), self.market)
+        return () if one is None else (one,)
+
+    def _solved(self, rows: Sequence[WorkloadOptions | None]) -> tuple[int, tuple[int, ...]]:
+        """Return the cost and the choice of the plan that pays best, where the work that it asks for counts."""
+        settings, planned = self.settings, self.planned
+        problem = fleet_problem(planned.fleet, rows, self.market, settings.limits, planned.owned)
+        chosen = solve_problem(with_effort(problem, row_efforts(problem, rows, settings)), settings.planning)
+        return choice_cost(problem, chosen.choice), chosen.choice
+
+
+def _options(evaluator: Evaluator, candidates: tuple[Candidate, ...]) -> WorkloadOptions:
+    return WorkloadOptions(
+        evaluator=evaluator, candidates=candidates, considered=len(candidates), dropped=Counter(), missed=Counter()
+    )

@@ -1,0 +1,145 @@
+"""The price of what was not declared: as much as a plan in which it is declared saves, with YAML that says just that."""
+
+from dataclasses import replace
+from datetime import date
+
+import numpy as np
+import pytest
+import yaml
+from tests.fleets import FleetRows
+
+from trimtab.catalog import load_catalog
+from trimtab.emit.from_audit.undeclared import undeclared_part
+from trimtab.fleet.build import build_fleet
+from trimtab.fleet.market import Market
+from trimtab.fleet.settings import Settings
+from trimtab.plan.planner import make_plan
+from trimtab.plan.proof.undeclared import undeclared
+from trimtab.tables.workloads import parse_workloads
+from trimtab.units import per_month, usd
+
+SETTINGS = Settings()
+LE_S = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, float("inf"))
+HOURS = 21 * 24
+
+
+def silent(_stage, _share):
+    """Tell nobody."""
+
+
+def market():
+    return Market(catalog=load_catalog(), at=date(2026, 9, 30), max_term_years=1, assumptions=SETTINGS.assumptions)
+
+
+def runs(declared):
+    """Runs of hours on four nodes, declared as given."""
+    rows = FleetRows(21)
+    for number in range(4):
+        node = f"n{number}"
+        rows.node(node, "g5.12xlarge").hold("research/exp", node, [0, 1, 2, 3], owner_kind="Job")
+        for device in range(4):
+            rows.use("research/exp", node, device, range(HOURS), sm=0.8)
+        for start in range(0, HOURS - 4, 4):
+            rows.job("research/exp", float(start), float(start), start + 3.5, 4, name=f"{node}-{start}")
+    rows.workloads = {"research/exp": {"kind": "experiment", "checkpoint": {"interval_s": 600}, **declared}}
+    return build_fleet(rows.bundle(), SETTINGS)
+
+
+def service(declared):
+    """A service on large GPUs that answers in 0.05 s and is at work a little of the time, declared as given."""
+    rows = FleetRows(21)
+    rows.node("n", "p4d.24xlarge")
+    for device in range(8):
+        rows.hold("prod/api", "n", [device], pod=f"api-{device}", owner_kind="Deployment")
+        rows.use("prod/api", "n", device, range(HOURS), sm=0.1, memory_gib=8.0, tensor=0.05, dram=0.06)
+    rows.demand(
+        "prod/api", lambda hour: 1000, 8, le_s=LE_S, counts=lambda _: (0, 800, 180, 20, 0, 0, 0), running=lambda _: 4
+    )
+    rows.workloads = {"prod/api": {"kind": "serving", "interruptible": False, **declared}}
+    return build_fleet(rows.bundle(), SETTINGS)
+
+
+def priced(fleet):
+    planned = make_plan(fleet, market(), SETTINGS, seed=7, progress=silent)
+    return planned, undeclared(planned, market(), SETTINGS, silent)
+
+
+def declared_by(found, name):
+    """What the YAML to paste declares of a workload, read as a workloads.yaml."""
+    body = "\n".join(f"  {line}" for line in undeclared_part(found).declaration.splitlines())
+    spec = parse_workloads(f"workloads:\n{body}\n").spec(name)
+    return spec.model_dump(mode="json", exclude_unset=True)
+
+
+def test_runs_save_what_a_plan_saves_in_which_they_are_declared_interruptible():
+    planned, (found,) = priced(runs({}))
+
+    pasted = declared_by(found, "research/exp")
+    other, rest = priced(runs(pasted))
+
+    assert pasted == {"interruptible": True}  # how they save was declared already
+    between = planned.plan.after_micro_usd - other.plan.after_micro_usd
+    assert found.saves_usd_mo == pytest.approx(per_month(usd(between), planned.fleet.window.hours), abs=0.01)
+    assert rest == ()
+
+
+def test_runs_of_which_nobody_said_how_they_save_are_told_what_is_assumed():
+    fleet = runs({"checkpoint": None})
+
+    _, (found,) = priced(fleet)
+
+    assumed = SETTINGS.assumptions
+    assert declared_by(found, "research/exp") == {
+        "interruptible": True,
+        "checkpoint": {
+            "interval_s": assumed.checkpoint_interval_s,
+            "save_s": assumed.checkpoint_save_s,
+            "restore_s": assumed.checkpoint_restore_s,
+        },
+    }
+
+
+@pytest.mark.parametrize("said", [True, False])
+def test_nothing_is_asked_of_what_was_declared(said):
+    _, found = priced(runs({"interruptible": said}))
+
+    assert found == ()
+
+
+def test_no_spot_no_question():
+    settings = replace(SETTINGS, limits=replace(SETTINGS.limits, use_spot=False))
+    fleet = runs({})
+
+    planned = make_plan(fleet, market(), settings, seed=7, progress=silent)
+
+    assert undeclared(planned, market(), settings, silent) == ()
+
+
+def test_a_latency_limit_saves_no_more_than_the_plan_in_which_it_is_declared():
+    planned, lines = priced(service({}))
+    (found,) = (one for one in lines if one.permission == "latency")
+
+    pasted = declared_by(found, "prod/api")
+    assert pasted["targets"][0]["quantile"] == 0.95
+    other, rest = priced(service(pasted))
+
+    between = planned.plan.after_micro_usd - other.plan.after_micro_usd
+    assert 0 < found.saves_usd_mo <= per_month(usd(between), planned.fleet.window.hours) + 0.01
+    assert not any(one.permission == "latency" for one in rest)
+
+
+def test_lines_come_by_what_they_save():
+    _, lines = priced(service({}))
+
+    saved = [one.saves_usd_mo for one in lines]
+    assert saved == sorted(saved, reverse=True)
+    assert np.all(np.array(saved) > SETTINGS.planning.min_saving_usd_mo)
+
+
+def test_the_declarations_are_plain_yaml():
+    _, lines = priced(service({}))
+
+    for one in lines:
+        assert yaml.safe_load(undeclared_part(one).declaration) == {
+            name: dict(fields) for name, fields in one.declarations.items()
+        }
