@@ -1,7 +1,7 @@
 """GPUs by their data sheets, and how fast a piece of work truly is on each.
 
 Dense half-precision rates and memory bandwidths are the vendors' (NVIDIA data sheets of T4, V100, A10/A10G, A100, L4, L40S,
-H100 SXM, H200, B200; sparsity never counted).
+H100 SXM, H200, B200, RTX PRO 6000 Blackwell Server Edition; sparsity never counted).
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ GPUS = {
     "A10G": Gpu(tflops=70, bandwidth_gb_s=600, memory_gib=22.5),
     "L4": Gpu(tflops=121, bandwidth_gb_s=300, memory_gib=22.5),
     "L40S": Gpu(tflops=362, bandwidth_gb_s=864, memory_gib=44.7),
+    "RTX-PRO-6000-Server": Gpu(tflops=468, bandwidth_gb_s=1597, memory_gib=95.6),
     "A100-SXM4-40GB": Gpu(tflops=312, bandwidth_gb_s=1555, memory_gib=40.0),
     "A100-SXM4-80GB": Gpu(tflops=312, bandwidth_gb_s=2039, memory_gib=80.0),
     "H100-SXM5-80GB": Gpu(tflops=989, bandwidth_gb_s=3350, memory_gib=79.6),
