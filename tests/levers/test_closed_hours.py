@@ -13,6 +13,7 @@ from trimtab.levers import closed_hours
 from trimtab.levers.closed_hours import held_hours
 from trimtab.levers.lever import Ask
 from trimtab.plan.planner import make_plan
+from trimtab.plan.proof.clairvoyant import clairvoyant_bound
 from trimtab.plan.proof.proof_window import prove
 from trimtab.replay.outcomes.evaluate import Evaluator, cases_of
 from trimtab.tables.contradictions import contradictions
@@ -118,3 +119,14 @@ def test_a_kind_that_answers_nobody_has_no_open_hours():
 
     (fault,) = contradictions(Workloads.model_validate(spec), "workloads.yaml")
     assert fault.what == "open_hours says nothing of what is batch"
+
+
+def test_what_is_refused_out_of_hours_is_no_work_that_a_plan_must_pay_for():
+    """As much is asked by night as by day: closing does not pay for all that work, and is no error."""
+    history, declared = fleet(asked_at_night=40_000), fleet(asked_at_night=40_000, open_hours=OPEN)
+    bounds = []
+    for one in (history, declared):
+        ask = ask_of(one)
+        bounds.append(clairvoyant_bound(one, {0: ask.evaluator}, ask.market, strict=True))
+
+    assert bounds[1] < bounds[0] * 0.3  # 40 of 168 hours

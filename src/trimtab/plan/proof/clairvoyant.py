@@ -126,6 +126,9 @@ def _work(ask: Ask, *, strict: bool) -> FloatArray:
     if workload.kind is WorkloadKind.SERVING and case.law is not None:
         load = max(case.law.top_load, case.law.seen_load, 1.0 if strict else 0.0)
         work = np.nan_to_num(hourly_demand_gpus(case)) / load * S_PER_HR * required
+        declared = workload.spec.open_hours
+        if declared is not None:  # what is asked of it outside them may be refused
+            work = np.where(np.isin(case.window.week_hours(), declared.hours_of_week), work, 0.0)
         # whatever a law or a count of replicas says, history did the work on the GPUs that it held
         return np.minimum(work, workload.gpu_seconds) if strict else work
     busy = np.nan_to_num(workload.activity.busy_gpus) > 0
