@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Tests run side by side on the cores there are; `make test PYTEST_ARGS=` runs them one by one.
+PYTEST_ARGS ?= -n auto --maxprocesses=4
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 export PYTHONDONTWRITEBYTECODE :=
 

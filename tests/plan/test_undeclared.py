@@ -12,13 +12,14 @@ from trimtab.catalog import load_catalog
 from trimtab.emit.from_audit.undeclared import undeclared_part
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.market import Market
-from trimtab.fleet.settings import Settings
+from trimtab.fleet.settings import Assumptions, Settings
 from trimtab.plan.planner import make_plan
 from trimtab.plan.proof.undeclared import undeclared
 from trimtab.tables.workloads import parse_workloads
 from trimtab.units import per_month, usd
 
-SETTINGS = Settings()
+SETTINGS = Settings(assumptions=Assumptions(spot_unavailable_frac=0.0))
+"""With spot always there, so that it pays."""
 LE_S = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, float("inf"))
 HOURS = 21 * 24
 
