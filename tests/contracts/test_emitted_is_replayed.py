@@ -206,10 +206,10 @@ def check_replica(seen, place, workload):
         (resource,) = seen.asks
         per_node = {sum(count for name, count in slots.items() if name == resource) for slots in seen.slots.values()}
         assert per_node
-        assert all(held // seen.asks[resource] == place.runs_per_node for held in per_node if len(per_node) == 1)
+        assert all(held // seen.asks[resource] == place.pods_per_node for held in per_node if len(per_node) == 1)
         return
     gpus = seen.asks.get("nvidia.com/gpu", workload.gpus_per_pod)
-    assert gpus == pytest.approx(place.gpus_per_run)
+    assert gpus == pytest.approx(place.gpus_per_pod)
 
 
 def check_service(seen, evaluator, deployment):

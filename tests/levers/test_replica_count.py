@@ -8,6 +8,7 @@ from tests.fleets import FleetRows
 
 from trimtab.catalog import load_catalog
 from trimtab.deployment.deployment import AS_IT_IS
+from trimtab.deployment.effects import SetReplicas
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.market import Market
 from trimtab.fleet.service_law import service_law
@@ -75,8 +76,11 @@ def test_one_fewer_would_miss_a_target():
     (count,) = counts(ask)
 
     assert 2 < count < REPLICAS
-    assert replica_count._keeps(AS_IT_IS, ask, count)
-    assert not replica_count._keeps(AS_IT_IS, ask, count - 1)
+    kept = [
+        ask.evaluator.keeps_targets(AS_IT_IS.plus((replica_count.NAME, SetReplicas(replicas=one, before=REPLICAS))))
+        for one in (count - 1, count)
+    ]
+    assert kept == [False, True]
 
 
 def test_where_history_never_showed_a_hotter_replica_none_is_taken_away():

@@ -5,9 +5,11 @@ from itertools import product
 import numpy as np
 from hypothesis import strategies as st
 
+from trimtab.catalog import load_catalog
 from trimtab.catalog.kinds import BuyingOption, CapacityType
 from trimtab.catalog.pools import Pool, SharedPool
-from trimtab.fleet.settings import Planning
+from trimtab.fleet.market import Market
+from trimtab.fleet.settings import Assumptions, Planning
 from trimtab.ledger import Commitment, CommitmentOffer
 from trimtab.plan.problem import KEEP, NodeGroup, Option, Problem
 from trimtab.plan.program.solve import choice_cost
@@ -102,3 +104,10 @@ def rounding(problem):
     has_plans = problem.spend_offers or problem.owned_spend
     second = sum(problem.rates_micro_usd_hr.values()) // 3600 if has_plans else 0
     return (10 + second) * problem.hours
+
+
+def market_of(rates, folder, day):
+    """Return the market of the catalog with one's own rates over it, given as the text of their file."""
+    path = folder / "own.csv"
+    path.write_text(rates)
+    return Market(catalog=load_catalog(path), at=day, max_term_years=1, assumptions=Assumptions())

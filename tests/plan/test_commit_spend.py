@@ -4,12 +4,9 @@ from datetime import date, timedelta
 
 import numpy as np
 import pytest
-from tests.plan.fleets import nodes_of, so_much
+from tests.plan.fleets import market_of, nodes_of, so_much
 
-from trimtab.catalog import load_catalog
 from trimtab.catalog.pools import Pool
-from trimtab.fleet.market import Market
-from trimtab.fleet.settings import Assumptions
 from trimtab.ledger import Usage
 from trimtab.plan.commitments.commit_spend import advise_spend
 from trimtab.plan.commitments.inventory import Owned, OwnedSpend, running
@@ -28,9 +25,7 @@ aws,g5.xlarge,us-east-1,savings-plan-1y,0.6
 
 @pytest.fixture
 def market(tmp_path):
-    path = tmp_path / "own.csv"
-    path.write_text(ROWS)
-    return Market(catalog=load_catalog(path), at=DAY, max_term_years=1, assumptions=Assumptions())
+    return market_of(ROWS, tmp_path, DAY)
 
 
 def usage(p4d, g5):

@@ -4,11 +4,10 @@ from datetime import date, timedelta
 
 import numpy as np
 import pytest
+from tests.plan.fleets import market_of
 
-from trimtab.catalog import BuyingOption, load_catalog
+from trimtab.catalog import BuyingOption
 from trimtab.catalog.pools import Pool
-from trimtab.fleet.market import Market
-from trimtab.fleet.settings import Assumptions
 from trimtab.ledger import Usage, nodes_committed
 from trimtab.levers.commit_table import Offer
 from trimtab.plan.commitments.inventory import Owned, OwnedNodes, OwnedSpend, inventory, not_running, running, unpriced
@@ -26,9 +25,7 @@ aws,g5.xlarge,us-east-1,savings-plan-1y,0.6
 
 @pytest.fixture
 def market(tmp_path):
-    path = tmp_path / "own.csv"
-    path.write_text(ROWS)
-    return Market(catalog=load_catalog(path), at=DAY, max_term_years=1, assumptions=Assumptions())
+    return market_of(ROWS, tmp_path, DAY)
 
 
 def usage(*rows):

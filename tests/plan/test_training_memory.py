@@ -105,7 +105,7 @@ def test_a_plan_places_its_runs_on_its_own_gpus(offered):
 
     place = resolve(runs, Deployment.of((training_memory.NAME, single)))
 
-    assert (place.pool, place.gpus_per_run, place.speed) == (single.pool, 1.0, single.speed)
+    assert (place.pool, place.gpus_per_pod, place.speed) == (single.pool, 1.0, single.speed)
 
 
 def test_slower_plans_that_a_target_forbids_are_listed_with_the_sum():

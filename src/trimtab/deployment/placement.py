@@ -70,7 +70,7 @@ class Home(Protocol):
 
     @property
     def gpus_per_pod(self) -> float:
-        """GPUs that one run or replica holds."""
+        """GPUs that a pod holds: a replica, or one of those that a run consists of."""
         ...
 
 
@@ -103,7 +103,7 @@ class Placement:
     """The nodes on demand, or those that slots lie on."""
     gpu: str | None
     gpus_per_node: int
-    gpus_per_run: float
+    gpus_per_pod: float
     """GPUs of the usual pod there."""
     resized: Resized | None
     """The pods that hold another number of GPUs there; None where each keeps its own."""
@@ -142,19 +142,19 @@ class Placement:
 
         Pods of a run stand side by side where a node has room; one that is wider than a node takes several.
         """
-        beside = np.maximum(1.0, np.floor(self.gpus_per_node / gpus + _ROUNDING))
-        wide = np.maximum(1.0, np.ceil(gpus / self.gpus_per_node - _ROUNDING))
-        return np.asarray(np.ceil(pods / beside) * wide, dtype=np.int64)
+        return np.asarray(
+            np.ceil(pods / _beside(self.gpus_per_node, gpus)) * _wide(self.gpus_per_node, gpus), dtype=np.int64
+        )
 
     @property
-    def nodes_per_run(self) -> int:
-        """Return how many whole nodes one run needs."""
-        return max(1, math.ceil(self.gpus_per_run / self.gpus_per_node - _ROUNDING))
+    def nodes_per_pod(self) -> int:
+        """Return how many whole nodes the usual pod needs."""
+        return int(_wide(self.gpus_per_node, self.gpus_per_pod))
 
     @property
-    def runs_per_node(self) -> int:
-        """Return how many runs or replicas a node holds; 1 where a run spans nodes."""
-        return max(1, math.floor(self.gpus_per_node / self.gpus_per_run + _ROUNDING))
+    def pods_per_node(self) -> int:
+        """Return how many of the usual pods a node holds; 1 where a pod spans nodes."""
+        return int(_beside(self.gpus_per_node, self.gpus_per_pod))
 
     @property
     def quota_pods(self) -> int | None:
@@ -163,7 +163,7 @@ class Placement:
             return None
         if self.shared is not None:
             return self.quota_nodes * self.shared.shared.slots_per_node // self.shared.slots
-        return self.quota_nodes * self.runs_per_node // self.nodes_per_run
+        return self.quota_nodes * self.pods_per_node // self.nodes_per_pod
 
     @property
     def has_same_speed(self) -> bool:
@@ -222,6 +222,16 @@ class Placement:
             precision=None,
             batching=None if self.batching is None else replace(self.batching, before=0, model=None),
         )
+
+
+def _beside(gpus_per_node: int, gpus: FloatArray | float) -> FloatArray:
+    """Return how many pods of so many GPUs a node holds, at least one."""
+    return np.maximum(1.0, np.floor(gpus_per_node / gpus + _ROUNDING))
+
+
+def _wide(gpus_per_node: int, gpus: FloatArray | float) -> FloatArray:
+    """Return how many nodes a pod of so many GPUs spans."""
+    return np.maximum(1.0, np.ceil(gpus / gpus_per_node - _ROUNDING))
 
 
 def _unsaid(estimate: Estimate) -> Estimate:
@@ -303,7 +313,7 @@ def resolve(home: Home, deployment: Deployment) -> Placement:
         pool=ground.pool,
         gpu=ground.gpu,
         gpus_per_node=ground.gpus_per_node,
-        gpus_per_run=ground.gpus,
+        gpus_per_pod=ground.gpus,
         resized=ground.resized,
         speed=speed,
         work_speed=work_speed,

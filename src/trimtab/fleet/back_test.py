@@ -11,10 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from trimtab.fleet.law_evidence import FEWEST_STEPS, BackTest, Held, seconds_in_work
-from trimtab.fleet.model import FloatArray, ServiceObservation, Target, Workload
+from trimtab.fleet.model import Flags, FloatArray, ServiceObservation, Target, Workload
 from trimtab.fleet.service_law import ServiceLaw, gpu_seconds_per_request, service_law, step_load
 from trimtab.fleet.targets import histogram_of, share_within
 from trimtab.tables.workloads import TargetMetric
@@ -24,7 +23,6 @@ HELD_OUT_FRAC = 0.2
 """Share of the hours, those with the highest load per replica, on which the law is tested."""
 _LEAST_GROWTH = 1.1
 """A law is tested where the loads held out reach so many times those that it was fitted on."""
-Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -184,12 +182,11 @@ def _waiting(service: ServiceObservation, queue: FluidQueue, tested: Flags) -> H
     )
 
 
-def _gpu_s(workload: Workload, service: ServiceObservation, tested: Flags) -> Held:
-    """Return the GPU-seconds per request of the hours fitted and of those held out; alike where either is unknown."""
+def _gpu_s(workload: Workload, service: ServiceObservation, tested: Flags) -> Held | None:
+    """Return the GPU-seconds per request of the hours fitted and of those held out; None where either is unknown."""
     busy = workload.activity.busy_gpus
     fitted, measured = (
         gpu_seconds_per_request(replace(service, arrivals=np.where(left_out, np.nan, service.arrivals)), busy)
         for left_out in (tested, ~tested)
     )
-    known = fitted if fitted is not None else measured or 0.0
-    return Held(foretold=known, measured=known if measured is None else measured)
+    return None if fitted is None or measured is None else Held(foretold=fitted, measured=measured)

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
-import numpy.typing as npt
 
-from trimtab.fleet.model import FloatArray, ServiceObservation
+from trimtab.fleet.model import Flags, FloatArray, ServiceObservation
 from trimtab.units import S_PER_MIN
 
 SUSTAINED_S = 5.0 * S_PER_MIN
@@ -67,8 +66,8 @@ class BackTest:
     in_time: Held | None
     running: Held | None
     waiting: Held | None
-    gpu_s: Held
-    """GPU-seconds of activity per request."""
+    gpu_s: Held | None
+    """GPU-seconds of activity per request, above 0."""
     late_frac: float
     """How many more requests came late than foretold, over those that the target allows; 0..1. Where no target has a limit:
     how many more requests waited than foretold, over those in work."""
@@ -76,7 +75,7 @@ class BackTest:
     @property
     def error_frac(self) -> float:
         """Return how far the law was off, as a share: of the GPU time per request, or of requests in time, the larger."""
-        work = abs(self.gpu_s.measured / self.gpu_s.foretold - 1.0) if self.gpu_s.foretold > 0 else 0.0
+        work = 0.0 if self.gpu_s is None else abs(self.gpu_s.measured / self.gpu_s.foretold - 1.0)
         late = 0.0 if self.in_time is None else abs(self.in_time.foretold - self.in_time.measured)
         return min(1.0, max(work, late))
 
@@ -106,11 +105,17 @@ def seconds_in_work(service: ServiceObservation, *, busiest: bool = False) -> fl
 
 
 def served_req(service: ServiceObservation) -> FloatArray:
-    """Return the requests served in each step (n_steps,): those that came, less those by which more wait or are in work."""
-    inside = np.nan_to_num(service.running)
-    if service.waiting.size:
-        inside = inside + np.nan_to_num(service.waiting)
-    return np.asarray(np.maximum(service.arrivals - np.diff(inside, prepend=inside[:1]), 0.0), dtype=np.float64)
+    """Return the requests served in each step (n_steps,): those that came, less those by which more wait or are in work.
+
+    By how many that is beside a gap in these readings is unknown, and taken for none.
+    """
+    more = [_change(one) for one in (service.running, service.waiting) if one.size]
+    return np.asarray(np.maximum(service.arrivals - sum(more), 0.0), dtype=np.float64)
+
+
+def _change(readings: FloatArray) -> FloatArray:
+    change = np.diff(readings, prepend=readings[:1])
+    return np.where(np.isfinite(change), change, 0.0)
 
 
 def sustained_req_s(service: ServiceObservation) -> FloatArray:
@@ -141,7 +146,7 @@ def full_req_s(service: ServiceObservation) -> float | None:
     ready = np.where(service.replicas > 0, service.replicas, np.nan)
     waiting, running = service.waiting / ready, service.running / ready
     full = (waiting >= 1.0) & (waiting >= _WAITING_OF_RUNNING * running)
-    through: npt.NDArray[np.bool_] = full.copy()
+    through: Flags = full.copy()
     through[1:] &= full[:-1]
     through[:-1] &= full[1:]
     through &= np.isfinite(service.arrivals)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 
 from trimtab.catalog.kinds import CapacityType, Isolation
 from trimtab.catalog.pools import Pool
@@ -33,6 +34,7 @@ class Quota:
         )
 
 
+@cache
 def quotas_of(text: str) -> tuple[Quota, ...]:
     """Read quotas apart by commas; raises InputError."""
     return tuple(_quota(part.strip()) for part in text.split(",") if part.strip())

@@ -24,7 +24,7 @@ from trimtab.fleet.service_law import seconds_one_by_one
 from trimtab.fleet.settings import Effort
 from trimtab.fleet.targets import latency_targets
 from trimtab.levers import autoscaling
-from trimtab.levers.lever import Applied, Ask, Fact, Judged, Lever, Risk, Stage, usual_reason
+from trimtab.levers.lever import Applied, Ask, Fact, Judged, Lever, Risk, Stage, fewest, usual_reason
 from trimtab.policies.scaling import HpaPolicy
 from trimtab.provenance import Basis
 from trimtab.replay.outcomes.evaluate import Evaluator
@@ -262,18 +262,12 @@ def _plain_scalers(ask: Ask) -> list[SetReplicaPolicy]:
 
 
 def fewest_replicas(evaluator: Evaluator, base: Deployment, policy: SetBatchPolicy, floor: int, top: int) -> int | None:
-    """Return the fewest replicas that keep the targets, by bisection: more replicas never serve worse."""
-
-    def enough(count: int) -> bool:
-        return evaluator.keeps_targets(base.plus((NAME, replace(policy, replicas=count))))
-
-    low, high = floor, max(floor, top)
-    if not enough(high):
-        return None
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle + 1, high)
-    return low
+    """Return the fewest replicas that keep the targets; None where not even `top` do."""
+    return fewest(
+        lambda count: evaluator.keeps_targets(base.plus((NAME, replace(policy, replicas=count)))),
+        floor,
+        max(floor, top),
+    )
 
 
 def _why_not(ask: Ask, judged: Judged) -> str:

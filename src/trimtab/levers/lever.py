@@ -7,6 +7,7 @@ from it. What a way saves and whether it keeps its targets a replay decides, nev
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -227,6 +228,13 @@ class Lever:
     guide_order: int = 6
     """Its place in the order that guides give whatever the fleet: autoscale 0, right-size 1, capacity 2, quantize 3, MIG 4,
     taints 5, the long tail 6."""
+
+
+def fewest(keeps: Callable[[int], bool], low: int, high: int) -> int | None:
+    """Return the least number of `low` to `high` that keeps, where more never serves worse; None where not even `high` does."""
+    if high < low or not keeps(high):
+        return None
+    return low + bisect_left(range(low, high), True, key=keeps)
 
 
 def usual_reason(

@@ -10,7 +10,7 @@ from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.effects import Effect, SetReplicas
 from trimtab.fleet.settings import Effort
 from trimtab.levers.autoscaling import ROOM_TO_GROW
-from trimtab.levers.lever import Applied, Ask, Fact, Judged, Lever, Risk, Stage, held_and_used, usual_reason
+from trimtab.levers.lever import Applied, Ask, Fact, Judged, Lever, Risk, Stage, fewest, held_and_used, usual_reason
 from trimtab.replay.outcomes.service_outcome import demand_of, floor_replicas
 from trimtab.tables.workloads import WorkloadKind
 
@@ -27,19 +27,7 @@ def least_replicas(base: Deployment, ask: Ask) -> int | None:
     high = spec.max_replicas or before * ROOM_TO_GROW
     room = ask.evaluator.place(base).quota_pods
     high = high if room is None else min(high, room)
-    if high < low or not _keeps(base, ask, high):
-        return None
-    while low < high:
-        middle = (low + high) // 2
-        if _keeps(base, ask, middle):
-            high = middle
-        else:
-            low = middle + 1
-    return high
-
-
-def _keeps(base: Deployment, ask: Ask, replicas: int) -> bool:
-    return ask.evaluator.keeps_targets(_with(base, ask, replicas))
+    return fewest(lambda count: ask.evaluator.keeps_targets(_with(base, ask, count)), low, high)
 
 
 def _with(base: Deployment, ask: Ask, replicas: int) -> Deployment:

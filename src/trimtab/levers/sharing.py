@@ -92,7 +92,7 @@ def propose(
         return Shares(fitting=(), refused=Counter({"it runs on a part of a GPU already": 1}))
     fitting, refused = [], Counter[str]()
     home = resolve(workload, AS_IT_IS)
-    now = market.rate(workload.pool) * home.nodes_per_run / home.runs_per_node
+    now = market.rate(workload.pool) * home.nodes_per_pod / home.pods_per_node
     busy_frac = busiest_hour_frac(workload)
     for offering in _nodes(workload, offerings_at_home(workload, market) if offerings is None else offerings):
         for slot in _slots(workload, offering, market):

@@ -189,7 +189,7 @@ def _run_usd(ask: Ask, deployment: Deployment) -> float:
         return 0.0
     place = ask.evaluator.place(deployment)
     hours = float((jobs.end_s - jobs.start_s).mean()) / S_PER_HR / place.speed.value
-    return usd(ask.market.rate(place.pool)) * place.nodes_per_run * hours
+    return usd(ask.market.rate(place.pool)) * place.nodes_per_pod * hours
 
 
 def _evidence(applied: Applied) -> Iterator[Fact]:

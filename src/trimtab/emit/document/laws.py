@@ -29,8 +29,8 @@ class BackTestPart(Part):
     """Requests in work of a replica, mean; null where not measured."""
     waiting: HeldPart | None
     """Requests that wait, of a replica, mean; null where not measured."""
-    gpu_s: HeldPart
-    """GPU-seconds of activity per request."""
+    gpu_s: HeldPart | None
+    """GPU-seconds of activity per request; null where not measured."""
     error_frac: float
     """How far it was off: of the GPU time per request or of requests in time, the larger share."""
 

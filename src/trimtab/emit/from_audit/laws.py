@@ -54,7 +54,7 @@ def _back_test(test: BackTest) -> BackTestPart:
         in_time=_held(test.in_time),
         running=_held(test.running),
         waiting=_held(test.waiting),
-        gpu_s=HeldPart(foretold=_figure(test.gpu_s.foretold), measured=_figure(test.gpu_s.measured)),
+        gpu_s=_held(test.gpu_s),
         error_frac=round(test.error_frac, _DIGITS),
     )
 

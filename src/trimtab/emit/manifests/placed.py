@@ -67,7 +67,7 @@ class PlacedWorkload:
     @property
     def most_gpus(self) -> float | None:
         """Return the GPUs that so many replicas hold."""
-        return None if self.most_replicas is None else self.most_replicas * self.place.gpus_per_run
+        return None if self.most_replicas is None else self.most_replicas * self.place.gpus_per_pod
 
     @property
     def most_slots(self) -> int:

@@ -51,4 +51,4 @@ def _asks(placed: PlacedWorkload) -> GpuAsk | None:
     if shared is not None:
         return GpuAsk(resource=slot_resource(shared.shared), count=shared.slots) if shared.shared.is_cut else None
     changes = placed.deployment.gpu_count is not None or placed.deployment.memory is not None
-    return GpuAsk(count=round(placed.place.gpus_per_run)) if changes else None
+    return GpuAsk(count=round(placed.place.gpus_per_pod)) if changes else None

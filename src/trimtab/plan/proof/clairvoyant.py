@@ -102,7 +102,7 @@ def _cost_at(ask: Ask, way: Deployment, gpu_seconds: float, gain: float) -> floa
         share = 1 / slot.gpus_per_node if slot.others else slot.slots / slot.shared.slots_per_node
         rate = ask.market.rate(place.pool) * share / workload.gpus_per_pod / S_PER_HR
     else:
-        rate = _gpu_rate(ask, place) * min(1.0, place.gpus_per_run / _gpus_used(workload))
+        rate = _gpu_rate(ask, place) * min(1.0, place.gpus_per_pod / _gpus_used(workload))
     return besides + rate * gpu_seconds / speed
 
 

@@ -5,8 +5,9 @@ Only a few ways are tried, those near the plan's own, so that what is found is p
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
@@ -17,8 +18,6 @@ from trimtab.deployment.placement import Placement
 from trimtab.fleet.kinds import RUN_KINDS
 from trimtab.fleet.limits import asked_isolation
 from trimtab.fleet.market import Market
-from trimtab.fleet.model import JobsObservation
-from trimtab.fleet.settings import Assumptions
 from trimtab.fleet.targets import observed_s, targets_of
 from trimtab.levers import autoscaling, closed_hours, quantization, replica_count, right_size, sharing
 from trimtab.levers.lever import Ask
@@ -26,6 +25,7 @@ from trimtab.physics.formats import WeightFormat
 from trimtab.plan.options.composition import bought, on_demand
 from trimtab.policies.scaling import HpaPolicy
 from trimtab.replay.outcomes.evaluate import Evaluator, law_of
+from trimtab.replay.outcomes.jobs_outcome import undeclared_checkpoints
 from trimtab.replay.outcomes.outcome import Case, Outcome
 from trimtab.replay.outcomes.service_outcome import cold_start_of, demand_of, outside_hours
 from trimtab.tables.workloads import (
@@ -116,7 +116,7 @@ def permissions(now: Present) -> Iterator[Sequence[Permission]]:
     elif kind is WorkloadKind.SERVING:
         near = _near(now)
         yield _limits(now, near)
-        spread = now.place.runs_per_node < demand_of(case).most_replicas
+        spread = now.place.pods_per_node < demand_of(case).most_replicas
         if spec.interruptible is None and case.settings.limits.use_spot and spread:
             yield [_interruptible_service(now)]
         if spec.min_replicas is None and _rests_on_two(now):
@@ -143,14 +143,14 @@ def _near(now: Present) -> tuple[Deployment, ...]:
 def _rests_on_two(now: Present) -> bool:
     """Tell whether the plan keeps a second replica at some hour for no other reason than that nobody permits one."""
     place = now.place
-    if place.runs_per_node > 1 and place.shared is None:
+    if place.pods_per_node > 1 and place.shared is None:
         return False
     if not now.deployment.changes:
         return demand_of(now.case).most_replicas == _KEPT
     outcome = now.evaluator.outcome(now.deployment)
     if outcome.gpus is None or not outcome.gpus.size:
         return _floor(now.deployment) == _KEPT
-    return float(outcome.gpus.min()) / S_PER_HR / place.gpus_per_run < _KEPT + 0.5
+    return float(outcome.gpus.min()) / S_PER_HR / place.gpus_per_pod < _KEPT + 0.5
 
 
 def declared(case: Case, fields: Mapping[str, object]) -> Case:
@@ -172,7 +172,7 @@ def _interruptible_runs(case: Case) -> Permission:
     length_hr = np.median(jobs.end_s - jobs.start_s) / S_PER_HR if jobs.count else 0.0
     fields: dict[str, object] = {"interruptible": True}
     if case.workload.spec.checkpoint is None:
-        fields["checkpoint"] = _checkpoint(jobs, case.settings.assumptions)
+        fields["checkpoint"] = asdict(undeclared_checkpoints(jobs, case.settings.assumptions))
     return Permission(
         name="interruptible",
         fields=fields,
@@ -186,15 +186,6 @@ def _interruptible_runs(case: Case) -> Permission:
             f"{outcome.lost_gpu_hr:,.0f} GPU-hours done twice"
         ),
     )
-
-
-def _checkpoint(jobs: JobsObservation, assumed: Assumptions) -> dict[str, float]:
-    """Return how runs must save for what is said of them to hold: as they were seen to, else the stated assumption."""
-    return {
-        "interval_s": jobs.checkpoint_interval_s or assumed.checkpoint_interval_s,
-        "save_s": assumed.checkpoint_save_s if jobs.checkpoint_save_s is None else jobs.checkpoint_save_s,
-        "restore_s": assumed.checkpoint_restore_s if jobs.checkpoint_restore_s is None else jobs.checkpoint_restore_s,
-    }
 
 
 def _bought(ask: Ask) -> Iterator[Deployment]:
@@ -338,7 +329,7 @@ def _cheapest(found: Sequence[Deployment], ask: Ask) -> list[Deployment]:
 
     def served_usd(where: Deployment) -> float:
         place = ask.evaluator.place(where)
-        return ask.market.rate(place.pool) * place.nodes_per_run / place.runs_per_node / place.speed.value
+        return ask.market.rate(place.pool) * place.nodes_per_pod / place.pods_per_node / place.speed.value
 
     fitting = [one for one in found if one.sharing is None and ask.evaluator.hopeless(one) is None]
     return sorted(fitting, key=served_usd)
@@ -397,7 +388,7 @@ def _held(ask: Ask, planned: Deployment, near: Sequence[Deployment]) -> Iterator
     """Yield ways of holding replicas at the plan's place and at the cheapest other ones."""
     now = _place_of(planned)
     place = ask.evaluator.place(now)
-    one_node = place.shared is None and place.runs_per_node >= demand_of(ask.case).most_replicas
+    one_node = place.shared is None and place.pods_per_node >= demand_of(ask.case).most_replicas
     for base in dict.fromkeys((now, *_cheapest(near, ask)[:_PLACES])):
         if base != now or not one_node:
             yield from _at(base, ask, planned)
@@ -422,14 +413,8 @@ def _at(base: Deployment, ask: Ask, planned: Deployment) -> Iterator[Deployment]
 
 def _hottest(ways: Sequence[Deployment], ask: Ask) -> list[Deployment]:
     """Return the first way that keeps the targets, or nothing: those after one that does are taken to keep them too."""
-    low, high = 0, len(ways)
-    while low < high:
-        middle = (low + high) // 2
-        if ask.evaluator.keeps_targets(ways[middle]):
-            high = middle
-        else:
-            low = middle + 1
-    return list(ways[low : low + 1])
+    at = bisect_left(ways, True, key=ask.evaluator.keeps_targets)
+    return list(ways[at : at + 1])
 
 
 def _is_hpa(way: Deployment) -> bool:

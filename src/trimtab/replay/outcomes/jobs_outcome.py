@@ -7,7 +7,7 @@ import numpy as np
 from trimtab.deployment.effects import DeferRuns, Holding, ReleaseIdle, StartBeforeRuns
 from trimtab.deployment.placement import Placement
 from trimtab.fleet.model import FloatArray, IntArray, JobsObservation, Target
-from trimtab.fleet.settings import RUN_NODES_KEPT_S
+from trimtab.fleet.settings import RUN_NODES_KEPT_S, Assumptions
 from trimtab.policies.deferral import start_s
 from trimtab.replay.blocks import Blocks, booked_node_seconds
 from trimtab.replay.droughts import draw_droughts
@@ -174,13 +174,18 @@ def _capacity(case: Case, place: Placement) -> Capacity:
 
 
 def _checkpoints(case: Case, place: Placement) -> Checkpoints | None:
-    """Return how runs save: declared, else observed, else the stated assumption; only nodes that may go make it matter."""
+    """Return how runs save, declared or not; only nodes that may go make it matter."""
     jobs, declared, assumed = case.workload.jobs, case.workload.spec.checkpoint, case.settings.assumptions
     resumes = place.blocks is not None and case.workload.spec.interruptible
     if jobs is None or (place.spot is None and not resumes):
         return None
     if declared is not None:
         return Checkpoints(interval_s=declared.interval_s, save_s=declared.save_s, restore_s=declared.restore_s)
+    return undeclared_checkpoints(jobs, assumed)
+
+
+def undeclared_checkpoints(jobs: JobsObservation, assumed: Assumptions) -> Checkpoints:
+    """Return how runs are taken to save where nobody declared it: as they were seen to, else the stated assumption."""
     return Checkpoints(
         interval_s=jobs.checkpoint_interval_s or assumed.checkpoint_interval_s,
         save_s=assumed.checkpoint_save_s if jobs.checkpoint_save_s is None else jobs.checkpoint_save_s,

@@ -169,7 +169,7 @@ def same_replicas(workload: Workload, deployment: Deployment) -> bool:
     place = resolve(workload, deployment)
     return (
         place.speed.low == place.speed.value == 1.0
-        and place.gpus_per_run >= workload.gpus_per_pod - 1e-9
+        and place.gpus_per_pod >= workload.gpus_per_pod - 1e-9
         and (place.shared is None or not place.shared.shared.is_cut)
     )
 
@@ -186,10 +186,10 @@ def held_usage(workload: Workload, place: Placement) -> IntArray:
     runs or replicas than history ever had at once, however much of its nodes they left empty.
     """
     now = resolve(workload, AS_IT_IS)
-    runs = workload.held_node_seconds / S_PER_HR * now.runs_per_node / now.nodes_per_run
+    runs = workload.held_node_seconds / S_PER_HR * now.pods_per_node / now.nodes_per_pod
     if place.leaves:
         runs = np.minimum(runs, held_replicas(workload).max(initial=0))
-    nodes = np.ceil(runs / place.runs_per_node - 1e-6) * place.nodes_per_run
+    nodes = np.ceil(runs / place.pods_per_node - 1e-6) * place.nodes_per_pod
     return np.asarray(nodes * S_PER_HR, dtype=np.int64)
 
 

@@ -78,6 +78,6 @@ def leaves_enough(case: Case, place: Placement, outcome: Outcome) -> bool:
     low end of its speed, with the demand that plans leave room for."""
     if place.shared is None or not place.shared.others or outcome.gpus is None:
         return True
-    replicas = outcome.gpus / S_PER_HR / place.gpus_per_run
+    replicas = outcome.gpus / S_PER_HR / place.gpus_per_pod
     busy = busiest_hour_frac(case.workload, replicas) / place.speed.low
     return busy * (1 + case.settings.planning.demand_headroom_frac) <= place.shared.shared.busy_frac

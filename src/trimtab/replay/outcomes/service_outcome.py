@@ -243,7 +243,7 @@ def floor_replicas(case: Case) -> int:
 
 def _most_replicas(replayed: ServiceReplay, hours: int, place: Placement) -> IntArray:
     """Return the most replicas held at once in each hour (n_hours,): at any step of it or at the next hour's first."""
-    mean = np.ceil(replayed.gpu_seconds[:hours] / S_PER_HR / place.gpus_per_run - 1e-6).astype(np.int64)
+    mean = np.ceil(replayed.gpu_seconds[:hours] / S_PER_HR / place.gpus_per_pod - 1e-6).astype(np.int64)
     at_steps = replayed.replicas[: len(replayed.replicas) // hours * hours].reshape(hours, -1)
     first = np.append(at_steps[1:, 0], at_steps[-1, 0])
     return np.asarray(np.maximum.reduce([mean, at_steps.max(axis=1), first]), dtype=np.int64)
@@ -281,7 +281,7 @@ def service_model(
         cold_start_s=cold_start_of(case),
         warm_start_s=None if place.shared else warm_start_of(case),
         empty_node_kept_s=SERVICE_NODES_KEPT_S,
-        gpus_per_replica=place.gpus_per_run,
+        gpus_per_replica=place.gpus_per_pod,
         gpus_per_node=place.gpus_per_node,
         queue_limit_s=max([QUEUE_LIMIT_S, *(target.limit_s for target in targets if target.limit_s is not None)]),
     )
