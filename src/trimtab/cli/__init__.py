@@ -22,6 +22,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "explain": ("trimtab.cli.explain_command", "Explain one action of the last audit; without ID, list the actions."),
     "emit": ("trimtab.cli.emit_command", "Write the manifests that enact the plan of the last audit."),
+    "review": (
+        "trimtab.cli.review_command",
+        "Say what a change of manifests would have cost over a fleet's history, and which targets it would have missed.",
+    ),
     "what-if": (
         "trimtab.cli.what_if_command",
         "Plan the fleet of the last audit, or of a bundle, in another world, and show both plans side by side.",

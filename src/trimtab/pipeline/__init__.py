@@ -13,6 +13,7 @@ if TYPE_CHECKING:  # so that a type checker sees the functions and not what `__g
     from trimtab.pipeline.auditing import SEED, Progress, audit, what_if
     from trimtab.pipeline.fitting import fit
     from trimtab.pipeline.opening import Split, open_demo, open_fleet, open_trace, priced_history, split_window
+    from trimtab.pipeline.reviewing import review
 
 _LAZY: dict[str, str] = {
     "SEED": "trimtab.pipeline.auditing",
@@ -26,6 +27,7 @@ _LAZY: dict[str, str] = {
     "open_fleet": "trimtab.pipeline.opening",
     "open_trace": "trimtab.pipeline.opening",
     "priced_history": "trimtab.pipeline.opening",
+    "review": "trimtab.pipeline.reviewing",
     "split_window": "trimtab.pipeline.opening",
     "verify_plan": "trimtab.pipeline.afterwards",
     "what_if": "trimtab.pipeline.auditing",
@@ -44,6 +46,7 @@ __all__ = [
     "open_fleet",
     "open_trace",
     "priced_history",
+    "review",
     "split_window",
     "verify_plan",
     "what_if",

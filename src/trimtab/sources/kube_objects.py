@@ -161,7 +161,7 @@ def read_dumps(paths: Iterable[Path]) -> Objects:
     objects = Objects()
     for path in paths:
         for file in _files(path):
-            for document in _documents(file):
+            for document in documents_of(file):
                 objects.take(document)
     return objects
 
@@ -177,7 +177,8 @@ def _files(path: Path) -> list[Path]:
     return found
 
 
-def _documents(path: Path) -> Iterator[object]:
+def documents_of(path: Path) -> Iterator[object]:
+    """Yield the documents of a JSON or YAML file; raises InputError where it is empty, or cut short."""
     try:
         content = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
@@ -185,12 +186,13 @@ def _documents(path: Path) -> Iterator[object]:
     if not content.strip():
         raise InputError(f"{path}: the file is empty; did kubectl fail? write it again with: kubectl get ... -o json")
     if path.suffix in (".yaml", ".yml"):
-        yield from _yaml_documents(path, content)
+        yield from yaml_documents(path, content)
     else:
         yield from json_documents(content, str(path))
 
 
-def _yaml_documents(path: Path, content: str) -> Iterator[object]:
+def yaml_documents(path: Path, content: str) -> Iterator[object]:
+    """Yield the documents of a YAML text that are not empty; raises InputError naming the path."""
     try:
         documents = list(yaml.safe_load_all(content))
     except (yaml.YAMLError, ValueError, RecursionError) as error:

@@ -1,0 +1,126 @@
+"""A review as rows, and as a comment for a pull request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trimtab.cli.output import Cell, Column, Sheet
+from trimtab.emit.money import dollars
+from trimtab.review import Finding, Review, TargetReview, WorkloadReview
+from trimtab.review.deployments import Weight
+from trimtab.units import per_month, usd
+
+MARKER = "<!-- trimtab review -->"
+"""By which a job finds its earlier comment."""
+_FEW = 20
+"""Rows that a comment shows of what is not modelled."""
+
+
+def _share(cell: Cell) -> str:
+    return f"{cell:.2%}" if isinstance(cell, float) else str(cell)
+
+
+def _signed(cell: Cell) -> str:
+    return f"{cell:+,.0f}" if isinstance(cell, int | float) else str(cell)
+
+
+COLUMNS = (
+    Column(key="workload", title="workload", whole=True),
+    Column(key="change_usd_mo", title="$/month", show=_signed, right=True, whole=True),
+    Column(key="changes", title="what changes"),
+    Column(key="target", title="target"),
+    Column(key="before_frac", title="before", show=_share, right=True, whole=True),
+    Column(key="after_frac", title="after", show=_share, right=True, whole=True),
+    Column(key="required_frac", title="needs", show=_share, right=True, whole=True),
+    Column(key="verdict", title="so", whole=True),
+)
+
+
+def review_sheet(found: Review) -> Sheet:
+    """Return a row per workload and target, with what was found and what is not modelled as notes."""
+    return Sheet(columns=COLUMNS, rows=list(_rows(found)), notes=list(_notes(found)))
+
+
+def review_comment(found: Review) -> str:
+    """Return a comment for a pull request: the verdict, the bill, each target, what would stop pods, what was not read."""
+    rows = [
+        "| " + " | ".join(column.text(row.get(column.key)).replace("|", "\\|") for column in COLUMNS) + " |"
+        for row in _rows(found)
+    ]
+    head = "| " + " | ".join(column.title for column in COLUMNS) + " |"
+    rule = "|" + "|".join("---:" if column.right else "---" for column in COLUMNS) + "|"
+    table = "\n".join([head, rule, *rows]) if rows else "No workload of this history is changed."
+    notes = [f"- {line}" for line in _notes(found)]
+    unread = notes[: _FEW + 1] + ([f"- and {len(notes) - _FEW - 1} more"] if len(notes) > _FEW + 1 else [])
+    return "\n\n".join([MARKER, f"### {_verdict(found)}", table, "\n".join(unread)])
+
+
+def _verdict(found: Review) -> str:
+    if found.broken:
+        broken = "; ".join(f"{name} {one.target.describe()}" for name, one in found.broken)
+        word = f"breaks {len(found.broken)} target{'s' if len(found.broken) != 1 else ''} ({broken})"
+    elif not found.passes:
+        word = "would leave pods that do not run"
+    else:
+        word = "keeps every target that was kept before"
+    if found.unjudged:
+        word += f"; {', '.join(found.unjudged)} could not be judged"
+    change = found.change_usd_mo
+    bill = "does not change the bill"
+    if round(change):
+        bill = f"{'adds' if change > 0 else 'saves'} {dollars(abs(change))} a month"
+    return f"This change {bill} and {word}"
+
+
+def _rows(found: Review) -> Iterator[dict[str, Cell]]:
+    for one in found.workloads:
+        first: dict[str, Cell] = {
+            "workload": one.workload,
+            "change_usd_mo": None if one.unjudged else round(_usd_mo(found, one.change_micro_usd), 2),
+            "changes": "; ".join(one.changes) or ("" if one.unjudged else "nothing"),
+        }
+        if one.unjudged or not one.targets:
+            yield {**first, "verdict": "not judged" if one.unjudged else "unchanged"}
+        for target in one.targets:
+            yield {**first, **_target(target)}
+            first = {"workload": one.workload, "change_usd_mo": None, "changes": ""}
+
+
+def _target(one: TargetReview) -> dict[str, Cell]:
+    return {
+        "target": one.target.describe(),
+        "before_frac": one.before_frac,
+        "after_frac": round(one.after_frac, 6),
+        "required_frac": one.target.required_frac,
+        "verdict": "kept" if one.kept else ("BROKEN" if one.broken else "missed, as before"),
+    }
+
+
+def _usd_mo(found: Review, micro_usd: int) -> float:
+    return per_month(usd(micro_usd), found.window.hours)
+
+
+def _notes(found: Review) -> Iterator[str]:
+    yield (
+        f"{_verdict(found)}: {dollars(found.before_usd_mo)} a month with {found.against}, "
+        f"{dollars(found.after_usd_mo)} with these, replayed over {found.window}."
+    )
+    for finding in found.findings:
+        yield _finding(finding)
+    for one in found.workloads:
+        yield from _of_workload(one)
+    for unread in found.unread:
+        yield f"not read: {unread.what} ({unread.file}): {unread.why}"
+
+
+def _finding(one: Finding) -> str:
+    where = f" ({', '.join(one.files)})" if one.files else ""
+    word = "STOPS" if one.weight is Weight.STOPS else "warning"
+    return f"{word}: {one.workload} {one.what}{where}; {one.cure}"
+
+
+def _of_workload(one: WorkloadReview) -> Iterator[str]:
+    if one.unjudged:
+        yield f"not judged: {one.workload}: {one.unjudged}"
+    for note in one.notes:
+        yield f"{one.workload}: {note}"

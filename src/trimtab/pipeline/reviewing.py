@@ -1,0 +1,46 @@
+"""Manifests against a fleet's history: what a change would have cost, and which targets it would have missed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date
+
+from trimtab.catalog import Catalog, load_catalog
+from trimtab.fleet.build import build_fleet, bundle_window
+from trimtab.fleet.market import Market
+from trimtab.fleet.settings import Settings
+from trimtab.pipeline.auditing import SEED, Progress
+from trimtab.pipeline.opening import require_nodes, require_prices
+from trimtab.plan.commitments.inventory import Owned, running
+from trimtab.replay.outcomes.evaluate import cases_of
+from trimtab.review import Manifests, Review, review_fleet
+from trimtab.tables.bundle import Bundle
+
+
+def review(
+    bundle: Bundle,
+    proposed: Manifests,
+    present: Manifests | None = None,
+    settings: Settings | None = None,
+    catalog: Catalog | None = None,
+    *,
+    at: date | None = None,
+    owned: Sequence[Owned] = (),
+    progress: Progress | None = None,
+) -> Review:
+    """Replay a bundle's whole window under manifests, beside those in force where given, else beside history as it ran.
+
+    Raises BundleError, and MissingPrice naming every pool that has no rate.
+    """
+    tell = progress or (lambda stage, share: None)
+    settings, catalog = settings or Settings(), catalog or load_catalog()
+    window = bundle_window(bundle)
+    day = at or window.end.date()
+    market = Market.of(catalog, day, settings)
+    tell("reading the fleet", 0.0)
+    fleet = build_fleet(bundle, settings)
+    require_nodes(bundle, fleet)
+    require_prices(market, set(fleet.usage.pools))
+    held = tuple(commitment for _, commitment in running(owned, fleet.usage.pools, market, day))
+    tell("replaying the history under the manifests", 0.2)
+    return review_fleet(fleet, cases_of(fleet, settings, SEED), market, proposed, present=present, owned=held)

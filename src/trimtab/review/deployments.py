@@ -1,0 +1,311 @@
+"""What manifests make of one workload: its deployment, and what would stop its pods from running at all.
+
+Where its pods go is read as the scheduler and Karpenter have it: every label that a pod selects must be a node's, every taint
+that keeps pods off must be tolerated (kubernetes.io, Assigning Pods to Nodes; Taints and Tolerations), and of the instance
+types that a NodePool may start the cheapest is started, spot before on demand where both are allowed (karpenter.sh, NodePools).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+from trimtab.catalog.kinds import CapacityType
+from trimtab.catalog.pools import Pool
+from trimtab.deployment.deployment import AS_IT_IS, Deployment
+from trimtab.deployment.effects import SetReplicaPolicy, SetReplicas, UseOffering, WorkloadEffect
+from trimtab.deployment.fitting import fitting_offerings
+from trimtab.fleet.kinds import RUN_KINDS
+from trimtab.fleet.market import Market, Offering
+from trimtab.fleet.model import Workload
+from trimtab.fleet.reach import offerings_at_home
+from trimtab.fleet.service_law import ServiceLaw
+from trimtab.levers import autoscaling, gpu_count, idle_release, replica_count, right_size, spot
+from trimtab.replay.outcomes.outcome import Case
+from trimtab.replay.outcomes.service_outcome import demand_of
+from trimtab.review.manifests import INSTANCE_TYPE_LABELS, NODE_POOL_LABEL, Manifests, NodePool, Pods, Scaler
+from trimtab.review.scaling import scaling_of
+
+_KEPT_OFF = frozenset({"NoSchedule", "NoExecute"})
+_SURGE_FRAC = 0.25
+"""A Deployment's default maxSurge, rounded up; maxUnavailable of as much is rounded down."""
+_REPLAYED_LEAST = 1
+
+
+class Weight(Enum):
+    """How much a finding matters."""
+
+    STOPS = "stops"
+    """Pods do not run, or the objects contradict each other: the change must not be merged as it is."""
+    WARNS = "warns"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What would go wrong with the objects themselves: where, what, and the cure."""
+
+    weight: Weight
+    workload: str
+    files: tuple[str, ...]
+    what: str
+    cure: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Proposed:
+    """One workload under some manifests."""
+
+    deployment: Deployment = AS_IT_IS
+    refused: str = ""
+    """Why it cannot be replayed; empty where it can."""
+    gives_nodes_back: bool = False
+    """Whether its nodes are a NodePool's, which starts and removes them as pods ask."""
+    findings: list[Finding] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    changes: list[tuple[str, WorkloadEffect]] = field(default_factory=list)
+
+
+def proposed_deployment(case: Case, market: Market, manifests: Manifests) -> Proposed:
+    """Return what manifests make of a workload; as it is where they say nothing of it."""
+    name, found = case.workload.name, Proposed()
+    pods, scalers = manifests.pods.get(name), manifests.scalers.get(name, [])
+    if pods is not None and pods.devices:
+        found.refused = f"asks for {', '.join(pods.devices)}: shares of GPUs are not modelled"
+        return found
+    pool = None if pods is None else _node_pool(pods, case.workload, manifests, found)
+    if pods is not None:
+        _place(pods, pool, case, market, found)
+    if not found.refused and case.workload.kind in RUN_KINDS and pods is not None:
+        _runs(pods, pool, case, market, found)
+    elif not found.refused and case.law is not None:
+        _replicas(pods, scalers, pool, case, case.law, manifests, found)
+    if not found.refused:
+        found.deployment = Deployment.of(*found.changes)
+    return found
+
+
+def _stop(found: Proposed, workload: str, files: tuple[str, ...], what: str, cure: str) -> None:
+    found.findings.append(Finding(weight=Weight.STOPS, workload=workload, files=files, what=what, cure=cure))
+
+
+def _warn(found: Proposed, workload: str, files: tuple[str, ...], what: str, cure: str) -> None:
+    found.findings.append(Finding(weight=Weight.WARNS, workload=workload, files=files, what=what, cure=cure))
+
+
+def _node_pool(pods: Pods, workload: Workload, manifests: Manifests, found: Proposed) -> NodePool | None:
+    """Return the NodePool among the manifests that its pods select, after what keeps them off it was said."""
+    named = pods.selected(NODE_POOL_LABEL)
+    pool = manifests.pools.get(named) if named else _by_labels(pods, manifests.pools)
+    if pool is None:
+        if named:
+            found.notes.append(
+                f"selects the node pool {named}, which is not among these objects: taken to be its present nodes"
+            )
+        return None
+    files = (*pods.files, pool.file)
+    kept_off = [
+        taint
+        for taint in pool.taints
+        if taint.effect in _KEPT_OFF and not any(one.tolerates(taint) for one in pods.tolerations or ())
+    ]
+    for taint in kept_off:
+        _stop(
+            found, workload.name, files,
+            f"does not tolerate {taint.key}={taint.value}:{taint.effect} of node pool {pool.name}: its pods stay pending",
+            f"add the toleration key {taint.key}, effect {taint.effect}",
+        )  # fmt: skip
+    _contradictions(pods, pool, workload, found)
+    return pool
+
+
+def _by_labels(pods: Pods, pools: Mapping[str, NodePool]) -> NodePool | None:
+    """Return the only pool whose labels are all that its pods select; None where they select no such label."""
+    wanted = {key: value for key, value in pods.node_selector if key not in INSTANCE_TYPE_LABELS}
+    fit = [one for one in pools.values() if wanted and all(one.labels.get(key) == wanted[key] for key in wanted)]
+    return fit[0] if len(fit) == 1 else None
+
+
+def _contradictions(pods: Pods, pool: NodePool, workload: Workload, found: Proposed) -> None:
+    """Say which labels its pods select that no node of the pool has."""
+    for key, value in pods.node_selector:
+        given = pool.requirements.get(key, (pool.labels[key],) if key in pool.labels else ())
+        if given and value not in given:
+            _stop(
+                found, workload.name, (*pods.files, pool.file),
+                f"selects {key}={value}, and node pool {pool.name} has {', '.join(given)} only: its pods stay pending",
+                f"select {given[0]}, or let the pool have {value}",
+            )  # fmt: skip
+        elif not given and key not in (NODE_POOL_LABEL, *INSTANCE_TYPE_LABELS) and "/" in key and pool.labels:
+            _warn(
+                found, workload.name, (*pods.files, pool.file),
+                f"selects {key}={value}, which node pool {pool.name} does not give its nodes",
+                f"add the label to the pool's template, or set the selector to null ({key}: null)",
+            )  # fmt: skip
+
+
+def _place(pods: Pods, pool: NodePool | None, case: Case, market: Market, found: Proposed) -> None:
+    """Say on which nodes its pods run: the cheapest that they may, on spot where that is allowed."""
+    workload = case.workload
+    asked = pods.selected(*INSTANCE_TYPE_LABELS)
+    types = (asked,) if asked else (() if pool is None else pool.instance_types)
+    found.gives_nodes_back = pool is not None
+    home = workload.pool
+    if types and (offering := _cheapest(types, workload, market)) is not None:
+        if offering.pool != home.held_as(CapacityType.ON_DEMAND):
+            fitting = fitting_offerings(workload, [offering], market, case.settings.assumptions)
+            if not fitting.fitting:
+                why = next(iter(fitting.refused), "it is not known how it would run there")
+                found.refused = f"would run on {offering.pool.instance_type}: {why}"
+                return
+            found.changes.append((right_size.NAME, fitting.fitting[0]))
+        home = offering.pool
+    elif types:
+        found.refused = f"would run on {', '.join(types)}: no price is known for it in {home.region}"
+        return
+    if pool is not None and "spot" in pool.capacity_types:
+        _spot(home, case, market, found)
+
+
+def _cheapest(types: tuple[str, ...], workload: Workload, market: Market) -> Offering | None:
+    offered = [one for one in offerings_at_home(workload, market) if one.pool.instance_type in types]
+    return min(offered, key=lambda one: (one.rate_micro_usd_hr, one.pool), default=None)
+
+
+def _spot(home: Pool, case: Case, market: Market, found: Proposed) -> None:
+    """Hold its nodes on spot, whether or not anybody declared that it bears interruptions: that is what the objects do."""
+    workload = case.workload
+    willing = replace(workload, spec=workload.spec.model_copy(update={"interruptible": True}))
+    ways = (
+        *spot.propose(willing, market, case.settings.assumptions),
+        *(one for one in spot.hedges(willing, market, case.settings.assumptions) if one.one_in == 0),
+    )
+    way = next((one for one in ways if one.pool.nodes == home.nodes), None)
+    if way is None:
+        found.notes.append(
+            f"spot of {home.instance_type} is not cheaper than on demand, or has no price: taken on demand"
+        )
+        return
+    found.changes.append((spot.NAME, way))
+    if workload.spec.interruptible is not True:
+        _warn(
+            found, workload.name, (),
+            "runs on spot, and nobody declared that it bears interruptions",
+            "declare interruptible: true in workloads.yaml once it saves its work or runs in several zones",
+        )  # fmt: skip
+
+
+def _runs(pods: Pods, pool: NodePool | None, case: Case, market: Market, found: Proposed) -> None:
+    workload = case.workload
+    held = round(workload.gpus_per_pod)
+    if pods.gpus is not None and pods.gpus != held:
+        counts = [one for one in gpu_count.propose(workload, market) if (one.before, one.gpus) == (held, pods.gpus)]
+        if not counts:
+            found.refused = (
+                f"asks for {pods.gpus} GPUs a pod where it has {held}: how fast it would run is not known, "
+                "since its pods used more, or nobody measured which they used"
+            )
+            return
+        if not any(isinstance(one, UseOffering) for _, one in found.changes):
+            counts.sort(key=lambda one: one.pool != workload.pool)
+        found.changes.append((gpu_count.NAME, counts[0]))
+    if pool is not None:
+        found.changes += [(idle_release.NAME, one) for one in idle_release.propose(workload, case.settings.assumptions)]
+
+
+def _replicas(
+    pods: Pods | None,
+    scalers: list[Scaler],
+    pool: NodePool | None,
+    case: Case,
+    law: ServiceLaw,
+    manifests: Manifests,
+    found: Proposed,
+) -> None:
+    name = case.workload.name
+    before = demand_of(case).most_replicas
+    room = _room(pods, pool, case)
+    if len(scalers) > 1:
+        files = tuple(one.file for one in scalers)
+        _stop(found, name, files, f"{len(scalers)} autoscalers scale it and fight each other", "keep one of them")
+    if not scalers:
+        if pods is not None and pods.replicas is not None and pods.replicas != before:
+            count = min(pods.replicas, room)
+            found.changes.append((replica_count.NAME, SetReplicas(replicas=count, before=before)))
+            _rollout(pods, pool, pods.replicas, room, case, found)
+        return
+    scaler = scalers[0]
+    if pods is not None and pods.replicas is not None:
+        _warn(
+            found, name, (*pods.files, scaler.file),
+            f"states replicas: {pods.replicas} beside an autoscaler: each apply sets it back to that",
+            "leave replicas out of the object once the autoscaler runs, and out of the last applied configuration first",
+        )  # fmt: skip
+    scaling = scaling_of(scaler, law, case.workload.activity.signal, manifests.records)
+    found.notes += scaling.notes
+    if scaling.policy is None:
+        found.refused = f"its {scaler.kind} cannot be replayed: {scaling.refused}"
+        return
+    if scaling.tops_out:
+        _stop(found, name, (scaler.file,), scaling.tops_out, "lower the target, or follow requests")
+    policy = scaling.policy
+    if policy.max_replicas < max(policy.min_replicas, 1):
+        found.refused = (
+            f"its {scaler.kind} has a most of {policy.max_replicas} replicas below its least, {policy.min_replicas}"
+        )
+        return
+    if policy.min_replicas < _REPLAYED_LEAST:
+        found.notes.append(
+            "scales to no replica: replayed with one at least, so that it costs less, and starts cold more often"
+        )
+        policy = policy._replace(min_replicas=_REPLAYED_LEAST)
+    effect = SetReplicaPolicy(policy=policy, metric=_followed(scaler))
+    _rollout(pods, pool, policy.max_replicas, room, case, found)
+    found.changes.append((autoscaling.NAME, effect.at_most(room) or effect))
+
+
+def _followed(scaler: Scaler) -> str:
+    return f"{scaler.kind} {scaler.name}"
+
+
+def _room(pods: Pods | None, pool: NodePool | None, case: Case) -> int:
+    """Return how many replicas a node pool's limit has room for."""
+    if pool is None or pool.gpu_limit is None:
+        return 10**6
+    each = pods.gpus if pods is not None and pods.gpus else max(1, math.ceil(case.workload.gpus_per_pod))
+    return pool.gpu_limit // each
+
+
+def _rollout(pods: Pods | None, pool: NodePool | None, most: int, room: int, case: Case, found: Proposed) -> None:
+    """Say where a pool's limit leaves no room for its replicas, or for the next rollout."""
+    if pool is None or pool.gpu_limit is None:
+        return
+    files = (*(() if pods is None else pods.files), pool.file)
+    surge = math.ceil(_SURGE_FRAC * most)
+    if room < most:
+        _warn(
+            found, case.workload.name, files,
+            f"may have {most} replicas, and node pool {pool.name} has room for {room} (limit {pool.gpu_limit} GPUs)",
+            "raise the pool's limit, or lower the most replicas",
+        )  # fmt: skip
+    elif room < most + surge and math.floor(_SURGE_FRAC * most) == 0:
+        _stop(
+            found, case.workload.name, files,
+            f"a rollout at {most} replicas needs {surge} more and takes none away, and node pool {pool.name} has room for "
+            f"{room}: it never ends",
+            "raise the pool's limit by a node, or set maxSurge: 0 and maxUnavailable: 1",
+        )  # fmt: skip
+
+
+def unmatched(manifests: Manifests, known: Mapping[str, object]) -> Iterator[Finding]:
+    """Yield what scales or patches a workload that neither the history nor the objects know."""
+    for name, scalers in sorted(manifests.scalers.items()):
+        if name not in known and name not in manifests.pods:
+            yield Finding(
+                weight=Weight.STOPS,
+                workload=name,
+                files=tuple(one.file for one in scalers),
+                what="is scaled, and neither this history nor these objects have it: nothing happens",
+                cure="check the namespace and the name of scaleTargetRef",
+            )

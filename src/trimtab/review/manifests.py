@@ -1,0 +1,322 @@
+"""Kubernetes objects, read for what they ask for: pods and their nodes, replicas, autoscalers, node pools, recorded series.
+
+Nothing here knows a fleet or a plan. Semantics are those of the projects' own references: Deployment and pod fields
+(kubernetes.io/docs/reference/kubernetes-api), HorizontalPodAutoscaler autoscaling/v2, KEDA's ScaledObject (keda.sh,
+scaledobject-spec), Karpenter's NodePool v1 (karpenter.sh/docs/concepts/nodepools). What is not read is listed with its reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import yaml
+
+from trimtab.sources.kube_objects import Object, at, listed, mapping, number, text
+
+GPU = "nvidia.com/gpu"
+NODE_POOL_LABEL = "karpenter.sh/nodepool"
+INSTANCE_TYPE_LABELS = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
+CAPACITY_TYPE_LABEL = "karpenter.sh/capacity-type"
+_REPLICATED = frozenset({"Deployment", "StatefulSet", "ReplicaSet", "Rollout", "LeaderWorkerSet", "InferenceService"})
+_RUNS = frozenset({"Job", "CronJob", "PyTorchJob", "RayJob", "JobSet"})
+_AUTOSCALERS = frozenset({"HorizontalPodAutoscaler", "ScaledObject"})
+_SILENT = frozenset({
+    "Namespace", "Service", "ConfigMap", "Secret", "ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding",
+    "ServiceMonitor", "PodMonitor", "Ingress", "NetworkPolicy", "PodDisruptionBudget", "Kustomization",
+})  # fmt: skip
+"""Kinds that change neither how many pods there are nor which nodes they hold: not read, and no gap."""
+_TEMPLATES = {"CronJob": ("spec", "jobTemplate", "spec", "template", "spec")}
+_TEMPLATE = ("spec", "template", "spec")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taint:
+    """A taint of a node, or a toleration of a pod: `value` is empty and `operator` is Exists where any value will do."""
+
+    key: str
+    value: str = ""
+    effect: str = ""
+    operator: str = "Equal"
+
+    def tolerates(self, taint: Taint) -> bool:
+        """Tell whether this toleration covers a taint (kubernetes.io, Taints and Tolerations)."""
+        if self.effect and self.effect != taint.effect:
+            return False
+        if self.operator == "Exists":
+            return not self.key or self.key == taint.key
+        return self.key == taint.key and self.value == taint.value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pods:
+    """What the objects say of one workload's pods; None and empty where they do not say."""
+
+    kind: str
+    workload: str
+    """Namespace and name, as a fleet calls it."""
+    files: tuple[str, ...]
+    replicas: int | None = None
+    gpus: int | None = None
+    devices: tuple[str, ...] = ()
+    """Extended resources other than whole GPUs that it asks for."""
+    node_selector: tuple[tuple[str, str], ...] = ()
+    tolerations: tuple[Taint, ...] | None = None
+
+    def selected(self, *keys: str) -> str | None:
+        """Return the value that its nodes must have for one of some labels; None where any will do."""
+        return next((value for key, value in self.node_selector if key in keys), None)
+
+    def over(self, other: Pods) -> Pods:
+        """Return what both say; this one, which was read later, where they differ."""
+        return Pods(
+            kind=self.kind,
+            workload=self.workload,
+            files=tuple(dict.fromkeys((*other.files, *self.files))),
+            replicas=other.replicas if self.replicas is None else self.replicas,
+            gpus=other.gpus if self.gpus is None else self.gpus,
+            devices=self.devices or other.devices,
+            node_selector=tuple({**dict(other.node_selector), **dict(self.node_selector)}.items()),
+            tolerations=other.tolerations if self.tolerations is None else self.tolerations,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodePool:
+    """A Karpenter NodePool: requirements by label, taints, and the most GPUs that it may hold."""
+
+    name: str
+    file: str
+    requirements: Mapping[str, tuple[str, ...]]
+    """Labels that must have one of some values (operator In)."""
+    labels: Mapping[str, str]
+    taints: tuple[Taint, ...]
+    gpu_limit: int | None
+    unread: tuple[str, ...]
+    """Requirements of other operators, which are not modelled."""
+
+    @property
+    def instance_types(self) -> tuple[str, ...]:
+        """Return the instance types that it may start; empty: any."""
+        return next((self.requirements[label] for label in INSTANCE_TYPE_LABELS if label in self.requirements), ())
+
+    @property
+    def capacity_types(self) -> tuple[str, ...]:
+        """Return how it may buy them; on demand where it does not say."""
+        return self.requirements.get(CAPACITY_TYPE_LABEL, ("on-demand",))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scaler:
+    """An autoscaler's object and what it scales."""
+
+    kind: str
+    name: str
+    namespace: str
+    file: str
+    spec: Object
+
+    @property
+    def workload(self) -> str:
+        """Return the workload that it scales."""
+        return f"{self.namespace}/{text(self.spec, 'scaleTargetRef', 'name')}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unread:
+    """An object, or a part of one, that is not modelled: what, where, why."""
+
+    what: str
+    file: str
+    why: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Manifests:
+    """What a folder of objects asks for."""
+
+    pods: dict[str, Pods] = field(default_factory=dict)
+    """By workload."""
+    pools: dict[str, NodePool] = field(default_factory=dict)
+    """By name."""
+    scalers: dict[str, list[Scaler]] = field(default_factory=dict)
+    """By workload: two that scale one workload fight each other."""
+    records: dict[tuple[str, str], str] = field(default_factory=dict)
+    """Expression by namespace and recorded name."""
+    unread: list[Unread] = field(default_factory=list)
+
+    @property
+    def workloads(self) -> tuple[str, ...]:
+        """Return every workload that something is said of."""
+        return tuple(sorted({*self.pods, *self.scalers}))
+
+
+def read_objects(documents: Iterable[tuple[str, object]]) -> Manifests:
+    """Return what documents, each with the name of its file, ask for."""
+    found = Manifests()
+    for file, document in documents:
+        for one in _flat(document):
+            _take(found, file, one)
+    return found
+
+
+def _flat(document: object) -> Iterator[Object]:
+    """Yield a document's object, or those of a list."""
+    if isinstance(document, Mapping):
+        items = document.get("items")
+        if text(document, "kind").endswith("List") and isinstance(items, list):
+            for item in items:
+                yield from _flat(item)
+        else:
+            yield document
+
+
+def _take(found: Manifests, file: str, one: Object) -> None:
+    kind, name = text(one, "kind"), text(one, "metadata", "name")
+    namespace = text(one, "metadata", "namespace") or "default"
+    if kind in _REPLICATED or kind in _RUNS:
+        _put(found, _pods(kind, f"{namespace}/{name}", file, one))
+    elif kind in _AUTOSCALERS:
+        scaler = Scaler(kind=kind, name=name, namespace=namespace, file=file, spec=_object(one, "spec"))
+        found.scalers.setdefault(scaler.workload, []).append(scaler)
+    elif kind == "NodePool":
+        found.pools[name] = _node_pool(name, file, one)
+    elif kind == "PrometheusRule":
+        for group in listed(one, "spec", "groups"):
+            for rule in listed(group, "rules"):
+                if text(rule, "record"):
+                    found.records[namespace, text(rule, "record")] = text(rule, "expr")
+    elif kind in ("Component", "Kustomization") and at(one, "patches"):
+        for patch in listed(one, "patches"):
+            _take_patch(found, file, patch)
+    elif not kind:
+        found.unread.append(Unread(what="a document without a kind", file=file, why="it is no Kubernetes object"))
+    elif kind not in _SILENT:
+        found.unread.append(Unread(what=f"{kind} {namespace}/{name}", file=file, why="this kind is not modelled"))
+
+
+def _put(found: Manifests, pods: Pods) -> None:
+    known = found.pods.get(pods.workload)
+    found.pods[pods.workload] = pods if known is None else pods.over(known)
+
+
+def _object(one: Object, *path: str) -> Object:
+    part = at(one, *path)
+    return part if isinstance(part, Mapping) else {}
+
+
+def _pods(kind: str, workload: str, file: str, one: Object) -> Pods:
+    template = _object(one, *_TEMPLATES.get(kind, _TEMPLATE))
+    gpus, devices = _devices(template)
+    replicas = number(one, "spec", "replicas")
+    stated = at(template, "tolerations")
+    return Pods(
+        kind=kind,
+        workload=workload,
+        files=(file,),
+        replicas=None if replicas is None or kind in _RUNS else int(replicas),
+        gpus=gpus,
+        devices=devices,
+        node_selector=(*_affinity(template), *mapping(template, "nodeSelector").items()),
+        tolerations=None if stated is None else tuple(_toleration(item) for item in listed(template, "tolerations")),
+    )
+
+
+def _devices(template: Object) -> tuple[int | None, tuple[str, ...]]:
+    """Return the whole GPUs that the containers of a pod ask for together (None: not said), and other devices."""
+    gpus, others = None, set()
+    for container in listed(template, "containers"):
+        limits = {**_object(container, "resources", "requests"), **_object(container, "resources", "limits")}
+        for key, value in limits.items():
+            if key == GPU:
+                gpus = (gpus or 0) + int(str(value))
+            elif str(key).startswith("nvidia.com/"):
+                others.add(str(key))
+    return gpus, tuple(sorted(others))
+
+
+def _affinity(template: Object) -> Iterator[tuple[str, str]]:
+    """Yield the labels that required node affinity leaves one value for; alternatives bind nothing."""
+    terms = listed(
+        template, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"
+    )
+    if len(terms) != 1:
+        return
+    for need in listed(terms[0], "matchExpressions"):
+        values = at(need, "values")
+        if text(need, "operator") == "In" and isinstance(values, list) and len(values) == 1:
+            yield text(need, "key"), str(values[0])
+
+
+def _toleration(one: Object) -> Taint:
+    return Taint(
+        key=text(one, "key"),
+        value=text(one, "value"),
+        effect=text(one, "effect"),
+        operator=text(one, "operator") or "Equal",
+    )
+
+
+def _node_pool(name: str, file: str, one: Object) -> NodePool:
+    template = _object(one, "spec", "template", "spec")
+    needs = listed(template, "requirements")
+    limit = at(one, "spec", "limits", GPU)
+    return NodePool(
+        name=name,
+        file=file,
+        requirements={
+            text(need, "key"): tuple(str(value) for value in _list(need, "values"))
+            for need in needs
+            if text(need, "operator") == "In"
+        },
+        labels=mapping(one, "spec", "template", "metadata", "labels"),
+        taints=tuple(
+            Taint(key=text(taint, "key"), value=text(taint, "value"), effect=text(taint, "effect"))
+            for taint in listed(template, "taints")
+        ),
+        gpu_limit=None if limit is None else int(str(limit)),
+        unread=tuple(
+            f"{text(need, 'key')} {text(need, 'operator')}" for need in needs if text(need, "operator") != "In"
+        ),
+    )
+
+
+def _list(one: Object, key: str) -> list[object]:
+    found = at(one, key)
+    return found if isinstance(found, list) else []
+
+
+def _take_patch(found: Manifests, file: str, patch: Object) -> None:
+    """Read a kustomize patch for what it sets; a JSON 6902 patch for replicas, GPUs and node selectors."""
+    body = at(patch, "patch")
+    try:
+        content = yaml.safe_load(body) if isinstance(body, str) else None
+    except yaml.YAMLError as error:
+        found.unread.append(Unread(what="a patch", file=file, why=f"not YAML: {str(error).splitlines()[0]}"))
+        return
+    kind, name = text(patch, "target", "kind"), text(patch, "target", "name")
+    namespace = text(patch, "target", "namespace")
+    if isinstance(content, Mapping):
+        meta = {"name": name, "namespace": namespace, **_object(content, "metadata")}
+        _take(found, file, {"kind": kind, **content, "metadata": meta})
+    elif isinstance(content, list):
+        pods = Pods(kind=kind, workload=f"{namespace or 'default'}/{name}", files=(file,))
+        for step in content:
+            pods = _patched(pods, step) or pods
+        _put(found, pods)
+    else:
+        found.unread.append(Unread(what=f"a patch of {kind} {name}", file=file, why="its content is not in it"))
+
+
+def _patched(pods: Pods, step: Object) -> Pods | None:
+    path, value = text(step, "path"), at(step, "value")
+    if text(step, "op") not in ("add", "replace") or not isinstance(value, int | str):
+        return None
+    if path == "/spec/replicas":
+        return replace(pods, replicas=int(value))
+    if path.endswith("/resources/limits/nvidia.com~1gpu"):
+        return replace(pods, gpus=int(value))
+    if "/nodeSelector/" in path:
+        label = path.rpartition("/nodeSelector/")[2].replace("~1", "/").replace("~0", "~")
+        return replace(pods, node_selector=((label, str(value)),))
+    return None

@@ -1,0 +1,280 @@
+"""How many replicas an autoscaler's object would keep: HorizontalPodAutoscaler v2 and KEDA's ScaledObject as replayed policies.
+
+What a metric says is told by the series that its query ends in: requests, requests that wait, GPU activity. A metric that
+history does not hold (CPU, memory, a queue elsewhere) cannot be replayed, and an autoscaler that follows it is not judged.
+Defaults are those of Kubernetes 1.34 (autoscaling/v2: 1 replica, tolerance 10 %, up by 100 % or 4 pods per 15 s, down to the
+highest of 300 s) and KEDA 2.18 (minReplicaCount 0, maxReplicaCount 100, pollingInterval 30 s, cooldownPeriod 300 s).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from trimtab.fleet.service_law import ServiceLaw
+from trimtab.policies.metrics import Others
+from trimtab.policies.scaling import HpaPolicy, Metric
+from trimtab.review.manifests import Scaler
+from trimtab.sources.kube_objects import at, listed, number, text
+from trimtab.units import S_PER_HR, S_PER_MIN
+
+_REQUESTS = re.compile(
+    r"request[a-z_]*(total|count|per_second|rate)|request_success|num_requests_total|\brps\b|\bqps\b"
+)
+_WAITING = re.compile(r"requests?_waiting|queue_(size|depth|length)|num_queue_reqs|pending_requests?")
+_SM_ACTIVE = re.compile(r"DCGM_FI_PROF_(SM|GR_ENGINE)_ACTIVE", re.IGNORECASE)
+_GPU_UTIL = re.compile(r"DCGM_FI_DEV_GPU_UTIL|gpu_util|duty_cycle", re.IGNORECASE)
+_RATE = re.compile(r"\b(i?rate|increase)\s*\(")
+_WINDOW = re.compile(r"\[(\d+)([smh])\]")
+_DIVISOR = re.compile(r"/\s*([0-9.]+(?:e[+-]?[0-9]+)?)\s*\)*(?:,\s*0\s*\))?\s*$")
+_SELECTOR = re.compile(r"^\s*([a-zA-Z_:][a-zA-Z0-9_:]*)\s*(?:\{[^}]*\})?\s*$")
+_RECORDED = re.compile(r"\b([a-zA-Z_][a-zA-Z0-9_]*:[a-zA-Z0-9_:]+)(?:\{[^}]*\})?")
+_FORECAST = re.compile(r"\b(deriv|predict_linear|holt_winters|double_exponential_smoothing)\s*\(|\boffset\b")
+_GUARD = re.compile(r">\s*[0-9.]+\s*\)*\s*or\s+vector\(0\)")
+_SECONDS = {"s": 1, "m": S_PER_MIN, "h": S_PER_HR}
+_LONG_WINDOW_S = 60
+"""A rate over more than this lags behind the replay, which sees every 15 s."""
+_KEDA_MOST = 100
+
+
+class Kind(Enum):
+    """What a metric follows."""
+
+    DEMAND = "requests that arrive"
+    SERVED = "requests that are answered"
+    ACTIVITY = "GPU activity"
+    WAITING = "requests that wait"
+    GUARD = "a limit, beyond which it asks for more"
+    HOURS = "hours of the week"
+    UNKNOWN = "what this history does not hold"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signal:
+    """One metric of an autoscaler: what it follows, its target per replica in the series' own unit, and what the series was
+    divided by."""
+
+    kind: Kind
+    name: str
+    target: float
+    divided_by: float = 1.0
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scaling:
+    """The policy that an object amounts to for one service, or why it cannot be replayed; and what was read roughly."""
+
+    policy: HpaPolicy | None
+    refused: str = ""
+    notes: tuple[str, ...] = ()
+    tops_out: str = ""
+    """Why it can never ask for more, where that is so."""
+
+
+def scaling_of(scaler: Scaler, law: ServiceLaw, signal: str, records: Mapping[tuple[str, str], str]) -> Scaling:
+    """Return what an autoscaler does to a service that answers by a law; `signal` is the activity that was measured."""
+    keda = scaler.kind == "ScaledObject"
+    signals = list(_triggers(scaler, records) if keda else _metrics(scaler, records))
+    unknown = [one for one in signals if one.kind in (Kind.UNKNOWN, Kind.HOURS)]
+    if not signals or unknown:
+        names = ", ".join(one.name for one in unknown) or "nothing"
+        return Scaling(policy=None, refused=f"it follows {names}, which this history does not hold")
+    leading = [one for one in signals if one.kind in (Kind.DEMAND, Kind.SERVED, Kind.ACTIVITY)]
+    if not leading:
+        return Scaling(
+            policy=None, refused="it follows no load, only what waits or a limit: that is not modelled alone"
+        )
+    first = leading[0]
+    if first.kind is Kind.ACTIVITY and signal != "sm_active":
+        return Scaling(
+            policy=None, refused="it follows SM activity, and this history holds nvidia-smi's utilization only"
+        )
+    return _policy(scaler, first, signals, law)
+
+
+def _policy(scaler: Scaler, first: Signal, signals: list[Signal], law: ServiceLaw) -> Scaling:
+    target, tops_out = _target(first, law)
+    waits = [one.target / law.capacity_req_s for one in signals if one.kind is Kind.WAITING]
+    activity = [one for one in signals if one.kind is Kind.ACTIVITY and one is not first]
+    low, high = _bounds(scaler)
+    behaviour = _behaviour(scaler)
+    notes = [note for one in signals for note in one.notes]
+    notes += [
+        f"{one.name} asks for more only beyond its limit: not replayed" for one in signals if one.kind is Kind.GUARD
+    ]
+    policy = HpaPolicy(
+        target_frac=target,
+        min_replicas=low,
+        max_replicas=high,
+        metric=Metric.DEMAND if first.kind is Kind.DEMAND else Metric.DUTY_CYCLE,
+        others=Others(
+            queue_replica_s=min(waits, default=0.0),
+            duty_cycle_frac=min((_target(one, law)[0] for one in activity), default=0.0),
+        ),
+        **behaviour.fields,
+    )
+    return Scaling(policy=policy, notes=(*notes, *behaviour.notes), tops_out=tops_out)
+
+
+def _target(one: Signal, law: ServiceLaw) -> tuple[float, str]:
+    """Return a metric's target as a load per replica, and why it is never reached, where it is not."""
+    if one.kind is Kind.ACTIVITY:
+        target = one.target / law.gpu_frac
+        if target >= 1.0:
+            most = f"a full replica shows {law.gpu_frac:.0%} activity, and its target is {one.target:.0%}"
+            return target, f"{most}: it never adds a replica"
+        return target, ""
+    served = one.target * one.divided_by / law.capacity_req_s
+    if one.kind is Kind.SERVED and served >= 1.0:
+        return served, (
+            f"a replica answers {law.capacity_req_s:.3g} requests/s at most, and its target is "
+            f"{one.target * one.divided_by:.3g}: it never adds a replica"
+        )
+    return served, ""
+
+
+def _bounds(scaler: Scaler) -> tuple[int, int]:
+    if scaler.kind == "ScaledObject":
+        low, high = number(scaler.spec, "minReplicaCount"), number(scaler.spec, "maxReplicaCount")
+        return int(low or 0), int(_KEDA_MOST if high is None else high)
+    low, high = number(scaler.spec, "minReplicas"), number(scaler.spec, "maxReplicas")
+    return int(1 if low is None else low), int(high or 0)
+
+
+def _metrics(scaler: Scaler, records: Mapping[tuple[str, str], str]) -> Iterator[Signal]:
+    for metric in listed(scaler.spec, "metrics"):
+        form = text(metric, "type")
+        body = at(metric, form[:1].lower() + form[1:])
+        if form in ("Resource", "ContainerResource"):
+            yield Signal(kind=Kind.UNKNOWN, name=f"{text(body, 'name')} of its pods", target=0.0)
+            continue
+        name = text(body, "metric", "name")
+        target = at(body, "target")
+        value = _quantity(at(target, "averageValue"))
+        if value is None:
+            yield Signal(kind=Kind.UNKNOWN, name=f"{name} (a target that is no average value)", target=0.0)
+        else:
+            yield _signal(name, value, scaler.namespace, records)
+
+
+def _triggers(scaler: Scaler, records: Mapping[tuple[str, str], str]) -> Iterator[Signal]:
+    for trigger in listed(scaler.spec, "triggers"):
+        form, name = text(trigger, "type"), text(trigger, "name") or text(trigger, "type")
+        if form == "cron":
+            yield Signal(kind=Kind.HOURS, name=f"hours ({name})", target=0.0)
+        elif form == "prometheus":
+            query = text(trigger, "metadata", "query")
+            value = _quantity(at(trigger, "metadata", "threshold"))
+            if value is None or text(trigger, "metricType") == "Value":
+                yield Signal(kind=Kind.UNKNOWN, name=f"{name} (a target that is no average value)", target=0.0)
+            else:
+                yield _signal(query, value, scaler.namespace, records, name)
+        else:
+            yield Signal(kind=Kind.UNKNOWN, name=f"{form} ({name})", target=0.0)
+
+
+def _quantity(value: object) -> float | None:
+    """Return a Kubernetes quantity without a unit, or with m for thousandths; None where it is none."""
+    found = re.fullmatch(r"([0-9.]+)(m?)", str(value)) if value is not None else None
+    return None if found is None else float(found[1]) / (1000.0 if found[2] else 1.0)
+
+
+def _signal(
+    query: str, target: float, namespace: str, records: Mapping[tuple[str, str], str], name: str = ""
+) -> Signal:
+    """Return what a query follows, with every recorded series in it replaced by what it records."""
+    said = name or query
+    if _GUARD.search(query):
+        return Signal(kind=Kind.GUARD, name=said, target=target)
+    written = _written_out(query, namespace, records)
+    if _FORECAST.search(written):
+        return Signal(kind=Kind.UNKNOWN, name=f"{said} (a forecast)", target=0.0)
+    notes = tuple(
+        f"{said} looks back {count}{unit}, the replay 15 s: it reacts more slowly than replayed"
+        for count, unit in dict.fromkeys(_WINDOW.findall(written))
+        if int(count) * _SECONDS[unit] > _LONG_WINDOW_S
+    )
+    if _SM_ACTIVE.search(written):
+        return Signal(kind=Kind.ACTIVITY, name=said, target=target, notes=notes)
+    if _GPU_UTIL.search(written):
+        return Signal(kind=Kind.UNKNOWN, name=f"{said} (nvidia-smi's utilization: how it moves with load", target=0.0)
+    if _REQUESTS.search(written) and (_RATE.search(written) or _SELECTOR.match(written)):
+        divided = _DIVISOR.search(written)
+        arriving = bool(_WAITING.search(written))
+        return Signal(
+            kind=Kind.DEMAND if arriving else Kind.SERVED,
+            name=said,
+            target=target,
+            divided_by=float(divided[1]) if divided else 1.0,
+            notes=notes,
+        )
+    if _WAITING.search(written):
+        return Signal(kind=Kind.WAITING, name=said, target=target, notes=notes)
+    return Signal(kind=Kind.UNKNOWN, name=said, target=target)
+
+
+def _written_out(query: str, namespace: str, records: Mapping[tuple[str, str], str]) -> str:
+    """Return what the first series of a query records, down to what servers export; metrics APIs spell colons as `_`."""
+    by_name = {name: expression for (where, name), expression in records.items() if where == namespace}
+    spelled = {name.replace(":", "_"): name for name in by_name}
+    plain = _SELECTOR.match(query)
+    if plain and plain[1] in spelled:
+        query = spelled[plain[1]]
+    for _ in by_name:
+        found = next((one[1] for one in _RECORDED.finditer(query) if one[1] in by_name), None)
+        if found is None:
+            break
+        # of several series that an expression combines, the first says what is followed
+        query = by_name[found]
+    return query
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Behaviour:
+    fields: dict[str, float]
+    notes: tuple[str, ...]
+
+
+def _behaviour(scaler: Scaler) -> _Behaviour:
+    path = ("advanced", "horizontalPodAutoscalerConfig", "behavior") if scaler.kind == "ScaledObject" else ("behavior",)
+    body = at(scaler.spec, *path)
+    up, down = at(body, "scaleUp"), at(body, "scaleDown")
+    up_frac, up_pods, up_period = _direction(up, 1.0, 4)
+    down_frac, down_pods, down_period = _direction(down, 1.0, 0)
+    notes = []
+    periods = {period for period in (up_period, down_period) if period is not None}
+    if len(periods) > 1:
+        notes.append("its directions count over different periods: replayed over the longer one")
+    return _Behaviour(
+        fields={
+            "up_stabilization_s": int(number(up, "stabilizationWindowSeconds") or 0),
+            "down_stabilization_s": int(_default(number(down, "stabilizationWindowSeconds"), 300)),
+            "tolerance_up_frac": _default(_quantity(at(up, "tolerance")), 0.1),
+            "tolerance_down_frac": _default(_quantity(at(down, "tolerance")), 0.1),
+            "up_frac": up_frac,
+            "up_pods": up_pods,
+            "down_frac": down_frac,
+            "down_pods": down_pods,
+            "period_s": max(periods, default=15),
+        },
+        notes=tuple(notes),
+    )
+
+
+def _default(value: float | None, otherwise: float) -> float:
+    return otherwise if value is None else value
+
+
+def _direction(body: object, frac: float, pods: int) -> tuple[float, int, int | None]:
+    """Return the share and the pods by which a direction may move per period, and the period; none where it is disabled."""
+    if text(body, "selectPolicy") == "Disabled":
+        return 0.0, 0, None
+    limits = listed(body, "policies")
+    if not limits:
+        return frac, pods, None
+    share = max((number(one, "value") or 0.0 for one in limits if text(one, "type") == "Percent"), default=0.0) / 100
+    count = max((int(number(one, "value") or 0) for one in limits if text(one, "type") == "Pods"), default=0)
+    return share, count, int(max(number(one, "periodSeconds") or 15 for one in limits))
