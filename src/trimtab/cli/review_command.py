@@ -57,8 +57,8 @@ def command(
     MANIFESTS is a folder or a file: plain YAML, a kustomization, or a chart that was rendered. BUNDLE is the history. What the
     objects do not say stays as it ran; what is not modelled is listed, never guessed.
 
-    Exit code 4: a target that was kept is missed, or pods would not run. 5: a workload that changes could not be judged. 10: the
-    bill grows by more than --fail-over.
+    Exit code 4: a target that was kept is missed, or pods would not run. 5: a workload that changes could not be judged.
+    10: the bill grows by more than --fail-over.
 
     \b
     Examples:

@@ -15,7 +15,14 @@ from enum import Enum
 from trimtab.catalog.kinds import CapacityType
 from trimtab.catalog.pools import Pool
 from trimtab.deployment.deployment import AS_IT_IS, Deployment
-from trimtab.deployment.effects import SetReplicaPolicy, SetReplicas, UseOffering, WorkloadEffect
+from trimtab.deployment.effects import (
+    HedgeOnSpot,
+    SetCapacityType,
+    SetReplicaPolicy,
+    SetReplicas,
+    UseOffering,
+    WorkloadEffect,
+)
 from trimtab.deployment.fitting import fitting_offerings
 from trimtab.fleet.kinds import RUN_KINDS
 from trimtab.fleet.market import Market, Offering
@@ -177,7 +184,7 @@ def _spot(home: Pool, case: Case, market: Market, found: Proposed) -> None:
     """Hold its nodes on spot, whether or not anybody declared that it bears interruptions: that is what the objects do."""
     workload = case.workload
     willing = replace(workload, spec=workload.spec.model_copy(update={"interruptible": True}))
-    ways = (
+    ways: tuple[SetCapacityType | HedgeOnSpot, ...] = (
         *spot.propose(willing, market, case.settings.assumptions),
         *(one for one in spot.hedges(willing, market, case.settings.assumptions) if one.one_in == 0),
     )

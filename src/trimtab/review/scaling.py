@@ -28,7 +28,9 @@ _SM_ACTIVE = re.compile(r"DCGM_FI_PROF_(SM|GR_ENGINE)_ACTIVE", re.IGNORECASE)
 _GPU_UTIL = re.compile(r"DCGM_FI_DEV_GPU_UTIL|gpu_util|duty_cycle", re.IGNORECASE)
 _RATE = re.compile(r"\b(i?rate|increase)\s*\(")
 _WINDOW = re.compile(r"\[(\d+)([smh])\]")
-_DIVISOR = re.compile(r"/\s*([0-9.]+(?:e[+-]?[0-9]+)?)\s*\)*(?:,\s*0\s*\))?\s*$")
+_OVER = re.compile(r"^(?P<whole>.*\))\s*/\s*(?P<divisor>[0-9.]+(?:e[+-]?[0-9]+)?)$", re.DOTALL)
+_CLAMPED = re.compile(r"^clamp_(?:min|max)\s*\((?P<inside>.*),\s*[0-9.]+\s*\)$", re.DOTALL)
+_SUMMED = re.compile(r"^(?:sum|avg|max)\s*(?:(?:by|without)\s*\([^)]*\))?\s*(?P<inside>\(.*\))$", re.DOTALL)
 _SELECTOR = re.compile(r"^\s*([a-zA-Z_:][a-zA-Z0-9_:]*)\s*(?:\{[^}]*\})?\s*$")
 _RECORDED = re.compile(r"\b([a-zA-Z_][a-zA-Z0-9_]*:[a-zA-Z0-9_:]+)(?:\{[^}]*\})?")
 _FORECAST = re.compile(r"\b(deriv|predict_linear|holt_winters|double_exponential_smoothing)\s*\(|\boffset\b")
@@ -100,7 +102,6 @@ def _policy(scaler: Scaler, first: Signal, signals: list[Signal], law: ServiceLa
     waits = [one.target / law.capacity_req_s for one in signals if one.kind is Kind.WAITING]
     activity = [one for one in signals if one.kind is Kind.ACTIVITY and one is not first]
     low, high = _bounds(scaler)
-    behaviour = _behaviour(scaler)
     notes = [note for one in signals for note in one.notes]
     notes += [
         f"{one.name} asks for more only beyond its limit: not replayed" for one in signals if one.kind is Kind.GUARD
@@ -114,9 +115,9 @@ def _policy(scaler: Scaler, first: Signal, signals: list[Signal], law: ServiceLa
             queue_replica_s=min(waits, default=0.0),
             duty_cycle_frac=min((_target(one, law)[0] for one in activity), default=0.0),
         ),
-        **behaviour.fields,
     )
-    return Scaling(policy=policy, notes=(*notes, *behaviour.notes), tops_out=tops_out)
+    behaving, roughly = _behaving(policy, scaler)
+    return Scaling(policy=behaving, notes=(*notes, *roughly), tops_out=tops_out)
 
 
 def _target(one: Signal, law: ServiceLaw) -> tuple[float, str]:
@@ -202,18 +203,51 @@ def _signal(
     if _GPU_UTIL.search(written):
         return Signal(kind=Kind.UNKNOWN, name=f"{said} (nvidia-smi's utilization: how it moves with load", target=0.0)
     if _REQUESTS.search(written) and (_RATE.search(written) or _SELECTOR.match(written)):
-        divided = _DIVISOR.search(written)
         arriving = bool(_WAITING.search(written))
         return Signal(
             kind=Kind.DEMAND if arriving else Kind.SERVED,
             name=said,
             target=target,
-            divided_by=float(divided[1]) if divided else 1.0,
+            divided_by=_divisor(written),
             notes=notes,
         )
     if _WAITING.search(written):
         return Signal(kind=Kind.WAITING, name=said, target=target, notes=notes)
     return Signal(kind=Kind.UNKNOWN, name=said, target=target)
+
+
+def _divisor(expression: str) -> float:
+    """Return the number that a whole expression is divided by, inside sums and clamps; 1 where it is not.
+
+    >>> _divisor("clamp_min(sum by (namespace) ((rate(a[1m]) + b / 15) / 8.6), 0)"), _divisor("rate(a[1m]) + b / 15")
+    (8.6, 1.0)
+    """
+    inside = expression.strip()
+    while True:
+        found = _CLAMPED.match(inside) or _SUMMED.match(inside)
+        if found and _is_one(found["inside"]):
+            inside = found["inside"].strip()
+        elif inside.startswith("(") and _closes(inside) == len(inside) - 1:
+            inside = inside[1:-1].strip()
+        else:
+            break
+    over = _OVER.match(inside)
+    return float(over["divisor"]) if over and _closes(over["whole"]) == len(over["whole"]) - 1 else 1.0
+
+
+def _is_one(text: str) -> bool:
+    """Tell whether what was found inside a call is one balanced expression."""
+    return text.count("(") == text.count(")")
+
+
+def _closes(text: str) -> int:
+    """Return where the parenthesis that a text begins with is closed; -1 where it begins with none."""
+    depth = 0
+    for place, letter in enumerate(text):
+        depth += (letter == "(") - (letter == ")")
+        if depth == 0:
+            return place if letter == ")" else -1
+    return -1
 
 
 def _written_out(query: str, namespace: str, records: Mapping[tuple[str, str], str]) -> str:
@@ -232,36 +266,28 @@ def _written_out(query: str, namespace: str, records: Mapping[tuple[str, str], s
     return query
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Behaviour:
-    fields: dict[str, float]
-    notes: tuple[str, ...]
-
-
-def _behaviour(scaler: Scaler) -> _Behaviour:
-    path = ("advanced", "horizontalPodAutoscalerConfig", "behavior") if scaler.kind == "ScaledObject" else ("behavior",)
+def _behaving(policy: HpaPolicy, scaler: Scaler) -> tuple[HpaPolicy, tuple[str, ...]]:
+    """Return a policy with the behaviours that an object states, and what of them was read roughly."""
+    keda = scaler.kind == "ScaledObject"
+    path = ("advanced", "horizontalPodAutoscalerConfig", "behavior") if keda else ("behavior",)
     body = at(scaler.spec, *path)
     up, down = at(body, "scaleUp"), at(body, "scaleDown")
-    up_frac, up_pods, up_period = _direction(up, 1.0, 4)
-    down_frac, down_pods, down_period = _direction(down, 1.0, 0)
-    notes = []
+    up_frac, up_pods, up_period = _direction(up, policy.up_frac, policy.up_pods)
+    down_frac, down_pods, down_period = _direction(down, policy.down_frac, policy.down_pods)
     periods = {period for period in (up_period, down_period) if period is not None}
-    if len(periods) > 1:
-        notes.append("its directions count over different periods: replayed over the longer one")
-    return _Behaviour(
-        fields={
-            "up_stabilization_s": int(number(up, "stabilizationWindowSeconds") or 0),
-            "down_stabilization_s": int(_default(number(down, "stabilizationWindowSeconds"), 300)),
-            "tolerance_up_frac": _default(_quantity(at(up, "tolerance")), 0.1),
-            "tolerance_down_frac": _default(_quantity(at(down, "tolerance")), 0.1),
-            "up_frac": up_frac,
-            "up_pods": up_pods,
-            "down_frac": down_frac,
-            "down_pods": down_pods,
-            "period_s": max(periods, default=15),
-        },
-        notes=tuple(notes),
+    behaving = policy._replace(
+        up_stabilization_s=int(_default(number(up, "stabilizationWindowSeconds"), policy.up_stabilization_s)),
+        down_stabilization_s=int(_default(number(down, "stabilizationWindowSeconds"), policy.down_stabilization_s)),
+        tolerance_up_frac=_default(_quantity(at(up, "tolerance")), policy.tolerance_up_frac),
+        tolerance_down_frac=_default(_quantity(at(down, "tolerance")), policy.tolerance_down_frac),
+        up_frac=up_frac,
+        up_pods=up_pods,
+        down_frac=down_frac,
+        down_pods=down_pods,
+        period_s=max(periods, default=policy.period_s),
     )
+    uneven = ("its directions count over different periods: replayed over the longer one",)
+    return behaving, uneven if len(periods) > 1 else ()
 
 
 def _default(value: float | None, otherwise: float) -> float:

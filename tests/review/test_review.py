@@ -1,0 +1,242 @@
+"""Manifests against a history: what a change costs, which targets it breaks, what would stop its pods, what is not judged."""
+
+import pytest
+import yaml
+from tests.fleets import FleetRows
+
+from trimtab.errors import InputError
+from trimtab.pipeline import review
+from trimtab.review import read_objects
+from trimtab.review.deployments import Weight
+from trimtab.sources.manifest_files import read_manifests
+from trimtab.units import usd
+
+DAYS, REPLICAS = 7, 8
+LE_S = (0.5, 1.0, 2.0, float("inf"))
+
+
+def busy_days(hour):
+    """Requests of an hour: one replica answers ten a second at full activity, and eight of them stand there."""
+    return 3600 * (40 if 9 <= hour % 24 < 17 else 8)
+
+
+@pytest.fixture(scope="module")
+def bundle():
+    rows = FleetRows(DAYS)
+    for number in range(REPLICAS):
+        rows.node(f"n{number}", "g5.xlarge").hold("prod/api", f"n{number}", [0], owner_kind="Deployment")
+        rows.use("prod/api", f"n{number}", 0, range(DAYS * 24), sm=lambda hour: busy_days(hour) / 3600 / REPLICAS / 10)
+    rows.demand("prod/api", busy_days, REPLICAS, LE_S, lambda hour: [busy_days(hour), 0, 0, 0])
+    rows.workloads = {
+        "prod/api": {"targets": [{"metric": "latency", "quantile": 0.95, "limit_s": 1.0}], "min_replicas": 1}
+    }
+    return rows.bundle()
+
+
+def manifests(text):
+    return read_objects(("change.yaml", one) for one in yaml.safe_load_all(text))
+
+
+def reviewed(bundle, text, present=None):
+    return review(bundle, manifests(text), None if present is None else manifests(present))
+
+
+DEPLOYMENT = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: api, namespace: prod}}
+spec:
+  replicas: {replicas}
+  template:
+    spec:
+      containers: [{{name: server, resources: {{limits: {{nvidia.com/gpu: {gpus}}}}}}}]
+"""
+POOL = """
+---
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {{name: gpus}}
+spec:
+  template:
+    spec:
+      requirements:
+      - {{key: node.kubernetes.io/instance-type, operator: In, values: [{types}]}}
+      - {{key: karpenter.sh/capacity-type, operator: In, values: [{capacity}]}}
+      taints: [{{key: nvidia.com/gpu, value: present, effect: NoSchedule}}]
+  limits: {{nvidia.com/gpu: '{limit}'}}
+"""
+ON_POOL = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: api, namespace: prod}}
+spec:
+  {replicas}
+  template:
+    spec:
+      nodeSelector: {{karpenter.sh/nodepool: gpus}}
+      {tolerations}
+      containers: [{{name: server, resources: {{limits: {{nvidia.com/gpu: 1}}}}}}]
+"""
+TOLERATES = "tolerations: [{key: nvidia.com/gpu, operator: Exists}]"
+
+
+def on_pool(replicas="", types="g5.xlarge", capacity="on-demand", limit=40, tolerations=TOLERATES):
+    return ON_POOL.format(replicas=replicas, tolerations=tolerations) + POOL.format(
+        types=types, capacity=capacity, limit=limit
+    )
+
+
+def hpa(metric, low=2, high=16, name="api", target="api"):
+    return f"""
+---
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {{name: {name}, namespace: prod}}
+spec:
+  scaleTargetRef: {{apiVersion: apps/v1, kind: Deployment, name: {target}}}
+  minReplicas: {low}
+  maxReplicas: {high}
+  metrics: [{metric}]
+"""
+
+
+def pods_metric(name, value):
+    return (
+        f"{{type: Pods, pods: {{metric: {{name: {name}}}, target: {{type: AverageValue, averageValue: '{value}'}}}}}}"
+    )
+
+
+REQUESTS = pods_metric("http_requests_per_second", 4)
+
+
+def stops(found):
+    return [one.what for one in found.findings if one.weight is Weight.STOPS]
+
+
+def test_the_same_replicas_change_nothing(bundle):
+    found = reviewed(bundle, DEPLOYMENT.format(replicas=REPLICAS, gpus=1))
+
+    assert found.change_usd_mo == 0
+    assert found.passes
+    assert not found.unjudged
+
+
+def test_too_few_replicas_break_the_target_and_save_nothing_where_no_pool_gives_their_nodes_back(bundle):
+    found = reviewed(bundle, DEPLOYMENT.format(replicas=2, gpus=1))
+
+    assert [name for name, _ in found.broken] == ["prod/api", "prod/api"]
+    assert not found.passes
+    assert found.change_usd_mo == 0
+
+
+def test_fewer_replicas_in_a_node_pool_give_their_nodes_back(bundle):
+    found = reviewed(bundle, on_pool("replicas: 7"))
+
+    assert found.passes, (found.broken, found.findings)
+    assert found.after_micro_usd == pytest.approx(found.before_micro_usd * 7 / 8, rel=1e-3)
+
+
+def test_an_autoscaler_on_requests_follows_demand(bundle):
+    found = reviewed(bundle, on_pool() + hpa(REQUESTS))
+
+    assert found.after_micro_usd < found.before_micro_usd
+    assert found.workloads[0].changes == ("scale 2..16 replicas at 64% load each (HorizontalPodAutoscaler api)",)
+    assert found.passes
+
+
+def test_the_changes_of_workloads_add_up_to_the_change_of_the_bill(bundle):
+    found = reviewed(bundle, on_pool() + hpa(REQUESTS))
+
+    assert sum(one.change_micro_usd for one in found.workloads) == found.after_micro_usd - found.before_micro_usd
+
+
+def test_against_the_manifests_in_force_only_what_differs_counts(bundle):
+    same = on_pool() + hpa(REQUESTS)
+
+    found = reviewed(bundle, same, same)
+
+    assert found.change_usd_mo == 0
+    assert usd(found.before_micro_usd) < usd(reviewed(bundle, same).before_micro_usd)
+
+
+@pytest.mark.parametrize(
+    "metric",
+    [
+        "{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 70}}}",
+        pods_metric("DCGM_FI_DEV_GPU_UTIL", 70),
+        pods_metric("some_queue_of_ours", 3),
+    ],
+)
+def test_what_follows_a_metric_that_history_does_not_hold_is_not_judged(bundle, metric):
+    found = reviewed(bundle, on_pool() + hpa(metric))
+
+    assert found.unjudged == ("prod/api",)
+    assert found.change_usd_mo == 0
+
+
+def test_pods_that_do_not_tolerate_their_nodes_taint_stay_pending(bundle):
+    found = reviewed(bundle, on_pool("replicas: 8", tolerations=""))
+
+    assert not found.passes
+    assert ["stay pending" in one for one in stops(found)] == [True]
+
+
+def test_an_autoscaler_of_nothing_is_said(bundle):
+    found = reviewed(bundle, hpa(REQUESTS, target="apii"))
+
+    assert ["neither this history nor these objects" in one for one in stops(found)] == [True]
+
+
+def test_two_autoscalers_of_one_workload_are_said(bundle):
+    found = reviewed(bundle, on_pool() + hpa(REQUESTS) + hpa(REQUESTS, name="other"))
+
+    assert any("fight each other" in one for one in stops(found))
+
+
+def test_a_pools_limit_is_a_ceiling(bundle):
+    found = reviewed(bundle, on_pool(limit=3) + hpa(REQUESTS))
+
+    assert "2..3 replicas" in found.workloads[0].changes[0]
+    assert found.broken
+
+
+def test_a_limit_without_room_for_a_rollout_is_said(bundle):
+    found = reviewed(bundle, on_pool("replicas: 1", limit=1))
+
+    assert any("it never ends" in one for one in stops(found))
+
+
+def test_shares_of_gpus_are_not_guessed(bundle):
+    found = reviewed(bundle, DEPLOYMENT.format(replicas=8, gpus=1).replace("nvidia.com/gpu", "nvidia.com/mig-1g.5gb"))
+
+    assert found.unjudged == ("prod/api",)
+
+
+def test_kinds_that_are_not_modelled_are_listed(bundle):
+    found = reviewed(bundle, "apiVersion: v1\nkind: Deamon\nmetadata: {name: x, namespace: prod}\n")
+
+    assert [one.what for one in found.unread] == ["Deamon prod/x"]
+
+
+def test_a_kustomize_patch_is_read_for_what_it_sets(bundle):
+    component = """
+apiVersion: kustomize.config.k8s.io/v1alpha1
+kind: Component
+patches:
+- target: {kind: Deployment, name: api, namespace: prod}
+  patch: |
+    - {op: replace, path: /spec/replicas, value: 2}
+"""
+    assert reviewed(bundle, component).workloads[0].changes == ("run 2 replicas at all times, not 8",)
+
+
+def test_a_template_that_was_not_rendered_is_refused_with_its_cure(tmp_path):
+    (tmp_path / "chat.yaml").write_text("kind: Deployment\nspec: {{- toYaml .Values }}\n")
+
+    with pytest.raises(InputError, match="helm template"):
+        list(read_manifests(tmp_path))
+
+
+def test_a_folder_without_manifests_is_refused(tmp_path):
+    with pytest.raises(InputError, match=r"no \.yaml or \.json files"):
+        list(read_manifests(tmp_path))
