@@ -124,17 +124,19 @@ def _scaler(change: Change, meta: dict[str, str], server: str) -> Iterator[dict[
     waiting = f"sum by (namespace, pod) ({server}:num_requests_waiting{pods})"
     answered = f"sum by (namespace, pod) (irate({server}:request_success_total{pods}[30s]))"
     growth = f"sum by (namespace, pod) (idelta({server}:num_requests_waiting{pods}[30s])) / 15"
+    activity = f"avg by (namespace, pod) (avg_over_time(DCGM_FI_PROF_SM_ACTIVE{pods}[5m]))"
+    load = f"{answered} + {growth} + {waiting} / 15"
     yield {
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "PrometheusRule",
         "metadata": meta,
         "spec": {
             "groups": [
-                {"name": "load", "rules": [{"record": _RECORD, "expr": f"{answered} + {growth} + {waiting} / 15"}]}
+                {"name": "load", "rules": [{"record": _RECORD, "expr": load if change.target_req_s else activity}]}
             ]
         },
     }
-    follows = _RECORD.replace(":", "_") if change.target_req_s else "DCGM_FI_PROF_SM_ACTIVE"
+    follows = _RECORD.replace(":", "_")
     value = change.target_req_s or change.target_sm_frac
     metric = {"metric": {"name": follows}, "target": {"type": "AverageValue", "averageValue": f"{1000 * value:.0f}m"}}
     yield {
@@ -173,7 +175,14 @@ def played(fleet: Fleet, service: ServiceTruth, change: Change, limit_s: float) 
         service.arrival_s,
         service.work_s,
         server=service.server,
-        nodes=Nodes(replicas_per_node=per_node, boot_s=service.boot_s, load_s=service.load_s, quota=quota, speed=speed),
+        nodes=Nodes(
+            replicas_per_node=per_node,
+            boot_s=service.boot_s,
+            load_s=service.load_s,
+            consolidates=True,
+            quota=quota,
+            speed=speed,
+        ),
         start=Start.packed(min(start, quota * per_node), per_node, speed),
         horizon_s=fleet.horizon_s,
         scaling=scaling,

@@ -267,6 +267,7 @@ def _replicas(
             "scales to no replica: replayed with one at least, so that it costs less, and starts cold more often"
         )
         policy = policy._replace(min_replicas=_REPLAYED_LEAST)
+    _fragments(pool, case, found)
     effect = SetReplicaPolicy(policy=policy, metric=_followed(scaler))
     _rollout(pods, pool, policy.max_replicas, room, case, found)
     found.changes.append((autoscaling.NAME, effect.at_most(room) or effect))
@@ -274,6 +275,22 @@ def _replicas(
 
 def _followed(scaler: Scaler) -> str:
     return f"{scaler.kind} {scaler.name}"
+
+
+def _fragments(pool: NodePool | None, case: Case, found: Proposed) -> None:
+    """Say where replicas that go leave nodes half full for good.
+
+    A ReplicaSet takes pods first from the nodes that hold most of them (kubernetes.io, ReplicaSet, Scaling down), so that nodes
+    of several replicas hardly ever become empty by themselves.
+    """
+    if pool is None or pool.consolidates or case.workload.gpus_per_node < 2 * case.workload.gpus_per_pod:
+        return
+    _warn(
+        found, case.workload.name, (pool.file,),
+        f"node pool {pool.name} gives back empty nodes only (WhenEmpty), and its nodes hold several replicas: they hardly ever "
+        "become empty, so that the bill is higher than replayed",
+        "set consolidationPolicy: WhenEmptyOrUnderutilized for services",
+    )  # fmt: skip
 
 
 def _room(pods: Pods | None, pool: NodePool | None, case: Case) -> int:

@@ -92,6 +92,8 @@ class NodePool:
     labels: Mapping[str, str]
     taints: tuple[Taint, ...]
     gpu_limit: int | None
+    consolidates: bool
+    """Whether nodes that could be emptied onto others are; else only empty ones go."""
     unread: tuple[str, ...]
     """Requirements of other operators, which are not modelled."""
 
@@ -275,6 +277,7 @@ def _node_pool(name: str, file: str, one: Object) -> NodePool:
             for taint in listed(template, "taints")
         ),
         gpu_limit=None if limit is None else int(str(limit)),
+        consolidates=text(one, "spec", "disruption", "consolidationPolicy") != "WhenEmpty",
         unread=tuple(
             f"{text(need, 'key')} {text(need, 'operator')}" for need in needs if text(need, "operator") != "In"
         ),

@@ -123,11 +123,13 @@ def _policy(scaler: Scaler, first: Signal, signals: list[Signal], law: ServiceLa
 def _target(one: Signal, law: ServiceLaw) -> tuple[float, str]:
     """Return a metric's target as a load per replica, and why it is never reached, where it is not."""
     if one.kind is Kind.ACTIVITY:
-        target = one.target / law.gpu_frac
-        if target >= 1.0:
-            most = f"a full replica shows {law.gpu_frac:.0%} activity, and its target is {one.target:.0%}"
-            return target, f"{most}: it never adds a replica"
-        return target, ""
+        full_frac = 1.0 if law.tested is None else law.capacity_req_s / law.tested.activity_req_s
+        target = one.target / full_frac
+        if target < 1.0:
+            return target, ""
+        return target, (
+            f"a full replica shows {full_frac:.0%} activity, and its target is {one.target:.0%}: it never adds a replica"
+        )
     served = one.target * one.divided_by / law.capacity_req_s
     if one.kind is Kind.SERVED and served >= 1.0:
         return served, (
