@@ -28,11 +28,12 @@ from trimtab.ledger import Allocation, Bill, Commitment, allocate, bill
 from trimtab.pipeline.opening import bundle_name, require_nodes, require_prices, split_window
 from trimtab.plan.audit import Audit, HeatMap
 from trimtab.plan.commitments.inventory import Owned, inventory, running, unpriced
-from trimtab.plan.planner import Planned, make_plan
+from trimtab.plan.planner import Planned, judge
 from trimtab.plan.proof.law_report import law_findings
 from trimtab.plan.proof.proof_by_action import proof_by_action
-from trimtab.plan.proof.proof_window import Proven, prove
+from trimtab.plan.proof.proof_window import Proven
 from trimtab.plan.proof.reach import by_deadline, within_budget
+from trimtab.plan.proof.repair import proven_plan
 from trimtab.plan.proof.robustness import robustness
 from trimtab.plan.proof.scenario import Outlook, Scenario, WhatIf, outlook
 from trimtab.plan.proof.undeclared import undeclared
@@ -189,10 +190,10 @@ def _coverable(market: Market, *fleets: Fleet) -> list[Pool]:
 
 
 def _planned(opened: Opened, scenario: Scenario, tell: Progress) -> tuple[Planned, Proven]:
-    """Plan and prove in the world of a scenario."""
+    """Plan in the world of a scenario, and prove; what misses its targets there is repaired or leaves the plan."""
     settings = scenario.settings(opened.settings)
     market = replace(opened.market, catalog=changed(opened.market.catalog, scenario.prices), limits=settings.limits)
-    planned = make_plan(
+    prospects = judge(
         scaled_fleet(opened.fit, scenario.demand),
         market,
         settings,
@@ -202,8 +203,7 @@ def _planned(opened: Opened, scenario: Scenario, tell: Progress) -> tuple[Planne
         laws=opened.fit,
         store=opened.store,
     )
-    tell("proving on history the plan has not seen", 0.0)
-    return planned, prove(planned, scaled_fleet(opened.proof, scenario.demand), market, settings, seed=SEED)
+    return proven_plan(prospects, scaled_fleet(opened.proof, scenario.demand), tell)
 
 
 def _what_if(opened: Opened, scenario: Scenario, planned: Planned, proven: Proven, tell: Progress) -> WhatIf:

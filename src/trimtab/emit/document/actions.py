@@ -43,6 +43,12 @@ class TargetPart(Part):
     """Where the target comes from."""
     limit_s: float | None = None
     """The time that it bounds; null for throughput, and in documents made before it was kept."""
+    promise: str = ""
+    """Its kind: latency, queue, throughput or hours; empty in documents made before kinds were told apart."""
+    touched: bool = True
+    """False where the plan leaves the workload as it is, so that it attains what history did."""
+    times_as_late: float | None = None
+    """How many times as many requests or runs come late as in history; null where none did, or where that is not known."""
 
 
 class ActionPart(Part):

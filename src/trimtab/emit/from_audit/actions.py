@@ -107,4 +107,7 @@ def target_part(result: TargetResult) -> TargetPart:
         declared=result.target.declared,
         because=result.target.because,
         limit_s=result.target.limit_s,
+        promise=result.promise.value,
+        touched=result.touched,
+        times_as_late=known(result.times_as_late),
     )

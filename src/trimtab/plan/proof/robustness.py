@@ -14,10 +14,11 @@ from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet
 from trimtab.fleet.scaled import scaled_fleet
 from trimtab.fleet.settings import Settings
-from trimtab.plan.model import Action, Proof
+from trimtab.plan.model import Action, Proof, TargetResult
 from trimtab.plan.planner import Planned
 from trimtab.plan.proof.proof_window import prove
 from trimtab.replay.outcomes.outcome import Stress
+from trimtab.units import per_month, usd
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +49,10 @@ class Stressed:
     targets: int
     missed: tuple[str, ...]
     """Workloads that miss a target which they keep where nothing departs."""
+    bill_usd_mo: float
+    """The bill under the plan there."""
+    results: tuple[TargetResult, ...]
+    """Every target there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +89,8 @@ def robustness(
             targets_kept=sum(result.kept for result in again.targets),
             targets=len(again.targets),
             missed=tuple(sorted(worse)),
+            bill_usd_mo=per_month(usd(again.after_micro_usd), again.window.hours),
+            results=again.targets,
         )
 
     with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
