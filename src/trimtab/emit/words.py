@@ -85,18 +85,13 @@ GLOSSARY: Mapping[str, str] = MappingProxyType(
 
 def plan_note(plan: PlanPart) -> str:
     """Say what a reader of the plan's table may stumble over, and how near the best the plan is."""
-    return " ".join(
-        [*(_only_together(action) for action in plan.actions if action.saving_usd_mo < 0), _certificate(plan)]
-    )
+    return " ".join([*(_only_together(action) for action in plan.actions if action.enables), _certificate(plan)])
 
 
 def _only_together(action: ActionPart) -> str:
-    """Say why an action is in the plan whose fair share is a loss."""
-    alone = dollars(abs(action.standalone_usd_mo))
-    return (
-        f"{action.id} pays only after others: alone it {'costs' if action.standalone_usd_mo < 0 else 'saves'} {alone} a month, "
-        f"and with all the others done it saves {dollars(action.last_in_usd_mo)}; its share is the mean over all orders."
-    )
+    """Say what an enabler is for."""
+    others = ", ".join(action.enables)
+    return f"Without {action.id}, {others} would miss a target: what {action.id} saves is its part of what they save with it."
 
 
 def _certificate(plan: PlanPart) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 from trimtab.catalog import CapacityType, Catalog, load_catalog
 from trimtab.catalog.pools import Pool
 from trimtab.catalog.price_changes import changed
+from trimtab.deployment.deployment import AS_IT_IS
 from trimtab.diagnose.findings import Unjudged
 from trimtab.diagnose.spend import spend_by, week_activity
 from trimtab.diagnose.verdicts import product_form, verdict_of
@@ -20,11 +21,12 @@ from trimtab.fleet.build import build_fleet, bundle_window
 from trimtab.fleet.declared import declared_in_vain, refuse_impossible
 from trimtab.fleet.limits import quotas_of
 from trimtab.fleet.market import Market
-from trimtab.fleet.model import Fleet, Window
+from trimtab.fleet.model import Fleet, Window, Workload
 from trimtab.fleet.reach import check_reach
 from trimtab.fleet.scaled import scaled_fleet
 from trimtab.fleet.settings import Settings
 from trimtab.ledger import Allocation, Bill, Commitment, allocate, bill
+from trimtab.levers.registry import lever_named
 from trimtab.pipeline.opening import bundle_name, require_nodes, require_prices, split_window
 from trimtab.plan.audit import Audit, HeatMap
 from trimtab.plan.commitments.inventory import Owned, inventory, running, unpriced
@@ -259,7 +261,7 @@ def _audit(
         spend_by_workload=spend_by(fleet, allocation, lambda workload: workload.name),
         product_form=product_form(fleet, bands),
         waste=waste_of(fleet, allocation, bands, _cheaper(fleet, market), _non_gpu_nodes(bundle, fleet)),
-        verdicts=tuple(verdict_of(workload, window, bands) for workload in fleet.workloads),
+        verdicts=tuple(verdict_of(workload, window, bands, _ended(planned, workload)) for workload in fleet.workloads),
         unjudged=_unjudged(fleet, allocation, planned),
         plan=planned.plan,
         proof=proven.proof,
@@ -272,6 +274,12 @@ def _audit(
         capacity=proven.capacity,
         laws=tuple(law_findings(planned, market)),
     )
+
+
+def _ended(planned: Planned, workload: Workload) -> tuple[str, ...]:
+    """Return the causes of low activity that the plan ends for a workload."""
+    levers = planned.deployments.get(workload.name, AS_IT_IS).levers
+    return tuple(sorted({lever_named(name).ends for name in levers} - {""}))
 
 
 def _unjudged(fleet: Fleet, allocation: Allocation, planned: Planned) -> tuple[Unjudged, ...]:

@@ -38,7 +38,7 @@ class Action:
     standalone_usd_mo: float
     """What it would save alone."""
     last_in_usd_mo: float
-    """What is lost if it alone is left out."""
+    """What is lost if it is left out, with what needs it to keep a target; what then does not pay waits."""
     effort_weeks: float
     risk: Risk
     quarter: int
@@ -50,6 +50,12 @@ class Action:
     share_low_usd_mo: float | None = None
     """Lower end of the 95 % interval of its sampled share; the share itself where all orders were enumerated."""
     share_high_usd_mo: float | None = None
+    spend_usd_mo: float | None = None
+    """Today's spend on what it touches, the idle time of its workloads' nodes within it; None where it touches no node."""
+    enables: tuple[str, ...] = ()
+    """The actions that would miss a target without it."""
+    hazards: tuple[str, ...] = ()
+    """What can happen once it is done, in words: what its risk is derived from."""
 
     @property
     def saving_per_week_usd_mo(self) -> float:

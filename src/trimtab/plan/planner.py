@@ -315,14 +315,16 @@ def _actions(drafted: Drafted, shares: Shares, slots: Sequence[Slot], settings: 
     weeks = efforts(drafted.actions, settings)
     with_all, moving = drafted.hourly_usd(drafted.everything), drafted.moving(drafted.everything)
     deployments, left = drafted.in_force(drafted.everything), drafted.bill(drafted.everything)
+    needed, ids = drafted.needed_first(), {slot.number: f"a{place + 1}" for place, slot in enumerate(slots)}
     actions = []
-    for place, slot in enumerate(slots):
+    for slot in slots:
         number = slot.number
+        spend = drafted.spend(number)
         draft = drafted.actions[number]
-        hourly = drafted.hourly_usd(drafted.everything - {number}) - with_all
+        hourly = drafted.hourly_usd(drafted.taken(drafted.everything - {number})) - with_all
         actions.append(
             Action(
-                id=f"a{place + 1}",
+                id=ids[number],
                 lever=draft.lever,
                 subject=draft.subject,
                 changes=draft.changes,
@@ -340,8 +342,11 @@ def _actions(drafted: Drafted, shares: Shares, slots: Sequence[Slot], settings: 
                 moving_usd_mo=per_month(usd(moving - drafted.moving(drafted.everything - {number})), hours),
                 share_low_usd_mo=per_month(usd(shares.shapley_low[number]), hours),
                 share_high_usd_mo=per_month(usd(shares.shapley_high[number]), hours),
+                spend_usd_mo=None if spend is None else per_month(usd(spend), hours),
+                enables=tuple(ids[slot.number] for slot in slots if slot.number in needed.get(number, ())),
                 effort_weeks=weeks[number],
                 risk=draft.risk,
+                hazards=tuple(hazard.value for hazard in draft.hazards),
                 quarter=slot.quarter,
                 evidence=evidence_of(draft, drafted.fleet, drafted.enacted, deployments, left, settings.bands),
                 rollback=draft.rollback,

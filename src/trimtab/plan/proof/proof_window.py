@@ -61,16 +61,14 @@ class Replayed:
 
     def cost(self, some: frozenset[int]) -> int:
         """Return the exact bill with some of the plan's actions (by their place in it), in micro-dollars."""
-        actions = [self.planned.plan.actions[place] for place in sorted(some)]
-        levers: dict[str, set[str]] = {}
-        for action in actions:
-            for change in action.changes:
-                levers.setdefault(change.subject, set()).add(action.lever)
-        effects = [change.effect for action in actions for change in action.changes]
+        drafted, names = self.planned.drafted, [workload.name for workload in self.planned.fleet.workloads]
+        numbers = frozenset(self.planned.order[place] for place in some)
+        deployments = {names[index]: one for index, one in drafted.in_force(numbers).items()}
+        effects = [change.effect for place in sorted(some) for change in self.planned.plan.actions[place].changes]
         in_force = {
-            index: self.planned.deployments[workload.name].restricted(levers.get(workload.name, ()))
+            index: deployments[workload.name]
             for index, workload in enumerate(self.enacted.fleet.workloads)
-            if index in self.enacted.evaluators and workload.name in self.planned.deployments
+            if index in self.enacted.evaluators and workload.name in deployments
         }
         released = [node for effect in effects if isinstance(effect, ReleaseNodes) for node in effect.nodes]
         bought = self._offered(effects)
@@ -79,8 +77,9 @@ class Replayed:
         return self.enacted.bill(in_force, released, bought).total + self.enacted.moving(in_force)
 
     def saving(self, some: frozenset[int]) -> int:
-        """Return what some of the plan's actions save together, in micro-dollars."""
-        return self.cost(frozenset()) - self.cost(some)
+        """Return what some of the plan's actions save together, in micro-dollars; as in the plan, those that pay are done."""
+        taken = self.planned.drafted.taken(frozenset(self.planned.order[place] for place in some))
+        return self.cost(frozenset()) - self.cost(frozenset(p for p in some if self.planned.order[p] in taken))
 
     def _offered(self, effects: Sequence[Effect]) -> tuple[Commitment, ...]:
         """Return what some effects would buy, as planned."""
