@@ -50,9 +50,9 @@ def test_more_actions_are_never_worth_less(planned):
 
 def test_no_figure_of_an_action_is_below_nothing_or_above_what_it_touches(planned):
     for action in planned.plan.actions:
-        assert 0 <= action.saving_micro_usd
-        assert 0 <= action.standalone_usd_mo
-        assert 0 <= action.last_in_usd_mo
+        assert action.saving_micro_usd >= 0
+        assert action.standalone_usd_mo >= 0
+        assert action.last_in_usd_mo >= 0
         assert action.spend_usd_mo is None or action.standalone_usd_mo <= action.spend_usd_mo + 0.01
 
 

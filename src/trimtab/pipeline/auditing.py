@@ -97,7 +97,7 @@ def audit(
     by_action = proof_by_action(planned, opened.proof, market, opened.settings, seed=SEED)
     found = replace(found, proof=replace(found.proof, actions=by_action))
     tell("proving under stress", 0.0)
-    stressed = robustness(planned, proven.proof, opened.proof, market, opened.settings, seed=SEED)
+    stressed = robustness(planned, proven, opened.proof, market, opened.settings, seed=SEED)
     missing = undeclared(planned, market, opened.settings, tell)
     found = replace(found, owned=held, robustness=stressed, undeclared=missing)
     if scenario is None:
