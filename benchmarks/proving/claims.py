@@ -158,6 +158,7 @@ def _claim(document: Json, manifests: tuple[Json, ...], withheld: tuple[str, ...
                 kept=bool(one["kept"]),
             )
             for one in _parts(proof["targets"])
+            if one["touched"]
         ),
         changes=tuple(
             (str(change["subject"]), str(change["kind"]), _part(change["settings"]))

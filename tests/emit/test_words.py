@@ -35,13 +35,12 @@ def test_every_target_is_said_in_words():
         assert "95%" in target_words(target)
 
 
-def test_an_action_whose_share_is_a_loss_is_explained():
+def test_an_action_without_which_others_miss_a_target_is_explained():
     plan = audit_document(example_audit()).plan
     first, *others = plan.actions
-    update = {"saving_usd_mo": -4272.26, "standalone_usd_mo": -9487.43, "last_in_usd_mo": 942.91}
+    update = {"enables": ("a2", "a3")}
 
     note = plan_note(plan.model_copy(update={"actions": (first.model_copy(update=update), *others)}))
 
-    assert note.startswith(f"{first.id} pays only after others: alone it costs $9,487 a month")
-    assert "$943" in note
-    assert "pays only after" not in plan_note(plan)
+    assert note.startswith(f"Without {first.id}, a2, a3 would miss a target")
+    assert "Without" not in plan_note(plan)

@@ -29,6 +29,7 @@ def draft(lever, name="w", touches=(), discounts=()):
         released=(),
         discounts=discounts,
         touches=frozenset(touches),
+        hazards=(),
     )
 
 

@@ -1,10 +1,14 @@
 """The proof under stress: what departs changes the answer, what does not depart leaves it."""
 
+import numpy as np
 import pytest
 
 from trimtab.fleet.settings import Settings
 from trimtab.pipeline import audit, open_demo
-from trimtab.plan.proof.robustness import DEPARTURES
+from trimtab.plan.model import CapacityPicture
+from trimtab.plan.proof.robustness import DEPARTURES, steepest_hours
+from trimtab.policies.scaling import HpaPolicy
+from trimtab.replay.services import ServiceHistory, ServiceModel, replay_service
 
 
 @pytest.fixture(scope="module")
@@ -15,9 +19,11 @@ def found():
 def test_every_departure_is_judged_on_the_targets_of_the_proof(found):
     stressed = found.robustness.stressed
 
-    assert [one.departure for one in stressed] == list(DEPARTURES)
+    assert [one.departure for one in stressed][: len(DEPARTURES)] == list(DEPARTURES)
     assert {one.targets for one in stressed} == {len(found.proof.targets)}
     assert all(one.targets_kept <= one.targets for one in stressed)
+    assert all(one.targets_kept == sum(result.kept for result in one.results) for one in stressed)
+    assert all(one.bill_usd_mo > 0 for one in stressed)
 
 
 def test_faster_replicas_miss_no_target_that_the_proof_keeps(found):
@@ -35,3 +41,33 @@ def test_an_action_is_fragile_exactly_where_its_workloads_miss(found):
     for action in found.plan.actions:
         touched = {change.subject for change in action.changes} & missed
         assert bool(found.robustness.fragile(action)) == bool(touched)
+
+
+def test_capacity_is_missing_where_services_rise_most():
+    held = np.array([1.0, 1.0, 1.0, 2.0, 9.0, 9.0, 2.0, 1.0])
+    picture = CapacityPicture(workload="w", demand_gpus=held, before_gpus=held, after_gpus=held)
+
+    assert steepest_hours([picture], 2) == (3, 5)
+    assert steepest_hours([picture], 0) == (0, 0)
+    assert steepest_hours([], 2)[0] == 0
+
+
+@pytest.mark.parametrize(("closed", "served"), [((0, 0), True), ((6, 12), False), ((14, 18), True)])
+def test_nothing_starts_while_no_node_can_be_had(closed, served):
+    """Load for one replica, from the seventh hour to the twelfth for four."""
+    arrivals = np.where((np.arange(24 * 240) // 240 >= 6) & (np.arange(24 * 240) // 240 < 12), 45.0, 10.0)
+    model = ServiceModel(
+        capacity_req_s=1.0,
+        load_grid=np.array([0.0, 1.0]),
+        ok_frac=np.ones((1, 2)),
+        wait_limit_s=np.array([60.0]),
+        cold_start_s=60.0,
+        closed_hours=closed,
+    )
+    policy = HpaPolicy(target_frac=0.7, min_replicas=1, max_replicas=10)
+
+    replay = replay_service(ServiceHistory(arrivals=arrivals, step_s=15.0), model, policy, initial_replicas=2)
+
+    rush = replay.held[6 * 240 + 4 : 12 * 240]
+    assert (replay.attained_frac[0] > 0.95) == served
+    assert (rush.max() > 3) == served

@@ -71,10 +71,10 @@ def _sheet(before: AuditDocument, after: AuditDocument) -> Sheet:
 def _targets(before: AuditDocument, after: AuditDocument) -> list[dict[str, Cell]]:
     """Return declared targets that are gone or looser, of workloads that both plans change."""
     now = {(target.workload, target.metric): target for target in after.proof.targets}
-    there = {target.workload for target in after.proof.targets}
+    there = {target.workload for target in after.proof.targets if target.touched}
     rows: list[dict[str, Cell]] = []
     for then in before.proof.targets:
-        if not then.declared or then.workload not in there:
+        if not then.declared or not then.touched or then.workload not in there:
             continue
         same = now.get((then.workload, then.metric))
         change = "target dropped" if same is None or not same.declared else _loosened(then, same)

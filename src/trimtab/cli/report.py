@@ -14,6 +14,7 @@ from trimtab.emit.document import (
     ActionPart,
     AuditDocument,
     NotWorthPart,
+    PlanPart,
     ProofPart,
     RobustnessPart,
     SpendPart,
@@ -33,12 +34,14 @@ from trimtab.emit.words import (
     headroom_line,
     interval,
     joint_interval,
+    kept_words,
     law_line,
     limit_line,
     load_test_line,
     moving_in,
     owned_lines,
     plan_note,
+    repair_lines,
     stress_line,
     undeclared_line,
 )
@@ -99,7 +102,7 @@ def _parts(document: AuditDocument, next_steps: Sequence[tuple[str, str]]) -> It
     if held := owned_lines(document):
         lines = [f"· {line}" for line in held]
         yield _section("Commitments held", "judged on the use as it was", *map(Text, lines))
-    yield _proof(document.proof)
+    yield _proof(document.proof, document.plan)
     if document.laws:
         yield _laws(document)
     if document.robustness:
@@ -291,7 +294,7 @@ def _unjudged(document: AuditDocument) -> RenderableType:
     return _section("Not judged", f"{percent(share, 1)} of the bill; left as it is", *lines)
 
 
-def _proof(proof: ProofPart) -> RenderableType:
+def _proof(proof: ProofPart, plan: PlanPart) -> RenderableType:
     lines: list[RenderableType] = [
         Text.assemble(
             f"{days(proof.window.start, proof.window.end)} cost {dollars(proof.before_usd)}; under the plan "
@@ -301,6 +304,7 @@ def _proof(proof: ProofPart) -> RenderableType:
         ),
         _targets_line(proof),
         *(_missed(target) for target in proof.targets if not target.kept),
+        *(Text(f"· {line}", style="yellow") for line in repair_lines(proof, plan)),
         Text(
             f"{proof.interruptions} interruptions (spot, or a block that ended), "
             f"{proof.lost_gpu_hr:.1f} GPU-hours of work done twice."
@@ -361,7 +365,7 @@ def _targets_line(proof: ProofPart) -> Text:
     if not proof.targets:
         return Text("No workload has a target that could be checked.", style="yellow")
     style = "bold green" if proof.targets_kept == len(proof.targets) else "bold red"
-    return Text.assemble((f"{proof.targets_kept} of {len(proof.targets)} targets kept", style), ".")
+    return Text.assemble((kept_words(proof), style), ".")
 
 
 def _missed(target: TargetPart) -> Text:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from trimtab.diagnose.causes import Cause, Signs, causes_of
@@ -13,9 +15,13 @@ from trimtab.tables.workloads import WorkloadKind
 from trimtab.units import S_PER_HR
 
 
-def verdict_of(workload: Workload, window: str, bands: Bands) -> Verdict:
-    """Judge a workload by SM activity where present; by GPU_UTIL, and says so, where not."""
-    sentences = [_use(workload, bands), *_memory(workload, bands), *(_causes(workload, bands) or _bound(workload))]
+def verdict_of(workload: Workload, window: str, bands: Bands, ended: Sequence[str] = ()) -> Verdict:
+    """Judge a workload by SM activity where present; by GPU_UTIL, and says so, where not.
+
+    Where its readings prove no cause, those that a replayed plan ends (`ended`) stand for them.
+    """
+    causes = _causes(workload, bands, ended) or _bound(workload)
+    sentences = [_use(workload, bands), *_memory(workload, bands), *causes]
     if workload.activity.signal == "gpu_util":
         sentences.append("only GPU_UTIL was there, which says that a kernel ran and not how hard: turn on SM_ACTIVE")
     return Verdict(workload=workload.name, headline="; ".join(sentences), evidence=_evidence(workload, window))
@@ -59,12 +65,14 @@ def _bound(workload: Workload) -> list[str]:
     return []
 
 
-def _causes(workload: Workload, bands: Bands) -> list[str]:
+def _causes(workload: Workload, bands: Bands, ended: Sequence[str]) -> list[str]:
     """Say why a workload that works does little, or that this cannot be told and what is missing."""
     activity = workload.activity
     if activity.mean_frac is None or not bands.active_frac <= activity.mean_frac < bands.find_cause_frac:
         return []
     found = causes_of(signs_of(workload))
+    if found[0].cause is Cause.UNDETERMINED and ended:
+        return [f"cause: {' and '.join(ended)} (the plan ends that)"]
     if found[0].cause is Cause.UNDETERMINED and activity.sm_frac is None:
         return []
     leads = {Cause.UNDETERMINED: "", Cause.MEMORY_BANDWIDTH: "bound by "}

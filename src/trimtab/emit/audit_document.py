@@ -41,7 +41,7 @@ def audit_document(audit: Audit) -> AuditDocument:
         waste=waste_parts(audit.waste, audit),
         verdicts=tuple(verdict_part(verdict) for verdict in audit.verdicts),
         plan=plan_part(audit, targets),
-        proof=proof_part(audit.proof, targets),
+        proof=proof_part(audit.proof, targets, audit.plan.window),
         unjudged=tuple(unjudged_part(row, window_hr) for row in audit.unjudged),
         pictures=pictures_part(audit),
         owned=owned_parts(audit.owned),

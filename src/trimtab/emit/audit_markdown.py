@@ -16,12 +16,14 @@ from trimtab.emit.words import (
     headroom_line,
     interval,
     joint_interval,
+    kept_words,
     law_line,
     limit_line,
     load_test_line,
     moving_in,
     owned_lines,
     plan_note,
+    repair_lines,
     stress_line,
     undeclared_line,
 )
@@ -98,7 +100,7 @@ def _shortened(document: AuditDocument) -> AuditDocument:
 
 def _headline(document: AuditDocument) -> str:
     plan, proof = document.plan, document.proof
-    kept = f"{proof.targets_kept} of {len(proof.targets)} targets kept"
+    kept = kept_words(proof)
     return (
         f"The bill is **{dollars(document.bill_usd_mo)} a month**. The plan brings it to "
         f"{dollars(plan.objective_usd_mo)}{moving_in(plan.moving_usd_mo)} and saves "
@@ -293,6 +295,7 @@ def _proof(document: AuditDocument) -> str:
             f"below {dollars(proof.clairvoyant_usd)}. {proof.interruptions} interruptions (spot, or a block that ended), "
             f"{proof.lost_gpu_hr:.1f} GPU-hours of work done twice.",
             _table(("workload", "target", "before", "under the plan", "kept"), "llrrl", rows) if proof.targets else "",
+            _bullets(map(_text, repair_lines(proof, document.plan))),
             _proof_by_action(document),
             _bullets(f"given up within its target: {_text(line)}" for line in proof.given_up),
             _bullets(_text(note) for note in proof.notes),

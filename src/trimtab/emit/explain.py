@@ -106,6 +106,8 @@ def _arithmetic(document: AuditDocument, action: ActionPart) -> list[str]:
         f"Savings overlap, so stand-alone figures cannot be added up. The share ({plan.attribution}) is what the action "
         "adds on average over the orders in which the actions could be taken; the shares sum to the joint saving."
     )
+    if action.enables:
+        gloss += f" Without {action.id}, {', '.join(action.enables)} would miss a target."
     return [*lines, *_wrapped(gloss)]
 
 
@@ -144,5 +146,5 @@ def _risk(action: ActionPart) -> list[str]:
     when = f"quarter {action.quarter}" if action.quarter else "later than a year"
     return [
         *_wrapped(f"{weeks}, planned for {when}; {dollars_and_cents(action.saving_per_week_usd_mo)} a month per week."),
-        *_wrapped(f"Risk {action.risk}: {RISK_MEANING[Risk(action.risk)]}."),
+        *_wrapped(f"Risk {action.risk}: {'; '.join(action.hazards) or RISK_MEANING[Risk(action.risk)]}."),
     ]

@@ -19,8 +19,11 @@ from trimtab.emit.document import (
     OwnedPart,
     OwnedSpendPart,
     PlanPart,
+    ProofPart,
+    RepairPart,
     RobustnessPart,
     StressedPart,
+    TargetPart,
     UndeclaredPart,
 )
 from trimtab.emit.money import dollars, dollars_and_cents, percent
@@ -48,6 +51,7 @@ WASTE_MEANING: Mapping[WasteKind, str] = MappingProxyType(
 
 _NAMED = 3
 _CENT = 0.01
+_WORTH_A_MULTIPLE = 1.05
 _CLEARLY_LESS = 0.75
 """Below the top of the healthy band, which every plan leaves."""
 _NO_GAP_FRAC = 0.0005
@@ -81,18 +85,13 @@ GLOSSARY: Mapping[str, str] = MappingProxyType(
 
 def plan_note(plan: PlanPart) -> str:
     """Say what a reader of the plan's table may stumble over, and how near the best the plan is."""
-    return " ".join(
-        [*(_only_together(action) for action in plan.actions if action.saving_usd_mo < 0), _certificate(plan)]
-    )
+    return " ".join([*(_only_together(action) for action in plan.actions if action.enables), _certificate(plan)])
 
 
 def _only_together(action: ActionPart) -> str:
-    """Say why an action is in the plan whose fair share is a loss."""
-    alone = dollars(abs(action.standalone_usd_mo))
-    return (
-        f"{action.id} pays only after others: alone it {'costs' if action.standalone_usd_mo < 0 else 'saves'} {alone} a month, "
-        f"and with all the others done it saves {dollars(action.last_in_usd_mo)}; its share is the mean over all orders."
-    )
+    """Say what an enabler is for."""
+    others = ", ".join(action.enables)
+    return f"Without {action.id}, {others} would miss a target: what {action.id} saves is its part of what they save with it."
 
 
 def _certificate(plan: PlanPart) -> str:
@@ -104,12 +103,67 @@ def _certificate(plan: PlanPart) -> str:
     )
 
 
+def kept_words(proof: ProofPart) -> str:
+    """Say how many targets are kept, in all and by kind: `17 of 18 targets kept (latency 4 of 5, hours 13 of 13)`."""
+    whole = f"{proof.targets_kept} of {len(proof.targets)} targets kept"
+    kinds = ", ".join(f"{one.promise} {one.kept} of {one.targets}" for one in proof.by_promise)
+    untouched = sum(one.untouched for one in proof.by_promise)
+    left = f"; {untouched} of workloads that the plan leaves as they are" if untouched else ""
+    return f"{whole} ({kinds}{left})" if len(proof.by_promise) > 1 or untouched else whole
+
+
+def late_words(target: TargetPart) -> str:
+    """Say how much more comes late: `late requests 0.8% -> 3.6% (4.5 times as many), allowed 5%`; nothing of other targets."""
+    if target.limit_s is None or target.before_frac is None:
+        return ""
+    what = "runs" if target.metric == TargetMetric.QUEUE_WAIT.value else "requests"
+    late = f"late {what} {percent(1 - target.before_frac, 1)} → {percent(1 - target.attained_frac, 1)}"
+    times = target.times_as_late
+    many = "" if times is None or times < _WORTH_A_MULTIPLE else f" ({times:.1f} times as many)"
+    return f"{late}{many}, allowed {percent(1 - target.required_frac, 1)}"
+
+
+def repair_lines(proof: ProofPart, plan: PlanPart) -> list[str]:
+    """Say what was planned otherwise since the proof refused it, and what that does to the saving, if anything was."""
+    if not proof.repairs or proof.first_saving_usd_mo is None:
+        return []
+    lines = [f"{one.workload}: {'; '.join(map(_missed_words, one.missed))}; {_instead(one)}" for one in proof.repairs]
+    many = len(proof.repairs)
+    return [
+        f"{many} workload{'' if many == 1 else 's'} missed targets here and {'was' if many == 1 else 'were'} planned again: "
+        f"the saving is {dollars(plan.joint_saving_usd_mo)} a month, not the {dollars(proof.first_saving_usd_mo)} claimed "
+        "before. The window refused ways and chose none; for what was planned again it is no longer unseen.",
+        *lines,
+    ]
+
+
+def _missed_words(target: TargetPart) -> str:
+    came = late_words(target) or f"attained {percent(target.attained_frac, 1)}"
+    return f"{target.target}: {came}"
+
+
+def _instead(one: RepairPart) -> str:
+    first = f'instead of "{"; ".join(one.was)}"'
+    return f"{first} now {'; '.join(one.now)}" if one.now else f"{first} it stays as it is"
+
+
 def stress_line(one: StressedPart) -> str:
     """Say how the plan fares where the world departs."""
     missed = f"; missed by {', '.join(one.missed[:_NAMED])}" if one.missed else ""
     more = f" and {len(one.missed) - _NAMED} more" if len(one.missed) > _NAMED else ""
     kept = f"{one.targets_kept} of {one.targets} targets kept"
-    return f"{one.departure}: saves {percent(one.saving_frac, 1)}, {kept}{missed}{more}"
+    bill = "" if one.bill_usd_mo is None else f"the bill is {dollars(one.bill_usd_mo)} a month, "
+    return f"{one.departure}: {bill}saves {percent(one.saving_frac, 1)}, {kept}{missed}{more}{_worst(one)}"
+
+
+def _worst(one: StressedPart) -> str:
+    """Say what is attained of the target that is missed most."""
+    missed = [target for target in one.attained if not target.kept and target.workload in one.missed]
+    if not missed:
+        return ""
+    worst = min(missed, key=lambda target: target.attained_frac - target.required_frac)
+    came = f"{percent(worst.attained_frac, 1)}, required {percent(worst.required_frac, 1)}"
+    return f" (worst: {worst.workload} {worst.metric} {came})"
 
 
 def headroom_line(found: RobustnessPart) -> str:

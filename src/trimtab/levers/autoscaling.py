@@ -88,6 +88,7 @@ LEVER = Lever(
     name=NAME,
     title="Autoscale",
     meaning="Scales the replicas of a service with its demand, or with what recording rules forecast of it",
+    ends="more replicas than demand",
     page="how-to/replay-policies.md",
     stage=Stage.HOLD,
     kinds=frozenset({WorkloadKind.SERVING}),

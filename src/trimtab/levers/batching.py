@@ -337,6 +337,7 @@ LEVER = Lever(
     name=NAME,
     title="Batch requests",
     meaning="Serves several requests at once where a replica takes one at a time",
+    ends="requests are served one at a time",
     page="how-to/batching.md",
     stage=Stage.FORM,
     kinds=frozenset({WorkloadKind.SERVING}),

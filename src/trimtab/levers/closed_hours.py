@@ -61,6 +61,7 @@ LEVER = Lever(
     name=NAME,
     title="Close out of hours",
     meaning="Holds a service's replicas in the hours in which its owner says that it must answer, and none outside them",
+    ends="replicas held in hours in which nobody must be answered",
     page="how-to/close-out-of-hours.md",
     stage=Stage.HOLD,
     kinds=frozenset({WorkloadKind.SERVING}),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
 
+import numpy as np
+
 from trimtab.catalog.kinds import BuyingOption, CapacityType
 from trimtab.catalog.pools import Pool
 from trimtab.deployment.effects import BuySpendPlan, Effect
@@ -84,11 +86,16 @@ def _fleet_evidence(bought: Bought) -> Iterator[Fact]:
 def _of_nodes(commitment: Commitment, bought: Bought) -> Iterator[Fact]:
     count, pool = commitment.quantity, commitment.offer.pool
     used = bought.left.use_of(pool)
-    share = float((used >= count * S_PER_HR * _WHOLE_FRAC).mean()) if count else 0.0
+    others = nodes_committed(bought.owned).get(pool, 0) + count - 1
+    # what the last node is used decides: with one fewer, just that would be paid on demand
+    share = float(np.clip(used / S_PER_HR - others, 0.0, 1.0).mean())
     rate = commitment.offer.rate_micro_usd_hr / bought.rates([pool])[pool]
     if used.any():
         yield _backed(commitment, used, bought)
-    yield Fact(f"hours in which all {count} x {pool.instance_type} are in use", _QUERY, f"{share:.0%}", f"> {rate:.0%}")
+    what = f"time in which the last of {count} x {pool.instance_type} is in use"
+    # beside a spend plan the node takes the place of spend at a discount, and another bound holds
+    alone = not any(one.offer.is_spend for one in (*bought.owned, *bought.discounts))
+    yield Fact(what, _QUERY, f"{share:.1%}", f">= {rate:.1%}, its rate as a share of on demand" if alone else "")
 
 
 def _of_spend(plan: Commitment, bought: Bought) -> Iterator[Fact]:

@@ -100,6 +100,7 @@ LEVER = Lever(
     name=NAME,
     title="Fewer GPUs a run",
     meaning="Asks for as many GPUs as a run uses",
+    ends="runs hold more GPUs than do anything",
     page="how-to/read-an-audit.md",
     stage=Stage.PLACE,
     kinds=RUN_KINDS,

@@ -45,7 +45,7 @@ def _evidence(applied: Applied) -> Iterator[Fact]:
 
 
 def _fleet_evidence(bought: Bought) -> Iterator[Fact]:
-    yield Fact("GPUs held", "allocations by node", "0 in every hour", "> 0")
+    yield Fact("GPUs held", "allocations by node", "0 in every hour")
 
 
 def _canary(effect: Effect) -> tuple[str, ...]:
@@ -61,6 +61,7 @@ LEVER = Lever(
     name=NAME,
     title="Release idle nodes",
     meaning="Holds nodes only while something runs on them, and gives back those that nobody holds",
+    ends="nodes held in hours without work",
     page="how-to/read-an-audit.md",
     stage=Stage.HOLD,
     kinds=RUN_KINDS,

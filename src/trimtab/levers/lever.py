@@ -225,6 +225,8 @@ class Lever:
     drift_frac: float | None = None
     """80 % quantile of |replayed - predicted| / |predicted| of an action's share of the saving when plans met later weeks
     (`python -m benchmarks.proof`, 2026-11-22, 14 to 36 actions each); None where no fleet of the benchmark used it."""
+    ends: str = ""
+    """The cause of low activity that it ends where it is planned; empty where it says nothing of one."""
     guide_order: int = 6
     """Its place in the order that guides give whatever the fleet: autoscale 0, right-size 1, capacity 2, quantize 3, MIG 4,
     taints 5, the long tail 6."""

@@ -77,6 +77,7 @@ LEVER = Lever(
     name=NAME,
     title="Set the replica count",
     meaning="Runs as many replicas of a service as its busiest hours need, the same at all times",
+    ends="more replicas than demand",
     page="how-to/read-an-audit.md",
     stage=Stage.HOLD,
     kinds=frozenset({WorkloadKind.SERVING}),

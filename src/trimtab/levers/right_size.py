@@ -70,6 +70,7 @@ LEVER = Lever(
     name=NAME,
     title="Right-size",
     meaning="Moves work to a GPU that fits it, in its own region",
+    ends="a GPU larger than the work fills",
     page="how-to/read-an-audit.md",
     stage=Stage.PLACE,
     kinds=frozenset(WorkloadKind),

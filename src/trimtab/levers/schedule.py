@@ -154,6 +154,7 @@ LEVER = Lever(
     name=NAME,
     title="Schedule",
     meaning="Holds nodes in the hours that they are needed, and defers runs that can wait",
+    ends="nodes held in hours without work",
     page="how-to/defer-runs.md",
     stage=Stage.HOLD,
     kinds=RUN_KINDS | {WorkloadKind.NOTEBOOK},

@@ -400,6 +400,7 @@ LEVER = Lever(
     name=NAME,
     title="Share nodes",
     meaning="Puts several workloads on the same nodes: whole GPUs, MIG slices or, where the owner admits it, shares of GPUs",
+    ends="less work than fills a GPU of its own",
     page="how-to/share-gpus.md",
     stage=Stage.PLACE,
     kinds=SHARERS,

@@ -11,6 +11,7 @@ import numpy as np
 from trimtab.catalog import CapacityType, Catalog, load_catalog
 from trimtab.catalog.pools import Pool
 from trimtab.catalog.price_changes import changed
+from trimtab.deployment.deployment import AS_IT_IS
 from trimtab.diagnose.findings import Unjudged
 from trimtab.diagnose.spend import spend_by, week_activity
 from trimtab.diagnose.verdicts import product_form, verdict_of
@@ -20,19 +21,21 @@ from trimtab.fleet.build import build_fleet, bundle_window
 from trimtab.fleet.declared import declared_in_vain, refuse_impossible
 from trimtab.fleet.limits import quotas_of
 from trimtab.fleet.market import Market
-from trimtab.fleet.model import Fleet, Window
+from trimtab.fleet.model import Fleet, Window, Workload
 from trimtab.fleet.reach import check_reach
 from trimtab.fleet.scaled import scaled_fleet
 from trimtab.fleet.settings import Settings
 from trimtab.ledger import Allocation, Bill, Commitment, allocate, bill
+from trimtab.levers.registry import lever_named
 from trimtab.pipeline.opening import bundle_name, require_nodes, require_prices, split_window
 from trimtab.plan.audit import Audit, HeatMap
 from trimtab.plan.commitments.inventory import Owned, inventory, running, unpriced
-from trimtab.plan.planner import Planned, make_plan
+from trimtab.plan.planner import Planned, judge
 from trimtab.plan.proof.law_report import law_findings
 from trimtab.plan.proof.proof_by_action import proof_by_action
-from trimtab.plan.proof.proof_window import Proven, prove
+from trimtab.plan.proof.proof_window import Proven
 from trimtab.plan.proof.reach import by_deadline, within_budget
+from trimtab.plan.proof.repair import proven_plan
 from trimtab.plan.proof.robustness import robustness
 from trimtab.plan.proof.scenario import Outlook, Scenario, WhatIf, outlook
 from trimtab.plan.proof.undeclared import undeclared
@@ -94,7 +97,7 @@ def audit(
     by_action = proof_by_action(planned, opened.proof, market, opened.settings, seed=SEED)
     found = replace(found, proof=replace(found.proof, actions=by_action))
     tell("proving under stress", 0.0)
-    stressed = robustness(planned, proven.proof, opened.proof, market, opened.settings, seed=SEED)
+    stressed = robustness(planned, proven, opened.proof, market, opened.settings, seed=SEED)
     missing = undeclared(planned, market, opened.settings, tell)
     found = replace(found, owned=held, robustness=stressed, undeclared=missing)
     if scenario is None:
@@ -189,10 +192,10 @@ def _coverable(market: Market, *fleets: Fleet) -> list[Pool]:
 
 
 def _planned(opened: Opened, scenario: Scenario, tell: Progress) -> tuple[Planned, Proven]:
-    """Plan and prove in the world of a scenario."""
+    """Plan in the world of a scenario, and prove; what misses its targets there is repaired or leaves the plan."""
     settings = scenario.settings(opened.settings)
     market = replace(opened.market, catalog=changed(opened.market.catalog, scenario.prices), limits=settings.limits)
-    planned = make_plan(
+    prospects = judge(
         scaled_fleet(opened.fit, scenario.demand),
         market,
         settings,
@@ -202,8 +205,7 @@ def _planned(opened: Opened, scenario: Scenario, tell: Progress) -> tuple[Planne
         laws=opened.fit,
         store=opened.store,
     )
-    tell("proving on history the plan has not seen", 0.0)
-    return planned, prove(planned, scaled_fleet(opened.proof, scenario.demand), market, settings, seed=SEED)
+    return proven_plan(prospects, scaled_fleet(opened.proof, scenario.demand), tell)
 
 
 def _what_if(opened: Opened, scenario: Scenario, planned: Planned, proven: Proven, tell: Progress) -> WhatIf:
@@ -259,7 +261,7 @@ def _audit(
         spend_by_workload=spend_by(fleet, allocation, lambda workload: workload.name),
         product_form=product_form(fleet, bands),
         waste=waste_of(fleet, allocation, bands, _cheaper(fleet, market), _non_gpu_nodes(bundle, fleet)),
-        verdicts=tuple(verdict_of(workload, window, bands) for workload in fleet.workloads),
+        verdicts=tuple(verdict_of(workload, window, bands, _ended(planned, workload)) for workload in fleet.workloads),
         unjudged=_unjudged(fleet, allocation, planned),
         plan=planned.plan,
         proof=proven.proof,
@@ -272,6 +274,12 @@ def _audit(
         capacity=proven.capacity,
         laws=tuple(law_findings(planned, market)),
     )
+
+
+def _ended(planned: Planned, workload: Workload) -> tuple[str, ...]:
+    """Return the causes of low activity that the plan ends for a workload."""
+    levers = planned.deployments.get(workload.name, AS_IT_IS).levers
+    return tuple(sorted({lever_named(name).ends for name in levers} - {""}))
 
 
 def _unjudged(fleet: Fleet, allocation: Allocation, planned: Planned) -> tuple[Unjudged, ...]:

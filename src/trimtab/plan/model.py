@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum
 
 from trimtab.deployment.effects import Effect
 from trimtab.fleet.model import FloatArray, Target, Window
@@ -12,6 +13,8 @@ from trimtab.plan.program.limits import LimitPrice
 from trimtab.plan.venture import Venture
 from trimtab.provenance import Estimate, Evidence
 from trimtab.units import per_month, usd
+
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +38,7 @@ class Action:
     standalone_usd_mo: float
     """What it would save alone."""
     last_in_usd_mo: float
-    """What is lost if it alone is left out."""
+    """What is lost if it is left out, with what needs it to keep a target; what then does not pay waits."""
     effort_weeks: float
     risk: Risk
     quarter: int
@@ -47,6 +50,12 @@ class Action:
     share_low_usd_mo: float | None = None
     """Lower end of the 95 % interval of its sampled share; the share itself where all orders were enumerated."""
     share_high_usd_mo: float | None = None
+    spend_usd_mo: float | None = None
+    """Today's spend on what it touches, the idle time of its workloads' nodes within it; None where it touches no node."""
+    enables: tuple[str, ...] = ()
+    """The actions that would miss a target without it."""
+    hazards: tuple[str, ...] = ()
+    """What can happen once it is done, in words: what its risk is derived from."""
 
     @property
     def saving_per_week_usd_mo(self) -> float:
@@ -104,19 +113,58 @@ class Plan:
         return per_month(usd(micro_usd), self.window.hours)
 
 
+class Promise(Enum):
+    """What a target promises: kinds of targets are counted apart, for one missed latency is no hour that a notebook waits."""
+
+    LATENCY = "latency"
+    QUEUE = "queue"
+    THROUGHPUT = "throughput"
+    HOURS = "hours"
+    """The share of the hours in which history worked that a timetable leaves."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetResult:
     """One target over the proof window: what was required, what history attained, what the plan attains."""
 
     workload: str
     target: Target
+    promise: Promise
     before_frac: float | None
     attained_frac: float
+    touched: bool = True
+    """False: the plan leaves the workload as it is, and attains what history did."""
 
     @property
     def kept(self) -> bool:
         """Tell whether the plan keeps it."""
-        return self.attained_frac >= self.target.required_frac - 1e-9
+        return self.attained_frac >= self.target.required_frac - _ROUNDING
+
+    @property
+    def is_missed_by_plan(self) -> bool:
+        """Tell whether the plan misses it and does worse than history did."""
+        before = self.before_frac
+        return not self.kept and self.touched and (before is None or self.attained_frac < before - _ROUNDING)
+
+    @property
+    def times_as_late(self) -> float | None:
+        """Return how many times as many requests or runs come late as in history; None where that says nothing."""
+        if self.target.limit_s is None or self.before_frac is None or self.before_frac >= 1 - _ROUNDING:
+            return None
+        return (1 - self.attained_frac) / (1 - self.before_frac)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repair:
+    """A workload whose planned way missed targets on the proof window, and what the plan does with it instead."""
+
+    workload: str
+    was: tuple[str, ...]
+    """What the plan did before, in words."""
+    now: tuple[str, ...]
+    """What it does instead; empty where the workload stays as it is."""
+    missed: tuple[TargetResult, ...]
+    """The targets that the first way missed, with what it attained."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +182,7 @@ class ActionProof:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Proof:
-    """The plan replayed over the proof window, which the planner never saw."""
+    """The plan replayed over the proof window. The planner never saw it, but for vetoes of what failed there (`repairs`)."""
 
     window: Window
     before_micro_usd: int
@@ -151,6 +199,10 @@ class Proof:
     """What moving and traffic across regions and clouds are of `after`."""
     actions: tuple[ActionProof, ...] = ()
     """Action by action, where it was worked out."""
+    repairs: tuple[Repair, ...] = ()
+    """What the plan does otherwise since its first form missed targets here."""
+    first_saving_micro_usd: int | None = None
+    """What the plan claimed to save over its fit window before the repairs; None where nothing was repaired."""
 
     @property
     def saving_frac(self) -> float:

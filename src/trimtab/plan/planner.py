@@ -25,6 +25,7 @@ from trimtab.plan.actions.roadmap import Slot, efforts
 from trimtab.plan.effort import UNHELD, Effort, effort_of, with_effort
 from trimtab.plan.model import Action, Change, NotWorthDoing, Plan
 from trimtab.plan.options.unkept import unkept
+from trimtab.plan.options.veto import Veto
 from trimtab.plan.options.workload_options import WorkloadOptions, options_of
 from trimtab.plan.problem import KEEP, Problem
 from trimtab.plan.program.fleet_problem import Enacted, fleet_problem
@@ -83,9 +84,70 @@ def make_plan(
     `owned` commitments are paid whatever is planned. Services keep the laws learnt on `laws` where that is given. Replays
     are looked up in `store` first. Raises PlanError, naming the rules in conflict, where no plan keeps the limits.
     """
+    found = judge(fleet, market, settings, seed=seed, progress=progress, owned=owned, laws=laws, store=store)
+    return plan_of(found, progress)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Prospects:
+    """What a plan is chosen from: every workload's options over the fit window, and the world in which they were judged."""
+
+    fleet: Fleet
+    market: Market
+    settings: Settings
+    seed: int
+    cases: Mapping[str, Case | str]
+    options: tuple[WorkloadOptions | None, ...]
+    owned: tuple[Commitment, ...]
+
+    def with_vetoes(self, vetoes: Mapping[str, Veto]) -> Prospects:
+        """Return the options less those that vetoes leave out, by workload; replays are not made again."""
+        largest = _largest(self.fleet)
+        options = tuple(
+            one
+            if one is None or workload.name not in vetoes
+            else options_of(
+                one.evaluator.case,
+                self.market,
+                self.owned,
+                among_largest=workload.name in largest,
+                evaluator=one.evaluator,
+                veto=vetoes[workload.name],
+            )
+            for workload, one in zip(self.fleet.workloads, self.options, strict=True)
+        )
+        return replace(self, options=options)
+
+
+def judge(
+    fleet: Fleet,
+    market: Market,
+    settings: Settings,
+    *,
+    seed: int,
+    progress: Progress,
+    owned: tuple[Commitment, ...] = (),
+    laws: Fleet | None = None,
+    store: OutcomeStore | None = None,
+) -> Prospects:
+    """Replay every workload's options over the (fit) window; arguments as `make_plan` has them."""
     cases = cases_of(fleet, settings, seed, laws=laws, store=store)
+    return Prospects(
+        fleet=fleet,
+        market=market,
+        settings=settings,
+        seed=seed,
+        cases=cases,
+        options=tuple(_options(fleet, cases, market, owned, progress)),
+        owned=owned,
+    )
+
+
+def plan_of(prospects: Prospects, progress: Progress) -> Planned:
+    """Choose among prospects; raises PlanError, naming the rules in conflict, where no plan keeps the limits."""
+    fleet, market, settings, owned = prospects.fleet, prospects.market, prospects.settings, prospects.owned
+    options, cases = list(prospects.options), prospects.cases
     judged = {name: case for name, case in cases.items() if isinstance(case, Case)}
-    options = _options(fleet, cases, market, owned, progress)
     progress("choosing jointly", 0.0)
     problem = fleet_problem(fleet, options, market, settings.limits, owned)
     cheapest = solve_problem(problem, settings.planning)
@@ -95,7 +157,7 @@ def make_plan(
     drafted, small = _commitments_worth(drafted, settings)
     at_any_effort = _draft(fleet, options, cheapest, market, problem.owned)
     progress("attributing savings", 0.0)
-    shares = drafted.shares(seed)
+    shares = drafted.shares(prospects.seed)
     path = _path(drafted, shares, settings)
     slots = path.slots()
     shared = unisolated(fleet, judged, market, settings)
@@ -140,9 +202,7 @@ def _options(
     fleet: Fleet, cases: Mapping[str, Case | str], market: Market, owned: tuple[Commitment, ...], progress: Progress
 ) -> list[WorkloadOptions | None]:
     """Return every workload's options, in the fleet's order; two at once, for compiled replays let go of the lock."""
-
-    largest = sorted(fleet.workloads, key=lambda one: -one.gpu_hours)[:_ASKED_MORE]
-    names = {one.name for one in largest}
+    names = _largest(fleet)
 
     def found(case: Case | str) -> WorkloadOptions | None:
         if isinstance(case, str):
@@ -160,6 +220,12 @@ def _options(
             pool.shutdown(wait=False, cancel_futures=True)
             raise
     return options
+
+
+def _largest(fleet: Fleet) -> frozenset[str]:
+    """Return the workloads for which costly questions are asked."""
+    largest = sorted(fleet.workloads, key=lambda one: -one.gpu_hours)[:_ASKED_MORE]
+    return frozenset(one.name for one in largest)
 
 
 def _headroom(
@@ -249,14 +315,16 @@ def _actions(drafted: Drafted, shares: Shares, slots: Sequence[Slot], settings: 
     weeks = efforts(drafted.actions, settings)
     with_all, moving = drafted.hourly_usd(drafted.everything), drafted.moving(drafted.everything)
     deployments, left = drafted.in_force(drafted.everything), drafted.bill(drafted.everything)
+    needed, ids = drafted.needed_first(), {slot.number: f"a{place + 1}" for place, slot in enumerate(slots)}
     actions = []
-    for place, slot in enumerate(slots):
+    for slot in slots:
         number = slot.number
+        spend = drafted.spend(number)
         draft = drafted.actions[number]
-        hourly = drafted.hourly_usd(drafted.everything - {number}) - with_all
+        hourly = drafted.hourly_usd(drafted.taken(drafted.everything - {number})) - with_all
         actions.append(
             Action(
-                id=f"a{place + 1}",
+                id=ids[number],
                 lever=draft.lever,
                 subject=draft.subject,
                 changes=draft.changes,
@@ -274,8 +342,11 @@ def _actions(drafted: Drafted, shares: Shares, slots: Sequence[Slot], settings: 
                 moving_usd_mo=per_month(usd(moving - drafted.moving(drafted.everything - {number})), hours),
                 share_low_usd_mo=per_month(usd(shares.shapley_low[number]), hours),
                 share_high_usd_mo=per_month(usd(shares.shapley_high[number]), hours),
+                spend_usd_mo=None if spend is None else per_month(usd(spend), hours),
+                enables=tuple(ids[slot.number] for slot in slots if slot.number in needed.get(number, ())),
                 effort_weeks=weeks[number],
                 risk=draft.risk,
+                hazards=tuple(hazard.value for hazard in draft.hazards),
                 quarter=slot.quarter,
                 evidence=evidence_of(draft, drafted.fleet, drafted.enacted, deployments, left, settings.bands),
                 rollback=draft.rollback,

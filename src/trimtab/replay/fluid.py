@@ -42,6 +42,9 @@ class ServerShape(NamedTuple):
     """How many replicas a node is taken to hold where one looks for room to start in."""
     queue_limit_s: float
     quota_replicas: int
+    closed_from: int
+    """The first step in which no node can be had, so that nothing starts; none where `closed_to` is no later."""
+    closed_to: int
 
 
 class QueueTotals(NamedTuple):
@@ -400,6 +403,8 @@ def serve_history(
             wanted = decide(rule, by_hour, memory, seen)
             counts[QUOTA_SHORT_S] += max(0, wanted - shape.quota_replicas) * SYNC_S
             wanted = min(wanted, shape.quota_replicas)
+            if shape.closed_from <= step < shape.closed_to:
+                wanted = min(wanted, all_held)
             if wanted != desired:
                 direction = count_change(counts, wanted - desired, direction)
                 desired = wanted

@@ -123,6 +123,7 @@ class ServiceModel:
     `cold_start_s` is a node's start, the pull of the image and the load of the model; a replica that finds room on a node that
     is up takes `warm_start_s` (the load; None: as long as any). A node that is empty stays up, and billed, for
     `empty_node_kept_s`. `beside` says whether room beside ready replicas counts, or only what they left.
+    From the first of `closed_hours` to the second, counted from the history's start, nothing can be started.
     """
 
     capacity_req_s: float
@@ -137,6 +138,7 @@ class ServiceModel:
     warm_start_s: float | None = None
     empty_node_kept_s: float = 0.0
     beside: bool = True
+    closed_hours: tuple[int, int] = (0, 0)
 
     def __post_init__(self) -> None:
         if self.warm_start_s is not None and not 0 <= self.warm_start_s <= self.cold_start_s:
@@ -332,6 +334,8 @@ def shape_of(model: ServiceModel) -> ServerShape:
         room_per_node=model.room_per_node,
         queue_limit_s=model.queue_limit_s,
         quota_replicas=model.quota_replicas,
+        closed_from=model.closed_hours[0] * S_PER_HR // SYNC_S,
+        closed_to=model.closed_hours[1] * S_PER_HR // SYNC_S,
     )
 
 

@@ -23,7 +23,15 @@ from trimtab.emit.document.laws import BackTestPart, HeldPart, LawPart
 from trimtab.emit.document.part import EvidencePart, WindowPart
 from trimtab.emit.document.pictures import BillByHour, CapacityPart, HeatMapPart, Pictures
 from trimtab.emit.document.plan import LimitPart, NotWorthPart, PlanPart, VenturePart
-from trimtab.emit.document.proof import ActionProofPart, ProofPart, RobustnessPart, StressedPart
+from trimtab.emit.document.proof import (
+    ActionProofPart,
+    PromisePart,
+    ProofPart,
+    RepairPart,
+    RobustnessPart,
+    StressedPart,
+    StressedTargetPart,
+)
 from trimtab.emit.document.roadmap import CoursePart, RoadmapPart, StepPart, SwayPart
 from trimtab.emit.document.scenario import ComparedPart, WhatIfPart
 from trimtab.emit.document.undeclared import UndeclaredPart
@@ -51,13 +59,16 @@ __all__ = [
     "Pictures",
     "PlanPart",
     "ProductFormPart",
+    "PromisePart",
     "ProofPart",
+    "RepairPart",
     "RoadmapPart",
     "RobustnessPart",
     "SpendPart",
     "SpendTables",
     "StepPart",
     "StressedPart",
+    "StressedTargetPart",
     "SwayPart",
     "TargetPart",
     "UndeclaredPart",

@@ -43,6 +43,12 @@ class TargetPart(Part):
     """Where the target comes from."""
     limit_s: float | None = None
     """The time that it bounds; null for throughput, and in documents made before it was kept."""
+    promise: str = ""
+    """Its kind: latency, queue, throughput or hours; empty in documents made before kinds were told apart."""
+    touched: bool = True
+    """False where the plan leaves the workload as it is, so that it attains what history did."""
+    times_as_late: float | None = None
+    """How many times as many requests or runs come late as in history; null where none did, or where that is not known."""
 
 
 class ActionPart(Part):
@@ -67,13 +73,13 @@ class ActionPart(Part):
     saving_because: str
     """What the figure and its interval come from."""
     standalone_usd_mo: float
-    """What it would save if it were the only action."""
+    """What it would save if it were the only action; 0 where alone it saves nothing or misses a target."""
     last_in_usd_mo: float
-    """What would be lost if it alone were left out."""
+    """What would be lost if it were left out, with what needs it to keep a target; what then does not pay waits."""
     moving_usd_mo: float = 0.0
     """What it adds to moving and traffic across regions and clouds; all savings are net of it."""
     spend_usd_mo: float | None
-    """Today's spend on the workloads it touches; null where it touches none."""
+    """Today's spend on what it touches: workloads, idle time of their nodes, nodes given back; null where it touches none."""
     effort_weeks: float
     """Engineer-weeks."""
     saving_per_week_usd_mo: float
@@ -98,3 +104,7 @@ class ActionPart(Part):
     """Upper end of it."""
     fragile: tuple[str, ...] = ()
     """Departures (see `robustness`) under which its workloads miss a target."""
+    enables: tuple[str, ...] = ()
+    """Actions that would miss a target without it: what they save needs it."""
+    hazards: tuple[str, ...] = ()
+    """What can happen once it is done: what its risk is derived from."""

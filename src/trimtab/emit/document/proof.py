@@ -21,8 +21,34 @@ class ActionProofPart(Part):
     """Whether the replayed share lies in the predicted 80% interval; null where shares were not replayed."""
 
 
+class PromisePart(Part):
+    """The targets of one kind."""
+
+    promise: str
+    """latency, queue, throughput or hours."""
+    kept: int
+    """How many are kept."""
+    targets: int
+    """How many there are."""
+    untouched: int
+    """How many of them belong to workloads that the plan leaves as they are."""
+
+
+class RepairPart(Part):
+    """A workload whose first planned way missed targets on the proof window: it was refused, and all was planned again."""
+
+    workload: str
+    """Namespace and name."""
+    was: tuple[str, ...]
+    """What the plan did first."""
+    now: tuple[str, ...]
+    """What it does instead; empty where the workload stays as it is."""
+    missed: tuple[TargetPart, ...]
+    """The targets that the first way missed, with what it attained."""
+
+
 class ProofPart(Part):
-    """The plan replayed over the proof window, which the planner never saw."""
+    """The plan replayed over the proof window. The planner never saw it, but for vetoes of what failed there (`repairs`)."""
 
     window: WindowPart
     """The proof window."""
@@ -54,13 +80,35 @@ class ProofPart(Part):
     """Action by action; empty where it was not worked out."""
     given_up: tuple[str, ...] = ()
     """Targets that the plan keeps with less to spare than history did: what it takes from users within what was declared."""
+    by_promise: tuple[PromisePart, ...] = ()
+    """The targets counted by kind; empty in documents made before kinds were told apart."""
+    repairs: tuple[RepairPart, ...] = ()
+    """What the plan does otherwise since its first form missed targets on this window. For these workloads the window is no
+    longer unseen: it refused a way, and chose none."""
+    first_saving_usd_mo: float | None = None
+    """What the plan claimed to save a month before the repairs; null where nothing was repaired."""
+
+
+class StressedTargetPart(Part):
+    """What a target becomes where the world departs."""
+
+    workload: str
+    """Namespace and name."""
+    metric: str
+    """latency, ttft, tpot, throughput or queue_wait."""
+    required_frac: float
+    """Share that is required."""
+    attained_frac: float
+    """Share that the plan attains there."""
+    kept: bool
+    """Whether attained is not below required."""
 
 
 class StressedPart(Part):
     """The proof again in a world that departs from what the plan was made for."""
 
     departure: str
-    """What departs: speeds of replicas and of moved runs, or demand."""
+    """What departs: speeds of replicas and of moved runs, demand, or what capacity is there."""
     saving_frac: float
     """Share of the bill that the plan saves there, against the fleet run as today."""
     targets_kept: int
@@ -69,6 +117,10 @@ class StressedPart(Part):
     """Targets in all."""
     missed: tuple[str, ...]
     """Workloads that miss a target which they keep where nothing departs."""
+    bill_usd_mo: float | None = None
+    """The bill under the plan there, dollars a month; null in documents made before it was told."""
+    attained: tuple[StressedTargetPart, ...] = ()
+    """Every target there."""
 
 
 class RobustnessPart(Part):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
 
@@ -18,16 +18,14 @@ from trimtab.plan.model import Action, Change, TargetResult
 def action_part(
     action: Action,
     saving_usd_mo: float,
-    spend_usd_mo: Mapping[str, float],
     targets: Sequence[TargetPart],
     fragile: tuple[str, ...],
 ) -> ActionPart:
     """Return an action's part: its share of the saving in whole cents, what is spent on and asked of what it touches.
 
-    `spend_usd_mo` is by workload, `fragile` the departures under which its workloads miss a target.
+    `fragile` are the departures under which its workloads miss a target.
     """
     subjects = {change.subject for change in action.changes}
-    touched = [spend_usd_mo[name] for name in sorted(subjects) if name in spend_usd_mo]
     return ActionPart(
         id=action.id,
         lever=action.lever,
@@ -41,7 +39,7 @@ def action_part(
         standalone_usd_mo=round(action.standalone_usd_mo, 2),
         last_in_usd_mo=round(action.last_in_usd_mo, 2),
         moving_usd_mo=round(action.moving_usd_mo, 2),
-        spend_usd_mo=round(sum(touched), 2) if touched else None,
+        spend_usd_mo=to_cents(action.spend_usd_mo),
         effort_weeks=action.effort_weeks,
         saving_per_week_usd_mo=round(action.saving_per_week_usd_mo, 2),
         risk=action.risk.value,
@@ -54,6 +52,8 @@ def action_part(
         share_low_usd_mo=to_cents(action.share_low_usd_mo),
         share_high_usd_mo=to_cents(action.share_high_usd_mo),
         fragile=fragile,
+        enables=action.enables,
+        hazards=action.hazards,
     )
 
 
@@ -107,4 +107,7 @@ def target_part(result: TargetResult) -> TargetPart:
         declared=result.target.declared,
         because=result.target.because,
         limit_s=result.target.limit_s,
+        promise=result.promise.value,
+        touched=result.touched,
+        times_as_late=known(result.times_as_late),
     )

@@ -24,7 +24,6 @@ def plan_part(audit: Audit, targets: Sequence[TargetPart]) -> PlanPart:
     saved_cents = month_cents(plan.joint_saving_micro_usd, hours)
     joint = joint_saving(plan)
     savings = month_usd_parts([action.saving_micro_usd for action in plan.actions], plan.joint_saving_micro_usd, hours)
-    spend_usd_mo = {row.name: month_usd(row.micro_usd, hours) for row in audit.spend_by_workload}
     return PlanPart(
         window=window_part(plan.window),
         before_usd_mo=before_cents / 100,
@@ -40,7 +39,7 @@ def plan_part(audit: Audit, targets: Sequence[TargetPart]) -> PlanPart:
         options=plan.options,
         pruned=dict(plan.pruned),
         actions=tuple(
-            action_part(action, saving, spend_usd_mo, targets, robustness.fragile(action) if robustness else ())
+            action_part(action, saving, targets, robustness.fragile(action) if robustness else ())
             for action, saving in zip(plan.actions, savings, strict=True)
         ),
         not_worth_doing=tuple(_not_worth(row) for row in plan.not_worth_doing),

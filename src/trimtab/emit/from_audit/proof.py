@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
-from trimtab.emit.document import ActionProofPart, ProofPart, RobustnessPart, StressedPart, TargetPart
+from collections.abc import Iterator
+
+from trimtab.emit.document import (
+    ActionProofPart,
+    PromisePart,
+    ProofPart,
+    RepairPart,
+    RobustnessPart,
+    StressedPart,
+    StressedTargetPart,
+    TargetPart,
+)
+from trimtab.emit.from_audit.actions import target_part
 from trimtab.emit.from_audit.shared import window_part
 from trimtab.emit.money import month_usd, percent
-from trimtab.plan.model import ActionProof, Proof
+from trimtab.emit.words import late_words
+from trimtab.fleet.model import Window
+from trimtab.plan.model import ActionProof, Promise, Proof, Repair, TargetResult
 from trimtab.plan.proof.robustness import Robustness
 from trimtab.units import usd_cents
 
@@ -13,8 +27,9 @@ _GIVEN_UP_FRAC = 0.005
 """A target attained by so much less than before is listed."""
 
 
-def proof_part(proof: Proof, targets: tuple[TargetPart, ...]) -> ProofPart:
-    """Return the proof's part; `targets` are its own, in its order."""
+def proof_part(proof: Proof, targets: tuple[TargetPart, ...], fit: Window) -> ProofPart:
+    """Return the proof's part; `targets` are its own, in its order, `fit` is the window that the plan was made on."""
+    first = proof.first_saving_micro_usd
     return ProofPart(
         window=window_part(proof.window),
         before_usd=usd_cents(proof.before_micro_usd),
@@ -31,6 +46,9 @@ def proof_part(proof: Proof, targets: tuple[TargetPart, ...]) -> ProofPart:
         notes=proof.notes,
         actions=tuple(_action_proof(one) for one in proof.actions),
         given_up=_given_up(targets),
+        by_promise=tuple(_by_promise(targets)),
+        repairs=tuple(_repair(one) for one in proof.repairs),
+        first_saving_usd_mo=None if first is None else month_usd(first, fit.hours),
     )
 
 
@@ -44,6 +62,8 @@ def robustness_part(found: Robustness) -> RobustnessPart:
                 targets_kept=one.targets_kept,
                 targets=one.targets,
                 missed=one.missed,
+                bill_usd_mo=round(one.bill_usd_mo, 2),
+                attained=tuple(_stressed_target(result) for result in one.results),
             )
             for one in found.stressed
         ),
@@ -61,6 +81,35 @@ def _action_proof(one: ActionProof) -> ActionProofPart:
     )
 
 
+def _by_promise(targets: tuple[TargetPart, ...]) -> Iterator[PromisePart]:
+    """Count the targets kind by kind, those of workloads left as they are among them."""
+    for promise in Promise:
+        mine = [target for target in targets if target.promise == promise.value]
+        if mine:
+            yield PromisePart(
+                promise=promise.value,
+                kept=sum(target.kept for target in mine),
+                targets=len(mine),
+                untouched=sum(not target.touched for target in mine),
+            )
+
+
+def _repair(one: Repair) -> RepairPart:
+    return RepairPart(
+        workload=one.workload, was=one.was, now=one.now, missed=tuple(target_part(result) for result in one.missed)
+    )
+
+
+def _stressed_target(result: TargetResult) -> StressedTargetPart:
+    return StressedTargetPart(
+        workload=result.workload,
+        metric=result.target.metric.value,
+        required_frac=result.target.required_frac,
+        attained_frac=result.attained_frac,
+        kept=result.kept,
+    )
+
+
 def _given_up(targets: tuple[TargetPart, ...]) -> tuple[str, ...]:
     """Say which targets the plan keeps with less to spare than history did, largest difference first."""
     rows = [
@@ -72,7 +121,11 @@ def _given_up(targets: tuple[TargetPart, ...]) -> tuple[str, ...]:
 
 
 def _words(target: TargetPart) -> str:
+    changes = (
+        late_words(target)
+        or f"{percent(target.before_frac, 1)} before, {percent(target.attained_frac, 1)} with the plan"
+    )
     return (
-        f"{target.workload}: {percent(target.before_frac, 1)} before, {percent(target.attained_frac, 1)} with the plan; "
+        f"{target.workload}: {changes}; "
         f"its target allows it ({target.target}, {'declared' if target.declared else 'no worse than observed'})"
     )

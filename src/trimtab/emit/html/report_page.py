@@ -25,7 +25,7 @@ from trimtab.emit.html.sections import bullets, more, number, scroll, section, t
 from trimtab.emit.html.style import STYLE
 from trimtab.emit.money import dollars, dollars_and_cents, percent
 from trimtab.emit.venture_words import venture_verdict
-from trimtab.emit.words import GLOSSARY, USEFUL, days, moving_in, plan_note
+from trimtab.emit.words import GLOSSARY, USEFUL, days, kept_words, moving_in, plan_note
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 _MOST_WORKLOADS = 25
@@ -95,7 +95,7 @@ def _figures(document: AuditDocument) -> Html:
         _figure(
             "Proved on unseen history",
             percent(proof.saving_frac, 1),
-            f"less; {proof.targets_kept} of {len(proof.targets)} targets kept",
+            f"less; {kept_words(proof)}",
             "good" if all_kept else "bad",
         ),
         class_="figures",

@@ -52,7 +52,12 @@ def _action(document: AuditDocument, action: ActionPart) -> Html:
         tag("td", dollars(action.standalone_usd_mo), class_="num", title="what it saves if it is the only action"),
         tag("td", dollars(action.last_in_usd_mo), class_="num", title="what is lost if it alone is left out"),
         tag("td", f"{action.effort_weeks:g}", class_="num"),
-        tag("td", action.risk, class_=f"risk-{action.risk}", title=RISK_MEANING[Risk(action.risk)]),
+        tag(
+            "td",
+            action.risk,
+            class_=f"risk-{action.risk}",
+            title="; ".join(action.hazards) or RISK_MEANING[Risk(action.risk)],
+        ),
         tag("td", f"Q{action.quarter}" if action.quarter else "later"),
     )
     more = tag(

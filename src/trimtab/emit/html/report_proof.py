@@ -9,7 +9,7 @@ from trimtab.emit.html.charts import bill_by_hour
 from trimtab.emit.html.markup import Html, join, tag
 from trimtab.emit.html.sections import bullets, keys, number, scroll, section, table
 from trimtab.emit.money import dollars, percent
-from trimtab.emit.words import days, moving_in
+from trimtab.emit.words import days, late_words, moving_in, repair_lines
 
 _TARGETS_UNFOLDED = 8
 
@@ -29,6 +29,8 @@ def proof_section(document: AuditDocument) -> Html:
         tag("h3", "Bill by hour"),
         keys(("key-before", "as it was"), ("key-after", "with the plan")),
         scroll(bill_by_hour(document.pictures.bill_by_hour)),
+        tag("h3", "Planned again after this proof") if proof.repairs else Html(),
+        bullets(repair_lines(proof, document.plan)),
         _actions(document),
         _targets(proof.targets),
         bullets(proof.notes),
@@ -73,11 +75,17 @@ def _targets(targets: Sequence[TargetPart]) -> Html:
     )
 
 
+def _beneath(target: TargetPart) -> str:
+    left = "" if target.touched else "; the plan leaves it as it is"
+    late = late_words(target)
+    return f"{target.because}{left}{f'; {late}' if late and target.touched else ''}"
+
+
 def _target_table(title: str, targets: Iterable[TargetPart]) -> Html:
     rows = (
         (
             target.workload,
-            join([target.target, tag("div", target.because, class_="query")]),
+            join([target.target, tag("div", _beneath(target), class_="query")]),
             number(percent(target.before_frac, 1)),
             number(percent(target.attained_frac, 1)),
             tag("span", "✓ kept", class_="kept") if target.kept else tag("span", "✗ missed", class_="missed"),

@@ -63,9 +63,11 @@ def components(players: int, touches: Sequence[Iterable[Hashable]]) -> list[list
     return list(groups.values())
 
 
-def attribute(value: Value, groups: Sequence[Sequence[int]], players: int, *, seed: int) -> Shares:
+def attribute(value: Value, groups: Sequence[Sequence[int]], players: int, *, seed: int, waits: bool = False) -> Shares:
     """Return each player's shares; the Shapley values sum to `value(all players)` exactly.
 
+    Where a player `waits`, one that takes from a sampled order's value so far is counted with the one that makes up for it; no
+    set may then be worth more than its whole group.
     Rounding of single bill lines lets components add up to within micro-dollars only: what is left goes to the largest shares.
     """
     everyone = frozenset(range(players))
@@ -76,7 +78,7 @@ def attribute(value: Value, groups: Sequence[Sequence[int]], players: int, *, se
         if len(group) <= EXACT_PLAYERS:
             exact[mine] = _enumerated(value, group)
         else:
-            exact[mine], half_width[mine] = _sampled(value, group, seed)
+            exact[mine], half_width[mine] = _sampled(value, group, seed, waits=waits)
     shapley = _rounded(exact, joint)
     widths = [int(np.ceil(width)) for width in half_width]
     return Shares(
@@ -107,7 +109,7 @@ def _enumerated(value: Value, group: Sequence[int]) -> list[float]:
     return shares
 
 
-def _sampled(value: Value, group: Sequence[int], seed: int) -> tuple[FloatArray, FloatArray]:
+def _sampled(value: Value, group: Sequence[int], seed: int, *, waits: bool) -> tuple[FloatArray, FloatArray]:
     """Return each player's mean gain over the sampled orders, and half the width of its interval."""
     rng = np.random.default_rng(seed)
     gains = np.zeros((PAIRS, len(group)))
@@ -117,7 +119,7 @@ def _sampled(value: Value, group: Sequence[int], seed: int) -> tuple[FloatArray,
             before, so_far = 0, frozenset[int]()
             for place in one_way:
                 so_far |= {group[place]}
-                after = value(so_far)
+                after = max(before, value(so_far)) if waits else value(so_far)
                 gains[pair, place] += (after - before) / 2
                 before = after
     spread = gains.std(axis=0, ddof=1) / np.sqrt(PAIRS)

@@ -15,6 +15,7 @@ from trimtab.ledger import Commitment, nodes_committed
 from trimtab.levers import commitments, idle_release
 from trimtab.levers.lever import Risk
 from trimtab.levers.registry import lever_named
+from trimtab.plan.actions.hazards import Hazard, hazards_of, risk_of
 from trimtab.plan.effort import UNHELD, together_of
 from trimtab.plan.model import Change
 from trimtab.plan.program.fleet_problem import Enacted
@@ -37,17 +38,12 @@ class Draft:
     released: tuple[str, ...]
     discounts: tuple[Commitment, ...]
     touches: frozenset[Hashable]
+    hazards: tuple[Hazard, ...]
 
     @property
     def risk(self) -> Risk:
-        """Return the lever's usual risk; another cloud is more, and so is one fault that stops all who share a GPU."""
-        return Risk.HIGH if self.is_unisolated or self.clouds else lever_named(self.lever).risk
-
-    @property
-    def is_unisolated(self) -> bool:
-        """Tell whether it puts several programs on one GPU without hardware isolation."""
-        shared = [change.effect.shared for change in self.changes if isinstance(change.effect, UseSlots)]
-        return not all(one.is_isolated for one in shared)
+        """Return what its hazards make of it."""
+        return risk_of(self.hazards)
 
     @property
     def clouds(self) -> frozenset[str]:
@@ -112,6 +108,7 @@ def _draft(
         released=(),
         discounts=(),
         touches=frozenset(shared).union(*(touched[index] for index in members)),
+        hazards=hazards_of(changes, {fleet.workloads[index].name: fleet.workloads[index] for index in members}),
     )
 
 
@@ -140,6 +137,7 @@ def _releases(fleet: Fleet, released: Sequence[int], held: Sequence[Commitment])
             released=effect.nodes,
             discounts=(),
             touches=frozenset({("pool", pool) for pool in pools} | _committed(pools, held)),
+            hazards=(),
         ),
     )
 
@@ -187,15 +185,17 @@ def _purchase(bought: Commitment, used: Sequence[Pool], held: Sequence[Commitmen
         name = str(offer.pool)
         subject = f"{bought.quantity} x {offer.pool.instance_type}"
         touches = _committed([offer.pool], held)
+    change = Change(subject=name, effect=effect)
     return Draft(
         lever=commitments.NAME,
         subject=subject,
         class_name=name,
         workloads=(),
-        changes=(Change(subject=name, effect=effect),),
+        changes=(change,),
         released=(),
         discounts=(bought,),
         touches=frozenset(touches),
+        hazards=hazards_of([change], {}),
     )
 
 

@@ -3,6 +3,10 @@
 A commitment action means "commit to as much of what is planned as is best for the rest that is enacted": alone it covers the
 fleet as it is, last it covers what the other actions leave, and never does it buy more than the plan asks for. So what it is
 credited with is what that very purchase can save, and where there is nothing yet to cover it is not charged for it.
+
+No set of actions breaks a target: a workload that would miss one with some of its actions stays as it is until the others are
+done (`in_force`). What some actions are worth is what those of them save that pay (`taken`): one that costs money until another
+is done waits for it. So no action of a plan is worth less than nothing, alone, last, or in the mean of all orders.
 """
 
 from __future__ import annotations
@@ -17,13 +21,13 @@ from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.effects import HedgeOnSpot, SetCapacityType
 from trimtab.deployment.placement import resolve
 from trimtab.fleet.model import Fleet, FloatArray, IntArray
-from trimtab.ledger import Bill, Commitment
+from trimtab.ledger import IDLE, Bill, Commitment
 from trimtab.levers import spot
 from trimtab.levers.batching import batches_fit
-from trimtab.plan.actions.attribution import Shares, attribute, components
+from trimtab.plan.actions.attribution import EXACT_PLAYERS, Shares, attribute, components
 from trimtab.plan.actions.draft_actions import Draft, drafts
 from trimtab.plan.program.fleet_problem import Enacted
-from trimtab.units import MICRO_PER_USD
+from trimtab.units import MICRO_PER_USD, S_PER_HR
 
 Actions = frozenset[int]
 """Indices of the actions in force."""
@@ -40,9 +44,16 @@ class Drafted:
     discounts: tuple[Commitment, ...]
     actions: tuple[Draft, ...] = field(init=False)
     _known: dict[Actions, int] = field(default_factory=dict)
+    _held: dict[tuple[int, frozenset[str]], bool] = field(default_factory=dict)
+    """Whether a workload keeps its targets with some of its levers only."""
+    _paying: dict[Actions, Actions] = field(default_factory=dict)
+    _groups: tuple[Actions, ...] = field(init=False)
+    """Actions that touch something in common, directly or through others; a bill is the sum of such groups'."""
 
     def __post_init__(self) -> None:
         self.actions = drafts(self.fleet, self.deployments, self.enacted, self.released, self.discounts)
+        groups = components(len(self.actions), [draft.touches for draft in self.actions])
+        self._groups = tuple(frozenset(group) for group in groups)
 
     @property
     def everything(self) -> Actions:
@@ -50,7 +61,11 @@ class Drafted:
         return frozenset(range(len(self.actions)))
 
     def in_force(self, some: Actions) -> dict[int, Deployment]:
-        """Return the deployments of workloads when some actions are enacted."""
+        """Return the deployments of workloads when some actions are enacted, of those that keep their targets with them."""
+        return {index: one for index, one in self._of(some).items() if self._stands(index, one)}
+
+    def _of(self, some: Actions) -> dict[int, Deployment]:
+        """Return the deployments that some actions make, whatever they attain."""
         levers: dict[int, set[str]] = {}
         for number in some:
             for workload in self.actions[number].workloads:
@@ -71,14 +86,55 @@ class Drafted:
         """Return what some actions save together."""
         return self.cost(frozenset()) - self.cost(some)
 
+    def taken(self, some: Actions) -> Actions:
+        """Return those of some actions that pay without the rest of the plan; where too many touch one another, all of them."""
+        return frozenset().union(*(self._taken(some & group, group) for group in self._groups if some & group))
+
+    def _taken(self, some: Actions, group: Actions) -> Actions:
+        """Return the actions among some that save most together; all of them where they are the whole group."""
+        if some == group or not some or len(group) > EXACT_PLAYERS:
+            return some
+        if some not in self._paying:
+            fewer = [self._taken(some - {number}, group) for number in sorted(some)]
+            self._paying[some] = max([some, *fewer], key=self.saving)
+        return self._paying[some]
+
+    def worth(self, some: Actions) -> int:
+        """Return what some actions save where those are done that pay, in micro-dollars; never more than their whole group."""
+        if some == self.everything:
+            return self.saving(some)
+        total = 0
+        for group in self._groups:
+            if some & group:
+                total += min(self.saving(self._taken(some & group, group)), self.saving(group))
+        return min(total, self.saving(self.everything))
+
+    def spend(self, number: int) -> int | None:
+        """Return today's spend on what an action touches, in micro-dollars at the plan's rates; None where it touches no node.
+
+        Its workloads' own, the idle time of the nodes that they held, and the nodes that it gives back: it can save no more.
+        """
+        draft, cells = self.actions[number], self.fleet.holdings
+        if not draft.workloads and not draft.released:
+            return None
+        mine = np.isin(cells.owner, draft.workloads)
+        beside = (cells.owner == IDLE) & np.isin(cells.node, cells.node[mine])
+        given_back = np.isin(
+            cells.node, [node for node in self.released if self.fleet.nodes[node].name in draft.released]
+        )
+        seconds = np.bincount(cells.node, weights=np.where(mine | beside | given_back, cells.node_seconds, 0))
+        pools = [self.fleet.nodes[node].pool for node in range(len(seconds))]
+        rates = self.enacted.rates(pools)
+        return int(sum(rates[pool] * used for pool, used in zip(pools, seconds.tolist(), strict=True)) // S_PER_HR)
+
     def last_in(self, number: int) -> int:
         """Return what is lost without one action, the others in force."""
         return self.cost(self.everything - {number}) - self.cost(self.everything)
 
     def shares(self, seed: int) -> Shares:
         """Return each action's share of the joint saving."""
-        groups = components(len(self.actions), [draft.touches for draft in self.actions])
-        return attribute(self.saving, groups, len(self.actions), seed=seed)
+        groups = [sorted(group) for group in self._groups]
+        return attribute(self.worth, groups, len(self.actions), seed=seed, waits=True)
 
     def hourly_usd(self, some: Actions) -> FloatArray:
         """Return the bill hour by hour when some actions are enacted (n_hours,)."""
@@ -129,11 +185,17 @@ class Drafted:
 
     def keeps_targets_without(self, number: int) -> bool:
         """Tell whether the action's workloads would still fit and keep their targets if it alone were left out."""
-        rest = self.in_force(self.everything - {number})
-        return all(
-            index not in rest or not rest[index].changes or self._holds(index, rest[index])
-            for index in self.actions[number].workloads
-        )
+        rest = self._of(self.everything - {number})
+        return all(index not in rest or self._stands(index, rest[index]) for index in self.actions[number].workloads)
+
+    def _stands(self, index: int, deployment: Deployment) -> bool:
+        """Tell whether a workload keeps its targets with a part of its planned changes; with all of them it does."""
+        key = index, deployment.levers
+        if not deployment.changes or deployment.levers == self.deployments[index].levers:
+            return True
+        if key not in self._held:
+            self._held[key] = self._holds(index, deployment)
+        return self._held[key]
 
     def _holds(self, index: int, deployment: Deployment) -> bool:
         evaluator = self.enacted.evaluators[index]

@@ -13,7 +13,7 @@ from trimtab.levers.registry import lever_named
 from trimtab.plan.actions.draft_actions import Draft
 from trimtab.plan.program.fleet_problem import Enacted
 from trimtab.provenance import Evidence
-from trimtab.replay.outcomes.outcome import Attained
+from trimtab.replay.outcomes.outcome import Attained, is_unchanged
 
 _SHOWN = 3
 
@@ -41,7 +41,11 @@ def evidence_of(
             place=evaluator.place(deployments[index]),
             outcome=enacted.outcome(index, deployments[index]),
         )
-        attained = (_attained(workload, one) for one in applied.outcome.attained)
+        attained = (
+            _attained(workload, one)
+            for one in applied.outcome.attained
+            if not is_unchanged(workload, deployments[index], one.target)
+        )
         facts = (_activity(workload, bands), *lever.evidence(applied), *attained)
         lines += _lines(facts, window, of=f"{workload.name}: ")
     return tuple(lines)
@@ -69,5 +73,5 @@ def _attained(workload: Workload, attained: Attained) -> Fact:
         what=f"replayed {attained.target.describe()}",
         query=f"replay of {workload.name}",
         value=f"{attained.frac:.2%}",
-        threshold=f">= {attained.target.required_frac:.0%} ({attained.target.because})",
+        threshold=f">= {attained.target.required_frac * 100:g}% ({attained.target.because})",
     )

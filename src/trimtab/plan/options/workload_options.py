@@ -19,10 +19,12 @@ from trimtab.levers.registry import serving
 from trimtab.plan.options.candidate import Candidate, candidate_of
 from trimtab.plan.options.composition import bought, on_demand
 from trimtab.plan.options.coupling import Coupling
+from trimtab.plan.options.veto import Veto
 from trimtab.replay.outcomes.evaluate import MISSES, MISSES_ON_DEMAND, Evaluator
 from trimtab.replay.outcomes.outcome import Case
 from trimtab.units import S_PER_HR
 
+VETOED = "no safer than a way that missed a target on unseen history"
 _Where = TypeVar("_Where", Pool, SharedPool)
 
 
@@ -43,13 +45,22 @@ class WorkloadOptions:
 
 
 def options_of(
-    case: Case, market: Market, owned: Sequence[Commitment] = (), *, among_largest: bool = True
+    case: Case,
+    market: Market,
+    owned: Sequence[Commitment] = (),
+    *,
+    among_largest: bool = True,
+    evaluator: Evaluator | None = None,
+    veto: Veto | None = None,
 ) -> WorkloadOptions:
-    """Enumerate, replay and filter a workload's candidates; what is `owned` couples the pools that it may cover."""
-    ask = Ask(evaluator=Evaluator(case=case), market=market, among_largest=among_largest)
+    """Enumerate, replay and filter a workload's candidates; what is `owned` couples the pools that it may cover.
+
+    An `evaluator` of the same case replays nothing twice; a `veto` leaves out ways that keep the targets.
+    """
+    ask = Ask(evaluator=evaluator or Evaluator(case=case), market=market, among_largest=among_largest)
     levers = serving(case.workload.kind)
     refused = sum((Counter(lever.refused(ask)) for lever in levers), start=Counter[str]())
-    sieve = _Sieve(ask=ask, dropped=refused, considered=sum(refused.values()))
+    sieve = _Sieve(ask=ask, dropped=refused, considered=sum(refused.values()), veto=veto)
     for way in on_demand(ask):
         _judge(sieve, way)
     coupling = Coupling.of(case.settings.limits, market, owned)
@@ -96,6 +107,7 @@ class _Sieve:
     without_headroom: list[Candidate] = field(default_factory=list)
     """Those that miss a target's margin only."""
     missed: Counter[str] = field(default_factory=Counter)
+    veto: Veto | None = None
 
     def keeps(self, way: Deployment) -> bool:
         """Tell whether a way keeps the targets, and take the candidate that it makes."""
@@ -113,6 +125,10 @@ class _Sieve:
             self.missed.update(way.levers)
             if any(one.frac < one.target.required_frac for one in outcome.attained):
                 return False
+        if self.veto is not None and self.veto.refuses(outcome):
+            self.drop(VETOED)
+            self.missed.update(way.levers)
+            return keeps
         candidate = candidate_of(evaluator.case, way, outcome, self.ask.market)
         if candidate is not None:
             (self.kept if keeps else self.without_headroom).append(candidate)

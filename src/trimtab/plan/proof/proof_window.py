@@ -6,8 +6,9 @@ vanished uses nothing; commitments are paid all the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import assert_never
 
 import numpy as np
 
@@ -20,14 +21,14 @@ from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet, FloatArray, IntArray, Target, Workload
 from trimtab.fleet.settings import Settings
 from trimtab.ledger import Bill, Commitment
-from trimtab.plan.model import CapacityPicture, Proof, TargetResult
+from trimtab.plan.model import CapacityPicture, Promise, Proof, Repair, TargetResult
 from trimtab.plan.planner import Planned
 from trimtab.plan.program.fleet_problem import Enacted
 from trimtab.plan.proof.clairvoyant import clairvoyant_bound
 from trimtab.replay.outcomes.evaluate import Evaluator
 from trimtab.replay.outcomes.outcome import AS_PREDICTED, Case, Outcome, Stress, is_unchanged
 from trimtab.replay.outcomes.service_outcome import baseline_attained, hourly_demand_gpus, outside_hours
-from trimtab.tables.workloads import TargetMetric
+from trimtab.tables.workloads import TargetMetric, WorkloadKind
 from trimtab.units import MICRO_PER_USD, S_PER_HR, usd
 
 _ROUNDING_FRAC = 1e-6
@@ -40,6 +41,11 @@ class Proven:
 
     proof: Proof
     capacity: tuple[CapacityPicture, ...]
+
+    def repaired(self, repairs: tuple[Repair, ...], first_saving_micro_usd: int) -> Proven:
+        """Return the proof of a plan that takes the place of one which missed targets here."""
+        proof = replace(self.proof, repairs=repairs, first_saving_micro_usd=first_saving_micro_usd)
+        return replace(self, proof=proof)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -55,16 +61,14 @@ class Replayed:
 
     def cost(self, some: frozenset[int]) -> int:
         """Return the exact bill with some of the plan's actions (by their place in it), in micro-dollars."""
-        actions = [self.planned.plan.actions[place] for place in sorted(some)]
-        levers: dict[str, set[str]] = {}
-        for action in actions:
-            for change in action.changes:
-                levers.setdefault(change.subject, set()).add(action.lever)
-        effects = [change.effect for action in actions for change in action.changes]
+        drafted, names = self.planned.drafted, [workload.name for workload in self.planned.fleet.workloads]
+        numbers = frozenset(self.planned.order[place] for place in some)
+        deployments = {names[index]: one for index, one in drafted.in_force(numbers).items()}
+        effects = [change.effect for place in sorted(some) for change in self.planned.plan.actions[place].changes]
         in_force = {
-            index: self.planned.deployments[workload.name].restricted(levers.get(workload.name, ()))
+            index: deployments[workload.name]
             for index, workload in enumerate(self.enacted.fleet.workloads)
-            if index in self.enacted.evaluators and workload.name in self.planned.deployments
+            if index in self.enacted.evaluators and workload.name in deployments
         }
         released = [node for effect in effects if isinstance(effect, ReleaseNodes) for node in effect.nodes]
         bought = self._offered(effects)
@@ -73,8 +77,9 @@ class Replayed:
         return self.enacted.bill(in_force, released, bought).total + self.enacted.moving(in_force)
 
     def saving(self, some: frozenset[int]) -> int:
-        """Return what some of the plan's actions save together, in micro-dollars."""
-        return self.cost(frozenset()) - self.cost(some)
+        """Return what some of the plan's actions save together, in micro-dollars; as in the plan, those that pay are done."""
+        taken = self.planned.drafted.taken(frozenset(self.planned.order[place] for place in some))
+        return self.cost(frozenset()) - self.cost(frozenset(p for p in some if self.planned.order[p] in taken))
 
     def _offered(self, effects: Sequence[Effect]) -> tuple[Commitment, ...]:
         """Return what some effects would buy, as planned."""
@@ -135,7 +140,7 @@ def prove(
             clairvoyant_micro_usd=min(bound, before.total, after.total + moving),
             hourly_before_usd=_usd(before),
             hourly_after_usd=_usd(after) + usd(moving) / proof_fleet.window.hours,
-            targets=targets,
+            targets=(*targets, *_untouched(evaluators, outcomes)),
             interruptions=sum(outcome.interruptions for outcome in outcomes.values()),
             lost_gpu_hr=sum(outcome.lost_gpu_hr for outcome in outcomes.values()),
             notes=(
@@ -243,12 +248,44 @@ def _results(case: Case, deployment: Deployment, outcome: Outcome) -> list[Targe
         TargetResult(
             workload=case.workload.name,
             target=one.target,
+            promise=_promise(case, one.target),
             before_frac=_history_attained(case, one.target),
             attained_frac=one.frac,
         )
         for one in outcome.attained
         if not is_unchanged(case.workload, deployment, one.target)
     ]
+
+
+def _untouched(evaluators: Mapping[int, Evaluator], touched: Container[int]) -> Iterator[TargetResult]:
+    """Yield the declared targets of workloads that the plan leaves as they are: it attains what history did.
+
+    What nobody declared is "no worse than observed", which holds by itself there.
+    """
+    for index, evaluator in evaluators.items():
+        for target in evaluator.case.targets if index not in touched else ():
+            attained = _history_attained(evaluator.case, target) if target.declared else None
+            if attained is not None:
+                yield TargetResult(
+                    workload=evaluator.case.workload.name,
+                    target=target,
+                    promise=_promise(evaluator.case, target),
+                    before_frac=attained,
+                    attained_frac=attained,
+                    touched=False,
+                )
+
+
+def _promise(case: Case, target: Target) -> Promise:
+    match target.metric:
+        case TargetMetric.LATENCY | TargetMetric.TTFT | TargetMetric.TPOT:
+            return Promise.LATENCY
+        case TargetMetric.QUEUE_WAIT:
+            return Promise.QUEUE
+        case TargetMetric.THROUGHPUT:
+            held = case.workload.kind is not WorkloadKind.SERVING and case.workload.jobs is None
+            return Promise.HOURS if held else Promise.THROUGHPUT
+    assert_never(target.metric)
 
 
 def _history_attained(case: Case, target: Target) -> float | None:

@@ -35,6 +35,10 @@ class Stress:
     """
 
     speed: float = 1.0
+    closed_hours: tuple[int, int] = (0, 0)
+    """From the first hour of the window to the second no node can be had for services: what runs stays, nothing starts."""
+    zones_lost: int = 0
+    """Zones of spot that give services nothing, of those that they use."""
 
 
 AS_PREDICTED = Stress()

@@ -121,10 +121,11 @@ def _hedged(
     replays: ServiceReplays,
 ) -> Outcome:
     """Replay on spot with an on-demand floor; under stress every zone is lost at least about once a week."""
+    zones = max(1, hedge.zones - case.stress.zones_lost)
     often, usual = (
         OnSpot(
             policy=HedgePolicy(hedge.one_in),
-            market=SpotZones(zones=hedge.zones, loss_per_hr=rate_per_hr, outage_s=hedge.outage_s),
+            market=SpotZones(zones=zones, loss_per_hr=rate_per_hr, outage_s=hedge.outage_s),
             seed=case.seed,
         )
         for rate_per_hr in (max(hedge.loss_per_hr, 1.0 / HR_PER_WEEK), hedge.loss_per_hr)
@@ -283,6 +284,7 @@ def service_model(
         empty_node_kept_s=SERVICE_NODES_KEPT_S,
         gpus_per_replica=place.gpus_per_pod,
         gpus_per_node=place.gpus_per_node,
+        closed_hours=case.stress.closed_hours,
         queue_limit_s=max([QUEUE_LIMIT_S, *(target.limit_s for target in targets if target.limit_s is not None)]),
     )
 

@@ -1,0 +1,105 @@
+"""What some of a plan's actions are worth: no target broken, no action worth less than nothing, none more than it touches."""
+
+from itertools import combinations
+
+import pytest
+from tests.fleets import FleetRows
+
+from trimtab.catalog import load_catalog
+from trimtab.diagnose.verdicts import verdict_of
+from trimtab.fleet.build import build_fleet
+from trimtab.fleet.market import Market
+from trimtab.fleet.settings import Planning, Settings
+from trimtab.levers.lever import Risk
+from trimtab.pipeline import open_demo
+from trimtab.plan.actions.attribution import attribute
+from trimtab.plan.actions.hazards import Hazard, risk_of
+from trimtab.plan.planner import make_plan
+
+SETTINGS = Settings(planning=Planning(engineer_week_usd=0.0, min_saving_usd_mo=1.0))
+
+
+@pytest.fixture(scope="module")
+def planned():
+    """A demonstration whose batches need another GPU, which pays only with them."""
+    fleet = build_fleet(open_demo("quad-a100"), SETTINGS)
+    market = Market.of(load_catalog(), fleet.window.end.date(), SETTINGS)
+    return make_plan(fleet, market, SETTINGS, seed=7, progress=lambda *_: None)
+
+
+def subsets(drafted):
+    numbers = sorted(drafted.everything)
+    return [frozenset(some) for size in range(len(numbers) + 1) for some in combinations(numbers, size)]
+
+
+def test_no_set_of_actions_breaks_a_target(planned):
+    drafted = planned.drafted
+    for some in subsets(drafted):
+        for index, deployment in drafted.in_force(some).items():
+            assert drafted.enacted.evaluators[index].keeps_targets(deployment)
+
+
+def test_more_actions_are_never_worth_less(planned):
+    drafted = planned.drafted
+    worth = {some: drafted.worth(some) for some in subsets(drafted)}
+
+    assert all(worth[some - {number}] <= worth[some] + 1 for some in worth for number in some)
+    assert worth[frozenset()] == 0
+    assert worth[drafted.everything] == planned.plan.joint_saving_micro_usd
+
+
+def test_no_figure_of_an_action_is_below_nothing_or_above_what_it_touches(planned):
+    for action in planned.plan.actions:
+        assert action.saving_micro_usd >= 0
+        assert action.standalone_usd_mo >= 0
+        assert action.last_in_usd_mo >= 0
+        assert action.spend_usd_mo is None or action.standalone_usd_mo <= action.spend_usd_mo + 0.01
+
+
+def test_a_sampled_player_that_waits_is_counted_with_the_one_that_makes_up_for_it():
+    def value(some):
+        """The first costs 5 until the second is there, which saves 20 with it."""
+        return (0 if 0 not in some else -5 if 1 not in some else 20) + 3 * len(some - {0, 1})
+
+    players = 14
+    plain = attribute(value, [list(range(players))], players, seed=1)
+    waits = attribute(value, [list(range(players))], players, seed=1, waits=True)
+
+    assert sum(plain.shapley) == sum(waits.shapley) == value(frozenset(range(players)))
+    assert min(waits.shapley) >= 0
+
+
+def test_spend_counts_the_idle_time_of_the_nodes_that_a_workload_held():
+    rows = FleetRows(14).node("n", "g5.12xlarge")
+    for day in range(14):
+        start = day * 24 + 9
+        rows.hold("lab/run", "n", range(4), start, start + 2, pod=f"p{day}", owner_kind="Job")
+        rows.job("lab/run", start, start, start + 2, 4, name=f"j{day}")
+        for gpu in range(4):
+            rows.use("lab/run", "n", gpu, range(start, start + 2), sm=0.9)
+    fleet = build_fleet(rows.bundle(), SETTINGS)
+    market = Market.of(load_catalog(), fleet.window.end.date(), SETTINGS)
+
+    plan = make_plan(fleet, market, SETTINGS, seed=7, progress=lambda *_: None).plan
+
+    touching = [action for action in plan.actions if action.spend_usd_mo is not None]
+    assert touching
+    for action in touching:
+        assert action.spend_usd_mo == pytest.approx(plan.usd_mo(plan.before_micro_usd), rel=1e-6)
+
+
+def test_risk_is_what_can_happen():
+    assert risk_of(()) is Risk.LOW
+    assert risk_of((Hazard.CAPACITY, Hazard.NOTICED)) is Risk.MEDIUM
+    assert risk_of((Hazard.BINDS,)) is risk_of((Hazard.ONE_REPLICA, Hazard.NOTICED)) is Risk.HIGH
+
+
+def test_no_cause_is_undetermined_where_the_plan_ends_one(planned):
+    workload = build_fleet(open_demo("two-hundred-k"), SETTINGS).workload("research/nlp-exp")
+
+    untold = verdict_of(workload, "w", SETTINGS.bands).headline
+    told = verdict_of(workload, "w", SETTINGS.bands, ("runs hold more GPUs than do anything",)).headline
+
+    assert "undetermined" in untold
+    assert "undetermined" not in told
+    assert "cause: runs hold more GPUs than do anything" in told
