@@ -89,7 +89,7 @@ def claims_of(history: History, half: str, *, every: int) -> Iterator[Claim]:
 
 def _claims(history: History, half: str, fit: Window, planned: Planned, after: Replayed) -> Iterator[Claim]:
     hours, plan = after.enacted.fleet.window.hours, planned.plan
-    whole = joint_saving(plan)
+    whole = joint_saving(plan, speeds_as_predicted=True)
     everything = range(len(plan.actions))
     shares = attribute(after.saving, [list(everything)], len(plan.actions), seed=SEED).shapley if plan.actions else ()
     rows = [("plan", whole, whole.value, after.saving(frozenset(everything)))]

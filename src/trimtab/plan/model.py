@@ -64,6 +64,17 @@ class NotWorthDoing:
     reason: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunsSpend:
+    """What a workload's runs cost under the plan over the fit window, on nodes that come and go with them."""
+
+    micro_usd: int
+    lumps_frac: float
+    """Standard error of the work that comes in such a window, as a share of it: large where few runs make it up."""
+    speed: Estimate | None
+    """How fast they are said to run there beside today; None where nothing about that changes."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Plan:
     """The chosen actions over the fit window. Micro-dollars are exact hourly re-bills; `bound` is certified."""
@@ -88,6 +99,8 @@ class Plan:
     """What is judged for every fleet and never planned."""
     moving_micro_usd: int = 0
     """What moving and traffic across regions and clouds are of `after`."""
+    runs: tuple[RunsSpend, ...] = ()
+    """What runs cost, of those whose cost goes with how many come and how fast they are."""
 
     @property
     def gap_frac(self) -> float:
