@@ -75,7 +75,7 @@ def tested_law(workload: Workload, healthy_frac: float) -> ServiceLaw | str:
 
 
 def trust_of(found: BackTest | str) -> float:
-    """Return the share of the way beyond what was shown that a law's back-test allows: 1, less the allowed misses it got wrong."""
+    """Return the share of the way beyond what was shown that a back-test allows: 1, less the allowed misses it got wrong."""
     return 1.0 - (found.late_frac if isinstance(found, BackTest) else 0.0)
 
 

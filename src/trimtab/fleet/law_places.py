@@ -5,8 +5,8 @@ A batching server takes longer for each request the more it has in work, in prop
 their time in work by Little's law, and a replica with all K places taken serves K / R(K).
 
 A line says nothing of what lies beyond it. It is believed only where it foretold the busiest hours from the calmer ones, and no
-further than `REACH` times the highest load shown; not at all where requests waited while places were free, or where more were in
-work than the places declared: something else is full first, or the declaration is wrong.
+further than `REACH` times the highest load shown; not at all where requests waited while places were free, or where more were
+in work than the places declared: something else is full first, or the declaration is wrong.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class TimeInWork:
 
 
 def time_in_work(service: ServiceObservation) -> TimeInWork | str:
-    """Fit how the time in work rises with the requests in work of a replica, by the hour; a reason where that cannot be told."""
+    """Fit how the time in work rises with the requests in work of a replica, by the hour; or say why that is untold."""
     each, spent_s, requests, _ = _hourly(service)
     if len(each) * _HELD_OUT_FRAC < FEWEST_STEPS:
         return "too few hours with requests in work"

@@ -36,6 +36,7 @@ from trimtab.plan.proof.reach import by_deadline, within_budget
 from trimtab.plan.proof.robustness import robustness
 from trimtab.plan.proof.scenario import Outlook, Scenario, WhatIf, outlook
 from trimtab.plan.proof.undeclared import undeclared
+from trimtab.plan.proof.withdrawn import costs_more, withdrawn
 from trimtab.replay.outcomes.outcome import OutcomeStore
 from trimtab.tables.bundle import Bundle
 from trimtab.units import HR_PER_WEEK, usd
@@ -203,7 +204,14 @@ def _planned(opened: Opened, scenario: Scenario, tell: Progress) -> tuple[Planne
         store=opened.store,
     )
     tell("proving on history the plan has not seen", 0.0)
-    return planned, prove(planned, scaled_fleet(opened.proof, scenario.demand), market, settings, seed=SEED)
+    fleet = scaled_fleet(opened.proof, scenario.demand)
+    seen = scenario.demand == 1.0
+    proven = prove(planned, fleet, market, settings, seed=SEED, as_measured=seen)
+    worse = costs_more(planned, proven.proof, fleet, market, settings, seed=SEED)
+    if not worse:
+        return planned, proven
+    less = withdrawn(planned, worse, settings, seed=SEED, proof_hours=fleet.window.hours)
+    return less, prove(less, fleet, market, settings, seed=SEED, as_measured=seen)
 
 
 def _what_if(opened: Opened, scenario: Scenario, planned: Planned, proven: Proven, tell: Progress) -> WhatIf:

@@ -22,6 +22,7 @@ from trimtab.plan.actions.pathfinder import Pathfinder
 from trimtab.plan.actions.promptness import prompt
 from trimtab.plan.actions.refusals import left_out, not_worth, refusals, too_much_work
 from trimtab.plan.actions.roadmap import Slot, efforts
+from trimtab.plan.course import Roadmap
 from trimtab.plan.effort import UNHELD, Effort, effort_of, with_effort
 from trimtab.plan.model import Action, Change, NotWorthDoing, Plan
 from trimtab.plan.options.unkept import unkept
@@ -95,9 +96,7 @@ def make_plan(
     drafted, small = _commitments_worth(drafted, settings)
     at_any_effort = _draft(fleet, options, cheapest, market, problem.owned)
     progress("attributing savings", 0.0)
-    shares = drafted.shares(seed)
-    path = _path(drafted, shares, settings)
-    slots = path.slots()
+    laid = laid_out(drafted, settings, seed=seed)
     shared = unisolated(fleet, judged, market, settings)
     left = Left(bill=drafted.bill(drafted.everything))
     plan = Plan(
@@ -107,7 +106,7 @@ def make_plan(
         bound_micro_usd=cheapest.bound_micro_usd,
         moving_micro_usd=drafted.moving(drafted.everything),
         runs=tuple(spend_of_runs(drafted)),
-        actions=_actions(drafted, shares, slots, settings),
+        actions=laid.actions,
         not_worth_doing=(
             *small,
             *too_much_work(at_any_effort, drafted, settings),
@@ -116,9 +115,9 @@ def make_plan(
         ),
         options=sum(one.considered for one in options if one),
         pruned=_pruned(options, cheapest),
-        attribution="Shapley, sampled" if shares.sampled else "exact Shapley",
+        attribution=laid.attribution,
         limits=price_limits(paying, chosen, settings.planning),
-        roadmap=path.roadmap(),
+        roadmap=laid.roadmap,
         ventures=ventures(fleet, left, market, settings, shared),
     )
     return Planned(
@@ -130,7 +129,7 @@ def make_plan(
         discounts=drafted.bought(drafted.everything),
         unjudged={name: case for name, case in cases.items() if isinstance(case, str)},
         drafted=drafted,
-        order=tuple(slot.number for slot in slots),
+        order=laid.order,
         owned=problem.owned,
         unkept=tuple(unkept(options)),
         headroom_micro_usd=_headroom(fleet, options, cheapest, market, settings, owned),
@@ -233,6 +232,30 @@ def _commitments_worth(drafted: Drafted, settings: Settings) -> tuple[Drafted, t
         added, number, reason = min(poor)
         refused.append(left_out(drafted.actions[number], added, reason))
         drafted = drafted.without(frozenset({number}))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaidOut:
+    """A draft's actions with their shares of the saving, in the order in which to do them."""
+
+    actions: tuple[Action, ...]
+    order: tuple[int, ...]
+    """The actions' places in the draft."""
+    roadmap: Roadmap | None
+    attribution: str
+
+
+def laid_out(drafted: Drafted, settings: Settings, *, seed: int) -> LaidOut:
+    """Attribute a draft's saving to its actions, and put them in order."""
+    shares = drafted.shares(seed)
+    path = _path(drafted, shares, settings)
+    slots = path.slots()
+    return LaidOut(
+        actions=_actions(drafted, shares, slots, settings),
+        order=tuple(slot.number for slot in slots),
+        roadmap=path.roadmap(),
+        attribution="Shapley, sampled" if shares.sampled else "exact Shapley",
+    )
 
 
 def _path(drafted: Drafted, shares: Shares, settings: Settings) -> Pathfinder:

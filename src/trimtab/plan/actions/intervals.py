@@ -75,8 +75,8 @@ def saving_estimate(
 def joint_saving(plan: Plan, *, speeds_as_predicted: bool = False) -> Estimate:
     """Return a plan's whole monthly saving with an 80 % interval: what later weeks would show.
 
-    Three independent doubts, whose squares add: how far whole plans drifted; how lumpy the runs are that pay by the hour, in the
-    window that was seen and in the one to come; how fast they are on other GPUs, which is wrong for all of them together. The
+    Three independent doubts, whose squares add: how far whole plans drifted; how lumpy the runs are that pay by the hour, in a
+    window that was seen and in one to come; how fast they are on other GPUs, which is wrong for all of them together. The
     last is left out where later weeks are replayed with `speeds_as_predicted`. Of a service, speeds decide whether its
     targets hold, and the number of its replicas goes by the capacity that was emitted.
     """

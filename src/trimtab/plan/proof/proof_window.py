@@ -102,8 +102,12 @@ def prove(
     *,
     seed: int,
     stress: Stress = AS_PREDICTED,
+    as_measured: bool = False,
 ) -> Proven:
-    """Replay a plan over another window of the same fleet, in a world that departs from the plan's by some stress."""
+    """Replay a plan over another window of the same fleet, in a world that departs from the plan's by some stress.
+
+    `as_measured`: the window is as it was measured, so that a workload that the plan leaves alone attains what it attained.
+    """
     evaluators = _evaluators(planned, proof_fleet, settings, seed, stress)
     enacted = Enacted(fleet=proof_fleet, evaluators=evaluators, market=market, owned=planned.owned)
     in_force = {
@@ -125,6 +129,9 @@ def prove(
     if stress == AS_PREDICTED and after.total + moving < bound and all(one.kept for one in targets):
         least = clairvoyant_bound(proof_fleet, evaluators, market, planned.owned, strict=True)
         require_possible(after.total + moving, least)
+    if as_measured:
+        alone = [one.case for index, one in evaluators.items() if index not in in_force]
+        targets = (*targets, *(result for case in alone for result in _as_measured(case)))
     return Proven(
         proof=Proof(
             window=proof_fleet.window,
@@ -249,6 +256,14 @@ def _results(case: Case, deployment: Deployment, outcome: Outcome) -> list[Targe
         for one in outcome.attained
         if not is_unchanged(case.workload, deployment, one.target)
     ]
+
+
+def _as_measured(case: Case) -> Iterator[TargetResult]:
+    """Yield what a workload that stays as it is attained of its declared targets, where that was measured."""
+    for target in case.targets:
+        attained = _history_attained(case, target)
+        if target.declared and attained is not None:
+            yield TargetResult(workload=case.workload.name, target=target, before_frac=attained, attained_frac=attained)
 
 
 def _history_attained(case: Case, target: Target) -> float | None:
