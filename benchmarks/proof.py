@@ -27,7 +27,7 @@ from trimtab.fleet.settings import Planning, Settings
 from trimtab.plan.actions.attribution import attribute
 from trimtab.plan.actions.intervals import joint_saving
 from trimtab.plan.planner import Planned, make_plan
-from trimtab.plan.proof.proof_window import Replayed, replayed
+from trimtab.plan.proof.proof_window import Replayed, prove
 from trimtab.units import per_month, usd
 
 SEED = 7
@@ -83,13 +83,14 @@ def claims_of(history: History, half: str, *, every: int) -> Iterator[Claim]:
             seed=SEED,
             progress=lambda _stage, _share: None,
         )
-        after = replayed(planned, build_fleet(history.bundle, settings, proof), market, settings, seed=SEED)
+        later = build_fleet(history.bundle, settings, proof)
+        after = Replayed(planned=planned, enacted=prove(planned, later, market, settings, seed=SEED).enacted)
         yield from _claims(history, half, fit, planned, after)
 
 
 def _claims(history: History, half: str, fit: Window, planned: Planned, after: Replayed) -> Iterator[Claim]:
     hours, plan = after.enacted.fleet.window.hours, planned.plan
-    whole = joint_saving(plan)
+    whole = joint_saving(plan, speeds_as_predicted=True)
     everything = range(len(plan.actions))
     shares = attribute(after.saving, [list(everything)], len(plan.actions), seed=SEED).shapley if plan.actions else ()
     rows = [("plan", whole, whole.value, after.saving(frozenset(everything)))]

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.proving import referee
+from benchmarks.proving.adversarial import ADVERSARIAL
 from benchmarks.proving.families import DAYS, FAMILIES, SMALL_DAYS, Family
 from benchmarks.proving.score import Verdict, judge, row_of, totals
 
@@ -23,9 +24,10 @@ def main() -> None:
     if arguments.referee:
         referee.main(arguments.referee)
         return
-    chosen = [family for family in FAMILIES if not arguments.family or family.name in arguments.family]
+    known = (*FAMILIES, *ADVERSARIAL)
+    chosen = [family for family in known if not arguments.family or family.name in arguments.family]
     if not chosen:
-        sys.exit(f"no such family; there are {', '.join(family.name for family in FAMILIES)}")
+        sys.exit(f"no such family; there are {', '.join(family.name for family in known)}")
     days = SMALL_DAYS if arguments.small else DAYS
     verdicts: list[Verdict] = []
     with tempfile.TemporaryDirectory() as folder:

@@ -102,8 +102,10 @@ def test_what_lies_beyond_the_highest_load_shrinks_with_what_the_back_test_got_w
         late_frac=late_frac,
     )
 
-    assert law_limit.allowance(found, HEALTHY) == pytest.approx(factor)
+    assert law_limit.allowance(law_limit.trust_of(found), HEALTHY) == pytest.approx(factor)
 
 
 def test_a_law_that_could_not_be_tested_is_taken_to_the_highest_load_and_no_further():
-    assert HEALTHY * law_limit.allowance("load hardly changes", HEALTHY) == pytest.approx(1.0)
+    untested = law_limit.trust_of("load hardly changes")
+
+    assert HEALTHY * law_limit.allowance(untested, HEALTHY) == pytest.approx(1.0)

@@ -1,13 +1,17 @@
 """Intervals of savings: never narrower than savings were seen to drift, and in scale with what they are about."""
 
+from datetime import UTC, datetime
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trimtab.fleet.model import Window
 from trimtab.levers import commitments, right_size, spot
 from trimtab.levers.registry import BUILT_IN, lever_named
-from trimtab.plan.actions.intervals import OTHER_DRIFT_FRAC, saving_estimate
+from trimtab.plan.actions.intervals import OTHER_DRIFT_FRAC, joint_saving, saving_estimate
+from trimtab.plan.model import Plan, RunsSpend
 from trimtab.provenance import Basis, Estimate
 
 HOURS = 4 * 168
@@ -61,3 +65,39 @@ def test_an_interval_scales_with_its_saving(saving, lever, factor):
 
     assert other.low == pytest.approx(one.low * factor, abs=1e-6)
     assert other.high == pytest.approx(one.high * factor, abs=1e-6)
+
+
+def plan_of(*runs, saved_usd=600.0):
+    micro = 1_000_000
+    return Plan(
+        window=Window(start=datetime(2026, 1, 5, tzinfo=UTC), hours=730),
+        before_micro_usd=1000 * micro,
+        after_micro_usd=round((1000 - saved_usd) * micro),
+        bound_micro_usd=0,
+        actions=(),
+        not_worth_doing=(),
+        options=1,
+        runs=runs,
+    )
+
+
+def spend(usd, lumps_frac=0.0, at_speed=None):
+    return RunsSpend(micro_usd=usd * 1_000_000, lumps_frac=lumps_frac, speed=at_speed)
+
+
+def test_few_runs_widen_a_plans_interval_and_many_hardly_do():
+    plain, many, few = (joint_saving(plan_of(*runs)) for runs in ((), (spend(400, 0.01),), (spend(400, 0.35),)))
+
+    assert many.high - many.low == pytest.approx(plain.high - plain.low, rel=0.02)
+    # 80 % of 400 x (1 +- 0.35) twice over: 1.2816 x sqrt(2) x 140 = 253.7, beside a drift of 0.0717 x sqrt(600 x 1000) = 55.5
+    assert few.high - few.value == pytest.approx(259.7, abs=0.2)
+
+
+def test_runs_on_gpus_whose_speed_is_predicted_may_cost_what_its_interval_says():
+    found = joint_saving(plan_of(spend(400, at_speed=speed(1.0, 2.0, 3.0))))
+    as_predicted = joint_saving(plan_of(spend(400, at_speed=speed(1.0, 2.0, 3.0))), speeds_as_predicted=True)
+
+    drift = 0.0717 * (600 * 1000) ** 0.5
+    assert found.value - found.low == pytest.approx(np.hypot(drift, 400.0), rel=1e-3)
+    assert found.high - found.value == pytest.approx(np.hypot(drift, 400 / 3), rel=1e-3)
+    assert as_predicted.high - as_predicted.value == pytest.approx(drift, rel=1e-3)

@@ -11,7 +11,7 @@ from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Settings
 from trimtab.plan.actions.intervals import joint_saving
 from trimtab.plan.planner import make_plan
-from trimtab.plan.proof.proof_window import prove, replayed
+from trimtab.plan.proof.proof_window import Replayed, prove
 
 SETTINGS = Settings()
 
@@ -32,7 +32,7 @@ def windows():
 def test_all_actions_together_cost_what_the_proof_says(windows):
     planned, later, market = windows
 
-    again = replayed(planned, later, market, SETTINGS, seed=7)
+    again = Replayed(planned=planned, enacted=prove(planned, later, market, SETTINGS, seed=7).enacted)
 
     proof = prove(planned, later, market, SETTINGS, seed=7).proof
     everything = frozenset(range(len(planned.plan.actions)))
@@ -43,7 +43,7 @@ def test_all_actions_together_cost_what_the_proof_says(windows):
 
 def test_more_actions_never_cost_more_where_they_only_give_back(windows):
     planned, later, market = windows
-    again = replayed(planned, later, market, SETTINGS, seed=7)
+    again = Replayed(planned=planned, enacted=prove(planned, later, market, SETTINGS, seed=7).enacted)
 
     count = len(planned.plan.actions)
     none = again.cost(frozenset())

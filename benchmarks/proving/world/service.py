@@ -1,7 +1,8 @@
 """One service, event by event: a first-in-first-out queue, replicas that work on several requests at once, pods on nodes.
 
 Each replica has `slots` places. All requests in work on it progress alike: n at once go at `speed / (1 + crowding (n - 1))`, so
-that `crowding` 0 is a server with independent workers and a little of it is continuous batching. A request leaves when its work
+that `crowding` 0 is a server with independent workers and a little of it is continuous batching; beyond a `knee` they share
+what there is, at `speed knee / n`. A request leaves when its work
 is done: nothing is averaged over a step.
 
 Pods and nodes as documented: a ReplicaSet gives back pods that are not ready first, then those that share their node with most
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import NamedTuple
 
 import numpy as np
@@ -43,10 +45,12 @@ class Server:
     slots: int
     crowding: float = 0.0
     sm_full_frac: float = 0.95
+    knee: float = inf
+    """The most work done in a second, in seconds of a request alone, however many are at work: cores, a lock, full batches."""
 
     def rate(self, n: int) -> float:
         """Return the work done in a second with n requests at once, in seconds of a request alone."""
-        return n / (1 + self.crowding * (n - 1)) if n else 0.0
+        return n / max(1 + self.crowding * (n - 1), n / self.knee) if n else 0.0
 
     def capacity_req_s(self, work_s: float) -> float:
         """Return the requests a second that a full replica answers, each `work_s` long when alone."""
@@ -188,6 +192,7 @@ def play(
         np.ascontiguousarray(work_s),
         server.slots,
         server.crowding,
+        server.knee,
         server.sm_full_frac,
         np.array(start.node_of, dtype=np.int64),
         np.array(start.speeds, dtype=np.float64),
@@ -228,7 +233,7 @@ def _quantile(counts: Floats, bounds: Floats, quantile: float) -> float:
 
 @njit(cache=True)
 def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the arguments; see `play`
-    arrival_s, work_s, slots, crowding, sm_full, node_of, speeds, rule, guards, signal, places, refusals, horizon_s,
+    arrival_s, work_s, slots, crowding, knee, sm_full, node_of, speeds, rule, guards, signal, places, refusals, horizon_s,
     gives_up_s, bounds,
 ):  # fmt: skip
     scales, least, most, target, capacity = rule[0] > 0, int(rule[1]), int(rule[2]), rule[3], rule[4]
@@ -282,7 +287,7 @@ def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the argu
     values = np.zeros(16)
     ring = np.zeros((_GUARD_TICKS, len(bounds)))
     sm_ring = np.zeros(_GUARD_TICKS)
-    full_rate = slots / (1 + crowding * (slots - 1))
+    full_rate = slots / _slowness(slots, crowding, knee)
     head, tail, completed_tick, waiting_before, tail_before = 0, 0, 0, 0, 0
     t, tick = 0.0, 0
     last_queue, waited = 0.0, 0.0
@@ -309,8 +314,10 @@ def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the argu
             state[who] = 2
             seen[who] = t
         elif what == 2:
-            rate = speed[who] / (1 + crowding * (running[who] - 1))
-            sm_tick[who] += (t - seen[who]) * sm_full * (running[who] / (1 + crowding * (running[who] - 1))) / full_rate
+            rate = speed[who] / _slowness(running[who], crowding, knee)
+            sm_tick[who] += (
+                (t - seen[who]) * sm_full * (running[who] / _slowness(running[who], crowding, knee)) / full_rate
+            )
             minutes[min(n_minutes - 1, int(seen[who] // MINUTE_S)), 0] += (t - seen[who]) * running[who]
             clock[who] += (t - seen[who]) * rate
             seen[who] = t
@@ -334,7 +341,7 @@ def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the argu
                 node_change[node[who]] = t
         if touched >= 0:
             done_at[touched] = _next_done(
-                running[touched], place_end[touched], clock[touched], speed[touched], crowding, t
+                running[touched], place_end[touched], clock[touched], speed[touched], crowding, knee, t
             )
 
         # the queue's head goes to the ready pod with the fewest requests that has a place
@@ -348,7 +355,7 @@ def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the argu
             if best < 0:
                 break
             if running[best] > 0:
-                share = 1 / (1 + crowding * (running[best] - 1))
+                share = 1 / _slowness(running[best], crowding, knee)
                 sm_tick[best] += (t - seen[best]) * sm_full * running[best] * share / full_rate
                 minutes[min(n_minutes - 1, int(seen[best] // MINUTE_S)), 0] += (t - seen[best]) * running[best]
                 clock[best] += (t - seen[best]) * speed[best] * share
@@ -360,7 +367,7 @@ def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the argu
                     break
             running[best] += 1
             head += 1
-            done_at[best] = _next_done(running[best], place_end[best], clock[best], speed[best], crowding, t)
+            done_at[best] = _next_done(running[best], place_end[best], clock[best], speed[best], crowding, knee, t)
 
         if what != 0:
             continue
@@ -369,7 +376,7 @@ def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the argu
         ready, starting, sm_sum = 0, 0, 0.0
         for r in range(high):
             if running[r] > 0:
-                share = 1 / (1 + crowding * (running[r] - 1))
+                share = 1 / _slowness(running[r], crowding, knee)
                 sm_tick[r] += (t - seen[r]) * sm_full * running[r] * share / full_rate
                 minutes[minute, 0] += (t - seen[r]) * running[r]
                 clock[r] += (t - seen[r]) * speed[r] * share
@@ -505,10 +512,16 @@ def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the argu
 
 
 @njit(cache=True)
-def _next_done(running, place_end, clock, speed, crowding, t):  # type: ignore[no-untyped-def]  # compiled
+def _slowness(n, crowding, knee):  # type: ignore[no-untyped-def]  # compiled
+    """Return how many times as long a request takes with n at work as alone."""
+    return max(1 + crowding * (n - 1), n / knee)
+
+
+@njit(cache=True)
+def _next_done(running, place_end, clock, speed, crowding, knee, t):  # type: ignore[no-untyped-def]  # compiled
     if running == 0:
         return _FAR
-    rate = speed / (1 + crowding * (running - 1))
+    rate = speed / _slowness(running, crowding, knee)
     return t + max(place_end.min() - clock, 0.0) / rate
 
 

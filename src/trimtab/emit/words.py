@@ -127,14 +127,20 @@ def repair_lines(proof: ProofPart, plan: PlanPart) -> list[str]:
     """Say what was planned otherwise since the proof refused it, and what that does to the saving, if anything was."""
     if not proof.repairs or proof.first_saving_usd_mo is None:
         return []
-    lines = [f"{one.workload}: {'; '.join(map(_missed_words, one.missed))}; {_instead(one)}" for one in proof.repairs]
+    lines = [f"{one.workload}: {_refused_words(one)}; {_instead(one)}" for one in proof.repairs]
     many = len(proof.repairs)
     return [
-        f"{many} workload{'' if many == 1 else 's'} missed targets here and {'was' if many == 1 else 'were'} planned again: "
+        f"{many} workload{'' if many == 1 else 's'} failed here and {'was' if many == 1 else 'were'} planned again: "
         f"the saving is {dollars(plan.joint_saving_usd_mo)} a month, not the {dollars(proof.first_saving_usd_mo)} claimed "
         "before. The window refused ways and chose none; for what was planned again it is no longer unseen.",
         *lines,
     ]
+
+
+def _refused_words(one: RepairPart) -> str:
+    if one.missed:
+        return "; ".join(map(_missed_words, one.missed))
+    return f"with what goes with it, it cost {dollars(one.extra_usd)} more than history over these weeks"
 
 
 def _missed_words(target: TargetPart) -> str:

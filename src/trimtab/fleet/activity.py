@@ -12,6 +12,9 @@ from trimtab.fleet.columns import numbers, seconds_from, text
 from trimtab.fleet.model import Activity, FloatArray, IntArray, Window
 from trimtab.units import S_PER_HR
 
+_FEWEST_HOURS = 5
+"""What fewer hours than this show is taken for chance."""
+_BUSIEST_FRAC = 0.05
 METRICS = ("sm_active", "tensor_active", "dram_active", "gpu_util")
 USAGE_COLUMNS = (
     "device",
@@ -124,6 +127,7 @@ def activity_of(
         p95_gpus=_hourly_mean(rows.p95[mine], hour, hours) * held_gpus,
         active_devices_frac=_active_devices(rows.peak[mine], hour, active_frac),
         measured_frac=float(min((~np.isnan(rows.best[any_type])).sum() / held_hours, 1.0)) if held_hours > 0 else 0.0,
+        uneven=_uneven(rows, mine, busy_share) if signal == "sm_active" else None,
     )
 
 
@@ -141,6 +145,30 @@ def _hourly_mean(values: FloatArray, hour: IntArray, hours: int) -> FloatArray:
     count = np.bincount(hour[seen], minlength=hours)
     total = np.bincount(hour[seen], weights=values[seen], minlength=hours)
     return np.asarray(np.divide(total, count, out=np.full(hours, np.nan), where=count > 0), dtype=np.float64)
+
+
+def _uneven(
+    rows: DeviceHours, mine: np.ndarray[tuple[int], np.dtype[np.bool_]], busy_share: FloatArray
+) -> float | None:
+    """Return how far the second busiest device was above the mean of all, for three minutes of an hour (`Activity.uneven`).
+
+    The busiest one may be a device that somebody else used; one hour may be that of a restart, hence the median of hours.
+    """
+    share, hour = busy_share[rows.hour[mine]], rows.hour[mine]
+    known = np.isfinite(rows.means["sm_active"][mine]) & np.isfinite(rows.p95[mine]) & (share > 0)
+    hours = np.unique(hour[known])
+    if len(hours) < _FEWEST_HOURS:
+        return None
+    most = max(_FEWEST_HOURS, round(_BUSIEST_FRAC * len(hours)))
+    busiest = hours[np.argsort(-busy_share[hours], kind="stable")[:most]]
+    known &= np.isin(hour, busiest)
+    above, device = (rows.p95[mine] / np.maximum(share, 1e-12))[known], rows.device[mine][known]
+    usual = sorted(
+        float(np.median(above[device == name]))
+        for name in np.unique(device)
+        if 2 * (device == name).sum() >= len(busiest)
+    )
+    return usual[-min(2, len(usual))] if usual else None
 
 
 def _mean(values: FloatArray) -> float | None:

@@ -39,7 +39,7 @@ def back_test(workload: Workload, healthy_frac: float) -> BackTest | str:
     service = workload.service
     if service is None:
         return "no request metrics"
-    hourly = _hourly_load(service)
+    hourly = hourly_load(service)
     known = np.sort(hourly[np.isfinite(hourly)])
     if len(known) * HELD_OUT_FRAC < FEWEST_STEPS:
         return "too few hours with requests to hold some out"
@@ -76,7 +76,7 @@ def fluid_queue(service: ServiceObservation, capacity_req_s: float) -> FluidQueu
     )
 
 
-def _hourly_load(service: ServiceObservation) -> FloatArray:
+def hourly_load(service: ServiceObservation) -> FloatArray:
     """Return the requests/s of a ready replica by hour (n_hours,); NaN where an hour has gaps."""
     per_hour = max(1, round(S_PER_HR / service.step_s))
     load = step_load(service, 1.0)

@@ -34,6 +34,7 @@ class Bound(Enum):
     ONE_BY_ONE = "one request at a time"
     PLACES = "places for requests, all taken while others waited"
     BESIDE_GPU = "something beside the GPU: latency rose faster with load than GPU activity"
+    DECLARED = "the places declared, by how times rose with the requests in work"
     UNTOLD = "nothing that history shows"
 
     @property

@@ -25,7 +25,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from trimtab.fleet.back_test import back_test
+from trimtab.fleet.back_test import back_test, hourly_load
 from trimtab.fleet.law_evidence import (
     FEWEST_STEPS,
     BackTest,
@@ -35,7 +35,8 @@ from trimtab.fleet.law_evidence import (
     highest_sustained_req_s,
     seconds_in_work,
 )
-from trimtab.fleet.model import ServiceObservation, Workload
+from trimtab.fleet.law_places import served_with_places
+from trimtab.fleet.model import Workload
 from trimtab.fleet.service_law import ServiceLaw, activity_capacity, activity_law, service_law
 from trimtab.fleet.targets import bucket_quantile
 from trimtab.units import S_PER_HR
@@ -58,41 +59,68 @@ def tested_law(workload: Workload, healthy_frac: float) -> ServiceLaw | str:
     if isinstance(by_activity, str):
         return by_activity
     found = back_test(workload, healthy_frac)
-    shown = highest_sustained_req_s(service)
+    shown = max(highest_sustained_req_s(service), hottest_req_s(workload))
     if capacity.one_by_one:
         bound, most = Bound.ONE_BY_ONE, capacity.req_s
     else:
-        bound, most = _most(service, by_activity, shown, allowance(found, healthy_frac))
+        bound, most = _most(workload, by_activity, shown, trust_of(found), healthy_frac)
     tested = Tested(bound=bound, activity_req_s=capacity.req_s, shown_req_s=shown, back_test=found)
     if most >= capacity.req_s:
         return replace(by_activity, tested=tested)
     law = service_law(workload, healthy_frac, most)
-    if isinstance(law, str) or bound is not Bound.UNTOLD:
+    if isinstance(law, str) or bound not in {Bound.UNTOLD, Bound.DECLARED}:
         return law if isinstance(law, str) else replace(law, tested=tested)
     # what demand may grow by lies within the allowance, where times stretch as the GPU's own load says
     return replace(law, tested=tested, top_load=max(1.0, law.top_load), gpu_frac=most / capacity.req_s)
 
 
-def allowance(found: BackTest | str, healthy_frac: float) -> float:
+def trust_of(found: BackTest | str) -> float:
+    """Return the share of the way beyond what was shown that a back-test allows: 1, less the allowed misses it got wrong."""
+    return 1.0 - (found.late_frac if isinstance(found, BackTest) else 0.0)
+
+
+def allowance(trust_frac: float, healthy_frac: float) -> float:
     """Return how far beyond the highest load sustained capacity may lie, as a factor: see the head of this module."""
-    late = found.late_frac if isinstance(found, BackTest) else 0.0
-    return 1.0 + (1.0 / healthy_frac - 1.0) * (1.0 - late)
+    return 1.0 + (1.0 / healthy_frac - 1.0) * trust_frac
 
 
-def _most(service: ServiceObservation, law: ServiceLaw, shown_req_s: float, factor: float) -> tuple[Bound, float]:
+def hottest_req_s(workload: Workload) -> float:
+    """Return the load that the hottest replicas were seen to sustain, in requests/s; 0 where nothing tells them apart.
+
+    Replicas are never loaded evenly, and what one of them bore each of them bears: in the busiest hours, the second busiest
+    device worked so much more than the mean (`Activity.uneven`), for three minutes of the hour, at requests like all others.
+    """
+    service, uneven = workload.service, workload.activity.uneven
+    if service is None or uneven is None:
+        return 0.0
+    hourly = hourly_load(service)
+    known = np.sort(hourly[np.isfinite(hourly)])
+    return float(known[-FEWEST_STEPS]) * uneven if len(known) >= FEWEST_STEPS else 0.0
+
+
+def _most(
+    workload: Workload, law: ServiceLaw, shown_req_s: float, trust_frac: float, healthy_frac: float
+) -> tuple[Bound, float]:
     """Return what bounds a replica, and what it serves at most."""
+    service = workload.service
+    assert service is not None
     in_work_s = seconds_in_work(service)
     in_turn = 0.0 if in_work_s is None else 1.0 / in_work_s
     full = full_req_s(service)
     if full is not None:
         most = max(full, in_turn)
         return (Bound.GPU if most >= _AS_GOOD_FRAC * law.capacity_req_s else Bound.PLACES), most
-    most = max(shown_req_s * factor, in_turn)
+    most = max(shown_req_s * allowance(trust_frac, healthy_frac), in_turn)
     if most >= law.capacity_req_s:
         return Bound.GPU, law.capacity_req_s
-    if _rises_beside_gpu(law, shown_req_s):
-        return Bound.BESIDE_GPU, max(shown_req_s, in_turn)
-    return Bound.UNTOLD, most
+    sustained = highest_sustained_req_s(service)
+    if _rises_beside_gpu(law, sustained):
+        return Bound.BESIDE_GPU, max(sustained, in_turn)
+    places = workload.spec.max_concurrency
+    declared = "not declared" if places is None else served_with_places(service, places, shown_req_s, trust_frac)
+    if isinstance(declared, str):
+        return Bound.UNTOLD, most
+    return Bound.DECLARED, min(max(declared, sustained, in_turn), law.capacity_req_s)
 
 
 def _rises_beside_gpu(law: ServiceLaw, shown_req_s: float) -> bool:

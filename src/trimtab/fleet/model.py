@@ -96,6 +96,9 @@ class Activity:
     """Share of the devices it held that showed any activity in the hours in which it was active at all."""
     measured_frac: float
     """Share of its held device-hours that have samples."""
+    uneven: float | None = None
+    """How hard its second busiest device worked for three minutes of an hour, over the mean of all devices in that hour: the
+    median of its busiest hours. None where SM_ACTIVE or its hourly 95th percentile is not there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -94,7 +94,7 @@ def audit(
     day = market.at or fit.window.end.date()
     held = inventory(owned, fit.usage, opened.selling, day)
     tell("proving action by action", 0.0)
-    by_action = proof_by_action(planned, opened.proof, market, opened.settings, seed=SEED)
+    by_action = proof_by_action(planned, proven, seed=SEED)
     found = replace(found, proof=replace(found.proof, actions=by_action))
     tell("proving under stress", 0.0)
     stressed = robustness(planned, proven, opened.proof, market, opened.settings, seed=SEED)
@@ -205,7 +205,8 @@ def _planned(opened: Opened, scenario: Scenario, tell: Progress) -> tuple[Planne
         laws=opened.fit,
         store=opened.store,
     )
-    return proven_plan(prospects, scaled_fleet(opened.proof, scenario.demand), tell)
+    as_measured = scenario.demand == 1.0
+    return proven_plan(prospects, scaled_fleet(opened.proof, scenario.demand), tell, as_measured=as_measured)
 
 
 def _what_if(opened: Opened, scenario: Scenario, planned: Planned, proven: Proven, tell: Progress) -> WhatIf:

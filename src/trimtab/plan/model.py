@@ -73,6 +73,17 @@ class NotWorthDoing:
     reason: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunsSpend:
+    """What a workload's runs cost under the plan over the fit window, on nodes that come and go with them."""
+
+    micro_usd: int
+    lumps_frac: float
+    """Standard error of the work that comes in such a window, as a share of it: large where few runs make it up."""
+    speed: Estimate | None
+    """How fast they are said to run there beside today; None where nothing about that changes."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Plan:
     """The chosen actions over the fit window. Micro-dollars are exact hourly re-bills; `bound` is certified."""
@@ -97,6 +108,8 @@ class Plan:
     """What is judged for every fleet and never planned."""
     moving_micro_usd: int = 0
     """What moving and traffic across regions and clouds are of `after`."""
+    runs: tuple[RunsSpend, ...] = ()
+    """What runs cost, of those whose cost goes with how many come and how fast they are."""
 
     @property
     def gap_frac(self) -> float:
@@ -147,6 +160,11 @@ class TargetResult:
         return not self.kept and self.touched and (before is None or self.attained_frac < before - _ROUNDING)
 
     @property
+    def is_mended(self) -> bool:
+        """Tell whether the plan keeps it where history missed it."""
+        return self.kept and self.before_frac is not None and self.before_frac < self.target.required_frac
+
+    @property
     def times_as_late(self) -> float | None:
         """Return how many times as many requests or runs come late as in history; None where that says nothing."""
         if self.target.limit_s is None or self.before_frac is None or self.before_frac >= 1 - _ROUNDING:
@@ -164,7 +182,9 @@ class Repair:
     now: tuple[str, ...]
     """What it does instead; empty where the workload stays as it is."""
     missed: tuple[TargetResult, ...]
-    """The targets that the first way missed, with what it attained."""
+    """The targets that the first way missed, with what it attained; empty where it cost more than history instead."""
+    extra_micro_usd: int = 0
+    """What the first way, with all that goes with it, cost beyond history over the proof window, where that is why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from trimtab.levers import idle_release
 from trimtab.plan.actions.attribution import Shares
 from trimtab.plan.actions.drafted import Drafted
 from trimtab.plan.actions.evidence import evidence_of
-from trimtab.plan.actions.intervals import saving_estimate
+from trimtab.plan.actions.intervals import saving_estimate, spend_of_runs
 from trimtab.plan.actions.pathfinder import Pathfinder
 from trimtab.plan.actions.promptness import prompt
 from trimtab.plan.actions.refusals import left_out, not_worth, refusals, too_much_work
@@ -168,6 +168,7 @@ def plan_of(prospects: Prospects, progress: Progress) -> Planned:
         after_micro_usd=drafted.cost(drafted.everything),
         bound_micro_usd=cheapest.bound_micro_usd,
         moving_micro_usd=drafted.moving(drafted.everything),
+        runs=tuple(spend_of_runs(drafted)),
         actions=_actions(drafted, shares, slots, settings),
         not_worth_doing=(
             *small,

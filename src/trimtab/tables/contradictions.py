@@ -15,6 +15,7 @@ KINDS_OF_FIELD = {
     "quantize": _SERVES,
     "min_replicas": _SERVES,
     "max_replicas": _SERVES,
+    "max_concurrency": _SERVES,
     "cold_start_s": _SERVES,
     "open_hours": _SERVES,
     "checkpoint": _RUNS,

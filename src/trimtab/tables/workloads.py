@@ -177,6 +177,8 @@ class WorkloadSpec(_Model):
     """What crosses between it and its data and callers each month where it runs elsewhere, both ways together."""
     min_replicas: Annotated[int, Field(ge=0)] | None = None
     max_replicas: Annotated[int, Field(ge=1)] | None = None
+    max_concurrency: Annotated[int, Field(ge=1)] | None = None
+    """The most requests that a replica works on at once: vLLM's `--max-num-seqs`, a pool's workers. Others wait."""
     cold_start_s: NotNegative | None = None
     checkpoint: DeclaredCheckpoint | None = None
     need_gib: Positive | None = None

@@ -35,7 +35,7 @@ class PromisePart(Part):
 
 
 class RepairPart(Part):
-    """A workload whose first planned way missed targets on the proof window: it was refused, and all was planned again."""
+    """A workload whose first planned way missed targets on the proof window, or cost more there than history: planned again."""
 
     workload: str
     """Namespace and name."""
@@ -44,7 +44,9 @@ class RepairPart(Part):
     now: tuple[str, ...]
     """What it does instead; empty where the workload stays as it is."""
     missed: tuple[TargetPart, ...]
-    """The targets that the first way missed, with what it attained."""
+    """The targets that the first way missed, with what it attained; empty where it cost more than history instead."""
+    extra_usd: float = 0.0
+    """What the first way, with all that goes with it, cost beyond history over the proof window, where that is why."""
 
 
 class ProofPart(Part):

@@ -96,7 +96,11 @@ def _by_promise(targets: tuple[TargetPart, ...]) -> Iterator[PromisePart]:
 
 def _repair(one: Repair) -> RepairPart:
     return RepairPart(
-        workload=one.workload, was=one.was, now=one.now, missed=tuple(target_part(result) for result in one.missed)
+        workload=one.workload,
+        was=one.was,
+        now=one.now,
+        missed=tuple(target_part(result) for result in one.missed),
+        extra_usd=usd_cents(one.extra_micro_usd),
     )
 
 

@@ -8,19 +8,26 @@ how often the intervals hold: docs/benchmarks/proof.md).
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 
+from trimtab.deployment.effects import DeferRuns, ReleaseIdle, StartBeforeRuns
+from trimtab.fleet.kinds import RUN_KINDS
 from trimtab.fleet.model import FloatArray
 from trimtab.levers.registry import lever_named
-from trimtab.plan.model import Plan
+from trimtab.plan.actions.drafted import Drafted
+from trimtab.plan.model import Plan, RunsSpend
+from trimtab.plan.options.workload_options import fixed_cost
 from trimtab.provenance import Basis, Estimate
-from trimtab.units import DAYS_PER_WEEK, HR_PER_DAY
+from trimtab.units import DAYS_PER_WEEK, HR_PER_DAY, S_PER_HR
 
 _Z_80 = 1.2816
 """Normal quantile that leaves 10 % on each side."""
 _WORTH_SAYING_FRAC = 0.005
 """A smaller error of a law rounds to nothing."""
+_PAY_AS_RUN = ReleaseIdle | DeferRuns | StartBeforeRuns
+"""Ways of holding nodes whose cost goes with the runs."""
 _SPOT_UP_FRAC = (0.31, 0.79)
 """Share of the time in which spot could be had: twelve V100 zones recorded in 2022-23, without the hardest and the easiest."""
 OTHER_DRIFT_FRAC = 0.184
@@ -65,20 +72,52 @@ def saving_estimate(
     return Estimate(value=saving_usd_mo, low=low, high=high, basis=basis, because=because)
 
 
-def joint_saving(plan: Plan) -> Estimate:
-    """Return a plan's whole monthly saving with an 80 % interval: what its replay on later weeks would show.
+def joint_saving(plan: Plan, *, speeds_as_predicted: bool = False) -> Estimate:
+    """Return a plan's whole monthly saving with an 80 % interval: what later weeks would show.
 
-    A replay takes speeds as predicted, so that the doubt about them is in the actions' intervals and not in this one.
+    Three independent doubts, whose squares add: how far whole plans drifted; how lumpy the runs are that pay by the hour, in a
+    window that was seen and in one to come; how fast they are on other GPUs, which is wrong for all of them together. The
+    last is left out where later weeks are replayed with `speeds_as_predicted`. Of a service, speeds decide whether its
+    targets hold, and the number of its replicas goes by the capacity that was emitted.
     """
     saving, bill = plan.usd_mo(plan.joint_saving_micro_usd), plan.usd_mo(plan.before_micro_usd)
-    wide = PLAN_DRIFT * math.sqrt(max(saving, 0.0) * bill)
+    drift = PLAN_DRIFT * math.sqrt(max(saving, 0.0) * bill)
+    lumps = _Z_80 * math.sqrt(2.0) * math.hypot(*(plan.usd_mo(one.micro_usd) * one.lumps_frac for one in plan.runs))
+    known = [(plan.usd_mo(one.micro_usd), one.speed) for one in plan.runs if one.speed and not speeds_as_predicted]
+    dearer = sum(cost * (speed.value / speed.low - 1) for cost, speed in known)
+    cheaper = sum(cost * (1 - speed.value / speed.high) for cost, speed in known)
+    because = ["the drift of whole plans, predicted against replayed on later weeks"]
+    because += ["how much the work of the runs differs from window to window"] if lumps else []
+    because += ["how fast runs are on other GPUs"] if known else []
     return Estimate(
         value=saving,
-        low=saving - wide,
-        high=saving + wide,
+        low=saving - math.hypot(drift, lumps, dearer),
+        high=saving + math.hypot(drift, lumps, cheaper),
         basis=Basis.CALIBRATED,
-        because="the drift of whole plans, predicted against replayed on later weeks",
+        because="; ".join(because),
     )
+
+
+def spend_of_runs(drafted: Drafted) -> Iterator[RunsSpend]:
+    """Yield what each workload's runs cost under the whole plan, of those for which nodes come and go.
+
+    The work of a window is taken for a compound Poisson sum: its variance is the sum of the squares of the runs' own work.
+    """
+    for index, deployment in drafted.in_force(drafted.everything).items():
+        evaluator = drafted.enacted.evaluators[index]
+        place, jobs = evaluator.place(deployment), evaluator.case.workload.jobs
+        if jobs is None or evaluator.case.workload.kind not in RUN_KINDS or not isinstance(place.holding, _PAY_AS_RUN):
+            continue
+        work = (jobs.end_s - jobs.start_s) * jobs.gpus
+        work = work[np.isfinite(work)]
+        if not work.sum() > 0:
+            continue
+        usage = drafted.enacted.outcome(index, deployment).usage(place)
+        yield RunsSpend(
+            micro_usd=fixed_cost(usage, drafted.enacted.market) // S_PER_HR,
+            lumps_frac=float(math.sqrt((work**2).sum()) / work.sum()),
+            speed=None if place.has_same_speed else place.speed,
+        )
 
 
 def _drift_frac(lever: str) -> float:

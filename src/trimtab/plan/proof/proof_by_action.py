@@ -8,31 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trimtab.fleet.market import Market
-from trimtab.fleet.model import Fleet
-from trimtab.fleet.settings import Settings
 from trimtab.plan.actions.attribution import attribute, components
 from trimtab.plan.model import ActionProof
 from trimtab.plan.planner import Planned
-from trimtab.plan.proof.proof_window import Replayed, replayed
+from trimtab.plan.proof.proof_window import Proven, Replayed
 from trimtab.units import per_month, usd
 
 MOST_BILLS = 1_024
 """Sets of actions that are billed again at most; beyond, actions are left out one at a time."""
 
 
-def proof_by_action(
-    planned: Planned, fleet: Fleet, market: Market, settings: Settings, *, seed: int
-) -> tuple[ActionProof, ...]:
+def proof_by_action(planned: Planned, proven: Proven, *, seed: int) -> tuple[ActionProof, ...]:
     """Return one entry an action, in the plan's order."""
     if not planned.plan.actions:
         return ()
-    after = replayed(planned, fleet, market, settings, seed=seed)
+    after = Replayed(planned=planned, enacted=proven.enacted)
     touches = [planned.drafted.actions[number].touches for number in planned.order]
     groups = components(len(touches), touches)
     shared = sum(2 ** len(group) for group in groups) <= MOST_BILLS
     saved = attribute(after.saving, groups, len(touches), seed=seed).shapley if shared else _last_in(after)
-    hours = fleet.window.hours
+    hours = proven.proof.window.hours
     return tuple(
         ActionProof(
             id=action.id,

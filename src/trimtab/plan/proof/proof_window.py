@@ -41,6 +41,8 @@ class Proven:
 
     proof: Proof
     capacity: tuple[CapacityPicture, ...]
+    enacted: Enacted
+    """The window's fleet, with what was replayed of it."""
 
     def repaired(self, repairs: tuple[Repair, ...], first_saving_micro_usd: int) -> Proven:
         """Return the proof of a plan that takes the place of one which missed targets here."""
@@ -92,13 +94,6 @@ class Replayed:
         )
 
 
-def replayed(planned: Planned, fleet: Fleet, market: Market, settings: Settings, *, seed: int) -> Replayed:
-    """Lay a plan over another window of the same fleet."""
-    evaluators = _evaluators(planned, fleet, settings, seed)
-    enacted = Enacted(fleet=fleet, evaluators=evaluators, market=market, owned=planned.owned)
-    return Replayed(planned=planned, enacted=enacted)
-
-
 def prove(
     planned: Planned,
     proof_fleet: Fleet,
@@ -107,8 +102,12 @@ def prove(
     *,
     seed: int,
     stress: Stress = AS_PREDICTED,
+    as_measured: bool = True,
 ) -> Proven:
-    """Replay a plan over another window of the same fleet, in a world that departs from the plan's by some stress."""
+    """Replay a plan over another window of the same fleet, in a world that departs from the plan's by some stress.
+
+    `as_measured`: the window is as it was measured, so that a workload that the plan leaves alone attains what it attained.
+    """
     evaluators = _evaluators(planned, proof_fleet, settings, seed, stress)
     enacted = Enacted(fleet=proof_fleet, evaluators=evaluators, market=market, owned=planned.owned)
     in_force = {
@@ -140,7 +139,7 @@ def prove(
             clairvoyant_micro_usd=min(bound, before.total, after.total + moving),
             hourly_before_usd=_usd(before),
             hourly_after_usd=_usd(after) + usd(moving) / proof_fleet.window.hours,
-            targets=(*targets, *_untouched(evaluators, outcomes)),
+            targets=(*targets, *(_untouched(evaluators, in_force) if as_measured and stress == AS_PREDICTED else ())),
             interruptions=sum(outcome.interruptions for outcome in outcomes.values()),
             lost_gpu_hr=sum(outcome.lost_gpu_hr for outcome in outcomes.values()),
             notes=(
@@ -152,6 +151,7 @@ def prove(
         capacity=tuple(
             _picture(evaluators[index].case, outcome) for index, outcome in outcomes.items() if outcome.gpus is not None
         ),
+        enacted=enacted,
     )
 
 

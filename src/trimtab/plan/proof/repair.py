@@ -1,57 +1,100 @@
 """Act on the proof: a planned way whose targets miss on unseen history gives way to a safer one, or leaves the plan.
 
-Plan, prove, refuse what missed, plan again; at most `_ROUNDS` times. What the proof window says comes in as a veto and in no
-other way: a workload whose way missed a target there keeps only the ways that leave at most half of that way's misses *on the
-fit window*, and one that misses in the last round stays as it is. Everything else is chosen from the same options, at the same
-costs, as before. The repaired plan is proved on the window that vetoed: its figures there are no longer blind, and say so.
+So does what costs more there than history did, and mends no target for it: staying as it is is always an option, and the proof
+window is where that was measured. A plan made on quieter weeks may run more capacity there than history needed.
+
+Plan, prove, refuse what failed, plan again; at most `_ROUNDS` times. What the proof window says comes in as a veto and in
+no other way: a workload whose way missed a target there keeps only the ways that leave at most half of that way's misses
+*on the fit window*, and one that misses in the last round, or costs more, stays as it is. Everything else is chosen from
+the same options, at the same costs, as before. The repaired plan is proved on the window that vetoed: its figures there are
+no longer blind, and say so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from trimtab.deployment.deployment import AS_IT_IS
 from trimtab.errors import PlanError
 from trimtab.fleet.model import Fleet
+from trimtab.plan.actions.attribution import components
 from trimtab.plan.model import Repair, TargetResult
 from trimtab.plan.options.veto import Veto
 from trimtab.plan.planner import Planned, Progress, Prospects, plan_of
-from trimtab.plan.proof.proof_window import Proven, prove
+from trimtab.plan.proof.proof_window import Proven, Replayed, prove
 
 _ROUNDS = 3
 """Plans made after the first one. In the last but one a workload that still misses stays as it is; the last is for those that
 miss only then, and what then still misses stands in the proof as missed."""
 
 
-def proven_plan(prospects: Prospects, proof_fleet: Fleet, progress: Progress) -> tuple[Planned, Proven]:
+def proven_plan(
+    prospects: Prospects, proof_fleet: Fleet, progress: Progress, *, as_measured: bool = True
+) -> tuple[Planned, Proven]:
     """Return the plan that its proof lets stand, with that proof; raises PlanError where there is no plan at all.
 
-    Where the limits leave no plan without the ways that missed, the last plan stands, with its misses shown.
+    `as_measured`: the proof window is as it was measured, and not another world's, in which nobody knows what history would
+    have cost and kept. Where the limits leave no plan without the ways that missed, the last plan stands, and shows its misses.
     """
-    planned, proven = _planned(prospects, proof_fleet, progress)
-    first, vetoes, missed = planned, dict[str, Veto](), dict[str, tuple[TargetResult, ...]]()
+    planned, proven = _planned(prospects, proof_fleet, progress, as_measured=as_measured)
+    first, vetoes, failed = planned, dict[str, Veto](), dict[str, _Failure]()
     for number in range(_ROUNDS):
-        found = _missed(proven)
+        found = _failures(planned, proven, as_measured=as_measured)
         if not found:
             break
-        progress("planning again without what missed in the proof", number / _ROUNDS)
+        progress("planning again without what failed in the proof", number / _ROUNDS)
         again = dict(vetoes)
         for name, veto in _vetoes(planned, found, keeps=number >= _ROUNDS - 2).items():
             again[name] = veto.stricter(vetoes[name]) if name in vetoes else veto
         try:
-            planned, proven = _planned(prospects.with_vetoes(again), proof_fleet, progress)
+            planned, proven = _planned(prospects.with_vetoes(again), proof_fleet, progress, as_measured=as_measured)
         except PlanError:
             break
-        vetoes, missed = again, {**found, **missed}
-    if not missed:
+        vetoes, failed = again, {**found, **failed}
+    if not failed:
         return planned, proven
-    return planned, proven.repaired(tuple(_repairs(first, planned, missed)), first.plan.joint_saving_micro_usd)
+    return planned, proven.repaired(tuple(_repairs(first, planned, failed)), first.plan.joint_saving_micro_usd)
 
 
-def _planned(prospects: Prospects, proof_fleet: Fleet, progress: Progress) -> tuple[Planned, Proven]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Failure:
+    """Why a workload's way is refused: targets that it misses, or what it costs beyond history."""
+
+    missed: tuple[TargetResult, ...] = ()
+    extra_micro_usd: int = 0
+
+
+def _planned(
+    prospects: Prospects, proof_fleet: Fleet, progress: Progress, *, as_measured: bool
+) -> tuple[Planned, Proven]:
     planned = plan_of(prospects, progress)
     progress("proving on history the plan has not seen", 0.0)
-    return planned, prove(planned, proof_fleet, prospects.market, prospects.settings, seed=prospects.seed)
+    market, settings = prospects.market, prospects.settings
+    return planned, prove(planned, proof_fleet, market, settings, seed=prospects.seed, as_measured=as_measured)
+
+
+def _failures(planned: Planned, proven: Proven, *, as_measured: bool) -> dict[str, _Failure]:
+    """Return what fails on the proof window, by workload: misses first, and where there are none, what costs more."""
+    missed = _missed(proven)
+    if missed or not as_measured:
+        return {name: _Failure(missed=results) for name, results in missed.items()}
+    return {name: _Failure(extra_micro_usd=extra) for name, extra in _dearer(planned, proven).items()}
+
+
+def _dearer(planned: Planned, proven: Proven) -> dict[str, int]:
+    """Return the workloads whose actions, with all that touches them, cost more than history and mend no target: how much."""
+    mended = {one.workload for one in proven.proof.targets if one.is_mended}
+    after = Replayed(planned=planned, enacted=proven.enacted)
+    touches = [planned.drafted.actions[number].touches for number in planned.order]
+    found: dict[str, int] = {}
+    for group in components(len(planned.order), touches):
+        subjects = {change.subject for place in group for change in planned.plan.actions[place].changes}
+        changed = subjects & set(planned.deployments)
+        saved = after.cost(frozenset()) - after.cost(frozenset(group))
+        if saved < 0 and not subjects & mended:
+            found |= dict.fromkeys(changed, -saved)
+    return found
 
 
 def _missed(proven: Proven) -> dict[str, tuple[TargetResult, ...]]:
@@ -63,12 +106,15 @@ def _missed(proven: Proven) -> dict[str, tuple[TargetResult, ...]]:
     return missed
 
 
-def _vetoes(planned: Planned, missed: Mapping[str, tuple[TargetResult, ...]], *, keeps: bool) -> dict[str, Veto]:
-    """Return what each workload that missed may not do again, by what its way attained on the fit window."""
+def _vetoes(planned: Planned, failed: Mapping[str, _Failure], *, keeps: bool) -> dict[str, Veto]:
+    """Return what each workload that failed may not do again, by what its way attained on the fit window."""
     vetoes = {}
     for index, workload in enumerate(planned.fleet.workloads):
-        results = missed.get(workload.name, ())
-        if results:
+        failure = failed.get(workload.name)
+        if failure is not None and failure.extra_micro_usd:
+            vetoes[workload.name] = Veto(safe_frac={}, keeps=True)
+        elif failure is not None:
+            results = failure.missed
             outcome = planned.drafted.enacted.outcome(index, planned.deployments[workload.name])
             targets = {result.target for result in results}
             safe_frac = {one.target: one.safe_frac for one in outcome.attained if one.target in targets}
@@ -76,10 +122,16 @@ def _vetoes(planned: Planned, missed: Mapping[str, tuple[TargetResult, ...]], *,
     return vetoes
 
 
-def _repairs(first: Planned, planned: Planned, missed: Mapping[str, tuple[TargetResult, ...]]) -> list[Repair]:
+def _repairs(first: Planned, planned: Planned, failed: Mapping[str, _Failure]) -> list[Repair]:
     return [
-        Repair(workload=name, was=_words(first, name), now=_words(planned, name), missed=results)
-        for name, results in sorted(missed.items())
+        Repair(
+            workload=name,
+            was=_words(first, name),
+            now=_words(planned, name),
+            missed=failure.missed,
+            extra_micro_usd=failure.extra_micro_usd,
+        )
+        for name, failure in sorted(failed.items())
     ]
 
 
