@@ -27,7 +27,7 @@ from trimtab.fleet.settings import Settings
 from trimtab.ledger import Allocation, Bill, Commitment, allocate, bill
 from trimtab.pipeline.opening import bundle_name, require_nodes, require_prices, split_window
 from trimtab.plan.audit import Audit, HeatMap
-from trimtab.plan.commitments.inventory import Owned, inventory, running, unpriced
+from trimtab.plan.commitments.inventory import Owned, inventory, not_running, running, unpriced
 from trimtab.plan.planner import Planned, make_plan
 from trimtab.plan.proof.law_report import law_findings
 from trimtab.plan.proof.proof_by_action import proof_by_action
@@ -155,6 +155,7 @@ def _opened(
             *split.degraded,
             *declared_in_vain(fit.workloads),
             *unpriced(owned, coverable, selling, day),
+            *(f"commitments held: {line}" for line in not_running(owned, day)),
             *too_short,
         ),
         owned=tuple(commitment for _, commitment in running(owned, coverable, selling, day)),
