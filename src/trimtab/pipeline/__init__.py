@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # so that a type checker sees the functions and not what `__getattr__` returns
     from trimtab.pipeline.afterwards import kept_plan, later_window, verify_plan
-    from trimtab.pipeline.auditing import SEED, Progress, audit, what_if
+    from trimtab.pipeline.auditing import SEED, Progress, audit, plan_fleet, what_if
     from trimtab.pipeline.fitting import fit
     from trimtab.pipeline.opening import Split, open_demo, open_fleet, open_trace, priced_history, split_window
 
@@ -25,6 +25,7 @@ _LAZY: dict[str, str] = {
     "open_demo": "trimtab.pipeline.opening",
     "open_fleet": "trimtab.pipeline.opening",
     "open_trace": "trimtab.pipeline.opening",
+    "plan_fleet": "trimtab.pipeline.auditing",
     "priced_history": "trimtab.pipeline.opening",
     "split_window": "trimtab.pipeline.opening",
     "verify_plan": "trimtab.pipeline.afterwards",
@@ -43,6 +44,7 @@ __all__ = [
     "open_demo",
     "open_fleet",
     "open_trace",
+    "plan_fleet",
     "priced_history",
     "split_window",
     "verify_plan",

@@ -102,6 +102,22 @@ def audit(
     return replace(found, what_if=_what_if(opened, scenario, planned, proven, tell))
 
 
+def plan_fleet(
+    bundle: Bundle,
+    settings: Settings | None = None,
+    catalog: Catalog | None = None,
+    *,
+    at: date | None = None,
+    owned: Sequence[Owned] = (),
+    store: OutcomeStore | None = None,
+    progress: Progress | None = None,
+) -> tuple[Planned, Opened]:
+    """Plan a fleet as `audit` does, without proof: what `trimtab commit` buys is what the audit of that day buys."""
+    tell = progress or _silent
+    opened = _opened(bundle, settings, catalog, at, owned, store, tell, Scenario())
+    return _planned_only(opened, Scenario(), tell), opened
+
+
 def what_if(
     bundle: Bundle,
     scenario: Scenario,
@@ -189,21 +205,30 @@ def _coverable(market: Market, *fleets: Fleet) -> list[Pool]:
     return sorted(pools | {offering.pool for place in places for offering in market.offerings(*place)})
 
 
-def _planned(opened: Opened, scenario: Scenario, tell: Progress) -> tuple[Planned, Proven]:
-    """Plan and prove in the world of a scenario."""
-    settings = scenario.settings(opened.settings)
-    market = replace(opened.market, catalog=changed(opened.market.catalog, scenario.prices), limits=settings.limits)
-    planned = make_plan(
+def _planned_only(opened: Opened, scenario: Scenario, tell: Progress) -> Planned:
+    """Plan in the world of a scenario."""
+    return make_plan(
         scaled_fleet(opened.fit, scenario.demand),
-        market,
-        settings,
+        _market_of(opened, scenario),
+        scenario.settings(opened.settings),
         seed=SEED,
         progress=tell,
         owned=opened.owned,
         laws=opened.fit,
         store=opened.store,
     )
+
+
+def _market_of(opened: Opened, scenario: Scenario) -> Market:
+    limits = scenario.settings(opened.settings).limits
+    return replace(opened.market, catalog=changed(opened.market.catalog, scenario.prices), limits=limits)
+
+
+def _planned(opened: Opened, scenario: Scenario, tell: Progress) -> tuple[Planned, Proven]:
+    """Plan and prove in the world of a scenario."""
+    planned = _planned_only(opened, scenario, tell)
     tell("proving on history the plan has not seen", 0.0)
+    settings, market = scenario.settings(opened.settings), _market_of(opened, scenario)
     return planned, prove(planned, scaled_fleet(opened.proof, scenario.demand), market, settings, seed=SEED)
 
 

@@ -8,7 +8,7 @@ from trimtab.emit.document import ActionPart, AuditDocument, EvidencePart, Targe
 from trimtab.emit.html.markup import Html, join, tag
 from trimtab.emit.money import dollars, dollars_and_cents, percent
 from trimtab.emit.roadmap_words import quick_wins
-from trimtab.emit.words import RISK_MEANING, interval, sampled_share
+from trimtab.emit.words import interval, risk_meaning, sampled_share
 from trimtab.levers.lever import Risk
 
 _HEADS = (
@@ -52,7 +52,7 @@ def _action(document: AuditDocument, action: ActionPart) -> Html:
         tag("td", dollars(action.standalone_usd_mo), class_="num", title="what it saves if it is the only action"),
         tag("td", dollars(action.last_in_usd_mo), class_="num", title="what is lost if it alone is left out"),
         tag("td", f"{action.effort_weeks:g}", class_="num"),
-        tag("td", action.risk, class_=f"risk-{action.risk}", title=RISK_MEANING[Risk(action.risk)]),
+        tag("td", action.risk, class_=f"risk-{action.risk}", title=risk_meaning(Risk(action.risk), action.lever)),
         tag("td", f"Q{action.quarter}" if action.quarter else "later"),
     )
     more = tag(

@@ -21,7 +21,7 @@ from trimtab.ledger import Bill, Commitment
 from trimtab.levers import spot
 from trimtab.levers.batching import batches_fit
 from trimtab.plan.actions.attribution import Shares, attribute, components
-from trimtab.plan.actions.draft_actions import Draft, drafts
+from trimtab.plan.actions.draft_actions import Draft, Purchase, drafts
 from trimtab.plan.program.fleet_problem import Enacted
 from trimtab.units import MICRO_PER_USD
 
@@ -38,11 +38,15 @@ class Drafted:
     deployments: Mapping[int, Deployment]
     released: tuple[int, ...]
     discounts: tuple[Commitment, ...]
+    staged: tuple[Purchase, ...] | None = None
+    """The same as it is bought, in parts and tranches; None where that is not worked out."""
     actions: tuple[Draft, ...] = field(init=False)
     _known: dict[Actions, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.actions = drafts(self.fleet, self.deployments, self.enacted, self.released, self.discounts)
+        whole = tuple(Purchase(commitment=one) for one in self.discounts)
+        bought = whole if self.staged is None else self.staged
+        self.actions = drafts(self.fleet, self.deployments, self.enacted, self.released, bought)
 
     @property
     def everything(self) -> Actions:
