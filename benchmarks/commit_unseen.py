@@ -20,15 +20,15 @@ import pyarrow.parquet as pq
 from benchmarks.commit import DISCOUNTS
 from benchmarks.commit_series import hourly_gpus
 from benchmarks.traces import Floats, data_argument
-from trimtab.replay.commitments import CommitRule, cost, held_units
+from trimtab.replay.commitments import SIMPLE_RULES, CommitRule, cost, held_units
 from trimtab.units import S_PER_HR
 
 LEAST_WINDOWS = 1_700
 """Of 2,016: clients with fewer have too many gaps."""
 PEAK_GPUS, LEAST_GPUS = 40, 8
-SIMPLE = tuple(rule for rule in CommitRule if rule not in (CommitRule.LAYERED, CommitRule.CHOSEN, CommitRule.HINDSIGHT))
 NEAR = 1.05
 MILLI = 1000
+"""`gpu_milli` of openb are thousandths of a GPU."""
 
 
 def clients(path: Path) -> dict[str, Floats]:
@@ -106,7 +106,7 @@ def main() -> None:
     rules = {}
     for rule in CommitRule:
         over = np.array([ratios[rule] for _, _, ratios in played])
-        near = np.array([ratios[rule] / min(ratios[other] for other in SIMPLE) for _, _, ratios in played])
+        near = np.array([ratios[rule] / min(ratios[other] for other in SIMPLE_RULES) for _, _, ratios in played])
         rules[rule.value] = {
             "mean_ratio": float(over.mean()),
             "p95_ratio": float(np.quantile(over, 0.95)),
@@ -125,7 +125,7 @@ def main() -> None:
     }
     rows = [
         {"series": name, "discount_frac": discount, "over_hindsight": ratios[CommitRule.CHOSEN],
-         "over_best_simple": ratios[CommitRule.CHOSEN] / min(ratios[other] for other in SIMPLE)}
+         "over_best_simple": ratios[CommitRule.CHOSEN] / min(ratios[other] for other in SIMPLE_RULES)}
         for name, discount, ratios in played
     ]  # fmt: skip
     print(json.dumps({

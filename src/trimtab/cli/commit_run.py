@@ -108,6 +108,7 @@ def _report(request: CommitRequest, tell: Tell) -> CommitReport:
     usage, basis, window = fleet.usage, AS_IT_WAS, fleet.window
     ordered, notes = None, tuple[str, ...]()
     _check_type(usage, request.instance_type)
+    quotes = [quoted_offer(text, pools_by_type(usage)) for text in request.quotes]
     if not request.as_it_was:
         allowed = replace(settings, planning=replace(settings.planning, max_term_years=max(terms)))
         with outcome_cache() as store:
@@ -130,7 +131,7 @@ def _report(request: CommitRequest, tell: Tell) -> CommitReport:
         basis=basis,
         day=day,
         owned=held.owned,
-        quotes=[quoted_offer(text, pools_by_type(usage)) for text in request.quotes],
+        quotes=quotes,
         held_beside=[
             *(f"left out: {line}" for line in held.left_out),
             *not_running(held.owned, day),

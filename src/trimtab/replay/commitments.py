@@ -23,7 +23,7 @@ from trimtab.replay.commit_choice import AVERAGE_SHARE, TOP_UP_WEEKS, best_level
 from trimtab.replay.series import FloatArray
 from trimtab.units import HR_PER_WEEK
 
-__all__ = ["CommitRule", "best_level", "cost", "held_units", "layered"]
+__all__ = ["SIMPLE_RULES", "CommitRule", "best_level", "cost", "held_units", "layered"]
 
 
 class CommitRule(Enum):
@@ -39,6 +39,12 @@ class CommitRule(Enum):
     LAYERED = "evidence, in layers"
     CHOSEN = "trimtab"
     HINDSIGHT = "hindsight, one level"
+
+
+SIMPLE_RULES = tuple(
+    rule for rule in CommitRule if rule not in (CommitRule.LAYERED, CommitRule.CHOSEN, CommitRule.HINDSIGHT)
+)
+"""What anybody can buy by: regret is stated against the best of them, known afterwards."""
 
 
 def held_units(rule: CommitRule, history: FloatArray, test: FloatArray, discount_frac: float) -> FloatArray:

@@ -81,7 +81,7 @@ def _change(change: Change) -> ChangePart:
 
 
 def _json(value: object) -> JsonValue:
-    """Return a value of an effect as JSON for people: dataclasses and NamedTuples as objects, enums by their value, days as ISO 8601."""
+    """Return a value of an effect as JSON for people: dataclasses and NamedTuples as objects, enums and days as text."""
     if isinstance(value, Enum):
         return _json(value.value)
     if isinstance(value, date):
