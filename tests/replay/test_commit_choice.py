@@ -3,11 +3,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from trimtab.policies.commitment import backed_units, no_evidence, observe
 from trimtab.replay.commit_choice import (
     CANDIDATES,
     SIMPLE,
     STATED_REGRET_FRAC,
     Level,
+    backed_by_hour,
     choose,
     held_by_candidate,
     supported_units,
@@ -68,3 +70,15 @@ def test_the_simple_rules_are_bought_whole_and_have_no_weight_of_their_own():
     choice = choose(np.full(672, 10.0), DISCOUNT)
 
     assert not set(choice.weights) & set(SIMPLE)
+
+
+@settings(max_examples=25, deadline=None)
+@given(history=series, test=series, discount=discounts, scale=st.sampled_from([0.1, 1.0, 40.0]))
+def test_evidence_on_all_slices_at_once_is_the_policys_own(history, test, discount, scale):
+    use = np.concatenate([history, scale * test])
+    evidence, expected = no_evidence(float(history.max())), [0.0]
+    for units in use.tolist():
+        evidence = observe(evidence, units, discount, 10.0)
+        expected.append(backed_units(evidence, 10.0))
+
+    assert backed_by_hour(use, len(history), discount, 10.0) == pytest.approx(np.array(expected), abs=1e-9)

@@ -19,6 +19,7 @@ from typing import assert_never
 import numpy as np
 
 from trimtab.policies.commitment import (
+    MOST_SLICES,
     REVIEW_HR,
     LayerRule,
     backed_units,
@@ -121,10 +122,7 @@ def supported_units(level: Level, use: FloatArray, discount_frac: float, term_hr
             return min(float(np.quantile(use[-window:], discount_frac)) for window in WINDOWS_HR)
         case Level.EVIDENCE:
             limit_hr = evidence_limit_hr(_TWO_THIRDS, term_hr)
-            evidence = no_evidence(float(use.max(initial=0.0)))
-            for units in use.tolist():
-                evidence = observe(evidence, units, discount_frac, limit_hr)
-            return backed_units(evidence, limit_hr)
+            return float(backed_by_hour(use, len(use), discount_frac, limit_hr)[-1])
         case _:
             assert_never(level)
 
@@ -204,15 +202,31 @@ def _levels(level: Level, history: FloatArray, test: FloatArray, discount_frac: 
 
 def _evidence_levels(history: FloatArray, test: FloatArray, discount_frac: float) -> FloatArray:
     limit_hr = evidence_limit_hr(_TWO_THIRDS, len(test))
-    evidence, found, level = no_evidence(float(history.max(initial=0.0))), np.zeros(len(test)), 0.0
-    for units in history.tolist():
-        evidence = observe(evidence, units, discount_frac, limit_hr)
-    for hour, units in enumerate(test.tolist()):
-        if hour % REVIEW_HR == 0:
-            level = backed_units(evidence, limit_hr)
-        found[hour] = level
-        evidence = observe(evidence, units, discount_frac, limit_hr)
-    return found
+    backed = backed_by_hour(np.concatenate([history, test]), len(history), discount_frac, limit_hr)
+    reviewed = np.arange(len(test)) // REVIEW_HR * REVIEW_HR
+    return np.asarray(backed[len(history) + reviewed])
+
+
+def backed_by_hour(use: FloatArray, known: int, discount_frac: float, limit_hr: float) -> FloatArray:
+    """Return what the evidence backs before each hour of a use and after its last (n_hours + 1,); `known` hours set the slices.
+
+    The policy's step on all slices at once, since a slice never reached has the evidence of one that is not there. Only
+    use beyond `MOST_SLICES`, where slices are made wider, takes the policy's own steps.
+    """
+    evidence = no_evidence(float(use[:known].max(initial=0.0)))
+    width, backed = evidence.width_units, np.zeros(len(use) + 1)
+    if use.max(initial=0.0) > width * MOST_SLICES:
+        for hour, units in enumerate(use.tolist(), start=1):
+            evidence = observe(evidence, units, discount_frac, limit_hr)
+            backed[hour] = backed_units(evidence, limit_hr)
+        return backed
+    floors = np.arange(math.ceil(use.max(initial=0.0) / width) + 1) * width
+    earned = np.zeros(len(floors))
+    for hour, units in enumerate(use.tolist(), start=1):
+        gained = np.clip((units - floors) / width, 0.0, 1.0) - (1.0 - discount_frac)
+        earned = np.clip(earned + gained, 0.0, limit_hr)
+        backed[hour] = width * earned.sum() / limit_hr
+    return backed
 
 
 def cost(test: FloatArray, held: FloatArray, discount_frac: float) -> float:
