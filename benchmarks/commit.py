@@ -21,7 +21,7 @@ from benchmarks.traces import Floats, data_argument
 from trimtab.replay.commitments import CommitRule, cost, held_units
 
 DISCOUNTS = (0.3, 0.4, 0.6)
-OURS = CommitRule.LAYERED
+OURS = CommitRule.CHOSEN
 REFEREE = {
     "none (all on-demand)": CommitRule.NOTHING,
     "65% of trailing average": CommitRule.AVERAGE_65,

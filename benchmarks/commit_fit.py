@@ -4,6 +4,9 @@ Three groups: the first halves of the benchmark's own series, cut again; other r
 Earth, request rates scaled to 40 replicas); synthetic ones. Candidates are compared by the mean of the three groups' mean
 cost over hindsight, and by that of their 97.5th percentiles.
 
+Then the mixture that `replay.commit_choice` makes of several levels and paces, beside each of them, on Philly, Helios and Azure
+(whole series, cut at three places) and on the synthetic series: what `benchmarks.commit_unseen` scores is held back here.
+
 Run: python -m benchmarks.commit_fit [--data DIR]
 """
 
@@ -20,6 +23,7 @@ from benchmarks.commit import DISCOUNTS
 from benchmarks.commit_series import demand_series
 from benchmarks.traces import Floats, data_argument
 from trimtab.policies.commitment import LayerRule
+from trimtab.replay.commit_choice import held_by_candidate, held_by_choice
 from trimtab.replay.commitments import best_level, cost, layered
 from trimtab.units import DAYS_PER_WEEK, HR_PER_DAY, S_PER_HR, S_PER_MIN
 
@@ -110,6 +114,31 @@ def over_hindsight(cases: list[Case], rule: LayerRule) -> Floats:
     return np.array(ratios)
 
 
+def designed_on(traces: Path) -> dict[str, Floats]:
+    """Return the recorded series on which the mixture was designed: no ServeGen, no DLRM, no openb."""
+    known = {**demand_series(traces), **other_series(traces)}
+    return {name: demand for name, demand in known.items() if not name.startswith(("servegen", "alibaba"))}
+
+
+def mixtures(cases: list[Case]) -> dict[str, dict[str, float]]:
+    """Return the cost over hindsight of the mixture and of each of its parts."""
+    ratios: dict[str, list[float]] = {}
+    for history, test in cases:
+        for discount in DISCOUNTS:
+            best = cost(test, np.full(len(test), best_level(test, discount)), discount)
+            if best > 0:
+                parts = {
+                    f"{one.level.value}, {one.pace.at_once_frac:.0%} at once": held
+                    for one, held in held_by_candidate(history, test, discount)
+                }
+                for name, held in {**parts, "trimtab": held_by_choice(history, test, discount)}.items():
+                    ratios.setdefault(name, []).append(cost(test, held, discount) / best)
+    return {
+        name: {"mean": float(np.mean(own)), "p95": float(np.quantile(own, 0.95)), "worst": max(own)}
+        for name, own in ratios.items()
+    }
+
+
 def main() -> None:
     arguments = data_argument(__doc__).parse_args()
     halves = {name: demand[: len(demand) // 2] for name, demand in demand_series(arguments.data).items()}
@@ -130,7 +159,14 @@ def main() -> None:
         }
         results.append(row)
         print(row, flush=True)
-    print(json.dumps({"benchmark": "commit_fit", "data": str(arguments.data), "candidates": results}))
+    mixed = {
+        "recorded": mixtures(cut(designed_on(arguments.data), CUTS)),
+        "synthetic": mixtures(groups["synthetic"]),
+    }
+    print(mixed)
+    print(
+        json.dumps({"benchmark": "commit_fit", "data": str(arguments.data), "candidates": results, "mixtures": mixed})
+    )
 
 
 if __name__ == "__main__":

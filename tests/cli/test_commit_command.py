@@ -27,7 +27,12 @@ def run(program, monkeypatch, bundle):
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.delenv("TRIMTAB_PRICES", raising=False)
 
-    return lambda *arguments, fleet=True: program("commit", *([str(bundle)] if fleet else []), *arguments)
+    def call(*arguments, fleet=True, plan=False):
+        """Ask on the use as it was, which takes a second; with `plan`, what the plan buys."""
+        named = [str(bundle)] if fleet else []
+        return program("commit", *named, *([] if plan else ["--as-it-was"]), *arguments)
+
+    return call
 
 
 def test_the_whole_answer_fits_80_columns_and_says_what_it_rests_on(run):
@@ -136,7 +141,7 @@ def test_no_fleet_is_a_question_back(run):
 
 def test_after_the_plan_less_is_left_to_commit_to(run):
     _, before, _ = run("--section", "steps", "-o", "json")
-    _, after, _ = run("--section", "steps", "--after-plan", "-o", "json")
+    _, after, _ = run("--section", "steps", "-o", "json", plan=True)
 
     def dearest(text):
         return sum(row["buy_nodes"] for row in json.loads(text)["rows"] if row["pool"].startswith("p4d"))

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from itertools import pairwise
 
 import numpy as np
@@ -19,6 +19,7 @@ from trimtab.deployment.effects import (
     SetReplicaPolicy,
     SetSchedule,
     StartBeforeRuns,
+    Tranche,
     UseOffering,
 )
 from trimtab.diagnose.findings import ProductForm, Spend, Unjudged, Verdict, Waste, WasteKind
@@ -154,13 +155,17 @@ ACTIONS = (
                 count=2,
                 rate_micro_usd_hr=13_846_000,
                 on_demand_micro_usd_hr=21_957_642,
+                tranches=(
+                    Tranche(after_days=0, quantity=1, on=date(2026, 12, 1)),
+                    Tranche(after_days=30, quantity=1, on=date(2026, 12, 31)),
+                ),
             )
         },
         weeks=0.1,
         risk=Risk.HIGH,
         quarter=2,
         seen=(evidence("fewest nodes held in any hour under the plan", "2", ">= 2", "replay"),),
-        rollback="none: bound for one year; sell on where the provider allows it",
+        rollback="cannot be undone before its term ends: sell on where the provider allows it",
         spread=0.05,
         because="hours held in every week of the fit window",
     ),

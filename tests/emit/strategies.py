@@ -27,6 +27,7 @@ from trimtab.deployment.effects import (
     SetSchedule,
     SetTrainingMemory,
     StartBeforeRuns,
+    Tranche,
     UseOffering,
     UseSlots,
 )
@@ -39,6 +40,9 @@ from trimtab.policies.scaling import NO_LIMIT, HpaPolicy, Metric
 from trimtab.provenance import Basis, Estimate
 
 COUNTS = st.integers(1, 64)
+TRANCHES = st.lists(
+    st.builds(Tranche, after_days=st.integers(0, 365), quantity=COUNTS, on=st.none() | st.dates()), max_size=3
+).map(tuple)
 SECONDS = st.floats(0, 86_400, allow_nan=False).map(lambda value: round(value, 3))
 SHARES = st.sampled_from([0.1, 0.35, 0.7, 0.8, 1.0])
 PROVIDERS = st.sampled_from(["aws", "gcp", "azure", "lambda", "owned"])
@@ -172,6 +176,7 @@ EFFECTS = {
         count=COUNTS,
         rate_micro_usd_hr=st.integers(1, 10**8),
         on_demand_micro_usd_hr=st.integers(1, 10**8),
+        tranches=TRANCHES,
     ),
     BuySpendPlan: st.builds(
         BuySpendPlan,
@@ -186,6 +191,7 @@ EFFECTS = {
                 on_demand_micro_usd_hr=st.integers(1, 10**8),
             )
         ).map(tuple),
+        tranches=TRANCHES,
     ),
 }
 assert set(EFFECTS) == set(get_args(Effect)), "a new effect needs its strategy here"

@@ -72,6 +72,12 @@ def test_the_calendar_shows_the_first_to_end_first_and_what_is_left_then(market)
     assert not_running(both, DAY) == ("not counted, over by 2026-11-01: over (1)",)
 
 
+def test_an_expired_commitment_to_spend_is_counted_and_named_beside_nodes(market):
+    held = [spend("gone", 10.0, days=10), spend("runs", 1.0), owned(1, date(2024, 1, 1), date(2025, 1, 1), "old")]
+
+    assert not_running(held, DAY) == ("not counted, over by 2026-11-01: gone, old (2)",)
+
+
 def test_a_commitment_on_a_type_that_nobody_uses_is_sunk_whole(market):
     other = Usage(pools=(G5,), node_seconds=np.full((1, 10), 3 * 3600))
 

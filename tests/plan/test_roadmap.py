@@ -12,14 +12,14 @@ from trimtab.fleet.settings import Planning, Settings
 from trimtab.levers import autoscaling, commitments, quantization, right_size, schedule, sharing, spot
 from trimtab.levers.registry import BUILT_IN
 from trimtab.plan.actions.draft_actions import Draft
-from trimtab.plan.actions.roadmap import fixed_order, precedence, quarter_of, ranked, scheduled
+from trimtab.plan.actions.roadmap import fixed_order, levers_taken, precedence, quarter_of, ranked, scheduled
 
 LEVERS = st.sampled_from([lever.name for lever in BUILT_IN])
 ONE_A_MONTH = Planning(engineers=1.0, weeks_per_quarter=12.0)
 """Four engineer-weeks a month, one lever a month, one action at once."""
 
 
-def draft(lever, name="w", touches=(), discounts=()):
+def draft(lever, name="w", touches=(), discounts=(), used_in_any_order=False):
     return Draft(
         lever=lever,
         subject=name,
@@ -30,6 +30,7 @@ def draft(lever, name="w", touches=(), discounts=()):
         discounts=discounts,
         touches=frozenset(touches),
         hazards=(),
+        used_in_any_order=used_in_any_order,
     )
 
 
@@ -50,6 +51,23 @@ def test_a_team_that_waits_goes_on_with_a_lever_already_taken_up():
     slots = scheduled([0, 1, 2], levers, [2.0, 2.0, 2.0], dict.fromkeys(range(3), frozenset()), ONE_A_MONTH)
 
     assert [slot.number for slot in slots] == [0, 2, 1]
+
+
+def test_a_purchase_waits_for_what_may_empty_its_nodes_and_for_nothing_else():
+    bought = (so_much(2, nodes_of(A, 60)),)
+    work = draft(right_size.NAME, touches=["pool"])
+    firm = draft(commitments.NAME, touches=["pool"], discounts=bought, used_in_any_order=True)
+    rest = draft(commitments.NAME, touches=["pool"], discounts=bought)
+
+    assert precedence([work, firm, rest], {}) == {0: frozenset(), 1: frozenset(), 2: frozenset({0, 1})}
+
+
+def test_a_purchase_that_nothing_can_make_wrong_takes_up_no_lever_and_waits_for_no_month():
+    drafts = [draft(spot.NAME), draft(commitments.NAME, used_in_any_order=True), draft(schedule.NAME)]
+    before = dict.fromkeys(range(3), frozenset())
+    slots = scheduled([0, 1, 2], levers_taken(drafts), [1.0, 0.1, 1.0], before, ONE_A_MONTH)
+
+    assert [(slot.number, slot.start_mo) for slot in slots] == [(0, 0.0), (1, 0.25), (2, 1.0)]
 
 
 def test_two_at_once_divide_the_team():

@@ -124,4 +124,5 @@ def test_ours_stays_near_hindsight_where_a_real_fleet_halves(shared_dir):
     spent = {rule: cost(test, held_units(rule, history, test, 0.6), 0.6) for rule in CommitRule}
 
     assert spent[CommitRule.LAYERED] <= 1.15 * spent[CommitRule.HINDSIGHT]
+    assert spent[CommitRule.CHOSEN] <= 1.25 * spent[CommitRule.HINDSIGHT]
     assert spent[CommitRule.NEWSVENDOR] > 1.15 * spent[CommitRule.HINDSIGHT]

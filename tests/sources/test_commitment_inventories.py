@@ -61,6 +61,7 @@ def test_a_zonal_reservation_names_its_region_and_one_that_ended_does_not_count(
     )
 
     assert [one.scope.offer.pool.region for one in held.owned] == ["eu-west-1"]
+    assert "1 that the list itself says do not run" in held.left_out[0]
 
 
 def test_a_reservation_of_no_known_region_is_left_out_with_the_cure(read):

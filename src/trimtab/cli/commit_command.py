@@ -18,7 +18,9 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.argument("bundle", required=False, type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--demo", is_flag=False, flag_value="two-hundred-k", metavar="[NAME]",
               help="A demonstration fleet; two-hundred-k where no name is given.")  # fmt: skip
-@click.option("--after-plan", is_flag=True, help="Plan the other levers first, and commit to the use that is left.")
+@click.option("--as-it-was", is_flag=True,
+              help="On the use as it was, in a second: not what the plan of `trimtab audit` buys.")  # fmt: skip
+@click.option("--after-plan", is_flag=True, hidden=True, help="What is done anyway since 0.2.")
 @click.option("--term", type=click.Choice(["1y", "3y", "any"]), default="1y", show_default=True,
               help="The terms that may be advised; the return table shows all.")  # fmt: skip
 @click.option("--type", "instance_type", metavar="TYPE", help="Only this instance type: p4d.24xlarge.")
@@ -41,6 +43,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 def command(
     bundle: Path | None,
     demo: str | None,
+    as_it_was: bool,
     after_plan: bool,
     term: str,
     instance_type: str | None,
@@ -63,7 +66,8 @@ def command(
     \b
     Examples:
       trimtab commit --demo                               a demonstration
-      trimtab commit fleet/ --after-plan                  on what autoscaling and the rest leave
+      trimtab commit fleet/                               what the plan of `trimtab audit` buys, and when
+      trimtab commit fleet/ --as-it-was                   as if nothing else were changed
       trimtab commit fleet/ --term any                    let 3-year terms be advised too
       trimtab commit fleet/ --type p4d.24xlarge --nodes 6 --hours-mo 500
       trimtab commit fleet/ --offer p4d.24xlarge:1y:118000:0 --owned held.csv
@@ -77,7 +81,7 @@ def command(
         CommitRequest(
             bundle=bundle,
             demo=demo,
-            after_plan=after_plan,
+            as_it_was=as_it_was and not after_plan,
             term=term,
             instance_type=instance_type,
             nodes=nodes,

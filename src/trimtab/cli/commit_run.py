@@ -16,6 +16,7 @@ from trimtab.catalog import load_catalog
 from trimtab.cli.commit_picture import picture, picture_points
 from trimtab.cli.commit_sheets import Section, curve, sheet_of
 from trimtab.cli.held import held_inventory
+from trimtab.cli.outcome_cache import outcome_cache
 from trimtab.cli.output import PLAIN_WIDTH, SCHEMA_VERSION, Format, colour_wanted, render, screen_width, write
 from trimtab.cli.output import write_sheet as write_rows
 from trimtab.cli.progress import Tell, progress_bar, set_verbosity
@@ -25,10 +26,11 @@ from trimtab.errors import UnknownName, UsageError
 from trimtab.fleet.build import build_fleet, bundle_window
 from trimtab.fleet.market import Market
 from trimtab.ledger import Usage
-from trimtab.pipeline import SEED, open_demo
-from trimtab.plan.commit_after import usage_after
+from trimtab.pipeline import open_demo, plan_fleet
+from trimtab.plan.commit_after import ordered_layers, usage_after
 from trimtab.plan.commitments.commit_report import (
     AFTER_PLAN,
+    AFTER_PLAN_QUOTED,
     AS_IT_WAS,
     CommitReport,
     Question,
@@ -36,7 +38,6 @@ from trimtab.plan.commitments.commit_report import (
     pools_by_type,
 )
 from trimtab.plan.commitments.inventory import not_running
-from trimtab.plan.planner import make_plan
 from trimtab.sources.commitment_files import TERMS, quoted_offer
 from trimtab.tables.checks import checked_bundle
 
@@ -50,7 +51,7 @@ class CommitRequest:
 
     bundle: Path | None
     demo: str | None
-    after_plan: bool
+    as_it_was: bool
     term: str
     instance_type: str | None
     nodes: int | None
@@ -104,14 +105,22 @@ def _report(request: CommitRequest, tell: Tell) -> CommitReport:
     catalog = load_catalog(request.prices)
     held = held_inventory(request.owned, catalog, bundle, region=request.owned_region)
     market = Market(catalog=catalog, at=day, max_term_years=max(terms), assumptions=settings.assumptions)
-    usage, basis = fleet.usage, AS_IT_WAS
-    if request.after_plan:
-        planned = make_plan(fleet, market, settings, seed=SEED, progress=tell)
-        usage, basis = usage_after(planned, market), AFTER_PLAN
+    usage, basis, window = fleet.usage, AS_IT_WAS, fleet.window
+    ordered, notes = None, tuple[str, ...]()
     _check_type(usage, request.instance_type)
+    quotes = [quoted_offer(text, pools_by_type(usage)) for text in request.quotes]
+    if not request.as_it_was:
+        allowed = replace(settings, planning=replace(settings.planning, max_term_years=max(terms)))
+        with outcome_cache() as store:
+            planned, opened = plan_fleet(
+                bundle, allowed, catalog, at=request.at, owned=held.owned, store=store, progress=tell
+            )
+        usage, window, notes = usage_after(planned), opened.fit.window, opened.degraded
+        basis = AFTER_PLAN_QUOTED if request.quotes else AFTER_PLAN
+        ordered = None if request.quotes else ordered_layers(planned, day)
     return commit_report(
         usage,
-        fleet.window,
+        window,
         market,
         Question(
             terms_years=terms,
@@ -122,8 +131,15 @@ def _report(request: CommitRequest, tell: Tell) -> CommitReport:
         basis=basis,
         day=day,
         owned=held.owned,
-        quotes=[quoted_offer(text, pools_by_type(usage)) for text in request.quotes],
-        held_beside=[*(f"left out: {line}" for line in held.left_out), *not_running(held.owned, day)],
+        quotes=quotes,
+        held_beside=[
+            *(f"left out: {line}" for line in held.left_out),
+            *not_running(held.owned, day),
+            *(note for note in notes if "no commitment is advised" in note),
+        ],
+        seen=fleet.usage,
+        cover_most_frac=settings.planning.commitment_coverage_max_frac,
+        ordered=ordered,
     )
 
 

@@ -14,7 +14,7 @@ from trimtab.plan.commitments.commit_report import CommitReport
 from trimtab.plan.commitments.commit_spend import SpendAdvice
 from trimtab.plan.commitments.inventory import CommitmentUse, OwnedNodes, OwnedSpend
 from trimtab.plan.program.load_duration import LoadPoint, load_duration
-from trimtab.replay.commitments import CommitRule
+from trimtab.replay.commitments import SIMPLE_RULES, CommitRule
 
 CURVE_POINTS = 20
 
@@ -118,9 +118,19 @@ def _steps_notes(report: CommitReport) -> list[str]:
         )
         notes.append(
             f"{one.pool.instance_type}: {saved}; the use backs {one.backed_nodes:.1f} nodes, {one.owned} held already; "
-            f"known afterwards, {one.best_nodes} would have been best"
+            f"known afterwards, {one.best_nodes} would have been best; {_back_tested(one)}"
         )
     return notes
+
+
+def _back_tested(one: Advice) -> str:
+    choice = one.choice
+    if not choice.back_tests:
+        return "no back-test: too little history"
+    return (
+        f"in {choice.back_tests} back-tests the rules chosen cost at most {choice.over_hindsight:.3f} x hindsight, "
+        f"the best simple rule ({choice.best_simple.value}) {choice.simple_over_hindsight:.3f}"
+    )
 
 
 _SHOWN_RULES = (
@@ -130,6 +140,7 @@ _SHOWN_RULES = (
     CommitRule.WEEKLY_TOP_UP,
     CommitRule.BREAK_EVEN,
     CommitRule.LAYERED,
+    CommitRule.CHOSEN,
     CommitRule.HINDSIGHT,
 )
 
@@ -141,6 +152,7 @@ def _rules(report: CommitReport) -> Sheet:
             "rule": rule.value,
             "cost_frac": one.rule_costs[rule],
             "over_hindsight": one.rule_costs[rule] / one.rule_costs[CommitRule.HINDSIGHT],
+            "over_best_simple": one.rule_costs[rule] / min(one.rule_costs[simple] for simple in SIMPLE_RULES),
         }
         for one in report.advice
         if one.rule_costs
@@ -150,6 +162,7 @@ def _rules(report: CommitReport) -> Sheet:
         text("rule", "rule"),
         number("cost_frac", "cost, on demand = 1", 3),
         number("over_hindsight", "over hindsight", 3),
+        number("over_best_simple", "over best simple", 3),
     ]
     return Sheet(columns=_with_pool(columns), rows=rows, section="pool")
 

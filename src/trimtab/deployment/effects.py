@@ -7,6 +7,7 @@ names. Which lever proposes an effect is not known here (`Deployment.owed_to`).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import date
 from enum import Enum
 
 from trimtab.catalog.kinds import BuyingOption, Isolation
@@ -434,6 +435,17 @@ class ReleaseNodes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Tranche:
+    """One purchase of several: `quantity` nodes, or micro-dollars an hour of spend, on a day."""
+
+    after_days: int
+    """Days after the first purchase may be made."""
+    quantity: int
+    on: date | None = None
+    """The day by the roadmap; None until the roadmap is known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BuyCommitment:
     """Commit to nodes of a pool for a term."""
 
@@ -442,10 +454,14 @@ class BuyCommitment:
     count: int
     rate_micro_usd_hr: int
     on_demand_micro_usd_hr: int
+    tranches: tuple[Tranche, ...] = ()
+    """When how many of them are bought; none in plans kept before purchases were staged."""
 
     def describe(self) -> str:
         """Say it in words."""
-        return f"commit to {self.count} x {self.pool.instance_type} for {self.option.term_years} year(s)"
+        steps = [f"{one.quantity} {_when(one)}" for one in self.tranches]
+        staged = f": {', '.join(steps)}" if steps else ""
+        return f"commit to {self.count} x {self.pool.instance_type} for {self.option.term_years} year(s){staged}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -465,11 +481,21 @@ class BuySpendPlan:
     option: BuyingOption
     spend_micro_usd_hr: int
     rates: tuple[PlanRate, ...]
+    tranches: tuple[Tranche, ...] = ()
+    """When how much of it is bought; none in plans kept before purchases were staged."""
 
     def describe(self) -> str:
         """Say it in words."""
         spend = f"${usd(self.spend_micro_usd_hr):,.2f}"
-        return f"commit to spend {spend} an hour with {self.provider} for {self.option.term_years} year(s)"
+        steps = [f"${usd(one.quantity):,.2f} {_when(one)}" for one in self.tranches]
+        staged = f": {', '.join(steps)}" if steps else ""
+        return f"commit to spend {spend} an hour with {self.provider} for {self.option.term_years} year(s){staged}"
+
+
+def _when(tranche: Tranche) -> str:
+    if tranche.on is not None:
+        return f"on {tranche.on}"
+    return f"after {tranche.after_days} days" if tranche.after_days else "at once"
 
 
 Scaling = SetReplicaPolicy | SetReplicas

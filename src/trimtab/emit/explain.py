@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from trimtab.emit.document import ActionPart, AuditDocument, EvidencePart, TargetPart
 from trimtab.emit.money import dollars, dollars_and_cents, percent
-from trimtab.emit.words import RISK_MEANING
+from trimtab.emit.words import risk_meaning
 from trimtab.levers.lever import Risk
 
 WIDTH = 80
@@ -146,5 +146,5 @@ def _risk(action: ActionPart) -> list[str]:
     when = f"quarter {action.quarter}" if action.quarter else "later than a year"
     return [
         *_wrapped(f"{weeks}, planned for {when}; {dollars_and_cents(action.saving_per_week_usd_mo)} a month per week."),
-        *_wrapped(f"Risk {action.risk}: {'; '.join(action.hazards) or RISK_MEANING[Risk(action.risk)]}."),
+        *_wrapped(f"Risk {action.risk}: {'; '.join(action.hazards) or risk_meaning(Risk(action.risk), action.lever)}."),
     ]

@@ -29,6 +29,7 @@ from trimtab.emit.document import (
 from trimtab.emit.money import dollars, dollars_and_cents, percent
 from trimtab.fleet.model import Target
 from trimtab.levers.lever import Risk
+from trimtab.levers.registry import lever_named
 from trimtab.tables.workloads import TargetMetric
 from trimtab.units import MS_PER_S, S_PER_HR, S_PER_MIN
 
@@ -67,6 +68,17 @@ RISK_MEANING: Mapping[Risk, str] = MappingProxyType(
         Risk.HIGH: "it binds you, or a fault would be felt by users; try it on a small part first",
     }
 )
+
+_BINDS = "what is bought is paid to the end of its term, used or not, and cannot be undone"
+
+
+def risk_meaning(risk: Risk, lever: str) -> str:
+    """Return what a risk means for an action of a lever: what binds for a term is never said to be undone."""
+    if lever_named(lever).reversible:
+        return RISK_MEANING[risk]
+    also = f"; {RISK_MEANING[risk]}" if risk is Risk.HIGH else ""
+    return _BINDS + also
+
 
 GLOSSARY: Mapping[str, str] = MappingProxyType(
     {

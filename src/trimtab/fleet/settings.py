@@ -131,6 +131,9 @@ class Planning:
     """Longest commitment offered; 3-year terms cannot be judged on weeks of history."""
     commitment_history_days: float = 28.0
     """With less history, fit and proof together, no commitment is advised: it binds for a year."""
+    commitment_coverage_max_frac: float = 0.9
+    """Most nodes (or spend) that are held committed, as a share of their mean use, whatever history backs: a planning
+    assumption. What lies above stays on demand, so that a fleet which shrinks by a tenth pays for nothing idle. 1 is all."""
     demand_headroom_frac: float = 0.20
     """Every option of a service must keep its targets with this much more demand than the fit window had."""
     mip_gap_frac: float = 0.0005

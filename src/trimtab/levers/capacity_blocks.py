@@ -169,6 +169,7 @@ LEVER = Lever(
     effort=Effort(weeks=1.0, per="class"),
     risk=Risk.MEDIUM,
     rollback="buy no further block; what is booked is paid upfront and cannot be cancelled",
+    reversible=False,
     canary=_canary,
     ways=_ways,
     evidence=_evidence,

@@ -12,7 +12,7 @@ from trimtab.catalog.pools import Pool
 from trimtab.fleet.model import FloatArray, IntArray
 from trimtab.ledger import Commitment, CommitmentOffer, best_count
 from trimtab.levers.commit_table import Offer
-from trimtab.policies.commitment import LayerRule, backed_units, evidence_limit_hr, no_evidence, observe, released_frac
+from trimtab.replay.commit_choice import Choice, Level, choose, supported_units
 from trimtab.replay.commitments import CommitRule, cost, held_units
 from trimtab.units import HR_PER_DAY, HR_PER_MO, HR_PER_WEEK, HR_PER_YEAR, S_PER_HR, micro_usd
 
@@ -42,6 +42,8 @@ class Advice:
     """Nodes that running commitments cover already."""
     backed_nodes: float
     """Nodes that the use so far backs, owned ones included."""
+    choice: Choice
+    """The rules that the pool's own history chose, and what they cost there."""
     layers: tuple[Layer, ...]
     best_nodes: int
     """What would have been best to hold over the recent weeks, known afterwards."""
@@ -82,6 +84,42 @@ class Advice:
         return self.buy * (used - self.offer.effective_usd_hr) * HR_PER_MO
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backing:
+    """What a use backs, and the pace at which the rules chosen on it would buy that."""
+
+    choice: Choice
+    supported: dict[Level, float]
+    term_hr: float
+    most_units: float = math.inf
+    """A cap on what is held, whatever the use backs."""
+
+    def wanted_units(self, elapsed_hr: float) -> float:
+        """Return what to hold so long after the first purchase, if the use stays as it is."""
+        return min(self.choice.wanted_units(self.supported, elapsed_hr, self.term_hr), self.most_units)
+
+    @property
+    def units(self) -> float:
+        """Return what is backed in the end."""
+        return self.wanted_units(self.term_hr)
+
+
+def backing(use: FloatArray, discount_frac: float, term_hr: float, *, cover_most_frac: float = 1.0) -> Backing:
+    """Return what a use by hour (n_hours,) backs, in nodes or in dollars an hour, by the rules that its own history chose.
+
+    No more than `cover_most_frac` of the mean use of the recent weeks is held.
+    """
+    choice = choose(use, discount_frac)
+    levels = {one.level for one in choice.weights}
+    recent = use[-RECENT_HR:]
+    return Backing(
+        choice=choice,
+        supported={level: supported_units(level, use, discount_frac, term_hr) for level in levels},
+        term_hr=term_hr,
+        most_units=cover_most_frac * float(recent.mean()) if len(recent) else 0.0,
+    )
+
+
 def advise(
     pool: Pool,
     node_seconds: IntArray,
@@ -89,7 +127,7 @@ def advise(
     offers: Sequence[Offer],
     *,
     owned: int = 0,
-    rule: LayerRule | None = None,
+    cover_most_frac: float = 1.0,
 ) -> Advice | None:
     """Return the layers to buy of the cheapest offer, given hourly use (n_hours,); None where no offer is below on demand.
 
@@ -99,19 +137,19 @@ def advise(
     paying = [offer for offer in offers if offer.effective_usd_hr < on_demand_usd_hr]
     if not paying:
         return None
-    offer, chosen = min(paying, key=lambda one: (one.effective_usd_hr, one.upfront_usd)), rule or LayerRule()
+    offer = min(paying, key=lambda offer: (offer.effective_usd_hr, offer.upfront_usd))
     nodes = np.asarray(node_seconds / S_PER_HR, dtype=np.float64)
     discount = 1 - offer.effective_usd_hr / on_demand_usd_hr
-    term_hr = offer.term_years * HR_PER_YEAR
-    supported = backed(nodes, discount, chosen, term_hr)
+    backed = backing(nodes, discount, offer.term_years * HR_PER_YEAR, cover_most_frac=cover_most_frac)
     return Advice(
         pool=pool,
         offer=offer,
         on_demand_usd_hr=on_demand_usd_hr,
         nodes=nodes,
         owned=owned,
-        backed_nodes=supported,
-        layers=layers(supported, owned, chosen, term_hr),
+        backed_nodes=backed.units,
+        choice=backed.choice,
+        layers=layers(backed, owned),
         best_nodes=best_count(
             node_seconds[-RECENT_HR:], micro_usd(on_demand_usd_hr), micro_usd(offer.effective_usd_hr)
         ),
@@ -119,23 +157,14 @@ def advise(
     )
 
 
-def backed(use: FloatArray, discount_frac: float, rule: LayerRule, term_hr: float) -> float:
-    """Return how many units a rule backs after a use by hour (n_hours,), in nodes or in dollars an hour."""
-    limit_hr = evidence_limit_hr(rule, term_hr)
-    evidence = no_evidence(float(use.max(initial=0.0)))
-    for units in use.tolist():
-        evidence = observe(evidence, units, discount_frac, limit_hr)
-    return backed_units(evidence, limit_hr)
+def layers(backed: Backing, owned: int = 0, *, step_units: float = 1.0) -> tuple[Layer, ...]:
+    """Return one purchase a month for as long as more is released; months in which it buys no whole step are left out.
 
-
-def layers(supported: float, owned: int, rule: LayerRule, term_hr: float) -> tuple[Layer, ...]:
-    """Return one purchase a month for as long as the rule releases more; months in which it buys no whole unit are left out.
-
-    The rule reviews daily. A month stands for that here, because the evidence of days to come is not known yet.
+    The rules review daily. A month stands for that here, because the use of days to come is not known yet.
     """
     found, held = [], owned
-    for month in range(math.ceil(rule.layers_frac * term_hr / HR_PER_MO) + 1):
-        wanted = math.floor(supported * released_frac(rule, month * HR_PER_MO, term_hr) + 0.5)
+    for month in range(math.ceil(backed.term_hr / HR_PER_MO) + 1):
+        wanted = math.floor(backed.wanted_units(month * HR_PER_MO) / step_units + 0.5)
         if wanted > held:
             found.append(Layer(day=round(month * HR_PER_MO / HR_PER_DAY), buy=wanted - held, hold=wanted))
             held = wanted

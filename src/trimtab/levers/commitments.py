@@ -11,13 +11,10 @@ from trimtab.catalog.kinds import BuyingOption, CapacityType
 from trimtab.catalog.pools import Pool
 from trimtab.deployment.effects import BuySpendPlan, Effect
 from trimtab.fleet.market import Market
-from trimtab.fleet.model import IntArray
 from trimtab.fleet.settings import Effort
-from trimtab.ledger import Commitment, CommitmentOffer, nodes_committed
-from trimtab.levers.commit_advice import advise
-from trimtab.levers.commit_table import Offer
+from trimtab.ledger import Commitment, CommitmentOffer, Usage, bill, nodes_committed
 from trimtab.levers.lever import Bought, Fact, Lever, Risk, Stage
-from trimtab.units import S_PER_HR, micro_usd, usd
+from trimtab.units import HR_PER_MO, S_PER_HR, micro_usd, usd
 
 NAME = "commitment"
 _SHOWN = 3
@@ -84,18 +81,29 @@ def _fleet_evidence(bought: Bought) -> Iterator[Fact]:
 
 
 def _of_nodes(commitment: Commitment, bought: Bought) -> Iterator[Fact]:
+    """Say how much of the time all that is committed is in use, and what this part of it does if half the use goes."""
     count, pool = commitment.quantity, commitment.offer.pool
-    used = bought.left.use_of(pool)
-    others = nodes_committed(bought.owned).get(pool, 0) + count - 1
+    used, committed = bought.left.use_of(pool), nodes_committed(bought.left.commitments).get(pool, count)
     # what the last node is used decides: with one fewer, just that would be paid on demand
-    share = float(np.clip(used / S_PER_HR - others, 0.0, 1.0).mean())
-    rate = commitment.offer.rate_micro_usd_hr / bought.rates([pool])[pool]
-    if used.any():
-        yield _backed(commitment, used, bought)
-    what = f"time in which the last of {count} x {pool.instance_type} is in use"
+    share = float(np.clip(used / S_PER_HR - (committed - 1), 0.0, 1.0).mean()) if used.size else 0.0
+    on_demand = bought.rates([pool])[pool]
+    rate = commitment.offer.rate_micro_usd_hr / on_demand
+    covered = np.clip(used / S_PER_HR / 2 - (committed - count), 0, count).mean() if used.size else 0.0
+    saved = usd(round(covered * on_demand)) - usd(count * commitment.offer.rate_micro_usd_hr)
+    what = f"time in which the last of {committed} committed x {pool.instance_type} is in use"
     # beside a spend plan the node takes the place of spend at a discount, and another bound holds
-    alone = not any(one.offer.is_spend for one in (*bought.owned, *bought.discounts))
+    alone = not any(one.offer.is_spend for one in bought.left.commitments)
     yield Fact(what, _QUERY, f"{share:.1%}", f">= {rate:.1%}, its rate as a share of on demand" if alone else "")
+    yield _halved(saved)
+
+
+def _halved(saved_usd_hr: float) -> Fact:
+    saved = saved_usd_hr * HR_PER_MO
+    return Fact(
+        "what it saves a month if the use halves after the purchase",
+        f"{_QUERY}, halved",
+        f"{'-' if saved < 0 else ''}${abs(saved):,.0f}",
+    )
 
 
 def _of_spend(plan: Commitment, bought: Bought) -> Iterator[Fact]:
@@ -110,42 +118,25 @@ def _of_spend(plan: Commitment, bought: Bought) -> Iterator[Fact]:
         if seconds.any()
     }
     yield Fact("hours in which all of it is in use", _QUERY, f"{whole:.0%}")
+    use = Usage(pools=left.pools, node_seconds=left.node_seconds // 2)
+    rest = [one for one in left.commitments if one is not plan]
+    less = bill(use, rates, rest).total - bill(use, rates, [*rest, plan]).total
+    yield _halved(usd(less) / left.node_seconds.shape[1])
     for pool in sorted(replaced, key=lambda pool: -replaced[pool])[:_SHOWN]:
         off = 1 - plan.offer.rates_micro_usd_hr[pool] / rates[pool]
         share = replaced[pool] / sum(replaced.values())
         yield Fact(f"of what it replaces on demand, {pool.instance_type} at {off:.0%} off", _QUERY, f"{share:.0%}")
 
 
-def _backed(commitment: Commitment, used: IntArray, bought: Bought) -> Fact:
-    """Say what the layered rule, which asks for evidence before each purchase, would buy of the best count in hindsight."""
-    pool = commitment.offer.pool
-    offer = Offer(
-        pool=pool,
-        term_years=commitment.offer.option.term_years,
-        upfront_usd=0.0,
-        usd_hr=usd(commitment.offer.rate_micro_usd_hr),
-        source="the plan",
-    )
-    owned = nodes_committed(bought.owned).get(pool, 0)
-    found = advise(pool, used, usd(bought.rates([pool])[pool]), [offer], owned=owned)
-    if found is None or not found.layers:
-        value = "none of them yet"
-    else:
-        first, last = found.layers[0], found.layers[-1]
-        rest = f", {found.buy} by day {last.day} if the use stays" if last.day > first.day else ""
-        value = f"{first.buy} from day {first.day}{rest}"
-    return Fact(f"nodes that the layers of `trimtab commit` buy on this use, of {commitment.quantity}", _QUERY, value)
-
-
 def _canary(effect: Effect) -> tuple[str, ...]:
     if isinstance(effect, BuySpendPlan):
         return (
             "Put the other actions and reservations in place first, and let one billing week pass.",
-            "Buy half the spend, check that it is fully used for a week, then buy the rest.",
+            "Buy the first tranche, check that it is fully used for a week, and ask `trimtab commit` again before each other.",
         )
     return (
-        "Put the other actions in place first, and let one billing week pass.",
-        "Buy half the count, check that it is fully used for a week, then buy the rest.",
+        "Do the actions that come before it in the roadmap first, and let one billing week pass.",
+        "Buy the first tranche, check that it is fully used for a week, and ask `trimtab commit` again before each other.",
     )
 
 
@@ -158,7 +149,8 @@ LEVER = Lever(
     kinds=frozenset(),
     effort=Effort(weeks=0.1, per="action"),
     risk=Risk.MEDIUM,
-    rollback="cannot be undone before its term ends: buy last, and in steps",
+    rollback="cannot be undone before its term ends: buy in the tranches stated, and nothing that a later action may empty",
+    reversible=False,
     canary=_canary,
     fleet_evidence=_fleet_evidence,
     drift_frac=0.181,

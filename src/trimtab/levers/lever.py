@@ -216,6 +216,8 @@ class Lever:
     """How to undo it, in a clause."""
     canary: Callable[[Effect], tuple[str, ...]]
     """The steps that try one of its effects on a small part first."""
+    reversible: bool = True
+    """Whether it can be undone before a term ends."""
     ways: Callable[[Deployment, Ask], Iterable[Deployment]] = _no_ways
     refused: Callable[[Ask], Mapping[str, int]] = _nothing_refused
     """How many places were refused before any replay, by the reason."""

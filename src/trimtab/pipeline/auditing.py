@@ -29,7 +29,7 @@ from trimtab.ledger import Allocation, Bill, Commitment, allocate, bill
 from trimtab.levers.registry import lever_named
 from trimtab.pipeline.opening import bundle_name, require_nodes, require_prices, split_window
 from trimtab.plan.audit import Audit, HeatMap
-from trimtab.plan.commitments.inventory import Owned, inventory, running, unpriced
+from trimtab.plan.commitments.inventory import Owned, inventory, not_running, running, unpriced
 from trimtab.plan.planner import Planned, judge
 from trimtab.plan.proof.law_report import law_findings
 from trimtab.plan.proof.proof_by_action import proof_by_action
@@ -105,6 +105,23 @@ def audit(
     return replace(found, what_if=_what_if(opened, scenario, planned, proven, tell))
 
 
+def plan_fleet(
+    bundle: Bundle,
+    settings: Settings | None = None,
+    catalog: Catalog | None = None,
+    *,
+    at: date | None = None,
+    owned: Sequence[Owned] = (),
+    store: OutcomeStore | None = None,
+    progress: Progress | None = None,
+) -> tuple[Planned, Opened]:
+    """Plan a fleet as `audit` does: what `trimtab commit` buys is what the audit of that day buys."""
+    tell = progress or _silent
+    opened = _opened(bundle, settings, catalog, at, owned, store, tell, Scenario())
+    planned, _ = _planned(opened, Scenario(), tell)
+    return planned, opened
+
+
 def what_if(
     bundle: Bundle,
     scenario: Scenario,
@@ -158,6 +175,7 @@ def _opened(
             *split.degraded,
             *declared_in_vain(fit.workloads),
             *unpriced(owned, coverable, selling, day),
+            *(f"commitments held: {line}" for line in not_running(owned, day)),
             *too_short,
         ),
         owned=tuple(commitment for _, commitment in running(owned, coverable, selling, day)),
@@ -191,14 +209,17 @@ def _coverable(market: Market, *fleets: Fleet) -> list[Pool]:
     return sorted(pools | {offering.pool for place in places for offering in market.offerings(*place)})
 
 
+def _market_of(opened: Opened, scenario: Scenario) -> Market:
+    limits = scenario.settings(opened.settings).limits
+    return replace(opened.market, catalog=changed(opened.market.catalog, scenario.prices), limits=limits)
+
+
 def _planned(opened: Opened, scenario: Scenario, tell: Progress) -> tuple[Planned, Proven]:
     """Plan in the world of a scenario, and prove; what misses its targets there is repaired or leaves the plan."""
-    settings = scenario.settings(opened.settings)
-    market = replace(opened.market, catalog=changed(opened.market.catalog, scenario.prices), limits=settings.limits)
     prospects = judge(
         scaled_fleet(opened.fit, scenario.demand),
-        market,
-        settings,
+        _market_of(opened, scenario),
+        scenario.settings(opened.settings),
         seed=SEED,
         progress=tell,
         owned=opened.owned,

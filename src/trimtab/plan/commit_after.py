@@ -2,29 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from datetime import date
+
 import numpy as np
 
-from trimtab.fleet.market import Market
-from trimtab.ledger import Usage
+from trimtab.catalog.pools import Pool
+from trimtab.deployment.effects import BuyCommitment
+from trimtab.ledger import Usage, nodes_committed
+from trimtab.levers.commit_advice import Layer
+from trimtab.plan.actions.staging import in_use
 from trimtab.plan.planner import Planned
-from trimtab.plan.program.fleet_problem import Enacted
-from trimtab.replay.outcomes.evaluate import Evaluator
 
 
-def usage_after(planned: Planned, market: Market) -> Usage:
-    """Return node-seconds per pool and hour of the planned window with every action but commitments in force, as replayed."""
-    fleet = planned.fleet
-    evaluators = {
-        index: Evaluator(case=planned.cases[workload.name])
-        for index, workload in enumerate(fleet.workloads)
-        if workload.name in planned.cases
-    }
-    in_force = {
-        index: planned.deployments[workload.name]
-        for index, workload in enumerate(fleet.workloads)
-        if workload.name in planned.deployments
-    }
-    used = Enacted(fleet=fleet, evaluators=evaluators, market=market).usage(in_force, planned.released)
+def usage_after(planned: Planned) -> Usage:
+    """Return node-seconds per pool and hour of the planned window with every action but commitments in force, as replayed.
+
+    Nodes that nobody held are no use: nothing is committed for them.
+    """
+    drafted = planned.drafted
+    others = frozenset(number for number, draft in enumerate(drafted.actions) if not draft.discounts)
+    used = in_use(drafted, others)
     pools = tuple(sorted(used))
     rows = [used[pool] for pool in pools]
-    return Usage(pools=pools, node_seconds=np.array(rows, dtype=np.int64).reshape(len(pools), fleet.window.hours))
+    return Usage(
+        pools=pools, node_seconds=np.array(rows, dtype=np.int64).reshape(len(pools), planned.fleet.window.hours)
+    )
+
+
+def ordered_layers(planned: Planned, day: date) -> dict[Pool, tuple[Layer, ...]]:
+    """Return the tranches of nodes that a plan's orders say, by pool, in days from a day."""
+    effects = [change.effect for action in planned.plan.actions for change in action.changes]
+    tranches: dict[Pool, dict[int, int]] = {}
+    for effect in effects:
+        if isinstance(effect, BuyCommitment):
+            for one in effect.tranches:
+                after = ((one.on or day) - day).days
+                by_day = tranches.setdefault(effect.pool, {})
+                by_day[after] = by_day.get(after, 0) + one.quantity
+    owned = nodes_committed(planned.owned)
+    return {pool: tuple(_layers(by_day, owned.get(pool, 0))) for pool, by_day in tranches.items()}
+
+
+def _layers(by_day: dict[int, int], held: int) -> Iterator[Layer]:
+    for day, quantity in sorted(by_day.items()):
+        held += quantity
+        yield Layer(day=day, buy=quantity, hold=held)

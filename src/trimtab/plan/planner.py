@@ -22,6 +22,7 @@ from trimtab.plan.actions.pathfinder import Pathfinder
 from trimtab.plan.actions.promptness import prompt
 from trimtab.plan.actions.refusals import left_out, not_worth, refusals, too_much_work
 from trimtab.plan.actions.roadmap import Slot, efforts
+from trimtab.plan.actions.staging import dated, staged
 from trimtab.plan.effort import UNHELD, Effort, effort_of, with_effort
 from trimtab.plan.model import Action, Change, NotWorthDoing, Plan
 from trimtab.plan.options.unkept import unkept
@@ -155,6 +156,7 @@ def plan_of(prospects: Prospects, progress: Progress) -> Planned:
     chosen = solve_problem(paying, settings.planning, start=cheapest.choice)
     drafted = prompt(_draft(fleet, options, chosen, market, problem.owned), options, settings)
     drafted, small = _commitments_worth(drafted, settings)
+    drafted, unbacked = staged(drafted, settings)
     at_any_effort = _draft(fleet, options, cheapest, market, problem.owned)
     progress("attributing savings", 0.0)
     shares = drafted.shares(prospects.seed)
@@ -172,6 +174,7 @@ def plan_of(prospects: Prospects, progress: Progress) -> Planned:
         actions=_actions(drafted, shares, slots, settings),
         not_worth_doing=(
             *small,
+            *unbacked,
             *too_much_work(at_any_effort, drafted, settings),
             *shared,
             *refusals(fleet, options, at_any_effort, drafted),
@@ -318,6 +321,7 @@ def _actions(drafted: Drafted, shares: Shares, slots: Sequence[Slot], settings: 
     deployments, left = drafted.in_force(drafted.everything), drafted.bill(drafted.everything)
     needed, ids = drafted.needed_first(), {slot.number: f"a{place + 1}" for place, slot in enumerate(slots)}
     actions = []
+    first_day = drafted.enacted.market.at or drafted.fleet.window.end.date()
     for slot in slots:
         number = slot.number
         spend = drafted.spend(number)
@@ -328,7 +332,7 @@ def _actions(drafted: Drafted, shares: Shares, slots: Sequence[Slot], settings: 
                 id=ids[number],
                 lever=draft.lever,
                 subject=draft.subject,
-                changes=draft.changes,
+                changes=dated(draft.changes, first_day, slot.start_mo),
                 saving_micro_usd=shares.shapley[number],
                 saving_usd_mo=saving_estimate(
                     monthly[number],

@@ -98,7 +98,7 @@ def backed_units(evidence: Evidence, limit_hr: float) -> float:
 
 def released_frac(rule: LayerRule, elapsed_hr: float, term_hr: float) -> float:
     """Return the share of what is backed that may be held `elapsed_hr` after the first purchase was decided on."""
-    layered = min(elapsed_hr / (rule.layers_frac * term_hr), 1.0)
+    layered = min(elapsed_hr / (rule.layers_frac * term_hr), 1.0) if rule.layers_frac > 0 else 1.0
     return rule.at_once_frac + (1.0 - rule.at_once_frac) * layered
 
 

@@ -19,11 +19,11 @@ from trimtab.policies.commitment import (
     observe,
     wanted_units,
 )
+from trimtab.replay.commit_choice import AVERAGE_SHARE, TOP_UP_WEEKS, best_level, cost, held_by_choice
 from trimtab.replay.series import FloatArray
 from trimtab.units import HR_PER_WEEK
 
-AVERAGE_SHARE = 0.65
-TOP_UP_WEEKS = 4
+__all__ = ["SIMPLE_RULES", "CommitRule", "best_level", "cost", "held_units", "layered"]
 
 
 class CommitRule(Enum):
@@ -36,8 +36,15 @@ class CommitRule(Enum):
     NEWSVENDOR = "newsvendor"
     WEEKLY_TOP_UP = "newsvendor, topped up weekly"
     BREAK_EVEN = "online, at break-even"
-    LAYERED = "trimtab"
+    LAYERED = "evidence, in layers"
+    CHOSEN = "trimtab"
     HINDSIGHT = "hindsight, one level"
+
+
+SIMPLE_RULES = tuple(
+    rule for rule in CommitRule if rule not in (CommitRule.LAYERED, CommitRule.CHOSEN, CommitRule.HINDSIGHT)
+)
+"""What anybody can buy by: regret is stated against the best of them, known afterwards."""
 
 
 def held_units(rule: CommitRule, history: FloatArray, test: FloatArray, discount_frac: float) -> FloatArray:
@@ -61,19 +68,11 @@ def held_units(rule: CommitRule, history: FloatArray, test: FloatArray, discount
             return _break_even(test, discount_frac)
         case CommitRule.LAYERED:
             return layered(history, test, discount_frac)
+        case CommitRule.CHOSEN:
+            return held_by_choice(history, test, discount_frac)
         case _:
             assert_never(rule)
     return np.full(len(test), level)
-
-
-def cost(test: FloatArray, held: FloatArray, discount_frac: float) -> float:
-    """Return the cost of the test in on-demand hours of one unit: what is held, and what demand exceeds it by."""
-    return float(((1 - discount_frac) * held + np.maximum(test - held, 0)).sum())
-
-
-def best_level(demand: FloatArray, discount_frac: float) -> float:
-    """Return the one level that makes the cost of a known demand least: its discount-quantile, one of the values seen."""
-    return float(np.quantile(demand, discount_frac, method="inverted_cdf"))
 
 
 def layered(history: FloatArray, test: FloatArray, discount_frac: float, rule: LayerRule | None = None) -> FloatArray:

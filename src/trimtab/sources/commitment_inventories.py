@@ -48,6 +48,8 @@ class _Found:
 
     owned: list[Owned] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
+    ended: list[str] = field(default_factory=list)
+    """Names of what the list itself says does not run."""
 
 
 def read_inventory(path: Path, catalog: Catalog, *, region: str | None, type_of: Mapping[str, str]) -> Inventory:
@@ -130,12 +132,13 @@ class _Lists:
                 faults.append(Fault(what=str(error), where=f"entry {number}"))
         if faults:
             raise PriceFileError(str(path), faults)
-        return Inventory(owned=tuple(found.owned), left_out=tuple(found.left_out))
+        return Inventory(owned=tuple(found.owned), left_out=(*found.left_out, *_not_counted(found.ended)))
 
     def aws_reserved(self, entry: Entry, found: _Found) -> None:
         """Read an entry of `describe-reserved-instances`; only running ones count."""
         name = str(entry["ReservedInstancesId"])
         if str(entry.get("State", "")) not in _RUNNING:
+            found.ended.append(name)
             return
         zone = str(entry.get("AvailabilityZone") or "")
         region = str(entry.get("Region") or zone[:-1] or self.region or "")
@@ -159,30 +162,34 @@ class _Lists:
 
     def aws_savings_plan(self, entry: Entry, found: _Found) -> None:
         """Read an entry of `describe-savings-plans`."""
-        if str(entry.get("state", "")) in _RUNNING:
-            name = str(entry.get("savingsPlanId") or entry["savingsPlanArn"])
-            kind = str(entry.get("savingsPlanType", "savings plan"))
-            scope = OwnedSpend(
-                provider="aws",
-                usd_hr=_number(entry["commitment"]),
-                family=str(entry.get("ec2InstanceFamily") or ""),
-                region=str(entry.get("region") or ""),
-            )
-            found.owned.append(
-                Owned(name=f"{name} ({kind})", scope=scope, start=_day(entry["start"]), end=_day(entry["end"]))
-            )
+        name = str(entry.get("savingsPlanId") or entry["savingsPlanArn"])
+        if str(entry.get("state", "")) not in _RUNNING:
+            found.ended.append(name)
+            return
+        kind = str(entry.get("savingsPlanType", "savings plan"))
+        scope = OwnedSpend(
+            provider="aws",
+            usd_hr=_number(entry["commitment"]),
+            family=str(entry.get("ec2InstanceFamily") or ""),
+            region=str(entry.get("region") or ""),
+        )
+        found.owned.append(
+            Owned(name=f"{name} ({kind})", scope=scope, start=_day(entry["start"]), end=_day(entry["end"]))
+        )
 
     def azure(self, entry: Entry, found: _Found) -> None:
         """Read an entry of `az reservations reservation list`; its price is the price book's."""
         facts = entry["properties"]
         if not isinstance(facts, Mapping):
             raise ValueError("properties is no object")
-        if str(facts.get("provisioningState", "")).casefold() not in _RUNNING:
-            return
         sku = entry.get("sku")
         instance_type = str(sku.get("name")) if isinstance(sku, Mapping) else str(facts["skuName"])
+        name = str(facts.get("displayName") or entry.get("name") or instance_type)
+        if str(facts.get("provisioningState", "")).casefold() not in _RUNNING:
+            found.ended.append(name)
+            return
         self._at_list_price(
-            name=str(facts.get("displayName") or entry.get("name") or instance_type),
+            name=name,
             pool=Pool("azure", instance_type, str(entry["location"])),
             term=str(facts["term"]),
             count=int(_number(facts["quantity"])),
@@ -192,13 +199,15 @@ class _Lists:
 
     def gcp(self, entry: Entry, found: _Found) -> None:
         """Read an entry of `gcloud compute commitments list`: it commits to vCPUs, memory and GPUs, not to machine types."""
-        if str(entry.get("status", "")).casefold() in _RUNNING:
-            resources = [f"{one.get('amount')} {one.get('acceleratorType') or one.get('type')}" for one in
-                         _mappings(_list(entry.get("resources")))]  # fmt: skip
-            found.left_out.append(
-                f"{entry['name']}: commits to {', '.join(resources) or 'nothing named'}, not to a machine type; write it as "
-                "a row of a CSV (name, provider, instance_type, region, count, term_years, upfront_usd, usd_hr, start, end)"
-            )
+        if str(entry.get("status", "")).casefold() not in _RUNNING:
+            found.ended.append(str(entry["name"]))
+            return
+        resources = [f"{one.get('amount')} {one.get('acceleratorType') or one.get('type')}" for one in
+                     _mappings(_list(entry.get("resources")))]  # fmt: skip
+        found.left_out.append(
+            f"{entry['name']}: commits to {', '.join(resources) or 'nothing named'}, not to a machine type; write it as "
+            "a row of a CSV (name, provider, instance_type, region, count, term_years, upfront_usd, usd_hr, start, end)"
+        )
 
     def focus(self, entry: Entry, found: _Found) -> None:
         """Read a row of FOCUS' Contract Commitment data set."""
@@ -265,6 +274,12 @@ def _owned(name: str, offer: Offer, count: int, start: object, end: object) -> O
     if count < 1 or last <= first:
         raise ValueError(f"{name}: a count of at least 1, and an end after the start, are needed")
     return Owned(name=name, scope=OwnedNodes(offer=offer, count=count), start=first, end=last)
+
+
+def _not_counted(ended: Sequence[str]) -> Iterator[str]:
+    """Say what the list itself says does not run, so that nothing vanishes unseen."""
+    if ended:
+        yield f"{', '.join(ended)}: {len(ended)} that the list itself says do not run"
 
 
 def _provider(name: str, entry: Entry) -> str:

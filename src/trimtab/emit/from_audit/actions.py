@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
+from datetime import date
 from enum import Enum
 
 from pydantic import JsonValue
@@ -80,9 +81,11 @@ def _change(change: Change) -> ChangePart:
 
 
 def _json(value: object) -> JsonValue:
-    """Return a value of an effect as JSON for people: dataclasses and NamedTuples as objects, enums by their value."""
+    """Return a value of an effect as JSON for people: dataclasses and NamedTuples as objects, enums and days as text."""
     if isinstance(value, Enum):
         return _json(value.value)
+    if isinstance(value, date):
+        return value.isoformat()
     if isinstance(value, bool | int | float | str) or value is None:
         return value
     if is_dataclass(value):

@@ -8,7 +8,7 @@ from trimtab.emit.document import ActionPart, AuditDocument, EvidencePart, Targe
 from trimtab.emit.html.markup import Html, join, tag
 from trimtab.emit.money import dollars, dollars_and_cents, percent
 from trimtab.emit.roadmap_words import quick_wins
-from trimtab.emit.words import RISK_MEANING, interval, sampled_share
+from trimtab.emit.words import interval, risk_meaning, sampled_share
 from trimtab.levers.lever import Risk
 
 _HEADS = (
@@ -56,7 +56,7 @@ def _action(document: AuditDocument, action: ActionPart) -> Html:
             "td",
             action.risk,
             class_=f"risk-{action.risk}",
-            title="; ".join(action.hazards) or RISK_MEANING[Risk(action.risk)],
+            title="; ".join(action.hazards) or risk_meaning(Risk(action.risk), action.lever),
         ),
         tag("td", f"Q{action.quarter}" if action.quarter else "later"),
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from trimtab.emit.money import dollars_and_cents
 from trimtab.emit.rollout import canary_steps
-from trimtab.emit.words import RISK_MEANING
+from trimtab.emit.words import risk_meaning
 from trimtab.levers.registry import title_of
 from trimtab.plan.model import Action, Plan
 
@@ -39,7 +39,7 @@ def _head(action: Action) -> str:
     quarter = f"quarter {action.quarter}" if action.quarter else "later than a year"
     return (
         "| status | risk | effort | planned for |\n|---|---|---|---|\n"
-        f"| proposed | {action.risk.value}: {RISK_MEANING[action.risk]} "
+        f"| proposed | {action.risk.value}: {risk_meaning(action.risk, action.lever)} "
         f"| {action.effort_weeks:g} engineer-weeks | {quarter} |"
     )
 

@@ -25,7 +25,7 @@ STAGE_MEANING = {
     Stage.WORKLOADS: "changes to workloads' own manifests, one canary first",
     Stage.SCALE: "autoscalers, timetables and disruption budgets; the first day with --add-only",
     Stage.RELEASE: "give back nodes",
-    Stage.COMMIT: "buy commitments, last; then show their price to Karpenter",
+    Stage.COMMIT: "buy commitments on the days of their orders, whatever is done above; then show their price to Karpenter",
 }
 
 

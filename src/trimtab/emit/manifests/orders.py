@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from trimtab.deployment.effects import BuyCommitment, BuySpendPlan, ReleaseNodes
+from collections.abc import Callable, Sequence
+
+from trimtab.deployment.effects import BuyCommitment, BuySpendPlan, ReleaseNodes, Tranche
 from trimtab.emit.money import dollars_and_cents, percent
 from trimtab.plan.model import Action
 from trimtab.units import HR_PER_MO, HR_PER_YEAR, usd
@@ -42,9 +44,11 @@ def purchase_order(action: Action, effect: BuyCommitment) -> str:
 | Saves, planned | {dollars_and_cents(action.saving_usd_mo.value)} a month \
 ({dollars_and_cents(action.saving_usd_mo.low)} to {dollars_and_cents(action.saving_usd_mo.high)}) |
 
+{_tranches(effect.tranches, lambda quantity: f"{quantity} nodes" if quantity != 1 else "1 node")}\
 ## Before you buy
 
-1. Every other action of the plan is in place: a commitment sized before them pays for what they give back.
+1. The actions that come before it in the roadmap are in place: a commitment sized before them pays for what they give back. \
+One that the roadmap puts first stays used whichever of the others are done.
 2. The rate on the provider's page is the rate above, or lower.
 3. These nodes were in use in every week since the plan was made.
 
@@ -52,7 +56,7 @@ def purchase_order(action: Action, effect: BuyCommitment) -> str:
 
 {evidence}
 
-Nobody can undo it before its term ends. Buy last and, where the quantity allows, in steps.
+Nobody can undo it before its term ends.
 """
 
 
@@ -81,6 +85,7 @@ def spend_order(action: Action, effect: BuySpendPlan) -> str:
 | Saves, planned | {dollars_and_cents(action.saving_usd_mo.value)} a month \
 ({dollars_and_cents(action.saving_usd_mo.low)} to {dollars_and_cents(action.saving_usd_mo.high)}) |
 
+{_tranches(effect.tranches, lambda quantity: f"{dollars_and_cents(usd(quantity))} an hour")}\
 ## The rates that it rests on
 
 | Nodes | Region | Under the plan, an hour | On demand | Discount |
@@ -100,8 +105,24 @@ loses the rest.
 
 {evidence}
 
-Nobody can undo it before its term ends. Buy last and in steps: several plans of one term add up.
+Nobody can undo it before its term ends. Several plans of one term add up.
 """
+
+
+def _tranches(tranches: Sequence[Tranche], quantity: Callable[[int], str]) -> str:
+    """Return the section that says when to buy how much; nothing for plans kept before purchases were staged."""
+    if not tranches:
+        return ""
+    rows = "\n".join(
+        f"| {one.on or f'{one.after_days} days after the first may be bought'} | {quantity(one.quantity)} |"
+        for one in tranches
+    )
+    again = (
+        "Ask `trimtab commit` again before each after the first: a fleet that has shrunk no longer backs it.\n\n"
+        if len(tranches) > 1
+        else ""
+    )
+    return f"## When to buy\n\n| From | Buy |\n|---|---|\n{rows}\n\n{again}"
 
 
 def release_order(action: Action, effect: ReleaseNodes) -> str:

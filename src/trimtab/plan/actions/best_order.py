@@ -40,13 +40,15 @@ class Work:
     """What one team does one action at a time: months and lever per action, what must come first, months between levers."""
 
     months: Sequence[float]
-    levers: Sequence[str]
+    levers: Sequence[str | None]
+    """None for what takes up no lever: a purchase that waits for nothing."""
     before: Before
     apart_mo: float
 
     def fresh(self, number: int, done: frozenset[int]) -> bool:
         """Tell whether an action takes up a lever."""
-        return all(self.levers[other] is not self.levers[number] for other in done)
+        lever = self.levers[number]
+        return lever is not None and all(self.levers[other] != lever for other in done)
 
     def after(self, clock: Clock, number: int, *, fresh: bool) -> Clock:
         """Return the time after an action that is worked on as soon as can be."""

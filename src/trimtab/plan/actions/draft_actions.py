@@ -8,7 +8,16 @@ from dataclasses import dataclass
 
 from trimtab.catalog.pools import Pool
 from trimtab.deployment.deployment import Deployment
-from trimtab.deployment.effects import BuyCommitment, BuySpendPlan, Effect, PlanRate, ReleaseNodes, Relocate, UseSlots
+from trimtab.deployment.effects import (
+    BuyCommitment,
+    BuySpendPlan,
+    Effect,
+    PlanRate,
+    ReleaseNodes,
+    Relocate,
+    Tranche,
+    UseSlots,
+)
 from trimtab.deployment.placement import resolve
 from trimtab.fleet.model import Fleet
 from trimtab.ledger import Commitment, nodes_committed
@@ -26,6 +35,17 @@ _NAMED = 6
 """Sharers of the same nodes that a subject names one by one."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Purchase:
+    """What a commitment action buys, and when."""
+
+    commitment: Commitment
+    tranches: tuple[Tranche, ...] = ()
+    """In order of days; none where it is bought whole."""
+    used_in_any_order: bool = False
+    """Whether it stays used whichever actions are done before it: then it waits for none of them."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Draft:
     """An action before it is priced: lever, class, workload indices, changes, and what it touches (for attribution)."""
@@ -39,6 +59,8 @@ class Draft:
     discounts: tuple[Commitment, ...]
     touches: frozenset[Hashable]
     hazards: tuple[Hazard, ...]
+    used_in_any_order: bool = False
+    """Of a purchase: whether no other action can empty what it covers."""
 
     @property
     def risk(self) -> Risk:
@@ -62,7 +84,7 @@ def drafts(
     planned: Mapping[int, Deployment],
     enacted: Enacted,
     released: Sequence[int],
-    bought: Sequence[Commitment],
+    bought: Sequence[Purchase],
 ) -> tuple[Draft, ...]:
     """Group the planned effects into actions; commitments and released nodes are actions of their own.
 
@@ -73,10 +95,11 @@ def drafts(
         for lever in sorted(deployment.levers):
             first = next(deployment.of_lever(lever))
             members[lever, together_of(fleet.workloads[index], first)].append(index)
-    touched = _touched(fleet, planned, enacted, bought)
+    commitments_bought = [one.commitment for one in bought]
+    touched = _touched(fleet, planned, enacted, commitments_bought)
     made = [_draft(fleet, lever, name, tuple(who), planned, touched) for (lever, name), who in sorted(members.items())]
-    used = _used(fleet, planned, enacted, released) if any(one.offer.is_spend for one in bought) else ()
-    held = (*enacted.owned, *bought)
+    used = _used(fleet, planned, enacted, released) if any(one.offer.is_spend for one in commitments_bought) else ()
+    held = (*enacted.owned, *commitments_bought)
     return (
         *made,
         *_releases(fleet, released, held),
@@ -150,9 +173,9 @@ def _used(
     return tuple(sorted(pool for pool, seconds in usage.items() if seconds.any()))
 
 
-def _purchase(bought: Commitment, used: Sequence[Pool], held: Sequence[Commitment], enacted: Enacted) -> Draft:
+def _purchase(purchase: Purchase, used: Sequence[Pool], held: Sequence[Commitment], enacted: Enacted) -> Draft:
     """Return the action that buys a commitment; `used` are the pools in use by then, `held` all that is committed by then."""
-    offer = bought.offer
+    bought, offer = purchase.commitment, purchase.commitment.offer
     effect: Effect
     touches: set[Hashable]
     if offer.is_spend:
@@ -170,6 +193,7 @@ def _purchase(bought: Commitment, used: Sequence[Pool], held: Sequence[Commitmen
                 )
                 for pool in covered
             ),
+            tranches=purchase.tranches,
         )
         name = f"{offer.provider} {offer.option.value}"
         subject = f"${usd(bought.quantity):,.2f} an hour of spend with {offer.provider}"
@@ -181,6 +205,7 @@ def _purchase(bought: Commitment, used: Sequence[Pool], held: Sequence[Commitmen
             count=bought.quantity,
             rate_micro_usd_hr=offer.rate_micro_usd_hr,
             on_demand_micro_usd_hr=enacted.rates([offer.pool])[offer.pool],
+            tranches=purchase.tranches,
         )
         name = str(offer.pool)
         subject = f"{bought.quantity} x {offer.pool.instance_type}"
@@ -196,6 +221,7 @@ def _purchase(bought: Commitment, used: Sequence[Pool], held: Sequence[Commitmen
         discounts=(bought,),
         touches=frozenset(touches),
         hazards=hazards_of([change], {}),
+        used_in_any_order=purchase.used_in_any_order,
     )
 
 

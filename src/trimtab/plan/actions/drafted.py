@@ -25,7 +25,7 @@ from trimtab.ledger import IDLE, Bill, Commitment
 from trimtab.levers import spot
 from trimtab.levers.batching import batches_fit
 from trimtab.plan.actions.attribution import EXACT_PLAYERS, Shares, attribute, components
-from trimtab.plan.actions.draft_actions import Draft, drafts
+from trimtab.plan.actions.draft_actions import Draft, Purchase, drafts
 from trimtab.plan.program.fleet_problem import Enacted
 from trimtab.units import MICRO_PER_USD, S_PER_HR
 
@@ -42,6 +42,8 @@ class Drafted:
     deployments: Mapping[int, Deployment]
     released: tuple[int, ...]
     discounts: tuple[Commitment, ...]
+    staged: tuple[Purchase, ...] | None = None
+    """The same as it is bought, in parts and tranches; None where that is not worked out."""
     actions: tuple[Draft, ...] = field(init=False)
     _known: dict[Actions, int] = field(default_factory=dict)
     _held: dict[tuple[int, frozenset[str]], bool] = field(default_factory=dict)
@@ -51,7 +53,9 @@ class Drafted:
     """Actions that touch something in common, directly or through others; a bill is the sum of such groups'."""
 
     def __post_init__(self) -> None:
-        self.actions = drafts(self.fleet, self.deployments, self.enacted, self.released, self.discounts)
+        whole = tuple(Purchase(commitment=one) for one in self.discounts)
+        bought = whole if self.staged is None else self.staged
+        self.actions = drafts(self.fleet, self.deployments, self.enacted, self.released, bought)
         groups = components(len(self.actions), [draft.touches for draft in self.actions])
         self._groups = tuple(frozenset(group) for group in groups)
 

@@ -16,7 +16,16 @@ from trimtab.levers.registry import effort_of_lever
 from trimtab.plan.actions.attribution import EXACT_PLAYERS, components
 from trimtab.plan.actions.best_order import EXACT_ACTIONS, Work, best_order, better_order, year_of
 from trimtab.plan.actions.drafted import Drafted
-from trimtab.plan.actions.roadmap import Slot, efforts, fixed_order, precedence, ranked, scheduled, targets_first
+from trimtab.plan.actions.roadmap import (
+    Slot,
+    efforts,
+    fixed_order,
+    levers_taken,
+    precedence,
+    ranked,
+    scheduled,
+    targets_first,
+)
 from trimtab.plan.course import Course, Roadmap, Step, Sway
 from trimtab.units import MO_PER_QUARTER, MO_PER_YEAR, per_month, usd
 
@@ -74,7 +83,7 @@ class Pathfinder:
         pace = planning.engineers * planning.weeks_per_quarter / MO_PER_QUARTER
         return Work(
             months=[weeks / pace for weeks in efforts(actions, settings)],
-            levers=[draft.lever for draft in actions],
+            levers=levers_taken(actions),
             before=precedence(actions, self.needed_first),
             apart_mo=1 / planning.levers_per_mo if planning.levers_per_mo > 0 else 0.0,
         )
@@ -114,7 +123,7 @@ class Pathfinder:
     def _scheduled(
         self, order: Sequence[int], weeks: Sequence[float], before: dict[int, frozenset[int]], planning: Planning
     ) -> tuple[Slot, ...]:
-        return scheduled(order, [draft.lever for draft in self.drafted.actions], weeks, before, planning)
+        return scheduled(order, levers_taken(self.drafted.actions), weeks, before, planning)
 
     def _course(self, slots: Sequence[Slot], names: dict[int, str], weeks: Sequence[float]) -> Course:
         finished = sorted(slots, key=lambda slot: slot.done_mo)

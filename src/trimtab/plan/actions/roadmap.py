@@ -71,15 +71,20 @@ def _paid_once(draft: Draft, settings: Settings) -> tuple[object, ...]:
             return (draft.lever, draft.class_name, draft.subject)
 
 
+def levers_taken(drafts: Sequence[Draft]) -> list[str | None]:
+    """Return the lever that each action takes up; None for a purchase that no action can make wrong: it is an hour's work."""
+    return [None if draft.used_in_any_order else draft.lever for draft in drafts]
+
+
 def precedence(drafts: Sequence[Draft], needed_first: Before) -> dict[int, frozenset[int]]:
     """Return what must come before each action.
 
-    A commitment comes after every action on the nodes it covers; an action without which others would miss a target comes
-    before them (`needed_first` maps it to them).
+    A commitment comes after every action on the nodes it covers, unless they stay used whatever is done; an action without
+    which others would miss a target comes before them (`needed_first` maps it to them).
     """
     before = {index: {*others} for index, others in targets_first(drafts, needed_first).items()}
     for index, draft in enumerate(drafts):
-        if draft.discounts:
+        if draft.discounts and not draft.used_in_any_order:
             before[index] |= {i for i, other in enumerate(drafts) if i != index and other.touches & draft.touches}
     return {index: frozenset(others) for index, others in before.items()}
 
@@ -126,13 +131,13 @@ def _by_worth(worth: Mapping[int, float], before: Before) -> list[int]:
 
 
 def scheduled(
-    order: Sequence[int], levers: Sequence[str], weeks: Sequence[float], before: Before, planning: Planning
+    order: Sequence[int], levers: Sequence[str | None], weeks: Sequence[float], before: Before, planning: Planning
 ) -> tuple[Slot, ...]:
     """Return when each action is worked on, in the order of their starts.
 
     `planning.levers_at_once` actions go on at once, the team divided evenly among them. Whoever is free takes what can start
     soonest, the first of the order among those: all that must come before it is done, and its lever is taken up already or its
-    month has come.
+    month has come. An action without a lever (`levers_taken`) waits for no month.
     """
     lanes = max(1, planning.levers_at_once)
     pace = planning.engineers * planning.weeks_per_quarter / MO_PER_QUARTER / lanes
@@ -145,15 +150,17 @@ def scheduled(
 
     def soonest(number: int, at: float) -> float:
         done = max((slots[other].done_mo for other in before[number] if other in slots), default=0.0)
-        return max(at, done, taken.get(levers[number], next_lever_mo))
+        lever = levers[number]
+        return max(at, done, 0.0 if lever is None else taken.get(lever, next_lever_mo))
 
     while left:
         at = heapq.heappop(free)
         ready = [number for number in left if before[number] <= slots.keys()] or left
         number = min(ready, key=lambda one: soonest(one, at))
         start = soonest(number, at)
-        if levers[number] not in taken:
-            taken[levers[number]] = start
+        lever = levers[number]
+        if lever is not None and lever not in taken:
+            taken[lever] = start
             next_lever_mo = start + apart_mo
         slots[number] = Slot(
             number=number, start_mo=start, done_mo=start + weeks[number] / pace if pace > 0 else math.inf

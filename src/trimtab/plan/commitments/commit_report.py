@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 
 from trimtab.catalog.kinds import BuyingOption, CapacityType
@@ -11,15 +11,18 @@ from trimtab.catalog.pools import Pool
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Window
 from trimtab.ledger import Usage, bill, nodes_committed
-from trimtab.levers.commit_advice import Advice, advise
+from trimtab.levers.commit_advice import Advice, Layer, advise
 from trimtab.levers.commit_table import Offer, Return, listed_offer, return_of
 from trimtab.plan.commitments.commit_spend import SpendAdvice, advise_spend
 from trimtab.plan.commitments.inventory import CommitmentUse, Owned, inventory, running, unpriced
 from trimtab.units import HR_PER_MO, MICRO_PER_USD
 
 TERMS_YEARS = (1, 3)
-AS_IT_WAS = "use as it was: what the other levers would take away is not taken off"
-AFTER_PLAN = "use after the other levers, as the plan's replay has it"
+AS_IT_WAS = (
+    "use as it was: what the plan's other actions would take away is not taken off, so it is not what the plan buys"
+)
+AFTER_PLAN = "what the plan of `trimtab audit` buys, on the use that its other actions leave"
+AFTER_PLAN_QUOTED = "use after the plan's other actions, with the offers that you gave and the plan does not know"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,10 +62,14 @@ def commit_report(
     owned: Sequence[Owned],
     quotes: Sequence[Offer],
     held_beside: Sequence[str] = (),
+    seen: Usage | None = None,
+    cover_most_frac: float = 1.0,
+    ordered: Mapping[Pool, tuple[Layer, ...]] | None = None,
 ) -> CommitReport:
     """Return what to commit to on a day, given a fleet's use over a window; raises MissingPrice for a pool without a rate.
 
-    What commitments to spend that are held already cover is no demand for reservations.
+    What commitments to spend that are held already cover is no demand for reservations. What is held is judged on the use
+    `seen` where that is another. `ordered` is what a plan orders, by pool: then that is the answer, and nothing else is bought.
     """
     pools = [
         pool
@@ -81,8 +88,10 @@ def commit_report(
         usd_hr = rates[pool] / MICRO_PER_USD
         allowed = [offer for offer in offers if offer.term_years in question.terms_years]
         demand = usage.node_seconds[row_of[pool]] - spent[row_of[pool]]
-        found = advise(pool, demand, usd_hr, allowed, owned=have.get(pool, 0))
+        found = advise(pool, demand, usd_hr, allowed, owned=have.get(pool, 0), cover_most_frac=cover_most_frac)
         if found:
+            if ordered is not None:
+                found = replace(found, layers=ordered.get(pool, ()))
             advice.append(found)
             returns += [_return(offer, found, question) for offer in offers]
     return CommitReport(
@@ -90,7 +99,7 @@ def commit_report(
         basis=basis,
         advice=tuple(advice),
         returns=tuple(returns),
-        held=inventory(owned, usage, market, day),
+        held=inventory(owned, seen or usage, market, day),
         spend=advise_spend(
             usage,
             market,
@@ -98,6 +107,7 @@ def commit_report(
             held=held,
             advised=[one.bought for one in advice if one.buy],
             pools=pools,
+            cover_most_frac=cover_most_frac,
         ),
         wanted_rates=wanted_rates(pools, market, quotes),
         held_beside=(*unpriced(owned, usage.pools, market, day), *held_beside),

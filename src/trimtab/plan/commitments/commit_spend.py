@@ -1,23 +1,22 @@
 """How much an hour to commit to spend: savings plans beside the reservations advised, and instead of them.
 
-The spend that would cover each hour's use at the plan's rates is a series like any other, so the layered rule backs it as it
-backs nodes. One dollar of spend replaces more on demand where the discount is higher, and a provider starts there; the rule
-takes the mean, so what it backs is held to what would have been best over the recent weeks, where every dollar is
-priced by the pool that it would have replaced.
+The spend that would cover each hour's use at the plan's rates is a series like any other, so the rules that its own history
+chose back it as they back nodes. One dollar of spend replaces more on demand where the discount is higher, and a provider
+starts there; the rules take the mean, so what they back is held to what would have been best over the recent weeks, where
+every dollar is priced by the pool that it would have replaced.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trimtab.catalog.kinds import BuyingOption
 from trimtab.catalog.pools import Pool
 from trimtab.fleet.market import Market
 from trimtab.ledger import Commitment, CommitmentOffer, Usage, best_spend, bill, spend_needed
-from trimtab.levers.commit_advice import RECENT_HR, backed, layers
+from trimtab.levers.commit_advice import RECENT_HR, backing, layers
 from trimtab.levers.commitments import plan_rates_by_provider
-from trimtab.policies.commitment import LayerRule
 from trimtab.units import HR_PER_MO, HR_PER_YEAR, MICRO_PER_USD, MO_PER_YEAR, S_PER_HR, per_month, usd
 
 _STEP_MICRO_USD_HR = MICRO_PER_USD // 100
@@ -89,6 +88,7 @@ def advise_spend(
     held: Sequence[Commitment],
     advised: Sequence[Commitment],
     pools: Sequence[Pool] | None = None,
+    cover_most_frac: float = 1.0,
 ) -> tuple[SpendAdvice, ...]:
     """Return one answer per provider and term with rates below on demand, alone and beside what is advised.
 
@@ -102,7 +102,7 @@ def advise_spend(
         for provider, rates in plan_rates_by_provider(usage.pools if pools is None else pools, market, option).items():
             for more in ((), tuple(advised)) if advised else ((),):
                 left = uncovered(usage, market, (*held, *more))
-                one = _advice(provider, option, rates, left, market, beside=bool(more))
+                one = _advice(provider, option, rates, left, market, cover_most_frac, beside=bool(more))
                 if one is not None:
                     found.append(one)
     return tuple(sorted(found, key=lambda one: (one.provider, one.option.term_years, not one.beside_reservations)))
@@ -115,7 +115,14 @@ def uncovered(usage: Usage, market: Market, commitments: Sequence[Commitment]) -
 
 
 def _advice(
-    provider: str, option: BuyingOption, rates: Mapping[Pool, int], left: Usage, market: Market, *, beside: bool
+    provider: str,
+    option: BuyingOption,
+    rates: Mapping[Pool, int],
+    left: Usage,
+    market: Market,
+    cover_most_frac: float,
+    *,
+    beside: bool,
 ) -> SpendAdvice | None:
     pools, on_demand = left.pools, market.rates(rates)
     needed = spend_needed(rates, pools, left.node_seconds)
@@ -126,10 +133,10 @@ def _advice(
     list_usd_hr = sum(usd(on_demand[pools[row]]) * left.node_seconds[row].mean() / S_PER_HR for row in covered)
     discount = 1 - usd(int(needed.sum())) / left.hours / list_usd_hr
     best = best_spend(rates, pools, recent.node_seconds, on_demand)
-    rule, term_hr = LayerRule(), option.term_years * HR_PER_YEAR
-    prudent = min(backed(needed / MICRO_PER_USD, discount, rule, term_hr), usd(best))
-    steps = layers(prudent * MICRO_PER_USD / _STEP_MICRO_USD_HR, 0, rule, term_hr)
     step_usd = usd(_STEP_MICRO_USD_HR)
+    backed = backing(needed / MICRO_PER_USD, discount, option.term_years * HR_PER_YEAR, cover_most_frac=cover_most_frac)
+    backed = replace(backed, most_units=min(backed.most_units, usd(best)))
+    steps = layers(backed, step_units=step_usd)
     whole = Commitment(
         offer=CommitmentOffer(option=option, rates_micro_usd_hr=rates),
         quantity=(steps[-1].hold if steps else 0) * _STEP_MICRO_USD_HR,
@@ -141,7 +148,7 @@ def _advice(
         beside_reservations=beside,
         on_demand_usd_mo=list_usd_hr * HR_PER_MO,
         discount_frac=discount,
-        backed_usd_hr=prudent,
+        backed_usd_hr=backed.units,
         layers=tuple(
             SpendLayer(day=step.day, buy_usd_hr=step.buy * step_usd, hold_usd_hr=step.hold * step_usd) for step in steps
         ),

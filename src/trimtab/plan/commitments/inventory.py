@@ -119,10 +119,9 @@ def _order(owned: Owned) -> tuple[bool, bool, date, tuple[str, ...], str]:
 
 
 def not_running(owned: Sequence[Owned], day: date) -> tuple[str, ...]:
-    """Name the commitments to nodes that count for nothing on a day: over, or not yet begun."""
-    nodes = [one for one in owned if isinstance(one.scope, OwnedNodes)]
-    over = [one.name for one in nodes if one.end <= day]
-    ahead = [one.name for one in nodes if one.start > day]
+    """Name and count the commitments, to nodes and to spend, that count for nothing on a day: over, or not yet begun."""
+    over = [one.name for one in owned if one.end <= day]
+    ahead = [one.name for one in owned if one.start > day]
     return tuple(
         f"not counted, {why} {day}: {', '.join(names[:_NAMED])}{' and others' if len(names) > _NAMED else ''} ({len(names)})"
         for why, names in (("over by", over), ("not begun by", ahead))

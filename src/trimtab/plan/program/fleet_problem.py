@@ -194,6 +194,12 @@ class Enacted:
             )
         return summed(parts)
 
+    def idle_but(self, released: Iterable[str]) -> dict[Pool, IntArray]:
+        """Return node-seconds per pool of the nodes that nobody held in the whole window, without those given back."""
+        gone = frozenset(released)
+        idle = [node for nodes in self.groups.unheld.values() for node in nodes]
+        return usage_of_nodes(self.fleet, [node for node in idle if self.fleet.nodes[node].name not in gone])
+
     def bill(self, in_force: Mapping[int, Deployment], released: Iterable[str], bought: Sequence[Commitment]) -> Bill:
         """Return the exact hourly bill with these deployments, releases and purchases in force."""
         usage = self.usage(in_force, released)
@@ -221,8 +227,11 @@ class Enacted:
 
         So no part of a plan is credited with a purchase that nobody is asked to make.
         """
-        best = self.best_of([one.offer for one in planned], usage)
-        most = [next(one.quantity for one in planned if one.offer == found.offer) for found in best]
+        offers = [
+            one.offer for at, one in enumerate(planned) if one.offer not in [other.offer for other in planned[:at]]
+        ]
+        best = self.best_of(offers, usage)
+        most = [sum(one.quantity for one in planned if one.offer == found.offer) for found in best]
         return tuple(
             replace(found, quantity=min(found.quantity, quantity)) for found, quantity in zip(best, most, strict=True)
         )

@@ -6,12 +6,14 @@ vanished uses nothing; commitments are paid all the same.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
 import numpy as np
 
+from trimtab.catalog.kinds import BuyingOption
 from trimtab.catalog.pools import Pool
 from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.effects import BuyCommitment, BuySpendPlan, Effect, ReleaseNodes, SetSchedule
@@ -85,12 +87,23 @@ class Replayed:
 
     def _offered(self, effects: Sequence[Effect]) -> tuple[Commitment, ...]:
         """Return what some effects would buy, as planned."""
-        nodes = {effect.pool for effect in effects if isinstance(effect, BuyCommitment)}
-        spend = {(effect.provider, effect.option) for effect in effects if isinstance(effect, BuySpendPlan)}
-        return tuple(
-            one
+        nodes, spend = Counter[Pool](), Counter[tuple[str, BuyingOption]]()
+        for effect in effects:
+            match effect:
+                case BuyCommitment(pool=pool, count=count):
+                    nodes[pool] += count
+                case BuySpendPlan(provider=provider, option=option, spend_micro_usd_hr=micro_usd_hr):
+                    spend[provider, option] += micro_usd_hr
+                case _:
+                    pass
+        most = [
+            spend[one.offer.provider, one.offer.option] if one.offer.is_spend else nodes[one.offer.pool]
             for one in self.planned.discounts
-            if ((one.offer.provider, one.offer.option) in spend if one.offer.is_spend else one.offer.pool in nodes)
+        ]
+        return tuple(
+            replace(one, quantity=min(one.quantity, quantity))
+            for one, quantity in zip(self.planned.discounts, most, strict=True)
+            if quantity
         )
 
 

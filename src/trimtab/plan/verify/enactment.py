@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import assert_never
 
 import numpy as np
@@ -51,22 +52,26 @@ def enacted_frac(
     held: PoolUses,
     fleet: Fleet,
     spend_usd_hr: Mapping[str, float],
+    bought_before: Mapping[str, int] = MappingProxyType({}),
 ) -> float:
     """Return how much of a change a later fleet shows of a workload (its index there; None: gone) on pools `held`.
 
-    `spend_usd_hr` is what its bills say commitments to spend cost an hour, by provider: no node shows them.
+    `spend_usd_hr` is what its bills say commitments to spend cost an hour, by provider: no node shows them. `bought_before` are
+    the nodes that earlier actions commit to, by instance type: what is held fills theirs first.
     """
     if isinstance(effect, FleetEffect):
-        return _of_fleet(effect, fleet, spend_usd_hr)
+        return _of_fleet(effect, fleet, spend_usd_hr, bought_before)
     return _of_workload(effect, then, index, held, fleet)
 
 
-def _of_fleet(effect: FleetEffect, fleet: Fleet, spend_usd_hr: Mapping[str, float]) -> float:
+def _of_fleet(
+    effect: FleetEffect, fleet: Fleet, spend_usd_hr: Mapping[str, float], bought_before: Mapping[str, int]
+) -> float:
     match effect:
         case ReleaseNodes(nodes=names):
             return 1 - len({node.name for node in fleet.nodes} & set(names)) / max(len(names), 1)
         case BuyCommitment():
-            return _committed(effect, fleet)
+            return _committed(effect, fleet, bought_before.get(effect.pool.instance_type, 0))
         case BuySpendPlan(provider=provider, spend_micro_usd_hr=spend):
             return min(1.0, spend_usd_hr.get(provider, 0.0) / usd(spend)) if spend else 1.0
         case _:
@@ -141,9 +146,10 @@ def _seconds_held(pool: Pool, capacity: CapacityType, fleet: Fleet) -> float:
     )
 
 
-def _committed(effect: BuyCommitment, fleet: Fleet) -> float:
-    reserved = _seconds_held(effect.pool, CapacityType.RESERVED, fleet)
-    return min(1.0, reserved / (effect.count * fleet.window.seconds))
+def _committed(effect: BuyCommitment, fleet: Fleet, before: int) -> float:
+    """Return the share that is held reserved, above what earlier actions commit to."""
+    reserved = _seconds_held(effect.pool, CapacityType.RESERVED, fleet) / fleet.window.seconds - before
+    return float(np.clip(reserved / effect.count, 0.0, 1.0))
 
 
 def _scaled(then: WorkloadUse | None, index: int | None, fleet: Fleet) -> float:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from trimtab.catalog.kinds import BuyingOption, CapacityType
 from trimtab.catalog.pools import Pool
+from trimtab.catalog.prices import Price
+from trimtab.deployment.effects import BuyCommitment
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet, IntArray
-from trimtab.ledger import best_count
-from trimtab.units import HR_PER_MO, S_PER_HR, micro_usd, usd
+from trimtab.fleet.settings import Settings
+from trimtab.levers.commit_advice import advise
+from trimtab.levers.commit_table import listed_offer
+from trimtab.plan.model import Action, Plan
+from trimtab.units import HR_PER_MO, S_PER_HR, usd
 
 _WORTH_FRAC = 0.02
 """A change that saves less of a pool's bill than this is noise."""
@@ -50,23 +56,27 @@ class Purchase:
         return min(kept, key=lambda one: one.usd_mo, default=None)
 
 
-def purchases(fleet: Fleet, market: Market) -> tuple[Purchase, ...]:
-    """Return one entry an instance type and region that the fleet used, dearest first; owned nodes are left out."""
+def purchases(fleet: Fleet, market: Market, plan: Plan, settings: Settings) -> tuple[Purchase, ...]:
+    """Return one entry an instance type and region that the fleet used, dearest first; owned nodes are left out.
+
+    What to commit to is what the plan's orders say. Beside it every way of buying is priced for the use, commitments to as many
+    nodes as that use backs.
+    """
     use: dict[tuple[str, str, str], dict[Pool, IntArray]] = {}
     for pool, seconds in zip(fleet.usage.pools, fleet.usage.node_seconds, strict=True):
         if pool.capacity_type is not CapacityType.OWNED and seconds.any():
             use.setdefault((pool.provider, pool.instance_type, pool.region), {})[pool] = seconds
-    found = [_purchase(parts, market) for parts in use.values()]
+    found = [_purchase(parts, market, plan, settings) for parts in use.values()]
     return tuple(sorted(found, key=lambda one: -one.now_usd_mo))
 
 
-def _purchase(parts: dict[Pool, IntArray], market: Market) -> Purchase:
+def _purchase(parts: dict[Pool, IntArray], market: Market, plan: Plan, settings: Settings) -> Purchase:
     pool = min(parts).held_as(CapacityType.ON_DEMAND)
     total = np.sum(list(parts.values()), axis=0)
     hours = len(total)
     now = sum(float(seconds.sum()) / S_PER_HR * usd(market.rate(one)) for one, seconds in parts.items())
     options = tuple(
-        _repriced(pool, price.option, price.usd_hr, total, market)
+        _repriced(pool, price, total, market, settings)
         for price in market.catalog.prices.options(pool.provider, pool.instance_type, pool.region, at=market.at)
         if price.option is not BuyingOption.OWNED
     )
@@ -80,16 +90,26 @@ def _purchase(parts: dict[Pool, IntArray], market: Market) -> Purchase:
         options=options,
         advice="",
     )
-    return _advised(entry)
+    return _advised(entry, [(action, effect) for action, effect in _orders(plan) if effect.pool.nodes == pool.nodes])
 
 
-def _repriced(pool: Pool, option: BuyingOption, usd_hr: float, total: IntArray, market: Market) -> Repriced:
+def _orders(plan: Plan) -> Iterator[tuple[Action, BuyCommitment]]:
+    for action in plan.actions:
+        for change in action.changes:
+            if isinstance(change.effect, BuyCommitment):
+                yield action, change.effect
+
+
+def _repriced(pool: Pool, price: Price, total: IntArray, market: Market, settings: Settings) -> Repriced:
     hours, node_hours = len(total), float(total.sum()) / S_PER_HR
+    option, usd_hr = price.option, price.usd_hr
     if option.term_years == 0:
         count, cost = 0, node_hours * usd_hr
     else:
         listed = market.rate(pool)
-        count = best_count(total, listed, micro_usd(usd_hr))
+        cap = settings.planning.commitment_coverage_max_frac
+        advice = advise(pool, total, usd(listed), [listed_offer(pool, price)], cover_most_frac=cap)
+        count = advice.hold if advice is not None else 0
         beyond = np.clip(total - count * S_PER_HR, 0, None).sum() / S_PER_HR
         cost = count * hours * usd_hr + float(beyond) * usd(listed)
     return Repriced(
@@ -102,12 +122,17 @@ def _repriced(pool: Pool, option: BuyingOption, usd_hr: float, total: IntArray, 
     )
 
 
-def _advised(entry: Purchase) -> Purchase:
+def _advised(entry: Purchase, orders: Sequence[tuple[Action, BuyCommitment]]) -> Purchase:
+    if orders:
+        return replace(entry, advice="; ".join(f"{action.id}: {effect.describe()}" for action, effect in orders))
     best = entry.best
     if best is None:
         return replace(entry, advice="no rate is known for it")
     saved = entry.now_usd_mo - best.usd_mo
     if saved < _WORTH_FRAC * entry.now_usd_mo:
         return replace(entry, advice="keep as it is")
-    what = f"commit to {best.commit} ({best.option.value})" if best.commit else f"buy {best.option.value}"
-    return replace(entry, advice=f"{what}: ${saved:,.0f} a month less; judge the term with trimtab commit")
+    if best.option.term_years:
+        return replace(
+            entry, advice="the plan commits to none of it; if the use has changed since, audit again before you do"
+        )
+    return replace(entry, advice=f"buy {best.option.value}: ${saved:,.0f} a month less")

@@ -16,6 +16,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import takewhile
 from types import UnionType
 
 from trimtab.catalog.kinds import CapacityType
@@ -113,7 +114,10 @@ def verify(
     now, now_rates = baseline_of(fleet, market_then), baseline_of(fleet, market_now)
     former = {one.workload: one for one in then.workloads}
     growth = {one.workload: growth_of(former[one.workload], one) for one in now.workloads if one.workload in former}
-    enacted = {action.id: _enacted(action, then, now, fleet, spend_usd_hr) for action in plan.actions}
+    enacted = {
+        action.id: _enacted(action, then, now, fleet, spend_usd_hr, _bought_before(plan, action))
+        for action in plan.actions
+    }
     earned, without = _earned(plan, then, now, growth, enacted, market_then)
     demand = without - then.usd_hr
     by_spend = _saved_by_spend(plan, enacted, fleet, market_then)
@@ -135,7 +139,7 @@ def verify(
         notes=_notes(former, now),
         window=fleet.window,
         drifts=drifts(plan, fleet, market_now, settings),
-        purchases=purchases(fleet, market_now),
+        purchases=purchases(fleet, market_now, plan, settings),
     )
 
 
@@ -201,11 +205,12 @@ def _share_out(
             case CapacityType.CAPACITY_BLOCK:
                 owner = block
             case _:
-                owner = _purchase(plan, use.pool)
-        if owner is not None:
-            discount = use.nodes * (_on_demand(use, market) - use.usd_per_node_hr)
-            earned[owner.id] += discount
-            rest -= discount
+                owner = None
+        discount = use.nodes * (_on_demand(use, market) - use.usd_per_node_hr)
+        buyers = {owner.id: 1.0} if owner is not None else _purchases(plan, use.pool, enacted)
+        for name, share in buyers.items():
+            earned[name] += discount * share
+            rest -= discount * share
     others = [action for action in mine if action not in (spot, block)]
     weights = [max(action.saving_usd_mo.value, 0.0) * enacted[action.id][one.workload] for action in others]
     for action, weight in zip(others, weights, strict=True):
@@ -234,15 +239,29 @@ def _spend_plan(effect: BuySpendPlan, share: float) -> Commitment:
     return Commitment(offer=offer, quantity=round(effect.spend_micro_usd_hr * share))
 
 
-def _purchase(plan: Plan, pool: Pool) -> Action | None:
-    """Return the commitment of a plan that a reserved pool comes from."""
+def _purchases(plan: Plan, pool: Pool, enacted: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """Return the commitments of a plan that a reserved pool comes from, by action, as shares of what was bought of them."""
     if pool.capacity_type is not CapacityType.RESERVED:
-        return None
-    for action in plan.actions:
-        for change in action.changes:
-            if isinstance(change.effect, BuyCommitment) and change.effect.pool.instance_type == pool.instance_type:
-                return action
-    return None
+        return {}
+    bought = {
+        action.id: change.effect.count * enacted[action.id][change.subject]
+        for action in plan.actions
+        for change in action.changes
+        if isinstance(change.effect, BuyCommitment) and change.effect.pool.instance_type == pool.instance_type
+    }
+    total = sum(bought.values())
+    return {name: nodes / total for name, nodes in bought.items()} if total else {}
+
+
+def _bought_before(plan: Plan, action: Action) -> dict[str, int]:
+    """Return the nodes that earlier actions of a plan commit to, by instance type: what is held fills theirs first."""
+    before: dict[str, int] = {}
+    for earlier in takewhile(lambda one: one.id != action.id, plan.actions):
+        for change in earlier.changes:
+            if isinstance(change.effect, BuyCommitment):
+                name = change.effect.pool.instance_type
+                before[name] = before.get(name, 0) + change.effect.count
+    return before
 
 
 def _on_demand(use: PoolUse, market: Market) -> float:
@@ -250,7 +269,12 @@ def _on_demand(use: PoolUse, market: Market) -> float:
 
 
 def _enacted(
-    action: Action, then: Baseline, now: Baseline, fleet: Fleet, spend_usd_hr: Mapping[str, float]
+    action: Action,
+    then: Baseline,
+    now: Baseline,
+    fleet: Fleet,
+    spend_usd_hr: Mapping[str, float],
+    bought_before: Mapping[str, int],
 ) -> dict[str, float]:
     """Return how much of each change of an action was made, by its subject."""
     former = {one.workload: one for one in then.workloads}
@@ -259,7 +283,8 @@ def _enacted(
 
     def made(change: Change) -> float:
         name = change.subject
-        return enacted_frac(change.effect, former.get(name), places.get(name), held.get(name, ()), fleet, spend_usd_hr)
+        use = former.get(name), places.get(name), held.get(name, ())
+        return enacted_frac(change.effect, *use, fleet, spend_usd_hr, bought_before)
 
     return {change.subject: made(change) for change in action.changes}
 

@@ -1,0 +1,239 @@
+"""Choose how to commit from a fleet's own history: play several rules from several days of it, and mix those that did well.
+
+A candidate is a level that the use so far supports and a pace at which it is bought. All are played from six days of the
+history to its end, and weighed by what they cost there over the best single level known afterwards: half the mean and half the
+worst, so that a rule that once lost much weighs little. A bill is convex in what is held, so a mixture never costs more than
+the mean of its parts. Simple rules are played as well. They get no weight of their own, because what the best of them did on
+history says little about the next term (docs/benchmarks/commit.md); only where the mixture would have cost more
+than `STATED_REGRET_FRAC` over the best of them does that one enter, by as much as keeps the regret in bounds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import assert_never
+
+import numpy as np
+
+from trimtab.policies.commitment import (
+    MOST_SLICES,
+    REVIEW_HR,
+    LayerRule,
+    backed_units,
+    evidence_limit_hr,
+    no_evidence,
+    observe,
+    released_frac,
+)
+from trimtab.replay.series import FloatArray
+from trimtab.units import HR_PER_DAY, HR_PER_WEEK
+
+STARTS_FRAC = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
+"""Shares of the history that are known when a back-test begins; it runs to the history's end."""
+SHARPNESS = 20.0
+"""A candidate that cost 5 % more over hindsight weighs exp(-1) of another (exponential weights: Cesa-Bianchi and Lugosi,
+Prediction, Learning, and Games, 2006)."""
+STATED_REGRET_FRAC = 0.10
+"""On its own history the mixture costs no more than this above the best simple rule."""
+WINDOWS_HR = (3 * HR_PER_DAY, HR_PER_WEEK, 4 * HR_PER_WEEK)
+AVERAGE_SHARE = 0.65
+TOP_UP_WEEKS = 4
+
+
+class Level(Enum):
+    """How many units the use so far supports."""
+
+    EVIDENCE = "what commitments would have earned of late"
+    LEAST_QUANTILE = "the least newsvendor level of 3, 7 and 28 days"
+    NOTHING = "nothing, all on demand"
+    AVERAGE_65 = "65 % of the average"
+    AVERAGE = "the average"
+    MINIMUM = "the minimum"
+    NEWSVENDOR = "newsvendor"
+    WEEKLY_TOP_UP = "newsvendor, topped up weekly"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A level, and the pace at which it is bought."""
+
+    level: Level
+    pace: LayerRule
+
+
+_AT_ONCE = LayerRule(at_once_frac=1.0, layers_frac=0.0)
+_FOUR_FIFTHS = LayerRule(at_once_frac=0.8, layers_frac=0.2)
+_TWO_THIRDS = LayerRule()
+_HALF = LayerRule(at_once_frac=0.5)
+CANDIDATES = (
+    *(Candidate(Level.EVIDENCE, pace) for pace in (_HALF, _TWO_THIRDS, _FOUR_FIFTHS, _AT_ONCE)),
+    *(Candidate(Level.LEAST_QUANTILE, pace) for pace in (_TWO_THIRDS, _FOUR_FIFTHS, _AT_ONCE)),
+)
+SIMPLE = tuple(Candidate(level, _AT_ONCE) for level in Level if level not in (Level.EVIDENCE, Level.LEAST_QUANTILE))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """What to buy by, and what the back-test said."""
+
+    weights: Mapping[Candidate, float]
+    """Shares of what is held, which sum to 1."""
+    back_tests: int
+    over_hindsight: float
+    """Back-tested cost over the best single level known afterwards: half the mean, half the worst; 1 with no back-test."""
+    best_simple: Level
+    simple_over_hindsight: float
+    """The same of the best simple rule."""
+
+    @property
+    def regret_frac(self) -> float:
+        """Return by how much the choice cost more than the best simple rule in the back-tests; below 0 where it cost less."""
+        return self.over_hindsight / self.simple_over_hindsight - 1.0
+
+    def wanted_units(self, supported: Mapping[Level, float], elapsed_hr: float, term_hr: float) -> float:
+        """Return the units to hold so long after the first purchase, as long as the use supports the same."""
+        return sum(
+            weight * supported[one.level] * released_frac(one.pace, elapsed_hr, term_hr)
+            for one, weight in self.weights.items()
+        )
+
+
+def supported_units(level: Level, use: FloatArray, discount_frac: float, term_hr: float) -> float:
+    """Return how many units a use by hour (n_hours,) supports today, for commitments that run for `term_hr`."""
+    if not len(use):
+        return 0.0
+    match level:
+        case Level.NOTHING:
+            return 0.0
+        case Level.AVERAGE_65:
+            return AVERAGE_SHARE * float(use.mean())
+        case Level.AVERAGE:
+            return float(use.mean())
+        case Level.MINIMUM:
+            return float(use.min())
+        case Level.NEWSVENDOR:
+            return float(np.quantile(use, discount_frac))
+        case Level.WEEKLY_TOP_UP:
+            return float(np.quantile(use[-TOP_UP_WEEKS * HR_PER_WEEK :], discount_frac))
+        case Level.LEAST_QUANTILE:
+            return min(float(np.quantile(use[-window:], discount_frac)) for window in WINDOWS_HR)
+        case Level.EVIDENCE:
+            limit_hr = evidence_limit_hr(_TWO_THIRDS, term_hr)
+            return float(backed_by_hour(use, len(use), discount_frac, limit_hr)[-1])
+        case _:
+            assert_never(level)
+
+
+def choose(history: FloatArray, discount_frac: float) -> Choice:
+    """Return what to buy by, after a use by hour (n_hours,); with no back-test every candidate has the same share."""
+    costs = _back_tested(history, discount_frac)
+    scores = {one: _score(ratios) for one, ratios in costs.items()}
+    least = min(scores[one] for one in CANDIDATES)
+    raw = {one: math.exp(-SHARPNESS * (scores[one] - least)) for one in CANDIDATES}
+    weights = {one: weight / sum(raw.values()) for one, weight in raw.items()}
+    expected = sum(weight * scores[one] for one, weight in weights.items())
+    best = min(SIMPLE, key=lambda one: scores[one])
+    most = (1.0 + STATED_REGRET_FRAC) * scores[best]
+    if expected > most:
+        kept = (most - scores[best]) / (expected - scores[best])
+        weights = {**{one: kept * weight for one, weight in weights.items()}, best: 1.0 - kept}
+        expected = most
+    return Choice(
+        weights=weights,
+        back_tests=len(costs[best]),
+        over_hindsight=expected,
+        best_simple=best.level,
+        simple_over_hindsight=scores[best],
+    )
+
+
+def _score(ratios: Sequence[float]) -> float:
+    return (sum(ratios) / len(ratios) + max(ratios)) / 2 if ratios else 1.0
+
+
+def _back_tested(history: FloatArray, discount_frac: float) -> dict[Candidate, list[float]]:
+    """Return the cost over hindsight of every candidate and simple rule, by back-test; idle stretches are left out."""
+    costs: dict[Candidate, list[float]] = {one: [] for one in (*CANDIDATES, *SIMPLE)}
+    for share in STARTS_FRAC:
+        known, rest = np.split(history, [int(len(history) * share)])
+        if not len(known) or not rest.any():
+            continue
+        best = cost(rest, np.full(len(rest), best_level(rest, discount_frac)), discount_frac)
+        for one, held in held_by_candidate(known, rest, discount_frac):
+            costs[one].append(cost(rest, held, discount_frac) / best)
+    return costs
+
+
+def held_by_candidate(
+    history: FloatArray, test: FloatArray, discount_frac: float
+) -> Iterator[tuple[Candidate, FloatArray]]:
+    """Yield what each candidate and simple rule holds in each hour of a test (n_test,); none sees the hours still to come."""
+    levels = {level: _levels(level, history, test, discount_frac) for level in Level}
+    hours = np.arange(len(test)) // REVIEW_HR * REVIEW_HR
+    for one in (*CANDIDATES, *SIMPLE):
+        released = np.array([released_frac(one.pace, float(hour), len(test)) for hour in hours.tolist()])
+        yield one, np.maximum.accumulate(levels[one.level] * released)
+
+
+def held_by_choice(history: FloatArray, test: FloatArray, discount_frac: float) -> FloatArray:
+    """Return what the rule chosen on a history holds in each hour of the test (n_test,)."""
+    weights = choose(history, discount_frac).weights
+    held = np.zeros(len(test))
+    for one, level in held_by_candidate(history, test, discount_frac):
+        held += weights.get(one, 0.0) * level
+    return held
+
+
+def _levels(level: Level, history: FloatArray, test: FloatArray, discount_frac: float) -> FloatArray:
+    """Return what a level supports in each hour of a test, reviewed daily; simple rules look once, the top-up weekly."""
+    term_hr = len(test)
+    if level is Level.EVIDENCE:
+        return _evidence_levels(history, test, discount_frac)
+    reviews = {Level.LEAST_QUANTILE: REVIEW_HR, Level.WEEKLY_TOP_UP: HR_PER_WEEK}
+    every = reviews.get(level, max(term_hr, 1))
+    both, found = np.concatenate([history, test]), np.zeros(term_hr)
+    for hour in range(0, term_hr, every):
+        found[hour : hour + every] = supported_units(level, both[: len(history) + hour], discount_frac, term_hr)
+    return found
+
+
+def _evidence_levels(history: FloatArray, test: FloatArray, discount_frac: float) -> FloatArray:
+    limit_hr = evidence_limit_hr(_TWO_THIRDS, len(test))
+    backed = backed_by_hour(np.concatenate([history, test]), len(history), discount_frac, limit_hr)
+    reviewed = np.arange(len(test)) // REVIEW_HR * REVIEW_HR
+    return np.asarray(backed[len(history) + reviewed])
+
+
+def backed_by_hour(use: FloatArray, known: int, discount_frac: float, limit_hr: float) -> FloatArray:
+    """Return what the evidence backs before each hour of a use and after its last (n_hours + 1,); `known` hours set the slices.
+
+    The policy's step on all slices at once, since a slice never reached has the evidence of one that is not there. Only
+    use beyond `MOST_SLICES`, where slices are made wider, takes the policy's own steps.
+    """
+    evidence = no_evidence(float(use[:known].max(initial=0.0)))
+    width, backed = evidence.width_units, np.zeros(len(use) + 1)
+    if use.max(initial=0.0) > width * MOST_SLICES:
+        for hour, units in enumerate(use.tolist(), start=1):
+            evidence = observe(evidence, units, discount_frac, limit_hr)
+            backed[hour] = backed_units(evidence, limit_hr)
+        return backed
+    floors = np.arange(math.ceil(use.max(initial=0.0) / width) + 1) * width
+    earned = np.zeros(len(floors))
+    for hour, units in enumerate(use.tolist(), start=1):
+        gained = np.clip((units - floors) / width, 0.0, 1.0) - (1.0 - discount_frac)
+        earned = np.clip(earned + gained, 0.0, limit_hr)
+        backed[hour] = width * earned.sum() / limit_hr
+    return backed
+
+
+def cost(test: FloatArray, held: FloatArray, discount_frac: float) -> float:
+    """Return the cost of the test in on-demand hours of one unit: what is held, and what demand exceeds it by."""
+    return float(((1 - discount_frac) * held + np.maximum(test - held, 0)).sum())
+
+
+def best_level(demand: FloatArray, discount_frac: float) -> float:
+    """Return the one level that makes the cost of a known demand least: its discount-quantile, one of the values seen."""
+    return float(np.quantile(demand, discount_frac, method="inverted_cdf"))
