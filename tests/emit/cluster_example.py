@@ -2,7 +2,7 @@
 
 from tests.emit.example import G5, P3, P3_SMALL, P4D, target
 
-from trimtab.emit.manifests.facts import Autoscaler, EmitFacts, PricedPool, ServiceFacts, WorkloadFacts
+from trimtab.emit.manifests.facts import Autoscaler, EmitFacts, PricedPool, ServiceFacts, Toleration, WorkloadFacts
 from trimtab.emit.manifests.signals import SERVERS
 from trimtab.tables.workloads import TargetMetric
 
@@ -34,7 +34,7 @@ WORKLOADS = (
         name="notebooks/ana",
         owner_kind="StatefulSet",
         pool=G5,
-        tolerations=({"key": "team", "operator": "Equal", "value": "vision", "effect": "NoSchedule"},),
+        tolerations=(Toleration(key="team", operator="Equal", value="vision", effect="NoSchedule"),),
     ),
     WorkloadFacts(name="notebooks/bo", owner_kind="Notebook", pool=G5),
     WorkloadFacts(name="data/nightly-embed", owner_kind="CronJob", gpus_per_pod=4.0, pool=G5),

@@ -255,7 +255,19 @@ PODS = (
     _text("queue", "Kueue or Volcano queue that it names", nullable=True),
     _text("priority_class", "priority class", nullable=True),
     Column(name="node_selector", dtype=Dtype.LABELS, meaning="labels that its node must have", nullable=True),
-    Column(name="tolerations", dtype=Dtype.LABELS, meaning="taint key (`*` = any) -> `value:effect`", nullable=True),
+    Column(
+        name="tolerations",
+        dtype=Dtype.LABELS,
+        meaning="taint key (`*` = any) -> `value:effect`, then ` for N s` where it ends; several of a key with commas",
+        nullable=True,
+    ),
+    _text("affinity", "labels of nodes that it requires by affinity, comma separated", nullable=True),
+    Column(
+        name="selector",
+        dtype=Dtype.LABELS,
+        meaning="labels by which its Deployment or StatefulSet selects its pods",
+        nullable=True,
+    ),
     _text("images", "images of its containers, comma separated", nullable=True),
 )
 

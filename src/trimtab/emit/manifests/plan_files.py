@@ -11,6 +11,7 @@ from trimtab.emit.manifests.apply_order import apply_order
 from trimtab.emit.manifests.decision_record import decision_record
 from trimtab.emit.manifests.emission import Emission, ManifestFile, Stage, Withheld
 from trimtab.emit.manifests.facts import Autoscaler, EmitFacts
+from trimtab.emit.manifests.give_back import give_back_files
 from trimtab.emit.manifests.grafana import dashboard
 from trimtab.emit.manifests.kubernetes import adapter_values
 from trimtab.emit.manifests.node_files import layout_files, pool_files
@@ -41,6 +42,7 @@ def emit_plan(plan: Plan, facts: EmitFacts, *, only: Sequence[str] = ()) -> Emis
         *layout_files(scope),
         *pool_files(scope),
         *workload_files(scope),
+        *give_back_files(scope),
     ]
     files = [piece for piece in pieces if isinstance(piece, ManifestFile)]
     withheld = tuple(piece for piece in pieces if isinstance(piece, Withheld))
