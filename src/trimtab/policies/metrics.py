@@ -17,7 +17,7 @@ MISSING = -1
 GUARD_MOST = 2.0
 """A guard asks for at most so many times the ready replicas, however late the answers are."""
 GUARD_LEAST = 1.2
-"""A guard asks for at least so many times the ready replicas: less is within an HPA's usual tolerance of 10 %, and only holds."""
+"""And for at least so many: less is within an HPA's usual tolerance of 10 %, and only holds what there is."""
 
 
 class Others(NamedTuple):

@@ -60,8 +60,8 @@ def node_facts(nodes: Iterable[Row], held: Iterable[Row], end: datetime) -> tupl
     return tuple(
         NodeFacts(
             name=str(row["node"]),
-            pool=Pool(
-                str(row["provider"]), str(row["instance_type"]), str(row["region"]), CapacityType(row["capacity_type"])
+            pool=Pool(str(row["provider"]), str(row["instance_type"]), str(row["region"])).held_as(
+                CapacityType(row["capacity_type"])
             ),
             group=_group(_labels(row["labels"])),
             held_by=tuple(sorted(holders[str(row["node"])])),

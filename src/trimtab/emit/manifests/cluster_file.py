@@ -53,7 +53,7 @@ class DeclaredToleration(_Model):
     """Taint value."""
     effect: Literal["", "NoSchedule", "PreferNoSchedule", "NoExecute"] = ""
     """Taint effect; empty for any."""
-    tolerationSeconds: int | None = None  # noqa: N815 - as Kubernetes spells it
+    tolerationSeconds: int | None = None
     """How long it stays on a node that gets the taint."""
 
     def as_fact(self) -> Toleration:

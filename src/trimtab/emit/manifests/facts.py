@@ -172,7 +172,7 @@ class EmitFacts:
     nodes: tuple[NodeFacts, ...] = ()
     prometheus_url: str = "http://prometheus-operated.monitoring.svc:9090"
     prometheus_auth: str = ""
-    """The KEDA TriggerAuthentication (`name`) or ClusterTriggerAuthentication (`cluster/name`) for it; empty: none is asked for."""
+    """The KEDA TriggerAuthentication (`name`) or ClusterTriggerAuthentication (`cluster/name`) for it; empty: none."""
     rule_labels: Mapping[str, str] = field(default_factory=lambda: dict(KUBE_PROMETHEUS_STACK))
     """Labels by which Prometheus selects PrometheusRules."""
     scrape_interval_s: int = 15

@@ -117,7 +117,7 @@ def _emptied(
 
 
 def give_back_order(group: EmptiedGroup) -> str:
-    """Return the order as Markdown: what must be empty, in which order to drain, how the group is made smaller, the way back."""
+    """Return the order as Markdown: what must be empty, in which order to drain, how the group shrinks, the way back."""
     before, after = len(group.goes) + len(group.stays), len(group.stays)
     rows = "\n".join(
         f"| {number} | `{node.name}` | {_names(node.held_by)} |" for number, node in enumerate(group.goes, 1)
@@ -238,17 +238,22 @@ def _smaller(group: EmptiedGroup, before: int, after: int) -> str:
         ]
     else:
         lines = drains
-    after_words = (
-        ""
-        if group.group
-        else (
-            f"\n\nNobody told which group these nodes are of (their labels were not collected): lower its minimum and its size by "
-            f"{len(group.goes)}, from {before} to {after} of what was seen. A node that is only drained is still billed."
+    return "```sh\n" + "\n".join(lines) + "\n```" + _by_hand(group, before, after)
+
+
+def _by_hand(group: EmptiedGroup, before: int, after: int) -> str:
+    """Return what a person must do to the group where no command here does it; empty where one does."""
+    if group.group is None:
+        return (
+            "\n\nNobody told which group these nodes are of (their labels were not collected): lower its minimum and its size "
+            f"by {len(group.goes)}, from {before} to {after} of what was seen. A drained node is still billed."
         )
+    key, name = group.group
+    if key in {KARPENTER, _EKS, _GKE, *_AKS}:
+        return ""
+    return (
+        f"\n\nThen lower the minimum and the size of `{name}` from {before} to {after}: a drained node is still billed."
     )
-    if key and key not in {KARPENTER, _EKS, _GKE, *_AKS}:
-        after_words = f"\n\nThen lower the minimum and the size of `{name}` from {before} to {after}: a drained node is still billed."
-    return "```sh\n" + "\n".join(lines) + "\n```" + after_words
 
 
 def _way_back(group: EmptiedGroup, before: int) -> str:

@@ -33,8 +33,8 @@ NODE_CLASSES: Mapping[str, NodeClass] = MappingProxyType(
 GPU_RESOURCE = "nvidia.com/gpu"
 GPU_TAINT: Mapping[str, Plain] = MappingProxyType({"key": GPU_RESOURCE, "value": "present", "effect": "NoSchedule"})
 SPOT_TAINT: Mapping[str, Plain] = MappingProxyType({"key": GPU_RESOURCE, "value": "spot", "effect": "NoSchedule"})
-"""The key that NVIDIA's device plugin, exporters and MPS daemon tolerate whatever its value is (GPU operator, values.yaml,
-`daemonsets.tolerations`; k8s-device-plugin, helm values): with a key of our own no node would ever offer a GPU."""
+"""The key that NVIDIA's device plugin, exporters and MPS daemon tolerate whatever its value (GPU operator,
+values.yaml, `daemonsets.tolerations`; k8s-device-plugin, helm values): with a key of our own no node would ever offer a GPU."""
 SPREAD = "trimtab.dev/spread"
 """The label by which replicas are spread over a spot pool and the on-demand pool of its floor, one value in each `one_in`."""
 HEDGE = "trimtab.dev/hedge"
@@ -46,7 +46,7 @@ _EXPIRE = "Never"
 """Expiry deletes nodes whatever the budgets say (karpenter.sh/docs/concepts/disruption, "Expiration"), and nodes that were made
 on one day expire on one day. New images come as drift, which keeps to the budgets."""
 _ROLLOUT_FRAC = 0.25
-"""The surge of a rolling update that nobody set (Kubernetes, Deployment `maxSurge`), and room for a drifted node's successor."""
+"""The surge of a rolling update that nobody set (Kubernetes, Deployment `maxSurge`); room for a drifted node's successor."""
 
 
 def node_class(provider: str, facts: EmitFacts) -> NodeClass | None:

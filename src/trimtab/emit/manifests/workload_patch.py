@@ -106,6 +106,17 @@ def autoscaled_component(known: WorkloadFacts, actions: Sequence[Action]) -> dic
     return _component(known, actions, f"trimtab-{known.short_name}-autoscaled", [patch])
 
 
+def queued_component(known: WorkloadFacts, actions: Sequence[Action], label: str, queue: str) -> dict[str, Plain]:
+    """Return the Component that brings a workload's runs into a queue by a label of theirs."""
+    labels: Mapping[str, Plain] = {"labels": {label: queue}}
+    body = _head(known, actions)
+    if known.owner_kind == "CronJob":
+        body["spec"] = {"jobTemplate": {"metadata": labels}}
+    else:
+        body["metadata"] = {**_head_metadata(known, actions), **labels}
+    return _component(known, actions, f"trimtab-{known.short_name}-queued", [yaml.safe_dump(body, sort_keys=False)])
+
+
 def rollback_component(known: WorkloadFacts, actions: Sequence[Action]) -> dict[str, Plain]:
     """Return the Component that says again what a workload's pods asked for before, as far as that was read."""
     body = _head(known, actions)
@@ -141,8 +152,12 @@ def _head(known: WorkloadFacts, actions: Sequence[Action]) -> dict[str, Plain]:
     return {
         "apiVersion": API_VERSIONS[known.owner_kind],
         "kind": known.owner_kind,
-        "metadata": {"name": known.short_name, "annotations": {ACTION: action_notes(actions)[ACTION]}},
+        "metadata": _head_metadata(known, actions),
     }
+
+
+def _head_metadata(known: WorkloadFacts, actions: Sequence[Action]) -> dict[str, Plain]:
+    return {"name": known.short_name, "annotations": {ACTION: action_notes(actions)[ACTION]}}
 
 
 def _merge_patch(known: WorkloadFacts, actions: Sequence[Action], nodes: PoolSpec | None, *, tight: bool) -> str:
@@ -217,7 +232,7 @@ def _kept(known: WorkloadFacts) -> list[Plain]:
 
 
 def pool_tolerations(nodes: PoolSpec) -> list[Mapping[str, Plain]]:
-    """Return the tolerations of a pool's taints; a service with a floor also tolerates those of the on-demand pool beside it."""
+    """Return the tolerations of a pool's taints; a service with a floor tolerates those of the on-demand pool beside it too."""
     taints = [SPOT_TAINT] if nodes.spot else [GPU_TAINT]
     if nodes.one_in:
         taints.append(GPU_TAINT)
