@@ -23,6 +23,8 @@ from trimtab.plan.verify.verification import Verification, verify
 from trimtab.tables.bundle import Bundle
 from trimtab.units import HR_PER_DAY, hours_between, micro_usd
 
+_SERVED = ["workload", "server", "scrape_interval_s"]
+
 
 def kept_plan(
     found: Audit,
@@ -56,6 +58,7 @@ def kept_plan(
         nodes=bundle.table("nodes").to_pylist(),
         held=bundle.table("allocations", ["workload", "node", "gpus", "end"]).to_pylist(),
         pods=bundle.table("pods").to_pylist(),
+        served=bundle.table("demand", _SERVED).group_by(_SERVED).aggregate([]).to_pylist(),
         scalers=[row for row in bundle.table("scalers").to_pylist() if row["target"]],
     )
     return KeptPlan(fleet=found.fleet, plan=found.plan, facts=standing, baseline=baseline_of(fleet, market))

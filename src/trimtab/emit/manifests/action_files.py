@@ -32,7 +32,7 @@ from trimtab.emit.manifests.batching import batching_page
 from trimtab.emit.manifests.block_order import block_order
 from trimtab.emit.manifests.deferral import QUEUE_LABEL, cluster_queue_objects, deferral_objects, queue_name
 from trimtab.emit.manifests.emission import ManifestFile, Piece, Stage, Withheld
-from trimtab.emit.manifests.facts import SCALABLE, WorkloadFacts
+from trimtab.emit.manifests.facts import SCALABLE, EmitFacts, WorkloadFacts
 from trimtab.emit.manifests.karpenter import NODE_CLASSES, node_limit, node_overlay
 from trimtab.emit.manifests.keda import scheduled_object
 from trimtab.emit.manifests.objects import dns_name, node_name, yaml_text
@@ -74,7 +74,12 @@ def action_files(action: Action, change: Change, scope: Scope) -> Iterator[Piece
             yield _move(action, change.subject, effect, scope)
         case BookBlocks():
             name = change.subject.partition("/")[2] or change.subject
-            yield page_file(action, f"book-{name}", block_order(action, change.subject, effect), Stage.COMMIT)
+            yield page_file(
+                action,
+                f"book-{name}",
+                block_order(action, change.subject, effect, node_class_name(scope.facts)),
+                Stage.COMMIT,
+            )
         case (
             UseOffering()
             | UseSlots()
@@ -94,6 +99,11 @@ def action_files(action: Action, change: Change, scope: Scope) -> Iterator[Piece
                 )
         case _:
             assert_never(effect)
+
+
+def node_class_name(facts: EmitFacts) -> str:
+    """Return the name of the EC2NodeClass that the pools refer to."""
+    return facts.node_classes.get("aws", NODE_CLASSES["aws"]).name
 
 
 def _move(action: Action, subject: str, effect: Relocate, scope: Scope) -> ManifestFile:
@@ -255,5 +265,5 @@ def page_file(action: Action, about: str, text: str, stage: Stage) -> ManifestFi
 
 
 def _unknown(action: Action, subject: str) -> Withheld:
-    reason = "the audit does not know it in the cluster: see the decision record and change it by hand"
+    reason = "the audit knows no workload of Kubernetes by this name: see the decision record and change it by hand"
     return Withheld(action=action.id, subject=subject, reason=reason)

@@ -16,6 +16,7 @@ from trimtab.catalog.kinds import CapacityType
 from trimtab.catalog.pools import Pool
 from trimtab.emit.manifests.facts import EmitFacts, NodeFacts, Toleration, WorkloadFacts
 from trimtab.emit.manifests.give_back import GROUP_LABELS
+from trimtab.emit.manifests.signals import SERVERS
 
 Row = Mapping[str, object]
 HELD_WITHIN = timedelta(days=7)
@@ -31,8 +32,10 @@ def with_cluster(
     held: Iterable[Row],
     pods: Iterable[Row],
     scalers: Iterable[Row],
+    served: Iterable[Row] = (),
 ) -> EmitFacts:
-    """Return facts with what the rows of a bundle that ends at `end` tell of nodes, pods and autoscalers."""
+    """Return facts with what the rows of a bundle that ends at `end` tell of nodes, pods, autoscalers and model servers."""
+    servers = {str(row["workload"]): row for row in served if row["server"]}
     by_workload: dict[str, list[Row]] = defaultdict(list)
     for pod in pods:
         by_workload[str(pod["workload"])].append(pod)
@@ -43,7 +46,10 @@ def with_cluster(
         facts,
         nodes=node_facts(nodes, held, end),
         workloads=tuple(
-            _with_scalers(_with_pods(one, by_workload.get(one.name, ())), standing.get(one.name, ()))
+            _with_server(
+                _with_scalers(_with_pods(one, by_workload.get(one.name, ())), standing.get(one.name, ())),
+                servers.get(one.name),
+            )
             for one in facts.workloads
         ),
     )
@@ -134,3 +140,17 @@ def _with_scalers(known: WorkloadFacts, scalers: Iterable[Row]) -> WorkloadFacts
 
 def _is_count(cell: object) -> TypeGuard[float]:
     return isinstance(cell, float)
+
+
+def _with_server(known: WorkloadFacts, row: Row | None) -> WorkloadFacts:
+    """Return a service with the server that its requests were read from, and how often that was scraped."""
+    if row is None or known.service is None or str(row["server"]) not in SERVERS:
+        return known
+    scrape_s = row["scrape_interval_s"]
+    service = replace(
+        known.service,
+        signals=SERVERS[str(row["server"])],
+        server_is_known=True,
+        scrape_interval_s=max(1, round(scrape_s)) if _is_count(scrape_s) else None,
+    )
+    return replace(known, service=service)

@@ -141,8 +141,18 @@ def with_cluster_file(facts: EmitFacts, declared: ClusterFile, *, where: str) ->
             replace(one, quota_nodes=declared.quota_nodes.get(one.pool.instance_type, one.quota_nodes))
             for one in facts.pools
         ),
-        workloads=tuple(_with_declared(one, declared.workloads.get(one.name)) for one in facts.workloads),
+        workloads=tuple(
+            _scraped(_with_declared(one, declared.workloads.get(one.name)), declared.scrape_interval_s)
+            for one in facts.workloads
+        ),
     )
+
+
+def _scraped(known: WorkloadFacts, scrape_interval_s: int | None) -> WorkloadFacts:
+    """Return a workload whose server is scraped as often as it is said, whatever was seen."""
+    if scrape_interval_s is None or known.service is None:
+        return known
+    return replace(known, service=replace(known.service, scrape_interval_s=scrape_interval_s))
 
 
 def _with_declared(known: WorkloadFacts, declared: DeclaredWorkload | None) -> WorkloadFacts:

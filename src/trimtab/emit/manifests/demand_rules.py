@@ -128,9 +128,9 @@ def _current(known: WorkloadFacts) -> str:
     )
 
 
-def rate_window_s(facts: EmitFacts) -> int:
+def rate_window_s(scrape_s: int) -> int:
     """Return the window of `irate` and `idelta`, which take the last two scrapes in it: long enough to outlast missed ones."""
-    return max((_MISSED_SCRAPES + 1) * facts.scrape_interval_s, _LEAST_WINDOW_S)
+    return max((_MISSED_SCRAPES + 1) * scrape_s, _LEAST_WINDOW_S)
 
 
 def scaling_demand(policy: HpaPolicy, known: WorkloadFacts) -> str:
@@ -146,11 +146,11 @@ def scaling_demand(policy: HpaPolicy, known: WorkloadFacts) -> str:
 
 def _arriving_and_queue(known: WorkloadFacts, signals: ServerSignals, facts: EmitFacts) -> tuple[str, str]:
     """Return requests/s that arrive at each pod, and its queue over one decision interval (empty where not exported)."""
-    scrape_s = facts.scrape_interval_s
+    scrape_s = facts.scrape_s(known)
     # irate and idelta take the last two scrapes: a longer average is calmer, but late, and the replayed rule saw each step as
     # it ended. The window is wider only so that a missed scrape leaves two in it.
     pods = pod_selector(known)
-    last = f"{pods}[{rate_window_s(facts)}s]"
+    last = f"{pods}[{rate_window_s(scrape_s)}s]"
     counter = signals.arrived or signals.completed
     # Pods that still report: a rate alone would count one that is gone until its window has passed.
     reports = f"sum by (namespace, pod) ({counter}{pods})"

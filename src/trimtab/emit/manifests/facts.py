@@ -43,6 +43,8 @@ class ServiceFacts:
     server_is_known: bool = False
     """False: taken to be vLLM, because nobody said otherwise."""
     targets: tuple[Target, ...] = ()
+    scrape_interval_s: int | None = None
+    """How often its server is scraped; None where nobody saw."""
     faster_counts: bool = True
     """False: something beside the GPU may be full first, so that a faster one is taken to serve no more."""
 
@@ -181,6 +183,15 @@ class EmitFacts:
     pod_label: str = "pod"
     """Label that carries the workload's pod on DCGM series: `pod`, or `exported_pod` where the scrape keeps its own."""
     namespace_label: str = "namespace"
+
+    def scrape_s(self, known: WorkloadFacts) -> int:
+        """Return how often a workload's server is scraped: as it was seen, else as it is said of all."""
+        seen = None if known.service is None else known.service.scrape_interval_s
+        return self.scrape_interval_s if seen is None else seen
+
+    def knows_scrape(self, known: WorkloadFacts) -> bool:
+        """Tell whether somebody saw or said how often a workload's server is scraped."""
+        return self.scrape_is_known or (known.service is not None and known.service.scrape_interval_s is not None)
 
     def workload(self, name: str) -> WorkloadFacts | None:
         """Return what is known of a workload, or None."""

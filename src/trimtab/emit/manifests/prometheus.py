@@ -137,14 +137,14 @@ def _scraped_too_seldom(
 ) -> dict[str, Plain]:
     """Return the alert that the rules were made for more scrapes than there are: growth of the queue would be read too high."""
     counter = service.signals.waiting or service.signals.arrived or service.signals.completed
-    expected = _SCRAPES_OVER_S / facts.scrape_interval_s
+    expected = _SCRAPES_OVER_S / facts.scrape_s(known)
     seen = f"max by (namespace) (count_over_time({counter}{pod_selector(known)}[{_SCRAPES_OVER_S}s]))"
     return _alert(
         action,
         "TrimtabScrapedTooSeldom",
         f"{seen} < {_SCRAPED_FRAC * expected:.6g}",
         _DRIFT_FOR,
-        f"{known.name} is not scraped every {facts.scrape_interval_s} s, as its rules take it",
+        f"{known.name} is not scraped every {facts.scrape_s(known)} s, as its rules take it",
         "State scrape_interval_s in the cluster file and emit again, or mend the scrape.",
     )
 

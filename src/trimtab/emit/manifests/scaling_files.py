@@ -48,7 +48,7 @@ def scaling_files(
             f"its metrics are taken to be those of {known.service.signals.server}: name its server in --cluster if not"
         )
         yield Withheld(action=action.id, subject=known.name, reason=reason)
-    if known.service is not None and not facts.scrape_is_known:
+    if known.service is not None and not facts.knows_scrape(known):
         reason = (
             f"its server is taken to be scraped every {facts.scrape_interval_s} s: state scrape_interval_s in --cluster "
             "if not (an alert says so)"
