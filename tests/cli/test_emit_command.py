@@ -53,6 +53,55 @@ def test_what_left_the_plan_leaves_the_folder_and_nothing_else_does(folder):
     assert left == {"APPLY.md", "decisions/a1-idle-release.md", "orders/a1-give-back.md", "notes.md", ".trimtab-files"}
 
 
+def test_a_file_changed_by_hand_or_of_somebody_else_is_never_lost(folder):
+    run()
+    changed = folder / "manifests/nodes/p3-2xlarge-us-east-1-spot-runs.nodepool.yaml"
+    changed.write_text("mine", encoding="utf-8")
+    alien = folder / "other/APPLY.md"
+    alien.parent.mkdir()
+    alien.write_text("theirs", encoding="utf-8")
+
+    again, elsewhere, stale = run(), run("--out", "other"), run("--action", "a1")
+
+    assert "changed by hand" in str(again.exception)
+    assert "changed by hand" in str(stale.exception), "it would be taken away"
+    assert "APPLY.md (not written by emit)" in str(elsewhere.exception)
+    assert (changed.read_text(), alien.read_text()) == ("mine", "theirs")
+    assert [path.name for path in alien.parent.iterdir()] == ["APPLY.md"], "nothing else was written beside it"
+    assert run("--force").exit_code == 0
+    assert "NodePool" in changed.read_text()
+
+
+def test_a_run_that_is_cut_off_leaves_the_folder_as_it_was(folder, monkeypatch):
+    run("--action", "a1")
+    before = {path: path.read_bytes() for path in folder.glob("manifests/**/*") if path.is_file()}
+    written = []
+
+    def cut_off(path, *arguments, **options):
+        written.append(path)
+        if len(written) > 3:
+            raise OSError("no space left")
+        return path.write_bytes(arguments[0].encode())
+
+    monkeypatch.setattr("pathlib.Path.write_text", cut_off)
+    shown = run()
+
+    assert "no space left" in str(shown.exception)
+    assert {path: path.read_bytes() for path in folder.glob("manifests/**/*") if path.is_file()} == before
+    assert not list(folder.glob(".manifests.*"))
+
+
+def test_nothing_is_written_through_a_link_out_of_the_folder(folder, tmp_path_factory):
+    outside = tmp_path_factory.mktemp("outside")
+    (folder / "manifests").mkdir()
+    (folder / "manifests/nodes").symlink_to(outside)
+
+    shown = run()
+
+    assert "leads out of the folder" in str(shown.exception)
+    assert not list(outside.iterdir())
+
+
 def test_a_dry_run_writes_nothing(folder):
     shown = run("--dry-run", "-o", "json")
 

@@ -14,6 +14,8 @@ import yaml
 EPOCH_S = 1_790_000_100
 """A moment that steps of 15 s divide."""
 STEP_S = 15
+_LETTERS = str.maketrans("0123456789", "bcdfghjklm")
+"""Kubernetes makes up names of consonants and the digits 2 and 4 to 9."""
 _TYPES = {
     "vllm:request_success": "counter",
     "vllm:num_requests_waiting": "gauge",
@@ -30,7 +32,8 @@ def openmetrics(service, history):
     series = {name: [] for name in _TYPES}
     most = int(max(history.ready))
     for pod in range(most):
-        labels = f'namespace="{service.namespace}",pod="{service.short_name}-7d4b9c6f5-{pod:05d}"'
+        number = f"{pod:05d}".translate(_LETTERS)
+        labels = f'namespace="{service.namespace}",pod="{service.short_name}-7d4b9c6f5-{number}"'
         for step, value in _pod_samples(history, pod):
             at = EPOCH_S + (step + 1) * STEP_S
             series["vllm:request_success"].append(f"vllm:request_success_total{{{labels}}} {value['served']!r} {at}")

@@ -2,7 +2,15 @@
 
 from tests.emit.example import G5, P3, P3_SMALL, P4D, target
 
-from trimtab.emit.manifests.facts import Autoscaler, EmitFacts, PricedPool, ServiceFacts, WorkloadFacts
+from trimtab.emit.manifests.facts import (
+    Autoscaler,
+    EmitFacts,
+    NodeFacts,
+    PricedPool,
+    ServiceFacts,
+    Toleration,
+    WorkloadFacts,
+)
 from trimtab.emit.manifests.signals import SERVERS
 from trimtab.tables.workloads import TargetMetric
 
@@ -34,10 +42,31 @@ WORKLOADS = (
         name="notebooks/ana",
         owner_kind="StatefulSet",
         pool=G5,
-        tolerations=({"key": "team", "operator": "Equal", "value": "vision", "effect": "NoSchedule"},),
+        tolerations=(Toleration(key="team", operator="Equal", value="vision", effect="NoSchedule"),),
     ),
     WorkloadFacts(name="notebooks/bo", owner_kind="Notebook", pool=G5),
     WorkloadFacts(name="data/nightly-embed", owner_kind="CronJob", gpus_per_pod=4.0, pool=G5),
+)
+
+
+def nodes(group, pool, held_by):
+    return tuple(
+        NodeFacts(name=name, pool=pool, group=group, held_by=tuple(holders)) for name, holders in held_by.items()
+    )
+
+
+NODES = (
+    *nodes(
+        ("eks.amazonaws.com/nodegroup", "gpu-p4d"),
+        P4D,
+        {
+            "ip-10-0-1-1": ["prod/chat-api"],
+            "ip-10-0-1-2": ["prod/chat-api", "prod/search-rank"],
+            "ip-10-0-1-3": ["prod/embed-api", "ml/ranker-train"],
+        },
+    ),
+    *nodes(("karpenter.sh/nodepool", "experiments"), P3, {"ip-10-0-2-1": ["research/vision-exp"]}),
+    *nodes(None, G5, {"ip-10-0-3-1": ["notebooks/ana"], "ip-10-0-3-2": []}),
 )
 
 
@@ -45,6 +74,7 @@ def example_facts(autoscaler=Autoscaler.KEDA):
     return EmitFacts(
         workloads=WORKLOADS,
         autoscaler=autoscaler,
+        nodes=NODES,
         pools=(
             PricedPool(pool=P4D, gpus_per_node=8, rate_micro_usd_hr=21_957_642, quota_nodes=12),
             PricedPool(pool=P3_SMALL, gpus_per_node=1, rate_micro_usd_hr=3_060_000, quota_nodes=40),

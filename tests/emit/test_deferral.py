@@ -30,13 +30,18 @@ def turns(*arguments):
 
 def test_the_queue_closes_as_early_as_runs_may_wait_and_opens_at_the_hour():
     assert turns() == [
-        ("0 14 * * *", '--patch={"spec":{"stopPolicy":"Hold"}}'),
-        ("0 22 * * *", '--patch={"spec":{"stopPolicy":"None"}}'),
+        ("0,10 14 * * *", '--patch={"spec":{"stopPolicy":"Hold"}}'),
+        ("0,10 22 * * *", '--patch={"spec":{"stopPolicy":"None"}}'),
     ]
 
 
 def test_a_queue_that_opens_after_midnight_closes_the_day_before():
-    assert [when for when, _ in turns(2, 7 * 3600 + 1800)] == ["30 18 * * *", "0 2 * * *"]
+    assert [when for when, _ in turns(2, 7 * 3600 + 1800)] == ["30,40 18 * * *", "0,10 2 * * *"]
+
+
+def test_a_queue_that_holds_runs_all_day_opens_for_an_hour():
+    """Closed and opened in the same minute, as it was written before, it would let in whatever came last."""
+    assert [when for when, _ in turns(22, 24 * 3600)] == ["0,10 23 * * *", "0,10 22 * * *"]
 
 
 def test_only_this_queue_may_be_changed():

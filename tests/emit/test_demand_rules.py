@@ -59,7 +59,7 @@ def test_activity_is_read_under_the_labels_of_the_scrape():
 def test_a_slower_scrape_widens_the_window():
     rules = demand_rules(CHAT, replace(EmitFacts(), scrape_interval_s=30), Metric.DEMAND)
 
-    assert "[60s]" in rules.total
+    assert "[120s]" in rules.total
     assert "/ 30 +" in rules.total
 
 

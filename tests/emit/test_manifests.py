@@ -152,15 +152,15 @@ def test_a_spot_pool_falls_back_on_demand_and_admits_only_who_agreed():
 
     held = {one["key"]: one["values"] for one in spec["template"]["spec"]["requirements"]}
     assert held["karpenter.sh/capacity-type"] == ["spot", "on-demand"]
-    assert "trimtab.dev/spot" in {taint["key"] for taint in spec["template"]["spec"]["taints"]}
-    assert spec["limits"] == {"nvidia.com/gpu": "40"}
+    assert spec["template"]["spec"]["taints"] == [{"key": "nvidia.com/gpu", "value": "spot", "effect": "NoSchedule"}]
+    assert spec["limits"] == {"nvidia.com/gpu": "3"}, "twice the run of the past and one node, within the quota"
 
 
 def test_the_order_is_safe_nodes_before_pods_and_commitments_last():
     stages = [file.stage for file in EMISSIONS[Autoscaler.KEDA].files]
 
     assert stages == sorted(stages)
-    assert stages[-1] is Stage.COMMIT
+    assert [stage for stage in stages if stage is not Stage.UNDO][-1] is Stage.COMMIT
 
 
 def test_every_change_is_in_a_file_or_withheld_with_a_reason():
@@ -248,6 +248,11 @@ def test_the_same_plan_gives_the_same_bytes():
     assert emit_plan(PLAN, example_facts()) == EMISSIONS[Autoscaler.KEDA]
 
 
+def asked_for(pod):
+    """The labels that a patched pod asks nodes for; those set to null are taken out."""
+    return {key: value for key, value in pod["nodeSelector"].items() if value is not None}
+
+
 def hedged(one_in):
     pool = next(known.pool for known in example_facts().workloads if known.name == "prod/chat-api")
     effect = HedgeOnSpot(
@@ -272,12 +277,15 @@ def test_a_hedged_service_is_spread_over_a_spot_pool_and_its_floor_on_demand(sha
     assert (held[f"{spot}-floor"]["trimtab.dev/spread"], held[spot]["trimtab.dev/spread"]) == (["1"], ["2", "3", "4"])
     assert all(schema_faults(one, shared_dir / "data" / "k8s-schemas") == [] for one in pools.values())
     pod = yaml.safe_load(made["trimtab-chat-api"]["patches"][0]["patch"])["spec"]["template"]["spec"]
-    assert pod["nodeSelector"] == {"trimtab.dev/hedge": spot}
+    assert asked_for(pod) == {"trimtab.dev/hedge": spot}
     assert [one["topologyKey"] for one in pod["topologySpreadConstraints"]] == [
         "topology.kubernetes.io/zone",
         "trimtab.dev/spread",
     ]
-    assert {one["key"] for one in pod["tolerations"]} >= {"trimtab.dev/spot"}
+    assert {(one["key"], one["value"]) for one in pod["tolerations"]} == {
+        ("nvidia.com/gpu", "spot"),
+        ("nvidia.com/gpu", "present"),
+    }
 
 
 def test_booked_nodes_come_first_and_karpenter_finds_them_by_their_tag(shared_dir):
@@ -315,5 +323,5 @@ def test_a_hedge_without_a_floor_is_one_pool_spread_over_zones():
 
     (name,) = (name for name, one in made.items() if one["kind"] == "NodePool")
     pod = yaml.safe_load(made["trimtab-chat-api"]["patches"][0]["patch"])["spec"]["template"]["spec"]
-    assert pod["nodeSelector"] == {"karpenter.sh/nodepool": name}
+    assert asked_for(pod) == {"karpenter.sh/nodepool": name}
     assert [one["topologyKey"] for one in pod["topologySpreadConstraints"]] == ["topology.kubernetes.io/zone"]

@@ -17,11 +17,13 @@ CRDS = {
     ("policy/v1", "PodDisruptionBudget"): "core-v1.34-strict/pdb.json",
     ("apps/v1", "Deployment"): "core-v1.34-strict/deployment.json",
     ("kueue.x-k8s.io/v1beta2", "LocalQueue"): "jsonschema/localqueue_kueue.x-k8s.io_v1beta2.json",
+    ("kueue.x-k8s.io/v1beta2", "ClusterQueue"): "jsonschema/clusterqueue_kueue.x-k8s.io_v1beta2.json",
+    ("kueue.x-k8s.io/v1beta2", "ResourceFlavor"): "jsonschema/resourceflavor_kueue.x-k8s.io_v1beta2.json",
     ("batch/v1", "CronJob"): "core-v1.34-strict/cronjob.json",
     ("v1", "ServiceAccount"): "core-v1.34-strict/serviceaccount.json",
     ("scheduling.k8s.io/v1", "PriorityClass"): "core-v1.34-strict/priorityclass.json",
 }
-UNSCHEMED = {"Component", "Role", "RoleBinding"}
+UNSCHEMED = {"Component", "Kustomization", "Role", "RoleBinding"}
 """kustomize's own, which no API server sees, and kinds that no schema here describes as one file."""
 
 DNS_1123 = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")

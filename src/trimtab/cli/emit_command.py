@@ -23,6 +23,7 @@ _AUTOSCALERS = ("keda", "hpa")
 @click.option("-o", "--output", "--format", "output_format", type=click.Choice([one.value for one in ROW_FORMATS]),
               default=Format.TABLE.value, show_default=True, help="The form of the list of what was written.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="List the files, write none.")
+@click.option("--force", is_flag=True, help="Write over files that emit did not write, and over those changed by hand.")
 def command(
     out: Path,
     only: tuple[str, ...],
@@ -31,6 +32,7 @@ def command(
     cluster_file: Path | None,
     output_format: str,
     dry_run: bool,
+    force: bool,
 ) -> None:
     """Write the manifests that enact the plan of the last audit.
 
@@ -55,5 +57,6 @@ def command(
             cluster_file=cluster_file,
             output_format=Format(output_format),
             dry_run=dry_run,
+            force=force,
         )
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from trimtab.cli.emitted_folder import write_folder
 from trimtab.cli.kept_audits import recall_plan
 from trimtab.cli.output import Format, write_sheet
 from trimtab.cli.sheet import Column, Sheet
@@ -16,8 +17,6 @@ from trimtab.emit.manifests.facts import Autoscaler, EmitFacts
 from trimtab.emit.manifests.plan_files import emit_plan
 from trimtab.errors import UsageError
 
-_LISTING = ".trimtab-files"
-"""Names the files that emit wrote to a folder, so that the next emit can take back what left the plan."""
 _COLUMNS = (
     Column(key="stage", title="stage", whole=True),
     Column(key="path", title="file", whole=True),
@@ -37,6 +36,8 @@ class EmitRequest:
     cluster_file: Path | None
     output_format: Format
     dry_run: bool
+    force: bool = False
+    """Write over files of others and files changed by hand."""
 
 
 def run_emit(request: EmitRequest) -> None:
@@ -44,7 +45,7 @@ def run_emit(request: EmitRequest) -> None:
     kept = recall_plan()
     emission = emit_plan(kept.plan, _facts(kept.facts, request), only=request.only)
     if not request.dry_run:
-        _write(emission, request.out)
+        write_folder(request.out, {file.path: file.text for file in emission.files}, force=request.force)
     for_people = request.output_format is Format.TABLE
     write_sheet(_sheet(emission, request), request.output_format, fields=("path", "actions") if for_people else ())
     for action, subjects, reason in emission.grouped():
@@ -60,24 +61,6 @@ def _facts(facts: EmitFacts, request: EmitRequest) -> EmitFacts:
             raise UsageError(f"cannot read {where}: {error}") from error
         facts = with_cluster_file(facts, parse_cluster_file(text, where=where), where=where)
     return replace(facts, autoscaler=request.autoscaler or facts.autoscaler, add_only=request.add_only)
-
-
-def _write(emission: Emission, out: Path) -> None:
-    """Write the files and take away those of an earlier emit that are no longer among them; nothing else is touched."""
-    listing = out / _LISTING
-    try:
-        earlier = listing.read_text(encoding="utf-8").splitlines() if listing.is_file() else []
-        written = [file.path for file in emission.files]
-        for stale in set(earlier) - set(written):
-            if (out / stale).resolve().is_relative_to(out.resolve()):
-                (out / stale).unlink(missing_ok=True)
-        for file in emission.files:
-            path = out / file.path
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(file.text, encoding="utf-8")
-        listing.write_text("\n".join(written) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"cannot write to {out}: {error}") from error
 
 
 def _sheet(emission: Emission, request: EmitRequest) -> Sheet:

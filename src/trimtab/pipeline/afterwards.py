@@ -9,6 +9,7 @@ from trimtab.catalog import Catalog, load_catalog
 from trimtab.catalog.pools import Pool
 from trimtab.diagnose.billed import SPEND_COLUMNS, billed_spend
 from trimtab.emit.kept_plan import KeptPlan
+from trimtab.emit.manifests.cluster_facts import with_cluster
 from trimtab.emit.manifests.fleet_facts import facts_of_fleet
 from trimtab.errors import InputError
 from trimtab.fleet.build import build_fleet, bundle_window
@@ -21,6 +22,8 @@ from trimtab.plan.verify.baseline import Baseline, baseline_of
 from trimtab.plan.verify.verification import Verification, verify
 from trimtab.tables.bundle import Bundle
 from trimtab.units import HR_PER_DAY, hours_between, micro_usd
+
+_SERVED = ["workload", "server", "scrape_interval_s"]
 
 
 def kept_plan(
@@ -49,7 +52,16 @@ def kept_plan(
         owner_kinds={row["workload"]: row["owner_kind"] for row in owners if row["owner_kind"]},
         pools={*fleet.usage.pools, *changed},
     )
-    return KeptPlan(fleet=found.fleet, plan=found.plan, facts=facts, baseline=baseline_of(fleet, market))
+    standing = with_cluster(
+        facts,
+        bundle.end,
+        nodes=bundle.table("nodes").to_pylist(),
+        held=bundle.table("allocations", ["workload", "node", "gpus", "end"]).to_pylist(),
+        pods=bundle.table("pods").to_pylist(),
+        served=bundle.table("demand", _SERVED).group_by(_SERVED).aggregate([]).to_pylist(),
+        scalers=[row for row in bundle.table("scalers").to_pylist() if row["target"]],
+    )
+    return KeptPlan(fleet=found.fleet, plan=found.plan, facts=standing, baseline=baseline_of(fleet, market))
 
 
 def verify_plan(

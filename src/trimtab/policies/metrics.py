@@ -16,6 +16,8 @@ MISSING = -1
 """What a metric recommends that nobody measured."""
 GUARD_MOST = 2.0
 """A guard asks for at most so many times the ready replicas, however late the answers are."""
+GUARD_LEAST = 1.2
+"""And for at least so many: less is within an HPA's usual tolerance of 10 %, and only holds what there is."""
 
 
 class Others(NamedTuple):
@@ -71,7 +73,7 @@ def average_value(wanted: float, current: int, tolerance: Tolerance) -> int:
 
 def guard(ratio: float, ready: int) -> float:
     """Return the replicas that would bring a value back to its limit in proportion; 0 while it is within."""
-    return min(ratio, GUARD_MOST) * ready if ratio > 1.0 else 0.0
+    return min(max(ratio, GUARD_LEAST), GUARD_MOST) * ready if ratio > 1.0 else 0.0
 
 
 def with_others(

@@ -45,6 +45,8 @@ class Steps:
     start_s: int
     interval_s: int
     count: int
+    scrape_s: float = math.nan
+    """How often the series were scraped; NaN where nobody asked."""
 
     def index(self, times_ms: np.ndarray[tuple[int], np.dtype[np.int64]]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
         """Return the interval whose end each evaluation was made at."""
@@ -116,7 +118,9 @@ def _steps(server: Prometheus, service: Service, grid: HourGrid) -> Steps:
     most = max((float(series.values.max()) for series in pieces), default=0.0)
     scrape_s = nearest_step_s(S_PER_HR / most) if most else S_PER_HR
     interval_s = max(1, math.ceil(scrape_s / S_PER_MIN)) * S_PER_MIN
-    return Steps(start_s=grid.start_s, interval_s=interval_s, count=(grid.end_s - grid.start_s) // interval_s)
+    return Steps(
+        start_s=grid.start_s, interval_s=interval_s, count=(grid.end_s - grid.start_s) // interval_s, scrape_s=scrape_s
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,7 +221,7 @@ def _service_rows(server: Prometheus, service: Service, steps: Steps) -> pa.Tabl
     rows = np.flatnonzero(~np.isnan(replicas))
     if not len(rows):
         return None
-    return _table(service.workload, steps, rows, columns, reader.buckets(metrics.latency), reader.buckets(metrics.ttft))
+    return _table(service, steps, rows, columns, reader.buckets(metrics.latency), reader.buckets(metrics.ttft))
 
 
 def _finished(reader: _Reader) -> tuple[Floats, Floats]:
@@ -239,7 +243,7 @@ def _mean(reader: _Reader, histogram: str) -> Floats:
 
 
 def _table(
-    workload: str,
+    service: Service,
     steps: Steps,
     rows: np.ndarray[tuple[int], np.dtype[np.int64]],
     columns: Mapping[str, Floats],
@@ -248,7 +252,9 @@ def _table(
 ) -> pa.Table:
     starts_ms = (steps.start_s + rows * steps.interval_s) * MS_PER_S
     arrays: dict[str, pa.Array] = {
-        "workload": pa.repeat(pa.scalar(workload), len(rows)),
+        "workload": pa.repeat(pa.scalar(service.workload), len(rows)),
+        "server": pa.repeat(pa.scalar(service.metrics.server), len(rows)),
+        "scrape_interval_s": pa.array(np.full(len(rows), steps.scrape_s), from_pandas=True),
         "start": pa.array(starts_ms, type=pa.timestamp("ms", tz="UTC")).cast(pa.timestamp("us", tz="UTC")),
         "interval_s": pa.array(np.full(len(rows), float(steps.interval_s))),
     }

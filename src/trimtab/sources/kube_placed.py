@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from trimtab.sources.gpu_series import Tally
 from trimtab.sources.kube_lineage import owners_of
-from trimtab.sources.kube_objects import Object, Objects, at, condition, listed, mapping, moment_at, text
+from trimtab.sources.kube_objects import Object, Objects, at, condition, listed, mapping, moment_at, number, text
 from trimtab.sources.kube_owners import Owner
 from trimtab.sources.kube_pods import Hold
 from trimtab.sources.kube_quantity import quantity
@@ -35,6 +35,8 @@ class PlacedPod:
     created: datetime
     scheduled: datetime | None
     ended: datetime | None
+    selector: Mapping[str, str] = field(default_factory=dict)
+    """Labels by which its Deployment or StatefulSet selects its pods."""
 
 
 def shares_of_a_board(labels: Mapping[str, str]) -> float:
@@ -46,6 +48,13 @@ def placed_pods(objects: Objects, tally: Tally) -> list[PlacedPod]:
     """Return the pods of a snapshot; those without a moment of creation are counted and left out."""
     owners = owners_of(objects)
     labels = {text(node, "metadata", "name"): mapping(node, "metadata", "labels") for node in objects.of("Node")}
+    selectors = {
+        f"{text(one, 'metadata', 'namespace')}/{text(one, 'metadata', 'name')}": mapping(
+            one, "spec", "selector", "matchLabels"
+        )
+        for kind in ("StatefulSet", "Deployment")
+        for one in objects.of(kind)
+    }
     placed = []
     for one in objects.of("Pod"):
         created = moment_at(one, "metadata", "creationTimestamp")
@@ -71,6 +80,7 @@ def placed_pods(objects: Objects, tally: Tally) -> list[PlacedPod]:
                 created=created,
                 scheduled=_scheduled(one) if node else None,
                 ended=_ended(one),
+                selector=selectors.get(owners.of(namespace, name).workload, {}),
             )
         )
     return placed
@@ -134,9 +144,28 @@ def pod_row(pod: PlacedPod) -> dict[str, object]:
         "queue": queue_of(pod.source),
         "priority_class": text(spec, "priorityClassName") or None,
         "node_selector": mapping(spec, "nodeSelector"),
-        "tolerations": {
-            text(one, "key") or "*": f"{text(one, 'value')}:{text(one, 'effect')}"
-            for one in listed(spec, "tolerations")
-        },
+        "tolerations": _tolerations(spec),
+        "affinity": ",".join(_affinity_keys(spec)) or None,
+        "selector": dict(pod.selector),
         "images": images_of(spec),
     }
+
+
+def _tolerations(spec: object) -> dict[str, str]:
+    """Return tolerations by key: `value:effect`, with ` for N s` where it ends."""
+    found: dict[str, list[str]] = {}
+    for one in listed(spec, "tolerations"):
+        seconds = number(one, "tolerationSeconds")
+        ends = "" if seconds is None else f" for {seconds:.0f} s"
+        found.setdefault(text(one, "key") or "*", []).append(f"{text(one, 'value')}:{text(one, 'effect')}{ends}")
+    return {key: ", ".join(texts) for key, texts in found.items()}
+
+
+def _affinity_keys(spec: object) -> list[str]:
+    """Return the labels of nodes that a pod requires by affinity, each once."""
+    required = at(spec, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+    terms = listed(required, "nodeSelectorTerms")
+    keys = [
+        text(one, "key") for term in terms for part in ("matchExpressions", "matchFields") for one in listed(term, part)
+    ]
+    return list(dict.fromkeys(key for key in keys if key))

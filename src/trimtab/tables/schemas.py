@@ -148,6 +148,8 @@ GPU_USAGE = (
 
 DEMAND = (
     _text("workload", "service"),
+    _text("server", "model server that its metrics are of: vllm, sglang, tgi, triton, ray-serve", nullable=True),
+    _amount("scrape_interval_s", "how often its server was scraped", "s"),
     _time("start", "start of the interval"),
     Column(name="interval_s", dtype=Dtype.FLOAT, meaning="length of the interval", unit="s", low=1e-3),
     _amount("arrivals", "requests that arrived", "requests"),
@@ -255,7 +257,19 @@ PODS = (
     _text("queue", "Kueue or Volcano queue that it names", nullable=True),
     _text("priority_class", "priority class", nullable=True),
     Column(name="node_selector", dtype=Dtype.LABELS, meaning="labels that its node must have", nullable=True),
-    Column(name="tolerations", dtype=Dtype.LABELS, meaning="taint key (`*` = any) -> `value:effect`", nullable=True),
+    Column(
+        name="tolerations",
+        dtype=Dtype.LABELS,
+        meaning="taint key (`*` = any) -> `value:effect`, then ` for N s` where it ends; several of a key with commas",
+        nullable=True,
+    ),
+    _text("affinity", "labels of nodes that it requires by affinity, comma separated", nullable=True),
+    Column(
+        name="selector",
+        dtype=Dtype.LABELS,
+        meaning="labels by which its Deployment or StatefulSet selects its pods",
+        nullable=True,
+    ),
     _text("images", "images of its containers, comma separated", nullable=True),
 )
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from typing import assert_never
 
 from trimtab.deployment.effects import (
@@ -29,12 +30,12 @@ from trimtab.deployment.effects import (
 )
 from trimtab.emit.manifests.batching import batching_page
 from trimtab.emit.manifests.block_order import block_order
-from trimtab.emit.manifests.deferral import deferral_objects
+from trimtab.emit.manifests.deferral import QUEUE_LABEL, cluster_queue_objects, deferral_objects, queue_name
 from trimtab.emit.manifests.emission import ManifestFile, Piece, Stage, Withheld
-from trimtab.emit.manifests.facts import SCALABLE, WorkloadFacts
-from trimtab.emit.manifests.karpenter import NODE_CLASSES, node_overlay
+from trimtab.emit.manifests.facts import SCALABLE, EmitFacts, WorkloadFacts
+from trimtab.emit.manifests.karpenter import NODE_CLASSES, node_limit, node_overlay
 from trimtab.emit.manifests.keda import scheduled_object
-from trimtab.emit.manifests.objects import node_name, yaml_text
+from trimtab.emit.manifests.objects import dns_name, node_name, yaml_text
 from trimtab.emit.manifests.orders import purchase_order, release_order, spend_order
 from trimtab.emit.manifests.pool_specs import PoolSpec
 from trimtab.emit.manifests.precision import precision_page
@@ -42,10 +43,12 @@ from trimtab.emit.manifests.relocation import relocation_page
 from trimtab.emit.manifests.scaling_files import object_file, scaling_files
 from trimtab.emit.manifests.scope import Scope
 from trimtab.emit.manifests.training import training_page
-from trimtab.emit.manifests.warm_nodes import warm_objects
-from trimtab.emit.manifests.week import cron_spans, held_stretches
+from trimtab.emit.manifests.warm_nodes import placeholder_priority, warm_objects
+from trimtab.emit.manifests.week import cron_spans, held_stretches, hours_in_words
+from trimtab.emit.manifests.workload_patch import patchable, queued_component
+from trimtab.emit.plain import Plain
 from trimtab.plan.model import Action, Change
-from trimtab.units import S_PER_HR
+from trimtab.units import HR_PER_WEEK, S_PER_HR
 
 
 def action_files(action: Action, change: Change, scope: Scope) -> Iterator[Piece]:
@@ -71,7 +74,12 @@ def action_files(action: Action, change: Change, scope: Scope) -> Iterator[Piece
             yield _move(action, change.subject, effect, scope)
         case BookBlocks():
             name = change.subject.partition("/")[2] or change.subject
-            yield page_file(action, f"book-{name}", block_order(action, change.subject, effect), Stage.COMMIT)
+            yield page_file(
+                action,
+                f"book-{name}",
+                block_order(action, change.subject, effect, node_class_name(scope.facts)),
+                Stage.COMMIT,
+            )
         case (
             UseOffering()
             | UseSlots()
@@ -91,6 +99,11 @@ def action_files(action: Action, change: Change, scope: Scope) -> Iterator[Piece
                 )
         case _:
             assert_never(effect)
+
+
+def node_class_name(facts: EmitFacts) -> str:
+    """Return the name of the EC2NodeClass that the pools refer to."""
+    return facts.node_classes.get("aws", NODE_CLASSES["aws"]).name
 
 
 def _move(action: Action, subject: str, effect: Relocate, scope: Scope) -> ManifestFile:
@@ -144,20 +157,77 @@ def _controllers(
         case StartBeforeRuns():
             yield _warm(action, effect, known, scope.spec(subject))
         case DeferRuns():
-            yield object_file(
-                action, known, "scaling", "deferral", Stage.SCALE, *deferral_objects(action, effect, known)
-            )
+            objects = deferral_objects(action, effect, known)
+            yield object_file(action, known, "scaling", "deferral", Stage.SCALE, *objects)
+            yield _queued(action, known)
         case _:
             assert_never(effect)
 
 
+def _queued(action: Action, known: WorkloadFacts) -> Piece:
+    """Return what brings its runs into the queue: a label, which a patch sets where the place of it is known."""
+    label, queue = QUEUE_LABEL, queue_name(known)
+    if not patchable(known):
+        reason = f"set in its {known.owner_kind}: label {label}: {queue}, without which its runs do not wait"
+        return Withheld(action=action.id, subject=known.name, reason=reason)
+    patch = queued_component(known, [action], label, queue)
+    path = f"workloads/{dns_name(known.namespace)}/{dns_name(known.short_name)}.queued/kustomization.yaml"
+    comment = f"trimtab {action.id}: {known.name}; only once its queue is there"
+    return ManifestFile(
+        path=path, text=yaml_text(patch, comment=comment), kind="Component", actions=(action.id,), stage=Stage.SCALE
+    )
+
+
+def shared_files(scope: Scope) -> Iterator[ManifestFile]:
+    """Yield what workloads share that belongs to the cluster: the queue behind deferred runs, the placeholders' priority."""
+    deferred = _with_effect(scope, DeferRuns)
+    if deferred:
+        specs = [spec for spec in scope.specs if any(name in spec.workloads for name, _ in deferred)]
+        gpus = sum(node_limit(spec, scope.facts) * spec.gpus_per_node for spec in specs)
+        unplaced = {name for name, _ in deferred} - {name for spec in specs for name in spec.workloads}
+        known = [one for one in scope.facts.workloads if one.name in unplaced]
+        gpus += sum(math.ceil(one.most_replicas * one.gpus_per_pod) for one in known)
+        actions = list(dict.fromkeys(action for _, action in deferred))
+        yield _shared(actions, "scaling/deferral.clusterqueue.yaml", *cluster_queue_objects(actions, max(1, gpus)))
+    warmed = list(dict.fromkeys(action for _, action in _with_effect(scope, StartBeforeRuns)))
+    if warmed:
+        yield _shared(warmed, "scaling/placeholder.priorityclass.yaml", placeholder_priority(warmed))
+
+
+def _with_effect(scope: Scope, kind: type[DeferRuns | StartBeforeRuns]) -> list[tuple[str, Action]]:
+    """Return the known workloads that some action has such an effect on, with the action."""
+    return [
+        (change.subject, action)
+        for action in scope.actions
+        for change in action.changes
+        if isinstance(change.effect, kind) and scope.facts.workload(change.subject) is not None
+    ]
+
+
+def _shared(actions: Sequence[Action], path: str, *objects: Mapping[str, Plain]) -> ManifestFile:
+    names = tuple(action.id for action in actions)
+    return ManifestFile(
+        path=path,
+        text=yaml_text(*objects, comment=f"trimtab {', '.join(names)}: shared by what they change"),
+        kind=", ".join(str(one["kind"]) for one in objects),
+        actions=names,
+        stage=Stage.SCALE,
+    )
+
+
 def _timetable(action: Action, effect: SetSchedule, known: WorkloadFacts) -> Piece:
+    stretches = held_stretches(effect.hours_of_week)
+    reason = None
     if known.owner_kind not in SCALABLE:
         reason = (
-            f"KEDA cannot scale a {known.owner_kind}: start and stop it by hand in the hours of the decision record"
+            f"KEDA cannot scale a {known.owner_kind}: start and stop it by hand, up {hours_in_words(stretches)} (UTC)"
         )
+    elif not stretches:
+        reason = "its timetable has no hour in which it is up: set its replicas to 0"
+    elif len(set(effect.hours_of_week)) == HR_PER_WEEK:
+        reason = "its timetable is the whole week: leave its replicas as they are"
+    if reason is not None:
         return Withheld(action=action.id, subject=known.name, reason=reason)
-    stretches = held_stretches(effect.hours_of_week)
     spans = cron_spans(tuple((start * S_PER_HR, end * S_PER_HR) for start, end in stretches))
     one = scheduled_object(action, known, spans, replicas=known.replicas)
     return object_file(action, known, "scaling", "scaledobject", Stage.SCALE, one)
@@ -168,7 +238,7 @@ def _warm(action: Action, effect: StartBeforeRuns, known: WorkloadFacts, spec: P
         missing = "the hours at which its runs begin" if not known.run_starts else "the node pool that it runs on"
         reason = f"{missing} are not known: start its nodes {effect.lead_s:.0f} s before each run"
         return Withheld(action=action.id, subject=known.name, reason=reason)
-    objects = warm_objects(action, effect, known, spec.name)
+    objects = warm_objects(action, effect, known, spec)
     return object_file(action, known, "scaling", "warm-nodes", Stage.SCALE, *objects)
 
 
@@ -179,7 +249,7 @@ def _purchase(action: Action, effect: BuyCommitment) -> Iterator[Piece]:
     if effect.pool.provider in NODE_CLASSES:
         overlay = node_overlay(action, effect)
         yield ManifestFile(
-            path=f"orders/{node_name(action.id, 'price', effect.pool.instance_type, effect.pool.region)}.nodeoverlay.yaml",
+            path=f"commitments/{node_name('price', effect.pool.instance_type, effect.pool.region)}.nodeoverlay.yaml",
             text=yaml_text(overlay, comment=f"trimtab {action.id}: apply once the commitment is bought"),
             kind="NodeOverlay",
             actions=(action.id,),
@@ -195,5 +265,5 @@ def page_file(action: Action, about: str, text: str, stage: Stage) -> ManifestFi
 
 
 def _unknown(action: Action, subject: str) -> Withheld:
-    reason = "the audit does not know it in the cluster: see the decision record and change it by hand"
+    reason = "the audit knows no workload of Kubernetes by this name: see the decision record and change it by hand"
     return Withheld(action=action.id, subject=subject, reason=reason)

@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
-from trimtab.emit.manifests.emission import STAGE_MEANING, Emission
+from trimtab.emit.manifests.emission import STAGE_MEANING, Emission, ManifestFile, Stage
+
+_STEPS: Mapping[Stage, str] = {
+    Stage.MEASURE: """Apply `kubectl apply -k monitoring`. Wait until `trimtab:demand_replicas` is there for every service \
+and looks like its load: a rule that no Prometheus selects raises no alert either.""",
+    Stage.NODES: "Apply `kubectl apply -k nodes`.",
+    Stage.WORKLOADS: """List each folder under `components` in the kustomization that holds the workload's own manifest, then \
+see that it took: a patch that matches nothing is passed over without a word.
+
+```sh
+kubectl kustomize . | grep trimtab.dev/action    # must print a line for each workload that was listed
+```
+
+A Job's template cannot be changed in place: the next run takes the change.""",
+    Stage.RELEASE: "What the workloads left is billed until it is given back: the saving comes with these orders, not before.",
+    Stage.COMMIT: "After a purchase, and only then, apply `kubectl apply -k commitments`.",
+    Stage.UNDO: """To go back, take a workload's Component out of its kustomization and list the one here in its place, give \
+the old nodes their size back (each order says how), and delete what was applied: `kubectl delete -k scaling`, then `nodes`.""",
+}
+"""What to do with the files of a stage."""
 
 
-def apply_order(emission: Emission) -> str:
-    """Return the page as Markdown; trimtab writes files and never touches a cluster."""
+def apply_order(emission: Emission, needs: Sequence[str] = ()) -> str:
+    """Return the page as Markdown; trimtab writes files and never touches a cluster. `needs` must be in place before."""
     lines = [
         "# How to apply this plan",
         "",
         "Apply stage by stage; go on when the canary of each decision record holds. Nothing here was applied by trimtab.",
+        *(["", "## Before you start", "", *(f"- [ ] {need}" for need in needs)] if needs else []),
         *_stages(emission),
         *_left(emission),
     ]
@@ -24,9 +44,13 @@ def _stages(emission: Emission) -> Iterator[str]:
         yield ""
         yield f"## {number}. {STAGE_MEANING[stage][:1].upper()}{STAGE_MEANING[stage][1:]}"
         yield ""
-        for file in emission.files:
-            if file.stage is stage:
-                yield f"- [ ] `{file.path}` ({file.kind}; {', '.join(file.actions)})"
+        mine = [file for file in emission.files if file.stage is stage]
+        steps = _replicas_steps(mine) if stage is Stage.SCALE else _STEPS.get(stage)
+        if steps:
+            yield steps
+            yield ""
+        for file in mine:
+            yield f"- [ ] `{file.path}` ({file.kind}; {', '.join(file.actions)})"
 
 
 def _left(emission: Emission) -> Iterator[str]:
@@ -36,3 +60,25 @@ def _left(emission: Emission) -> Iterator[str]:
         yield ""
     for action, subjects, reason in emission.grouped():
         yield f"- {action}, {', '.join(f'`{subject}`' for subject in subjects)}: {reason}"
+
+
+def _replicas_steps(files: Sequence[ManifestFile]) -> str:
+    """Return how autoscalers take over `replicas`: a plain apply of a manifest that loses the field would set it to 1.
+
+    Source: kubernetes.io, "Migrating Deployments and StatefulSets to horizontal autoscaling".
+    """
+    steps = "Apply `kubectl apply -k scaling`."
+    if not any(file.path.endswith(".autoscaled/kustomization.yaml") for file in files):
+        return steps
+    return f"""{steps} See with `kubectl get hpa -A` that every TARGETS has a number, then let go of `replicas`, in this order:
+
+1. Take it out of the last applied manifest, which changes no pod. Without this step the next apply of a manifest that no \
+longer has `replicas` sets the workload to 1:
+
+   ```sh
+   kubectl apply view-last-applied deployment/NAME -n NAMESPACE -o json | jq 'del(.spec.replicas)' |
+     kubectl apply set-last-applied -f -
+   ```
+
+   With server-side apply, Argo CD (`ignoreDifferences` on `/spec/replicas`) or Helm, leave it to the autoscaler in their way.
+2. List the folder `NAME.autoscaled` under `components` beside the workload's manifest: it takes `replicas` out of it."""

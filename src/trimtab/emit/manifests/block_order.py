@@ -21,7 +21,7 @@ def tag_value(effect: BookBlocks) -> str:
     return node_name(effect.pool.instance_type, effect.pool.region)
 
 
-def block_order(action: Action, subject: str, effect: BookBlocks) -> str:
+def block_order(action: Action, subject: str, effect: BookBlocks, node_class: str = "default") -> str:
     """Return the page: the blocks of a week with their price, the commands that find and buy them, what speaks against it."""
     pool, rate, on_demand = effect.pool, effect.rate_micro_usd_hr, effect.on_demand_micro_usd_hr
     hours = sum(block.nodes * block.days for block in effect.blocks) * HR_PER_DAY
@@ -56,7 +56,8 @@ nodes stay. Runs take booked nodes where enough are free, those of the longest b
 ## Find and buy
 
 The price of a block is what its offer says on the day: buy where it is the rate above or lower, else let the runs go on \
-demand as before. An offer is for one zone, up to 8 weeks ahead, and nobody promises that there is one.
+demand as before. START and END are the first and last date on which the block may begin (2026-01-31), OFFER the \
+`CapacityBlockOfferingId` that the first command finds. An offer is for one zone, up to 8 weeks ahead, and nobody promises that there is one.
 
 ```sh
 {commands}
@@ -67,11 +68,11 @@ demand as before. An offer is for one zone, up to 8 weeks ahead, and nobody prom
 The NodePool of this plan asks for reserved capacity first and falls back to on demand. Its node class must find the blocks:
 
 ```sh
-kubectl patch ec2nodeclass default --type merge -p '{selector}'
+kubectl patch ec2nodeclass {node_class} --type merge -p '{selector}'
 ```
 
-Karpenter may put a run on a shorter block while a longer one has room: where that matters, give each block its own node class \
-and pool, the longest with the largest `weight`.
+The patch replaces the terms that are there: add those to it. Karpenter may put a run on a shorter block while a longer one \
+has room: where that matters, give each block its own node class and pool, the longest with the largest `weight`.
 
 ## What it rests on
 

@@ -16,11 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from trimtab.emit.manifests.facts import Autoscaler, EmitFacts, NodeClass, WorkloadFacts
+from trimtab.emit.manifests.facts import Autoscaler, EmitFacts, NodeClass, Toleration, WorkloadFacts
 from trimtab.emit.manifests.signals import server_signals
 from trimtab.errors import BundleError, UnknownName
 from trimtab.tables.yaml_faults import load_mapping, validation_faults
@@ -42,6 +42,27 @@ class DeclaredNodeClass(_Model):
     """Name of the object."""
 
 
+class DeclaredToleration(_Model):
+    """A toleration, as a pod states it."""
+
+    key: str = ""
+    """Taint key; empty for any."""
+    operator: Literal["", "Exists", "Equal"] = ""
+    """Exists or Equal."""
+    value: str = ""
+    """Taint value."""
+    effect: Literal["", "NoSchedule", "PreferNoSchedule", "NoExecute"] = ""
+    """Taint effect; empty for any."""
+    tolerationSeconds: int | None = None
+    """How long it stays on a node that gets the taint."""
+
+    def as_fact(self) -> Toleration:
+        """Return what the emitters take."""
+        return Toleration(
+            key=self.key, operator=self.operator, value=self.value, effect=self.effect, seconds=self.tolerationSeconds
+        )
+
+
 class DeclaredWorkload(_Model):
     """What is declared of one workload; what is left out stays as the history tells it."""
 
@@ -55,8 +76,8 @@ class DeclaredWorkload(_Model):
     """Replicas today: what the autoscaler falls back to, and what a timetable holds."""
     pod_labels: Mapping[str, str] | None = None
     """Labels that select its pods; without them no disruption budget is written."""
-    tolerations: tuple[Mapping[str, str], ...] | None = None
-    """Tolerations it has: a patch replaces the list, so it must repeat them."""
+    tolerations: tuple[DeclaredToleration, ...] | None = None
+    """Tolerations it has, where its pods were not read: a patch replaces the list, so it must repeat them."""
     run_starts: tuple[Annotated[int, Field(ge=0, lt=HR_PER_WEEK)], ...] | None = None
     """Hours of the week (Monday 00:00 UTC is 0) at which its scheduled runs begin."""
 
@@ -66,8 +87,12 @@ class ClusterFile(_Model):
 
     autoscaler: Autoscaler | None = None
     """keda or hpa."""
-    prometheus_url: str | None = None
+    prometheus_url: Annotated[str, Field(pattern=r"^https?://[^/\\s]+")] | None = None
     """Where KEDA reaches Prometheus."""
+    prometheus_auth: Annotated[str, Field(pattern=r"^(cluster/)?[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")] | None = None
+    """KEDA's TriggerAuthentication for it by name, or a ClusterTriggerAuthentication as cluster/name."""
+    rule_labels: Mapping[str, str] | None = None
+    """Labels by which Prometheus selects PrometheusRules; {release: kube-prometheus-stack} where nobody says."""
     scrape_interval_s: Annotated[int, Field(gt=0)] | None = None
     """How often servers are scraped; rates are taken over the last two scrapes."""
     pod_label: str | None = None
@@ -76,7 +101,7 @@ class ClusterFile(_Model):
     """The same for the namespace."""
     node_classes: Mapping[str, DeclaredNodeClass] = Field(default_factory=dict)
     """Provider to the node class that its NodePools refer to."""
-    quota_nodes: Mapping[str, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
+    quota_nodes: Mapping[str, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
     """Instance type to the most nodes that the provider allows; divide it where several pools share a type."""
     workloads: Mapping[str, DeclaredWorkload] = Field(default_factory=dict)
     """namespace/name to what is declared of it."""
@@ -97,8 +122,16 @@ def with_cluster_file(facts: EmitFacts, declared: ClusterFile, *, where: str) ->
     for name in declared.workloads:
         if name not in names:
             raise UnknownName("workload", name, names, where=where)
-    single = ("autoscaler", "prometheus_url", "scrape_interval_s", "pod_label", "namespace_label")
+    types = {one.pool.instance_type for one in facts.pools}
+    for instance_type in declared.quota_nodes:
+        if instance_type not in types:
+            raise UnknownName("instance type of quota_nodes", instance_type, types, where=where)
+    single = (
+        "autoscaler", "prometheus_url", "prometheus_auth", "rule_labels", "scrape_interval_s", "pod_label", "namespace_label",
+    )  # fmt: skip
     changes = {name: value for name in single if (value := getattr(declared, name)) is not None}
+    if declared.scrape_interval_s is not None:
+        changes["scrape_is_known"] = True
     classes = {provider: NodeClass(**one.model_dump()) for provider, one in declared.node_classes.items()}
     return replace(
         facts,
@@ -108,15 +141,27 @@ def with_cluster_file(facts: EmitFacts, declared: ClusterFile, *, where: str) ->
             replace(one, quota_nodes=declared.quota_nodes.get(one.pool.instance_type, one.quota_nodes))
             for one in facts.pools
         ),
-        workloads=tuple(_with_declared(one, declared.workloads.get(one.name)) for one in facts.workloads),
+        workloads=tuple(
+            _scraped(_with_declared(one, declared.workloads.get(one.name)), declared.scrape_interval_s)
+            for one in facts.workloads
+        ),
     )
+
+
+def _scraped(known: WorkloadFacts, scrape_interval_s: int | None) -> WorkloadFacts:
+    """Return a workload whose server is scraped as often as it is said, whatever was seen."""
+    if scrape_interval_s is None or known.service is None:
+        return known
+    return replace(known, service=replace(known.service, scrape_interval_s=scrape_interval_s))
 
 
 def _with_declared(known: WorkloadFacts, declared: DeclaredWorkload | None) -> WorkloadFacts:
     if declared is None:
         return known
-    fields = ("owner_kind", "replicas", "pod_labels", "tolerations", "run_starts")
+    fields = ("owner_kind", "replicas", "pod_labels", "run_starts")
     changes = {name: value for name in fields if (value := getattr(declared, name)) is not None}
+    if declared.tolerations is not None:
+        changes["tolerations"] = tuple(one.as_fact() for one in declared.tolerations)
     service = known.service
     if service is not None and declared.server is not None:
         service = replace(service, signals=server_signals(declared.server), server_is_known=True)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from trimtab.deployment.effects import SetSchedule
+from trimtab.emit.manifests.week import held_stretches, hours_in_words
 from trimtab.emit.money import dollars_and_cents
 from trimtab.emit.rollout import canary_steps
 from trimtab.emit.words import risk_meaning
 from trimtab.levers.registry import title_of
-from trimtab.plan.model import Action, Plan
+from trimtab.plan.model import Action, Change, Plan
 
 
 def decision_record(action: Action, plan: Plan, *, written: Sequence[str], withheld: Sequence[str]) -> str:
@@ -21,7 +23,7 @@ def decision_record(action: Action, plan: Plan, *, written: Sequence[str], withh
         "## Evidence",
         _bullets(_evidence(action)),
         "## Decision",
-        _bullets(f"`{change.subject}`: {change.effect.describe()}" for change in action.changes),
+        _bullets(_decided(change) for change in action.changes),
         "## Saving",
         _saving(action),
         "## Enacted by",
@@ -33,6 +35,14 @@ def decision_record(action: Action, plan: Plan, *, written: Sequence[str], withh
         f"{action.rollback[:1].upper()}{action.rollback[1:]}.",
     )
     return "\n\n".join(parts) + "\n"
+
+
+def _decided(change: Change) -> str:
+    """Return a change in words; a timetable with its hours, which whoever keeps it by hand needs."""
+    hours = ""
+    if isinstance(change.effect, SetSchedule):
+        hours = f": {hours_in_words(held_stretches(change.effect.hours_of_week))} (UTC)"
+    return f"`{change.subject}`: {change.effect.describe()}{hours}"
 
 
 def _head(action: Action) -> str:

@@ -1,16 +1,18 @@
 """Runs that wait for an hour of the day: a Kueue LocalQueue that cron closes ahead of the hour and opens at it.
 
 `stopPolicy: Hold` admits nothing new and leaves what runs alone (kueue.sigs.k8s.io, LocalQueue). A run comes into the queue by
-the label `kueue.x-k8s.io/queue-name`; the queue needs a ClusterQueue of the name below over the flavor of the node pool.
+the label `kueue.x-k8s.io/queue-name`, which the Component of its workload sets; behind all such queues stands one ClusterQueue
+whose quota is the limits of the node pools, so that it holds runs for the hour and for nothing else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from trimtab.deployment.effects import DeferRuns
 from trimtab.emit.manifests.facts import WorkloadFacts
-from trimtab.emit.manifests.objects import dns_name, metadata
+from trimtab.emit.manifests.karpenter import GPU_RESOURCE
+from trimtab.emit.manifests.objects import CRON_JOB_LENGTH, dns_name, metadata
 from trimtab.emit.plain import Plain
 from trimtab.plan.model import Action
 from trimtab.units import S_PER_DAY, S_PER_HR, S_PER_MIN
@@ -19,13 +21,19 @@ KUBECTL = "registry.k8s.io/kubectl:v1.34.0"
 CLUSTER_QUEUE = "trimtab-deferrable"
 _GROUP = "kueue.x-k8s.io"
 _MIN_PER_HR = S_PER_HR // S_PER_MIN
+QUEUE_LABEL = f"{_GROUP}/queue-name"
+_LEAST_OPEN_S = S_PER_HR
+_AGAIN_MIN = 10
+_BOUNDLESS = "1000000"
 
 
 def deferral_objects(action: Action, effect: DeferRuns, known: WorkloadFacts) -> tuple[dict[str, Plain], ...]:
     """Return the queue, the two timetables that close and open it, and what they may do."""
-    name = dns_name("trimtab-defer", known.short_name)
+    name = queue_name(known)
     opens_s = effect.policy.start_hour * S_PER_HR
-    closes_s = (opens_s - effect.policy.within_s) % S_PER_DAY
+    # held all day: it opens for as long as its runs need to be let in, or it would close as it opens
+    open_s = max(_LEAST_OPEN_S, S_PER_DAY - effect.policy.within_s)
+    closes_s = (opens_s + open_s) % S_PER_DAY
     return (
         _queue(action, known, name),
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata(name, [action], namespace=known.namespace)},
@@ -33,6 +41,40 @@ def deferral_objects(action: Action, effect: DeferRuns, known: WorkloadFacts) ->
         _binding(action, known, name),
         _turn(action, known, name, "close", closes_s, "Hold"),
         _turn(action, known, name, "open", opens_s, "None"),
+    )
+
+
+def queue_name(known: WorkloadFacts) -> str:
+    """Return the name of a workload's LocalQueue."""
+    return dns_name("trimtab-defer", known.short_name, length=CRON_JOB_LENGTH - len("-close"))
+
+
+def cluster_queue_objects(actions: Sequence[Action], gpus: int) -> tuple[dict[str, Plain], ...]:
+    """Return the ClusterQueue and its flavor, for so many GPUs at once: of the rest it has more than any cluster."""
+    quotas = {
+        "cpu": _BOUNDLESS,
+        "memory": f"{_BOUNDLESS}Gi",
+        "ephemeral-storage": f"{_BOUNDLESS}Gi",
+        GPU_RESOURCE: str(gpus),
+    }
+    resources: list[Plain] = [{"name": name, "nominalQuota": quota} for name, quota in quotas.items()]
+    group: Mapping[str, Plain] = {
+        "coveredResources": list(quotas),
+        "flavors": [{"name": CLUSTER_QUEUE, "resources": resources}],
+    }
+    return (
+        {
+            "apiVersion": f"{_GROUP}/v1beta2",
+            "kind": "ResourceFlavor",
+            "metadata": metadata(CLUSTER_QUEUE, actions),
+            "spec": {},
+        },
+        {
+            "apiVersion": f"{_GROUP}/v1beta2",
+            "kind": "ClusterQueue",
+            "metadata": metadata(CLUSTER_QUEUE, actions),
+            "spec": {"namespaceSelector": {}, "resourceGroups": [group]},
+        },
     )
 
 
@@ -70,6 +112,8 @@ def _binding(action: Action, known: WorkloadFacts, name: str) -> dict[str, Plain
 def _turn(action: Action, known: WorkloadFacts, name: str, verb: str, at_s: int, policy: str) -> dict[str, Plain]:
     """Return a CronJob that sets the queue's stop policy every day at a time (UTC)."""
     hour, minute = divmod(at_s // S_PER_MIN, _MIN_PER_HR)
+    # once more after some minutes: a turn that fails would hold, or let in, the runs of a day
+    minutes = f"{minute}" if minute + _AGAIN_MIN >= _MIN_PER_HR else f"{minute},{minute + _AGAIN_MIN}"
     patch = f'{{"spec":{{"stopPolicy":"{policy}"}}}}'
     order = ["patch", f"localqueues.{_GROUP}", name, "--type=merge", f"--patch={patch}"]
     pod: Plain = {
@@ -80,9 +124,9 @@ def _turn(action: Action, known: WorkloadFacts, name: str, verb: str, at_s: int,
     return {
         "apiVersion": "batch/v1",
         "kind": "CronJob",
-        "metadata": metadata(dns_name(name, verb), [action], namespace=known.namespace),
+        "metadata": metadata(dns_name(name, verb, length=CRON_JOB_LENGTH), [action], namespace=known.namespace),
         "spec": {
-            "schedule": f"{minute} {hour} * * *",
+            "schedule": f"{minutes} {hour} * * *",
             "timeZone": "Etc/UTC",
             "concurrencyPolicy": "Replace",
             "jobTemplate": {"spec": {"template": {"spec": pod}}},

@@ -28,10 +28,18 @@ ACTIVITY_WINDOW_S = 5 * S_PER_MIN
 """Over which GPU activity is averaged where it stands in for requests."""
 _ACTIVITY = {"sm_active": ("DCGM_FI_PROF_SM_ACTIVE", ""), "gpu_util": ("DCGM_FI_DEV_GPU_UTIL", " / 100")}
 """Activity signal -> DCGM's series and what brings it to 0..1."""
-_POD_SUFFIX = {
-    "Deployment": "-[a-z0-9]{6,10}-[a-z0-9]{5}",
-    "StatefulSet": "-[0-9]+",
-}
+_GENERATED = "[bcdfghjklmnpqrstvwxz2456789]"
+"""The letters of names that Kubernetes makes up (k8s.io/apimachinery util/rand): no vowel, so few words of a sibling's name."""
+_RANDOM_LETTERS = 5
+_GENERATE_FROM = 63 - _RANDOM_LETTERS
+"""`generateName` is cut to so many letters before the random ones (k8s.io/apiserver storage/names)."""
+_HASH_LETTERS = 10
+"""The most letters of a pod template's hash, which are those of a 32-bit number."""
+_COUNTED_KINDS = frozenset({"Deployment", "StatefulSet", "ReplicaSet"})
+"""Kinds of whose replicas kube-state-metrics exports the number."""
+_MISSED_SCRAPES = 3
+"""A rate still stands when so many scrapes in a row have failed."""
+_LEAST_WINDOW_S = S_PER_MIN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +63,32 @@ def series(name: str, known: WorkloadFacts) -> str:
 
 def pods_of(known: WorkloadFacts) -> str:
     """Return a pattern that the names of a workload's pods match, and those of no sibling with a longer name."""
-    return known.short_name.replace(".", "[.]") + _POD_SUFFIX.get(known.owner_kind, "-.+")
+    name = known.short_name.replace(".", "[.]")
+    match known.owner_kind:
+        case "Deployment" | "Rollout":
+            return _of_replica_set(known.short_name)
+        case "ReplicaSet" | "Job":
+            return f"{name}-{_GENERATED}{{{_RANDOM_LETTERS}}}"
+        case "StatefulSet":
+            return f"{name}-[0-9]+"
+        case "LeaderWorkerSet":
+            return f"{name}-[0-9]+(-[0-9]+)?"
+        case _:
+            return f"{name}-.+"
+
+
+def _of_replica_set(name: str) -> str:
+    """Return the pattern of a Deployment's pods, whose names are those of its ReplicaSets, cut, and five letters.
+
+    Where the name is long the cut takes the last hyphen, then letters of the hash, at last letters of the name.
+    """
+    said, room = name.replace(".", "[.]"), _GENERATE_FROM - len(name) - 1
+    whole = f"{said}-{_GENERATED}{{1,{_HASH_LETTERS}}}-{_GENERATED}{{{_RANDOM_LETTERS}}}"
+    if room > _HASH_LETTERS:
+        return whole
+    if room <= 0:
+        return f"{name[:_GENERATE_FROM].replace('.', '[.]')}-?{_GENERATED}{{{_RANDOM_LETTERS}}}"
+    return f"({whole}|{said}-{_GENERATED}{{{room + _RANDOM_LETTERS}}})"
 
 
 def pod_selector(known: WorkloadFacts) -> str:
@@ -76,15 +109,28 @@ def demand_rules(known: WorkloadFacts, facts: EmitFacts, metric: Metric) -> Dema
         arriving, queue = _arriving_and_queue(known, seen, facts)
         per_replica = _per_capacity(f"{arriving} + {queue}" if queue else arriving, known.service)
         arriving = _per_capacity(arriving, known.service)
-    kind = known.owner_kind.lower()
-    here = f'namespace="{known.namespace}"'
     return DemandRules(
         per_replica=per_replica,
         total=f"clamp_min(sum by (namespace) ({per_replica}), 0)",
         load=f"clamp_min(sum by (namespace) ({arriving}), 0)",
         ready=f'sum by (namespace) (kube_pod_status_ready{pod_selector(known)[:-1]},condition="true"}})',
-        current=f'sum by (namespace) (kube_{kind}_status_replicas{{{here},{kind}="{known.short_name}"}})',
+        current=_current(known),
     )
+
+
+def _current(known: WorkloadFacts) -> str:
+    """Return the replicas that there are: as its kind counts them, else its pods, ready or not."""
+    if known.owner_kind not in _COUNTED_KINDS:
+        return f'count by (namespace) (kube_pod_status_ready{pod_selector(known)[:-1]},condition="true"}})'
+    kind = known.owner_kind.lower()
+    return (
+        f'sum by (namespace) (kube_{kind}_status_replicas{{namespace="{known.namespace}",{kind}="{known.short_name}"}})'
+    )
+
+
+def rate_window_s(scrape_s: int) -> int:
+    """Return the window of `irate` and `idelta`, which take the last two scrapes in it: long enough to outlast missed ones."""
+    return max((_MISSED_SCRAPES + 1) * scrape_s, _LEAST_WINDOW_S)
 
 
 def scaling_demand(policy: HpaPolicy, known: WorkloadFacts) -> str:
@@ -100,19 +146,23 @@ def scaling_demand(policy: HpaPolicy, known: WorkloadFacts) -> str:
 
 def _arriving_and_queue(known: WorkloadFacts, signals: ServerSignals, facts: EmitFacts) -> tuple[str, str]:
     """Return requests/s that arrive at each pod, and its queue over one decision interval (empty where not exported)."""
-    scrape_s = facts.scrape_interval_s
-    # The last two scrapes: a longer window is calmer, but late, and the replayed rule saw each step as it ended.
+    scrape_s = facts.scrape_s(known)
+    # irate and idelta take the last two scrapes: a longer average is calmer, but late, and the replayed rule saw each step as
+    # it ended. The window is wider only so that a missed scrape leaves two in it.
     pods = pod_selector(known)
-    last = f"{pods}[{2 * scrape_s}s]"
+    last = f"{pods}[{rate_window_s(scrape_s)}s]"
     counter = signals.arrived or signals.completed
     # Pods that still report: a rate alone would count one that is gone until its window has passed.
-    answered = f"sum by (namespace, pod) (irate({counter}{last})) and sum by (namespace, pod) ({counter}{pods})"
+    reports = f"sum by (namespace, pod) ({counter}{pods})"
+    answered = f"sum by (namespace, pod) (irate({counter}{last})) and {reports}"
     if signals.waiting is None:
         return answered, ""
     waiting = f"sum by (namespace, pod) ({signals.waiting}{pods})"
     growth = f" + sum by (namespace, pod) (idelta({signals.waiting}{last})) / {scrape_s}"
-    # A server that answered nothing yet has no counter: its rate is 0, not absent.
-    return f"({answered} or 0 * {waiting}){'' if signals.arrived else growth}", f"{waiting} / {SYNC_S}"
+    # A server that answered nothing yet has no counter: its rate is 0. One whose counter is there has no rate only where a
+    # scrape failed: that is not known, and never 0.
+    idle = f"(0 * {waiting} unless {reports})"
+    return f"({answered} or {idle}){'' if signals.arrived else growth}", f"{waiting} / {SYNC_S}"
 
 
 def _per_capacity(requests_s: str, service: ServiceFacts) -> str:

@@ -16,6 +16,7 @@ class Stage(IntEnum):
     SCALE = 5
     RELEASE = 6
     COMMIT = 7
+    UNDO = 8
 
 
 STAGE_MEANING = {
@@ -26,6 +27,7 @@ STAGE_MEANING = {
     Stage.SCALE: "autoscalers, timetables and disruption budgets; the first day with --add-only",
     Stage.RELEASE: "give back nodes",
     Stage.COMMIT: "buy commitments on the days of their orders, whatever is done above; then show their price to Karpenter",
+    Stage.UNDO: "only to go back: what was there before",
 }
 
 

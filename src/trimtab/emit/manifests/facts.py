@@ -6,14 +6,25 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from types import MappingProxyType
 
 from trimtab.catalog.pools import Pool
 from trimtab.deployment.placement import Home, HomeNodes
 from trimtab.emit.manifests.signals import ServerSignals
+from trimtab.emit.plain import Plain
 from trimtab.fleet.model import Target
 
-SCALABLE = frozenset({"Deployment", "StatefulSet", "ReplicaSet"})
-"""Kinds of apps/v1 with a scale subresource: what runs in them may be moved, what runs in others is a run to its end."""
+SCALE_APIS: Mapping[str, str] = MappingProxyType(
+    {
+        "Deployment": "apps/v1",
+        "StatefulSet": "apps/v1",
+        "ReplicaSet": "apps/v1",
+        "Rollout": "argoproj.io/v1alpha1",
+        "LeaderWorkerSet": "leaderworkerset.x-k8s.io/v1",
+    }
+)
+"""Kinds with a scale subresource, and the API that they are of: what runs in others is a run to its end."""
+SCALABLE = frozenset(SCALE_APIS)
 
 
 class Autoscaler(Enum):
@@ -32,8 +43,41 @@ class ServiceFacts:
     server_is_known: bool = False
     """False: taken to be vLLM, because nobody said otherwise."""
     targets: tuple[Target, ...] = ()
+    scrape_interval_s: int | None = None
+    """How often its server is scraped; None where nobody saw."""
     faster_counts: bool = True
     """False: something beside the GPU may be full first, so that a faster one is taken to serve no more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Toleration:
+    """A toleration of a pod, as Kubernetes spells it; what is empty or None is not stated."""
+
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+    seconds: int | None = None
+    """How long it stays on a node that gets the taint (`tolerationSeconds`)."""
+
+    def as_plain(self) -> dict[str, Plain]:
+        """Return it as a pod states it."""
+        stated: dict[str, Plain] = {
+            "key": self.key, "operator": self.operator, "value": self.value, "effect": self.effect,
+        }  # fmt: skip
+        after: dict[str, Plain] = {} if self.seconds is None else {"tolerationSeconds": self.seconds}
+        return {name: value for name, value in stated.items() if value} | after
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeFacts:
+    """A GPU node that was billed when the history ended: the labels that name its group, and who held its GPUs."""
+
+    name: str
+    pool: Pool
+    group: tuple[str, str] | None = None
+    """Label that names its node group or NodePool, and its value; None where nobody told."""
+    held_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +85,7 @@ class WorkloadFacts:
     """A workload as the cluster knows it.
 
     `owner_kind` is the Kubernetes kind that runs its pods. `pod_labels` select them (none known: no disruption budget is
-    written). `tolerations` are those it has: a patch replaces the list, so it must repeat them. `run_starts` are the hours of
-    the week (Monday 00:00 UTC is 0) at which its scheduled runs begin.
+    written). `run_starts` are the hours of the week (Monday 00:00 UTC is 0) at which its scheduled runs begin.
     """
 
     name: str
@@ -55,11 +98,26 @@ class WorkloadFacts:
     pool: Pool | None = None
     gpus_per_node: int = 1
     pod_labels: Mapping[str, str] = field(default_factory=dict)
-    tolerations: tuple[Mapping[str, str], ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    """Those it has: a patch replaces the list, so it must repeat them."""
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    affinity_keys: tuple[str, ...] = ()
+    """Labels of nodes that its pods require by affinity."""
+    pods_were_read: bool = False
+    """Whether tolerations, node selector and affinity are those of its pods, or just not known."""
+    ceiling: int | None = None
+    """The most replicas that an autoscaler which is in place lets it have."""
+    scalers: tuple[str, ...] = ()
+    """Autoscalers that are in place, as `kind/name`."""
     run_starts: tuple[int, ...] = ()
     activity_signal: str = "sm_active"
     """What stands in for demand where no requests are known: sm_active or, where DCGM has no profiling fields, gpu_util."""
     service: ServiceFacts | None = None
+
+    @property
+    def most_replicas(self) -> int:
+        """Return the most replicas that are known of: those of the past, or what an autoscaler in place may make."""
+        return max(self.replicas, self.ceiling or 0)
 
     @property
     def home(self) -> Home | None:
@@ -98,6 +156,10 @@ class PricedPool:
     quota_nodes: int | None = None
 
 
+KUBE_PROMETHEUS_STACK: Mapping[str, str] = MappingProxyType({"release": "kube-prometheus-stack"})
+"""What the chart's Prometheus selects rules by, where its release has its own name (`ruleSelectorNilUsesHelmValues`)."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmitFacts:
     """Everything that the emitters take besides the plan."""
@@ -109,11 +171,27 @@ class EmitFacts:
     autoscaler: Autoscaler = Autoscaler.KEDA
     add_only: bool = False
     """Whether autoscalers may only add replicas: the canary of the first day."""
+    nodes: tuple[NodeFacts, ...] = ()
     prometheus_url: str = "http://prometheus-operated.monitoring.svc:9090"
+    prometheus_auth: str = ""
+    """The KEDA TriggerAuthentication (`name`) or ClusterTriggerAuthentication (`cluster/name`) for it; empty: none."""
+    rule_labels: Mapping[str, str] = field(default_factory=lambda: dict(KUBE_PROMETHEUS_STACK))
+    """Labels by which Prometheus selects PrometheusRules."""
     scrape_interval_s: int = 15
+    scrape_is_known: bool = False
+    """False: nobody said how often model servers are scraped."""
     pod_label: str = "pod"
     """Label that carries the workload's pod on DCGM series: `pod`, or `exported_pod` where the scrape keeps its own."""
     namespace_label: str = "namespace"
+
+    def scrape_s(self, known: WorkloadFacts) -> int:
+        """Return how often a workload's server is scraped: as it was seen, else as it is said of all."""
+        seen = None if known.service is None else known.service.scrape_interval_s
+        return self.scrape_interval_s if seen is None else seen
+
+    def knows_scrape(self, known: WorkloadFacts) -> bool:
+        """Tell whether somebody saw or said how often a workload's server is scraped."""
+        return self.scrape_is_known or (known.service is not None and known.service.scrape_interval_s is not None)
 
     def workload(self, name: str) -> WorkloadFacts | None:
         """Return what is known of a workload, or None."""

@@ -22,6 +22,8 @@ from trimtab.plan.model import Action
 DEVICE_PLUGIN_CONFIG = "nvidia.com/device-plugin.config"
 """The node label that picks one of the device plugin's configurations."""
 CONFIGS = "trimtab-gpu-sharing"
+NO_SHARING = "default"
+"""The configuration of nodes without the label: the plugin would else take the only one there is for every node."""
 _SHARED_GPU = "nvidia.com/gpu.shared"
 
 
@@ -43,7 +45,8 @@ def _config_name(cut: Cut) -> str:
 
 def sharing_configs(cuts: Sequence[Cut], actions: Sequence[Action]) -> dict[str, Plain]:
     """Return the device plugin's ConfigMap with a configuration for each way of sharing."""
-    configs: dict[str, Plain] = {
+    configs: dict[str, Plain] = {NO_SHARING: yaml.safe_dump({"version": "v1"}, sort_keys=False)}
+    configs |= {
         _config_name(cut): yaml.safe_dump(_config(cut), sort_keys=False) for cut in sorted(cuts, key=_config_name)
     }
     return {

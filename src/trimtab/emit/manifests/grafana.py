@@ -21,6 +21,7 @@ _DATASOURCE: Mapping[str, Plain] = {"type": "prometheus", "uid": "${datasource}"
 _COLUMNS = 24
 _HEIGHT = 8
 _INSTANCE_TYPE = "label_node_kubernetes_io_instance_type"
+_REGION = "label_topology_kubernetes_io_region"
 _CAPACITY_TYPE = "label_karpenter_sh_capacity_type"
 
 
@@ -53,11 +54,12 @@ def _description(actions: Sequence[Action]) -> str:
 
 
 def _fleet_panels(facts: EmitFacts) -> Iterator[dict[str, Plain]]:
-    spend = {
-        str(one.pool): _spend(one.pool, one.rate_micro_usd_hr)
-        for one in facts.pools
-        if one.rate_micro_usd_hr is not None
-    }
+    spend: dict[str, str] = {}
+    for one in sorted(facts.pools, key=lambda one: one.pool.capacity_type is not CapacityType.ON_DEMAND):
+        # reserved and booked nodes carry the labels of on-demand ones: each node is counted once, on demand
+        held = CapacityType.SPOT if one.pool.capacity_type is CapacityType.SPOT else CapacityType.ON_DEMAND
+        if one.rate_micro_usd_hr is not None:
+            spend.setdefault(str(one.pool.held_as(held)), _spend(one.pool, one.rate_micro_usd_hr))
     if spend:
         yield _panel("Spend per hour, at list rates", "currencyUSD", spend, stack=True)
     namespace = facts.namespace_label
@@ -79,7 +81,8 @@ def _fleet_panels(facts: EmitFacts) -> Iterator[dict[str, Plain]]:
 def _spend(pool: Pool, rate_micro_usd_hr: int) -> str:
     """Return PromQL of a pool's nodes times its rate; kube-state-metrics must show these two labels of nodes."""
     how = "=" if pool.capacity_type is CapacityType.SPOT else "!="
-    nodes = f'kube_node_labels{{{_INSTANCE_TYPE}="{pool.instance_type}",{_CAPACITY_TYPE}{how}"spot"}}'
+    where = f'{_INSTANCE_TYPE}="{pool.instance_type}",{_REGION}="{pool.region}"'
+    nodes = f'kube_node_labels{{{where},{_CAPACITY_TYPE}{how}"spot"}}'
     return f"count({nodes}) * {usd(rate_micro_usd_hr):.6f}"
 
 

@@ -32,9 +32,9 @@ NODE_CLASSES: Mapping[str, NodeClass] = MappingProxyType(
 """Providers that Karpenter runs on."""
 GPU_RESOURCE = "nvidia.com/gpu"
 GPU_TAINT: Mapping[str, Plain] = MappingProxyType({"key": GPU_RESOURCE, "value": "present", "effect": "NoSchedule"})
-SPOT_TAINT: Mapping[str, Plain] = MappingProxyType(
-    {"key": "trimtab.dev/spot", "value": "present", "effect": "NoSchedule"}
-)
+SPOT_TAINT: Mapping[str, Plain] = MappingProxyType({"key": GPU_RESOURCE, "value": "spot", "effect": "NoSchedule"})
+"""The key that NVIDIA's device plugin, exporters and MPS daemon tolerate whatever its value (GPU operator,
+values.yaml, `daemonsets.tolerations`; k8s-device-plugin, helm values): with a key of our own no node would ever offer a GPU."""
 SPREAD = "trimtab.dev/spread"
 """The label by which replicas are spread over a spot pool and the on-demand pool of its floor, one value in each `one_in`."""
 HEDGE = "trimtab.dev/hedge"
@@ -42,9 +42,11 @@ HEDGE = "trimtab.dev/hedge"
 SLICES = "trimtab.dev/slices"
 """The label that pools share whose nodes are cut in several ways for the same workloads."""
 _DISRUPTED_AT_ONCE = "10%"
-_RUNS_EXPIRE = "Never"
-_SERVICES_EXPIRE = "720h"
-"""Karpenter's own default: a month, so that nodes take up new images."""
+_EXPIRE = "Never"
+"""Expiry deletes nodes whatever the budgets say (karpenter.sh/docs/concepts/disruption, "Expiration"), and nodes that were made
+on one day expire on one day. New images come as drift, which keeps to the budgets."""
+_ROLLOUT_FRAC = 0.25
+"""The surge of a rolling update that nobody set (Kubernetes, Deployment `maxSurge`); room for a drifted node's successor."""
 
 
 def node_class(provider: str, facts: EmitFacts) -> NodeClass | None:
@@ -77,7 +79,7 @@ def _node_pool(
     spread: Sequence[str] = (),
     hedge: str | None = None,
 ) -> dict[str, Plain]:
-    limit = gpu_limit(spec, facts)
+    limit = node_limit(spec, facts)
     own = name or spec.name
     labels: dict[str, Plain] = {"trimtab.dev/node-pool": own}
     if spread:
@@ -98,17 +100,16 @@ def _node_pool(
                     _one_of("karpenter.sh/capacity-type", *(kind.value for kind in spec.capacity_types)),
                     *([_one_of(SPREAD, *spread)] if spread else []),
                 ],
-                "taints": [dict(GPU_TAINT), *([dict(SPOT_TAINT)] if spec.spot else [])],
-                "expireAfter": _RUNS_EXPIRE if spec.empties else _SERVICES_EXPIRE,
+                "taints": [dict(SPOT_TAINT if spec.spot else GPU_TAINT)],
+                "expireAfter": _EXPIRE,
             },
         },
         "disruption": _disruption(spec),
     }
-    if limit is not None and spec.cut is not None:
-        nodes = limit // spec.gpus_per_node
-        body["limits"] = _slots(spec.cut, nodes if spec.cut.nodes is None else min(nodes, spec.cut.nodes))
-    elif limit is not None:
-        body["limits"] = {GPU_RESOURCE: str(limit)}
+    if spec.cut is not None:
+        body["limits"] = _slots(spec.cut, limit if spec.cut.nodes is None else min(limit, spec.cut.nodes + 1))
+    else:
+        body["limits"] = {GPU_RESOURCE: str(limit * spec.gpus_per_node)}
     return {
         "apiVersion": "karpenter.sh/v1",
         "kind": "NodePool",
@@ -117,21 +118,47 @@ def _node_pool(
     }
 
 
-def gpu_limit(spec: PoolSpec, facts: EmitFacts) -> int | None:
-    """Return the most GPUs the pool may hold: whole nodes for its workloads' ceilings, within the provider's quota."""
+def node_limit(spec: PoolSpec, facts: EmitFacts) -> int:
+    """Return the most nodes the pool may hold: those for its workloads' ceilings and for a rollout beside them, within quota.
+
+    Karpenter makes no node over `limits`, not even for a moment: a pool that is exactly full could never finish a rollout.
+    """
+    quota = quota_nodes(spec, facts)
+    wanted = spec.nodes + rollout_nodes(spec)
+    return wanted if quota is None else max(1, min(quota, wanted))
+
+
+def rollout_nodes(spec: PoolSpec) -> int:
+    """Return the nodes that a rolling update, or a drifted node's successor, needs beside those of the ceilings."""
+    return max(1, math.ceil(spec.nodes * _ROLLOUT_FRAC))
+
+
+def quota_nodes(spec: PoolSpec, facts: EmitFacts) -> int | None:
+    """Return the most nodes that the provider allows; None where nobody said."""
     priced = facts.priced(spec.pool)
-    quota = priced.quota_nodes if priced else None
-    needed = None if spec.gpus is None else math.ceil(spec.gpus / spec.gpus_per_node)
-    nodes = [count for count in (quota, needed) if count is not None]
-    return min(nodes) * spec.gpus_per_node if nodes else None
+    return priced.quota_nodes if priced else None
+
+
+def leaves_no_room(spec: PoolSpec, facts: EmitFacts) -> bool:
+    """Tell whether the quota leaves a rollout no node: then replicas must go before their successors come."""
+    return node_limit(spec, facts) < spec.nodes + rollout_nodes(spec)
 
 
 def _disruption(spec: PoolSpec) -> dict[str, Plain]:
+    """Return when nodes are given back: under runs only empty ones, whatever else Karpenter finds to be better.
+
+    A budget without reasons would hold for drift too, which `WhenEmpty` does not stop
+    (karpenter.sh/docs/concepts/disruption, "NodePool Disruption Budgets").
+    """
     kept_s = RUN_NODES_KEPT_S if spec.empties else SERVICE_NODES_KEPT_S
+    runs: list[Plain] = [
+        {"nodes": "100%", "reasons": ["Empty"]},
+        {"nodes": "0", "reasons": ["Drifted", "Underutilized"]},
+    ]
     return {
         "consolidationPolicy": "WhenEmpty" if spec.empties else "WhenEmptyOrUnderutilized",
         "consolidateAfter": f"{round(kept_s / S_PER_MIN)}m",
-        "budgets": [{"nodes": _DISRUPTED_AT_ONCE if not spec.empties else "100%"}],
+        "budgets": runs if spec.empties else [{"nodes": _DISRUPTED_AT_ONCE}],
     }
 
 
@@ -165,7 +192,8 @@ def slice_overlay(spec: PoolSpec, cut: Cut) -> dict[str, Plain]:
                 _one_of("karpenter.sh/nodepool", spec.name),
                 _one_of("node.kubernetes.io/instance-type", spec.pool.instance_type),
             ],
-            "capacity": _slots(cut, 1),
+            # capacities are laid over the instance type's own: without the 0 it would seem to have whole GPUs too
+            "capacity": {GPU_RESOURCE: "0", **_slots(cut, 1)},
         },
     }
 

@@ -20,7 +20,7 @@ from trimtab.emit.manifests.prometheus import external_series, latency_quantile
 from trimtab.emit.manifests.week import CronSpan
 from trimtab.emit.plain import Plain
 from trimtab.plan.model import Action
-from trimtab.policies.metrics import GUARD_MOST
+from trimtab.policies.metrics import GUARD_LEAST, GUARD_MOST
 from trimtab.policies.scaling import SYNC_S
 
 KV_CACHE_LIMIT_FRAC = 0.95
@@ -34,6 +34,8 @@ _FAILURES = 4
 def scaled_object(action: Action, effect: SetReplicaPolicy, known: WorkloadFacts, facts: EmitFacts) -> dict[str, Plain]:
     """Return the ScaledObject that enacts a replica policy; where its metric fails, it holds today's replicas or more."""
     policy = effect.hpa
+    # KEDA's own name for the autoscaler puts nine letters before this one, and refuses what is then too long
+    name = dns_name("trimtab", known.short_name)
     spec: dict[str, Plain] = {
         "scaleTargetRef": scale_target(known),
         "pollingInterval": SYNC_S,
@@ -45,7 +47,9 @@ def scaled_object(action: Action, effect: SetReplicaPolicy, known: WorkloadFacts
             "replicas": min(max(known.replicas, policy.min_replicas), policy.max_replicas),
             "behavior": "currentReplicasIfHigher",
         },
-        "advanced": {"horizontalPodAutoscalerConfig": {"behavior": behaviour(policy, add_only=facts.add_only)}},
+        "advanced": {
+            "horizontalPodAutoscalerConfig": {"name": name, "behavior": behaviour(policy, add_only=facts.add_only)}
+        },
         "triggers": list(_triggers(effect, known, facts)),
     }
     return _object(action, known, spec)
@@ -71,6 +75,7 @@ def scheduled_object(
     spec: dict[str, Plain] = {
         "scaleTargetRef": scale_target(known),
         "cooldownPeriod": _COOLDOWN_S,
+        "advanced": {"horizontalPodAutoscalerConfig": {"name": dns_name("trimtab", known.short_name)}},
         "minReplicaCount": 0,
         "maxReplicaCount": replicas,
         "triggers": triggers,
@@ -103,13 +108,21 @@ def _triggers(effect: SetReplicaPolicy, known: WorkloadFacts, facts: EmitFacts) 
 
 
 def _guard(ready: str, value: str, limit: float) -> str:
-    """Return the replicas that would bring a value back to its limit in proportion; 0 while it is within, or unknown."""
-    over = f"clamp_max(sum({value}) / {limit:.6g}, {GUARD_MOST:g})"
-    return f"sum({ready}) * ({over} > 1) or vector(0)"
+    """Return the replicas that would bring a value back to its limit in proportion; 0 while it is within, or unknown.
+
+    They are those that served while the value was measured: replicas that came since have not shown yet what they do, and
+    would else be multiplied again at every look.
+    """
+    over = f"sum({value}) / {limit:.6g}"
+    served = f"sum(min_over_time({ready}[{_GUARD_WINDOW}]))"
+    return f"{served} * clamp(({over}) > 1, {GUARD_LEAST:g}, {GUARD_MOST:g}) or vector(0)"
 
 
 def _prometheus(name: str, query: str, threshold: str, facts: EmitFacts) -> dict[str, Plain]:
+    kind, _, auth = facts.prometheus_auth.rpartition("/")
+    reference: dict[str, Plain] = {"name": auth, **({"kind": "ClusterTriggerAuthentication"} if kind else {})}
     return {
+        **({"authenticationRef": reference} if auth else {}),
         "type": "prometheus",
         "name": name,
         "metricType": "AverageValue",

@@ -8,7 +8,7 @@ from typing import assert_never
 from trimtab.deployment.effects import SetReplicaPolicy
 from trimtab.emit.manifests.behaviour import behaviour
 from trimtab.emit.manifests.demand_rules import PER_REPLICA
-from trimtab.emit.manifests.facts import EmitFacts, WorkloadFacts
+from trimtab.emit.manifests.facts import SCALE_APIS, EmitFacts, WorkloadFacts
 from trimtab.emit.manifests.forecast_rules import LOAD_WANTED
 from trimtab.emit.manifests.objects import dns_name, metadata
 from trimtab.emit.plain import Plain
@@ -37,7 +37,7 @@ def horizontal_pod_autoscaler(
 
 def scale_target(known: WorkloadFacts) -> dict[str, Plain]:
     """Return the reference to what is scaled."""
-    return {"apiVersion": "apps/v1", "kind": known.owner_kind, "name": known.short_name}
+    return {"apiVersion": SCALE_APIS[known.owner_kind], "kind": known.owner_kind, "name": known.short_name}
 
 
 def api_metric(recorded: str) -> str:

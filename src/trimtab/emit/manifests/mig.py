@@ -20,6 +20,8 @@ from trimtab.plan.model import Action
 MIG_CONFIG = "nvidia.com/mig.config"
 """The node label that the operator's MIG manager acts on."""
 LAYOUTS = "trimtab-mig-layouts"
+UNCUT = "all-disabled"
+"""The layout of nodes that are not cut: what nodes without the label keep."""
 OPERATOR_NAMESPACE = "gpu-operator"
 
 
@@ -30,7 +32,7 @@ def slice_resource(shared: SharedPool) -> str:
 
 def layouts(cuts: Sequence[Cut], actions: Sequence[Action]) -> dict[str, Plain]:
     """Return mig-parted's ConfigMap with the layouts of some nodes, and the uncut one."""
-    configs: dict[str, Plain] = {"all-disabled": [{"devices": "all", "mig-enabled": False}]}
+    configs: dict[str, Plain] = {UNCUT: [{"devices": "all", "mig-enabled": False}]}
     for cut in sorted(cuts, key=lambda one: one.name):
         parts = cut.devices()
         configs[cut.name] = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trimtab.emit.manifests.emission import ManifestFile, Piece, Stage, Withheld
-from trimtab.emit.manifests.gpu_sharing import CONFIGS, sharing_configs
+from trimtab.emit.manifests.gpu_sharing import CONFIGS, NO_SHARING, sharing_configs
 from trimtab.emit.manifests.karpenter import node_class, node_pools, slice_overlay
 from trimtab.emit.manifests.mig import layouts
 from trimtab.emit.manifests.objects import yaml_text
@@ -50,13 +50,13 @@ def layout_files(scope: Scope) -> Iterator[Piece]:
             "mig-layouts",
             layouts,
             True,
-            "only where the GPU operator's own table lacks these layouts: migManager.config.name",
+            "for the GPU operator: migManager.config.name",
         ),
         (
             "gpu-sharing",
             sharing_configs,
             False,
-            f"for the GPU operator: devicePlugin.config.name={CONFIGS}, no default",
+            f"for the GPU operator: devicePlugin.config.name={CONFIGS}, default={NO_SHARING}",
         ),
     ):
         mine = [(spec, cut) for spec, cut in cuts if cut.isolated is isolated]

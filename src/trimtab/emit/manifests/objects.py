@@ -16,18 +16,20 @@ SAVING = "trimtab.dev/saving-usd-mo"
 INTERVAL = "trimtab.dev/saving-interval-usd-mo"
 MANAGED_BY = {"app.kubernetes.io/managed-by": "trimtab"}
 NAME_LENGTH = 63
+CRON_JOB_LENGTH = 52
+"""A CronJob's name leaves eleven letters for that of its Jobs (Kubernetes, pkg/apis/batch/validation)."""
 _HASH_LENGTH = 6
 _WIDTH = 120
 
 
-def dns_name(*parts: str) -> str:
+def dns_name(*parts: str, length: int = NAME_LENGTH) -> str:
     """Return parts joined as a DNS-1123 label; a name that had to be changed ends in a hash, so that no two become one."""
     wanted = "-".join(part for part in parts if part)
     name = re.sub(r"[^a-z0-9]+", "-", wanted.lower()).strip("-")
-    if name == wanted and len(name) <= NAME_LENGTH:
+    if name == wanted and len(name) <= length:
         return name
     mark = hashlib.sha256(wanted.encode()).hexdigest()[:_HASH_LENGTH]
-    stem = name[: NAME_LENGTH - _HASH_LENGTH - 1].strip("-")
+    stem = name[: length - _HASH_LENGTH - 1].strip("-")
     return f"{stem}-{mark}" if stem else f"trimtab-{mark}"
 
 

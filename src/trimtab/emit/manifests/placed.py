@@ -22,6 +22,9 @@ from trimtab.plan.model import Action
 _NO_NODES = frozenset({"precision", "relocation"})
 """What asks nothing of node pools: another format of the weights, and a move, whose nodes are another cluster's."""
 
+_BURST = 2
+"""Times the replicas or runs of the past that a pool without a ceiling of its own has room for."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedWorkload:
@@ -68,6 +71,15 @@ class PlacedWorkload:
     def most_gpus(self) -> float | None:
         """Return the GPUs that so many replicas hold."""
         return None if self.most_replicas is None else self.most_replicas * self.place.gpus_per_pod
+
+    @property
+    def burst_nodes(self) -> int:
+        """Return the most nodes that it is let have where nothing says how many it may: a bound on what goes wrong.
+
+        Twice the replicas or runs that history had at once, and no fewer than a node for each.
+        """
+        packed = math.ceil(self.known.most_replicas / self.place.pods_per_node)
+        return max(_BURST * packed, self.known.most_replicas) * self.place.nodes_per_pod
 
     @property
     def most_slots(self) -> int:

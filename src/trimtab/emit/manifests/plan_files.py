@@ -6,16 +6,18 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from trimtab.emit.manifests.action_files import action_files, page_file
+from trimtab.emit.manifests.action_files import action_files, page_file, shared_files
 from trimtab.emit.manifests.apply_order import apply_order
 from trimtab.emit.manifests.decision_record import decision_record
 from trimtab.emit.manifests.emission import Emission, ManifestFile, Stage, Withheld
 from trimtab.emit.manifests.facts import Autoscaler, EmitFacts
+from trimtab.emit.manifests.give_back import give_back_files
 from trimtab.emit.manifests.grafana import dashboard
 from trimtab.emit.manifests.kubernetes import adapter_values
 from trimtab.emit.manifests.node_files import layout_files, pool_files
 from trimtab.emit.manifests.objects import yaml_text
 from trimtab.emit.manifests.scope import Scope, scope_of
+from trimtab.emit.manifests.stage_folders import DASHBOARD, helm_files, kustomizations, needs
 from trimtab.emit.manifests.workload_files import workload_files
 from trimtab.errors import UnknownName
 from trimtab.plan.model import Action, Plan
@@ -41,15 +43,19 @@ def emit_plan(plan: Plan, facts: EmitFacts, *, only: Sequence[str] = ()) -> Emis
         *layout_files(scope),
         *pool_files(scope),
         *workload_files(scope),
+        *give_back_files(scope),
+        *shared_files(scope),
     ]
     files = [piece for piece in pieces if isinstance(piece, ManifestFile)]
     withheld = tuple(piece for piece in pieces if isinstance(piece, Withheld))
     files += _shared(scope, files)
+    files = _distinct(sorted(files, key=lambda file: (file.stage, file.path)))
+    files += [*kustomizations(files), *helm_files(scope)]
     files += [_record(action, plan, files, withheld) for action in scope.actions]
     files = _distinct(sorted(files, key=lambda file: (file.stage, file.path)))
     page = ManifestFile(
         path="APPLY.md",
-        text=apply_order(Emission(files=tuple(files), withheld=withheld)),
+        text=apply_order(Emission(files=tuple(files), withheld=withheld), tuple(needs(files, scope))),
         kind="the order",
         actions=tuple(action.id for action in scope.actions),
         stage=Stage.DECIDE,
@@ -75,12 +81,10 @@ def _shared(scope: Scope, files: Sequence[ManifestFile]) -> Iterator[ManifestFil
     if not scaled:
         return
     text = dashboard(scope.actions, scope.facts)
-    yield ManifestFile(
-        path="monitoring/trimtab.dashboard.json", text=text, kind="dashboard", actions=scaled, stage=Stage.MEASURE
-    )
+    yield ManifestFile(path=f"monitoring/{DASHBOARD}", text=text, kind="dashboard", actions=scaled, stage=Stage.MEASURE)
     if scope.facts.autoscaler is Autoscaler.HPA:
         yield ManifestFile(
-            path="monitoring/prometheus-adapter.values.yaml",
+            path="helm/prometheus-adapter.values.yaml",
             text=yaml_text(adapter_values(), comment="Helm values of prometheus-adapter, to be merged with yours"),
             kind="Helm values",
             actions=scaled,

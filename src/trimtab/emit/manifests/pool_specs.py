@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -24,8 +25,8 @@ class PoolSpec:
     blocks: bool
     """Nodes in capacity blocks come first."""
     empties: bool
-    gpus: float | None
-    """The most that its workloads may hold together; None where one of them does not say."""
+    nodes: int
+    """The most that its workloads need at once."""
     one_in: int
     """One replica in so many stays in an on-demand pool beside this one; 0: none, and there is no such pool."""
     actions: tuple[Action, ...]
@@ -102,15 +103,17 @@ def _cuts(members: Sequence[PlacedWorkload], spec: PoolSpec) -> list[tuple[Cut |
 def _spec(
     pool: Pool, members: Sequence[PlacedWorkload], *, spot: bool, blocks: bool, empties: bool, one_in: int
 ) -> PoolSpec:
-    known = [one.most_gpus for one in members if one.most_gpus is not None]
+    per_node = max(one.place.gpus_per_node for one in members)
+    gpus = sum(one.most_gpus for one in members if one.most_gpus is not None)
+    unbound = sum(one.burst_nodes for one in members if one.most_gpus is None)
     actions = {action.id: action for one in members for action in one.actions}
     return PoolSpec(
         pool=pool,
-        gpus_per_node=max(one.place.gpus_per_node for one in members),
+        gpus_per_node=per_node,
         spot=spot,
         blocks=blocks,
         empties=empties,
-        gpus=sum(known) if len(known) == len(members) else None,
+        nodes=max(1, math.ceil(gpus / per_node - 1e-9) + unbound),
         one_in=one_in,
         actions=tuple(actions[name] for name in sorted(actions, key=action_order)),
         workloads=tuple(sorted(one.name for one in members)),

@@ -20,16 +20,20 @@ from trimtab.emit.manifests.demand_rules import (
 )
 from trimtab.emit.manifests.facts import EmitFacts, ServiceFacts, WorkloadFacts
 from trimtab.emit.manifests.forecast_rules import LOAD_WANTED, forecast_records
-from trimtab.emit.manifests.objects import dns_name, metadata
+from trimtab.emit.manifests.objects import MANAGED_BY, dns_name, metadata
 from trimtab.emit.plain import Plain
 from trimtab.fleet.model import Target
 from trimtab.plan.model import Action
 from trimtab.policies.forecast import ForecastPolicy
 from trimtab.policies.scaling import SYNC_S
 from trimtab.tables.workloads import TargetMetric
+from trimtab.units import S_PER_MIN
 
 _ABSENT_FOR = "5m"
 _DRIFT_FOR = "15m"
+_SCRAPES_OVER_S = 10 * S_PER_MIN
+_SCRAPED_FRAC = 0.7
+"""Of the scrapes that there should be: between those that are missed now and then and half as many."""
 
 
 def prometheus_rule(
@@ -38,14 +42,15 @@ def prometheus_rule(
     """Return the PrometheusRule of one service: a group that records and one that alerts."""
     rules = demand_rules(known, facts, effect.hpa.metric)
     name = dns_name("trimtab", known.short_name)
+    about = metadata(name, [action], namespace=known.namespace)
     return {
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "PrometheusRule",
-        "metadata": metadata(name, [action], namespace=known.namespace),
+        "metadata": {**about, "labels": {**MANAGED_BY, **facts.rule_labels}},
         "spec": {
             "groups": [
                 {"name": f"{name}.demand", "interval": f"{SYNC_S}s", "rules": list(_records(effect, known, rules))},
-                {"name": f"{name}.alerts", "rules": list(_alerts(action, effect, known))},
+                {"name": f"{name}.alerts", "rules": list(_alerts(action, effect, known, facts))},
             ]
         },
     }
@@ -76,7 +81,9 @@ def external_series(effect: SetReplicaPolicy) -> str:
     return LOAD_WANTED if isinstance(effect.policy, ForecastPolicy) else SCALING
 
 
-def _alerts(action: Action, effect: SetReplicaPolicy, known: WorkloadFacts) -> Iterator[Mapping[str, Plain]]:
+def _alerts(
+    action: Action, effect: SetReplicaPolicy, known: WorkloadFacts, facts: EmitFacts
+) -> Iterator[Mapping[str, Plain]]:
     demand, ready = series(DEMAND, known), series(READY, known)
     policy = effect.hpa
     yield _alert(
@@ -111,6 +118,8 @@ def _alerts(action: Action, effect: SetReplicaPolicy, known: WorkloadFacts) -> I
         f"{known.name} is asked for more than its ready replicas serve",
         "Replicas start too slowly, or serve less each than in the history: check cold start and capacity.",
     )
+    if known.service is not None:
+        yield _scraped_too_seldom(action, known, known.service, facts)
     for target in known.service.targets if known.service else ():
         if known.service and (expression := _target_missed(known.service, target, known)):
             yield _alert(
@@ -121,6 +130,23 @@ def _alerts(action: Action, effect: SetReplicaPolicy, known: WorkloadFacts) -> I
                 f"{known.name} misses {target.describe()}",
                 f"Undo if it lasts: {action.rollback}.",
             )
+
+
+def _scraped_too_seldom(
+    action: Action, known: WorkloadFacts, service: ServiceFacts, facts: EmitFacts
+) -> dict[str, Plain]:
+    """Return the alert that the rules were made for more scrapes than there are: growth of the queue would be read too high."""
+    counter = service.signals.waiting or service.signals.arrived or service.signals.completed
+    expected = _SCRAPES_OVER_S / facts.scrape_s(known)
+    seen = f"max by (namespace) (count_over_time({counter}{pod_selector(known)}[{_SCRAPES_OVER_S}s]))"
+    return _alert(
+        action,
+        "TrimtabScrapedTooSeldom",
+        f"{seen} < {_SCRAPED_FRAC * expected:.6g}",
+        _DRIFT_FOR,
+        f"{known.name} is not scraped every {facts.scrape_s(known)} s, as its rules take it",
+        "State scrape_interval_s in the cluster file and emit again, or mend the scrape.",
+    )
 
 
 def _target_missed(service: ServiceFacts, target: Target, known: WorkloadFacts) -> str | None:

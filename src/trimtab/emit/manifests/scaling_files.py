@@ -11,10 +11,19 @@ from trimtab.emit.manifests.keda import scaled_object
 from trimtab.emit.manifests.kubernetes import horizontal_pod_autoscaler, pod_disruption_budget
 from trimtab.emit.manifests.objects import dns_name, yaml_text
 from trimtab.emit.manifests.prometheus import prometheus_rule
+from trimtab.emit.manifests.workload_patch import autoscaled_component, patchable
 from trimtab.emit.plain import Plain
 from trimtab.plan.model import Action
 from trimtab.policies.forecast import ForecastPolicy
 from trimtab.policies.scaling import NO_LIMIT, Metric
+
+_MOST_STABILIZATION_S = 3600
+_MOST_PERIOD_S = 1800
+"""Of HPA behaviours (Kubernetes, pkg/apis/autoscaling/validation)."""
+_AUTOSCALED = (
+    "Only once its autoscaler is applied and `replicas` is out of the last applied manifest (APPLY.md): before, a plain\n"
+    "`kubectl apply` of a manifest without `replicas` sets the workload to 1."
+)
 
 
 def scaling_files(
@@ -39,6 +48,23 @@ def scaling_files(
             f"its metrics are taken to be those of {known.service.signals.server}: name its server in --cluster if not"
         )
         yield Withheld(action=action.id, subject=known.name, reason=reason)
+    if known.service is not None and not facts.knows_scrape(known):
+        reason = (
+            f"its server is taken to be scraped every {facts.scrape_interval_s} s: state scrape_interval_s in --cluster "
+            "if not (an alert says so)"
+        )
+        yield Withheld(action=action.id, subject=known.name, reason=reason)
+    if known.scalers:
+        reason = f"{', '.join(known.scalers)} scales it today: delete that as you apply the new one (two would fight)"
+        yield Withheld(action=action.id, subject=known.name, reason=reason)
+    if patchable(known):
+        yield ManifestFile(
+            path=f"workloads/{dns_name(known.namespace)}/{dns_name(known.short_name)}.autoscaled/kustomization.yaml",
+            text=yaml_text(autoscaled_component(known, [action]), comment=_AUTOSCALED),
+            kind="Component",
+            actions=(action.id,),
+            stage=Stage.SCALE,
+        )
     if known.pod_labels:
         yield object_file(action, known, "scaling", "pdb", Stage.SCALE, pod_disruption_budget(action, known))
     else:
@@ -57,8 +83,12 @@ def _refusal(effect: SetReplicaPolicy, known: WorkloadFacts, facts: EmitFacts) -
         return "the policy has no ceiling: set max_replicas in workloads.yaml, then audit again"
     if policy.metric is Metric.SIGNAL and not isinstance(effect.policy, ForecastPolicy):
         return "the policy follows a recorded signal that nothing here records"
-    if policy.min_replicas == 0 and facts.autoscaler is Autoscaler.HPA:
-        return "an HPA does not scale to zero: emit with --autoscaler keda"
+    if policy.min_replicas == 0:
+        return "at 0 replicas nothing exports the demand that would wake it: keep at least one (min_replicas in workloads.yaml)"
+    if max(policy.up_stabilization_s, policy.down_stabilization_s) > _MOST_STABILIZATION_S:
+        return f"Kubernetes takes stabilization windows up to {_MOST_STABILIZATION_S} s"
+    if policy.period_s > _MOST_PERIOD_S:
+        return f"Kubernetes takes periods of scaling policies up to {_MOST_PERIOD_S} s"
     return None
 
 

@@ -12,6 +12,9 @@ from trimtab.emit.manifests.placed import PlacedWorkload, here, placed_workloads
 from trimtab.emit.manifests.pool_specs import PoolSpec, pool_specs
 from trimtab.plan.model import Action, Plan
 
+SLURM = "slurm"
+"""The owner kind of what Slurm runs: no object of Kubernetes enacts anything on it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
@@ -43,7 +46,7 @@ def scope_of(actions: tuple[Action, ...], facts: EmitFacts, plan: Plan) -> Scope
         for change in action.changes
         if isinstance(change.effect, Relocate)
     }
-    known = tuple(one for one in facts.workloads if is_kubernetes_name(one.name))
+    known = tuple(one for one in facts.workloads if is_kubernetes_name(one.name) and one.owner_kind != SLURM)
     placed = placed_workloads(actions, known)
     as_they_will_be = tuple(placed[one.name].as_it_will_be if one.name in placed else one for one in known)
     stays = here(placed, away)

@@ -1,33 +1,50 @@
-"""Nodes ahead of scheduled runs: a placeholder of the lowest priority that cron starts early and the run pushes aside."""
+"""Nodes ahead of scheduled runs: placeholders of the lowest priority that cron starts early and the run pushes aside.
+
+A placeholder is an index of a Job that is not tried again: what a controller made anew after the run took its place would bring
+another node, since Karpenter knows no priority below which it makes none (kubernetes-sigs/karpenter#1396).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from trimtab.deployment.effects import StartBeforeRuns
 from trimtab.emit.manifests.facts import WorkloadFacts
-from trimtab.emit.manifests.karpenter import GPU_RESOURCE, GPU_TAINT
-from trimtab.emit.manifests.keda import scheduled_object
-from trimtab.emit.manifests.objects import MANAGED_BY, dns_name, metadata
-from trimtab.emit.manifests.week import CronSpan, cron_spans
+from trimtab.emit.manifests.karpenter import GPU_RESOURCE
+from trimtab.emit.manifests.objects import CRON_JOB_LENGTH, MANAGED_BY, dns_name, metadata
+from trimtab.emit.manifests.pool_specs import PoolSpec
+from trimtab.emit.manifests.week import cron_spans
+from trimtab.emit.manifests.workload_patch import pool_selector, pool_tolerations
 from trimtab.emit.plain import Plain
 from trimtab.plan.model import Action
 from trimtab.units import HR_PER_WEEK, S_PER_HR, S_PER_MIN
 
+PRIORITY_CLASS = "trimtab-placeholder"
 _IMAGE = "registry.k8s.io/pause:3.10"
 _PRIORITY = -10
 """Below every default, so that any pod may take its place; not so low that Cluster Autoscaler ignores it (below -10)."""
 _OVERLAP_S = 10 * S_PER_MIN
 """How long the placeholder stays after the run should have begun."""
+_NOBODY = 65535
+"""The user that the pause image runs as."""
+_RESTRICTED: Mapping[str, Plain] = {
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "runAsNonRoot": True,
+    "runAsUser": _NOBODY,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+"""What the restricted Pod Security Standard asks for."""
 
 
 def warm_objects(
-    action: Action, effect: StartBeforeRuns, known: WorkloadFacts, node_pool: str
+    action: Action, effect: StartBeforeRuns, known: WorkloadFacts, spec: PoolSpec
 ) -> tuple[dict[str, Plain], ...]:
-    """Return priority class, placeholder and its timetable for a workload whose `run_starts` are known."""
-    name = dns_name("trimtab-warm", known.short_name)
+    """Return the timetables of placeholders for a workload whose `run_starts` are known."""
     spans = cron_spans(tuple(_early(hour, effect.lead_s) for hour in known.run_starts))
-    return (_priority(action), _placeholder(action, known, name, node_pool), _timetable(action, known, name, spans))
+    return tuple(
+        _timetable(action, effect, known, spec, number, span.start) for number, span in enumerate(spans, start=1)
+    )
 
 
 def _early(hour: int, lead_s: float) -> tuple[int, int]:
@@ -36,11 +53,12 @@ def _early(hour: int, lead_s: float) -> tuple[int, int]:
     return start, start + round(lead_s) + _OVERLAP_S
 
 
-def _priority(action: Action) -> dict[str, Plain]:
+def placeholder_priority(actions: Sequence[Action]) -> dict[str, Plain]:
+    """Return the priority class of all placeholders: it belongs to the cluster, so there is one."""
     return {
         "apiVersion": "scheduling.k8s.io/v1",
         "kind": "PriorityClass",
-        "metadata": metadata("trimtab-placeholder", [action]),
+        "metadata": metadata(PRIORITY_CLASS, actions),
         "value": _PRIORITY,
         "preemptionPolicy": "Never",
         "globalDefault": False,
@@ -48,28 +66,47 @@ def _priority(action: Action) -> dict[str, Plain]:
     }
 
 
-def _placeholder(action: Action, known: WorkloadFacts, name: str, node_pool: str) -> dict[str, Plain]:
-    labels: Mapping[str, Plain] = {"app.kubernetes.io/name": name, **MANAGED_BY}
-    gpus = {GPU_RESOURCE: str(round(known.gpus_per_pod))}
-    pod: Mapping[str, Plain] = {
-        "priorityClassName": "trimtab-placeholder",
-        "terminationGracePeriodSeconds": 0,
-        "nodeSelector": {"karpenter.sh/nodepool": node_pool},
-        "tolerations": [{"key": GPU_TAINT["key"], "operator": "Exists", "effect": GPU_TAINT["effect"]}],
-        "containers": [{"name": "pause", "image": _IMAGE, "resources": {"limits": gpus}}],
+def _timetable(
+    action: Action, effect: StartBeforeRuns, known: WorkloadFacts, spec: PoolSpec, number: int, start: str
+) -> dict[str, Plain]:
+    name = dns_name("trimtab-warm", known.short_name, str(number), length=CRON_JOB_LENGTH)
+    job: Mapping[str, Plain] = {
+        "completionMode": "Indexed",
+        "completions": known.replicas,
+        "parallelism": known.replicas,
+        "backoffLimitPerIndex": 0,
+        "maxFailedIndexes": known.replicas,
+        "activeDeadlineSeconds": round(effect.lead_s) + _OVERLAP_S,
+        "ttlSecondsAfterFinished": S_PER_HR,
+        "template": {"metadata": {"labels": {"app.kubernetes.io/name": name, **MANAGED_BY}}, "spec": _pod(known, spec)},
     }
     return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
+        "apiVersion": "batch/v1",
+        "kind": "CronJob",
         "metadata": metadata(name, [action], namespace=known.namespace),
         "spec": {
-            "replicas": 0,
-            "selector": {"matchLabels": {"app.kubernetes.io/name": name}},
-            "template": {"metadata": {"labels": labels}, "spec": pod},
+            "schedule": start,
+            "timeZone": "Etc/UTC",
+            "concurrencyPolicy": "Replace",
+            "startingDeadlineSeconds": max(S_PER_MIN, round(effect.lead_s)),
+            "jobTemplate": {"spec": job},
         },
     }
 
 
-def _timetable(action: Action, known: WorkloadFacts, name: str, spans: tuple[CronSpan, ...]) -> dict[str, Plain]:
-    stand_in = WorkloadFacts(name=f"{known.namespace}/{name}", owner_kind="Deployment")
-    return scheduled_object(action, stand_in, spans, replicas=known.replicas)
+def _pod(known: WorkloadFacts, spec: PoolSpec) -> dict[str, Plain]:
+    asks: Mapping[str, Plain] = {"cpu": "10m", "memory": "16Mi", GPU_RESOURCE: str(round(known.gpus_per_pod))}
+    container: Mapping[str, Plain] = {
+        "name": "pause",
+        "image": _IMAGE,
+        "resources": {"requests": asks, "limits": asks},
+        "securityContext": dict(_RESTRICTED),
+    }
+    return {
+        "priorityClassName": PRIORITY_CLASS,
+        "terminationGracePeriodSeconds": 0,
+        "restartPolicy": "Never",
+        "nodeSelector": pool_selector(spec),
+        "tolerations": pool_tolerations(spec),
+        "containers": [container],
+    }

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from trimtab.units import DAYS_PER_WEEK, HR_PER_DAY, HR_PER_WEEK, S_PER_HR, S_PER_MIN
 
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CronSpan:
@@ -47,6 +49,26 @@ def cron_spans(stretches_s: Sequence[tuple[int, int]]) -> tuple[CronSpan, ...]:
     return tuple(
         CronSpan(start=_cron(start, at), end=_cron(end, at)) for (start, end), at in sorted(days.items(), key=str)
     )
+
+
+def hours_in_words(stretches: Sequence[tuple[int, int]]) -> str:
+    """Return stretches of hours of the week in words, days with the same hours together: `Mon, Tue 08:00-20:00`."""
+    days: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for start, end in stretches:
+        day, hour = divmod(start, HR_PER_DAY)
+        days[hour, end - day * HR_PER_DAY].append(day)
+    return "; ".join(
+        f"{', '.join(_DAYS[day] for day in at)} {start:02d}:00-{_closing(at, end)}"
+        for (start, end), at in sorted(days.items(), key=lambda item: (item[1], item[0]))
+    )
+
+
+def _closing(days: Sequence[int], end: int) -> str:
+    """Return when a stretch ends; with its day where that is not the one on which it began."""
+    later, hour = divmod(end, HR_PER_DAY)
+    if later == 0 or (later, hour) == (1, 0):
+        return f"{hour or HR_PER_DAY:02d}:00"
+    return f"{hour:02d}:00 {f'of {_DAYS[(days[0] + later) % DAYS_PER_WEEK]}' if len(days) == 1 else f'{later} d later'}"
 
 
 def _cron(second_of_day: int, days: Sequence[int]) -> str:

@@ -2,47 +2,104 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from trimtab.emit.manifests.emission import ManifestFile, Piece, Stage, Withheld
 from trimtab.emit.manifests.gpu_sharing import slot_resource
+from trimtab.emit.manifests.karpenter import leaves_no_room
 from trimtab.emit.manifests.objects import dns_name, yaml_text
 from trimtab.emit.manifests.placed import PlacedWorkload
+from trimtab.emit.manifests.pool_specs import PoolSpec
 from trimtab.emit.manifests.scope import Scope
-from trimtab.emit.manifests.workload_patch import GpuAsk, component, patchable
+from trimtab.emit.manifests.workload_patch import (
+    GpuAsk,
+    component,
+    patchable,
+    pool_selector,
+    pool_tolerations,
+    rollback_component,
+    stale_affinity,
+)
+from trimtab.emit.plain import Plain
 
 
 def workload_files(scope: Scope) -> Iterator[Piece]:
     """Yield a kustomize component for each workload that moves to a pool or asks for fewer GPUs."""
     for name, placed in sorted(scope.here.items()):
-        known, spec, actions = placed.known, scope.spec(name), placed.actions
-        asked = _asks(placed)
-        replicas = placed.set_replicas
+        known, spec = placed.known, scope.spec(name)
+        asked, replicas = _asks(placed), placed.set_replicas
         if spec is None and asked is None and replicas is None:
             continue
-        pool = spec.name if spec else None
-        count = placed.deployment.gpu_count
-        if count is not None and known.pod_gpus:
-            reason = f"in the runs that ask for {count.before} GPUs, and in no others: ask for {count.gpus}"
-            reason += f", nodeSelector karpenter.sh/nodepool: {pool}" if pool else ""
-            for action in actions:
-                yield Withheld(action=action.id, subject=name, reason=reason)
+        by_hand = _by_hand(placed, spec, asked)
+        if by_hand is not None:
+            yield from _withheld(placed, by_hand)
             continue
-        if not patchable(known):
-            asks = f", limits {asked}" if asked else ""
-            asks += f", replicas: {replicas}" if replicas else ""
-            reason = f"set in its {known.owner_kind}: nodeSelector karpenter.sh/nodepool: {pool}{asks}"
-            for action in actions:
-                yield Withheld(action=action.id, subject=name, reason=reason)
-            continue
-        patch = component(known, actions, asks=asked, replicas=replicas, nodes=spec)
-        yield ManifestFile(
-            path=f"workloads/{dns_name(known.namespace)}/{dns_name(known.short_name)}/kustomization.yaml",
-            text=yaml_text(patch, comment=f"trimtab {', '.join(action.id for action in actions)}: {name}"),
-            kind="Component",
-            actions=tuple(action.id for action in actions),
-            stage=Stage.WORKLOADS,
+        tight = spec is not None and leaves_no_room(spec, scope.facts)
+        # fewer replicas, each with larger batches, only once the batches are seen to hold: not with the move
+        now = None if placed.deployment.batching is not None else replicas
+        patch = component(known, placed.actions, asks=asked, replicas=now, nodes=spec, tight=tight)
+        yield _component_file(placed, "", patch)
+        if now is None and replicas is not None:
+            yield _component_file(
+                placed, ".batched", component(known, placed.actions, asks=None, replicas=replicas, nodes=None)
+            )
+        if spec is not None:
+            yield _component_file(placed, "", rollback_component(known, placed.actions), folder="rollback")
+            yield from _doubts(placed)
+
+
+def _by_hand(placed: PlacedWorkload, spec: PoolSpec | None, asked: GpuAsk | None) -> str | None:
+    """Return what a person must change in a workload's manifest, where no patch can."""
+    known, count = placed.known, placed.deployment.gpu_count
+    selector = (
+        f"nodeSelector {' '.join(f'{key}: {value}' for key, value in pool_selector(spec).items())}" if spec else ""
+    )
+    if count is not None and known.pod_gpus:
+        reason = f"in the runs that ask for {count.before} GPUs, and in no others: ask for {count.gpus}"
+        return f"{reason}, {selector}" if selector else reason
+    if patchable(known):
+        return None
+    asks = [selector] if selector else []
+    asks += [f"limits {asked}"] if asked else []
+    asks += [f"replicas: {placed.set_replicas}"] if placed.set_replicas else []
+    asks += [
+        f"toleration {one['key']}={one['value']}:{one['effect']}" for one in (pool_tolerations(spec) if spec else [])
+    ]
+    return f"set in its {known.owner_kind}: {', '.join(asks)}"
+
+
+def _doubts(placed: PlacedWorkload) -> Iterator[Withheld]:
+    """Yield what a patch cannot know of a workload's pods."""
+    known = placed.known
+    if stale := stale_affinity(known):
+        yield from _withheld(
+            placed,
+            f"its pods require nodes by affinity on {', '.join(stale)}: take that out, or none of its new nodes fits",
         )
+    if not known.pods_were_read and not known.tolerations:
+        yield from _withheld(
+            placed,
+            "its pods were not read, and the patch replaces their list of tolerations: state those that they have "
+            "(tolerations in --cluster), and look for node affinity",
+        )
+
+
+def _withheld(placed: PlacedWorkload, reason: str) -> Iterator[Withheld]:
+    for action in placed.actions:
+        yield Withheld(action=action.id, subject=placed.name, reason=reason)
+
+
+def _component_file(
+    placed: PlacedWorkload, suffix: str, patch: Mapping[str, Plain], folder: str = "workloads"
+) -> ManifestFile:
+    known, names = placed.known, tuple(action.id for action in placed.actions)
+    return ManifestFile(
+        path=f"{folder}/{dns_name(known.namespace)}/{dns_name(known.short_name)}{suffix}/kustomization.yaml",
+        text=yaml_text(patch, comment=f"trimtab {', '.join(names)}: {placed.name}"),
+        kind="Component",
+        actions=names,
+        stage=Stage.UNDO if folder == "rollback" else Stage.WORKLOADS,
+    )
 
 
 def _asks(placed: PlacedWorkload) -> GpuAsk | None:

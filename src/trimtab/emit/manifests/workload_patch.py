@@ -19,11 +19,48 @@ API_VERSIONS: Mapping[str, str] = MappingProxyType(
     {
         "Deployment": "apps/v1",
         "StatefulSet": "apps/v1",
+        "Rollout": "argoproj.io/v1alpha1",
         "Job": "batch/v1",
         "CronJob": "batch/v1",
     }
 )
 """Kinds whose pod template's place is known."""
+
+
+_STAYS = frozenset(
+    {
+        "kubernetes.io/os",
+        "kubernetes.io/arch",
+        "topology.kubernetes.io/zone",
+        "topology.kubernetes.io/region",
+    }
+)
+"""Labels of nodes that mean the same on nodes that Karpenter makes in the same region."""
+_NAMES_OTHER_NODES = (
+    "alpha.eksctl.io/nodegroup-name",
+    "agentpool",
+    "beta.kubernetes.io/instance-type",
+    "cloud.google.com/gke-accelerator",
+    "cloud.google.com/gke-nodepool",
+    "eks.amazonaws.com/capacityType",
+    "eks.amazonaws.com/nodegroup",
+    "karpenter.sh/capacity-type",
+    "karpenter.sh/nodepool",
+    "kubernetes.azure.com/agentpool",
+    "node.kubernetes.io/instance-type",
+    "nvidia.com/gpu.product",
+)
+"""Labels of the present nodes that new ones lack, or that Karpenter does not know before a node is up."""
+_ADMISSION_S = 300
+"""Pods tolerate nodes that are not ready for so long without stating it (DefaultTolerationSeconds)."""
+_BY_ADMISSION = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
+_RUN_SUFFIX = "([-.].*)?"
+"""A run's number or date behind the name of its family: kustomize takes a target's name as a whole regular expression."""
+_RUNS = frozenset({"Job", "CronJob"})
+_LOSSES_DO_NOT_COUNT: Mapping[str, Plain] = MappingProxyType(
+    {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]}
+)
+"""A lost spot node is no failure of the run: it must not use up `backoffLimit` (Kubernetes, Jobs, "Pod failure policy")."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,45 +86,117 @@ def component(
     asks: GpuAsk | None,
     replicas: int | None,
     nodes: PoolSpec | None,
+    tight: bool = False,
 ) -> dict[str, Plain]:
-    """Return a kustomize Component with the patches of one workload, to be listed under `components` beside its manifest."""
-    target = {"kind": known.owner_kind, "name": known.short_name, "namespace": known.namespace}
-    patches: list[Plain] = [{"target": target, "patch": _merge_patch(known, actions, nodes)}]
+    """Return a kustomize Component with the patches of one workload, to be listed under `components` beside its manifest.
+
+    `tight`: its nodes leave no room for a surge, so a rollout takes one replica away before it adds one.
+    """
+    patches = [_merge_patch(known, actions, nodes, tight=tight)]
     if asks is not None:
-        patches.append({"target": target, "patch": _gpu_patch(known, asks)})
+        patches.append(_gpu_patch(known, asks))
     if replicas is not None and known.owner_kind in SCALABLE:
-        patches.append({"target": target, "patch": _replica_patch(replicas)})
+        patches.append(yaml.safe_dump([{"op": "replace", "path": "/spec/replicas", "value": replicas}]))
+    return _component(known, actions, f"trimtab-{known.short_name}", patches)
+
+
+def autoscaled_component(known: WorkloadFacts, actions: Sequence[Action]) -> dict[str, Plain]:
+    """Return the Component that takes `replicas` out of a workload's manifest once an autoscaler holds them."""
+    patch = yaml.safe_dump({**_head(known, actions), "spec": {"replicas": None}}, sort_keys=False)
+    return _component(known, actions, f"trimtab-{known.short_name}-autoscaled", [patch])
+
+
+def queued_component(known: WorkloadFacts, actions: Sequence[Action], label: str, queue: str) -> dict[str, Plain]:
+    """Return the Component that brings a workload's runs into a queue by a label of theirs."""
+    labels: Mapping[str, Plain] = {"labels": {label: queue}}
+    body = _head(known, actions)
+    if known.owner_kind == "CronJob":
+        body["spec"] = {"jobTemplate": {"metadata": labels}}
+    else:
+        body["metadata"] = {**_head_metadata(known, actions), **labels}
+    return _component(known, actions, f"trimtab-{known.short_name}-queued", [yaml.safe_dump(body, sort_keys=False)])
+
+
+def rollback_component(known: WorkloadFacts, actions: Sequence[Action]) -> dict[str, Plain]:
+    """Return the Component that says again what a workload's pods asked for before, as far as that was read."""
+    body = _head(known, actions)
+    spec: dict[str, Plain] = {"replicas": known.replicas} if known.owner_kind in SCALABLE else {}
+    if known.pods_were_read:
+        pod: dict[str, Plain] = {"nodeSelector": dict(known.node_selector), "tolerations": _kept(known)}
+        template: dict[str, Plain] = {"template": {"spec": pod}}
+        spec |= {"jobTemplate": {"spec": template}} if known.owner_kind == "CronJob" else template
+    patch = yaml.safe_dump({**body, "spec": spec}, sort_keys=False)
+    return _component(known, actions, f"trimtab-{known.short_name}-rollback", [patch])
+
+
+def _component(known: WorkloadFacts, actions: Sequence[Action], name: str, patches: Sequence[str]) -> dict[str, Plain]:
+    """Return a Component whose patches go to a workload by kind and name.
+
+    kustomize compares a target's namespace before it sets that of the kustomization, so that a target with one would be passed
+    over without a word; where a kustomization holds two of one kind and name, each has to have its own.
+    """
+    runs = _RUN_SUFFIX if known.owner_kind in _RUNS else ""
+    target: Mapping[str, Plain] = {
+        "kind": known.owner_kind,
+        "name": known.short_name.replace(".", "[.]") + runs,
+    }
     return {
         "apiVersion": "kustomize.config.k8s.io/v1alpha1",
         "kind": "Component",
-        "metadata": {"name": f"trimtab-{known.short_name}", "annotations": action_notes(actions)},
-        "patches": patches,
+        "metadata": {"name": name, "annotations": action_notes(actions)},
+        "patches": [{"target": target, "patch": patch} for patch in patches],
     }
 
 
-def _merge_patch(known: WorkloadFacts, actions: Sequence[Action], nodes: PoolSpec | None) -> str:
-    pod: dict[str, Plain] = {}
-    if nodes is not None:
-        pod["nodeSelector"] = _selector(nodes)
-        pod["tolerations"] = _tolerations(known, spot=nodes.spot)
-        if nodes.spot and not nodes.empties:
-            pod["topologySpreadConstraints"] = _spread(known, nodes)
-    body: dict[str, Plain] = {
+def _head(known: WorkloadFacts, actions: Sequence[Action]) -> dict[str, Plain]:
+    return {
         "apiVersion": API_VERSIONS[known.owner_kind],
         "kind": known.owner_kind,
-        "metadata": {
-            "name": known.short_name,
-            "namespace": known.namespace,
-            "annotations": {ACTION: action_notes(actions)[ACTION]},
-        },
+        "metadata": _head_metadata(known, actions),
     }
-    if pod:
-        spec: Mapping[str, Plain] = {"template": {"spec": pod}}
+
+
+def _head_metadata(known: WorkloadFacts, actions: Sequence[Action]) -> dict[str, Plain]:
+    return {"name": known.short_name, "annotations": {ACTION: action_notes(actions)[ACTION]}}
+
+
+def _merge_patch(known: WorkloadFacts, actions: Sequence[Action], nodes: PoolSpec | None, *, tight: bool) -> str:
+    body = _head(known, actions)
+    if nodes is not None:
+        spec: dict[str, Plain] = {"template": _template(known, nodes)}
+        if tight and known.owner_kind == "Deployment":
+            spec["strategy"] = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
+        if nodes.spot and known.owner_kind in _RUNS:
+            spec["podFailurePolicy"] = dict(_LOSSES_DO_NOT_COUNT)
         body["spec"] = {"jobTemplate": {"spec": spec}} if known.owner_kind == "CronJob" else spec
     return yaml.safe_dump(body, sort_keys=False)
 
 
-def _selector(nodes: PoolSpec) -> dict[str, Plain]:
+def _template(known: WorkloadFacts, nodes: PoolSpec) -> dict[str, Plain]:
+    pod: dict[str, Plain] = {
+        "nodeSelector": {**dict.fromkeys(stale_labels(known)), **pool_selector(nodes)},
+        "tolerations": [*_kept(known), *pool_tolerations(nodes)],
+    }
+    if nodes.spot and known.owner_kind in _RUNS:
+        pod["restartPolicy"] = "Never"  # what podFailurePolicy asks for
+    if nodes.spot and not nodes.empties:
+        pod["topologySpreadConstraints"] = _spread(known, nodes)
+    held: dict[str, Plain] = {"metadata": {"annotations": {"karpenter.sh/do-not-disrupt": "true"}}}
+    return {**(held if nodes.empties else {}), "spec": pod}
+
+
+def stale_labels(known: WorkloadFacts) -> tuple[str, ...]:
+    """Return labels of nodes that its pods must no longer ask for: those of groups, and all others that it asks for today."""
+    asked = {key for key in known.node_selector if key not in _STAYS}
+    return tuple(sorted(asked | set(_NAMES_OTHER_NODES)))
+
+
+def stale_affinity(known: WorkloadFacts) -> tuple[str, ...]:
+    """Return labels that its pods require by affinity and that the new nodes do not have."""
+    return tuple(key for key in known.affinity_keys if key not in _STAYS)
+
+
+def pool_selector(nodes: PoolSpec) -> dict[str, Plain]:
     """Return the label of the nodes that it may run on: one that several pools share, where there are several."""
     if nodes.beside:
         return {SLICES: nodes.beside}
@@ -113,12 +222,24 @@ def _spread(known: WorkloadFacts, nodes: PoolSpec) -> list[Plain]:
     ]
 
 
-def _tolerations(known: WorkloadFacts, *, spot: bool) -> list[Plain]:
-    """Return the tolerations it has and those that the pool needs; a merge replaces the whole list."""
-    wanted = [GPU_TAINT, SPOT_TAINT] if spot else [GPU_TAINT]
-    kept = [dict(one) for one in known.tolerations if one.get("key") not in {taint["key"] for taint in wanted}]
-    ours = [{"key": taint["key"], "operator": "Exists", "effect": taint["effect"]} for taint in wanted]
-    return [*kept, *ours]
+def _kept(known: WorkloadFacts) -> list[Plain]:
+    """Return the tolerations that it has, but for those of the GPU taint and those that admission adds by itself."""
+    return [
+        one.as_plain()
+        for one in known.tolerations
+        if one.key != GPU_RESOURCE and not (one.key in _BY_ADMISSION and one.seconds == _ADMISSION_S)
+    ]
+
+
+def pool_tolerations(nodes: PoolSpec) -> list[Mapping[str, Plain]]:
+    """Return the tolerations of a pool's taints; a service with a floor tolerates those of the on-demand pool beside it too."""
+    taints = [SPOT_TAINT] if nodes.spot else [GPU_TAINT]
+    if nodes.one_in:
+        taints.append(GPU_TAINT)
+    return [
+        {"key": taint["key"], "operator": "Equal", "value": taint["value"], "effect": taint["effect"]}
+        for taint in taints
+    ]
 
 
 def _gpu_patch(known: WorkloadFacts, asks: GpuAsk) -> str:
@@ -129,7 +250,3 @@ def _gpu_patch(known: WorkloadFacts, asks: GpuAsk) -> str:
     if asks.resource != GPU_RESOURCE:
         steps = [{"op": "remove", "path": before}, {"op": "add", "path": after, "value": str(asks.count)}]
     return yaml.safe_dump(steps, sort_keys=False)
-
-
-def _replica_patch(replicas: int) -> str:
-    return yaml.safe_dump([{"op": "replace", "path": "/spec/replicas", "value": replicas}], sort_keys=False)

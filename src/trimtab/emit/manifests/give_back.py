@@ -1,0 +1,262 @@
+"""The orders that give back the nodes which workloads leave: one for each node group, with its nodes by name.
+
+A plan's saving counts the present nodes as gone. Workloads that are pointed at another pool leave them idle, and an idle node
+is billed like a busy one: a group of a fixed size, or a pool that keeps its minimum, gives nothing back by itself.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from trimtab.catalog.kinds import CapacityType
+from trimtab.catalog.pools import Pool
+from trimtab.deployment.effects import ReleaseNodes
+from trimtab.emit.manifests.emission import ManifestFile, Piece, Stage, Withheld
+from trimtab.emit.manifests.facts import NodeFacts
+from trimtab.emit.manifests.objects import node_name
+from trimtab.emit.manifests.scope import Scope
+
+KARPENTER = "karpenter.sh/nodepool"
+_EKS = "eks.amazonaws.com/nodegroup"
+_GKE = "cloud.google.com/gke-nodepool"
+_AKS = frozenset({"kubernetes.azure.com/agentpool", "agentpool"})
+GROUP_LABELS = (
+    KARPENTER,
+    _EKS,
+    "alpha.eksctl.io/nodegroup-name",
+    _GKE,
+    *sorted(_AKS),
+    "node.kubernetes.io/instancegroup",
+)
+"""Labels that name a node's group, the surest first."""
+_BOUND = frozenset({CapacityType.RESERVED, CapacityType.CAPACITY_BLOCK, CapacityType.OWNED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmptiedGroup:
+    """A node group and which of its nodes nobody holds once the workloads have moved."""
+
+    pool: Pool
+    group: tuple[str, str] | None
+    goes: tuple[NodeFacts, ...]
+    """In the order in which to drain them: the fewest holders first."""
+    stays: tuple[NodeFacts, ...]
+    actions: tuple[str, ...]
+
+    @property
+    def title(self) -> str:
+        """Return what people call the group."""
+        return self.group[1] if self.group else f"{self.pool.instance_type} in {self.pool.region}"
+
+
+def give_back_files(scope: Scope) -> Iterator[Piece]:
+    """Yield an order for each group that is emptied, and the workloads of which nobody knows the nodes."""
+    leaving = _leaving(scope)
+    for group in emptied_groups(scope, leaving):
+        yield ManifestFile(
+            path=f"orders/{node_name('give-back', group.title)}.md",
+            text=give_back_order(group),
+            kind="steps for a person",
+            actions=group.actions,
+            stage=Stage.RELEASE,
+        )
+    seen = {workload for node in scope.facts.nodes for workload in node.held_by}
+    for workload, actions in sorted(leaving.items()):
+        if workload not in seen:
+            reason = "the nodes that it leaves are not known by name: give them back once nothing runs there"
+            yield from (Withheld(action=action, subject=workload, reason=reason) for action in actions)
+
+
+def _leaving(scope: Scope) -> dict[str, tuple[str, ...]]:
+    """Return the workloads that go to other nodes, with the actions that send them there."""
+    found = {
+        workload: tuple(action.id for action in scope.here[workload].actions)
+        for spec in scope.specs
+        for workload in spec.workloads
+        if workload in scope.here
+    }
+    moved = {name: (action.id,) for name, (action, _) in scope.away.items() if action in scope.actions}
+    return found | moved
+
+
+def emptied_groups(scope: Scope, leaving: Mapping[str, Sequence[str]]) -> list[EmptiedGroup]:
+    """Return the groups that lose nodes when these workloads have left theirs."""
+    own = {spec.name for spec in scope.specs} | {spec.floor_name for spec in scope.specs}
+    released = {
+        node
+        for action in scope.actions
+        for change in action.changes
+        if isinstance(change.effect, ReleaseNodes)
+        for node in change.effect.nodes
+    }
+    groups: dict[tuple[Pool, tuple[str, str] | None], list[NodeFacts]] = defaultdict(list)
+    for node in scope.facts.nodes:
+        if node.group is None or node.group[1] not in own:
+            groups[node.pool, node.group].append(node)
+    return [
+        group
+        for (pool, label), nodes in sorted(groups.items(), key=lambda item: str(item[0]))
+        if (group := _emptied(pool, label, [one for one in nodes if one.name not in released], leaving)).goes
+    ]
+
+
+def _emptied(
+    pool: Pool, label: tuple[str, str] | None, nodes: Sequence[NodeFacts], leaving: Mapping[str, Sequence[str]]
+) -> EmptiedGroup:
+    goes = [node for node in nodes if node.held_by and all(workload in leaving for workload in node.held_by)]
+    return EmptiedGroup(
+        pool=pool,
+        group=label,
+        goes=tuple(sorted(goes, key=lambda node: (len(node.held_by), node.name))),
+        stays=tuple(sorted((node for node in nodes if node not in goes), key=lambda node: node.name)),
+        actions=tuple(dict.fromkeys(name for node in goes for workload in node.held_by for name in leaving[workload])),
+    )
+
+
+def give_back_order(group: EmptiedGroup) -> str:
+    """Return the order as Markdown: what must be empty, in which order to drain, how the group shrinks, the way back."""
+    before, after = len(group.goes) + len(group.stays), len(group.stays)
+    rows = "\n".join(
+        f"| {number} | `{node.name}` | {_names(node.held_by)} |" for number, node in enumerate(group.goes, 1)
+    )
+    kept = "\n".join(
+        f"| `{node.name}` | {_names(node.held_by) or 'nobody on record; see the plan'} |" for node in group.stays
+    )
+    stays = f"\n## What stays\n\n| node | held by |\n|---|---|\n{kept}\n" if group.stays else ""
+    names = " ".join(shlex.quote(node.name) for node in group.goes)
+    return f"""# Give back {_nodes(len(group.goes))} of {group.title}
+
+{", ".join(group.actions)} moves their workloads to other nodes. Until these are gone the bill holds both, and the saving is \
+not there.{_bound(group.pool)}
+
+Only when the workloads have run on their new nodes for as long as the canary of each decision record asks.
+
+| order | node | held today by |
+|---|---|---|
+{rows}
+{stays}
+## 1. Nothing may come back
+
+```sh
+kubectl cordon {names}
+```
+
+## 2. See that no GPU is held there
+
+The list must be empty; runs under way end by themselves (a run is not drained).
+
+```sh
+for node in {names}; do
+  kubectl get pods -A --field-selector "spec.nodeName=$node" -o json |
+    jq -r '.items[] | select(.status.phase == "Running" or .status.phase == "Pending")
+      | select([.spec.containers[].resources.limits // {{}} | keys[] | select(startswith("nvidia.com/"))] != [])
+      | "\\(.metadata.namespace)/\\(.metadata.name)"'
+done
+```
+
+## 3. Make the group smaller, then drain, one node at a time
+
+{_smaller(group, before, after)}
+
+## 4. See that they are gone
+
+`kubectl get nodes {names}` finds none of them, and tomorrow's bill has {after} node{"" if after == 1 else "s"} of this group.
+
+## The way back
+
+{_way_back(group, before)}
+"""
+
+
+def _nodes(count: int) -> str:
+    return f"{count} node{'' if count == 1 else 's'}"
+
+
+def _names(workloads: Sequence[str]) -> str:
+    return ", ".join(f"`{workload}`" for workload in workloads)
+
+
+def _bound(pool: Pool) -> str:
+    if pool.capacity_type in _BOUND:
+        return (
+            f" These nodes are {pool.capacity_type.value}: they are paid for until their term ends, whether they run or not; "
+            "give them to work that is paid on demand today before you shut them down."
+        )
+    return ""
+
+
+def _drain(node: str) -> str:
+    return f"kubectl drain {shlex.quote(node)} --ignore-daemonsets --delete-emptydir-data"
+
+
+def _smaller(group: EmptiedGroup, before: int, after: int) -> str:
+    """Return how the group is made smaller, by who made it."""
+    key, name = group.group or ("", "")
+    said, region = shlex.quote(name), shlex.quote(group.pool.region)
+    drains = [_drain(node.name) for node in group.goes]
+    if key == KARPENTER:
+        lines = [
+            f"# no new node, so that nothing moves back: it holds {_nodes(before)} today",
+            f"kubectl get nodepool {said} -o jsonpath='{{.spec.limits}}'   # note it down for the way back",
+            f'kubectl patch nodepool {said} --type merge -p \'{{"spec":{{"limits":{{"nodes":"{after}"}}}}}}\'',
+            *(
+                line
+                for node in group.goes
+                for line in (_drain(node.name), f"kubectl delete node {shlex.quote(node.name)}   # ends its NodeClaim")
+            ),
+        ]
+    elif key == _EKS:
+        lines = [
+            f"aws eks update-nodegroup-config --region {region} --cluster-name CLUSTER --nodegroup-name {said} "
+            f"--scaling-config minSize={after}",
+            *(
+                line
+                for node, drain in zip(group.goes, drains, strict=True)
+                for line in (
+                    drain,
+                    f"aws autoscaling terminate-instance-in-auto-scaling-group --region {region} "
+                    "--should-decrement-desired-capacity --instance-id "
+                    f"\"$(kubectl get node {shlex.quote(node.name)} -o jsonpath='{{.spec.providerID}}' | sed 's|.*/||')\"",
+                )
+            ),
+        ]
+    elif key == _GKE:
+        lines = [
+            *drains,
+            f"gcloud container node-pools update {said} --cluster CLUSTER --location {region} "
+            f"--enable-autoscaling --min-nodes {after} --max-nodes {max(1, before)}",
+            f"gcloud container clusters resize CLUSTER --node-pool {said} --num-nodes {after} --location {region}",
+        ]
+    elif key in _AKS:
+        lines = [
+            *drains,
+            f"az aks nodepool delete-machines --resource-group GROUP --cluster-name CLUSTER --name {said} "
+            f"--machine-names {' '.join(shlex.quote(node.name) for node in group.goes)}",
+        ]
+    else:
+        lines = drains
+    return "```sh\n" + "\n".join(lines) + "\n```" + _by_hand(group, before, after)
+
+
+def _by_hand(group: EmptiedGroup, before: int, after: int) -> str:
+    """Return what a person must do to the group where no command here does it; empty where one does."""
+    if group.group is None:
+        return (
+            "\n\nNobody told which group these nodes are of (their labels were not collected): lower its minimum and its size "
+            f"by {len(group.goes)}, from {before} to {after} of what was seen. A drained node is still billed."
+        )
+    key, name = group.group
+    if key in {KARPENTER, _EKS, _GKE, *_AKS}:
+        return ""
+    return (
+        f"\n\nThen lower the minimum and the size of `{name}` from {before} to {after}: a drained node is still billed."
+    )
+
+
+def _way_back(group: EmptiedGroup, before: int) -> str:
+    if group.group is not None and group.group[0] == KARPENTER:
+        return f"Give the NodePool `{group.group[1]}` the limits that it had; it makes nodes as pods ask for them."
+    return f"Set the minimum and the size of {group.title} back to {before}, then take the Components out again (`rollback/`)."

@@ -1,0 +1,442 @@
+"""What a cluster does with the files, by the rules of the projects that read them: scheduler, Karpenter, kustomize, Prometheus.
+
+The rules are written down here from those projects; nothing of the emitters is used but their output.
+"""
+
+import math
+import subprocess
+from dataclasses import replace
+
+import pytest
+import yaml
+from tests.emit.cluster_example import example_facts
+from tests.emit.example import P3_SMALL, P4D, example_audit
+
+from trimtab.catalog.kinds import CapacityType
+from trimtab.deployment.effects import SetCapacityType, SetReplicas
+from trimtab.emit.manifests.demand_rules import DEMAND
+from trimtab.emit.manifests.facts import NodeFacts, ServiceFacts, Toleration, WorkloadFacts
+from trimtab.emit.manifests.plan_files import emit_plan
+from trimtab.emit.manifests.signals import SERVERS
+from trimtab.plan.model import Change
+
+PLAN = example_audit().plan
+CHAT, RUNS = "prod/chat-api", "research/vision-exp"
+
+
+def of_action(name, *changes):
+    """The example's plan with one action, and these changes in it where they are given."""
+    action = next(action for action in PLAN.actions if action.id == name)
+    return replace(PLAN, actions=(replace(action, changes=tuple(changes)) if changes else action,))
+
+
+def knowing(name, **more):
+    """The example's cluster, where more is known of a workload."""
+    facts = example_facts()
+    workloads = tuple(replace(one, **more) if one.name == name else one for one in facts.workloads)
+    return replace(facts, workloads=workloads)
+
+
+def kinds(emission, kind):
+    return [
+        one
+        for file in emission.files
+        if file.path.endswith(".yaml") and file.kind != "Helm values"
+        for one in yaml.safe_load_all(file.text)
+        if one["kind"] == kind
+    ]
+
+
+def text_of(emission, path):
+    return next(file.text for file in emission.files if file.path == path)
+
+
+# --- Taints, as kube-scheduler and the kubelet see them ---------------------------------------------------------------------
+
+NVIDIA_TOLERATES = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+"""GPU operator v25 deployments/gpu-operator/values.yaml `daemonsets.tolerations`; k8s-device-plugin v0.17 values.yaml."""
+
+
+def tolerates(toleration, taint):
+    """k8s.io/api/core/v1/toleration.go, ToleratesTaint."""
+    if toleration.get("effect") and toleration["effect"] != taint["effect"]:
+        return False
+    if toleration.get("key") and toleration["key"] != taint["key"]:
+        return False
+    return toleration.get("operator") == "Exists" or toleration.get("value", "") == taint.get("value", "")
+
+
+def spot_emission():
+    effect = SetCapacityType(pool=P3_SMALL.held_as(CapacityType.SPOT), loss_per_hr=0.05, on_demand_after=6)
+    return emit_plan(of_action("a6", Change(subject=RUNS, effect=effect)), example_facts())
+
+
+def patched_pod(emission, path):
+    patch = yaml.safe_load(yaml.safe_load(text_of(emission, path))["patches"][0]["patch"])
+    return patch["spec"]["template"]["spec"]
+
+
+def test_the_device_plugin_comes_up_on_every_node_that_is_made():
+    """With a taint that it does not tolerate no node offers a GPU, and Karpenter never takes one for initialised."""
+    pools = [*kinds(emit_plan(PLAN, example_facts()), "NodePool"), *kinds(spot_emission(), "NodePool")]
+
+    for pool in pools:
+        for taint in pool["spec"]["template"]["spec"]["taints"]:
+            assert tolerates(NVIDIA_TOLERATES, taint), pool["metadata"]["name"]
+
+
+def test_a_spot_node_takes_who_agreed_and_not_whoever_tolerates_the_other_gpu_nodes():
+    emission = spot_emission()
+    (pool,) = kinds(emission, "NodePool")
+    (taint,) = pool["spec"]["template"]["spec"]["taints"]
+
+    moved = patched_pod(emission, "workloads/research/vision-exp/kustomization.yaml")["tolerations"]
+    elsewhere = patched_pod(emit_plan(of_action("a8"), example_facts()), "workloads/prod/chat-api/kustomization.yaml")
+    assert any(tolerates(one, taint) for one in moved)
+    assert not any(tolerates(one, taint) for one in elsewhere["tolerations"])
+
+
+def test_a_lost_spot_node_does_not_use_up_a_runs_tries():
+    """kubernetes.io, Jobs: `podFailurePolicy` asks for restartPolicy Never."""
+    patch = yaml.safe_load(
+        yaml.safe_load(text_of(spot_emission(), "workloads/research/vision-exp/kustomization.yaml"))["patches"][0][
+            "patch"
+        ]
+    )
+
+    (rule,) = patch["spec"]["podFailurePolicy"]["rules"]
+    assert rule == {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
+    assert patch["spec"]["template"]["spec"]["restartPolicy"] == "Never"
+
+
+# --- Nodes, as Karpenter makes and takes them -------------------------------------------------------------------------------
+
+
+def may_disrupt(pool, reason, nodes):
+    """karpenter v1 pkg/apis/v1/nodepool.go, GetAllowedDisruptionsByReason: the least of the budgets that name it, or none."""
+    allowed = nodes
+    for budget in pool["spec"]["disruption"]["budgets"]:
+        if not budget.get("reasons") or reason in budget["reasons"]:
+            share = budget["nodes"]
+            allowed = min(allowed, math.ceil(nodes * int(share[:-1]) / 100) if share.endswith("%") else int(share))
+    return allowed
+
+
+def test_a_new_image_drains_no_node_with_a_run_on_it():
+    pools = {one["metadata"]["name"]: one for one in kinds(emit_plan(PLAN, example_facts()), "NodePool")}
+
+    runs = [one for name, one in pools.items() if name.endswith("-runs")]
+    services = [one for name, one in pools.items() if name.endswith("-services")]
+    assert runs
+    assert services
+    for pool in runs:
+        assert [may_disrupt(pool, reason, 20) for reason in ("Empty", "Drifted", "Underutilized")] == [20, 0, 0]
+    for pool in services:
+        assert may_disrupt(pool, "Drifted", 20) == 2
+    assert {one["spec"]["template"]["spec"]["expireAfter"] for one in pools.values()} == {"Never"}, (
+        "expiry knows no budget"
+    )
+
+
+def test_runs_say_that_nothing_may_disrupt_them():
+    patch = yaml.safe_load(
+        yaml.safe_load(text_of(spot_emission(), "workloads/research/vision-exp/kustomization.yaml"))["patches"][0][
+            "patch"
+        ]
+    )
+
+    assert patch["spec"]["template"]["metadata"]["annotations"] == {"karpenter.sh/do-not-disrupt": "true"}
+
+
+def one_replica(quota=None):
+    """A service of one replica that fills a node, whose number of replicas is set."""
+    change = Change(subject=CHAT, effect=SetReplicas(replicas=1, before=2))
+    facts = knowing(CHAT, gpus_per_pod=8.0, replicas=1)
+    pools = tuple(replace(one, quota_nodes=quota) if one.pool == P4D else one for one in facts.pools)
+    return emit_plan(of_action("a8", change), replace(facts, pools=pools))
+
+
+def surge_fits(emission):
+    """Whether the pod that a rolling update adds has a node: karpenter refuses one over `limits` (scheduler.go).
+
+    Kubernetes rounds the default maxSurge of 25 % up and maxUnavailable down: one more pod at one replica, none fewer.
+    """
+    (pool,) = kinds(emission, "NodePool")
+    return int(pool["spec"]["limits"]["nvidia.com/gpu"]) >= (1 + math.ceil(0.25)) * 8
+
+
+def test_a_rollout_of_one_replica_that_fills_a_node_can_end():
+    assert surge_fits(one_replica())
+
+
+def test_where_the_quota_has_no_node_for_a_surge_a_rollout_takes_before_it_gives():
+    emission = one_replica(quota=1)
+    patch = yaml.safe_load(
+        yaml.safe_load(text_of(emission, "workloads/prod/chat-api/kustomization.yaml"))["patches"][0]["patch"]
+    )
+
+    assert not surge_fits(emission)
+    assert patch["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": 0, "maxUnavailable": 1}
+
+
+def test_every_pool_has_a_limit():
+    assert all(one["spec"]["limits"] for one in kinds(emit_plan(PLAN, example_facts()), "NodePool"))
+
+
+# --- Nodes that workloads leave ---------------------------------------------------------------------------------------------
+
+
+def node(name, *holders, group=("eks.amazonaws.com/nodegroup", "gpu p4d")):
+    return NodeFacts(name=name, pool=P4D, group=group, held_by=holders)
+
+
+def orders(*nodes, plan=None):
+    emission = emit_plan(plan or of_action("a8"), replace(example_facts(), nodes=nodes))
+    return {file.path: file.text for file in emission.files if file.path.startswith("orders/give-back")}
+
+
+def test_every_node_that_its_holders_leave_is_given_back_by_name():
+    (text,) = orders(
+        node("n1", CHAT), node("n2", CHAT, "prod/search-rank"), node("n3", CHAT, "ml/ranker-train")
+    ).values()
+
+    drained = [line.split()[2] for line in text.splitlines() if line.startswith("kubectl drain")]
+    assert drained == ["n1", "n2"], "n3 is held by one that stays"
+    assert "minSize=1" in text
+    assert text.count("terminate-instance-in-auto-scaling-group") == 2, "a drained node is billed on"
+    assert "--nodegroup-name 'gpu p4d'" in text
+
+
+def test_an_old_karpenter_pool_makes_no_node_for_what_has_left_it():
+    (text,) = orders(node("n1", CHAT, group=("karpenter.sh/nodepool", "gpu"))).values()
+
+    assert """kubectl patch nodepool gpu --type merge -p '{"spec":{"limits":{"nodes":"0"}}}'""" in text
+    assert "kubectl delete node n1" in text
+
+
+def test_a_node_that_is_in_the_new_pool_already_stays():
+    (pool,) = [one["metadata"]["name"] for one in kinds(emit_plan(of_action("a8"), example_facts()), "NodePool")]
+
+    assert orders(node("n1", CHAT, group=("karpenter.sh/nodepool", pool))) == {}
+
+
+def test_names_of_nodes_are_quoted_for_the_shell():
+    (text,) = orders(node("n1; reboot", CHAT)).values()
+
+    assert "kubectl drain 'n1; reboot' " in text
+
+
+def test_a_workload_whose_nodes_nobody_knows_is_left_to_a_person():
+    emission = emit_plan(of_action("a8"), replace(example_facts(), nodes=()))
+
+    left = {one.subject for one in emission.withheld if "not known by name" in one.reason}
+    assert left == {"prod/chat-api", "prod/search-rank", "prod/embed-api"}
+
+
+# --- Patches, as kustomize applies them -------------------------------------------------------------------------------------
+
+
+def built(kubectl, folder, manifest, component, namespace=None):
+    """What `kubectl kustomize` makes of a manifest beside a Component."""
+    (folder / "c").mkdir()
+    (folder / "c" / "kustomization.yaml").write_text(component, encoding="utf-8")
+    (folder / "m.yaml").write_text(yaml.safe_dump(manifest), encoding="utf-8")
+    root = {"resources": ["m.yaml"], "components": ["c"], **({"namespace": namespace} if namespace else {})}
+    (folder / "kustomization.yaml").write_text(yaml.safe_dump(root), encoding="utf-8")
+    run = subprocess.run([kubectl, "kustomize", str(folder)], capture_output=True, text=True, check=True)
+    return yaml.safe_load(run.stdout)
+
+
+def manifest(kind="Deployment", name="chat-api", api="apps/v1", metadata=(), **pod):
+    containers = [{"name": "a", "image": "b", "resources": {"limits": {"nvidia.com/gpu": "4"}}}]
+    return {
+        "apiVersion": api,
+        "kind": kind,
+        "metadata": {"name": name, **dict(metadata)},
+        "spec": {"template": {"spec": {**pod, "containers": containers}}},
+    }
+
+
+@pytest.mark.parametrize("written", [{}, {"namespace": "prod"}])
+@pytest.mark.parametrize("set_to", [None, "prod"])
+def test_a_patch_is_applied_wherever_the_namespace_is_written(written, set_to, kubectl_bin, tmp_path):
+    component = text_of(emit_plan(of_action("a8"), example_facts()), "workloads/prod/chat-api/kustomization.yaml")
+
+    one = built(kubectl_bin, tmp_path, manifest(metadata=written), component, set_to)
+
+    assert one["metadata"]["annotations"]["trimtab.dev/action"] == "a8"
+    assert one["metadata"].get("namespace") == (set_to or written.get("namespace"))
+
+
+@pytest.mark.parametrize("name", ["vision-exp", "vision-exp-0412", "vision-exp-2026-04-12"])
+def test_a_patch_of_runs_is_applied_whatever_their_number_or_date(name, kubectl_bin, tmp_path):
+    component = text_of(spot_emission(), "workloads/research/vision-exp/kustomization.yaml")
+
+    one = built(kubectl_bin, tmp_path, manifest("Job", name, "batch/v1"), component)
+
+    assert one["metadata"]["name"] == name
+    assert one["spec"]["template"]["spec"]["nodeSelector"]["karpenter.sh/nodepool"].endswith("spot-runs")
+
+
+def test_a_patch_keeps_the_tolerations_it_does_not_replace_and_drops_selectors_of_other_nodes(kubectl_bin, tmp_path):
+    mine = {"key": "team", "operator": "Equal", "value": "assistant", "effect": "NoExecute", "tolerationSeconds": 60}
+    facts = knowing(
+        CHAT,
+        pods_were_read=True,
+        tolerations=(
+            Toleration(key="team", operator="Equal", value="assistant", effect="NoExecute", seconds=60),
+            Toleration(key="node.kubernetes.io/not-ready", operator="Exists", effect="NoExecute", seconds=300),
+            Toleration(key="nvidia.com/gpu", operator="Exists", effect="NoSchedule"),
+        ),
+        node_selector={"our.org/rack": "7", "topology.kubernetes.io/zone": "us-east-1a"},
+    )
+    component = text_of(emit_plan(of_action("a8"), facts), "workloads/prod/chat-api/kustomization.yaml")
+    before = {
+        "eks.amazonaws.com/nodegroup": "gpu-p4d",
+        "our.org/rack": "7",
+        "topology.kubernetes.io/zone": "us-east-1a",
+    }
+
+    one = built(kubectl_bin, tmp_path, manifest(nodeSelector=before, tolerations=[mine]), component)
+
+    pod = one["spec"]["template"]["spec"]
+    assert set(pod["nodeSelector"]) == {"topology.kubernetes.io/zone", "karpenter.sh/nodepool"}
+    assert pod["tolerations"] == [
+        mine,
+        {"key": "nvidia.com/gpu", "operator": "Equal", "value": "present", "effect": "NoSchedule"},
+    ]
+
+
+def test_affinity_that_no_new_node_meets_is_said():
+    facts = knowing(CHAT, pods_were_read=True, affinity_keys=("our.org/rack", "kubernetes.io/arch"))
+
+    reasons = [one.reason for one in emit_plan(of_action("a8"), facts).withheld if one.subject == CHAT]
+
+    assert any("affinity on our.org/rack:" in reason for reason in reasons)
+
+
+def test_replicas_are_let_go_only_after_the_autoscaler_holds_them(kubectl_bin, tmp_path):
+    """kubernetes.io, "Migrating Deployments and StatefulSets to horizontal autoscaling": a plain apply would set 1."""
+    emission = emit_plan(of_action("a8"), example_facts())
+    moving = yaml.safe_load(text_of(emission, "workloads/prod/chat-api/kustomization.yaml"))
+    page = text_of(emission, "APPLY.md")
+
+    one = built(
+        kubectl_bin,
+        tmp_path,
+        {**manifest(), "spec": {**manifest()["spec"], "replicas": 24}},
+        text_of(emission, "workloads/prod/chat-api.autoscaled/kustomization.yaml"),
+    )
+
+    assert not any("replicas" in patch["patch"] for patch in moving["patches"])
+    assert "replicas" not in one["spec"]
+    steps = (
+        "kubectl apply -k scaling",
+        "set-last-applied",
+        "NAME.autoscaled",
+        "chat-api.autoscaled/kustomization.yaml",
+    )
+    assert [page.index(step) for step in steps] == sorted(page.index(step) for step in steps)
+
+
+@pytest.mark.parametrize("folder", ["monitoring", "nodes", "scaling", "commitments"])
+def test_the_folder_of_a_stage_is_built_whole_and_holds_nothing_else(folder, kubectl_bin, tmp_path):
+    emission = emit_plan(PLAN, example_facts())
+    for file in emission.files:
+        path = tmp_path / file.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(file.text, encoding="utf-8")
+
+    run = subprocess.run([kubectl_bin, "kustomize", str(tmp_path / folder)], capture_output=True, text=True, check=True)
+
+    made = [one["kind"] for one in yaml.safe_load_all(run.stdout)]
+    written = [
+        one["kind"]
+        for file in emission.files
+        if file.path.startswith(f"{folder}/") and file.path.endswith(".yaml") and file.kind != "Kustomization"
+        for one in yaml.safe_load_all(file.text)
+    ]
+    dashboards = ["ConfigMap"] if folder == "monitoring" else []
+    assert sorted(made) == sorted([*written, *dashboards])
+    assert "Component" not in made
+
+
+# --- Rules, as Prometheus evaluates them ------------------------------------------------------------------------------------
+
+POD = 'namespace="prod",pod="chat-api-7d4b9c6f5-x2x9k"'
+
+
+def demand_of(server, scrape_s):
+    """The emitted rules of a service on some server, scraped so often; a replica serves 10 requests a second."""
+    known = WorkloadFacts(
+        name=CHAT, pool=P4D, gpus_per_node=8, replicas=1,
+        service=ServiceFacts(capacity_req_s=10.0, signals=SERVERS[server], server_is_known=True),
+    )  # fmt: skip
+    facts = replace(example_facts(), workloads=(known,), scrape_interval_s=scrape_s, scrape_is_known=True)
+    scaling = next(change for action in PLAN.actions for change in action.changes if change.subject == CHAT)
+    return kinds(emit_plan(of_action("a8", scaling), facts), "PrometheusRule")[0]["spec"]
+
+
+def scraped(server, scrape_s, missed=()):
+    """7 requests a second and an empty queue, as promtool spells samples; one is stale after a scrape that failed."""
+    signals = SERVERS[server]
+    counter = signals.arrived or signals.completed
+    scrapes = 40
+
+    def said(values):
+        return " ".join("stale" if number in missed else str(value) for number, value in enumerate(values))
+
+    series = [{"series": f"{counter}{{{POD}}}", "values": said(7 * scrape_s * number for number in range(scrapes))}]
+    if signals.waiting is not None:
+        series.append({"series": f"{signals.waiting}{{{POD}}}", "values": said(0 for _ in range(scrapes))})
+    return series
+
+
+def read(server, scrape_s, at_scrape, promtool, folder, missed=(), demand=(0.7,)):
+    """Hold the demand that Prometheus records at a scrape against that; returns what promtool says if it differs."""
+    (folder / "rules.yaml").write_text(yaml.safe_dump(demand_of(server, scrape_s)), encoding="utf-8")
+    test = {
+        "rule_files": ["rules.yaml"],
+        "evaluation_interval": "15s",
+        "tests": [
+            {
+                "interval": f"{scrape_s}s",
+                "input_series": scraped(server, scrape_s, missed),
+                "promql_expr_test": [
+                    {
+                        "expr": f"round({DEMAND}, 0.001)",
+                        "eval_time": f"{at_scrape * scrape_s}s",
+                        "exp_samples": [
+                            {"labels": '{namespace="prod",workload="chat-api"}', "value": value} for value in demand
+                        ],
+                    }
+                ],
+            }
+        ],
+    }
+    (folder / "test.yaml").write_text(yaml.safe_dump(test), encoding="utf-8")
+    run = subprocess.run([promtool, "test", "rules", str(folder / "test.yaml")], capture_output=True, text=True)
+    return "" if run.returncode == 0 else run.stdout + run.stderr
+
+
+@pytest.mark.parametrize("scrape_s", [10, 15, 30, 60])
+@pytest.mark.parametrize("server", sorted(SERVERS))
+def test_demand_is_read_at_every_usual_scrape_interval(server, scrape_s, promtool_bin, tmp_path):
+    assert read(server, scrape_s, 20, promtool_bin, tmp_path) == ""
+
+
+@pytest.mark.parametrize("scrape_s", [15, 30, 60])
+@pytest.mark.parametrize("server", sorted(SERVERS))
+def test_a_scrape_that_failed_makes_no_demand_of_nothing(server, scrape_s, promtool_bin, tmp_path):
+    """The scrape after the failed one: two samples of the window are a failed one apart."""
+    assert read(server, scrape_s, 20, promtool_bin, tmp_path, missed=(19,)) == ""
+    assert read(server, scrape_s, 19, promtool_bin, tmp_path, missed=(19,), demand=()) == "", "not known, and not 0"
+
+
+def test_rules_carry_the_label_that_kube_prometheus_stack_selects():
+    """kube-prometheus-stack values.yaml: with `ruleSelectorNilUsesHelmValues` it selects `release: <name of the release>`."""
+    rules = kinds(emit_plan(PLAN, example_facts()), "PrometheusRule")
+    other = kinds(emit_plan(PLAN, replace(example_facts(), rule_labels={"role": "rules"})), "PrometheusRule")
+
+    assert {one["metadata"]["labels"]["release"] for one in rules} == {"kube-prometheus-stack"}
+    assert {one["metadata"]["labels"]["role"] for one in other} == {"rules"}
