@@ -26,6 +26,7 @@ from trimtab.fleet.build import build_fleet, bundle_window
 from trimtab.fleet.market import Market
 from trimtab.ledger import Usage
 from trimtab.pipeline import SEED, open_demo
+from trimtab.pipeline.opening import carried_at
 from trimtab.plan.commit_after import usage_after
 from trimtab.plan.commitments.commit_report import (
     AFTER_PLAN,
@@ -104,6 +105,8 @@ def _report(request: CommitRequest, tell: Tell) -> CommitReport:
     catalog = load_catalog(request.prices)
     held = held_inventory(request.owned, catalog, bundle, region=request.owned_region)
     market = Market(catalog=catalog, at=day, max_term_years=max(terms), assumptions=settings.assumptions)
+    carried = carried_at(market, fleet)
+    (fleet,), market = carried.fleets, carried.market
     usage, basis = fleet.usage, AS_IT_WAS
     if request.after_plan:
         planned = make_plan(fleet, market, settings, seed=SEED, progress=tell)
@@ -123,7 +126,7 @@ def _report(request: CommitRequest, tell: Tell) -> CommitReport:
         day=day,
         owned=held.owned,
         quotes=[quoted_offer(text, pools_by_type(usage)) for text in request.quotes],
-        held_beside=[*(f"left out: {line}" for line in held.left_out), *not_running(held.owned, day)],
+        held_beside=[*carried.said, *(f"left out: {line}" for line in held.left_out), *not_running(held.owned, day)],
     )
 
 

@@ -83,7 +83,7 @@ def make_plan(
     `owned` commitments are paid whatever is planned. Services keep the laws learnt on `laws` where that is given. Replays
     are looked up in `store` first. Raises PlanError, naming the rules in conflict, where no plan keeps the limits.
     """
-    cases = cases_of(fleet, settings, seed, laws=laws, store=store)
+    cases = {**cases_of(fleet, settings, seed, laws=laws, store=store), **_without_price(fleet)}
     judged = {name: case for name, case in cases.items() if isinstance(case, Case)}
     options = _options(fleet, cases, market, owned, progress)
     progress("choosing jointly", 0.0)
@@ -134,6 +134,15 @@ def make_plan(
         unkept=tuple(unkept(options)),
         headroom_micro_usd=_headroom(fleet, options, cheapest, market, settings, owned),
     )
+
+
+def _without_price(fleet: Fleet) -> dict[str, str]:
+    """Return the workloads that cannot be judged because nobody knows what their nodes cost, with the reason."""
+    return {
+        one.name: f"no price is known for its nodes, {one.pool}"
+        for one in fleet.workloads
+        if one.pool in fleet.unpriced
+    }
 
 
 def _options(
