@@ -3,10 +3,13 @@
 import math
 
 import pytest
+from click.testing import CliRunner
 from tests.fleets import SHAPES, FleetRows
 
+from trimtab.cli import root
 from trimtab.errors import MissingPrice
 from trimtab.pipeline import audit, priced_history
+from trimtab.tables.bundle import write_bundle
 
 SHAPES["mystery.8x"] = ("Riva X900", 8, 64.0)
 
@@ -73,6 +76,16 @@ def test_the_bill_of_the_others_is_split_without_them():
     costs = dict(zip([one.name for one in fleet.workloads], allocation.by_owner(2), strict=True))
     assert costs["a/mystery"] == 0
     assert costs["a/known"] > 0
+
+
+def test_commit_and_allocate_answer_for_the_others_and_say_what_has_no_price(tmp_path):
+    bundle = mixed()
+    write_bundle(tmp_path / "fleet", bundle.tables, bundle.meta)
+
+    for command in ("allocate", "commit"):
+        shown = CliRunner().invoke(root, [command, str(tmp_path / "fleet")])
+        assert shown.exit_code == 0, shown.output
+        assert "node(s) of mystery.8x on-demand in" in " ".join(shown.output.split())
 
 
 def test_a_fleet_of_which_nothing_has_a_price_is_refused_by_name():
