@@ -89,3 +89,20 @@ def test_a_declared_target_that_is_gone_or_looser_is_listed(document, update, ch
     rows = json.loads(CliRunner().invoke(root, ["diff", "-o", "json"]).stdout)["rows"]
 
     assert [row["change"] for row in rows if row["subject"] == target.workload] == ([change] if change else [])
+
+
+def test_two_quantiles_of_one_metric_are_each_held_against_their_own(document):
+    target = next(one for one in document.proof.targets if one.declared and one.limit_s is not None)
+    tail = target.model_copy(update={"required_frac": 0.99, "limit_s": 9.0, "target": "99% within 9 s"})
+    slower = target.model_copy(update={"limit_s": 8.0, "target": "95% within 8 s"})
+    keep(with_targets(document, target, tail), kept())
+    keep(with_targets(document, slower, tail), kept())
+    keep(with_targets(document, slower), kept())
+
+    def rows(first, second):
+        shown = CliRunner().invoke(root, ["diff", first, second, "-o", "json"])
+        return [(row["change"], row["effect"]) for row in json.loads(shown.stdout)["rows"] if "target" in row["change"]]
+
+    assert rows("1", "1") == []
+    assert rows("1", "2") == [("target loosened", f"{target.target} -> 95% within 8 s")]
+    assert rows("2", "3") == [("target dropped", "99% within 9 s -> nothing")]

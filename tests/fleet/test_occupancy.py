@@ -48,11 +48,11 @@ def test_a_node_given_back_and_taken_again_has_two_lives():
     assert fleet.coverage.counts["held hours outside the node's life"] == 12
 
 
-def test_gpus_held_twice_are_scaled_down_to_the_node_and_counted():
+def test_a_gpu_held_twice_is_shared_between_its_holders_and_counted():
     fleet = fleet_of(FleetRows(1).node("n", "g5.xlarge").hold("a/x", "n", [0]).hold("a/y", "n", [0]))
 
     assert shares(fleet) == {"a/x": 12 * 3600, "a/y": 12 * 3600}
-    assert fleet.coverage.counts["node-hours held beyond the node's GPUs, scaled down"] == 24
+    assert fleet.coverage.counts["device-hours that several held at once, shared between them"] == 24
 
 
 def test_an_allocation_on_an_unknown_node_is_counted_and_not_billed():

@@ -231,3 +231,15 @@ def test_a_bill_without_rows_is_said_to_be_so(tmp_path):
     head = (DATA / "focus_1_2.csv").read_text().splitlines()[0]
 
     assert "empty.csv: no rows in it" in bill(tmp_path / "empty.csv", head + "\n").notes
+
+
+def test_charges_that_two_files_hold_are_charged_once(tmp_path):
+    whole = (DATA / "focus_1_2.csv").read_text().splitlines()
+    once = read_bills([DATA / "focus_1_2.csv"])
+    (tmp_path / "a.csv").write_text("\n".join(whole[:3]) + "\n")
+    (tmp_path / "b.csv").write_text("\n".join(whole) + "\n")
+
+    twice = read_bills([tmp_path])
+
+    assert sorted(twice.table["BilledCost"].to_pylist()) == sorted(once.table["BilledCost"].to_pylist())
+    assert twice.counts["bills: charges that an earlier file holds too, dropped"] == 2

@@ -45,6 +45,8 @@ class Overrides:
 
     prices: tuple[Price, ...]
     instance_types: tuple[InstanceType, ...]
+    places: tuple[str, ...]
+    """Where each rate stands: file and row."""
 
 
 @dataclass(slots=True)
@@ -54,6 +56,7 @@ class _Reading:
     gpus: GpuTable
     known: Mapping[tuple[str, str], InstanceType]
     prices: list[Price] = field(default_factory=list)
+    places: list[str] = field(default_factory=list)
     added: dict[tuple[str, str], InstanceType] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
 
@@ -68,6 +71,7 @@ class _Reading:
             self.faults.append(Fault(what=what, where=where))
         else:
             self.prices.append(price)
+            self.places.append(where)
 
     def _need_type(self, price: Price, entry: Entry) -> None:
         """Make sure that the rate's instance type is known, or that the row describes it."""
@@ -106,7 +110,7 @@ def read_overrides(path: Path, gpus: GpuTable, known: Mapping[tuple[str, str], I
         reading.take(entry, where, _OWNED_FIELDS, _owned)
     if reading.faults:
         raise PriceFileError(path.name, reading.faults)
-    return Overrides(tuple(reading.prices), tuple(reading.added.values()))
+    return Overrides(tuple(reading.prices), tuple(reading.added.values()), tuple(reading.places))
 
 
 def _entries(path: Path) -> tuple[list[tuple[str, Entry]], list[tuple[str, Entry]]]:

@@ -13,6 +13,7 @@ from trimtab.catalog.kinds import BuyingOption
 from trimtab.catalog.mig import MigProfile, MigTable, load_mig
 from trimtab.catalog.overrides import read_overrides
 from trimtab.catalog.prices import PriceBook, load_prices
+from trimtab.catalog.questions import questions
 from trimtab.errors import UnknownName
 
 
@@ -24,6 +25,8 @@ class Catalog:
     mig_table: MigTable
     instance_table: Mapping[tuple[str, str], InstanceType]
     prices: PriceBook
+    questions: tuple[str, ...] = ()
+    """What is doubtful of the user's own rates."""
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:
@@ -80,7 +83,8 @@ def load_catalog(overrides: Path | None = None) -> Catalog:
     own = read_overrides(overrides, packaged.gpu_table, packaged.instance_table)
     instances = {**packaged.instance_table, **{(one.provider, one.name): one for one in own.instance_types}}
     book = PriceBook(packaged.prices.prices, instances).overridden(own.prices)
-    return Catalog(packaged.gpu_table, packaged.mig_table, instances, book)
+    doubtful = questions(dict(zip(own.places, own.prices, strict=True)), packaged.prices, book)
+    return Catalog(packaged.gpu_table, packaged.mig_table, instances, book, doubtful)
 
 
 @cache

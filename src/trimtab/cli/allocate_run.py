@@ -123,7 +123,7 @@ def _answer(rows: Sequence[Charge], found: _Split, budgets: Mapping[str, float])
         month_ends={row.name: _month_end(row, found.spent, whole_days) for row in rows} if days else {},
         budgets_usd_mo=budgets,
         months=found.months,
-        notes=[*notes, *_month_notes(found.months), *_budget_notes(rows, budgets)],
+        notes=[*notes, *_carried_notes(found.fleet), *_month_notes(found.months), *_budget_notes(rows, budgets)],
     )
 
 
@@ -133,6 +133,15 @@ def _month_end(row: Charge, spent: Spent, whole_days: int) -> MonthEnd:
     own = int(days.sum())
     scaled = (days * (row.micro_usd / own)).round().astype("int64") if own else days
     return month_end(spent.first_day, scaled, whole_days)
+
+
+def _carried_notes(fleet: Fleet) -> list[str]:
+    """Say which nodes have no price, and so no charge."""
+    return [
+        f"{sum(node.pool == pool for node in fleet.nodes)} node(s) of {pool} have no price and are charged to nobody; give "
+        "theirs with --prices FILE"
+        for pool in sorted(fleet.unpriced)
+    ]
 
 
 def _month_notes(found: Sequence[Month]) -> list[str]:

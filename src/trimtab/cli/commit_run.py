@@ -27,6 +27,7 @@ from trimtab.fleet.build import build_fleet, bundle_window
 from trimtab.fleet.market import Market
 from trimtab.ledger import Usage
 from trimtab.pipeline import open_demo, plan_fleet
+from trimtab.pipeline.opening import carried_at
 from trimtab.plan.commit_after import ordered_layers, usage_after
 from trimtab.plan.commitments.commit_report import (
     AFTER_PLAN,
@@ -105,6 +106,8 @@ def _report(request: CommitRequest, tell: Tell) -> CommitReport:
     catalog = load_catalog(request.prices)
     held = held_inventory(request.owned, catalog, bundle, region=request.owned_region)
     market = Market(catalog=catalog, at=day, max_term_years=max(terms), assumptions=settings.assumptions)
+    carried = carried_at(market, fleet)
+    (fleet,), market = carried.fleets, carried.market
     usage, basis, window = fleet.usage, AS_IT_WAS, fleet.window
     ordered, notes = None, tuple[str, ...]()
     _check_type(usage, request.instance_type)
@@ -133,6 +136,7 @@ def _report(request: CommitRequest, tell: Tell) -> CommitReport:
         owned=held.owned,
         quotes=quotes,
         held_beside=[
+            *carried.said,
             *(f"left out: {line}" for line in held.left_out),
             *not_running(held.owned, day),
             *(note for note in notes if "no commitment is advised" in note),

@@ -10,7 +10,7 @@ import click
 from trimtab.cli.output import Cell, Column, Format, Sheet, fixed, output_options, write_sheet
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from trimtab.emit.document import ActionPart, AuditDocument, TargetPart
 
@@ -70,19 +70,37 @@ def _sheet(before: AuditDocument, after: AuditDocument) -> Sheet:
 
 def _targets(before: AuditDocument, after: AuditDocument) -> list[dict[str, Cell]]:
     """Return declared targets that are gone or looser, of workloads that both plans change."""
-    now = {(target.workload, target.metric): target for target in after.proof.targets}
     there = {target.workload for target in after.proof.targets if target.touched}
     rows: list[dict[str, Cell]] = []
-    for then in before.proof.targets:
+    for then, same in _pairs(before.proof.targets, after.proof.targets):
         if not then.declared or not then.touched or then.workload not in there:
             continue
-        same = now.get((then.workload, then.metric))
         change = "target dropped" if same is None or not same.declared else _loosened(then, same)
         if change:
             became = same.target if same else "nothing"
             words = f"{then.target} -> {became}"
             rows.append({"change": change, "lever": then.metric, "subject": then.workload, "effect": words})
     return rows
+
+
+def _pairs(before: Sequence[TargetPart], after: Sequence[TargetPart]) -> Iterator[tuple[TargetPart, TargetPart | None]]:
+    """Yield each former target with what it is now: that of its quantile, else one of its metric that no other was."""
+    left = list(after)
+    pairs: dict[int, TargetPart] = {}
+    for exact in (True, False):
+        for index, then in enumerate(before):
+            same = (
+                now
+                for now in left
+                if (now.workload, now.metric) == (then.workload, then.metric)
+                and (not exact or now.required_frac == then.required_frac)
+            )
+            found = None if index in pairs else next(same, None)
+            if found is not None:
+                pairs[index] = found
+                left.remove(found)
+    for index, then in enumerate(before):
+        yield then, pairs.get(index)
 
 
 def _loosened(then: TargetPart, now: TargetPart) -> str:

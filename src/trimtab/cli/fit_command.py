@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from datetime import date
 from pathlib import Path
 
 import click
@@ -139,19 +138,13 @@ def command(
       trimtab fit --params 7B --pretrain --tokens 140B --deadline 30d
       trimtab fit mistral-7b --finetune qlora --tokens 5M --on rtx4090
     """
-    from trimtab.catalog import BuyingOption, load_catalog
+    from trimtab.cli.fit_asked import market_of, serving_of, training_of
     from trimtab.cli.fit_calibrate import read_measured
-    from trimtab.cli.fit_inputs import amount, amount_per_second, model_of, seconds
+    from trimtab.cli.fit_inputs import model_of
     from trimtab.cli.fit_run import Wishes, deliver, fit_serving_question, fit_training_question
     from trimtab.cli.settings import resolve
-    from trimtab.physics.ask import Market
     from trimtab.physics.formats import WeightFormat
-    from trimtab.physics.interruption import Interruptions
-    from trimtab.physics.search_training import TrainingDemand
-    from trimtab.physics.serving_demand import Demand, Targets
-    from trimtab.physics.training_memory import Method
     from trimtab.sources.request_mix import read_request_mix
-    from trimtab.units import HR_PER_DAY, S_PER_DAY
 
     kinds = {"--serve": serve, "--offline": bool(offline), "--finetune": bool(finetune), "--pretrain": pretrain}
     asked = [name for name, given in kinds.items() if given]
@@ -160,25 +153,16 @@ def command(
     _refuse_strays(serve, bool(offline), {"--trace": trace, "--rate": rate, "--concurrency": concurrency}, within)
     architecture = model_of(model, params, active)
     settings = resolve(file=None, environ=os.environ, flags=flags).settings
-    assumed = settings.assumptions
-    market = Market(
+    market = market_of(
+        settings.assumptions,
+        prices,
         gpus=gpus,
         own=own,
         provider=provider,
         region=region,
-        option=BuyingOption(option),
-        at=date.today(),
-        catalog=load_catalog(prices),
+        option=option,
         driver=driver,
         cuda=cuda,
-        losses=Interruptions(
-            startup_s=assumed.node_startup_s,
-            cold_start_s=assumed.service_cold_start_s,
-            save_s=assumed.checkpoint_save_s,
-            restore_s=assumed.checkpoint_restore_s,
-            notice_s=assumed.spot_notice_s,
-            unknown_loss_per_hr=assumed.spot_loss_per_hr,
-        ),
     )
     mix = read_request_mix(trace, workload=workload) if trace else None
     wishes = Wishes(
@@ -193,44 +177,30 @@ def command(
         remarks=(mix.summary,) if mix else (),
     )
     if serve or offline:
-        window_s = (seconds(within) or S_PER_DAY) if offline else S_PER_DAY
-        arrivals = amount_per_second(rate) if rate else mix.peak_req_s if mix else None
-        if offline:
-            arrivals = amount_per_second(offline) * S_PER_DAY / window_s
-        if concurrency is not None and not offline:
-            arrivals = None
-        demand = Demand(
-            input_tokens=_tokens(input_tokens, mix.input_tokens if mix else None, 1024),
-            output_tokens=_tokens(output_tokens, mix.output_tokens if mix else None, 256),
-            rate_req_s=arrivals,
-            mean_req_s=mix.mean_req_s if mix and rate is None and arrivals is not None else None,
-            concurrency=(concurrency or 16) if arrivals is None else None,
-            targets=Targets(ttft_s=seconds(ttft), tpot_s=seconds(tpot), latency_s=seconds(latency)),
-            headroom_frac=0.0 if offline else headroom,
+        question = serving_of(
+            mix,
+            offline=offline,
+            within=within,
+            rate=rate,
+            concurrency=concurrency,
+            input_tokens=input_tokens,
+            output_tokens=output_tokens,
+            limits=(ttft, tpot, latency),
+            headroom_frac=headroom,
         )
         answer = fit_serving_question(
             architecture,
-            demand,
+            question.demand,
             market,
             wishes,
             engine=engine,
             formats=[WeightFormat(one) for one in formats],
-            hours_per_day=min(HR_PER_DAY, window_s / S_PER_DAY * HR_PER_DAY),
+            hours_per_day=question.hours_per_day,
             context=mix.longest_tokens if mix else None,
             bench=emit_bench,
         )
     else:
-        if tokens is None:
-            raise UsageError("training needs --tokens, such as --tokens 2B")
-        limit_s = seconds(deadline)
-        training = TrainingDemand(
-            method=Method(finetune) if finetune else Method.FULL,
-            tokens=amount(tokens),
-            sequence=sequence,
-            global_batch=batch,
-            deadline_days=None if limit_s is None else limit_s / S_PER_DAY,
-            pretrain=pretrain,
-        )
+        training = training_of(finetune, pretrain, tokens=tokens, deadline=deadline, sequence=sequence, batch=batch)
         answer = fit_training_question(architecture, training, market, wishes)
     deliver(answer, output_format, out, fields)
 
@@ -246,8 +216,3 @@ def _refuse_strays(serve: bool, offline: bool, loads: Mapping[str, object], with
         raise UsageError(f"give one of {' and '.join(given)}: each states the load")
     if not serve and given:
         raise UsageError(f"{' and '.join(given)} belong to --serve")
-
-
-def _tokens(given: int | None, traced: float | None, usual: int) -> float:
-    """Return a token count: as given, else as the trace has it, else the usual one."""
-    return float(given or traced or usual)

@@ -96,6 +96,11 @@ def command(
         fields=fields,
     )
     _warn_of_stale(chosen, prices)
+    if catalog.questions:
+        asked = "".join(f"\n  - {question}" for question in catalog.questions)
+        click.echo(
+            f"warning: {len(catalog.questions)} question(s) about own rates, used as they stand:{asked}", err=True
+        )
 
 
 command.add_command(compare)

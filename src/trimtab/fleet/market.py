@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 
 import numpy as np
@@ -99,6 +99,10 @@ class Market:
         option = _OPTION[pool.capacity_type]
         rows = self.catalog.prices.history(pool.provider, pool.instance_type, pool.region, option)
         return micro_usd(next((row for row in reversed(rows) if row.as_of <= day), rows[0]).usd_hr)
+
+    def carrying(self, pools: Iterable[Pool]) -> Market:
+        """Return the market in which nodes of pools without a rate cost nothing: they are carried, not judged."""
+        return replace(self, known_micro_usd_hr={**self.known_micro_usd_hr, **dict.fromkeys(pools, 0)})
 
     def unpriced(self, pools: Iterable[Pool]) -> dict[Pool, str]:
         """Return why a pool has no rate, for those that have none."""

@@ -261,6 +261,12 @@ class Fleet:
     coverage: Coverage
     unknown_holders: frozenset[str] = frozenset()
     """Names of nodes on which some GPU was at work that nobody is known to have held: no plan gives them back."""
+    unpriced: frozenset[Pool] = frozenset()
+    """Pools of which no rate is known: their nodes are carried as they are, at nothing, and no plan touches them."""
+
+    def is_left_alone(self, node: Node) -> bool:
+        """Tell whether a node stays whatever is planned, for nobody knows who works on it or what it costs."""
+        return node.name in self.unknown_holders or node.pool in self.unpriced
 
     def workload(self, name: str) -> Workload:
         """Return a workload by name; raises KeyError."""

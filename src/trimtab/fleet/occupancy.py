@@ -53,7 +53,8 @@ def occupancy(nodes: pa.Table, allocations: pa.Table, workloads: Mapping[str, in
     """Build node lives and holdings over a window.
 
     A node row that repeats a node's name is another life of that node. CPU-only nodes are counted and left out: they are no GPU
-    cost. GPUs held beyond what a node has (sharing, or records that overlap) are scaled down to it and counted.
+    cost. GPUs held beyond what there are, of a named one or of a node (sharing, or records that overlap), are scaled down to
+    it and counted.
     """
     lives, kept, counts = _lives(nodes)
     node_seconds = _seconds_per_hour(nodes, kept, lives, window)
@@ -161,8 +162,27 @@ def _held_cells(
     lived = node >= 0
     counts["held hours outside the node's life"] = int((~lived).sum())
     owner = np.array([workloads[name] for name in text(allocations["workload"])], dtype=np.int64)[source]
-    amount = cells.seconds * gpus[source]
+    amount = _held_once(cells.seconds * gpus[source], allocations["device"], source, cells.hour, window, counts)
     return _summed(node[lived], cells.hour[lived], owner[lived], amount[lived], window.hours, len(workloads))
+
+
+def _held_once(
+    amount: FloatArray,
+    devices: pa.ChunkedArray,
+    source: IntArray,
+    hour: IntArray,
+    window: Window,
+    counts: dict[str, int],
+) -> FloatArray:
+    """Share the GPU-seconds (n_cells,) of a named GPU that several rows hold in one hour, so that it is held once."""
+    encoded = devices.combine_chunks().dictionary_encode()
+    device = np.asarray(encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False), dtype=np.int64)[source]
+    key = np.where(device >= 0, device * window.hours + hour, -1)
+    unique, inverse = np.unique(key, return_inverse=True)
+    held = np.bincount(inverse, weights=amount, minlength=len(unique))
+    over = (held > S_PER_HR * (1 + 1e-9)) & (unique >= 0)
+    counts["device-hours that several held at once, shared between them"] = int(over.sum())
+    return np.where(over, S_PER_HR / np.where(over, held, 1.0), 1.0)[inverse] * amount
 
 
 def _life_in_hour(lives: Sequence[Node], node_seconds: IntArray, number: Mapping[str, int]) -> IntArray:

@@ -23,11 +23,9 @@ def propose(workload: Workload, assumptions: Assumptions) -> tuple[ReleaseIdle, 
 
 
 def unheld_nodes(fleet: Fleet) -> tuple[int, ...]:
-    """Return the indices of nodes that no workload held a GPU of in the whole window, and that did not work unseen either."""
+    """Return the indices of nodes that no workload held a GPU of in the whole window, but for those that no plan touches."""
     held = {int(node) for node in fleet.holdings.node[fleet.holdings.owner != IDLE]}
-    return tuple(
-        index for index, node in enumerate(fleet.nodes) if index not in held and node.name not in fleet.unknown_holders
-    )
+    return tuple(index for index, node in enumerate(fleet.nodes) if index not in held and not fleet.is_left_alone(node))
 
 
 def release(fleet: Fleet, nodes: tuple[int, ...]) -> ReleaseNodes:

@@ -16,7 +16,7 @@ from trimtab.fleet.build import build_fleet, bundle_window
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Window
 from trimtab.fleet.settings import Settings
-from trimtab.pipeline.opening import require_prices
+from trimtab.pipeline.opening import carried_at
 from trimtab.plan.audit import Audit
 from trimtab.plan.verify.baseline import Baseline, baseline_of
 from trimtab.plan.verify.verification import Verification, verify
@@ -86,8 +86,7 @@ def verify_plan(
     fleet = build_fleet(bundle, settings, later_window(bundle_window(bundle), kept.plan.window))
     now = Market.of(catalog, at or fleet.window.end.date(), settings)
     then = replace(now, at=kept.plan.window.end.date(), known_micro_usd_hr=_rates_of(kept))
-    for market in (then, now):
-        require_prices(market, set(fleet.usage.pools))
+    now, then = carried_at(now, fleet).market, carried_at(then, fleet).market
     spend_usd_hr = billed_spend(bundle.table("costs", SPEND_COLUMNS), fleet.window)
     return verify(kept.plan, kept.baseline, fleet, then, now, settings, spend_usd_hr)
 

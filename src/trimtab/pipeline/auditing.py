@@ -11,6 +11,7 @@ import numpy as np
 from trimtab.catalog import CapacityType, Catalog, load_catalog
 from trimtab.catalog.pools import Pool
 from trimtab.catalog.price_changes import changed
+from trimtab.catalog.questions import shown
 from trimtab.deployment.deployment import AS_IT_IS
 from trimtab.diagnose.findings import Unjudged
 from trimtab.diagnose.spend import spend_by, week_activity
@@ -27,7 +28,7 @@ from trimtab.fleet.scaled import scaled_fleet
 from trimtab.fleet.settings import Settings
 from trimtab.ledger import Allocation, Bill, Commitment, allocate, bill
 from trimtab.levers.registry import lever_named
-from trimtab.pipeline.opening import bundle_name, require_nodes, require_prices, split_window
+from trimtab.pipeline.opening import bundle_name, carried_at, require_nodes, split_window
 from trimtab.plan.audit import Audit, HeatMap
 from trimtab.plan.commitments.inventory import Owned, inventory, not_running, running, unpriced
 from trimtab.plan.planner import Planned, judge
@@ -79,9 +80,9 @@ def audit(
     """Diagnose a fleet, plan it on the first part of its history and prove the plan on the rest.
 
     Prices are those that held at `at` (default: the end of the window). `owned` commitments, to nodes and to spend, are paid
-    whatever is planned. A `scenario` is planned as well, and shown beside. Replays are looked up in `store` first. Raises
-    BundleError, MissingPrice (naming every pool that has no rate), InputError where there is too little history, and PlanError
-    where no plan keeps the limits of the settings.
+    whatever is planned. Nodes without a rate are carried at nothing, unjudged. A `scenario` is planned as well, and shown
+    beside. Replays are looked up in `store` first. Raises BundleError, MissingPrice (where no node has a rate), InputError
+    where there is too little history, and PlanError where no plan keeps the limits of the settings.
     """
     tell = progress or _silent
     opened = _opened(bundle, settings, catalog, at, owned, store, tell, scenario or Scenario())
@@ -163,7 +164,9 @@ def _opened(
     require_nodes(bundle, fit)
     check_reach(fit.workloads, replace(market, limits=scenario.settings(settings).limits))
     refuse_impossible(fit.workloads)
-    require_prices(market, {*fit.usage.pools, *proof.usage.pools})
+    carried = carried_at(market, fit, proof)
+    (fit, proof), market = carried.fleets, carried.market
+    selling = selling.carrying(fit.unpriced)
     coverable = _coverable(selling, fit, proof)
     return Opened(
         fit=fit,
@@ -173,6 +176,8 @@ def _opened(
         settings=settings,
         degraded=(
             *split.degraded,
+            *shown(catalog.questions),
+            *carried.said,
             *declared_in_vain(fit.workloads),
             *unpriced(owned, coverable, selling, day),
             *(f"commitments held: {line}" for line in not_running(owned, day)),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from trimtab.sources.demo import demo_fleet, trace_fleet
 from trimtab.tables.bundle import Bundle, BundleMeta, memory_bundle
 from trimtab.tables.checks import checked_bundle
 from trimtab.tables.workloads import Workloads
-from trimtab.units import HR_PER_DAY, HR_PER_WEEK
+from trimtab.units import HR_PER_DAY, HR_PER_WEEK, S_PER_HR
 
 
 def open_fleet(path: str | Path) -> Bundle:
@@ -75,13 +76,14 @@ def priced_history(
 ) -> tuple[Fleet, Allocation]:
     """Return the fleet over a bundle's whole window, and its bill split over who held what.
 
-    Raises MissingPrice naming every pool that has no rate.
+    Nodes without a rate are carried at nothing. Raises MissingPrice where no node has one.
     """
     settings, catalog = settings or Settings(), catalog or load_catalog()
     fleet = build_fleet(bundle, settings)
     market = Market.of(catalog, at or fleet.window.end.date(), settings)
     require_nodes(bundle, fleet)
-    require_prices(market, set(fleet.usage.pools))
+    carried = carried_at(market, fleet)
+    (fleet,), market = carried.fleets, carried.market
     return fleet, allocate(bill(fleet.usage, market.rates(fleet.usage.pools)), fleet.holdings)
 
 
@@ -97,14 +99,42 @@ def require_nodes(bundle: Bundle, fleet: Fleet) -> None:
     )
 
 
-def require_prices(market: Market, pools: set[Pool]) -> None:
-    """Refuse to guess: every pool of the fleet needs a rate; all that have none are named at once."""
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Carried:
+    """Fleets of which some nodes have no price, the market in which these cost nothing, and what is to be said about them."""
+
+    fleets: tuple[Fleet, ...]
+    market: Market
+    said: tuple[str, ...]
+
+
+def carried_at(market: Market, *fleets: Fleet) -> Carried:
+    """Carry nodes without a price at nothing, unjudged; raises MissingPrice, naming all, where no node has a price.
+
+    A price is never guessed, and what one kind of nodes costs is no reason to say nothing of the others.
+    """
+    pools = {pool for fleet in fleets for pool in fleet.usage.pools}
     missing = market.unpriced(sorted(pools))
-    if missing:
+    if missing and len(missing) == len(pools):
         lines = "\n".join(f"  - {pool}: {reason}" for pool, reason in missing.items())
         raise MissingPrice(
-            f"{len(missing)} kind(s) of nodes have no price; give yours with --prices FILE (trimtab prices --help):\n{lines}"
+            f"no node of the fleet has a price; give yours with --prices FILE (trimtab prices --help):\n{lines}"
         )
+    return Carried(
+        fleets=tuple(replace(fleet, unpriced=frozenset(missing)) for fleet in fleets),
+        market=market.carrying(missing) if missing else market,
+        said=tuple(_carried(pool, reason, fleets) for pool, reason in missing.items()),
+    )
+
+
+def _carried(pool: Pool, reason: str, fleets: Sequence[Fleet]) -> str:
+    names = {node.name for fleet in fleets for node in fleet.nodes if node.pool == pool}
+    used = [fleet.usage for fleet in fleets if pool in fleet.usage.pools]
+    hours = sum(int(one.node_seconds[one.pools.index(pool)].sum()) for one in used) / S_PER_HR
+    return (
+        f"{len(names)} node(s) of {pool} are carried at $0 and left as they are ({hours:,.0f} node-hours): {reason}; give "
+        "their price with --prices FILE, or collect their type and region from the cluster (--kube-dump or --context)"
+    )
 
 
 def bundle_name(bundle: Bundle) -> str:

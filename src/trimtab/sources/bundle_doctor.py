@@ -105,7 +105,7 @@ def _prices(missing: Mapping[Pool, str], pools: int) -> Finding:
         what="prices",
         status=Status.MISSING,
         detail=f"{len(missing)} of {pools} kind(s) of nodes have none ({pool}: {missing[pool]})",
-        cost="audit refuses: a price is never guessed",
+        cost="their nodes are carried at $0, unjudged: a price is never guessed",
         fix=fix,
     )
 

@@ -6,10 +6,12 @@ Money stays in the billing currency. What is not used, renamed or dropped is sai
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pcsv
@@ -29,6 +31,7 @@ from trimtab.sources.bill_cells import (
 from trimtab.sources.cur import is_cur, to_focus
 from trimtab.tables.arrow import arrow_schema, arrow_type, conform, empty_table
 from trimtab.tables.bundle import open_parquet
+from trimtab.tables.overlaps import charged_twice
 from trimtab.tables.schemas import COSTS, Column, Dtype
 
 logger = logging.getLogger(__name__)
@@ -84,13 +87,53 @@ def read_bills(paths: Sequence[Path]) -> Bills:
     """
     said = BillNotes()
     pieces: list[pa.Table] = []
-    for path in _files(paths):
-        pieces += _file_rows(path, said)
+    files = _files(paths)
+    once = _Once(said=said) if len(files) > 1 else None
+    for path in files:
+        pieces += _file_rows(path, said, once)
+        if once is not None:
+            once.end_file()
     if said.faults:
         raise _bill_error(said.faults)
     table = pa.concat_tables(pieces) if pieces else empty_table("costs")
+    overlaps = list(charged_twice(table, "the bills together,"))
+    if overlaps:
+        raise _bill_error(overlaps)
     _say_currencies(table, said)
     return Bills(table=table, notes=tuple(said.notes), counts=dict(said.counts))
+
+
+@dataclass(slots=True, kw_only=True)
+class _Once:
+    """Charges of several files, each taken once: a row that repeats one of an earlier file in every column is the same charge.
+
+    Within a file rows may repeat: its issuer wrote it so (FOCUS 1.3 splits a host's cost over what ran on it).
+    """
+
+    said: BillNotes
+    _earlier: Counter[int] = field(default_factory=Counter)
+    _here: Counter[int] = field(default_factory=Counter)
+
+    def fresh(self, table: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """Tell which rows (n_rows,) of the current file no earlier file holds."""
+        fresh = np.ones(table.num_rows, dtype=np.bool_)
+        for row, charge in enumerate(zip(*(_cells(table[name]) for name in sorted(table.column_names)), strict=True)):
+            key = hash(charge)
+            self._here[key] += 1
+            fresh[row] = self._here[key] > self._earlier[key]
+        self.said.count("bills: charges that an earlier file holds too, dropped", int((~fresh).sum()))
+        return fresh
+
+    def end_file(self) -> None:
+        """Take the current file's charges as known."""
+        self._earlier |= self._here
+        self._here.clear()
+
+
+def _cells(column: pa.ChunkedArray) -> list[object]:
+    """Return a column's values as they can be told apart."""
+    values = column.to_pylist()
+    return [str(value) for value in values] if pa.types.is_nested(column.type) else values
 
 
 def _bill_error(faults: Sequence[Fault]) -> BillError:
@@ -123,7 +166,7 @@ def _kind(path: Path) -> str | None:
     return "parquet" if name.endswith((".parquet", ".snappy.parquet")) else None
 
 
-def _file_rows(path: Path, said: BillNotes) -> Iterator[pa.Table]:
+def _file_rows(path: Path, said: BillNotes, once: _Once | None) -> Iterator[pa.Table]:
     first_row = 0
     for batch in _batches(path):
         table = pa.Table.from_batches([batch])
@@ -131,7 +174,8 @@ def _file_rows(path: Path, said: BillNotes) -> Iterator[pa.Table]:
             _say_version(path, frozenset(table.column_names), said)
         if _is_other_data_set(table.column_names):
             return
-        yield _costs(table, path, first_row, said)
+        fresh = np.ones(table.num_rows, dtype=np.bool_) if once is None else once.fresh(table)
+        yield _costs(table, path, first_row, said, fresh)
         first_row += table.num_rows
     if first_row == 0:
         said.note(f"{path.name}: no rows in it")
@@ -186,8 +230,10 @@ def _say_version(path: Path, columns: frozenset[str], said: BillNotes) -> None:
         said.note(f"{path.name}: columns that no FOCUS version has, left out: {', '.join(sorted(unknown)[:5])}")
 
 
-def _costs(table: pa.Table, path: Path, first_row: int, said: BillNotes) -> pa.Table:
-    """Bring one batch to the `costs` schema; unreadable cells become faults with file, row, column and value."""
+def _costs(
+    table: pa.Table, path: Path, first_row: int, said: BillNotes, fresh: np.ndarray[tuple[int], np.dtype[np.bool_]]
+) -> pa.Table:
+    """Bring the fresh rows of a batch to the `costs` schema; cells that cannot be read become faults that name them."""
     if is_cur(frozenset(table.column_names)):
         table = to_focus(table)
     table = _with_expected_names(table, path, said)
@@ -195,7 +241,7 @@ def _costs(table: pa.Table, path: Path, first_row: int, said: BillNotes) -> pa.T
     columns = [reader.column(column) for column in COSTS if column.name != "instance_type"]
     names = [column.name for column in COSTS if column.name != "instance_type"]
     result = pa.table([*columns, reader.instance_types()], names=[*names, "instance_type"])
-    kept = reader.sound_rows(result)
+    kept = pc.and_(reader.sound_rows(result), pa.array(fresh))
     wanted = arrow_schema("costs").names
     return conform("costs", result.filter(kept).select(wanted), where=str(path))
 

@@ -2,11 +2,13 @@
 
 Refused (faults): a table or column that must be there and is not, a wrong type, percent where 0..1 is expected, a value that
 may not be null, an interval that ends before it starts, an hour that is not on the hour, a device or node that no row
-describes, a window that most rows lie outside of, damaged files, a newer version.
+describes, a window that most rows lie outside of, what would be billed twice and contradicts itself (`overlaps`), damaged
+files, a newer version.
 
 Tolerated (repaired, and counted in `meta.counts`): readings that are NaN, infinite, negative, sentinels such as
-9223372036854775794 or beyond their bound (made null); text such as N/A (made null); duplicate rows (the first stays); rows
-outside the window, by clock skew (dropped); intervals of no length (dropped); columns that no schema knows (ignored).
+9223372036854775794 or beyond their bound (made null); text such as N/A (made null); duplicate rows (the first stays); nodes and
+holdings that overlap and agree (made one); rows outside the window, by clock skew (dropped); intervals of no length (dropped);
+columns that no schema knows (ignored).
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from trimtab.errors import BundleError, Fault, near_matches
 from trimtab.tables.arrow import arrow_type, columns_of
 from trimtab.tables.bundle import Bundle, open_parquet, read_bundle, table_file
 from trimtab.tables.column_checks import ColumnFindings, check_column
+from trimtab.tables.overlaps import Spans, charged_twice, holdings, node_lives, shared_devices, with_ends
 from trimtab.tables.schemas import REQUIRED_TABLES, TABLES, Column
 from trimtab.units import S_PER_HR
 
@@ -32,7 +35,6 @@ Mask = npt.NDArray[np.bool_]
 
 KEYS = {
     "devices": ("device", "node"),
-    "nodes": ("node", "start"),
     "allocations": ("workload", "pod", "node", "device", "start"),
     "gpu_usage": ("device", "workload", "hour"),
     "demand": ("workload", "start"),
@@ -41,7 +43,7 @@ KEYS = {
     "images": ("node", "image"),
     "volumes": ("namespace", "name"),
 }
-"""Columns that tell a table's rows apart; costs and spot events may repeat."""
+"""Columns that tell a table's rows apart; nodes are told apart in `overlaps`, costs and spot events may repeat."""
 
 INTERVALS = {
     "nodes": ("start", "end"),
@@ -67,10 +69,12 @@ class _Repair:
 
     drop: Mask
     null: dict[str, Mask] = field(default_factory=dict)
+    end_s: npt.NDArray[np.float64] | None = None
+    """Ends to put in place of those stated, in seconds since 1970; infinite for null."""
 
     @property
     def needed(self) -> bool:
-        return bool(self.drop.any() or self.null)
+        return bool(self.drop.any() or self.null or self.end_s is not None)
 
 
 @dataclass(slots=True)
@@ -183,8 +187,17 @@ def _check_rows(bundle: Bundle, name: str, found: _Findings) -> None:
         _check_window(bundle, name, repair, found)
     if name == "allocations":
         _check_allocations_meet_window(bundle, found)
+    if name == "allocations" and not found.faults:
+        _check_overlaps(bundle, name, repair, found)
     if name in KEYS:
         _check_duplicates(bundle, name, repair, found)
+    if name == "nodes" and not found.faults:
+        lives = _check_overlaps(bundle, name, repair, found)
+        alive = bundle.table(name, ["node"]).filter(pa.array(~repair.drop))
+        devices = bundle.table("devices", ["device", "node"])
+        found.faults.extend(shared_devices(devices, alive["node"].to_pylist(), lives, _place(bundle, "devices")))
+    if name == "costs" and not found.faults:
+        found.faults.extend(charged_twice(bundle.table(name), place))
 
 
 def _take(findings: ColumnFindings, name: str, column: str, repair: _Repair, found: _Findings) -> None:
@@ -257,14 +270,30 @@ def _check_allocations_meet_window(bundle: Bundle, found: _Findings) -> None:
 
 def _check_duplicates(bundle: Bundle, name: str, repair: _Repair, found: _Findings) -> None:
     keys = bundle.table(name, KEYS[name])
-    numbered = keys.append_column("row", pa.array(np.arange(keys.num_rows)))
+    kept = pa.array(np.flatnonzero(~repair.drop))
+    numbered = keys.take(kept).append_column("row", kept)
     first = (
         numbered.group_by(list(KEYS[name]), use_threads=False).aggregate([("row", "min")]).column("row_min").to_numpy()
     )
     again = np.ones(keys.num_rows, dtype=np.bool_)
     again[first] = False
-    found.count(f"{name}: duplicate rows dropped", int(again.sum()))
+    found.count(f"{name}: duplicate rows dropped", int((again & ~repair.drop).sum()))
     repair.drop |= again
+
+
+def _check_overlaps(bundle: Bundle, name: str, repair: _Repair, found: _Findings) -> Spans:
+    """Make one of rows that tell the same node or holding at the same time; returns the intervals of the rows still there."""
+    kept = np.flatnonzero(~repair.drop)
+    table = bundle.table(name).take(pa.array(kept))
+    spans = node_lives(table, _place(bundle, name), kept.tolist()) if name == "nodes" else holdings(table)
+    found.faults.extend(spans.faults)
+    if spans.counts:
+        for reason, rows in spans.counts.items():
+            found.count(reason, rows)
+        repair.end_s = np.full(len(repair.drop), np.inf)
+        repair.end_s[kept] = spans.end_s
+        repair.drop[kept] |= spans.drop
+    return spans
 
 
 def _check_references(bundle: Bundle, present: list[str], found: _Findings) -> None:
@@ -289,6 +318,8 @@ def _times(bundle: Bundle, name: str, column: str) -> npt.NDArray[np.datetime64]
 
 def _repaired(bundle: Bundle, name: str, repair: _Repair) -> pa.Table:
     table = bundle.table(name, [column.name for column in columns_of(name)])
+    if repair.end_s is not None:
+        table = with_ends(table, repair.end_s)
     for column, mask in repair.null.items():
         at = table.column_names.index(column)
         kept = pc.if_else(pa.array(mask), pa.scalar(None, table.schema.field(at).type), table.column(at))

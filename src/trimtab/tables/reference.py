@@ -38,6 +38,12 @@ up to the histogram of the whole.
 Reading checks a bundle whole and names every fault at once. Tolerated, repaired in memory and counted: readings that are
 NaN, infinite, negative, sentinels or beyond their bound (made null), duplicate rows, rows outside the window, intervals of
 no length, unknown columns. Everything else that does not fit is refused.
+
+Nothing is billed twice. Rows of one node, or holdings of one GPU by one pod, that overlap in time and agree become one; two
+lives of one node name that differ and overlap by an hour at most are cut at the later start. Beyond that they are refused,
+with their rows, and so are nodes that hold GPUs of the same ids at once (one machine under two names) and charges for one
+instance that overlap over different periods (a bill's days beside its hours). A charge that two bill files both hold is taken
+once. A GPU that several pods hold at once is shared between them.
 """
 
 

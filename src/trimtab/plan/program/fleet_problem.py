@@ -51,13 +51,14 @@ def groups_of(fleet: Fleet) -> Groups:
     """Group a fleet's nodes by who held them over the window.
 
     Reserved capacity, capacity blocks and own hardware are paid for whoever holds them: no plan saves by leaving them. Nodes
-    with work of unknown holders cannot be left. Raises ConservationError where a billed node is in no group, or in several.
+    with work of unknown holders, and those without a price, cannot be left. Raises ConservationError where a billed node is in
+    no group, or in several.
     """
     cells = fleet.holdings
     fixed = [
         index
         for index, node in enumerate(fleet.nodes)
-        if node.pool.capacity_type.paid_anyway or node.name in fleet.unknown_holders
+        if node.pool.capacity_type.paid_anyway or fleet.is_left_alone(node)
     ]
     mine = (cells.owner != IDLE) & ~np.isin(cells.node, fixed)
     holders: dict[int, set[int]] = {}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 
 import numpy as np
 
@@ -41,6 +41,8 @@ from trimtab.units import HR_PER_DAY, HR_PER_WEEK, S_PER_HR, S_PER_MIN
 _P95 = 0.95
 _LOOSER = (4.0, 2.0)
 """Multiples of the observed p95 that are asked about, the loosest first: if that frees nothing, none does."""
+_SHARERS_LOOSER = (8.0, 4.0, None)
+"""Likewise of those who share a GPU, where each waits for the others; last, without any limit."""
 _ROUND = (1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 10.0)
 _PLACES = 2
 """Places with a format that are tried, the cheapest for a replica."""
@@ -89,9 +91,11 @@ class Permission:
 
     name: str
     """As the field of workloads.yaml is called; `latency` for a target."""
+    asked_of: Case
+    """The workload as it was declared."""
     fields: Mapping[str, object]
-    """The fields to declare, plain values as YAML has them."""
-    case: Case
+    """The fields to declare besides, plain values as YAML has them."""
+    case: Case = field(init=False)
     """The workload as if they were declared."""
     known: str
     """What history says about it."""
@@ -102,6 +106,9 @@ class Permission:
     """Tell whether a way is possible only with the permission."""
     price: Callable[[Deployment, Outcome], str]
     """Say what its owner gives up."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "case", declared(self.asked_of, self.fields))
 
 
 def permissions(now: Present) -> Iterator[Sequence[Permission]]:
@@ -175,8 +182,8 @@ def _interruptible_runs(case: Case) -> Permission:
         fields["checkpoint"] = asdict(undeclared_checkpoints(jobs, case.settings.assumptions))
     return Permission(
         name="interruptible",
+        asked_of=case,
         fields=fields,
-        case=declared(case, fields),
         known=f"{jobs.count:,} runs, {length_hr:.2g} h at the median, not declared interruptible",
         permits="runs that save and go on elsewhere",
         ways=_bought,
@@ -197,11 +204,10 @@ def _bought(ask: Ask) -> Iterator[Deployment]:
 
 def _interruptible_service(now: Present) -> Permission:
     case = now.case
-    fields = {"interruptible": True}
     return Permission(
         name="interruptible",
-        fields=fields,
-        case=declared(case, fields),
+        asked_of=case,
+        fields={"interruptible": True},
         known=f"up to {_count(demand_of(case).most_replicas, 'replica')}, no word on whether one may be lost",
         permits="replicas that may be interrupted",
         ways=lambda ask: _hedged(ask, now.deployment),
@@ -226,11 +232,10 @@ def _limits(now: Present, near: Sequence[Deployment]) -> list[Permission]:
         return []
 
     def of(limit_s: float) -> Permission:
-        fields = _limit(now.case, limit_s)
         return Permission(
             name="latency",
-            fields=fields,
-            case=declared(now.case, fields),
+            asked_of=now.case,
+            fields=_limit(now.case, limit_s),
             known=f"p95 {seen_s:.2g} s observed, no latency limit declared",
             permits=f"a limit of {limit_s:g} s",
             ways=lambda ask: _held(ask, now.deployment, near),
@@ -267,11 +272,10 @@ def rounded(value: float) -> float:
 
 def _one_replica(now: Present, near: Sequence[Deployment]) -> Permission:
     case = now.case
-    fields = {"min_replicas": 1}
     return Permission(
         name="min_replicas",
-        fields=fields,
-        case=declared(case, fields),
+        asked_of=case,
+        fields={"min_replicas": 1},
         known=f"up to {_count(demand_of(case).most_replicas, 'replica')}, two kept at all times, for nothing else is said",
         permits="one replica at quiet hours",
         ways=lambda ask: _held(ask, now.deployment, near),
@@ -301,11 +305,10 @@ def _formats(now: Present) -> Iterator[Sequence[Permission]]:
 
 
 def _format(now: Present, stored: WeightFormat, known: str) -> Permission:
-    fields = {"quantize": [stored.value]}
     return Permission(
         name="quantize",
-        fields=fields,
-        case=declared(now.case, fields),
+        asked_of=now.case,
+        fields={"quantize": [stored.value]},
         known=known,
         permits=f"weights in {stored.value}",
         ways=lambda ask: _quantized(ask, now.deployment),
@@ -353,13 +356,12 @@ def _hours(now: Present) -> Iterator[Sequence[Permission]]:
     if best is None or best[0] > _MOST_OPEN_FRAC * HR_PER_WEEK:
         return
     fields = {"open_hours": best[1].model_dump(mode="json")}
-    asked = declared(case, fields)
-    outside = outside_hours(asked)
+    outside = outside_hours(declared(case, fields))
     yield [
         Permission(
             name="open_hours",
+            asked_of=case,
             fields=fields,
-            case=asked,
             known=f"nearly all requests come in {best[0]} of the week's {HR_PER_WEEK} hours",
             permits="closing outside them",
             ways=lambda ask: _closed(ask, now.deployment),
@@ -429,9 +431,15 @@ def _count(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
-def sharers(every: Sequence[Present]) -> list[Permission]:
-    """Return what services that keep no GPU busy alone would have to permit together to share GPUs."""
-    return [_sharer(now) for now in every if _is_quiet(now) and _is_kept_apart(now)]
+def sharers(every: Sequence[Present]) -> Iterator[list[Permission]]:
+    """Yield what services that keep no GPU busy alone would have to permit together to share GPUs, the loosest first.
+
+    Where no latency limit is declared a service may answer no later than it does, which sharing does not keep: limits are asked
+    for too.
+    """
+    quiet = [now for now in every if _is_quiet(now) and _is_kept_apart(now)]
+    for looser in _SHARERS_LOOSER:
+        yield [_sharer(now, looser) for now in quiet]
 
 
 def _is_kept_apart(now: Present) -> bool:
@@ -449,14 +457,15 @@ def _is_quiet(now: Present) -> bool:
     return float(np.nanmean(busy)) <= _BUSY_ALONE
 
 
-def _sharer(now: Present) -> Permission:
-    fields = {"isolation": "none"}
+def _sharer(now: Present, looser: float | None) -> Permission:
+    seen_s = None if looser is None else _seen_s(now.case)
+    limit = {} if looser is None or seen_s is None else _limit(now.case, rounded(looser * seen_s))
     return Permission(
         name="isolation",
-        fields=fields,
-        case=declared(now.case, fields),
+        asked_of=now.case,
+        fields={"isolation": "none", **limit},
         known="less than one GPU busy on average, kept apart by hardware because nothing else is said",
-        permits="sharing GPUs without that",
+        permits="sharing GPUs without that" + (f", at up to about {looser:g}x the p95 observed" if limit else ""),
         ways=lambda ask: _shared(ask, now.deployment),
         needs=lambda way: way.sharing is not None,
         price=lambda *_: "requests wait for one another, and a fault of one stops all on its GPU",
@@ -464,11 +473,15 @@ def _sharer(now: Present) -> Permission:
 
 
 def _shared(ask: Ask, planned: Deployment) -> Iterator[Deployment]:
-    """Yield the cheapest shares of a node for a replica, as replicas are held today and by the hottest rule."""
+    """Yield the cheapest shares of a node for a replica, those of nodes like its own first: others who share are there.
+
+    As replicas are held today and by the hottest rule.
+    """
     slots = {way: way.sharing for way in sharing.LEVER.ways(AS_IT_IS, ask) if way.sharing is not None}
 
-    def usd(way: Deployment) -> float:
-        return ask.market.rate(slots[way].pool) * slots[way].slots / slots[way].shared.slots_per_node
+    def dear(way: Deployment) -> tuple[bool, float]:
+        share = slots[way].slots / slots[way].shared.slots_per_node
+        return slots[way].pool != ask.workload.pool, ask.market.rate(slots[way].pool) * share
 
-    for where in sorted(slots, key=usd)[:_SLOTS]:
+    for where in sorted(slots, key=dear)[:_SLOTS]:
         yield from _at(where, ask, planned)

@@ -63,7 +63,7 @@ def undeclared(
     largest = sorted(planned.cases.values(), key=lambda one: (-one.workload.gpu_hours, one.workload.name))
     asked = [now for now in map(rest.present, largest) if askable(now.case)][:_ASKED]
     questions = [[[one] for one in ladder] for now in asked for ladder in permissions(now)]
-    questions.append([sharers(asked)])
+    questions.append(list(sharers(asked)))
     admitted = rest.admitted([one for ladder in questions for together in ladder for one in together], progress)
     found = [_strictest([rest.priced(together, admitted) for together in ladder]) for ladder in questions]
     return tuple(sorted((one for one in found if one is not None), key=lambda one: -one.saves_usd_mo))

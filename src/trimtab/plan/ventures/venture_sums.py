@@ -227,6 +227,8 @@ def _bought(pool: Pool, left: Left, market: Market, settings: Settings) -> _Boug
     nodes = left.base(pool)
     if instance is None or nodes < 1 or instance.gpu_frac != 1 or pool.capacity_type not in _RENTED:
         return None
+    if not left.rate_usd_hr(pool, market):  # carried at nothing: nobody knows what it costs
+        return None
     gpu = market.catalog.gpu_of(instance)
     if gpu.release_year < _OLDEST_SOLD:
         return None
