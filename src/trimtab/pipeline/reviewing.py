@@ -10,7 +10,7 @@ from trimtab.fleet.build import build_fleet, bundle_window
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Settings
 from trimtab.pipeline.auditing import SEED, Progress
-from trimtab.pipeline.opening import require_nodes, require_prices
+from trimtab.pipeline.opening import carried_at, require_nodes
 from trimtab.plan.commitments.inventory import Owned, running
 from trimtab.replay.outcomes.evaluate import cases_of
 from trimtab.review import Manifests, Review, review_fleet
@@ -30,7 +30,7 @@ def review(
 ) -> Review:
     """Replay a bundle's whole window under manifests, beside those in force where given, else beside history as it ran.
 
-    Raises BundleError, and MissingPrice naming every pool that has no rate.
+    Raises BundleError, and MissingPrice where no node has a price.
     """
     tell = progress or (lambda stage, share: None)
     settings, catalog = settings or Settings(), catalog or load_catalog()
@@ -40,7 +40,8 @@ def review(
     tell("reading the fleet", 0.0)
     fleet = build_fleet(bundle, settings)
     require_nodes(bundle, fleet)
-    require_prices(market, set(fleet.usage.pools))
+    carried = carried_at(market, fleet)
+    (fleet,), market = carried.fleets, carried.market
     held = tuple(commitment for _, commitment in running(owned, fleet.usage.pools, market, day))
     tell("replaying the history under the manifests", 0.2)
     return review_fleet(fleet, cases_of(fleet, settings, SEED), market, proposed, present=present, owned=held)

@@ -132,7 +132,7 @@ def judge(
     store: OutcomeStore | None = None,
 ) -> Prospects:
     """Replay every workload's options over the (fit) window; arguments as `make_plan` has them."""
-    cases = {**cases_of(fleet, settings, seed, laws=laws, store=store), **_without_price(fleet)}
+    cases = cases_of(fleet, settings, seed, laws=laws, store=store)
     return Prospects(
         fleet=fleet,
         market=market,
@@ -200,15 +200,6 @@ def plan_of(prospects: Prospects, progress: Progress) -> Planned:
         unkept=tuple(unkept(options)),
         headroom_micro_usd=_headroom(fleet, options, cheapest, market, settings, owned),
     )
-
-
-def _without_price(fleet: Fleet) -> dict[str, str]:
-    """Return the workloads that cannot be judged because nobody knows what their nodes cost, with the reason."""
-    return {
-        one.name: f"no price is known for its nodes, {one.pool}"
-        for one in fleet.workloads
-        if one.pool in fleet.unpriced
-    }
 
 
 def _options(

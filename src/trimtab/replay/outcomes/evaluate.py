@@ -51,7 +51,9 @@ def cases_of(
     cases: dict[str, Case | str] = {}
     for workload, learnt in zip(fleet.workloads, (laws or fleet).workloads, strict=True):
         law = law_of(learnt, settings)
-        if isinstance(law, str):
+        if workload.pool in fleet.unpriced:
+            cases[workload.name] = f"no price is known for its nodes, {workload.pool}"
+        elif isinstance(law, str):
             cases[workload.name] = law
         elif workload.activity.signal == "none":
             cases[workload.name] = "no GPU activity was measured"
