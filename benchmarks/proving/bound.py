@@ -73,10 +73,10 @@ def _service_usd(fleet: Fleet, service: ServiceTruth, start_s: float, hours: int
     """Return the least cost of a service: each hour's work, or the replicas that must stand, whichever is more."""
     hour = ((service.arrival_s - start_s) // HOUR_S).astype(np.int64)
     inside = (hour >= 0) & (hour < hours) & np.isfinite(fleet.played[service.name].latency_s)
-    work_s = np.bincount(hour[inside], weights=service.work_s[inside], minlength=hours)
+    work_s = _by_hour(hour[inside], service.work_s[inside], hours)
     # what comes in at an hour's end may be done in the next one, where that has replicas to spare
     late = inside & ((service.arrival_s - start_s) % HOUR_S >= HOUR_S - service.gives_up_s)
-    late_s = np.bincount(hour[late], weights=service.work_s[late], minlength=hours)
+    late_s = _by_hour(hour[late], service.work_s[late], hours)
     least = cast("int", service.declared.get("min_replicas", 1))
     costs = [
         _replica_hours(work_s, late_s, least, service.server.rate(service.server.slots) * speed)
@@ -85,6 +85,10 @@ def _service_usd(fleet: Fleet, service: ServiceTruth, start_s: float, hours: int
         for speed, usd_gpu_hr in _rates(fleet, service, service.home.region, service.gpus_per_replica, spot=False)
     ]
     return min(costs)
+
+
+def _by_hour(hour: npt.NDArray[np.int64], work_s: Floats, hours: int) -> Floats:
+    return np.asarray(np.bincount(hour, weights=work_s, minlength=hours), dtype=np.float64)
 
 
 def _replica_hours(work_s: Floats, late_s: Floats, least: int, rate: float) -> float:

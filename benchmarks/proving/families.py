@@ -5,7 +5,7 @@ Those that came after are in `families_after` and `families_recorded`, and are r
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 
 import numpy as np
 
@@ -246,7 +246,7 @@ def mixed_gpus(seed: int, days: int) -> Fleet:
 def price_cut(seed: int, days: int) -> Fleet:
     """The price of the nodes falls by a third within the history (AWS, p4d, 5 June 2025)."""
     rng = rng_of("price-cut", seed)
-    start = datetime(2025, 5, 26, tzinfo=UTC)
+    start = datetime(2025, 6, 5, tzinfo=UTC) - timedelta(days=days - 4)
     cut_hr = (date(2025, 6, 5) - start.date()).days * HOURS_PER_DAY
     hours = days * HOURS_PER_DAY
     by_hour = np.where(np.arange(hours) < cut_hr, 32.7726, USD_HR["p4d.24xlarge"])

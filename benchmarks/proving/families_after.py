@@ -30,7 +30,7 @@ def _fleet(family: str, seed: int, days: int, **further: object) -> Fleet:
 
 
 def _minutes(days: int) -> Floats:
-    return np.arange(days * DAY_S // MINUTE_S) * float(MINUTE_S)
+    return np.arange(days * DAY_S // MINUTE_S, dtype=np.float64) * MINUTE_S
 
 
 def batch_bound(seed: int, days: int) -> Fleet:

@@ -40,7 +40,7 @@ def _table(name: str) -> pa.Table:
 
 
 def _column(table: pa.Table, name: str) -> Floats:
-    return table[name].to_numpy().astype(float)
+    return np.asarray(table[name].to_numpy(), dtype=np.float64)
 
 
 def _recorded_service(

@@ -252,14 +252,14 @@ def _show_service(history: History, service: ServiceTruth, played: Played) -> No
         taken[node] += service.gpus_per_replica
     for at, machine in enumerate(machines):
         for life, (begin, end) in enumerate(service.lives_of(at, history.hours * float(HOUR_S))):
-            node = f"{short(service.name)}-node-{at}" + (f"-{life}" if life else "")
-            history.node(node, machine, start_s=begin, end_s=end)
+            name = f"{short(service.name)}-node-{at}" + (f"-{life}" if life else "")
+            history.node(name, machine, start_s=begin, end_s=end)
             up_s = begin + service.boot_s if life else 0.0
             for replica in (replica for replica, home in enumerate(start.node_of) if home == at):
                 pod = f"{short(service.name)}-{replica}" + (f"-{life}" if life else "")
-                history.hold(service.name, "Deployment", pod, node, list(places_of[replica]), up_s, end)
-                _show_replica(history, service, f"{node}/", places_of[replica], played.activity[replica], (up_s, end))
-            _show_rest(history, node, range(taken[at], machine.gpus), (begin, end))
+                history.hold(service.name, "Deployment", pod, name, list(places_of[replica]), up_s, end)
+                _show_replica(history, service, f"{name}/", places_of[replica], played.activity[replica], (up_s, end))
+            _show_rest(history, name, range(taken[at], machine.gpus), (begin, end))
     if service.shows_requests:
         _show_requests(history, service, played, history.hours * HOUR_S // MINUTE_S)
 
