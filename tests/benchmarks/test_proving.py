@@ -127,7 +127,8 @@ def test_refusals_and_crashes_are_never_left_out_of_what_was_to_be_claimed() -> 
 def test_the_world_agrees_with_the_referees_simulation(shared_dir: Path) -> None:
     assert referee.REFEREE.is_relative_to(shared_dir)
 
-    found = list(referee.comparisons(4))
+    # 43: one service in which a tie between nodes, or a first decision 15 s later, costs half as much again for two days
+    found = [*referee.comparisons(3), *referee.comparisons(1, first=43)]
 
     assert [one.seed for one in found if not one.agrees] == []
 
