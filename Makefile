@@ -7,7 +7,7 @@ PYTEST_ARGS ?= -n auto --maxprocesses=4
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test check format lock clean setup setup-dev setup-torch setup-spark setup-kubectl help
+.PHONY: demo test proving check format lock clean setup setup-dev setup-torch setup-spark setup-kubectl help
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
@@ -16,6 +16,9 @@ demo: setup  ## Set up, then audit the demonstration fleet
 
 test: setup-dev setup-torch setup-spark setup-kubectl  ## Set up, then run every test
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+proving: setup-dev  ## Fleets whose truth is another simulator's: fail where a claim breaks (minutes)
+	@$(BIN)/python -m benchmarks.proving --small --jobs 2
 
 check: setup-dev  ## Format, lint, types, import contracts, nothing unreachable
 	$(BIN)/ruff format --check .

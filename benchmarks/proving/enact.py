@@ -6,7 +6,7 @@ What is not changed runs on as history had it. What the world cannot play is sai
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import ceil, inf
 from typing import cast
 
@@ -24,9 +24,10 @@ from benchmarks.proving.claims import (
     node_pools,
     patched_replicas,
 )
-from benchmarks.proving.fleet import Fleet, Lives, RunsTruth, ServiceTruth
+from benchmarks.proving.fleet import Fleet, Lives, RunsTruth, ServiceTruth, kind_of
+from benchmarks.proving.history import Machine
 from benchmarks.proving.world import service as world_service
-from benchmarks.proving.world.billing import Committed, Kind, bill_usd, node_hours
+from benchmarks.proving.world.billing import HOME_REGION, Committed, Kind, bill_usd, node_hours
 from benchmarks.proving.world.clock import HOUR_S, TICK_S
 from benchmarks.proving.world.promql import NotUnderstood, evaluate
 from benchmarks.proving.world.runs import Ended, Ground, Run, Story, play_runs
@@ -112,10 +113,11 @@ def _bill(
 
 def _rate(fleet: Fleet, kind: Kind, start_hr: int, hours: int, *, today: bool) -> float | Floats:
     """Return the world's own rate; a kind that only the plan brought in costs what the price list says."""
-    own = fleet.usd_hr.get(kind.instance_type) if kind.capacity == "on-demand" else None
+    at_home = kind.capacity == "on-demand" and kind.region == HOME_REGION
+    own = fleet.usd_hr.get(kind.instance_type) if at_home else None
     if own is None:
         option = BuyingOption(kind.capacity)
-        return load_catalog().prices.price("aws", kind.instance_type, "us-east-1", option).usd_hr
+        return load_catalog().prices.price("aws", kind.instance_type, kind.region, option).usd_hr
     if isinstance(own, float):
         return own
     return float(own[-1]) if today else own[start_hr : start_hr + hours]
@@ -140,8 +142,8 @@ def _release(fleet: Fleet, lives: dict[str, Lives], nodes: Sequence[str]) -> Non
             lives[stray.name] = {}
 
 
-def _place(changes: Mapping[str, Json], played: frozenset[str], name: str) -> tuple[str, str, int] | None:
-    """Return (instance type, GPU, GPUs a node) where a plan moves a workload; raises NotPlayed for what is not played."""
+def _place(changes: Mapping[str, Json], played: frozenset[str], name: str, home: Machine) -> Machine | None:
+    """Return the kind of node that a plan moves a workload to; raises NotPlayed for what is not played."""
     unknown = set(changes) - played
     if unknown:
         raise NotPlayed(f"{name}: {', '.join(sorted(unknown))} is not played yet")
@@ -149,7 +151,13 @@ def _place(changes: Mapping[str, Json], played: frozenset[str], name: str) -> tu
     if offering is None:
         return None
     pool = cast("Json", offering["pool"])
-    return str(pool["instance_type"]), str(offering["gpu"]), cast("int", offering["gpus_per_node"])
+    return replace(
+        home,
+        instance_type=str(pool["instance_type"]),
+        gpu=str(offering["gpu"]),
+        gpus=cast("int", offering["gpus_per_node"]),
+        region=str(pool["region"]),
+    )
 
 
 def _pool(claim: Claim, instance_type: str, use: str) -> NodePool | None:
@@ -163,17 +171,12 @@ def _service(fleet: Fleet, service: ServiceTruth, claim: Claim) -> _Played:
     if not changes:
         history = fleet.played[service.name]
         return _Played(lives=fleet.lives()[service.name], arrival_s=service.arrival_s, latency_s=history.latency_s)
-    moved = _place(changes, frozenset({"UseOffering", "SetReplicaPolicy", "SetReplicas"}), service.name)
-    home = service.home
-    instance_type, gpu, per_node = moved or (home.instance_type, home.gpu, home.gpus)
-    if moved is None and len(service.sites) > 1:
-        pools = [pool for pool in node_pools(claim) if "services" in pool.name]
-        named = pools[0].instance_types[0] if pools else instance_type
-        site = next((one.machine for one in service.sites if one.machine.instance_type == named), home)
-        instance_type, gpu, per_node = site.instance_type, site.gpu, site.gpus
-    speed = service.speed(gpu)
+    machine = _place(changes, frozenset({"UseOffering", "SetReplicaPolicy", "SetReplicas"}), service.name, service.home)
+    if machine is None:
+        machine = _stays_on(service, claim)
+    speed = service.speed(machine.gpu)
     if speed is None:
-        raise NotPlayed(f"{service.name}: the world has no data sheet of {gpu}")
+        raise NotPlayed(f"{service.name}: the world has no data sheet of {machine.gpu}")
     scaling, replicas = None, patched_replicas(claim, service.name) or sum(site.replicas for site in service.sites)
     if "SetReplicaPolicy" in changes:
         rule = autoscaler(claim, service.name)
@@ -181,11 +184,11 @@ def _service(fleet: Fleet, service: ServiceTruth, claim: Claim) -> _Played:
             raise NotPlayed(rule)
         scaling = _scaling(rule, service, claim)
         replicas = min(max(replicas, rule.minimum), rule.maximum)
-    pool = _pool(claim, instance_type, "services")
+    pool = _pool(claim, machine.instance_type, "services")
     begin_s = max(claim.proof_start_hr * HOUR_S - WARM_UP_S, 0)
     end_s = (claim.proof_start_hr + claim.proof_hours) * HOUR_S
     inside = (service.arrival_s >= begin_s) & (service.arrival_s < end_s)
-    replicas_per_node = max(1, per_node // service.gpus_per_replica)
+    replicas_per_node = max(1, machine.gpus // service.gpus_per_replica)
     played = world_service.play(
         service.arrival_s[inside] - begin_s,
         service.work_s[inside],
@@ -196,7 +199,7 @@ def _service(fleet: Fleet, service: ServiceTruth, claim: Claim) -> _Played:
             load_s=service.load_s,
             empty_kept_s=pool.consolidate_after_s if pool else 600.0,
             consolidates=pool.when_underutilized if pool else False,
-            quota=_most_nodes(fleet, instance_type, pool, per_node),
+            quota=_most_nodes(fleet, machine.instance_type, pool, machine.gpus),
             refusals=[(a - begin_s, b - begin_s) for a, b in fleet.refusals],
             speed=speed,
         ),
@@ -207,10 +210,17 @@ def _service(fleet: Fleet, service: ServiceTruth, claim: Claim) -> _Played:
     )
     spans = [(float(a) + begin_s, float(b) + begin_s) for a, b in played.nodes]
     return _Played(
-        lives={Kind(instance_type=instance_type): spans},
+        lives={kind_of(machine): spans},
         arrival_s=service.arrival_s[inside],
         latency_s=played.latency_s,
     )
+
+
+def _stays_on(service: ServiceTruth, claim: Claim) -> Machine:
+    """Return the nodes of a service that no action moves: of several kinds the one that the emitted pool names."""
+    pools = [pool for pool in node_pools(claim) if "services" in pool.name]
+    named = pools[0].instance_types[0] if pools and len(service.sites) > 1 else ""
+    return next((site.machine for site in service.sites if site.machine.instance_type == named), service.home)
 
 
 def _most_nodes(fleet: Fleet, instance_type: str, pool: NodePool | None, per_node: int) -> int:
@@ -281,30 +291,31 @@ def _runs(fleet: Fleet, one: RunsTruth, claim: Claim) -> _Played:
     changes = changes_of(claim, one.name)
     if not changes:
         return _Played(lives=fleet.lives()[one.name], ended=fleet.stories[one.name].ended)
-    moved = _place(changes, _RUN_EFFECTS, one.name)
-    instance_type, gpu, per_node = one.machine.instance_type, one.machine.gpu, one.machine.gpus
+    moved = _place(changes, _RUN_EFFECTS, one.name, one.machine)
+    machine = moved or one.machine
     count = changes.get("SetGpuCount")
     most = inf
     if count is not None:
         most = cast("int", count["gpus"])
         pool = cast("Json", count["pool"])
-        instance_type, per_node = str(pool["instance_type"]), cast("int", count["gpus_per_node"])
-    if moved is not None:
-        instance_type, gpu, per_node = moved
-    speed = one.speed(gpu)
+        if moved is None:
+            machine = replace(
+                machine, instance_type=str(pool["instance_type"]), gpus=cast("int", count["gpus_per_node"])
+            )
+    speed = one.speed(machine.gpu)
     if speed is None:
-        raise NotPlayed(f"{one.name}: the world has no data sheet of {gpu}")
+        raise NotPlayed(f"{one.name}: the world has no data sheet of {machine.gpu}")
     runs = [_narrowed(run, most, one.scaling) for run in one.runs]
     spot = changes.get("SetCapacityType")
     elastic = "ReleaseIdle" in changes
-    nodes = _pool(claim, instance_type, "spot" if spot else "runs")
+    nodes = _pool(claim, machine.instance_type, "spot" if spot else "runs")
     share = sum(run.gpus for run in runs) / max(sum(run.gpus for run in one.runs), 1)
-    standing = 0 if elastic else ceil(one.standing * one.machine.gpus * share / per_node - 1e-9)
-    quota = _most_nodes(fleet, instance_type, nodes, per_node)
+    standing = 0 if elastic else ceil(one.standing * one.machine.gpus * share / machine.gpus - 1e-9)
+    quota = _most_nodes(fleet, machine.instance_type, nodes, machine.gpus)
     story = play_runs(
         runs,
         Ground(
-            gpus_per_node=per_node,
+            gpus_per_node=machine.gpus,
             standing=standing,
             elastic=elastic,
             boot_s=one.boot_s,
@@ -321,7 +332,7 @@ def _runs(fleet: Fleet, one: RunsTruth, claim: Claim) -> _Played:
         checkpoints=one.checkpoints,
         seed=fleet.seed,
     )
-    return _Played(lives=_lives(story, instance_type), ended=story.ended)
+    return _Played(lives=_lives(story, machine), ended=story.ended)
 
 
 def _narrowed(run: Run, most: float, scaling: float) -> Run:
@@ -338,10 +349,10 @@ def _narrowed(run: Run, most: float, scaling: float) -> Run:
     )
 
 
-def _lives(story: Story, instance_type: str) -> Lives:
+def _lives(story: Story, machine: Machine) -> Lives:
     lives: Lives = {}
     for node in story.nodes:
-        kind = Kind(instance_type=instance_type, capacity="spot" if node.spot else "on-demand")
+        kind = replace(kind_of(machine), capacity="spot" if node.spot else "on-demand")
         lives.setdefault(kind, []).append((node.start_s, node.end_s))
     return lives
 

@@ -1,119 +1,48 @@
-"""Families of fleets, each a function of a seed: what they have in common is what could prove the proof wrong.
+"""The families on whose account the planner's rules were mended: what each has in common is what could prove the proof wrong.
 
-`frozen` families were there when the rules of the planner were last changed on their account; others were added after and are
-reported apart.
+Those that came after are in `families_after` and `families_recorded`, and are reported apart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 
 import numpy as np
 
 from benchmarks.proving.fleet import G6E, G6E_12, P4D, USD_HR, Fleet, RunsTruth, ServiceTruth, Site, Stray
-from benchmarks.proving.world.arrivals import arrivals, day_shape, lognormal, wandering
+from benchmarks.proving.parts import (
+    FIT_DAYS,
+    Family,
+    Rng,
+    answers_within,
+    batched_service,
+    daily_service,
+    poisson_times,
+    rng_of,
+)
 from benchmarks.proving.world.billing import Committed
 from benchmarks.proving.world.clock import DAY_S, HOUR_S, HOURS_PER_DAY, MINUTE_S
 from benchmarks.proving.world.runs import Checkpoints, Run
 from benchmarks.proving.world.service import Server
 
-DAYS, SMALL_DAYS = 14, 10
-FIT_DAYS = 7
-"""Of either length: the planner takes whole weeks, and at least a third of the history is for the proof."""
-Rng = np.random.Generator
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Family:
-    """A kind of fleet: how one is made, and what its truth is that a planner may miss."""
-
-    name: str
-    make: Callable[[int, int], Fleet]
-    """(seed, days) to a fleet."""
-    truth: str
-    frozen: bool = True
-
-
-def _rng(name: str, seed: int) -> Rng:
-    return np.random.default_rng([seed, *name.encode()])
-
-
-def _service(
-    rng: Rng,
-    name: str,
-    days: int,
-    *,
-    sites: tuple[Site, ...],
-    server: Server,
-    work_s: float,
-    peak_frac: float,
-    floor_frac: float = 0.25,
-    sigma: float = 0.4,
-    dispersion: float = 1.0,
-    factor: np.ndarray[tuple[int], np.dtype[np.float64]] | None = None,
-    **further: object,
-) -> ServiceTruth:
-    """Return a service whose daily peak is a share of what its replicas can do at home's speed."""
-    minutes = days * DAY_S // MINUTE_S
-    replicas = sum(site.replicas for site in sites)
-    peak = peak_frac * replicas * server.capacity_req_s(work_s)
-    shape = day_shape(minutes, floor_frac=floor_frac, peak_hour=rng.uniform(11, 18), weekend_frac=rng.uniform(0.7, 1.0))
-    rate = peak * shape * wandering(minutes, rng)
-    if factor is not None:
-        rate = rate * factor
-    arrival = arrivals(rate, rng, dispersion=dispersion)
-    return ServiceTruth(
-        name=name,
-        sites=sites,
-        server=server,
-        arrival_s=arrival,
-        work_s=lognormal(len(arrival), work_s, sigma, rng),
-        **further,  # type: ignore[arg-type]  # fields of a service, named by the families below
-    )
-
-
-def _declared(
-    limit_s: float, *, quantile: float = 0.95, cold_start_s: float = 270.0, most: int = 32
-) -> dict[str, object]:
-    target = {"metric": "latency", "quantile": quantile, "limit_s": round(limit_s, 3)}
-    return {
-        "kind": "serving",
-        "targets": [target],
-        "cold_start_s": cold_start_s,
-        "max_replicas": most,
-        "min_replicas": 2,
-    }
-
-
-def _batched(rng: Rng, days: int, name: str, **further: object) -> ServiceTruth:
-    """Return a service with continuous batching, whose SM activity follows the work that it does."""
-    server = Server(slots=int(rng.integers(8, 17)), crowding=rng.uniform(0.04, 0.08), sm_full_frac=0.95)
-    work_s = rng.uniform(6.0, 14.0)
-    slow = work_s * (1 + server.crowding * (server.slots - 1))
-    options: dict[str, object] = {
-        "sites": (Site(machine=P4D, replicas=int(rng.integers(1, 3)) * 8),),
-        "peak_frac": rng.uniform(0.35, 0.55),
-        "declared": _declared(slow * 2.2),
-    }
-    return _service(rng, name, days, server=server, work_s=work_s, **{**options, **further})  # type: ignore[arg-type]
-
 
 def well_behaved(seed: int, days: int) -> Fleet:
     """One service, continuous batching, SM activity in proportion to work, a daily wave."""
-    rng = _rng("well-behaved", seed)
+    rng = rng_of("well-behaved", seed)
     return Fleet(
-        family="well-behaved", seed=seed, hours=days * HOURS_PER_DAY, services=(_batched(rng, days, "prod/chat"),)
+        family="well-behaved",
+        seed=seed,
+        hours=days * HOURS_PER_DAY,
+        services=(batched_service(rng, days, "prod/chat"),),
     )
 
 
 def slot_limited(seed: int, days: int) -> Fleet:
     """A server with few places: full at an SM activity of 42-45 %, running and waiting counts reported."""
-    rng = _rng("slot-limited", seed)
+    rng = rng_of("slot-limited", seed)
     server = Server(slots=int(rng.integers(2, 5)), crowding=0.0, sm_full_frac=rng.uniform(0.42, 0.45))
     work_s = rng.uniform(3.0, 8.0)
-    service = _service(
+    service = daily_service(
         rng,
         "prod/caption",
         days,
@@ -121,17 +50,17 @@ def slot_limited(seed: int, days: int) -> Fleet:
         server=server,
         work_s=work_s,
         peak_frac=rng.uniform(0.15, 0.5),
-        declared=_declared(work_s * 3),
+        declared=answers_within(work_s * 3),
     )
     return Fleet(family="slot-limited", seed=seed, hours=days * HOURS_PER_DAY, services=(service,))
 
 
 def cpu_bound(seed: int, days: int) -> Fleet:
     """Replicas limited by the CPU beside the GPU: full at a fifth of the GPU, no faster on a faster one."""
-    rng = _rng("cpu-bound", seed)
+    rng = rng_of("cpu-bound", seed)
     server = Server(slots=8, crowding=0.12, sm_full_frac=rng.uniform(0.18, 0.28))
     work_s = rng.uniform(3.0, 6.0)
-    service = _service(
+    service = daily_service(
         rng,
         "prod/rerank",
         days,
@@ -141,26 +70,21 @@ def cpu_bound(seed: int, days: int) -> Fleet:
         peak_frac=rng.uniform(0.15, 0.5),
         host_frac=0.8,
         compute_frac=0.1,
-        declared=_declared(work_s * 5),
+        declared=answers_within(work_s * 5),
         memory_gib=9.0,
     )
     return Fleet(family="cpu-bound", seed=seed, hours=days * HOURS_PER_DAY, services=(service,))
 
 
-def _poisson_times(rng: Rng, per_day: float, horizon_s: float) -> list[float]:
-    count = rng.poisson(per_day * horizon_s / DAY_S)
-    return sorted(float(at) for at in rng.uniform(0, horizon_s * 0.97, count))
-
-
 def multi_pod_runs(seed: int, days: int) -> Fleet:
     """Training over several nodes: a run is pods of eight GPUs; `jobs.gpus` is the run's total, allocations are per pod."""
-    rng = _rng("multi-pod-runs", seed)
+    rng = rng_of("multi-pod-runs", seed)
     hours = days * HOURS_PER_DAY
     pods = int(rng.integers(3, 6))
     runs = [
         Run(name=f"pretrain-{at}", workload="research/pretrain", submit_s=submit, pods=pods, pod_gpus=8,
             work_s=float(rng.uniform(3, 9) * HOUR_S))
-        for at, submit in enumerate(_poisson_times(rng, 1.3, hours * HOUR_S))
+        for at, submit in enumerate(poisson_times(rng, 1.3, hours * HOUR_S))
     ]  # fmt: skip
     return Fleet(
         family="multi-pod-runs",
@@ -183,13 +107,13 @@ def multi_pod_runs(seed: int, days: int) -> Fleet:
 
 def mixed_widths(seed: int, days: int) -> Fleet:
     """Runs of one and of four GPUs in one workload; the wide ones use their four."""
-    rng = _rng("mixed-widths", seed)
+    rng = rng_of("mixed-widths", seed)
     hours = days * HOURS_PER_DAY
     wide = rng.uniform(0.3, 0.5)
     runs = [
         Run(name=f"exp-{at}", workload="research/exp", submit_s=submit, pods=1, pod_gpus=4 if rng.random() < wide else 1,
             work_s=float(rng.uniform(0.5, 4) * HOUR_S))
-        for at, submit in enumerate(_poisson_times(rng, 9, hours * HOUR_S))
+        for at, submit in enumerate(poisson_times(rng, 9, hours * HOUR_S))
     ]  # fmt: skip
     return Fleet(
         family="mixed-widths",
@@ -209,8 +133,8 @@ def mixed_widths(seed: int, days: int) -> Fleet:
 
 def unknown_holder(seed: int, days: int) -> Fleet:
     """Beside a service a node whose GPUs work, and of which nobody knows who holds it."""
-    rng = _rng("unknown-holder", seed)
-    service = _batched(rng, days, "prod/chat")
+    rng = rng_of("unknown-holder", seed)
+    service = batched_service(rng, days, "prod/chat")
     strays = [
         Stray(name=f"bare-{at}", machine=P4D, sm_frac=rng.uniform(0.3, 0.8)) for at in range(int(rng.integers(1, 3)))
     ]
@@ -219,9 +143,11 @@ def unknown_holder(seed: int, days: int) -> Fleet:
 
 def quota(seed: int, days: int) -> Fleet:
     """The cloud gives so few small nodes that a service that moves to them is short at its peaks."""
-    rng = _rng("quota", seed)
+    rng = rng_of("quota", seed)
     most = int(rng.integers(6, 11))
-    service = _batched(rng, days, "prod/chat", sites=(Site(machine=P4D, replicas=16),), peak_frac=rng.uniform(0.4, 0.6))
+    service = batched_service(
+        rng, days, "prod/chat", sites=(Site(machine=P4D, replicas=16),), peak_frac=rng.uniform(0.4, 0.6)
+    )
     limits = dict.fromkeys(("g6e.xlarge", "g6.xlarge", "g5.xlarge", "g4dn.xlarge", "p5.4xlarge"), most)
     return Fleet(
         family="quota",
@@ -235,12 +161,12 @@ def quota(seed: int, days: int) -> Fleet:
 
 def resumable_runs(seed: int, days: int) -> Fleet:
     """Interruptible runs with checkpoints, in a region where spot is gone for hours at a time."""
-    rng = _rng("spot-droughts", seed)
+    rng = rng_of("spot-droughts", seed)
     hours = days * HOURS_PER_DAY
     runs = [
         Run(name=f"tune-{at}", workload="research/tune", submit_s=submit, pods=1, pod_gpus=1,
             work_s=float(rng.uniform(2, 8) * HOUR_S))
-        for at, submit in enumerate(_poisson_times(rng, 8, hours * HOUR_S))
+        for at, submit in enumerate(poisson_times(rng, 8, hours * HOUR_S))
     ]  # fmt: skip
     droughts, at_s = [], 0.0
     while at_s < hours * HOUR_S:
@@ -280,7 +206,7 @@ def _bursting(rng: Rng, days: int, *, shows_requests: bool) -> ServiceTruth:
         at += int(rng.integers(60, 150))
     server = Server(slots=4, crowding=0.08, sm_full_frac=0.95)
     work_s = rng.uniform(3.0, 6.0)
-    return _service(
+    return daily_service(
         rng,
         "prod/image",
         days,
@@ -291,40 +217,40 @@ def _bursting(rng: Rng, days: int, *, shows_requests: bool) -> ServiceTruth:
         floor_frac=0.6,
         factor=factor,
         shows_requests=shows_requests,
-        declared=_declared(work_s * 4),
+        declared=answers_within(work_s * 4),
     )
 
 
 def bursts(seed: int, days: int) -> Fleet:
     """Bursts of six minutes inside the hour; requests are measured."""
-    rng = _rng("bursts", seed)
+    rng = rng_of("bursts", seed)
     service = _bursting(rng, days, shows_requests=True)
     return Fleet(family="bursts", seed=seed, hours=days * HOURS_PER_DAY, services=(service,))
 
 
 def bursts_unseen(seed: int, days: int) -> Fleet:
     """The same bursts with no request metrics: hourly means hide them, the hour's 95th percentile of activity does not."""
-    rng = _rng("bursts-unseen", seed)
+    rng = rng_of("bursts-unseen", seed)
     service = _bursting(rng, days, shows_requests=False)
     return Fleet(family="bursts-unseen", seed=seed, hours=days * HOURS_PER_DAY, services=(service,))
 
 
 def mixed_gpus(seed: int, days: int) -> Fleet:
     """One service on two types of GPU, of unlike speed."""
-    rng = _rng("mixed-gpus", seed)
+    rng = rng_of("mixed-gpus", seed)
     sites = (Site(machine=P4D, replicas=8), Site(machine=G6E, replicas=int(rng.integers(4, 9))))
-    service = _batched(rng, days, "prod/chat", sites=sites, peak_frac=rng.uniform(0.3, 0.45))
+    service = batched_service(rng, days, "prod/chat", sites=sites, peak_frac=rng.uniform(0.3, 0.45))
     return Fleet(family="mixed-gpus", seed=seed, hours=days * HOURS_PER_DAY, services=(service,))
 
 
 def price_cut(seed: int, days: int) -> Fleet:
     """The price of the nodes falls by a third within the history (AWS, p4d, 5 June 2025)."""
-    rng = _rng("price-cut", seed)
-    start = datetime(2025, 5, 26, tzinfo=UTC)
+    rng = rng_of("price-cut", seed)
+    start = datetime(2025, 6, 5, tzinfo=UTC) - timedelta(days=days - 4)
     cut_hr = (date(2025, 6, 5) - start.date()).days * HOURS_PER_DAY
     hours = days * HOURS_PER_DAY
     by_hour = np.where(np.arange(hours) < cut_hr, 32.7726, USD_HR["p4d.24xlarge"])
-    service = _batched(rng, days, "prod/chat")
+    service = batched_service(rng, days, "prod/chat")
     return Fleet(
         family="price-cut",
         seed=seed,
@@ -337,29 +263,29 @@ def price_cut(seed: int, days: int) -> Fleet:
 
 def regime_change(seed: int, days: int) -> Fleet:
     """Demand is half as much again from the day on which the fit window ends."""
-    rng = _rng("regime-change", seed)
+    rng = rng_of("regime-change", seed)
     factor = np.ones(days * DAY_S // MINUTE_S)
     factor[FIT_DAYS * DAY_S // MINUTE_S :] = 1.5
-    service = _batched(rng, days, "prod/chat", peak_frac=rng.uniform(0.3, 0.5), factor=factor)
+    service = batched_service(rng, days, "prod/chat", peak_frac=rng.uniform(0.3, 0.5), factor=factor)
     return Fleet(family="regime-change", seed=seed, hours=days * HOURS_PER_DAY, services=(service,))
 
 
 def idle_nodes(seed: int, days: int) -> Fleet:
     """Nodes that nobody holds beside a service that needs its own."""
-    rng = _rng("idle-nodes", seed)
-    service = _batched(rng, days, "prod/chat", sites=(Site(machine=P4D, replicas=8),))
+    rng = rng_of("idle-nodes", seed)
+    service = batched_service(rng, days, "prod/chat", sites=(Site(machine=P4D, replicas=8),))
     strays = [Stray(name=f"left-over-{at}", machine=P4D) for at in range(int(rng.integers(1, 3)))]
     return Fleet(family="idle-nodes", seed=seed, hours=days * HOURS_PER_DAY, services=(service,), strays=strays)
 
 
 def small_runs(seed: int, days: int) -> Fleet:
     """Many runs of one GPU each that share nodes of eight."""
-    rng = _rng("small-runs", seed)
+    rng = rng_of("small-runs", seed)
     hours = days * HOURS_PER_DAY
     runs = [
         Run(name=f"exp-{at}", workload="research/small", submit_s=submit, pods=1, pod_gpus=1,
             work_s=float(rng.uniform(1, 6) * HOUR_S))
-        for at, submit in enumerate(_poisson_times(rng, 25, hours * HOUR_S))
+        for at, submit in enumerate(poisson_times(rng, 25, hours * HOUR_S))
     ]  # fmt: skip
     return Fleet(
         family="small-runs",
@@ -379,8 +305,8 @@ def small_runs(seed: int, days: int) -> Fleet:
 
 def static_replicas(seed: int, days: int) -> Fleet:
     """Four times as many replicas as the load asks for, in a team that will not have an autoscaler."""
-    rng = _rng("static-replicas", seed)
-    service = _batched(
+    rng = rng_of("static-replicas", seed)
+    service = batched_service(
         rng,
         days,
         "prod/chat",
@@ -399,9 +325,9 @@ def static_replicas(seed: int, days: int) -> Fleet:
 
 def owned_idle(seed: int, days: int) -> Fleet:
     """Nodes that are committed to for a year yet, and in part idle: giving them back saves nothing."""
-    rng = _rng("owned-idle", seed)
+    rng = rng_of("owned-idle", seed)
     nodes = int(rng.integers(2, 4))
-    service = _batched(rng, days, "prod/chat", sites=(Site(machine=P4D, replicas=8),))
+    service = batched_service(rng, days, "prod/chat", sites=(Site(machine=P4D, replicas=8),))
     strays = [Stray(name=f"spare-{at}", machine=P4D) for at in range(nodes - 1)]
     rate = 13.921094
     rows = ["name,provider,instance_type,region,count,term_years,upfront_usd,usd_hr,start,end"]
@@ -420,8 +346,8 @@ def owned_idle(seed: int, days: int) -> Fleet:
 
 def clustered_arrivals(seed: int, days: int) -> Fleet:
     """A well-behaved server whose requests come in clumps: a minute's count varies six times as much as Poisson's."""
-    rng = _rng("clustered-arrivals", seed)
-    service = _batched(
+    rng = rng_of("clustered-arrivals", seed)
+    service = batched_service(
         rng, days, "prod/chat", sites=(Site(machine=G6E, replicas=int(rng.integers(6, 13))),), dispersion=6.0
     )
     return Fleet(family="clustered-arrivals", seed=seed, hours=days * HOURS_PER_DAY, services=(service,))
@@ -429,8 +355,8 @@ def clustered_arrivals(seed: int, days: int) -> Fleet:
 
 def refused_capacity(seed: int, days: int) -> Fleet:
     """A well-behaved server in a cloud that gives no new node for an hour or two, most days."""
-    rng = _rng("refused-capacity", seed)
-    service = _batched(rng, days, "prod/chat", sites=(Site(machine=G6E, replicas=int(rng.integers(8, 15))),))
+    rng = rng_of("refused-capacity", seed)
+    service = batched_service(rng, days, "prod/chat", sites=(Site(machine=G6E, replicas=int(rng.integers(8, 15))),))
     refusals = []
     for day in range(days):
         if rng.random() < 0.7:

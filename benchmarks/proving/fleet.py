@@ -31,6 +31,8 @@ G6 = Machine(instance_type="g6.xlarge", gpu="L4", gpus=1, memory_gib=22.5)
 G6E = Machine(instance_type="g6e.xlarge", gpu="L40S", gpus=1, memory_gib=44.7)
 G6E_12 = Machine(instance_type="g6e.12xlarge", gpu="L40S", gpus=4, memory_gib=44.7)
 
+_TURN_S = 900.0
+"""Between the replacements of two nodes."""
 USD_HR: Mapping[str, float] = {
     "p4d.24xlarge": 21.957642,
     "p5.48xlarge": 55.04,
@@ -69,6 +71,8 @@ class ServiceTruth:
     shows_requests: bool = True
     declared: Mapping[str, object] = field(default_factory=dict)
     gives_up_s: float = 300.0
+    restarts_s: Sequence[float] = ()
+    """When its nodes are replaced one after the other, each by a new one that is up before the old one goes."""
 
     @property
     def home(self) -> Machine:
@@ -78,6 +82,12 @@ class ServiceTruth:
     def speed(self, gpu: str) -> float | None:
         """Return how fast a replica is on another GPU; None where the world does not know it."""
         return true_speed(gpu, self.home.gpu, self.compute_frac, self.host_frac)
+
+    def lives_of(self, node: int, horizon_s: float) -> list[tuple[float, float]]:
+        """Return the lives of a place for a node: one, or more where nodes are replaced in turn."""
+        begins = [0.0, *(at + node * _TURN_S for at in self.restarts_s if at + node * _TURN_S < horizon_s)]
+        ends = [begin + self.boot_s + self.load_s for begin in begins[1:]]
+        return list(zip(begins, [*ends, horizon_s], strict=True))
 
     def start(self) -> tuple[Start, list[Machine]]:
         """Return today's replicas on their nodes, and the machine of each node."""
@@ -151,6 +161,8 @@ class Fleet:
     usd_hr: Mapping[str, float | Floats] = field(default_factory=lambda: dict(USD_HR))
     """On demand, by instance type; or by hour of the history."""
     start: datetime = START
+    blind: Sequence[tuple[float, float]] = ()
+    """Times of which monitoring kept nothing; nodes were billed and held all the same."""
     files: Mapping[str, str] = field(default_factory=dict)
     """Files that the options name, by name."""
     owned: Sequence[Committed] = ()
@@ -197,19 +209,19 @@ class Fleet:
         found: dict[str, Lives] = {}
         for service in self.services:
             lives: Lives = {}
-            for machine in service.start()[1]:
-                lives.setdefault(Kind(instance_type=machine.instance_type), []).append(always)
+            for at, machine in enumerate(service.start()[1]):
+                lives.setdefault(kind_of(machine), []).extend(service.lives_of(at, self.horizon_s))
             found[service.name] = lives
         for one in self.runs:
-            found[one.name] = {Kind(instance_type=one.machine.instance_type): [always] * one.standing}
+            found[one.name] = {kind_of(one.machine): [always] * one.standing}
         for stray in self.strays:
             life = (stray.start_s, min(stray.end_s, self.horizon_s))
-            found[stray.name] = {Kind(instance_type=stray.machine.instance_type): [life]}
+            found[stray.name] = {kind_of(stray.machine): [life]}
         return found
 
     def write(self, folder: Path) -> Path:
         """Write the history that monitoring shows of it, and return the bundle's folder."""
-        history = History(self.hours, self.start)
+        history = History(self.hours, self.start, self.blind)
         for service in self.services:
             _show_service(history, service, self.played[service.name])
         for one in self.runs:
@@ -221,6 +233,11 @@ class Fleet:
         return history.write(folder, declared)
 
 
+def kind_of(machine: Machine) -> Kind:
+    """Return what a node on demand is on the bill."""
+    return Kind(instance_type=machine.instance_type, region=machine.region)
+
+
 def short(name: str) -> str:
     """Return a workload's name without its namespace."""
     return name.split("/")[-1]
@@ -228,32 +245,46 @@ def short(name: str) -> str:
 
 def _show_service(history: History, service: ServiceTruth, played: Played) -> None:
     start, machines = service.start()
-    names = [f"{short(service.name)}-node-{at}" for at in range(len(machines))]
-    for name, machine in zip(names, machines, strict=True):
-        history.node(name, machine)
     taken = [0] * len(machines)
-    minutes = history.hours * HOUR_S // MINUTE_S
-    for replica, node in enumerate(start.node_of):
-        places = range(taken[node], taken[node] + service.gpus_per_replica)
+    places_of: list[range] = []
+    for node in start.node_of:
+        places_of.append(range(taken[node], taken[node] + service.gpus_per_replica))
         taken[node] += service.gpus_per_replica
-        pod = f"{short(service.name)}-{replica}"
-        history.hold(service.name, "Deployment", pod, names[node], list(places), 0.0, inf)
-        sm = played.activity[replica][:minutes]
-        used = np.clip(sm / service.server.sm_full_frac, 0.0, 1.0)
-        util = np.maximum(1 - (1 - used) ** min(service.server.slots, 4), sm)
-        for place in places:
-            history.usage(f"{names[node]}/{place}", service.name, sm, memory_gib=service.memory_gib, util=util)
-        # GPUs of the node that nobody holds rest
-    _show_rest(history, names, machines, taken)
+    for at, machine in enumerate(machines):
+        for life, (begin, end) in enumerate(service.lives_of(at, history.hours * float(HOUR_S))):
+            name = f"{short(service.name)}-node-{at}" + (f"-{life}" if life else "")
+            history.node(name, machine, start_s=begin, end_s=end)
+            up_s = begin + service.boot_s if life else 0.0
+            for replica in (replica for replica, home in enumerate(start.node_of) if home == at):
+                pod = f"{short(service.name)}-{replica}" + (f"-{life}" if life else "")
+                history.hold(service.name, "Deployment", pod, name, list(places_of[replica]), up_s, end)
+                _show_replica(history, service, f"{name}/", places_of[replica], played.activity[replica], (up_s, end))
+            _show_rest(history, name, range(taken[at], machine.gpus), (begin, end))
     if service.shows_requests:
-        _show_requests(history, service, played, minutes)
+        _show_requests(history, service, played, history.hours * HOUR_S // MINUTE_S)
 
 
-def _show_rest(history: History, names: Sequence[str], machines: Sequence[Machine], taken: Sequence[int]) -> None:
-    rest = np.zeros(history.hours * HOUR_S // MINUTE_S)
-    for name, machine, first in zip(names, machines, taken, strict=True):
-        for place in range(first, machine.gpus):
-            history.usage(f"{name}/{place}", None, rest, memory_gib=0.4, util=rest)
+def _show_replica(
+    history: History, service: ServiceTruth, prefix: str, places: range, activity: Floats, held: tuple[float, float]
+) -> None:
+    sm = _within(activity[: history.hours * HOUR_S // MINUTE_S], held)
+    used = np.clip(sm / service.server.sm_full_frac, 0.0, 1.0)
+    util = np.maximum(1 - (1 - used) ** min(service.server.slots, 4), sm)
+    for place in places:
+        history.usage(f"{prefix}{place}", service.name, sm, memory_gib=service.memory_gib, util=util)
+
+
+def _within(by_minute: Floats, span: tuple[float, float]) -> Floats:
+    """Return readings by minute, NaN outside a span of seconds."""
+    minute_s = np.arange(len(by_minute)) * float(MINUTE_S)
+    return np.where((minute_s >= span[0]) & (minute_s < span[1]), by_minute, np.nan)
+
+
+def _show_rest(history: History, node: str, places: range, life: tuple[float, float]) -> None:
+    """GPUs of a node that nobody holds rest."""
+    rest = _within(np.zeros(history.hours * HOUR_S // MINUTE_S), life)
+    for place in places:
+        history.usage(f"{node}/{place}", None, rest, memory_gib=0.4, util=rest)
 
 
 def _show_requests(history: History, service: ServiceTruth, played: Played, minutes: int) -> None:

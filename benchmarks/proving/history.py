@@ -42,8 +42,13 @@ class Machine:
 class History:
     """Rows of a bundle in the making; times are seconds from its start."""
 
-    def __init__(self, hours: int, start: datetime = START) -> None:
+    def __init__(self, hours: int, start: datetime = START, blind: Sequence[tuple[float, float]] = ()) -> None:
         self.hours, self.start = hours, start
+        minute_s = np.arange(hours * _MINUTES) * float(MINUTE_S)
+        self._blind = np.zeros(len(minute_s), dtype=bool)
+        """Minutes of which nothing was measured."""
+        for begin, end in blind:
+            self._blind |= (minute_s >= begin) & (minute_s < end)
         self._rows: dict[str, list[dict[str, object]]] = {
             name: [] for name in ("nodes", "devices", "allocations", "jobs")
         }
@@ -62,7 +67,6 @@ class History:
         start_s: float = 0.0,
         end_s: float = inf,
         capacity: str = "on-demand",
-        zone: str = "us-east-1a",
     ) -> None:
         """Bill a node; its devices are `NAME/0`, `NAME/1` and so on."""
         self._rows["nodes"].append(
@@ -71,7 +75,7 @@ class History:
                 "provider": machine.provider,
                 "instance_type": machine.instance_type,
                 "region": machine.region,
-                "zone": zone,
+                "zone": f"{machine.region}a",
                 "capacity_type": capacity,
                 "start": self.moment(start_s),
                 "end": None if end_s >= self.hours * HOUR_S else self.moment(end_s),
@@ -106,7 +110,8 @@ class History:
 
     def usage(self, device: str, workload: str | None, sm_active: Floats, *, memory_gib: float, util: Floats) -> None:
         """Add readings by minute (n_minutes,), NaN where this workload did not hold the device."""
-        hours, utils = sm_active.reshape(self.hours, _MINUTES), util.reshape(self.hours, _MINUTES)
+        seen = [np.where(self._blind, np.nan, values) for values in (sm_active, util)]
+        hours, utils = (values.reshape(self.hours, _MINUTES) for values in seen)
         samples = (~np.isnan(hours)).sum(axis=1)
         kept = np.flatnonzero(samples)
         if not len(kept):
@@ -141,9 +146,10 @@ class History:
 
     def demand(self, workload: str, columns: Mapping[str, Floats], bounds_s: Floats, counts: Floats) -> None:
         """Add a service's requests by minute."""
-        rows = len(counts)
+        kept = np.flatnonzero(~self._blind)
+        counts, columns, rows = counts[kept], {name: values[kept] for name, values in columns.items()}, len(kept)
         first = np.datetime64(self.start.replace(tzinfo=None), "us")
-        starts = first + (np.arange(rows) * MINUTE_S).astype("timedelta64[s]")
+        starts = first + (kept * MINUTE_S).astype("timedelta64[s]")
         offsets = pa.array(np.arange(0, counts.size + 1, counts.shape[1], dtype=np.int32))
         bounds = np.tile(bounds_s, (rows, 1))
         table = {

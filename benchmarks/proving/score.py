@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.proving.claims import Claim, Silence, Target, audit
+from benchmarks.proving.bound import bound_usd
+from benchmarks.proving.claims import Claim, Silence, Target, audit, claim_again
 from benchmarks.proving.enact import NotPlayed, enact
-from benchmarks.proving.families import Family
+from benchmarks.proving.fleet import Fleet
+from benchmarks.proving.parts import Family
 from benchmarks.proving.world.clock import HOURS_PER_MONTH
 
 COST_FRAC = 0.05
@@ -41,12 +45,34 @@ class Verdict:
     claimed_usd: float = 0.0
     true_usd: float = 0.0
     clairvoyant_usd: float = 0.0
+    """What the audit states that a plan which knew the future could reach."""
+    bound_usd: float = 0.0
+    """What the work costs at least in the world."""
     bill_usd_mo: float = 0.0
     """Of the fit window."""
     unjudged_usd_mo: float = 0.0
     interval_holds: bool = False
     breaches: tuple[str, ...] = ()
     misses: tuple[str, ...] = ()
+    wall_s: float = 0.0
+    """How long it took: make, audit, enact."""
+
+    def to_json(self) -> str:
+        """Return it as a line of JSON."""
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def from_json(text: str) -> Verdict:
+        """Read a line that `to_json` wrote."""
+        fields = json.loads(text)
+        fields |= {name: tuple(fields[name]) for name in ("breaches", "misses")}
+        return Verdict(**fields)
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """Return what must never happen: a claimed target broken, a breach of the audit's own sums, a crash."""
+        crash = (f"CRASH {self.message}",) if self.outcome == "crashed" else ()
+        return (*crash, *self.misses, *self.breaches)
 
     @property
     def cost_frac(self) -> float:
@@ -81,8 +107,14 @@ class Verdict:
         return "; ".join(parts)
 
 
-def judge(family: Family, seed: int, days: int, folder: Path) -> Verdict:
-    """Make a fleet, audit it, enact its plan, and compare."""
+def judge(family: Family, seed: int, days: int, folder: Path, *, again: bool = False) -> Verdict:
+    """Make a fleet, audit it, enact its plan, and compare; `again` takes the audit that an earlier run left in the folder."""
+    began = time.perf_counter()
+    verdict = _judged(family, seed, days, folder, again=again)
+    return replace(verdict, wall_s=round(time.perf_counter() - began, 1))
+
+
+def _judged(family: Family, seed: int, days: int, folder: Path, *, again: bool) -> Verdict:
     fleet = family.make(seed, days)
     workloads = len(fleet.services) + len(fleet.runs)
 
@@ -91,10 +123,7 @@ def judge(family: Family, seed: int, days: int, folder: Path) -> Verdict:
             family=family.name, seed=seed, frozen=family.frozen, workloads=workloads, outcome=outcome, message=message
         )
 
-    bundle = fleet.write(folder / "bundle")
-    for name, text in fleet.files.items():
-        (folder / name).write_text(text, encoding="utf-8")
-    claim = audit(bundle, [*ANY_PAYBACK, *fleet.options], folder, fleet.start)
+    claim = claim_again(folder, fleet.start) if again else _audited(fleet, folder)
     if isinstance(claim, Silence):
         return silent("crashed" if claim.crashed else "refused", claim.message)
     try:
@@ -118,12 +147,20 @@ def judge(family: Family, seed: int, days: int, folder: Path) -> Verdict:
         claimed_usd=claim.after_usd,
         true_usd=true.after_usd,
         clairvoyant_usd=claim.clairvoyant_usd,
+        bound_usd=bound_usd(fleet, claim),
         bill_usd_mo=claim.fit_bill_usd_mo,
         unjudged_usd_mo=claim.unjudged_usd_mo,
         interval_holds=claim.low_usd_mo - 0.01 <= saved_usd_mo <= claim.high_usd_mo + 0.01,
         breaches=_breaches(claim, true.before_usd, true.fit_bill_usd),
         misses=tuple(_miss(target, true.attained[target]) for target in missed),
     )
+
+
+def _audited(fleet: Fleet, folder: Path) -> Claim | Silence:
+    bundle = fleet.write(folder / "bundle")
+    for name, text in fleet.files.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    return audit(bundle, [*ANY_PAYBACK, *fleet.options], folder, fleet.start)
 
 
 def _miss(target: Target, attained: float) -> str:
@@ -146,22 +183,41 @@ def _breaches(claim: Claim, before_usd: float, fit_bill_usd: float) -> tuple[str
     return tuple(found)
 
 
-def row_of(family: Family, verdicts: Sequence[Verdict]) -> list[str]:
-    """Return a family's row of the table."""
+HEAD = (
+    "family",
+    "fleets",
+    "claimed",
+    "kept",
+    "cost 5 %",
+    "interval",
+    "realised",
+    "of bound",
+    "breaches",
+    "refused",
+    "crashed",
+    "not played",
+    "s a fleet",
+)
+"""Columns of the table. Realised: the true saving over what the audit says was possible, and over the world's own bound."""
+
+
+def row_of(verdicts: Sequence[Verdict]) -> list[str]:
+    """Return the row of a family with at least one verdict."""
     judged = [one for one in verdicts if one.outcome == "judged"]
     claimed, kept = sum(one.claimed for one in judged), sum(one.kept for one in judged)
     figures = totals(verdicts)
-    realised = figures["realised_of_clairvoyant_frac"]
+    realised = figures["realised_of_clairvoyant_frac"], figures["realised_of_bound_frac"]
     return [
-        family.name + ("" if family.frozen else " (added after)"),
+        verdicts[0].family + ("" if verdicts[0].frozen else " (added after)"),
         str(len(verdicts)),
         str(claimed),
         str(kept),
         f"{sum(one.cost_holds for one in judged)}/{len(judged)}",
         f"{sum(one.interval_holds for one in judged)}/{len(judged)}",
-        "-" if realised is None else f"{realised:.0%}",
+        *("-" if share is None else f"{share:.0%}" for share in realised),
         str(sum(len(one.breaches) for one in judged)),
         *(str(sum(one.outcome == what for one in verdicts)) for what in ("refused", "crashed", "not played")),
+        f"{figures['wall_s_a_fleet'] or 0:.0f}",
     ]
 
 
@@ -189,6 +245,11 @@ def totals(verdicts: Sequence[Verdict]) -> dict[str, float | int | None]:
             sum(one.bill_usd_mo - one.unjudged_usd_mo for one in judged), sum(one.bill_usd_mo for one in judged)
         ),
         "realised_of_clairvoyant_frac": _share(sum(one.realised_usd for one in judged), possible),
+        "realised_of_bound_frac": _share(
+            sum(one.realised_usd for one in judged), sum(max(one.before_usd - one.bound_usd, 0.0) for one in judged)
+        ),
+        "below_bound": sum(one.true_usd < one.bound_usd * (1 - _ROUNDING_FRAC) for one in judged),
+        "wall_s_a_fleet": _share(sum(one.wall_s for one in verdicts), len(verdicts)),
     }
 
 

@@ -89,6 +89,31 @@ def test_the_hpa_goes_down_to_the_highest_recommendation_of_its_window() -> None
     assert got == [8, 8, 8, 5]
 
 
+def test_the_replicas_at_the_start_count_as_a_recommendation() -> None:
+    recent = np.full(512, np.nan)
+    recent[-1] = 10
+
+    got = [stabilized(recent, at, 0, 3, 5, 10) for at in range(3)]
+
+    assert got == [10, 10, 5]
+
+
+def test_a_pod_takes_room_that_there_is_before_a_new_node() -> None:
+    # given: 4 nodes of 2; demand falls from 8 replicas to 2 and rises to 4 again
+    arrival_s = np.concatenate([np.arange(0, 600, 1 / 7), np.arange(600, 1500, 1.0), np.arange(1500, 1800, 1 / 3.5)])
+    played = play(
+        arrival_s,
+        np.full(len(arrival_s), 0.9),
+        server=Server(slots=1),
+        nodes=Nodes(replicas_per_node=2, boot_s=30.0, load_s=15.0, empty_kept_s=3600.0),
+        start=Start.packed(8, 2),
+        horizon_s=1800.0,
+        scaling=Scaling(minimum=1, maximum=8, target_frac=1.0),
+    )
+
+    assert len(played.nodes) == 4
+
+
 def test_behaviours_limit_the_change_within_a_period() -> None:
     changes = np.zeros(512)
 

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from benchmarks.proving.world.clock import HOUR_S
 
 Floats = npt.NDArray[np.float64]
+HOME_REGION = "us-east-1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -23,6 +24,7 @@ class Kind:
 
     instance_type: str
     capacity: str = "on-demand"
+    region: str = HOME_REGION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

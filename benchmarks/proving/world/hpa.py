@@ -33,13 +33,15 @@ def desired_replicas(current: int, value: float, target: float, tolerance_up: fl
 def stabilized(recent: Floats, at: int, up_steps: int, down_steps: int, desired: int, current: int) -> int:
     """Keep a recommendation in a ring of past ones and return what the two windows allow.
 
-    `recent` holds the recommendation of decision i at i modulo its length; unused places are NaN.
+    `recent` holds the recommendation of decision i at i modulo its length; unused places are NaN. Its last place at first holds
+    the replicas that there were before decision 0, which count as a recommendation (kubernetes/kubernetes:
+    pkg/controller/podautoscaler/horizontal.go, recordInitialRecommendation).
     """
     size = len(recent)
     recent[at % size] = desired
     lowest, highest = float(desired), float(desired)
     for back in range(max(up_steps, down_steps, 1)):
-        if back > at or back >= size:
+        if back > at + 1 or back >= size:
             break
         value = recent[(at - back) % size]
         if np.isnan(value):

@@ -67,7 +67,10 @@ class Scaling:
     capacity_req_s: float = 1.0
     """What the recording rule divides by."""
     follows: int = 0
-    """0: answers, growth of the queue and the queue; 1: GPU activity of five minutes; 2: `signal`; 3: arrivals and queue."""
+    """0: answers, growth of the queue and the queue; 1: GPU activity of five minutes; 2: `signal`.
+
+    3: arrivals and queue, as the referee has it: 0 before the first value is there, where the others keep the replicas.
+    """
     signal: Floats | None = None
     """A recorded number of replicas, by decision (n_ticks,)."""
     tolerance_up_frac: float = 0.1
@@ -266,7 +269,8 @@ def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the argu
     node_empty = np.full(200_000, _FAR)
     node_change = np.zeros(200_000)
     node_speed = np.ones(200_000)
-    up_nodes = np.zeros(_MOST, np.int64)  # the nodes that are up
+    # the nodes that are up, by place; a new node takes the first free place, and the first of equal nodes is preferred
+    up_nodes = np.full(_MOST, -1, np.int64)
     n_up, n_nodes = 0, 0
     for at in range(len(speeds)):
         node_speed[at] = speeds[at]
@@ -283,6 +287,7 @@ def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the argu
     minutes = np.zeros((n_minutes, 4))
     wanted_trace = np.zeros(n_ticks, np.int64)
     recent = np.full(512, np.nan)
+    recent[-1] = n0
     changes = np.zeros(512)
     values = np.zeros(16)
     ring = np.zeros((_GUARD_TICKS, len(bounds)))
@@ -301,7 +306,7 @@ def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the argu
         for r in range(high):
             if running[r] > 0 and done_at[r] < next_t:
                 next_t, what, who = done_at[r], 2, r
-            elif state[r] == 1 and ready_at[r] < next_t:
+            elif state[r] == 1 and ready_at[r] <= next_t:  # ready at a decision is ready for it
                 next_t, what, who = max(ready_at[r], t), 3, r
         t = max(next_t, t)
         waited += (t - last_queue) * (tail - head)
@@ -413,7 +418,7 @@ def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the argu
                 value = signal[min(tick, len(signal) - 1)]
             values[0] = max(value, 0.0)
             waiting_before, tail_before = waiting, tail
-            value = values[lag] if tick >= lag else target * current
+            value = values[lag] if tick >= lag or follows == 3 else target * current
             enough = target * (1 - tolerance_down) * ready <= value <= target * current
             if follows != 2 and enough:
                 value = target * current  # as the emitted rule says: ready replicas with enough to do are kept
@@ -436,14 +441,12 @@ def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the argu
         completed_tick = 0
 
         while current > goal:
-            victim, worst = -1, -1e300
+            victim = -1
             for r in range(high):
-                if state[r] == 1 or state[r] == 2:
-                    rank = born[r] + 1e12 * node_pods[node[r]]
-                    if state[r] == 1:
-                        rank += 1e18
-                    if rank > worst:
-                        victim, worst = r, rank
+                if (state[r] == 1 or state[r] == 2) and (
+                    victim < 0 or _goes_before(state, node_pods, node, born, r, victim)
+                ):
+                    victim = r
             node_change[node[victim]] = t
             if running[victim] == 0:
                 state[victim] = 0
@@ -452,7 +455,7 @@ def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the argu
                 state[victim] = 3
             current -= 1
         while current < goal:
-            at = _room(node_pods, up_nodes, n_up, per_node, -1)
+            at = _room(node_pods, up_nodes, per_node, -1)
             if at < 0:
                 refused = n_up >= quota
                 for f in range(len(refusals)):
@@ -461,7 +464,10 @@ def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the argu
                     break  # the pod stays pending; it is tried again at the next tick
                 at = n_nodes
                 node_start[at], node_speed[at] = t, speed_new
-                up_nodes[n_up] = at
+                free = 0
+                while up_nodes[free] >= 0:
+                    free += 1
+                up_nodes[free] = at
                 n_up, n_nodes = n_up + 1, n_nodes + 1
             high = _start_pod(state, ready_at, node, born, speed, high, at, t, boot, load, node_start, node_speed)
             node_pods[at] += 1
@@ -469,11 +475,11 @@ def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the argu
             current += 1
 
         if consolidates:
-            at = _drainable(node_pods, node_change, up_nodes, n_up, per_node, t, kept)
+            at = _drainable(node_pods, node_change, up_nodes, per_node, t, kept)
             if at >= 0:
                 for r in range(high):
                     if node[r] == at and (state[r] == 1 or state[r] == 2):
-                        to = _room(node_pods, up_nodes, n_up, per_node, at)
+                        to = _room(node_pods, up_nodes, per_node, at)
                         if to < 0:
                             break
                         high = _start_pod(
@@ -487,9 +493,10 @@ def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the argu
                         else:
                             state[r] = 3
         if scales or consolidates:
-            at = 0
-            while at < n_up:
+            for at in range(_MOST):
                 one = up_nodes[at]
+                if one < 0:
+                    continue
                 if node_pods[one] > 0:
                     node_empty[one] = _FAR
                 elif node_empty[one] == _FAR:
@@ -497,9 +504,7 @@ def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the argu
                 if t - node_empty[one] >= kept:
                     node_end[one] = t
                     n_up -= 1
-                    up_nodes[at] = up_nodes[n_up]
-                else:
-                    at += 1
+                    up_nodes[at] = -1
         while high > n0 and state[high - 1] == 0:
             high -= 1
         wanted_trace[tick] = goal
@@ -518,6 +523,16 @@ def _slowness(n, crowding, knee):  # type: ignore[no-untyped-def]  # compiled
 
 
 @njit(cache=True)
+def _goes_before(state, node_pods, node, born, r, other):  # type: ignore[no-untyped-def]  # compiled
+    """Tell whether a ReplicaSet gives back a pod before another: not ready first, then most siblings, then the youngest."""
+    if state[r] != state[other]:
+        return state[r] == 1
+    if node_pods[node[r]] != node_pods[node[other]]:
+        return node_pods[node[r]] > node_pods[node[other]]
+    return born[r] > born[other]
+
+
+@njit(cache=True)
 def _next_done(running, place_end, clock, speed, crowding, knee, t):  # type: ignore[no-untyped-def]  # compiled
     if running == 0:
         return _FAR
@@ -526,23 +541,21 @@ def _next_done(running, place_end, clock, speed, crowding, knee, t):  # type: ig
 
 
 @njit(cache=True)
-def _room(node_pods, up_nodes, n_up, per_node, never):  # type: ignore[no-untyped-def]  # compiled
+def _room(node_pods, up_nodes, per_node, never):  # type: ignore[no-untyped-def]  # compiled
     """Return the fullest node that is up and has room; -1 where none has."""
     best, most = -1, -1
-    for at in range(n_up):
-        one = up_nodes[at]
-        if one != never and node_pods[one] < per_node and node_pods[one] > most:
+    for one in up_nodes:
+        if one >= 0 and one != never and node_pods[one] < per_node and node_pods[one] > most:
             best, most = one, node_pods[one]
     return best
 
 
 @njit(cache=True)
-def _drainable(node_pods, node_change, up_nodes, n_up, per_node, t, kept):  # type: ignore[no-untyped-def]  # compiled
+def _drainable(node_pods, node_change, up_nodes, per_node, t, kept):  # type: ignore[no-untyped-def]  # compiled
     """Return the emptiest node that nothing changed on for a while and whose pods fit on the others; -1 where none is."""
     best, fewest, room = -1, per_node + 1, 0
-    for at in range(n_up):
-        one = up_nodes[at]
-        if node_pods[one] > 0:
+    for one in up_nodes:
+        if one >= 0 and node_pods[one] > 0:
             room += per_node - node_pods[one]
             if t - node_change[one] >= kept and node_pods[one] < fewest:
                 best, fewest = one, node_pods[one]

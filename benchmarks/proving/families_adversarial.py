@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from benchmarks.proving.families import Family, Rng, _batched, _declared, _rng, _service
 from benchmarks.proving.fleet import G6E, P4D, Fleet, ServiceTruth, Site
+from benchmarks.proving.parts import Family, Rng, answers_within, batched_service, daily_service, rng_of
 from benchmarks.proving.world.clock import HOURS_PER_DAY
 from benchmarks.proving.world.service import Server
 
@@ -17,20 +17,20 @@ _SLOTS = 24
 
 def _declaring(rng: Rng, days: int, name: str, **further: object) -> ServiceTruth:
     """Return a service with continuous batching whose owner declares its places as they are."""
-    service = _batched(rng, days, name, **further)
+    service = batched_service(rng, days, name, **further)
     return replace(service, declared={**service.declared, "max_concurrency": service.server.slots})
 
 
 def places_declared(seed: int, days: int) -> Fleet:
     """A well-behaved server of which the owner declares the places."""
-    rng = _rng("places-declared", seed)
+    rng = rng_of("places-declared", seed)
     service = _declaring(rng, days, "prod/chat")
     return Fleet(family="places-declared", seed=seed, hours=days * HOURS_PER_DAY, services=(service,))
 
 
 def static_places(seed: int, days: int) -> Fleet:
     """The same with four times as many replicas as the load asks for, in a team that will not have an autoscaler."""
-    rng = _rng("static-places", seed)
+    rng = rng_of("static-places", seed)
     service = _declaring(
         rng,
         days,
@@ -51,7 +51,7 @@ def static_places(seed: int, days: int) -> Fleet:
 def _limited(rng: Rng, days: int, server: Server, places: int, *, low: float, high: float) -> ServiceTruth:
     work_s = rng.uniform(4.0, 10.0)
     slow = server.slots / server.rate(server.slots)
-    return _service(
+    return daily_service(
         rng,
         "prod/chat",
         days,
@@ -59,13 +59,13 @@ def _limited(rng: Rng, days: int, server: Server, places: int, *, low: float, hi
         server=server,
         work_s=work_s,
         peak_frac=rng.uniform(low, high),
-        declared={**_declared(work_s * min(slow, 3.0) * 1.5), "max_concurrency": places},
+        declared={**answers_within(work_s * min(slow, 3.0) * 1.5), "max_concurrency": places},
     )
 
 
 def batch_plateau(seed: int, days: int) -> Fleet:
     """Batches that are worth no more beyond a size far below the places declared; the GPU is full then."""
-    rng = _rng("batch-plateau", seed)
+    rng = rng_of("batch-plateau", seed)
     server = Server(slots=_SLOTS, crowding=0.03, sm_full_frac=0.95, knee=rng.uniform(6, 9))
     service = _limited(rng, days, server, _SLOTS, low=0.35, high=0.55)
     return Fleet(family="batch-plateau", seed=seed, hours=days * HOURS_PER_DAY, services=(service,))
@@ -73,7 +73,7 @@ def batch_plateau(seed: int, days: int) -> Fleet:
 
 def knee_at_sixty(seed: int, days: int) -> Fleet:
     """Cores beside the GPU that are full where history's peak was at 60 % of them; nothing rises before."""
-    rng = _rng("knee-at-sixty", seed)
+    rng = rng_of("knee-at-sixty", seed)
     server = Server(slots=_SLOTS, crowding=0.0, sm_full_frac=rng.uniform(0.4, 0.5), knee=rng.uniform(6, 9))
     service = _limited(rng, days, server, _SLOTS, low=0.58, high=0.62)
     return Fleet(family="knee-at-sixty", seed=seed, hours=days * HOURS_PER_DAY, services=(service,))
@@ -81,7 +81,7 @@ def knee_at_sixty(seed: int, days: int) -> Fleet:
 
 def lock_at_twice(seed: int, days: int) -> Fleet:
     """A lock that is always taken at twice the load of history's peak; nothing rises before."""
-    rng = _rng("lock-at-twice", seed)
+    rng = rng_of("lock-at-twice", seed)
     server = Server(slots=_SLOTS, crowding=0.0, sm_full_frac=rng.uniform(0.4, 0.5), knee=rng.uniform(6, 9))
     service = _limited(rng, days, server, _SLOTS, low=0.48, high=0.52)
     return Fleet(family="lock-at-twice", seed=seed, hours=days * HOURS_PER_DAY, services=(service,))
@@ -89,7 +89,7 @@ def lock_at_twice(seed: int, days: int) -> Fleet:
 
 def fewer_places(seed: int, days: int) -> Fleet:
     """The owner declares 24 places and there are 6 to 8: a pool of workers before the server."""
-    rng = _rng("fewer-places", seed)
+    rng = rng_of("fewer-places", seed)
     server = Server(slots=int(rng.integers(6, 9)), crowding=0.02, sm_full_frac=rng.uniform(0.4, 0.5))
     service = _limited(rng, days, server, _SLOTS, low=0.3, high=0.6)
     return Fleet(family="fewer-places", seed=seed, hours=days * HOURS_PER_DAY, services=(service,))
