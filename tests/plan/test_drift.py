@@ -73,15 +73,15 @@ def test_a_commitment_in_use_all_the_time_is_fine():
     assert alerts(reserved(DAYS * 24)) == ()
 
 
-def test_every_way_of_buying_is_priced_and_the_steady_node_is_to_be_committed():
-    (found,) = purchases(build_fleet(moved(), Settings()), market())
+def test_every_way_of_buying_is_priced_and_what_the_plan_does_not_buy_is_not_advised():
+    (found,) = purchases(build_fleet(moved(), Settings()), market(), kept().plan, Settings())
     by_option = {one.option: one for one in found.options}
 
     assert found.now_usd_mo == pytest.approx(rate("g5.xlarge") * HR_PER_MO)
     assert by_option[BuyingOption.ON_DEMAND].usd_mo == pytest.approx(found.now_usd_mo)
     assert by_option[BuyingOption.RESERVED_1Y].commit == 1
     assert by_option[BuyingOption.RESERVED_1Y].usd_mo < found.now_usd_mo
-    assert found.advice.startswith("commit to 1")
+    assert found.advice.startswith("the plan commits to none of it")
 
 
 def test_the_page_holds_every_action_alert_and_pool_and_asks_nothing_of_the_network():

@@ -129,7 +129,8 @@ def _back_tested(one: Advice) -> str:
         return "no back-test: too little history"
     return (
         f"in {choice.back_tests} back-tests the rules chosen cost at most {choice.over_hindsight:.3f} x hindsight, "
-        f"the best simple rule ({choice.best_simple.value}) {choice.simple_over_hindsight:.3f}"
+        f"the best simple rule ({choice.best_simple.value}) {choice.simple_over_hindsight:.3f}: "
+        f"a regret of {choice.regret_frac:.1%}"
     )
 
 
