@@ -89,9 +89,9 @@ def test_spend_counts_the_idle_time_of_the_nodes_that_a_workload_held():
 
 
 def test_risk_is_what_can_happen():
-    assert risk_of(()) is Risk.LOW
-    assert risk_of((Hazard.CAPACITY, Hazard.NOTICED)) is Risk.MEDIUM
-    assert risk_of((Hazard.BINDS,)) is risk_of((Hazard.ONE_REPLICA, Hazard.NOTICED)) is Risk.HIGH
+    assert risk_of(Risk.LOW, ()) is Risk.LOW
+    assert risk_of(Risk.MEDIUM, ()) is risk_of(Risk.LOW, (Hazard.CAPACITY, Hazard.NOTICED)) is Risk.MEDIUM
+    assert risk_of(Risk.MEDIUM, (Hazard.BINDS,)) is risk_of(Risk.LOW, (Hazard.ONE_REPLICA,)) is Risk.HIGH
 
 
 def test_no_cause_is_undetermined_where_the_plan_ends_one(planned):

@@ -1,5 +1,7 @@
 """What every audit promises, on random small fleets: money agrees everywhere, targets are kept, nothing is lost."""
 
+import re
+
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.fleets import FleetRows
@@ -122,6 +124,43 @@ def test_every_target_that_the_plan_touches_is_kept_on_the_fit_window(bundle):
 
     for name, deployment in planned.deployments.items():
         assert Evaluator(case=planned.cases[name]).keeps_targets(deployment), name
+
+
+@FEW
+@given(fleets())
+def test_no_figure_of_the_document_contradicts_another(bundle):
+    document = audit_document(audit(bundle, SETTINGS, CATALOG))
+    plan, proof = document.plan, document.proof
+
+    assert plan.bound_usd_mo <= plan.objective_usd_mo <= plan.before_usd_mo
+    assert proof.clairvoyant_usd <= proof.after_usd
+    for action in plan.actions:
+        assert min(action.saving_usd_mo, action.standalone_usd_mo, action.last_in_usd_mo) >= 0
+        assert action.saving_low_usd_mo <= action.saving_usd_mo <= action.saving_high_usd_mo
+        assert action.last_in_usd_mo <= plan.before_usd_mo - plan.bound_usd_mo + 0.01
+        assert action.spend_usd_mo is None or action.standalone_usd_mo <= action.spend_usd_mo + 0.01
+        assert not [row for row in action.evidence if fails_its_bound(row.value, row.threshold)]
+    for limit in plan.limits:
+        assert limit.cost_usd_mo is None or limit.cost_usd_mo >= 0
+    assert proof.targets_kept == sum(one.kept for one in proof.by_promise)
+    assert len(proof.targets) == sum(one.targets for one in proof.by_promise)
+    if plan.roadmap is not None:
+        assert min(plan.roadmap.course.bill_usd_mo) >= plan.bound_usd_mo - 0.01
+    for repair in proof.repairs:
+        assert all(target.attained_frac < target.required_frac for target in repair.missed)
+    if document.robustness is not None:
+        for one in document.robustness.stressed:
+            assert one.targets_kept == sum(target.kept for target in one.attained)
+
+
+def fails_its_bound(value, threshold):
+    """Tell whether a percentage is not within the bound that stands beside it."""
+    bound = re.match(r"(>=|>|<=|<) ([0-9.]+)\s?%", threshold)
+    figure = re.match(r"([0-9.]+)\s?%", value)
+    if bound is None or figure is None:
+        return False
+    share, limit = float(figure[1]), float(bound[2])
+    return share < limit if bound[1].startswith(">") else share > limit
 
 
 @FEW

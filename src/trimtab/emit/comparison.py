@@ -89,6 +89,7 @@ def _plans(base: Outlook, other: Outlook | None) -> Iterator[Compared]:
 
     yield row("bill as the fleet is run today", Unit.USD_MO, "before_usd_mo")
     yield row("bill under the plan", Unit.USD_MO, "after_usd_mo")
+    yield row("that bill and the work it takes, paid back", Unit.USD_MO, "whole_usd_mo")
     yield row("no plan can go below", Unit.USD_MO, "bound_usd_mo")
     yield row("saving", Unit.USD_MO, "saving_usd_mo")
     yield row("saving, share of the bill", Unit.FRAC, "saving_frac")

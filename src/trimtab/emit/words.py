@@ -251,7 +251,7 @@ def limit_line(limit: LimitPart) -> str:
         return f"{limit.limit}: {used}, not reached"
     if limit.cost_usd_mo is None:
         return f"{limit.limit}: reached"
-    return f"{limit.limit}: reached; without it the plan would save {dollars(limit.cost_usd_mo)} a month more"
+    return f"{limit.limit}: reached; without it, bill and work would cost {dollars(limit.cost_usd_mo)} a month less"
 
 
 def owned_lines(document: AuditDocument) -> list[str]:

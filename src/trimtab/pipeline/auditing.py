@@ -252,6 +252,7 @@ def _outlook(opened: Opened, scenario: Scenario, planned: Planned, proven: Prove
         proven.proof,
         None if budget is None else within_budget(planned, budget, settings),
         None if day is None else by_deadline(planned, opened.proof.window.end.date(), day, settings),
+        settings,
     )
 
 

@@ -57,7 +57,7 @@ class LimitPart(Part):
     binds: bool
     """Whether the plan stands at the limit."""
     cost_usd_mo: float | None
-    """What the plan would save besides, dollars a month, were this limit alone not there; null where not worked out."""
+    """What bill and work together would cost less, dollars a month, were this limit alone not there; null where not known."""
 
 
 class PlanPart(Part):

@@ -64,8 +64,8 @@ class Draft:
 
     @property
     def risk(self) -> Risk:
-        """Return what its hazards make of it."""
-        return risk_of(self.hazards)
+        """Return the lever's usual risk, or what can happen here where that is more."""
+        return risk_of(lever_named(self.lever).risk, self.hazards)
 
     @property
     def clouds(self) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""What can happen once an action is done, and how much of a risk that makes it: derived from its changes, not from its name."""
+"""What can happen once an action is done, and how much of a risk that makes it: derived from its changes."""
 
 from __future__ import annotations
 
@@ -63,10 +63,10 @@ def hazards_of(changes: Sequence[Change], workloads: Mapping[str, Workload]) -> 
     return tuple(hazard for hazard in Hazard if hazard in found)
 
 
-def risk_of(hazards: Sequence[Hazard]) -> Risk:
-    """Return the risk of an action that bears some hazards."""
-    risks = {hazard.risk for hazard in hazards}
-    return Risk.HIGH if Risk.HIGH in risks else Risk.MEDIUM if risks else Risk.LOW
+def risk_of(usual: Risk, hazards: Sequence[Hazard]) -> Risk:
+    """Return the risk of an action that bears some hazards: no less than is usual for its lever."""
+    risks = {usual, *(hazard.risk for hazard in hazards)}
+    return next(risk for risk in (Risk.HIGH, Risk.MEDIUM, Risk.LOW) if risk in risks)
 
 
 def _of(change: Change, workload: Workload | None) -> Iterator[Hazard]:

@@ -1,4 +1,7 @@
-"""What each limit on a plan costs: the plan's bill with it, less the bill of the best plan without it."""
+"""What each limit on a plan costs: bill and work of the plan with it, less those of the best plan without it.
+
+The bill alone may fall where a limit tightens, since the plan then does work that did not pay before: both together cannot.
+"""
 
 from __future__ import annotations
 
@@ -26,5 +29,6 @@ def price_limits(problem: Problem, chosen: Chosen, planning: Planning) -> tuple[
 
 
 def _cost(problem: Problem, chosen: Chosen, limit: Limit, planning: Planning) -> float:
-    saved = max(0, chosen.cost_micro_usd - solve_problem(limit.lifted(problem), planning).cost_micro_usd)
+    without = solve_problem(limit.lifted(problem), planning, start=chosen.choice)
+    saved = max(0, chosen.cost_micro_usd - without.cost_micro_usd)
     return per_month(usd(saved), problem.hours)

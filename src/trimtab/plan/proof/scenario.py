@@ -12,6 +12,7 @@ from trimtab.catalog.price_changes import PriceChange
 from trimtab.fleet.model import IntArray
 from trimtab.fleet.reach import listed
 from trimtab.fleet.settings import Settings
+from trimtab.plan.effort import effort_micro_usd
 from trimtab.plan.model import Action, Proof
 from trimtab.plan.planner import Planned
 from trimtab.plan.program.limits import LimitPrice
@@ -69,6 +70,8 @@ class Outlook:
     before_usd_mo: float
     """The bill if the fleet went on as it is run today."""
     after_usd_mo: float
+    whole_usd_mo: float
+    """That bill and the work that the plan asks for, paid back over `planning.max_payback_mo`: what the plan minimises."""
     bound_usd_mo: float
     actions: tuple[Action, ...]
     effort_weeks: float
@@ -111,14 +114,18 @@ class WhatIf:
     """Why there is none."""
 
 
-def outlook(planned: Planned, proof: Proof, budget: WithinBudget | None, deadline: ByDeadline | None) -> Outlook:
+def outlook(
+    planned: Planned, proof: Proof, budget: WithinBudget | None, deadline: ByDeadline | None, settings: Settings
+) -> Outlook:
     """Return a plan's figures."""
     plan = planned.plan
+    work = effort_micro_usd(planned.drafted.actions, settings, plan.window.hours)
     drafted = planned.drafted
     used = drafted.enacted.usage(drafted.in_force(drafted.everything), planned.released)
     return Outlook(
         before_usd_mo=plan.usd_mo(plan.before_micro_usd),
         after_usd_mo=plan.usd_mo(plan.after_micro_usd),
+        whole_usd_mo=plan.usd_mo(plan.after_micro_usd + work),
         bound_usd_mo=plan.usd_mo(plan.bound_micro_usd),
         actions=plan.actions,
         effort_weeks=sum(action.effort_weeks for action in plan.actions),
