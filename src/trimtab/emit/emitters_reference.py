@@ -30,7 +30,7 @@ from trimtab.deployment.effects import (
     UseOffering,
     UseSlots,
 )
-from trimtab.emit.manifests.cluster_file import ClusterFile, DeclaredNodeClass, DeclaredWorkload
+from trimtab.emit.manifests.cluster_file import ClusterFile, DeclaredNodeClass, DeclaredToleration, DeclaredWorkload
 from trimtab.emit.manifests.demand_rules import CURRENT, DEMAND, LOAD, PER_REPLICA, READY, SCALING
 from trimtab.emit.manifests.emission import STAGE_MEANING
 from trimtab.emit.manifests.forecast_rules import ERROR_SQUARED, FAST, LOAD_WANTED, SLOW, SPREAD, STEADY
@@ -39,7 +39,8 @@ from trimtab.emit.manifests.signals import SERVERS
 
 WRITTEN: Mapping[type[Effect], str] = MappingProxyType(
     {
-        SetReplicaPolicy: "PrometheusRule, then a KEDA ScaledObject or an HPA v2, a PodDisruptionBudget, the NodePool under it",
+        SetReplicaPolicy: "PrometheusRule, then a KEDA ScaledObject or an HPA v2, a PodDisruptionBudget, the NodePool "
+        "under it; a Component that takes `replicas` out of the manifest afterwards",
         SetReplicas: "kustomize Component with `replicas`",
         SetBatchPolicy: "a page with the batcher's line or the engine's flags; kustomize Component with the replicas",
         SetTrainingMemory: "a page with the trainer's settings; NodePool and kustomize Component as for a GPU count",
@@ -51,17 +52,19 @@ WRITTEN: Mapping[type[Effect], str] = MappingProxyType(
         SetGpuCount: "NodePool; kustomize Component that sets `nvidia.com/gpu` and points the workload at it",
         HedgeOnSpot: "NodePool with spot first and on-demand behind it, a second one on demand for the floor; kustomize "
         "Component that spreads the replicas over both and over zones",
-        SetCapacityType: "NodePool with spot first and on-demand behind it, tainted; kustomize Component with the toleration",
+        SetCapacityType: "NodePool with spot first and on-demand behind it, tainted; kustomize Component with the toleration, "
+        "and for runs a failure policy under which a lost node is no failed try",
         SetSchedule: "KEDA ScaledObject with cron triggers (UTC); NodePool that gives back empty nodes; kustomize Component",
-        StartBeforeRuns: "placeholder of priority -10 that cron starts ahead of each run (PriorityClass, Deployment, "
-        "ScaledObject); NodePool; kustomize Component",
+        StartBeforeRuns: "placeholders of priority -10 that cron starts ahead of each run and that are not tried again once "
+        "the run has their place (CronJob, PriorityClass); NodePool; kustomize Component",
         DeferRuns: "Kueue LocalQueue that two CronJobs close ahead of the hour and open at it (with ServiceAccount, Role, "
-        "RoleBinding); NodePool that gives back empty nodes",
+        "RoleBinding), ClusterQueue and ResourceFlavor behind it; Component with the queue's label; NodePool "
+        "that gives back empty nodes",
         BookBlocks: "an order with the blocks of a week and the commands that find and buy them; NodePool with reserved "
         "capacity first and on-demand behind it; kustomize Component",
         ReleaseIdle: "NodePool that gives back empty nodes; kustomize Component that points the runs at it",
         ReleaseNodes: "a page with the drain commands",
-        BuyCommitment: "a purchase order; NodeOverlay with the committed rate",
+        BuyCommitment: "a purchase order; NodeOverlay with the committed rate, in `commitments/`",
         BuySpendPlan: "a purchase order with the rates that it rests on",
     }
 )
@@ -99,24 +102,54 @@ decisions that were replayed.
 
 How to use them: [Apply a plan](../how-to/apply-a-plan.md).
 """
-_NODES = """## Node pools
+_NODES = """## Folders
 
-Workloads that want the same instance type in the same region, held and released the same way, share a NodePool. Pools of runs
-(`-runs`) give back nodes that have been empty for a minute and move nothing; pools of services consolidate within a budget of
-10 %, ten minutes after a pod came or went; the plan's bill holds nodes for as long. `limits` is the ceiling of the policies on
-it in whole nodes, within `quota_nodes`; where neither is known there is none. Spot pools list on-demand behind spot, and their
-taint `trimtab.dev/spot` keeps out whoever did not agree to interruptions. Karpenter runs on {providers}; elsewhere the node
-group is left to a person.
+`monitoring/`, `nodes/`, `scaling/` and `commitments/` are one stage each: they hold objects and their kustomization and
+nothing else, for `kubectl apply -k`, Argo CD (the objects carry sync waves) or Flux. `workloads/` holds Components, to be
+listed beside a workload's own manifest, `rollback/` those that say again what was there before, `helm/` values without
+which the objects do nothing, `orders/` and `decisions/` pages. The folder is written at once or not at all; a file in it
+that somebody else wrote, or that was changed by hand, is never lost without `--force`.
+
+## Nodes that workloads leave
+
+Whoever goes to a new pool leaves nodes that are billed on. For each group that is emptied `orders/give-back-*.md` names
+its nodes, those that stay and for whom, and the commands that make it smaller: an EKS node group, a GKE node pool, an AKS
+agent pool or a NodePool, by the labels that were collected. Workloads whose nodes are not known by name are left to a
+person.
+
+## Node pools
+
+Workloads that want the same instance type in the same region, held and released the same way, share a NodePool. Pools of
+runs (`-runs`) give back nodes that have been empty for a minute and move nothing: their budget for drift is 0. Pools of
+services consolidate within a budget of 10 %, ten minutes after a pod came or went; the plan's bill holds nodes for as
+long. No node expires, since expiry knows no budget; new images come as drift. `limits` is the ceiling of the policies on
+it in whole nodes and a quarter more, at least a node, for a rollout, within `quota_nodes`; where the quota leaves no room
+the rollout takes a replica before it adds one. A workload without a ceiling has room for twice what it had at once. Every
+pool has the one taint key `nvidia.com/gpu`, which NVIDIA's own daemonsets tolerate; its value is `spot` on spot pools,
+which keeps out pods that tolerate `present`, and does not keep out those that tolerate any value. Karpenter runs on
+{providers}; elsewhere the node group is left to a person.
+
+## Patches
+
+A patch goes to a workload by kind and name, in whatever namespace its kustomization sets, and to runs of a family
+whatever their number. It replaces the list of tolerations, so it repeats those of the pods that were read; selectors of
+other nodes are taken out; affinity that no new node meets is left to a person. What it cannot know is said in APPLY.md.
 """
 _GUARDS = """## Triggers
 
-The demand trigger is the policy that was replayed: its target, floor, ceiling and behaviours. KV cache and latency triggers are
-guards, 0 until their limit is passed, so that they change nothing while targets are kept. `ignoreNullValues: "false"` makes a
-lost metric a fault, after which KEDA holds today's replicas or more, and an `absent()` alert stands beside every trigger.
+The demand trigger is the policy that was replayed: its target, floor, ceiling and behaviours. KV cache and latency
+triggers are guards, 0 until their limit is passed, so that they change nothing while targets are kept. `ignoreNullValues:
+"false"` makes a lost metric a fault, after which KEDA holds today's replicas or more, and an `absent()` alert stands
+beside every trigger.
 
-Rates are taken over the last two scrapes, because the replayed rule saw every step as it ended. A history coarser than the
-scrapes hides their noise: the deployed rule will then ask for somewhat more than the replay did. Where a service exposes no
-requests, five minutes of GPU activity stand in for them; that form follows no replay step by step, its history being hourly.
+Guards ask for a fifth more than the replicas that served while the value was measured, at least, and twice as many at
+most.
+
+Rates are taken over the last two scrapes, because the replayed rule saw every step as it ended; their window holds four,
+so that a failed scrape makes demand unknown for a moment and never 0. How often a server is scraped is read from what was
+collected. A history coarser than the scrapes hides their noise: the deployed rule will then ask for somewhat more than
+the replay did. Where a service exposes no requests, five minutes of GPU activity stand in for them; that form follows no
+replay step by step, its history being hourly.
 """
 
 
@@ -133,6 +166,7 @@ def emitters_page() -> str:
         _NODES.format(providers=providers),
         *_keys("The cluster file (`--cluster`)", ClusterFile),
         *_keys("A workload in it", DeclaredWorkload),
+        *_keys("A toleration in it", DeclaredToleration),
         *_keys("A node class in it", DeclaredNodeClass),
     ]
     return "\n".join(lines).rstrip() + "\n"

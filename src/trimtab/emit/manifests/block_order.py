@@ -57,7 +57,8 @@ nodes stay. Runs take booked nodes where enough are free, those of the longest b
 
 The price of a block is what its offer says on the day: buy where it is the rate above or lower, else let the runs go on \
 demand as before. START and END are the first and last date on which the block may begin (2026-01-31), OFFER the \
-`CapacityBlockOfferingId` that the first command finds. An offer is for one zone, up to 8 weeks ahead, and nobody promises that there is one.
+`CapacityBlockOfferingId` that the first command finds. An offer is for one zone, up to 8 weeks ahead, and nobody promises \
+that there is one.
 
 ```sh
 {commands}
