@@ -9,12 +9,15 @@ import yaml
 from tests.fleets import FleetRows
 
 from trimtab.catalog import load_catalog
+from trimtab.deployment.deployment import AS_IT_IS
 from trimtab.emit.from_audit.undeclared import undeclared_part
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Assumptions, Settings
 from trimtab.plan.planner import make_plan
+from trimtab.plan.proof.permissions import Present, sharers
 from trimtab.plan.proof.undeclared import undeclared
+from trimtab.replay.outcomes.evaluate import Evaluator, cases_of
 from trimtab.tables.workloads import parse_workloads
 from trimtab.units import per_month, usd
 
@@ -144,3 +147,17 @@ def test_the_declarations_are_plain_yaml():
         assert yaml.safe_load(undeclared_part(one).declaration) == {
             name: dict(fields) for name, fields in one.declarations.items()
         }
+
+
+@pytest.mark.parametrize(
+    ("said", "limits"),
+    [({}, [0.8, 0.5, None]), ({"targets": [{"metric": "latency", "quantile": 0.95, "limit_s": 0.2}]}, [None])],
+)
+def test_sharing_is_asked_for_with_the_latency_that_it_needs_unless_one_is_declared(said, limits):
+    case = cases_of(service(said), SETTINGS, 7)["prod/api"]
+    now = Present(evaluator=Evaluator(case=case), market=market(), deployment=AS_IT_IS, formats_save=False)
+
+    asked = [one.fields for (one,) in sharers([now])]
+
+    assert [fields["isolation"] for fields in asked] == ["none"] * len(limits)
+    assert [fields["targets"][-1]["limit_s"] if "targets" in fields else None for fields in asked] == limits

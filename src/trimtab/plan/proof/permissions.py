@@ -438,7 +438,8 @@ def sharers(every: Sequence[Present]) -> Iterator[list[Permission]]:
     for too.
     """
     quiet = [now for now in every if _is_quiet(now) and _is_kept_apart(now)]
-    for looser in _SHARERS_LOOSER:
+    unlimited = any(_seen_s(now.case) is not None for now in quiet)
+    for looser in _SHARERS_LOOSER if unlimited else (None,):
         yield [_sharer(now, looser) for now in quiet]
 
 
