@@ -196,7 +196,7 @@ ACTIONS = (
         6_377.02,
         {
             "research/vision-exp": SetCapacityType(
-                pool=P3_SMALL.held_as(CapacityType.SPOT), loss_per_hr=0.05, on_demand_after=6
+                pool=P3_SMALL.held_as(CapacityType.SPOT), loss_per_hr=0.05
             )
         },
         weeks=3.0,

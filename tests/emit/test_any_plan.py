@@ -93,7 +93,7 @@ TIGHT = UseOffering(
     only_quantized=True,
 )
 ELSEWHERE = SetCapacityType(
-    pool=Pool("aws", "p4d.24xlarge", "us-west-2").held_as(CapacityType.SPOT), loss_per_hr=0.05, on_demand_after=6
+    pool=Pool("aws", "p4d.24xlarge", "us-west-2").held_as(CapacityType.SPOT), loss_per_hr=0.05
 )
 
 

@@ -185,7 +185,7 @@ def test_spot_that_is_gone_is_billed_on_demand_whether_nodes_stay_or_not(held):
 
     def outcome(unavailable_frac):
         effect = SetCapacityType(
-            pool=pool, loss_per_hr=0.0, on_demand_after=6, unavailable_frac=unavailable_frac, drought_s=3600.0
+            pool=pool, loss_per_hr=0.0, unavailable_frac=unavailable_frac, drought_s=3600.0
         )
         return evaluator.outcome(Deployment.of(*release, ("spot", effect)))
 

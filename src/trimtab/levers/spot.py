@@ -30,7 +30,6 @@ def propose(workload: Workload, market: Market, assumptions: Assumptions) -> tup
         SetCapacityType(
             pool=offering.pool.held_as(CapacityType.SPOT),
             loss_per_hr=market.loss_per_hr(offering.spot),
-            on_demand_after=assumptions.spot_losses_before_on_demand,
             unavailable_frac=assumptions.spot_unavailable_frac,
             drought_s=assumptions.spot_outage_s,
             droughts_take=assumptions.spot_droughts_take,
