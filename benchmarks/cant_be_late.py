@@ -81,7 +81,12 @@ def their_score(problem: Path, variant: str, solution: Path, plans: Path) -> dic
     """Start one variant's own evaluator on a solution file and return the JSON that it prints."""
     here = Path(__file__).resolve().parents[1]
     paths = [str(here), str(here / "src"), os.environ.get("PYTHONPATH", "")]
-    environment = {**os.environ, FOLDER_VARIABLE: str(plans), "PYTHONPATH": os.pathsep.join(paths), "WANDB_MODE": "disabled"}
+    environment = {
+        **os.environ,
+        FOLDER_VARIABLE: str(plans),
+        "PYTHONPATH": os.pathsep.join(paths),
+        "WANDB_MODE": "disabled",
+    }
     environment.setdefault("CBL_LOG_LEVEL", "ERROR")
     command = [sys.executable, str(problem / variant / "evaluator.py"), "--solution", str(solution)]
     ended = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
@@ -93,12 +98,18 @@ def their_score(problem: Path, variant: str, solution: Path, plans: Path) -> dic
 
 def main() -> None:
     parser = data_argument(__doc__)
-    parser.add_argument("--frontier", type=Path, required=True, metavar="DIR", help="checkout of FrontierCS/Frontier-CS")
-    parser.add_argument("--also", type=Path, nargs="*", default=[], metavar="FILE", help="other solution files to score")
+    parser.add_argument(
+        "--frontier", type=Path, required=True, metavar="DIR", help="checkout of FrontierCS/Frontier-CS"
+    )
+    parser.add_argument(
+        "--also", type=Path, nargs="*", default=[], metavar="FILE", help="other solution files to score"
+    )
     parser.add_argument("--variants", nargs="*", metavar="NAME", help="default: all twelve")
     options = parser.parse_args()
     if not (options.frontier / PROBLEM / "common" / "real_traces.tar.gz").is_file():
-        print(json.dumps({"benchmark": "cant_be_late", "skipped": f"no {PROBLEM} with its traces in {options.frontier}"}))
+        print(
+            json.dumps({"benchmark": "cant_be_late", "skipped": f"no {PROBLEM} with its traces in {options.frontier}"})
+        )
         return
     result: dict[str, dict[str, float]] = {}
     with tempfile.TemporaryDirectory(prefix="trimtab-frontier-") as folder:
@@ -113,7 +124,9 @@ def main() -> None:
                     raise RuntimeError(f"{variant} on {solution}: {found['error']}")
                 name = "trimtab" if solution == SOLUTION else solution.stem
                 result.setdefault(name, {})[variant] = round(float(found["score_unbounded"]), 2)
-                print(f"{variant} {name}: {found['score_unbounded']:.2f} ({found['avg_cost']:.2f} USD a run)", flush=True)
+                print(
+                    f"{variant} {name}: {found['score_unbounded']:.2f} ({found['avg_cost']:.2f} USD a run)", flush=True
+                )
     means = {name: round(float(np.mean(list(scores.values()))), 2) for name, scores in result.items()}
     print(json.dumps({"benchmark": "cant_be_late", "mean_score": means, "scores": result}))
 

@@ -242,4 +242,3 @@ def replay_mixture(
         forget_frac,
         seen_from,
     )
-

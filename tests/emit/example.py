@@ -194,11 +194,7 @@ ACTIONS = (
         spot.NAME,
         "interruptible training",
         6_377.02,
-        {
-            "research/vision-exp": SetCapacityType(
-                pool=P3_SMALL.held_as(CapacityType.SPOT), loss_per_hr=0.05
-            )
-        },
+        {"research/vision-exp": SetCapacityType(pool=P3_SMALL.held_as(CapacityType.SPOT), loss_per_hr=0.05)},
         weeks=3.0,
         risk=Risk.MEDIUM,
         quarter=1,

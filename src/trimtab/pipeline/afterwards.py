@@ -15,7 +15,7 @@ from trimtab.fleet.build import build_fleet, bundle_window
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Window
 from trimtab.fleet.settings import Settings
-from trimtab.pipeline.opening import require_prices
+from trimtab.pipeline.opening import own_spot_records, require_prices
 from trimtab.plan.audit import Audit
 from trimtab.plan.verify.baseline import Baseline, baseline_of
 from trimtab.plan.verify.verification import Verification, verify
@@ -33,7 +33,8 @@ def kept_plan(
 ) -> KeptPlan:
     """Return an audit's plan with what its history tells of the cluster: what `emit` needs to write manifests later."""
     settings, catalog = settings or Settings(), catalog or load_catalog()
-    market = Market.of(catalog, at or bundle_window(bundle).end.date(), settings)
+    records = own_spot_records(bundle, found.plan.window)
+    market = Market.of(catalog, at or bundle_window(bundle).end.date(), settings, records)
     fleet = build_fleet(bundle, settings, found.plan.window)
     owners = bundle.table("allocations", ["workload", "owner_kind"]).to_pylist()
     changed = {
@@ -72,7 +73,8 @@ def verify_plan(
         )
     settings, catalog = settings or Settings(), catalog or load_catalog()
     fleet = build_fleet(bundle, settings, later_window(bundle_window(bundle), kept.plan.window))
-    now = Market.of(catalog, at or fleet.window.end.date(), settings)
+    records = own_spot_records(bundle, fleet.window)
+    now = Market.of(catalog, at or fleet.window.end.date(), settings, records)
     then = replace(now, at=kept.plan.window.end.date(), known_micro_usd_hr=_rates_of(kept))
     for market in (then, now):
         require_prices(market, set(fleet.usage.pools))

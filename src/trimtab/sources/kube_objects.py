@@ -23,6 +23,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "Node": ("",),
     "Pod": ("",),
     "Namespace": ("",),
+    "Event": ("", "events.k8s.io"),
     "PersistentVolumeClaim": ("",),
     "ReplicaSet": ("apps",),
     "Deployment": ("apps",),
