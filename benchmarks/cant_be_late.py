@@ -1,15 +1,16 @@
 """Frontier-CS's public benchmark `cant_be_late`, run by its own evaluator on this project's policy: an outside score.
 
-`--frontier DIR` is a checkout of github.com/FrontierCS/Frontier-CS. Its evaluator is started as a process for each variant, on a
-copy in a temporary folder with its traces unpacked; nothing of it ships here. It needs `configargparse` and `wandb` installed. Scores
-are theirs: 100 is all work on spot, 0 all on demand, and a missed deadline fails the variant. `--also FILE ...` scores other solution
-files beside ours. Where the checkout is absent the benchmark says so and ends.
+`--frontier DIR` is a checkout of github.com/FrontierCS/Frontier-CS. Its evaluator is started as a process for each variant, on
+a copy in a temporary folder with its traces unpacked; nothing of it ships here. It needs `configargparse` and `wandb`. Scores
+are theirs: 100 is all work on spot, 0 all on demand; our solution file raises where a deadline passes. `--published NAME ...`
+scores solutions that come with the checkout (`research/solutions`) beside ours. Where the checkout is absent the benchmark
+says so and ends.
 
 Our policy learns its markets on other sources than the ones it is scored on: zones of AWS in February and April 2023
 (`skypilot_spot_availability.parquet`, without the recording of October 2022, which covers two of the scored zones). Nothing is
 tuned on the evaluator's traces.
 
-Run: python -m benchmarks.cant_be_late --frontier DIR [--data DIR] [--also FILE ...] [--variants NAME ...]
+Run: python -m benchmarks.cant_be_late --frontier DIR [--data DIR] [--published NAME ...] [--variants NAME ...]
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ from benchmarks.traces import data_argument
 from trimtab.units import S_PER_HR
 
 PROBLEM = Path("research") / "problems" / "cant_be_late"
+PUBLISHED = Path("research") / "solutions" / "cant_be_late"
+OURS = "trimtab"
 LEARNED_FROM = ("aws-02-15-2023", "aws-04-19-2023", "aws-04-22-2023")
 GAP_S = 600
 WORK_HR = 48
@@ -44,7 +47,7 @@ SOLUTION = Path(__file__).parent / "reference" / "frontier_solution.py"
 
 
 def learned_markets(traces: Path) -> list[Market]:
-    """Return one market for each zone that was recorded elsewhere, on steps of the evaluator's length: up if all probes in it are."""
+    """Return a market for each zone recorded elsewhere, on steps of the evaluator's length: up where all probes are."""
     table = pq.read_table(traces / "spot" / "skypilot_spot_availability.parquet").to_pandas()
     markets = []
     for _, probes in table[table["dataset"].isin(LEARNED_FROM)].groupby(["dataset", "zone"], observed=True):
@@ -82,12 +85,12 @@ def their_score(problem: Path, variant: str, solution: Path, plans: Path) -> dic
     here = Path(__file__).resolve().parents[1]
     paths = [str(here), str(here / "src"), os.environ.get("PYTHONPATH", "")]
     environment = {
+        "CBL_LOG_LEVEL": "ERROR",
         **os.environ,
         FOLDER_VARIABLE: str(plans),
         "PYTHONPATH": os.pathsep.join(paths),
         "WANDB_MODE": "disabled",
     }
-    environment.setdefault("CBL_LOG_LEVEL", "ERROR")
     command = [sys.executable, str(problem / variant / "evaluator.py"), "--solution", str(solution)]
     ended = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     if ended.returncode or not ended.stdout.strip():
@@ -118,15 +121,15 @@ def main() -> None:
         keep_plans(learned_markets(options.data), plans)
         known = sorted(path.name for path in problem.iterdir() if (path / "evaluator.py").is_file())
         for variant in options.variants or known:
-            for solution in (SOLUTION, *options.also):
+            files = {name: options.frontier / PUBLISHED / variant / f"{name}.py" for name in options.published}
+            for name, solution in {OURS: SOLUTION, **files}.items():
                 found = their_score(problem, variant, solution.resolve(), plans)
-                if "error" in found:
-                    raise RuntimeError(f"{variant} on {solution}: {found['error']}")
-                name = "trimtab" if solution == SOLUTION else solution.stem
-                result.setdefault(name, {})[variant] = round(float(found["score_unbounded"]), 2)
-                print(
-                    f"{variant} {name}: {found['score_unbounded']:.2f} ({found['avg_cost']:.2f} USD a run)", flush=True
-                )
+                if "error" in found and name == OURS:
+                    raise RuntimeError(f"{variant}: {found['error']}")
+                # a published solution that fails has the score that their evaluator gives it
+                points, usd = float(found.get("score_unbounded", 0)), float(found.get("avg_cost", 0))
+                result.setdefault(name, {})[variant] = round(points, 2)
+                print(f"{variant} {name}: {points:.2f} ({usd:.2f} USD a run)", flush=True)
     means = {name: round(float(np.mean(list(scores.values()))), 2) for name, scores in result.items()}
     print(json.dumps({"benchmark": "cant_be_late", "mean_score": means, "scores": result}))
 

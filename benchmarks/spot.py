@@ -28,7 +28,7 @@ from benchmarks.reference.deadline_job import hindsight_cost, replay_deadline_jo
 from benchmarks.reference.fallback import Rule
 from benchmarks.reference.spot_plan import Flags, learn_market, plan_job
 from benchmarks.reference.zone_job import run_zones, zones_in_hindsight
-from benchmarks.reference.zone_plan import market_states, plan_zones
+from benchmarks.reference.zone_plan import SLACKS, market_states, plan_zones
 from benchmarks.traces import Floats, data_argument
 from trimtab.units import S_PER_HR
 
@@ -130,14 +130,15 @@ def score_several(zones: dict[str, Flags], price: Floats) -> tuple[dict[str, flo
     shortest = min(len(up) for up in zones.values())
     up = np.ascontiguousarray(np.stack([one[:shortest] for one in zones.values()], axis=1))
     half = shortest // 2
-    plan = plan_zones(up[:half], price=price, move_cost=MOVE_COST, seed=0)
+    plan = plan_zones(up[:half], price=price, move_cost=MOVE_COST, work=WORK)
+    slacks = np.array(SLACKS, dtype=np.int64)
     joint = market_states(up)
     found, missed = {}, 0
     for ratio in RATIOS:
         deadline = int(WORK * ratio)
         windows = [slice(start, start + deadline) for start in start_times(half, shortest, deadline)]
         runs = [
-            run_zones(up[window], joint[window], plan.actions, plan.values, plan.pace, price, MOVE_COST, WORK)
+            run_zones(up[window], joint[window], plan.actions, plan.start, slacks, price, MOVE_COST, WORK)
             for window in windows
         ]
         best = [zones_in_hindsight(up[window], price, MOVE_COST, WORK) for window in windows]

@@ -1,5 +1,8 @@
 """An audit refuses what it cannot answer, degrades where it must, and keeps what it cannot judge."""
 
+from dataclasses import replace
+from datetime import timedelta
+
 import pytest
 from tests.fleets import FleetRows
 
@@ -8,7 +11,8 @@ from trimtab.errors import InputError, MissingPrice
 from trimtab.fleet.build import bundle_window
 from trimtab.fleet.settings import Planning, Settings
 from trimtab.levers import commitments
-from trimtab.pipeline import audit, split_window
+from trimtab.pipeline import audit, open_demo, split_window
+from trimtab.tables.arrow import table_from_rows
 
 
 def rows(days):

@@ -24,7 +24,7 @@ is lost, and then loses one step more than it left."""
 
 
 class Solution(Strategy):  # type: ignore[misc]
-    """Follow the mixture; progress is read back from the simulator at each step, so that neither can drift from the other."""
+    """Follow the mixture; mode and progress are read back from the simulator at each step."""
 
     NAME = "trimtab_mixture"
 

@@ -1,8 +1,8 @@
 """A plan for a deadline job that does not know which market it is in: several learned ones, weighed by what is seen.
 
-Zones differ, and a zone differs from itself a month later. So a few markets are learned (`spot_plan.learn_market`: one a zone, or
-one a stretch of history), the cheapest way to the deadline is worked out in each of them, and while the job runs each market's
-weight follows how well it foretold what spot did so far. The action is the one of least cost on the weighted average of the
+Zones differ, and a zone differs from itself a month later. So a few markets are learned (`spot_plan.learn_market`: one a zone,
+or one a stretch of history), the cheapest way to the deadline is worked out in each of them, and while the job runs each
+market's weight follows how well it foretold what spot did so far. The action is the one of least cost on the weighted average of the
 markets' values (QMDP: Littman, Cassandra and Kaelbling 1995), under the safety net that on-demand capacity can still finish.
 
 Time goes in steps; a launch costs `launch_steps` of progress, less or more than a step. Work is in steps and may be a fraction.
@@ -35,8 +35,8 @@ _TINY = 1e-6
 class Mixture:
     """Several markets with what lies ahead in each: `ahead` `(n_markets, deadline + 1, MODES, 2 n_ages, work + 1)`.
 
-    `ahead[k, left, mode, market, remaining]` is the expected cost of the rest, in on-demand steps, once a step has ended in that
-    mode and before the market moves, with `left` steps to come. `prior` `(n_markets,)` sums to 1.
+    `ahead[k, left, mode, market, remaining]` is the expected cost of the rest, in on-demand steps, once a step has ended in
+    that mode and before the market moves, with `left` steps to come. `prior` `(n_markets,)` sums to 1.
     """
 
     turning: FloatArray
@@ -111,7 +111,7 @@ def solve_ahead(
         for mode in range(MODES):
             for market in range(2 * bins):
                 up, k = market // bins, market % bins
-                lost = IDLE if mode == SPOT or mode == SPOT_PENDING else mode
+                lost = IDLE if mode in (SPOT, SPOT_PENDING) else mode
                 after = lost if up == 1 else mode
                 older = min(k + 1, bins - 1) + up * bins
                 other = 0 if up == 1 else bins
@@ -202,7 +202,7 @@ def run_mixture(
     forget_frac: float,
     seen_from: int,
 ) -> tuple[float, bool]:
-    """Run one job from step `first` on; what was seen from step `seen_from` on has moved the weights before. Cost, and whether it met."""
+    """Run one job from step `first` on, watched since `seen_from`; return its cost and whether it met its deadline."""
     bins = len(age_edges)
     weight = prior.copy()
     mode, remaining, cost = IDLE, float(work), 0.0
@@ -213,7 +213,7 @@ def run_mixture(
             continue
         if remaining <= _TINY:
             break
-        if not up[at] and (mode == SPOT or mode == SPOT_PENDING):
+        if not up[at] and mode in (SPOT, SPOT_PENDING):
             mode = IDLE
         market = np.searchsorted(age_edges, age[at], side="right") - 1 + (bins if up[at] else 0)
         wanted = choose(ahead, weight, mode, market, remaining, first + deadline - at, spot_price, launch_steps)
@@ -226,7 +226,7 @@ def run_mixture(
 def replay_mixture(
     up: Flags, plan: Mixture, *, start: int, seen_from: int, forget_frac: float = FORGET_FRAC
 ) -> tuple[float, bool]:
-    """Replay a job that starts at step `start`, where spot was watched from `seen_from` on; return its cost and whether it met."""
+    """Replay a job that starts at `start`, spot watched from `seen_from` on; return its cost and whether it met."""
     return run_mixture(
         up,
         ages(up),

@@ -8,7 +8,7 @@ most; time of which nothing is known counts for neither side. A record is blende
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,8 +23,8 @@ from trimtab.units import S_PER_HR, S_PER_MIN
 
 EVENT_COLUMNS = ("provider", "instance_type", "region", "zone", "at", "event", "spot_usd_hr")
 HOLDS_S = float(S_PER_HR)
-"""How long what an event told is taken to hold: recorded V100 zones without spot stayed so for 0.2 to 0.5 h (medians), 1.5 h on
-average."""
+"""How long what an event told is taken to hold: recorded V100 zones without spot stayed so for 0.2 to 0.5 h (medians), 1.5 h
+on average."""
 TAKEN_S = 15.0 * S_PER_MIN
 """A loss that is followed by `unavailable` within this time was the beginning of a drought, and no loss of its own."""
 PRIOR_HR = 6.0

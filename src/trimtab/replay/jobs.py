@@ -2,8 +2,8 @@
 
 Jobs start first come, first served, within a quota of nodes. On spot a job lives through node losses: what was not saved since
 the last checkpoint is done again and paid again, and so is every start. What starts or starts again in a drought runs on demand
-to its end: a node pool that lists both takes on demand then, and moves no pod back. In capacity blocks a job takes booked nodes where enough are free when it starts, and goes on elsewhere,
-on demand, once its block ends.
+to its end: a node pool that lists both takes on demand then, and moves no pod back. In capacity blocks a job takes booked nodes
+where enough are free when it starts, and goes on elsewhere, on demand, once its block ends.
 """
 
 from __future__ import annotations

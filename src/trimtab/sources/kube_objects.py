@@ -23,7 +23,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "Node": ("",),
     "Pod": ("",),
     "Namespace": ("",),
-    "Event": ("", "events.k8s.io"),
+    "Event": ("",),
     "PersistentVolumeClaim": ("",),
     "ReplicaSet": ("apps",),
     "Deployment": ("apps",),

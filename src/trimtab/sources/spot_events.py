@@ -24,8 +24,7 @@ Row = Mapping[str, object]
 SPOT_TAINT = "trimtab.dev/spot"
 NODE_POOL_LABEL = "karpenter.sh/nodepool"
 DRAINED = timedelta(seconds=60)
-"""An emitted pool keeps an empty node for 60 s (`fleet.settings.RUN_NODES_KEPT_S`); Karpenter and cluster-autoscaler wait longer by
-default or as long."""
+"""An emitted pool of runs keeps an empty node that long (`fleet.settings.RUN_NODES_KEPT_S`)."""
 INTERRUPTIONS = frozenset({"SpotInterrupted", "SpotInterruption", "PreemptScheduled"})
 """Reasons of events on nodes: Karpenter; aws-node-termination-handler; Azure's node-problem-detector."""
 
@@ -33,7 +32,7 @@ INTERRUPTIONS = frozenset({"SpotInterrupted", "SpotInterruption", "PreemptSchedu
 def spot_event_rows(
     nodes: Iterable[Row], allocations: Iterable[Row], start: datetime, objects: Objects | None = None
 ) -> list[dict[str, object]]:
-    """Return the rows of `spot_events` over a window that begins at `start`, in order of time; see the module for what counts."""
+    """Return the rows of `spot_events` over a window that begins at `start`, in order of time; the module says what counts."""
     nodes = [node for node in nodes if node["gpu_count"]]
     by_name = {str(node["node"]): node for node in nodes}
     last_held = _last_held(allocations)
