@@ -78,7 +78,9 @@ def main() -> None:
     for name, by_hours in figures.items():
         for hours, found in by_hours.items():
             print(f"{name}: {hours} h watched: {found}")
-    print(json.dumps({"benchmark": "spot_record", "data": str(options.data), "prior_hr": PRIOR_HR, "rms_error": figures}))
+    print(
+        json.dumps({"benchmark": "spot_record", "data": str(options.data), "prior_hr": PRIOR_HR, "rms_error": figures})
+    )
 
 
 if __name__ == "__main__":

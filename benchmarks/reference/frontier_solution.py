@@ -19,8 +19,8 @@ from benchmarks.reference.kept_mixture import FOLDER_VARIABLE, open_mixture
 from benchmarks.reference.spot_mixture import IDLE, ON_DEMAND, ON_DEMAND_PENDING, SPOT, SPOT_PENDING
 
 GUARD_STEPS = 1
-"""We aim that many steps before the deadline. Where nothing is to spare the simulator's own guard keeps a job on spot until that
-is lost, and then loses one step more than it left."""
+"""We aim that many steps before the deadline. Where nothing is to spare the simulator's own guard keeps a job on spot until
+that is lost, and then loses one step more than it left."""
 
 
 class Solution(Strategy):  # type: ignore[misc]

@@ -2,8 +2,9 @@
 
 Zones differ, and a zone differs from itself a month later. So a few markets are learned (`spot_plan.learn_market`: one a zone,
 or one a stretch of history), the cheapest way to the deadline is worked out in each of them, and while the job runs each
-market's weight follows how well it foretold what spot did so far. The action is the one of least cost on the weighted average of the
-markets' values (QMDP: Littman, Cassandra and Kaelbling 1995), under the safety net that on-demand capacity can still finish.
+market's weight follows how well it foretold what spot did so far. The action is the one of least cost on the weighted average
+of the markets' values (QMDP: Littman, Cassandra and Kaelbling 1995), under the safety net that on-demand capacity can still
+finish.
 
 Time goes in steps; a launch costs `launch_steps` of progress, less or more than a step. Work is in steps and may be a fraction.
 """

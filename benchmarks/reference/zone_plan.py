@@ -1,9 +1,9 @@
-"""Work out where a job with a deadline should run when several zones sell spot, at their own prices and with time lost in moving.
+"""Work out where a job with a deadline runs when several zones sell spot, at their own prices and with time lost in moving.
 
-Each zone is a chain over (down or up, age bin), counted on its history; zones move independently. What a job can still afford is
-its slack: the steps to the deadline beyond those of work. Backwards in work and in slack, dynamic programming finds the action
-of least expected cost for the joint market, the job's mode and its home zone. Wide slacks are kept on a grid: a step without
-progress moves to the next lower point with the chance that makes the mean right, as age bins do.
+Each zone is a chain over (down or up, age bin), counted on its history; zones move independently. What a job can still afford
+is its slack: the steps to the deadline beyond those of work. Backwards in work and in slack, dynamic programming finds the
+action of least expected cost for the joint market, the job's mode and its home zone. Wide slacks are kept on a grid: a step
+without progress moves to the next lower point with the chance that makes the mean right, as age bins do.
 """
 
 from __future__ import annotations

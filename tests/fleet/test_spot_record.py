@@ -122,9 +122,13 @@ def test_odds_lie_between_what_is_stated_and_what_was_seen(known, share, rate, n
 
 
 MOMENTS = st.lists(
-    st.tuples(st.floats(0, 47.9), st.sampled_from(["launched", "available", "unavailable", "interrupted"]), st.sampled_from("abc")),
+    st.tuples(
+        st.floats(0, 47.9),
+        st.sampled_from(["launched", "available", "unavailable", "interrupted"]),
+        st.sampled_from("abc"),
+    ),
     max_size=30,
-)  # fmt: skip
+)
 
 
 @given(told=MOMENTS)

@@ -53,6 +53,7 @@ def test_an_on_demand_node_of_a_spot_pool_says_that_spot_was_not_to_be_had():
     assert told([tainted]) == [("unavailable", 10.0, None)]
     assert told([beside]) == []
     assert told([beside, node("a", -30, labels=pool)]) == [("unavailable", 20.0, None)]
+    assert told([beside, node("a", -30, labels={"karpenter_sh_nodepool": "runs"})]) == [("unavailable", 20.0, None)]
 
 
 def test_nodes_without_a_gpu_say_nothing():

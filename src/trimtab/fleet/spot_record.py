@@ -29,7 +29,7 @@ TAKEN_S = 15.0 * S_PER_MIN
 """A loss that is followed by `unavailable` within this time was the beginning of a drought, and no loss of its own."""
 PRIOR_HR = 6.0
 """Hours of knowledge that weigh as much as the assumed share of time without spot: best at foretelling the next three days from
-12 to 48 hours on four zones recorded in February 2023, and within 0.005 of the best on nine others (`benchmarks.spot_record`)."""
+12 to 48 hours on four zones recorded in February 2023 (`benchmarks.spot_record` reports nine others)."""
 _UP, _DOWN = {"launched", "available"}, {"unavailable"}
 _INTERRUPTED = "interrupted"
 

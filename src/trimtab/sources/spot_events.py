@@ -22,7 +22,8 @@ from trimtab.sources.kube_objects import Objects, moment_at, text
 Row = Mapping[str, object]
 
 SPOT_TAINT = "trimtab.dev/spot"
-NODE_POOL_LABEL = "karpenter.sh/nodepool"
+NODE_POOL_LABELS = ("karpenter.sh/nodepool", "karpenter_sh_nodepool")
+"""As Kubernetes spells it, and as kube-state-metrics does."""
 DRAINED = timedelta(seconds=60)
 """An emitted pool of runs keeps an empty node that long (`fleet.settings.RUN_NODES_KEPT_S`)."""
 INTERRUPTIONS = frozenset({"SpotInterrupted", "SpotInterruption", "PreemptScheduled"})
@@ -40,7 +41,7 @@ def spot_event_rows(
     pools = {_pool(node) for node in nodes if _is_spot(node)}
     rows = []
     for node in nodes:
-        name, begins, ends = str(node["node"]), node["start"], node["end"]
+        name, begins, ends = str(node["node"]), node["start"], node.get("end")
         assert isinstance(begins, datetime)
         if _is_spot(node):
             if begins > start:
@@ -57,7 +58,7 @@ def spot_event_rows(
 
 def _row(node: Row, at: datetime, event: str) -> dict[str, object]:
     # on demand was taken after every zone had refused, so that this says nothing of one zone
-    zone = None if event == "unavailable" else node["zone"]
+    zone = None if event == "unavailable" else node.get("zone")
     place = {name: node[name] for name in ("provider", "instance_type", "region")}
     return {**place, "zone": zone, "at": at, "event": event, "notice_s": None, "spot_usd_hr": None}
 
@@ -68,7 +69,9 @@ def _is_spot(node: Row) -> bool:
 
 def _pool(node: Row) -> tuple[object, ...]:
     """Return a node's NodePool, type and region."""
-    return (_labels(node, "labels").get(NODE_POOL_LABEL), node["instance_type"], node["region"])
+    labels = _labels(node, "labels")
+    node_pool = next((labels[name] for name in NODE_POOL_LABELS if labels.get(name)), None)
+    return (node_pool, node["instance_type"], node["region"])
 
 
 def _labels(node: Row, name: str) -> Mapping[str, str]:
@@ -86,7 +89,7 @@ def _last_held(allocations: Iterable[Row]) -> dict[str, list[datetime | None]]:
     """Return the ends of all holdings of each node; None is one that nobody saw end."""
     found: dict[str, list[datetime | None]] = defaultdict(list)
     for row in allocations:
-        end = row["end"]
+        end = row.get("end")
         found[str(row["node"])].append(end if isinstance(end, datetime) else None)
     return found
 
