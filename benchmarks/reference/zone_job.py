@@ -39,7 +39,7 @@ def run_zones(
             mode = ZoneMode.IDLE
             losses += 1
         left = len(up) - elapsed
-        point = max(0, np.searchsorted(slacks, left - (work - done), side="right") - 1)
+        point = max(0, int(np.searchsorted(slacks, left - (work - done), side="right")) - 1)
         if cost == 0.0:
             least = NEVER
             for zone in range(zones):
