@@ -207,9 +207,10 @@ def run_mixture(
     bins = len(age_edges)
     weight = prior.copy()
     mode, remaining, cost = IDLE, float(work), 0.0
-    for at in range(seen_from + 1, first + deadline):
-        before = np.searchsorted(age_edges, age[at - 1], side="right") - 1
-        weigh(weight, turning, 1 if up[at - 1] else 0, before, up[at] != up[at - 1], forget_frac)
+    for at in range(min(seen_from + 1, first), first + deadline):
+        if at > seen_from:
+            before = np.searchsorted(age_edges, age[at - 1], side="right") - 1
+            weigh(weight, turning, 1 if up[at - 1] else 0, before, up[at] != up[at - 1], forget_frac)
         if at < first:
             continue
         if remaining <= _TINY:
