@@ -146,7 +146,7 @@ def _effect(truth: Truth) -> Effect:
             return ReleaseNodes(nodes=tuple(truth.subjects))
         case _:
             pool = Pool("aws", BATCH, "us-east-1").held_as(CapacityType.SPOT)
-            return SetCapacityType(pool=pool, loss_per_hr=0.05, on_demand_after=6)
+            return SetCapacityType(pool=pool, loss_per_hr=0.05)
 
 
 def _scored(seed: int, planted: Planted, found: Verification, market: Market) -> Score:

@@ -1,5 +1,8 @@
 """An audit refuses what it cannot answer, degrades where it must, and keeps what it cannot judge."""
 
+from dataclasses import replace
+from datetime import timedelta
+
 import pytest
 from tests.fleets import FleetRows
 
@@ -8,7 +11,8 @@ from trimtab.errors import InputError, MissingPrice
 from trimtab.fleet.build import bundle_window
 from trimtab.fleet.settings import Planning, Settings
 from trimtab.levers import commitments
-from trimtab.pipeline import audit, split_window
+from trimtab.pipeline import audit, open_demo, split_window
+from trimtab.tables.arrow import table_from_rows
 
 
 def rows(days):
@@ -101,3 +105,26 @@ def test_a_node_at_work_that_nobody_is_known_to_hold_is_never_given_back():
 
     released = [effect for one in found.plan.actions for change in one.changes if (effect := change.effect)]
     assert [effect.nodes for effect in released if isinstance(effect, ReleaseNodes)] == [("empty",)]
+
+
+def test_runs_go_to_spot_where_the_fleets_own_record_says_that_it_is_there():
+    stated = open_demo("finetune-7b")
+    place = {"provider": "aws", "instance_type": "p4d.24xlarge", "region": "us-east-1", "zone": None}
+    hours = int((stated.end - stated.start).total_seconds() // 3600)
+    events = [
+        {
+            **place,
+            "at": stated.start + timedelta(hours=hour),
+            "event": "launched",
+            "notice_s": None,
+            "spot_usd_hr": None,
+        }
+        for hour in range(hours)
+    ]
+    recorded = replace(stated, tables={**stated.tables, "spot_events": table_from_rows("spot_events", events)})
+
+    by_odds, by_record = audit(stated), audit(recorded)
+
+    assert "spot" not in {action.lever for action in by_odds.plan.actions}
+    assert "spot" in {action.lever for action in by_record.plan.actions}
+    assert any("the record counts 99%" in note for note in by_record.coverage.notes)

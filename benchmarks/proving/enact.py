@@ -326,7 +326,6 @@ def _runs(fleet: Fleet, one: RunsTruth, claim: Claim) -> _Played:
             spot=spot is not None,
             loss_per_hr=1 / 12 if spot else 0.0,
             droughts=fleet.droughts if spot else (),
-            on_demand_after=inf if spot is None else cast("float", spot["on_demand_after"]),
         ),
         horizon_s=fleet.horizon_s,
         checkpoints=one.checkpoints,

@@ -75,6 +75,20 @@ def learn_market(up: Flags, *, age_edges: tuple[int, ...] = AGE_EDGES) -> Market
     return Market(turning=turning, age_edges=age_edges)
 
 
+def draw_market(market: Market, steps: int, seed: int) -> Flags:
+    """Draw a path of a learned market `(steps,)`, from freshly up: a plan knows its law, and not what is drawn."""
+    widths = np.diff(np.array([*market.age_edges, market.age_edges[-1] + NEVER]))
+    draws = np.random.default_rng(seed).random((steps, 2))
+    up, state, age = np.zeros(steps, dtype=np.bool_), 1, 0
+    for step, (turn, ageing) in enumerate(draws):
+        up[step] = bool(state)
+        if turn < market.turning[state, age]:
+            state, age = 1 - state, 0
+        elif age + 1 < len(widths) and ageing < 1.0 / widths[age]:
+            age += 1
+    return up
+
+
 def plan_job(market: Market, *, work: int, deadline: int, spot_price: float) -> SpotPlan:
     """Return the plan of least expected cost; `spot_price` is a share of the on-demand price, counts are in steps."""
     widths = np.diff(np.array([*market.age_edges, market.age_edges[-1] + NEVER]))

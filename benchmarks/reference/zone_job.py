@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from benchmarks.reference import zone_rules
 from benchmarks.reference.spot_plan import NEVER, Flags
-from benchmarks.reference.zone_rules import FIRST_ZONE, PAY, WAIT, ZoneMode, ZoneView, kept, time_price_level
+from benchmarks.reference.zone_rules import FIRST_ZONE, PAY, WAIT, ZoneMode, ZoneView, kept
 from trimtab.replay.compiled import admit, compiled
 from trimtab.replay.series import FloatArray, IntArray
 
@@ -21,15 +21,15 @@ def run_zones(
     up: Flags,
     joint: IntArray,
     actions: Actions,
-    values: FloatArray,
-    pace: FloatArray,
+    start: FloatArray,
+    slacks: IntArray,
     price: FloatArray,
     move_cost: float,
     work: int,
 ) -> tuple[float, bool, int, int, int]:
     """Run one job over the recorded steps; return cost, whether it finished, losses, moves, steps it took.
 
-    A job that has not begun has no home: it begins in the zone of least value, and pays no transfer.
+    A job that has not begun has no home: it begins in the zone of least cost ahead, and pays no transfer.
     """
     zones = len(price)
     done, mode, home, cost = 0, ZoneMode.IDLE, 0, 0.0
@@ -38,15 +38,16 @@ def run_zones(
         if (mode == ZoneMode.SPOT or mode == ZoneMode.ARRIVING) and not up[elapsed, home]:
             mode = ZoneMode.IDLE
             losses += 1
-        level = time_price_level(ZoneView(len(up) - elapsed, work - done, mode, home), pace)
-        if done == 0 and mode == ZoneMode.IDLE:
+        left = len(up) - elapsed
+        point = max(0, int(np.searchsorted(slacks, left - (work - done), side="right")) - 1)
+        if cost == 0.0:
             least = NEVER
             for zone in range(zones):
-                worth = price[zone] + values[level, zones + zone, joint[elapsed]]
+                worth = price[zone] + start[point, zone, joint[elapsed]]
                 if up[elapsed, zone] and worth < least:
                     least, home = worth, zone
-        view = ZoneView(len(up) - elapsed, work - done, mode, home)
-        action = kept(int(actions[level, mode * zones + home, joint[elapsed]]), view)
+        view = ZoneView(left, work - done, mode, home)
+        action = kept(int(actions[work - done, point, mode * zones + home, joint[elapsed]]), view)
         if action == WAIT:
             mode = ZoneMode.IDLE
         elif action == PAY:

@@ -1,8 +1,9 @@
-"""Work out where a job should run when several zones sell spot: an average-cost plan for each price of time.
+"""Work out where a job with a deadline runs when several zones sell spot, at their own prices and with time lost in moving.
 
-Each zone is a chain over (down or up, age bin), counted on its history; zones move independently. For a price of time, relative
-value iteration finds the policy of least cost per step of work, time included, over the joint market, the job's mode and its
-home zone. Waiting costs time only, so that a low price of time waits for the zone that is cheap and lasts.
+Each zone is a chain over (down or up, age bin), counted on its history; zones move independently. What a job can still afford
+is its slack: the steps to the deadline beyond those of work. Backwards in work and in slack, dynamic programming finds the
+action of least expected cost for the joint market, the job's mode and its home zone. Wide slacks are kept on a grid: a step
+without progress moves to the next lower point with the chance that makes the mean right, as age bins do.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchmarks.reference.spot_plan import Flags, ages
-from benchmarks.reference.zone_job import Actions, run_zones
+from benchmarks.reference.spot_plan import NEVER, Flags, ages
+from benchmarks.reference.zone_job import Actions
 from benchmarks.reference.zone_rules import FIRST_ZONE, PAY, WAIT
 from trimtab.replay.compiled import compiled
 from trimtab.replay.series import FloatArray, IntArray
@@ -22,23 +23,22 @@ UP_EDGES = (1, 3, 9, 33)
 STATES = len(DOWN_EDGES) + len(UP_EDGES)
 FIRST_UP = len(DOWN_EDGES)
 PRIOR_STEPS = 5.0
-TIME_PRICES = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.015, 0.03, 0.06, 0.12, 0.25, 0.6)
-"""Shares of an on-demand step's price that a step of waiting is worth."""
-SWEEPS = 400
-PACE_WORK, PACE_STEPS = 8_000, 60_000
+SLACKS = (*range(25), 28, 34, 42, 54, 72, 100, 150, 300)
+"""Slacks, in steps, for which a plan is kept; between two the lower one counts, above the last the last."""
+SWEEPS = 3
+"""How often a slack of the grid that a step without progress may leave in place is worked out again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ZonePlan:
-    """Actions `(n_levels, 4 n_zones, n_market)`, their values, and `pace` `(n_levels,)`: steps per step of work.
+    """Actions `(work + 1, n_slacks, 4 n_zones, n_market)`: rows are mode x home.
 
-    `price` `(n_zones,)` is spot's share of the on-demand price, `move_cost` what a checkpoint's transfer costs, in on-demand
-    steps.
+    `start` `(n_slacks, n_zones, n_market)` is the expected cost of all the work from a node just launched in a zone. `price`
+    `(n_zones,)` is spot's share of the on-demand price, `move_cost` what a checkpoint's transfer costs, in on-demand steps.
     """
 
     actions: Actions
-    values: FloatArray
-    pace: FloatArray
+    start: FloatArray
     price: FloatArray
     move_cost: float
 
@@ -78,120 +78,101 @@ def learn_zone(up: Flags) -> FloatArray:
     return chances
 
 
-def plan_zones(up: Flags, *, price: FloatArray, move_cost: float, seed: int) -> ZonePlan:
-    """Learn the zones' markets on a history `(n_steps, n_zones)` and plan for every price of time.
-
-    Paces are measured on a path of the learned market, drawn with the seed.
-    """
-    count = up.shape[1]
-    chances = np.stack([learn_zone(up[:, zone]) for zone in range(count)])
-    solved = [solve_zones(chances, price, move_cost, worth, SWEEPS) for worth in TIME_PRICES]
-    actions, values = np.stack([one[0] for one in solved]), np.stack([one[1] for one in solved])
-    path = draw_path(chances, seed)
-    joint = market_states_of(path)
-    pace = [
-        run_zones(path >= FIRST_UP, joint, actions[[at]], values[[at]], np.zeros(1), price, move_cost, PACE_WORK)[4]
-        / PACE_WORK
-        for at in range(len(TIME_PRICES))
-    ]
-    return ZonePlan(actions=actions, values=values, pace=np.minimum.accumulate(pace), price=price, move_cost=move_cost)
-
-
-def draw_path(chances: FloatArray, seed: int) -> IntArray:
-    """Draw a path of the learned market `(PACE_STEPS, n_zones)`."""
-    draws = np.random.default_rng(seed).random((PACE_STEPS, len(chances)))
-    return follow(chances.cumsum(axis=2), draws)
+def plan_zones(up: Flags, *, price: FloatArray, move_cost: float, work: int) -> ZonePlan:
+    """Learn the zones' markets on a history `(n_steps, n_zones)` and plan so much work for every slack."""
+    chances = np.stack([learn_zone(up[:, zone]) for zone in range(up.shape[1])])
+    slacks = np.array(SLACKS, dtype=np.int64)
+    actions, start = solve_zones(chances.astype(np.float32), price.astype(np.float32), move_cost, work, slacks, SWEEPS)
+    return ZonePlan(actions=actions, start=start.astype(np.float64), price=price, move_cost=move_cost)
 
 
 @compiled
-def follow(bounds: FloatArray, draws: FloatArray) -> IntArray:
-    """Return the states that draws lead to, from all zones freshly up."""
-    path = np.zeros(draws.shape, dtype=np.int64)
-    for zone in range(draws.shape[1]):
-        state = FIRST_UP
-        for step in range(len(draws)):
-            state = min(np.searchsorted(bounds[zone, state], draws[step, zone]), STATES - 1)
-            path[step, zone] = state
-    return path
-
-
-def market_states_of(path: IntArray) -> IntArray:
-    """Return the joint state of each step of a path of zone states."""
-    joint = np.zeros(len(path), dtype=np.int64)
-    for zone in range(path.shape[1]):
-        joint = joint * STATES + path[:, zone]
-    return joint
-
-
-@compiled
-def expected_value(chances: FloatArray, value: FloatArray) -> FloatArray:
-    """Return the expected value of the next market state, zone by zone, since zones move independently."""
-    now, after = value.copy(), np.empty_like(value)
+def expect(chances: FloatArray, value: FloatArray, spare: FloatArray) -> None:
+    """Turn values into expected values of the next market state, zone by zone, since zones move independently."""
     stride = 1
     for zone in range(len(chances) - 1, -1, -1):
         for row in range(value.shape[0]):
             for i in range(value.shape[1]):
                 state = (i // stride) % STATES
                 base = i - state * stride
-                total = 0.0
+                total = np.float32(0.0)
                 for j in range(STATES):
-                    if chances[zone, state, j] > 0.0:
-                        total += chances[zone, state, j] * now[row, base + j * stride]
-                after[row, i] = total
-        now, after = after, now
+                    chance = chances[zone, state, j]
+                    if chance > 0.0:
+                        total += chance * value[row, base + j * stride]
+                spare[row, i] = total
+        value[:, :] = spare
         stride *= STATES
-    return now
 
 
 @compiled
 def solve_zones(
-    chances: FloatArray, price: FloatArray, move_cost: float, time_price: float, sweeps: int
+    chances: FloatArray, price: FloatArray, move_cost: float, work: int, slacks: IntArray, sweeps: int
 ) -> tuple[Actions, FloatArray]:
-    """Return the best actions `(4 n_zones, n_market)` and their relative values, by relative value iteration.
-
-    Rows are mode x home. `gain`, the cost of a step of work, is corrected until the values stop growing.
-    """
-    zones = len(price)
+    """Return the best actions and the costs from a start (see `ZonePlan`), by work to do, then by slack."""
+    zones, points = len(price), len(slacks)
     market = STATES**zones
-    value = np.zeros((4 * zones, market))
-    fresh = np.empty_like(value)
-    actions = np.zeros((4 * zones, market), dtype=np.int8)
-    gain = price.mean() + time_price
-    for _ in range(sweeps):
-        after = expected_value(chances, value)
-        for home in range(zones):
-            for i in range(market):
-                best, action = time_price + after[home, i], WAIT
-                cost = 1.0 + time_price + after[2 * zones + home, i]
-                if cost < best:
-                    best, action = cost, PAY
-                rest = i
-                home_up = False
-                for zone in range(zones - 1, -1, -1):
-                    if rest % STATES >= FIRST_UP:
-                        cost = price[zone] + time_price
-                        if zone == home:
-                            home_up = True
-                            cost += after[zones + home, i]
-                        else:
-                            cost += move_cost + after[3 * zones + zone, i]
-                        if cost < best:
-                            best, action = cost, FIRST_ZONE + zone
-                    rest //= STATES
-                fresh[home, i], actions[home, i] = best, action
-                for mode in range(1, 4):
-                    row = mode * zones + home
-                    fresh[row, i], actions[row, i] = best, action
-                    if mode == 2:
-                        cost = 1.0 + time_price - gain + after[2 * zones + home, i]
-                        if cost < best:
-                            fresh[row, i], actions[row, i] = cost, PAY
-                    elif home_up:
-                        progress = gain if mode == 1 else 0.0
-                        cost = price[home] + time_price - progress + after[zones + home, i]
-                        if cost < best:
-                            fresh[row, i], actions[row, i] = cost, FIRST_ZONE + home
-        growth = fresh[zones : 2 * zones].mean() - value[zones : 2 * zones].mean()
-        gain += 0.5 * growth
-        value[:, :] = fresh - fresh[zones, market - 1]
-    return actions, value
+    states = np.empty(market * zones, dtype=np.int64)
+    for i in range(market):
+        rest = i
+        for zone in range(zones - 1, -1, -1):
+            states[i * zones + zone] = rest % STATES
+            rest //= STATES
+    up = states.reshape(market, zones) >= FIRST_UP
+    actions = np.zeros((work + 1, points, 4 * zones, market), dtype=np.int8)
+    less = np.zeros((points, 4 * zones, market), dtype=np.float32)
+    ahead = np.zeros_like(less)
+    idle = np.empty((4 * zones, market), dtype=np.float32)
+    value, spare = np.empty_like(idle), np.empty_like(idle)
+    for remaining in range(1, work + 1):
+        for point in range(points):
+            width = slacks[point] - slacks[point - 1] if point > 0 else 1
+            ahead[point] = less[point] + price.min()
+            for _ in range(sweeps if width > 1 else 1):
+                if point == 0:
+                    idle[:, :] = np.float32(NEVER)
+                else:
+                    idle[:, :] = ahead[point - 1] / np.float32(width) + ahead[point] * np.float32(1.0 - 1.0 / width)
+                improve(idle, less[point], up, price, move_cost, value, actions[remaining, point])
+                expect(chances, value, spare)
+                ahead[point] = value
+        less, ahead = ahead, less
+    return actions, less[:, zones : 2 * zones].copy()
+
+
+@compiled
+def improve(
+    idle: FloatArray,
+    less: FloatArray,
+    up: Flags,
+    price: FloatArray,
+    move_cost: float,
+    value: FloatArray,
+    actions: Actions,
+) -> None:
+    """Write the best actions and their costs, by what lies ahead after a step without progress, and after one with it."""
+    zones, market = len(price), idle.shape[1]
+    for home in range(zones):
+        for i in range(market):
+            best, action = idle[home, i], WAIT
+            cost = np.float32(1.0) + idle[2 * zones + home, i]
+            if cost <= best:
+                best, action = cost, PAY
+            for zone in range(zones):
+                if up[i, zone]:
+                    cost = price[zone] + idle[zones + home, i]
+                    if zone != home:
+                        cost = price[zone] + np.float32(move_cost) + idle[3 * zones + zone, i]
+                    if cost < best:
+                        best, action = cost, FIRST_ZONE + zone
+            for mode in range(4):
+                value[mode * zones + home, i], actions[mode * zones + home, i] = best, action
+            cost = np.float32(1.0) + less[2 * zones + home, i]
+            if cost <= best:
+                value[2 * zones + home, i], actions[2 * zones + home, i] = cost, PAY
+            cost = price[home] + less[zones + home, i]
+            if up[i, home] and cost < best:
+                value[zones + home, i], actions[zones + home, i] = cost, FIRST_ZONE + home
+            cost = price[home] + idle[zones + home, i]
+            if up[i, home] and cost < best:
+                value[3 * zones + home, i], actions[3 * zones + home, i] = cost, FIRST_ZONE + home

@@ -198,7 +198,6 @@ def test_a_run_resumes_from_its_checkpoint_on_demand_where_spot_is_gone() -> Non
         empty_kept_s=0.0,
         spot=True,
         droughts=[(250.0, 10_000.0)],
-        on_demand_after=9,
     )
 
     story = play_runs(

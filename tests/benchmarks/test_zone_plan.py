@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from benchmarks.reference.deadline_job import hindsight_cost
 from benchmarks.reference.zone_job import run_zones, zones_in_hindsight
-from benchmarks.reference.zone_plan import learn_zone, market_states, plan_zones, zone_states
-from benchmarks.reference.zone_rules import FIRST_ZONE, PAY, WAIT, ZoneMode, ZoneView, kept, time_price_level
+from benchmarks.reference.zone_plan import SLACKS, learn_zone, market_states, plan_zones, zone_states
+from benchmarks.reference.zone_rules import FIRST_ZONE, PAY, WAIT, ZoneMode, ZoneView, kept
 
 PRICE = np.array([0.3, 0.36])
 
@@ -18,11 +18,15 @@ def trace(steps, zones=2, seed=0):
 
 @pytest.fixture(scope="module")
 def plan():
-    return plan_zones(trace(2000), price=PRICE, move_cost=0.2, seed=0)
+    return plan_zones(trace(2000), price=PRICE, move_cost=0.2, work=60)
+
+
+def arguments(plan, up, work):
+    return up, market_states(up), plan.actions, plan.start, np.array(SLACKS), plan.price, plan.move_cost, work
 
 
 def run(plan, up, work):
-    return run_zones(up, market_states(up), plan.actions, plan.values, plan.pace, plan.price, plan.move_cost, work)
+    return run_zones(*arguments(plan, up, work))
 
 
 def test_chances_of_a_learned_zone_sum_to_one():
@@ -45,12 +49,6 @@ def test_a_second_zone_never_makes_hindsight_dearer():
     both = zones_in_hindsight(up, PRICE, 0.2, 30)
     first = zones_in_hindsight(np.ascontiguousarray(up[:, :1]), PRICE[:1], 0.2, 30)
     assert both <= first + 1e-9
-
-
-def test_time_to_spare_is_what_the_pace_leaves_over():
-    pace = np.array([3.0, 1.5, 1.1])
-    levels = [time_price_level(ZoneView(left, 100, ZoneMode.IDLE, 0), pace) for left in (305, 304, 155, 120)]
-    assert levels == [0, 1, 1, 2]
 
 
 def test_the_safety_net_pays_when_waiting_would_miss_the_deadline():
@@ -78,5 +76,5 @@ def test_more_time_costs_less_on_average(plan):
 
 def test_the_compiled_run_is_the_interpreted_one(plan):
     up = trace(200, seed=7)
-    arguments = (up, market_states(up), plan.actions, plan.values, plan.pace, plan.price, plan.move_cost, 120)
-    assert run_zones(*arguments) == run_zones.py_func(*arguments)
+    given = arguments(plan, up, 60)
+    assert run_zones(*given) == run_zones.py_func(*given)

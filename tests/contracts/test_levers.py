@@ -100,7 +100,7 @@ SAMPLES = {
     ),
     "spot": (
         RUNS,
-        SetCapacityType(pool=THERE.held_as(CapacityType.SPOT), loss_per_hr=0.05, on_demand_after=6),
+        SetCapacityType(pool=THERE.held_as(CapacityType.SPOT), loss_per_hr=0.05),
     ),
     "capacity-block": (
         RUNS,

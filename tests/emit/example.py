@@ -219,11 +219,7 @@ ACTIONS = (
         spot.NAME,
         "interruptible training",
         6_377.02,
-        {
-            "research/vision-exp": SetCapacityType(
-                pool=P3_SMALL.held_as(CapacityType.SPOT), loss_per_hr=0.05, on_demand_after=6
-            )
-        },
+        {"research/vision-exp": SetCapacityType(pool=P3_SMALL.held_as(CapacityType.SPOT), loss_per_hr=0.05)},
         weeks=3.0,
         risk=Risk.MEDIUM,
         quarter=1,

@@ -141,7 +141,7 @@ EFFECTS = {
         saved_gib=st.sampled_from([0.0, 7.5]),
         model=st.just("mistralai/Mistral-7B-Instruct-v0.3"),
     ),
-    SetCapacityType: st.builds(SetCapacityType, pool=POOLS, loss_per_hr=SHARES, on_demand_after=COUNTS),
+    SetCapacityType: st.builds(SetCapacityType, pool=POOLS, loss_per_hr=SHARES),
     HedgeOnSpot: st.builds(
         HedgeOnSpot,
         pool=POOLS,

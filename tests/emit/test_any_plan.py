@@ -92,9 +92,7 @@ TIGHT = UseOffering(
     speed=Estimate(value=0.5, low=0.4, high=0.6, basis=Basis.MODELLED),
     only_quantized=True,
 )
-ELSEWHERE = SetCapacityType(
-    pool=Pool("aws", "p4d.24xlarge", "us-west-2").held_as(CapacityType.SPOT), loss_per_hr=0.05, on_demand_after=6
-)
+ELSEWHERE = SetCapacityType(pool=Pool("aws", "p4d.24xlarge", "us-west-2").held_as(CapacityType.SPOT), loss_per_hr=0.05)
 
 
 @pytest.mark.parametrize(("effect", "needs"), [(TIGHT, "change their format"), (ELSEWHERE, "move it there")])

@@ -64,7 +64,7 @@ def test_a_move_is_a_page_of_steps_and_not_a_node_pool():
 
 
 def test_what_else_is_planned_for_its_nodes_is_left_to_the_cluster_there():
-    on_spot = SetCapacityType(pool=THERE.held_as(CapacityType.SPOT), loss_per_hr=0.1, on_demand_after=6)
+    on_spot = SetCapacityType(pool=THERE.held_as(CapacityType.SPOT), loss_per_hr=0.1)
     _, emission = emitted((relocation.NAME, move()), (spot.NAME, on_spot))
 
     assert not [file for file in emission.files if file.kind == "NodePool"]

@@ -184,9 +184,7 @@ def test_spot_that_is_gone_is_billed_on_demand_whether_nodes_stay_or_not(held):
     release = () if held else (("idle-release", ReleaseIdle(startup_s=300.0)),)
 
     def outcome(unavailable_frac):
-        effect = SetCapacityType(
-            pool=pool, loss_per_hr=0.0, on_demand_after=6, unavailable_frac=unavailable_frac, drought_s=3600.0
-        )
+        effect = SetCapacityType(pool=pool, loss_per_hr=0.0, unavailable_frac=unavailable_frac, drought_s=3600.0)
         return evaluator.outcome(Deployment.of(*release, ("spot", effect)))
 
     always, seldom = outcome(0.0), outcome(0.5)

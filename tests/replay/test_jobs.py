@@ -28,7 +28,7 @@ def test_on_demand_a_job_pays_its_start_and_its_work():
 
 def test_its_nodes_are_billed_until_they_are_given_back_once_it_has_ended():
     kept = JobRules(startup_s=300.0, empty_node_kept_s=60.0)
-    on_spot = replace(kept, capacity=Spot(lifetimes_s=np.array([3600.0 * 5]), on_demand_after=1))
+    on_spot = replace(kept, capacity=Spot(lifetimes_s=np.array([3600.0 * 5])))
 
     assert replay_jobs(jobs(nodes=2), kept, hours=3, seed=0).on_demand_node_seconds.tolist() == [7200, 7200, 720]
     assert replay_jobs(jobs(nodes=2), on_spot, hours=3, seed=0).spot_node_seconds.tolist() == [7200, 7200, 720]
@@ -53,7 +53,7 @@ def test_a_job_larger_than_the_quota_is_reported():
 
 
 def test_lost_work_is_done_and_paid_again():
-    market = Spot(lifetimes_s=np.array([1000.0]), on_demand_after=2)
+    market = Spot(lifetimes_s=np.array([1000.0]), droughts=droughts((2000.0, 20_000.0), take_nodes=False))
 
     result = replay_jobs(jobs(), JobRules(capacity=market, checkpoints=SAVES), hours=4, seed=0)
 
@@ -136,9 +136,8 @@ def test_a_drought_that_takes_no_nodes_only_keeps_new_ones_away():
 
 
 def test_a_node_lost_after_a_drought_has_ended_is_replaced_on_spot():
-    market = Spot(
-        lifetimes_s=np.array([1000.0]), on_demand_after=2, droughts=droughts((200.0, 500.0), take_nodes=False)
-    )
+    spells = droughts((200.0, 500.0), (1500.0, 20_000.0), take_nodes=False)
+    market = Spot(lifetimes_s=np.array([1000.0]), droughts=spells)
 
     result = replay_jobs(jobs(), JobRules(capacity=market, checkpoints=SAVES), hours=4, seed=0)
 
@@ -178,7 +177,6 @@ def test_whatever_droughts_do_all_work_is_done_and_billed(frac, seed, take, loss
     history = jobs(20, every_s=5000.0, nodes=2)
     market = Spot(
         loss_per_hr=loss,
-        on_demand_after=6,
         droughts=draw_droughts(frac, 5400.0, 7 * 86_400.0, take_nodes=take, seed=seed),
     )
 

@@ -1,4 +1,4 @@
-from datetime import date
+from datetime import date, timedelta
 
 import pytest
 from tests.kube_cluster import dump
@@ -70,3 +70,17 @@ def test_teams_and_waits_that_nobody_tells_are_weak(market):
 
     assert found["teams"].status is Status.WEAK
     assert found["runs and waits"].detail == "no runs"
+
+
+def test_a_record_of_spot_is_enough_once_it_decides_more_than_the_stated_odds(market):
+    place = {"provider": "aws", "instance_type": "p3.2xlarge", "region": "us-east-1", "zone": None}
+    hourly = [
+        {**place, "at": START + timedelta(hours=hour), "event": "launched", "notice_s": None, "spot_usd_hr": None}
+        for hour in range(12)
+    ]
+
+    none, short, long = (judged(market, spot_events=hourly[:hours])[0]["spot record"] for hours in (0, 3, 12))
+
+    assert (none.status, short.status, long.status) == (Status.WEAK, Status.WEAK, Status.OK)
+    assert "one NodePool with both" in none.fix
+    assert "the record counts 67%" in long.detail

@@ -61,8 +61,6 @@ class Ground:
     loss_per_hr: float = 0.0
     droughts: Sequence[tuple[float, float]] = ()
     """Times in which no spot node is to be had, and at whose start all are taken."""
-    on_demand_after: float = inf
-    """Losses after which a run goes on demand."""
     held: Sequence[tuple[float, float]] = ()
     """Where not empty: standing nodes are up in these times only."""
 
@@ -209,10 +207,7 @@ class _World:
         ground, run = self.ground, live.run
         if ground.held and not any(begin <= now < end for begin, end in ground.held):
             return False
-        wants_spot = ground.spot and live.losses < ground.on_demand_after
-        room = sorted(
-            (node for node in self.up if node.spot <= wants_spot), key=lambda node: (len(node.free), node.name)
-        )
+        room = sorted(self.up, key=lambda node: (len(node.free), node.name))
         free = {node.name: len(node.free) for node in room}
         chosen: list[Node | None] = []
         for _ in range(run.pods):
@@ -222,10 +217,10 @@ class _World:
                 free[node.name] -= run.pod_gpus
             chosen.append(node)
         missing = sum(node is None for node in chosen)
-        if missing and not self._can_grow(missing, run.pod_gpus, now, wants_spot):
+        if missing and not self._can_grow(missing, run.pod_gpus, now):
             return False
         fresh: list[Node] = []
-        spot_now = wants_spot and not any(begin <= now < end for begin, end in ground.droughts)
+        spot_now = ground.spot and not any(begin <= now < end for begin, end in ground.droughts)
         for placed in chosen:
             node = placed or next((one for one in fresh if len(one.free) >= run.pod_gpus), None)
             if node is None:
@@ -244,14 +239,14 @@ class _World:
         self.at(begin + takes, "done", (live, live.turn))
         return True
 
-    def _can_grow(self, pods: int, pod_gpus: int, now: float, wants_spot: bool) -> bool:
+    def _can_grow(self, pods: int, pod_gpus: int, now: float) -> bool:
         ground = self.ground
         if not ground.elastic:
             return False
         each = max(1, ground.gpus_per_node // max(1, pod_gpus))
         if len(self.up) + -(-pods // each) > ground.quota:
             return False
-        on_spot = wants_spot and not any(begin <= now < end for begin, end in ground.droughts)
+        on_spot = ground.spot and not any(begin <= now < end for begin, end in ground.droughts)
         return on_spot or not any(begin <= now < end for begin, end in ground.refusals)
 
     def _holds_end(self, live: _Live, now: float) -> None:

@@ -304,11 +304,10 @@ class SetTrainingMemory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetCapacityType:
-    """Hold the nodes another way: spot, with on-demand after `on_demand_after` losses of one run, and while spot is gone."""
+    """Hold the nodes another way: spot, and on demand what starts while spot is gone."""
 
     pool: Pool
     loss_per_hr: float
-    on_demand_after: int
     unavailable_frac: float = 0.0
     """Share of the time in which no new spot node of the pool can be had."""
     drought_s: float = 0.0
@@ -318,7 +317,7 @@ class SetCapacityType:
 
     def describe(self) -> str:
         """Say it in words."""
-        return f"run on spot {self.pool.instance_type}, on demand after {self.on_demand_after} losses"
+        return f"run on spot {self.pool.instance_type}, on demand while spot is gone"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
+from types import MappingProxyType
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from trimtab.catalog.pools import Pool
 from trimtab.errors import MissingPrice, UnknownName
 from trimtab.fleet.model import IntArray, Window
 from trimtab.fleet.settings import Assumptions, Limits, Settings
+from trimtab.fleet.spot_record import SpotOdds, SpotRecord, spot_odds
 from trimtab.units import HR_PER_MO, micro_usd
 
 _OPTION = {
@@ -49,17 +51,31 @@ class Market:
     limits: Limits = field(default_factory=Limits)
     """Where a plan may go (`fleet.reach`)."""
     known_micro_usd_hr: Mapping[Pool, int] = field(default_factory=dict)
-    """Rates that go over the catalog's: what a kept plan was made at."""
+    """Rates that go over the catalog's: what a kept plan was made at, or what `spot_events` told."""
+    spot_records: Mapping[Pool, SpotRecord] = field(default_factory=dict)
+    """What the fleet's own history tells of spot, by the pool of the same nodes on demand."""
 
     @classmethod
-    def of(cls, catalog: Catalog, at: date | None, settings: Settings) -> Market:
-        """Return the market that a plan under some settings buys on."""
+    def of(
+        cls,
+        catalog: Catalog,
+        at: date | None,
+        settings: Settings,
+        spot_records: Mapping[Pool, SpotRecord] = MappingProxyType({}),
+    ) -> Market:
+        """Return the market that a plan under some settings buys on; spot as the fleet's own records have it."""
         return cls(
             catalog=catalog,
             at=at,
             max_term_years=settings.planning.max_term_years if settings.limits.use_commitments else 0,
             assumptions=settings.assumptions,
             limits=settings.limits,
+            known_micro_usd_hr={
+                pool.held_as(CapacityType.SPOT): micro_usd(record.spot_usd_hr)
+                for pool, record in spot_records.items()
+                if record.spot_usd_hr is not None
+            },
+            spot_records=spot_records,
         )
 
     def regions(self, provider: str) -> tuple[str, ...]:
@@ -190,8 +206,13 @@ class Market:
             )
         return tuple(sorted(found, key=lambda offering: (offering.rate_micro_usd_hr, offering.pool)))
 
+    def spot_odds(self, offering: Offering) -> SpotOdds:
+        """Return the odds of an offering's spot nodes: the fleet's own record, as far as it reaches, and the stated ones."""
+        loss_per_hr = self.assumptions.spot_loss_per_hr if offering.spot is None else self.loss_per_hr(offering.spot)
+        return spot_odds(self.spot_records.get(offering.pool), self.assumptions, loss_per_hr)
+
     def loss_per_hr(self, spot: Price) -> float:
-        """Return how often a spot node is lost, per hour of life.
+        """Return how often a spot node is lost, per hour of life, where no record of the fleet's own says.
 
         From the Spot Advisor's monthly share where it has an upper edge; beyond (">20 %") or unknown, the stated assumption.
         """

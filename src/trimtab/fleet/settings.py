@@ -67,8 +67,6 @@ class Assumptions:
     spot_droughts_take: bool = True
     """Whether such a time begins by taking all spot nodes of the pool, as in the recorded preemptions of V100 zones. False: it
     only keeps new nodes away, and nodes are lost as often as the provider's interruption rate says."""
-    spot_losses_before_on_demand: int = 6
-    """A run that lost its spot node this often finishes on demand."""
     spot_notice_s: float = 120.0
     memory_headroom_frac: float = 0.10
     """A GPU fits a workload if its visible memory holds the observed peak plus this."""

@@ -29,15 +29,15 @@ def propose(workload: Workload, market: Market, assumptions: Assumptions) -> tup
     return tuple(
         SetCapacityType(
             pool=offering.pool.held_as(CapacityType.SPOT),
-            loss_per_hr=market.loss_per_hr(offering.spot),
-            on_demand_after=assumptions.spot_losses_before_on_demand,
-            unavailable_frac=assumptions.spot_unavailable_frac,
-            drought_s=assumptions.spot_outage_s,
+            loss_per_hr=odds.loss_per_hr,
+            unavailable_frac=odds.unavailable_frac,
+            drought_s=odds.drought_s,
             droughts_take=assumptions.spot_droughts_take,
         )
         for offering in offerings_for(workload, market)
         if offering.spot is not None
         and market.rate(offering.pool.held_as(CapacityType.SPOT)) < offering.rate_micro_usd_hr
+        for odds in (market.spot_odds(offering),)
     )
 
 

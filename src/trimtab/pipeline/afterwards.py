@@ -16,7 +16,7 @@ from trimtab.fleet.build import build_fleet, bundle_window
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Window
 from trimtab.fleet.settings import Settings
-from trimtab.pipeline.opening import carried_at
+from trimtab.pipeline.opening import carried_at, own_spot_records
 from trimtab.plan.audit import Audit
 from trimtab.plan.verify.baseline import Baseline, baseline_of
 from trimtab.plan.verify.verification import Verification, verify
@@ -36,7 +36,8 @@ def kept_plan(
 ) -> KeptPlan:
     """Return an audit's plan with what its history tells of the cluster: what `emit` needs to write manifests later."""
     settings, catalog = settings or Settings(), catalog or load_catalog()
-    market = Market.of(catalog, at or bundle_window(bundle).end.date(), settings)
+    records = own_spot_records(bundle, found.plan.window)
+    market = Market.of(catalog, at or bundle_window(bundle).end.date(), settings, records)
     fleet = build_fleet(bundle, settings, found.plan.window)
     owners = bundle.table("allocations", ["workload", "owner_kind"]).to_pylist()
     changed = {
@@ -84,7 +85,8 @@ def verify_plan(
         )
     settings, catalog = settings or Settings(), catalog or load_catalog()
     fleet = build_fleet(bundle, settings, later_window(bundle_window(bundle), kept.plan.window))
-    now = Market.of(catalog, at or fleet.window.end.date(), settings)
+    records = own_spot_records(bundle, fleet.window)
+    now = Market.of(catalog, at or fleet.window.end.date(), settings, records)
     then = replace(now, at=kept.plan.window.end.date(), known_micro_usd_hr=_rates_of(kept))
     now, then = carried_at(now, fleet).market, carried_at(then, fleet).market
     spend_usd_hr = billed_spend(bundle.table("costs", SPEND_COLUMNS), fleet.window)

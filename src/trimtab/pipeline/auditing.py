@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 
@@ -26,9 +26,10 @@ from trimtab.fleet.model import Fleet, Window, Workload
 from trimtab.fleet.reach import check_reach
 from trimtab.fleet.scaled import scaled_fleet
 from trimtab.fleet.settings import Settings
+from trimtab.fleet.spot_record import SpotRecord
 from trimtab.ledger import Allocation, Bill, Commitment, allocate, bill
 from trimtab.levers.registry import lever_named
-from trimtab.pipeline.opening import bundle_name, carried_at, require_nodes, split_window
+from trimtab.pipeline.opening import bundle_name, carried_at, own_spot_records, require_nodes, split_window
 from trimtab.plan.audit import Audit, HeatMap
 from trimtab.plan.commitments.inventory import Owned, inventory, not_running, running, unpriced
 from trimtab.plan.planner import Planned, judge
@@ -156,11 +157,13 @@ def _opened(
     whole = bundle_window(bundle)
     split = split_window(whole, settings)
     day = at or whole.end.date()
-    selling = Market.of(catalog, day, settings)
+    records = own_spot_records(bundle, split.fit)
+    selling = Market.of(catalog, day, settings, records)
     settings, too_short = _without_purchases(settings, whole)
-    market = Market.of(catalog, day, settings)
+    market = Market.of(catalog, day, settings, records)
     tell("reading the fleet", 0.0)
     fit, proof = build_fleet(bundle, settings, split.fit), build_fleet(bundle, settings, split.proof)
+    fit = replace(fit, coverage=replace(fit.coverage, notes=(*fit.coverage.notes, *_said_of_spot(records))))
     require_nodes(bundle, fit)
     check_reach(fit.workloads, replace(market, limits=scenario.settings(settings).limits))
     refuse_impossible(fit.workloads)
@@ -186,6 +189,12 @@ def _opened(
         owned=tuple(commitment for _, commitment in running(owned, coverable, selling, day)),
         store=store,
     )
+
+
+def _said_of_spot(records: Mapping[Pool, SpotRecord]) -> Iterator[str]:
+    """Say what each pool's own record of spot tells, and how much it counts beside the stated odds."""
+    for pool, record in records.items():
+        yield f"spot {pool.instance_type} in {pool.region}: {record.describe()}"
 
 
 def _without_purchases(settings: Settings, whole: Window) -> tuple[Settings, tuple[str, ...]]:

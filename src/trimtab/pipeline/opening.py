@@ -14,6 +14,7 @@ from trimtab.fleet.build import build_fleet
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet, Window
 from trimtab.fleet.settings import Settings
+from trimtab.fleet.spot_record import EVENT_COLUMNS, SpotRecord, spot_records
 from trimtab.ledger import Allocation, allocate, bill
 from trimtab.sources.demo import demo_fleet, trace_fleet
 from trimtab.tables.bundle import Bundle, BundleMeta, memory_bundle
@@ -80,11 +81,17 @@ def priced_history(
     """
     settings, catalog = settings or Settings(), catalog or load_catalog()
     fleet = build_fleet(bundle, settings)
-    market = Market.of(catalog, at or fleet.window.end.date(), settings)
+    records = own_spot_records(bundle, fleet.window)
+    market = Market.of(catalog, at or fleet.window.end.date(), settings, records)
     require_nodes(bundle, fleet)
     carried = carried_at(market, fleet)
     (fleet,), market = carried.fleets, carried.market
     return fleet, allocate(bill(fleet.usage, market.rates(fleet.usage.pools)), fleet.holdings)
+
+
+def own_spot_records(bundle: Bundle, window: Window) -> dict[Pool, SpotRecord]:
+    """Return what a bundle's own history tells of spot in a window, by the pool of the same nodes on demand."""
+    return spot_records(bundle.table("spot_events", EVENT_COLUMNS), bundle.table("nodes"), window)
 
 
 def require_nodes(bundle: Bundle, fleet: Fleet) -> None:

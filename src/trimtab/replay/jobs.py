@@ -1,10 +1,9 @@
 """Replay training and batch jobs: queue, start, run, lose a node, restore, fall back.
 
 Jobs start first come, first served, within a quota of nodes. On spot a job lives through node losses: what was not saved since
-the last checkpoint is done again and paid again, and so is every start. Where `on_demand_after` losses have passed, the rest
-runs on demand; so does, to its end, what starts or starts again in a drought: a node pool that lists both takes on demand then,
-and moves no pod back. In capacity blocks a job takes booked nodes where enough are free when it starts, and goes on elsewhere,
-on demand, once its block ends.
+the last checkpoint is done again and paid again, and so is every start. What starts or starts again in a drought runs on demand
+to its end: a node pool that lists both takes on demand then, and moves no pod back. In capacity blocks a job takes booked nodes
+where enough are free when it starts, and goes on elsewhere, on demand, once its block ends.
 """
 
 from __future__ import annotations
@@ -54,15 +53,13 @@ class Spot:
     """Nodes that may go: lost at `loss_per_hr` a node, or after lives drawn from `lifetimes_s` where those were measured.
 
     A new node is there `restart_s` after a loss (nobody pays for the wait). `notice_s` is how long before a loss one hears of
-    it. After `on_demand_after` losses the job finishes on demand; None means never. `droughts` are when no new node
-    can be had.
+    it. `droughts` are when no new node can be had.
     """
 
     loss_per_hr: float = 0.0
     lifetimes_s: FloatArray | None = None
     restart_s: float = 0.0
     notice_s: float = 0.0
-    on_demand_after: int | None = None
     droughts: Droughts | None = None
 
 
@@ -274,8 +271,7 @@ def _bill(by_hour: IntArray, begins_s: float, ends_s: float, nodes: int) -> None
 
 
 def _falls_back(market: Spot, run: _Run) -> bool:
-    lost_often = market.on_demand_after is not None and run.interruptions >= market.on_demand_after
-    return lost_often or (market.droughts is not None and market.droughts.lasts_at(run.now_s))
+    return market.droughts is not None and market.droughts.lasts_at(run.now_s)
 
 
 def _restore_s(rules: JobRules, run: _Run) -> float:

@@ -9,7 +9,9 @@ import pyarrow.compute as pc
 
 from trimtab.catalog import CapacityType
 from trimtab.catalog.pools import Pool
+from trimtab.fleet.build import bundle_window
 from trimtab.fleet.market import Market
+from trimtab.fleet.spot_record import EVENT_COLUMNS, spot_records
 from trimtab.sources.coverage import bundle_coverage
 from trimtab.sources.doctor import Finding, Status, activity, bill, history, price_book
 from trimtab.sources.kube_nodes import UNKNOWN
@@ -20,13 +22,18 @@ LEAST_DAYS = 2
 """Days of history below which `audit` refuses: one to plan on, one to prove on."""
 _READINGS = ("sm_active", "tensor_active", "dram_active")
 _COLLECT = "trimtab collect -p URL --context NAME"
+_ENOUGH_RECORD = 0.5
+"""Weight of a record from which on it decides more than the stated odds do."""
+_SPOT_FIX = (
+    "run a small job on spot and on-demand (one NodePool with both), then collect; or write probes to spot_events"
+)
 
 
 def bundle_findings(bundle: Bundle, market: Market, newest_price_days: int) -> list[Finding]:
     """Judge a bundle; `market` knows the rates that `audit` would use."""
     seen = _readings(bundle)
     found = [_gpu_metrics(bundle), *(activity(seen) if seen else ()), _days(bundle), *_nodes(bundle, market)]
-    found += [_teams(bundle), _demand(bundle), _waits(bundle), bill(bundle.table("costs").num_rows)]
+    found += [_teams(bundle), _demand(bundle), _waits(bundle), _spot(bundle), bill(bundle.table("costs").num_rows)]
     return [*found, price_book(newest_price_days), _left_out(bundle.meta.counts)]
 
 
@@ -150,6 +157,29 @@ def _waits(bundle: Bundle) -> Finding:
         detail=f"{runs.num_rows} runs, none with a wait",
         cost="whether fewer nodes would make runs wait longer than now cannot be compared",
         fix="collect from the queue that knows: --context NAME (Jobs, Kueue, Volcano) or --slurm FILE",
+    )
+
+
+def _spot(bundle: Bundle) -> Finding:
+    """Judge what the history tells of spot: the pool with the longest record."""
+    window = bundle_window(bundle)
+    records = spot_records(bundle.table("spot_events", EVENT_COLUMNS), bundle.table("nodes"), window)
+    if records:
+        pool, record = max(records.items(), key=lambda item: item[1].weight_frac)
+        enough = record.weight_frac >= _ENOUGH_RECORD
+        return Finding(
+            what="spot record",
+            status=Status.OK if enough else Status.WEAK,
+            detail=f"{len(records)} pool(s); {pool.instance_type} in {pool.region}: {record.describe()}",
+            cost="" if enough else "stated odds decide whether runs go to spot",
+            fix="" if enough else _SPOT_FIX,
+        )
+    return Finding(
+        what="spot record",
+        status=Status.WEAK,
+        detail="no spot events",
+        cost="stated odds decide whether runs go to spot: none to be had half of the time",
+        fix=_SPOT_FIX,
     )
 
 

@@ -12,6 +12,7 @@ from trimtab.sources.kube_objects import Objects
 from trimtab.sources.kube_queues import queue_names
 from trimtab.sources.kube_snapshot import collect_snapshot, kube_nodes
 from trimtab.sources.prometheus import Collected
+from trimtab.sources.spot_events import spot_event_rows
 from trimtab.tables.arrow import table_from_rows
 
 STANDING = ("pods", "scalers", "queues", "images", "volumes")
@@ -29,6 +30,8 @@ def with_snapshot(collected: Collected, objects: Objects, *, source: str) -> Col
     known = {node.name: node for node in kube_nodes(objects)}
     rows = collected.tables["nodes"].to_pylist(maps_as_pydicts="strict")
     filled = [_filled(row, known) for row in rows]
+    allocations = _owned(collected.tables["allocations"], snapshot.tables["allocations"])
+    events = spot_event_rows(filled, allocations.to_pylist(), collected.meta.start, objects)
     changed = sum(before != after for before, after in zip(rows, filled, strict=True))
     meta = collected.meta
     return replace(
@@ -36,7 +39,8 @@ def with_snapshot(collected: Collected, objects: Objects, *, source: str) -> Col
         tables={
             **collected.tables,
             "nodes": table_from_rows("nodes", filled),
-            "allocations": _owned(collected.tables["allocations"], snapshot.tables["allocations"]),
+            "allocations": allocations,
+            "spot_events": table_from_rows("spot_events", events),
             "jobs": _queued(collected.tables.get("jobs"), snapshot.tables["jobs"], queue_names(objects)),
             **{name: snapshot.tables[name] for name in STANDING},
         },

@@ -23,6 +23,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "Node": ("",),
     "Pod": ("",),
     "Namespace": ("",),
+    "Event": ("",),
     "PersistentVolumeClaim": ("",),
     "ReplicaSet": ("apps",),
     "Deployment": ("apps",),

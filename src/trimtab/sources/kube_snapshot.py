@@ -28,6 +28,7 @@ from trimtab.sources.kube_queues import queue_names, queue_rows, queued_rows
 from trimtab.sources.kube_requests import GPU_RESOURCES, MIG_PREFIX
 from trimtab.sources.lives import Life, moment
 from trimtab.sources.prometheus import Collected
+from trimtab.sources.spot_events import spot_event_rows
 from trimtab.tables.arrow import table_from_rows
 from trimtab.tables.bundle import BundleMeta
 
@@ -94,6 +95,7 @@ def collect_snapshot(
     holds = holds_of(pods, {str(row["node"]) for row in tables["nodes"]}, end, tally)
     owners = {(pod.namespace, pod.name): pod.owner for pod in pods}
     tables["allocations"] = allocation_rows(holds, owners)
+    tables["spot_events"] = spot_event_rows(tables["nodes"], tables["allocations"], start, objects)
     tables["jobs"] = _jobs(objects, holds, owners, start)
     meta = BundleMeta(
         start=start,

@@ -25,6 +25,7 @@ from trimtab.sources.kube_owners import Owner, Owners, collect_owners
 from trimtab.sources.kube_pods import Hold, device_holds, nodes_of_pods, other_holds, requested_holds
 from trimtab.sources.lives import Watch, kube_watch, moment
 from trimtab.sources.promql import Prometheus
+from trimtab.sources.spot_events import spot_event_rows
 from trimtab.tables.arrow import empty_table, table_from_rows
 from trimtab.tables.bundle import BundleMeta
 from trimtab.units import BYTES_PER_MIB, S_PER_HR, floor_hour, hours_between
@@ -95,10 +96,12 @@ def collect_prometheus(
     jobs = job_rows(holds, resolver.known, collect_job_facts(server, grid), grid.start_s)
     demand = collect_demand(server, grid, workload_of=resolver.workload, report=report)
     facts = catalog or load_catalog()
+    billed, held = node_rows(nodes, boards, holdings, facts, tally), allocation_rows(holds, resolver.known)
     tables = {
         "devices": table_from_rows("devices", device_rows(boards, facts, tally)),
-        "nodes": table_from_rows("nodes", node_rows(nodes, boards, holdings, facts, tally)),
-        "allocations": table_from_rows("allocations", allocation_rows(holds, resolver.known)),
+        "nodes": table_from_rows("nodes", billed),
+        "allocations": table_from_rows("allocations", held),
+        "spot_events": table_from_rows("spot_events", spot_event_rows(billed, held, moment(grid.start_s))),
         "gpu_usage": usage,
         "demand": demand,
         "jobs": table_from_rows("jobs", jobs),

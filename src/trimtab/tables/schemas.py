@@ -234,8 +234,21 @@ SPOT_EVENTS = (
     _text("region", "region"),
     _text("zone", "zone", nullable=True),
     _time("at", "moment of the event"),
-    _text("event", "launched, interrupted, unavailable, available"),
+    Column(
+        name="event",
+        dtype=Dtype.STRING,
+        meaning="launched, interrupted, unavailable, available",
+        choices=("launched", "interrupted", "unavailable", "available"),
+    ),
     Column(name="notice_s", dtype=Dtype.FLOAT, meaning="notice given", unit="s", nullable=True, low=0.0),
+    Column(
+        name="spot_usd_hr",
+        dtype=Dtype.FLOAT,
+        meaning="price of a spot node at that moment; it goes over the price book's",
+        unit="USD/h",
+        nullable=True,
+        low=0.0,
+    ),
 )
 
 PODS = (

@@ -162,7 +162,6 @@ def _capacity(case: Case, place: Placement) -> Capacity:
         loss_per_hr=place.spot.loss_per_hr,
         restart_s=0.0,
         notice_s=assumptions.spot_notice_s,
-        on_demand_after=place.spot.on_demand_after,
         droughts=draw_droughts(
             place.spot.unavailable_frac,
             place.spot.drought_s,
