@@ -1,11 +1,12 @@
 """Our forecasting scaling rule as Prometheus recording rules, from the demand series that `demand_rules` records.
 
 Rule by rule this is what `trimtab.replay.recorded` evaluates over history: two lines read one cold start ahead, floors from the
-last minutes and from yesterday, the squared share by which demand outgrew the forecast, the load that the autoscaler provided for, the
-margin that learns from what came above it (a rule that reads what it recorded the time before; after a gap of an hour it begins
-anew), and the load to have replicas for. Where more is asked for than all that, queue included, this is what is followed: a
-plain autoscaler on demand. An external metric with an average value of the target load makes an HPA follow the last one. Windows are written a second
-short: Prometheus 2 counts a sample at their oldest moment and Prometheus 3 does not, and 8 minutes shall hold 32 of 15 s.
+last minutes and from yesterday, the squared share by which demand outgrew the forecast, the load that the autoscaler provided
+for, the margin that learns from what came above it (a rule that reads what it recorded the time before; after a gap of an hour
+it begins anew), and the load to have replicas for. Where demand asks for more than all that, its queue included, demand is
+what is followed, as by a plain autoscaler. An external metric with an average value of the target load makes an HPA follow
+it. Windows are written a second short: Prometheus 2 counts a sample at their oldest moment and Prometheus 3 does not, and 8
+minutes shall hold 32 of 15 s.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A service's replays, each done once: places of one speed share it, whatever their nodes, and loads per replica share a forecast."""
+"""A service's replays, each done once: places of one speed share it, whatever their nodes; target loads share a forecast."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ class ServiceReplays:
     def _told(
         self, history: ServiceHistory, model: ServiceModel, policy: ScalingPolicy, *, stressed: bool
     ) -> ServiceHistory:
-        """Return the history with what the recording rules of a forecasting policy say, recorded once for all loads per replica."""
+        """Return the history with what the recording rules of a forecasting policy say, recorded once for all target loads."""
         if not isinstance(policy, ForecastPolicy):
             return history
         # what the margin learns plays no part yet
