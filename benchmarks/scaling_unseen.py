@@ -20,6 +20,7 @@ import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -144,20 +145,20 @@ def plain_rules(now: Game) -> dict[str, Callable[[], Score]]:
     for target in TARGETS:
         for window_s in (STEP_S, 300):
             hpa = HpaPolicy(target, 1, NO_LIMIT, window_s=window_s)
-            found[f"HPA {target:.0%} over {window_s} s"] = lambda hpa=hpa: now.score(hpa, hpa)
+            found[f"HPA {target:.0%} over {window_s} s"] = partial(now.score, hpa, hpa)
         for window_s in MEAN_WINDOWS_S:
             mean = rolling_mean(now.load, samples(window_s, STEP_S))
             on_mean = HpaPolicy(target, 1, NO_LIMIT, Metric.SIGNAL, 0.0, 0.0)
-            found[f"mean of {window_s} s at {target:.0%}"] = lambda hpa=on_mean, mean=mean: now.score(hpa, hpa, mean)
+            found[f"mean of {window_s} s at {target:.0%}"] = partial(now.score, on_mean, on_mean, mean)
     usual = _forecast(now)
     told = record(now.load, step_s=STEP_S, rules=usual.rules)
     for margin in MARGINS:
         fixed = usual._replace(rules=usual.rules._replace(first_margin=margin, least_margin=margin, most_margin=margin))
         wanted = wanted_loads(fixed, now.load, told, step_s=STEP_S)
-        found[f"forecast, margin {margin:g}"] = lambda fixed=fixed, wanted=wanted: now.score(fixed, fixed.hpa, wanted)
+        found[f"forecast, margin {margin:g}"] = partial(now.score, fixed, fixed.hpa, wanted)
     for replicas in range(1, math.ceil(now.load.max()) + 2):
         static = StaticReplicas(replicas)
-        found[f"static {replicas}"] = lambda static=static: now.score(static, None)
+        found[f"static {replicas}"] = partial(now.score, static, None)
     return found
 
 
