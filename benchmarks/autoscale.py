@@ -103,7 +103,7 @@ def our_row(demand: Demand, peak: int, cold_start_s: int) -> Row:
     split = int(len(load) * FIT_SHARE)
     fit = ServiceHistory(arrivals=demand.arrivals[:split], step_s=STEP_S)
     policy = tune_scaling(fit, model, required_frac=REQUIRED_FRAC, down_stabilization_s=0).policy
-    wanted = wanted_loads(policy.rules, record(load, step_s=STEP_S, rules=policy.rules))[split:]
+    wanted = wanted_loads(policy, load, record(load, step_s=STEP_S, rules=policy.rules), step_s=STEP_S)[split:]
     rest = ServiceHistory(arrivals=demand.arrivals[split:], step_s=STEP_S, signal=wanted)
     replay = replay_service(rest, model, policy, initial_replicas=first_replicas(policy, wanted))
     best_hr = clairvoyant_replica_hr(load[split:], step_s=STEP_S, cold_start_s=cold_start_s)
@@ -116,10 +116,7 @@ def our_row(demand: Demand, peak: int, cold_start_s: int) -> Row:
         cold_starts=replay.cold_starts,
         cold_start_s=cold_start_s,
         request_level=demand.request_level,
-        detail=(
-            f"margin {policy.rules.margin:.2f}, tolerance {policy.hpa.tolerance_up_frac:.2f}, "
-            f"at least {policy.hpa.min_replicas}"
-        ),
+        detail=(f"tolerance {policy.hpa.tolerance_up_frac:.2f}, at least {policy.hpa.min_replicas}"),
     )
 
 

@@ -60,18 +60,18 @@ def _rate_series(path: Path, *, by_model: bool) -> list[Demand]:
     if not by_model:
         name = "_".join(path.stem.split("_")[:2])
         t_s, rate = table["t_s"].to_numpy().astype(float), table["requests_per_s"].to_numpy().astype(float)
-        return [_drawn(name, t_s, rate)] if t_s.max() > SHORTEST_S else []
+        return [drawn(name, t_s, rate)] if t_s.max() > SHORTEST_S else []
     found = []
     for model in sorted({str(value) for value in table["model"].to_pylist()}):
         part = table.filter(pc.equal(table["model"].cast("string"), model))
         t_s, rate = part["t_s"].to_numpy().astype(float), part["requests_per_s"].to_numpy().astype(float)
         if t_s.max() > SHORTEST_S:
             grid_s = np.arange(0, t_s.max() + RATE_WINDOW_S - t_s.max() % RATE_WINDOW_S, RATE_WINDOW_S, dtype=float)
-            found.append(_drawn(f"{path.stem.split('_')[0]}_{model}", grid_s, np.interp(grid_s, t_s, rate)))
+            found.append(drawn(f"{path.stem.split('_')[0]}_{model}", grid_s, np.interp(grid_s, t_s, rate)))
     return found
 
 
-def _drawn(name: str, start_s: Floats, req_s: Floats) -> Demand:
+def drawn(name: str, start_s: Floats, req_s: Floats) -> Demand:
     """Draw counts as the referee does: interpolated rates x per-minute gamma noise (CV 5 %), Poisson per step."""
     step_s = np.arange(0, start_s[-1] + RATE_WINDOW_S, STEP_S)
     mean_req_s = np.interp(step_s, start_s + RATE_WINDOW_S / 2, req_s)

@@ -221,6 +221,26 @@ def test_a_forecast_is_recorded_and_followed(autoscaler, golden, shared_dir):
             assert "load_wanted" in file.text
 
 
+@pytest.mark.parametrize("autoscaler", list(Autoscaler))
+def test_an_autoscaler_on_the_mean_of_a_window_follows_what_is_recorded_of_it(autoscaler):
+    scaling = next(action for action in PLAN.actions if action.id == "a8")
+    calm = HpaPolicy(target_frac=0.8, min_replicas=2, max_replicas=30, window_s=300)
+    change = Change(subject="prod/chat-api", effect=SetReplicaPolicy(policy=calm, metric="requests per replica"))
+    plan = replace(PLAN, actions=(replace(scaling, changes=(change,)),))
+
+    emission = emit_plan(plan, example_facts(autoscaler))
+
+    rules = next(file.text for file in emission.files if file.path.endswith("chat-api.rules.yaml"))
+    scaler = next(
+        file.text
+        for file in emission.files
+        if file.path.startswith("scaling/prod/chat-api.") and "pdb" not in file.path
+    )
+    assert "avg_over_time(trimtab:load_replicas" in rules
+    assert "[299s]" in rules
+    assert "scaling_demand" in scaler
+
+
 def test_prometheus_accepts_the_forecast(promtool_bin, tmp_path):
     rules = next(
         one for _, one in objects(emit_plan(forecasting(), example_facts())) if one["kind"] == "PrometheusRule"

@@ -80,7 +80,7 @@ def test_bounds_hold_without_any_metric_and_none_stays_none():
 def test_a_queue_is_divided_by_its_average_value_whatever_is_ready():
     one = policy(metric=Metric.SIGNAL, target=1.0, queue_replica_s=10.0)
     assert hpa_recommendation(one, seen(signal=2.0, backlog=55.0)) == 6
-    assert hpa_recommendation(one, seen(ready=0, signal=0.0, backlog=5.0)) == 1
+    assert hpa_recommendation(one, seen(ready=0, load=0.0, signal=0.0, backlog=5.0)) == 1
 
 
 def test_a_guard_asks_for_nothing_within_its_limit_and_in_proportion_beyond():

@@ -2,10 +2,22 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
-from trimtab.policies.forecast import ahead, forecast_policy, outgrown_frac, spread_frac, stretch, wanted_load
+from trimtab.policies.forecast import (
+    ahead,
+    forecast_policy,
+    learned_margin,
+    learning_rate,
+    outgrown_frac,
+    spread_frac,
+    stretch,
+    wanted_load,
+)
 from trimtab.replay import recorded
-from trimtab.replay.recorded import record, rolling_max, rolling_mean, rolling_slope, wanted_loads
+from trimtab.replay.recorded import learned, record, rolling_max, rolling_mean, rolling_slope, wanted_loads
 from trimtab.replay.services import ServiceHistory, ServiceModel, replay_service
 from trimtab.replay.tuning import tune_scaling
 
@@ -15,6 +27,11 @@ NAN = float("nan")
 def wave(steps=6000, seed=0):
     rng = np.random.default_rng(seed)
     return rng.poisson(3000 * (1 + 0.6 * np.sin(np.arange(steps) / 900))).astype(float)
+
+
+def wanted_for(load):
+    policy = forecast_policy(cold_start_s=120)
+    return wanted_loads(policy, load, record(load, step_s=15, rules=policy.rules), step_s=15)
 
 
 def model(**changes):
@@ -60,12 +77,12 @@ def test_only_what_outgrew_the_forecast_is_an_error():
 
 
 def test_the_margin_is_in_spreads():
-    rules = forecast_policy(cold_start_s=120, margin=3.0).rules
+    rules = forecast_policy(cold_start_s=120).rules
     spread = spread_frac(rules, 0.005, 0.0)
 
     assert spread == pytest.approx(0.1)
-    assert wanted_load(rules, 10.0, 0.0, spread) == pytest.approx(13.0)
-    assert wanted_load(rules, 10.0, 12.0, spread) == pytest.approx(12 * 1.18)
+    assert wanted_load(rules, 10.0, 0.0, spread, 3.0) == pytest.approx(13.0)
+    assert wanted_load(rules, 10.0, 12.0, spread, 3.0) == pytest.approx(12 * 1.18)
 
 
 def test_rare_requests_get_longer_windows():
@@ -76,9 +93,8 @@ def test_rare_requests_get_longer_windows():
 
 def test_an_outage_does_not_dismantle_the_service():
     load = np.concatenate([np.full(2000, 20.0), np.full(60, 0.5)])
-    rules = forecast_policy(cold_start_s=120).rules
 
-    wanted = wanted_loads(rules, record(load, step_s=15, rules=rules))
+    wanted = wanted_for(load)
 
     assert wanted[-1] > 14
 
@@ -87,24 +103,66 @@ def test_shuffling_the_future_does_not_change_the_recorded_past():
     load = wave() / 300
     shuffled = load.copy()
     np.random.default_rng(1).shuffle(shuffled[3000:])
-    rules = forecast_policy(cold_start_s=120).rules
 
-    before = wanted_loads(rules, record(load, step_s=15, rules=rules))[:3000]
-    after = wanted_loads(rules, record(shuffled, step_s=15, rules=rules))[:3000]
+    before = wanted_for(load)[:3000]
+    after = wanted_for(shuffled)[:3000]
 
     assert before.tobytes() == after.tobytes()
 
 
 def test_the_compiled_rules_give_the_bytes_of_the_interpreted_ones(monkeypatch):
     load = wave(1500) / 300
-    rules = forecast_policy(cold_start_s=120).rules
-    compiled = wanted_loads(rules, record(load, step_s=15, rules=rules))
+    compiled = wanted_for(load)
 
-    for name in ("rolling_mean", "rolling_max", "rolling_slope", "lines_ahead", "squared_errors", "spreads"):
+    names = ("rolling_mean", "rolling_max", "rolling_slope", "lines_ahead", "squared_errors", "spreads", "learned")
+    for name in names:
         monkeypatch.setattr(recorded, name, getattr(recorded, name).py_func)
-    interpreted = wanted_loads.py_func(rules, record(load, step_s=15, rules=rules))
+    interpreted = wanted_for(load)
 
     assert compiled.tobytes() == interpreted.tobytes()
+
+
+def test_a_miss_raises_the_margin_and_its_absence_lowers_it():
+    rules = forecast_policy(cold_start_s=120).rules
+    late = learned_margin(rules, 3.0, load=12.0, provided=10.0, usual_load=8.0, step_s=15)
+    timely = learned_margin(rules, 3.0, load=8.0, provided=10.0, usual_load=8.0, step_s=15)
+
+    rate = 0.6 * 15 / 86_400 / 0.0005
+    assert late == pytest.approx(3.0 + rate * 0.9995 * 12 / 8)
+    assert timely == pytest.approx(3.0 - rate * 0.0005)
+    assert learned_margin(rules, 3.0, NAN, 10.0, 8.0, 15) == 3.0
+
+
+@given(
+    load=arrays(np.float64, st.integers(50, 400), elements=st.floats(0.5, 40.0)),
+    required_frac=st.sampled_from([0.9, 0.99, 0.999]),
+)
+def test_no_more_comes_late_than_the_margin_allows_in_the_long_run(load, required_frac):
+    """The bound of adaptive conformal inference, summed over the updates; it holds while the margin is below its most."""
+    policy = forecast_policy(cold_start_s=30, required_frac=required_frac)
+    policy = policy._replace(rules=policy.rules._replace(most_margin=1e12))
+    usual = rolling_mean(load, 5760)
+
+    _, margin = learned(policy, load, usual, record(load, step_s=15, rules=policy.rules), 15.0)
+
+    rose = np.diff(margin, prepend=policy.rules.first_margin)
+    rate = learning_rate(policy.rules, 15.0)
+    late = (load / usual)[rose > 0].sum()
+    allowed = policy.rules.late_frac * (load / usual).sum()
+    assert late <= allowed + (margin[-1] - policy.rules.first_margin) / rate + 1e-6
+
+
+def test_a_regime_that_turns_volatile_is_learned():
+    rng = np.random.default_rng(2)
+    calm = 20.0 + 0.2 * rng.standard_normal(6000)
+    wild = 20.0 * np.exp(0.15 * np.repeat(rng.standard_normal(300), 20))
+    load = np.concatenate([calm, wild])
+    policy = forecast_policy(cold_start_s=120)
+
+    _, margin = learned(policy, load, rolling_mean(load, 5760), record(load, step_s=15, rules=policy.rules), 15.0)
+
+    assert margin[5999] < policy.rules.first_margin
+    assert margin[-1] > policy.rules.first_margin + 1.0
 
 
 def test_a_tuned_rule_keeps_its_target_on_the_days_that_follow_at_less_than_peak():

@@ -19,7 +19,7 @@ from trimtab.physics.training_memory import Optimizer, Recompute, Sharding
 from trimtab.policies.blocks import Block, BlockCalendar, blocks_of
 from trimtab.policies.deferral import DeferPolicy
 from trimtab.policies.forecast import ForecastPolicy
-from trimtab.policies.scaling import HpaPolicy
+from trimtab.policies.scaling import SYNC_S, HpaPolicy
 from trimtab.provenance import Basis, Estimate
 from trimtab.units import DAYS_PER_WEEK, S_PER_HR, S_PER_MIN, usd
 
@@ -182,7 +182,11 @@ class SetReplicaPolicy:
         """Say it in words."""
         top = "" if self.hpa.max_replicas >= 10**6 else f"..{self.hpa.max_replicas}"
         ahead = " ahead of demand" if isinstance(self.policy, ForecastPolicy) else ""
-        return f"scale {self.hpa.min_replicas}{top} replicas{ahead} at {self.hpa.target_frac:.0%} load each ({self.metric})"
+        mean = "" if self.hpa.window_s <= SYNC_S else f", mean of {self.hpa.window_s // S_PER_MIN} min"
+        return (
+            f"scale {self.hpa.min_replicas}{top} replicas{ahead} at {self.hpa.target_frac:.0%} load each "
+            f"({self.metric}{mean})"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,9 +31,18 @@ from trimtab.deployment.effects import (
     UseSlots,
 )
 from trimtab.emit.manifests.cluster_file import ClusterFile, DeclaredNodeClass, DeclaredToleration, DeclaredWorkload
-from trimtab.emit.manifests.demand_rules import CURRENT, DEMAND, LOAD, PER_REPLICA, READY, SCALING
+from trimtab.emit.manifests.demand_rules import CURRENT, DEMAND, LOAD, LOAD_WANTED, PER_REPLICA, READY, SCALING
 from trimtab.emit.manifests.emission import STAGE_MEANING
-from trimtab.emit.manifests.forecast_rules import ERROR_SQUARED, FAST, LOAD_WANTED, SLOW, SPREAD, STEADY
+from trimtab.emit.manifests.forecast_rules import (
+    ERROR_SQUARED,
+    FAST,
+    HELD,
+    LOAD_FORECAST,
+    MARGIN,
+    SLOW,
+    SPREAD,
+    STEADY,
+)
 from trimtab.emit.manifests.karpenter import NODE_CLASSES
 from trimtab.emit.manifests.signals import SERVERS
 
@@ -75,14 +84,17 @@ SERIES: Mapping[str, str] = MappingProxyType(
         DEMAND: "the same over all pods: demand in full replicas",
         READY: "ready replicas",
         CURRENT: "replicas, ready or starting",
-        SCALING: "demand that holds while replicas start; KEDA reads it",
+        SCALING: "demand that holds while replicas start; KEDA reads it, and an HPA on the mean of a window",
         LOAD: "what arrives, without the queue; forecasts are made of it",
         STEADY: "the load, averaged: floors are made of it",
         FAST: "the load a cold start ahead, by the last minutes",
         SLOW: "the same by a longer past, with its floors",
         ERROR_SQUARED: "squared share by which the load outgrew the slow forecast",
         SPREAD: "how far forecasts were off",
-        LOAD_WANTED: "load to have replicas for; the autoscaler of a forecasting policy reads it",
+        MARGIN: "spreads of headroom, learned from what came above what was provided",
+        LOAD_FORECAST: "the forecast with its headroom, or the load of now if that is more",
+        HELD: "the load that the replicas of an autoscaler serve which follows it",
+        LOAD_WANTED: "load to have replicas for, queue included; the autoscaler of a forecasting policy reads it",
     }
 )
 """What each recorded series is."""

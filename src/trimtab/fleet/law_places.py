@@ -21,7 +21,7 @@ from trimtab.units import S_PER_HR
 
 REACH = 1.5
 """A plan may take a replica to serve so many times the highest load shown, so that rules, at 80 % of it, go a fifth beyond. A
-judgement: limits that neither time in work nor places tell of (a pool of threads, a lock) are found by a load test only. At 2.0,
+judgement: limits that neither time in work nor places tell of (a pool of threads, a lock) are found by a load test only. At 2,
 cores that are full at 1.7 times the peak were planned at 105 to 121 % (`benchmarks.proving`, `knee-at-sixty`)."""
 _HELD_OUT_FRAC = 0.2
 _LEAST_RANGE = 1.3

@@ -11,7 +11,7 @@ from trimtab.deployment.effects import Effect, SetReplicaPolicy
 from trimtab.fleet.settings import Effort
 from trimtab.levers.lever import Ask, Judged, Lever, Risk, Stage, usual_reason
 from trimtab.policies.forecast import ForecastPolicy, forecast_policy
-from trimtab.policies.scaling import HpaPolicy
+from trimtab.policies.scaling import SYNC_S, HpaPolicy
 from trimtab.replay.outcomes.outcome import Case
 from trimtab.replay.outcomes.service_outcome import cold_start_of, demand_of, floor_replicas
 from trimtab.tables.workloads import WorkloadKind
@@ -20,18 +20,18 @@ from trimtab.units import S_PER_MIN
 NAME = "autoscaling"
 TARGET_LOADS = tuple(round(0.10 + 0.05 * step, 2) for step in range(15))
 """10 % to 80 % of what a replica can serve."""
+WINDOWS_S = (SYNC_S, 5 * S_PER_MIN)
+"""Over which demand is averaged: where few requests come, the highest of five minutes of 15 s counts is mostly chance."""
 ROOM_TO_GROW = 4
 """A policy may grow to this many times the replicas that history ran, unless workloads.yaml says otherwise."""
 
 
 FORECAST_LOADS = tuple(round(0.30 + 0.10 * step, 2) for step in range(6))
-FORECAST_MARGINS = (2.4, 3.6, 5.4)
-"""Spreads of headroom over the forecast, from the range in which the rule was studied (`replay.tuning.MARGINS`)."""
 _FORECAST_TOLERANCE_FRAC = 0.05
 
 
 def propose(case: Case) -> tuple[SetReplicaPolicy, ...]:
-    """Return one HPA rule per target load, and forecasting rules per load and margin; of a service.
+    """Return an HPA rule per target load and window, and a forecasting rule per load; of a service.
 
     None goes below the fewest replicas to plan with. A forecast needs requests by the minute: hourly activity is too coarse.
     """
@@ -40,10 +40,15 @@ def propose(case: Case) -> tuple[SetReplicaPolicy, ...]:
     top = max(floor, workload.spec.max_replicas or demand.most_replicas * ROOM_TO_GROW)
     metric = "requests per replica" if workload.service is not None else "GPU activity per replica"
     policies: list[HpaPolicy | ForecastPolicy] = [
-        HpaPolicy(target_frac=load, min_replicas=floor, max_replicas=top) for load in TARGET_LOADS
+        HpaPolicy(target_frac=load, min_replicas=floor, max_replicas=top, window_s=window_s)
+        for window_s in (WINDOWS_S if workload.service is not None else WINDOWS_S[:1])
+        for load in TARGET_LOADS
     ]
     if workload.service is not None and demand.step_s <= S_PER_MIN:
         rate = np.nanmean(demand.arrivals) / demand.step_s if np.any(~np.isnan(demand.arrivals)) else 0.0
+        required_frac = max(
+            [target.required_frac for target in case.targets if target.limit_s is not None], default=0.999
+        )
         policies += [
             forecast_policy(
                 cold_start_s=cold_start_of(case),
@@ -51,11 +56,10 @@ def propose(case: Case) -> tuple[SetReplicaPolicy, ...]:
                 min_replicas=floor,
                 max_replicas=top,
                 target_frac=load,
-                margin=margin,
+                required_frac=required_frac,
                 tolerance_frac=_FORECAST_TOLERANCE_FRAC,
             )
             for load in FORECAST_LOADS
-            for margin in FORECAST_MARGINS
         ]
     return tuple(SetReplicaPolicy(policy=policy, metric=metric) for policy in policies)
 

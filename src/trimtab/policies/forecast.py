@@ -1,12 +1,17 @@
-"""Our scaling rule: what recording rules forecast, with a margin learned from how far they were off.
+"""Our scaling rule: what recording rules forecast, with a margin that learns on line from its own misses.
 
 In one paragraph: two straight lines are laid through the recent load, a slow one (10 minutes) and a fast one (4 minutes), and
 both are read off one cold start ahead, rising slopes only. How much the load outgrew the slow forecast is recorded; its
 root mean square over the last 2 hours, or over the last day, is the spread. The service is given the larger of slow +
-`margin` spreads and fast + a smaller number of spreads. It never falls below a share of what it served in the last 20
-minutes, nor of the same time yesterday, so that an outage upstream does not dismantle it. A HorizontalPodAutoscaler
-follows the recorded number. All of it can be written as Prometheus recording rules: `avg_over_time`, `deriv`,
-`max_over_time`, `offset` and arithmetic.
+`margin` spreads and fast + a smaller number of spreads, and never less than its load now. It never falls below a share of what
+it served in the last 20 minutes, nor of the same time yesterday, so that an outage upstream does not dismantle it. A
+HorizontalPodAutoscaler follows the recorded number.
+
+The margin is not chosen: whenever the load is above what the rule had provided, it rises, and else it falls a little, so
+that in the long run just the share `late_frac` of the load comes late, whatever the world does (adaptive conformal inference:
+Gibbs and Candes, NeurIPS 2021, arXiv 2106.00170, with the margin itself as what is learned). All of it can be written as
+Prometheus recording rules: `avg_over_time`, `deriv`, `max_over_time`, `offset`, arithmetic, and a rule that reads what it
+recorded before.
 
 All loads are in units of what one replica serves. Where the default numbers come from: docs/benchmarks/replay.md.
 """
@@ -16,6 +21,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from trimtab.policies.metrics import ROUNDING
 from trimtab.policies.scaling import NO_LIMIT, SYNC_S, HpaPolicy, Metric
 from trimtab.units import S_PER_DAY, S_PER_HR
 
@@ -24,8 +30,14 @@ class ForecastRules(NamedTuple):
     """The windows and factors of the recording rules; `lead_s` is the cold start and one decision."""
 
     lead_s: int
-    margin: float = 3.3
-    """Spreads of headroom over the slow forecast."""
+    late_frac: float = 0.0005
+    """Share of the load that the margin lets come above what was provided."""
+    first_margin: float = 3.3
+    """Spreads of headroom over the slow forecast, before anything was learned."""
+    least_margin: float = 1.0
+    most_margin: float = 24.0
+    relax_per_day: float = 0.6
+    """What the margin falls by on a day without a miss."""
     fast_margin_frac: float = 0.6
     """Share of that headroom which the fast forecast gets."""
     slow_level_s: int = 480
@@ -55,6 +67,14 @@ ERROR_FLOOR_FRAC = 0.3
 """A forecast below this share of the last hour's peak is an outage, and errors are counted against the share instead."""
 
 
+LATE_SHARE = 0.5
+"""The margin may use up so much of the permitted misses: what is late behind a queue is not counted."""
+LEAST_LATE_FRAC = 0.00005
+"""A target of every request is learned as one of nearly every request: the margin must be able to fall."""
+USUAL_LOAD_S = S_PER_DAY
+"""A miss counts by the load that it met, over the mean load of a day."""
+
+
 class ForecastPolicy(NamedTuple):
     """Recording rules and the HorizontalPodAutoscaler that follows what they record."""
 
@@ -76,15 +96,16 @@ def forecast_policy(
     min_replicas: int = 1,
     max_replicas: int = NO_LIMIT,
     target_frac: float = 1.0,
-    margin: float = 3.3,
+    required_frac: float = 0.999,
     tolerance_frac: float = 0.0,
     down_stabilization_s: int = 300,
 ) -> ForecastPolicy:
     """Return the rule for a cold start and a mean rate: rare requests need longer windows to show a level.
 
-    `target_frac` is the load at which a replica still meets its target.
+    `target_frac` is the load at which a replica still meets its target, `required_frac` the share of requests that shall.
     """
-    usual = ForecastRules(lead_s=math.ceil(cold_start_s) + SYNC_S, margin=margin)
+    late_frac = max(LATE_SHARE * (1.0 - required_frac), LEAST_LATE_FRAC)
+    usual = ForecastRules(lead_s=math.ceil(cold_start_s) + SYNC_S, late_frac=late_frac)
     slow = stretch(SLOW_REQUESTS, mean_req_s, usual.slow_level_s)
     fast = stretch(FAST_REQUESTS, mean_req_s, usual.fast_level_s)
     return ForecastPolicy(
@@ -133,7 +154,29 @@ def spread_frac(rules: ForecastRules, recent_mean_square: float, settled_mean_sq
     return math.sqrt(max(recent, settled, rules.least_spread_frac * rules.least_spread_frac))
 
 
-def wanted_load(rules: ForecastRules, slow: float, fast: float, spread: float) -> float:
+def learning_rate(rules: ForecastRules, step_s: float) -> float:
+    """Return by how much the margin rises for a step of the usual load that comes late."""
+    return rules.relax_per_day * step_s / S_PER_DAY / rules.late_frac
+
+
+def learned_margin(
+    rules: ForecastRules, margin: float, load: float, provided: float, usual_load: float, step_s: float
+) -> float:
+    """Return the margin after a step: it rises where the load came above what was provided, else it falls a little."""
+    if math.isnan(load) or usual_load <= 0.0:
+        return margin
+    late = 1.0 if load > provided else 0.0
+    moved = margin + learning_rate(rules, step_s) * (late - rules.late_frac) * load / usual_load
+    return min(max(moved, rules.least_margin), rules.most_margin)
+
+
+def wanted_load(rules: ForecastRules, slow: float, fast: float, spread: float, margin: float) -> float:
     """Return the load to have replicas for: the slow forecast with the whole margin, or the fast one with part of it."""
-    headroom = rules.margin * spread
+    headroom = margin * spread
     return max(slow * (1.0 + headroom), fast * (1.0 + rules.fast_margin_frac * headroom))
+
+
+def provided_load(hpa: HpaPolicy, highest_wanted: float) -> float:
+    """Return the load that the replicas of an autoscaler serve which follows the highest of what was wanted lately."""
+    replicas = math.ceil(highest_wanted / hpa.target_frac - ROUNDING)
+    return min(max(replicas, hpa.min_replicas), hpa.max_replicas) * hpa.target_frac

@@ -48,7 +48,7 @@ class Metric(IntEnum):
     DEMAND = 1
     """Work in hand for each ready replica, in replicas: arrivals and queue (a pods metric); it does not saturate."""
     SIGNAL = 2
-    """A recorded number of replicas wanted (an external metric with an average value of `target_frac`)."""
+    """A recorded load to have replicas for, or the demand of now if that is more (an external metric, average value)."""
 
 
 class Observation(NamedTuple):
@@ -94,6 +94,8 @@ class HpaPolicy(NamedTuple):
     down_pods: int = 0
     period_s: int = SYNC_S
     others: Others = NO_OTHERS
+    window_s: int = SYNC_S
+    """Over which a demand metric averages what arrives (its queue is that of now): few requests come unevenly."""
 
 
 def window_steps(window_s: int) -> int:
@@ -108,8 +110,8 @@ RING_HEAD = 3
 def hpa_memory(policy: HpaPolicy) -> list[float]:
     """Return the memory of an HPA that has decided nothing yet.
 
-    Four rings of one slot a decision: recommendations in the down and up windows, replicas added and removed in the periods.
-    The up window keeps negated values, so that both windows ask for their highest.
+    Five rings of one slot a decision: recommendations in the down and up windows, replicas added and removed in the periods,
+    loads in the window of the metric. The up window keeps negated values, so that both windows ask for their highest.
     """
     memory: list[float] = []
     for window_s, empty in (
@@ -117,6 +119,7 @@ def hpa_memory(policy: HpaPolicy) -> list[float]:
         (policy.up_stabilization_s, -float(NO_LIMIT)),
         (policy.period_s, 0.0),
         (policy.period_s, 0.0),
+        (policy.window_s, math.nan),
     ):
         slots = window_steps(window_s)
         memory += [float(slots), 0.0, empty] + [empty] * slots
@@ -162,13 +165,42 @@ def push_for_sum(memory: Memory, ring: int, value: float) -> float:
     return memory[ring + 2]
 
 
+def over_window(policy: HpaPolicy, memory: Memory, seen: Observation) -> Observation:
+    """Return what is seen with the mean load of the metric's window; one that is missing now stays missing."""
+    if policy.window_s <= SYNC_S:
+        return seen
+    ring = 0
+    for _ in range(4):
+        ring = ring_end(memory, ring)
+    push(memory, ring, seen.load)
+    if math.isnan(seen.load):
+        return seen
+    total, known = 0.0, 0
+    for i in range(ring + RING_HEAD, ring_end(memory, ring)):
+        if not math.isnan(memory[i]):
+            total += memory[i]
+            known += 1
+    load = total / known
+    return Observation(
+        seen.step, seen.ready, seen.starting, load, seen.duty_cycle_frac, seen.backlog_replica_s, seen.signal
+    )
+
+
 def first_recommendation(policy: HpaPolicy, seen: Observation, tolerance: Tolerance) -> int:
-    """Return the replicas that the first metric asks for; MISSING where it has no value."""
+    """Return the replicas that the first metric asks for; MISSING where it has no value.
+
+    A signal counts as no less than the demand of now: where the load is above all that was forecast, where a queue has grown,
+    or where nothing records the signal, this is a plain autoscaler on demand.
+    """
     current = seen.ready + seen.starting
     if policy.metric == Metric.SIGNAL:
-        if math.isnan(seen.signal):
+        demand = seen.load + seen.backlog_replica_s / SYNC_S
+        wanted = demand if math.isnan(seen.signal) else seen.signal
+        if wanted < demand:
+            wanted = demand
+        if math.isnan(wanted):
             return MISSING
-        return average_value(seen.signal / policy.target_frac, current, tolerance)
+        return average_value(wanted / policy.target_frac, current, tolerance)
     if math.isnan(seen.load) or seen.ready == 0:
         return MISSING
     value = seen.duty_cycle_frac
@@ -238,7 +270,7 @@ def forget(memory: Memory) -> None:
 def hpa_step(policy: HpaPolicy, memory: Memory, seen: Observation) -> int:
     """Return the replicas, ready and starting together, that the HPA wants after this step."""
     current = seen.ready + seen.starting
-    wanted = hpa_recommendation(policy, seen)
+    wanted = hpa_recommendation(policy, over_window(policy, memory, seen))
     if wanted == MISSING:
         forget(memory)
         # The controller keeps replicas within their bounds without any metric, and leaves alone what was scaled to none.

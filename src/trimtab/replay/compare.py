@@ -107,8 +107,9 @@ def _with_signal(
     if not isinstance(policy, ForecastPolicy) or past is None:
         return history
     (before, _), (rate, step_s) = past.rate_seen(), history.rate_seen()
-    whole = np.concatenate([before, rate]) / model.capacity_req_s
-    wanted = wanted_loads(policy.rules, record(whole, step_s=step_s, rules=policy.rules))
+    whole = np.concatenate([before, rate])
+    told = record(whole, step_s=step_s, rules=policy.rules)
+    wanted = wanted_loads(policy, whole, told, step_s=step_s, replica_load=model.capacity_req_s)
     return replace(history, signal=wanted[len(before) :])
 
 

@@ -15,12 +15,17 @@ from trimtab.policies import forecast
 from trimtab.policies.forecast import (
     ERROR_FLOOR_S,
     ERROR_LEVEL_S,
+    USUAL_LOAD_S,
+    ForecastPolicy,
     ForecastRules,
     ahead,
+    learned_margin,
     outgrown_frac,
+    provided_load,
     spread_frac,
     wanted_load,
 )
+from trimtab.policies.metrics import ROUNDING
 from trimtab.replay.compiled import admit, compiled
 from trimtab.replay.series import FloatArray
 from trimtab.units import S_PER_DAY
@@ -135,12 +140,47 @@ def spreads(rules: ForecastRules, recent: FloatArray, settled: FloatArray) -> Fl
 
 
 @compiled
-def wanted_loads(rules: ForecastRules, recorded: Recorded) -> FloatArray:
-    """Return the load to have replicas for, at each step."""
+def learned(
+    policy: ForecastPolicy, load: FloatArray, usual: FloatArray, recorded: Recorded, step_s: float
+) -> tuple[FloatArray, FloatArray]:
+    """Return the load to have replicas for and the margin behind it, at each step; `usual` is the mean load of a day.
+
+    What was provided for a step is what an autoscaler holds throughout the cold start before it, following the highest that
+    was wanted within its window for scaling down.
+    """
+    rules, hpa = policy
     slow, fast, spread = recorded
-    wanted = np.empty(len(slow))
-    for i in range(len(slow)):
-        wanted[i] = wanted_load(rules, slow[i], fast[i], spread[i])
+    lead = max(1, math.ceil(rules.lead_s / step_s - ROUNDING))
+    hold = max(1, math.ceil(hpa.down_stabilization_s / step_s - ROUNDING))
+    wanted, margins, held = np.empty(len(load)), np.empty(len(load)), np.empty(len(load))
+    margin = rules.first_margin
+    for i in range(len(load)):
+        provided = math.inf
+        for j in range(max(0, i - lead), i):
+            provided = min(provided, held[j])
+        margin = learned_margin(rules, margin, load[i], provided, usual[i], step_s)
+        wanted[i] = wanted_load(rules, slow[i], fast[i], spread[i], margin)
+        if not (load[i] <= wanted[i] or math.isnan(load[i])):
+            wanted[i] = load[i]
+        margins[i] = margin
+        highest = math.nan
+        for j in range(max(0, i - hold + 1), i + 1):
+            if not wanted[j] <= highest and not math.isnan(wanted[j]):
+                highest = wanted[j]
+        held[i] = math.inf if math.isnan(highest) else provided_load(hpa, highest)
+    return wanted, margins
+
+
+def wanted_loads(
+    policy: ForecastPolicy, load: FloatArray, recorded: Recorded, *, step_s: float, replica_load: float = 1.0
+) -> FloatArray:
+    """Return the load to have replicas for, in replicas, at each step `(n_steps,)`.
+
+    `load` and what was recorded of it are in units of which one replica serves `replica_load`.
+    """
+    usual = rolling_mean(load, samples(USUAL_LOAD_S, step_s))
+    scaled = Recorded(recorded.slow / replica_load, recorded.fast / replica_load, recorded.spread)
+    wanted, _ = learned(policy, load / replica_load, usual / replica_load, scaled, float(step_s))
     return wanted
 
 

@@ -317,8 +317,8 @@ def signal_of(history: ServiceHistory, model: ServiceModel, policy: ScalingPolic
         return history.by_decision(history.signal)
     if isinstance(policy, ForecastPolicy):
         rate, step_s = history.rate_seen()
-        told = record(rate / model.capacity_req_s, step_s=step_s, rules=policy.rules)
-        return history.by_decision(wanted_loads(policy.rules, told))
+        told = record(rate, step_s=step_s, rules=policy.rules)
+        return history.by_decision(wanted_loads(policy, rate, told, step_s=step_s, replica_load=model.capacity_req_s))
     return np.full(1, np.nan)
 
 

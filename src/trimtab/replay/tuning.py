@@ -15,13 +15,8 @@ from trimtab.replay.series import FloatArray
 from trimtab.replay.services import ServiceHistory, ServiceModel, ServiceReplay, replay_service
 from trimtab.units import S_PER_MIN
 
-MARGINS = (1.8, 7.0)
-"""The margins searched. Below the least one a calm fit window would be trusted too far."""
-MARGIN_ROUNDS = 8
-TOLERANCES_FRAC = ((0.0, 0.0), (0.05, 0.0), (0.05, 0.05), (0.1, 0.1))
-"""Tolerances of the HPA on the way up and down."""
-SLACK_FRAC = 0.35
-"""Chosen for targets of 99.9 %, where one surge more than the fit window had is most of what is permitted."""
+SLACK_FRAC = 0.5
+"""For targets of 99.9 %, where one surge more than the fit window had is much of what is permitted."""
 WARM_UP_S = 10 * S_PER_MIN
 """The rules need some past before they are judged."""
 
@@ -50,13 +45,13 @@ def tune_scaling(
 
     `slack_frac` is the share of the permitted misses that the window may use up; the rest is for what it did not hold.
 
-    The margin and the HPA tolerance are searched; against them stands the rule over a floor of replicas, which wins where
-    requests are too few or too bunched to forecast. Where the target is out of reach for both, the better one is returned,
-    not feasible.
+    The margin learns by itself; what is searched is the least floor of replicas that the share needs, which helps where
+    requests are too few or too bunched to forecast. Where the target is out of reach, the best one is returned, not feasible.
     """
     wanted_frac = np.atleast_1d(1.0 - (1.0 - np.asarray(required_frac)) * slack_frac)
     start = forecast_policy(
         cold_start_s=model.cold_start_s,
+        required_frac=float(np.max(required_frac)),
         mean_req_s=float(np.nanmean(history.arrivals)) / history.step_s,
         min_replicas=min_replicas,
         max_replicas=max_replicas,
@@ -64,13 +59,8 @@ def tune_scaling(
         down_stabilization_s=down_stabilization_s,
     )
     rate, step_s = history.rate_seen()
-    recorded = record(rate / model.capacity_req_s, step_s=step_s, rules=start.rules)
-    tuned = [
-        _tune_margin(history, model, recorded, _with_tolerance(start, tolerance), wanted_frac)
-        for tolerance in TOLERANCES_FRAC
-    ]
-    tuned.append(_tune_floor(history, model, recorded, start, wanted_frac))
-    return min(tuned, key=preference)
+    recorded = record(rate, step_s=step_s, rules=start.rules)
+    return _tune_floor(history, model, recorded, start, wanted_frac)
 
 
 def preference(choice: Tuned) -> tuple[bool, float, int, int]:
@@ -87,14 +77,18 @@ def _tune_floor(
     policy: ForecastPolicy,
     wanted_frac: FloatArray,
 ) -> Tuned:
-    """Return the rule at its usual margin over the least floor of replicas, by bisection, that reaches the wanted share."""
+    """Return the rule over the least floor of replicas, by bisection, that reaches the wanted share."""
 
     def over(floor: int) -> Tuned:
         hpa = policy.hpa._replace(min_replicas=floor)
-        return _try_margin(history, model, recorded, policy._replace(hpa=hpa), policy.rules.margin, wanted_frac)
+        return _try(history, model, recorded, policy._replace(hpa=hpa), wanted_frac)
 
+    low = policy.hpa.min_replicas
+    best = over(low)
+    if best.feasible:
+        return best
     need = int(needed_replicas(history.load(model)).max(initial=1))
-    low, high = policy.hpa.min_replicas, min(policy.hpa.max_replicas, max(1, need) * 2)
+    high = max(low, min(policy.hpa.max_replicas, max(1, need) * 2))
     best = over(high)
     while high - low > 1:
         middle = (low + high) // 2
@@ -117,44 +111,16 @@ def _warm(history: ServiceHistory, signal: FloatArray | None = None) -> ServiceH
     return replace(history, arrivals=history.arrivals[first:], signal=rest(signal), within=rest(history.within))
 
 
-def _with_tolerance(policy: ForecastPolicy, tolerance_frac: tuple[float, float]) -> ForecastPolicy:
-    hpa = policy.hpa._replace(tolerance_up_frac=tolerance_frac[0], tolerance_down_frac=tolerance_frac[1])
-    return policy._replace(hpa=hpa)
-
-
-def _tune_margin(
+def _try(
     history: ServiceHistory,
     model: ServiceModel,
     recorded: Recorded,
     policy: ForecastPolicy,
     wanted_frac: FloatArray,
 ) -> Tuned:
-    """Return the least margin, by bisection, that reaches the wanted share under one tolerance."""
-    low, high = MARGINS
-    best = _try_margin(history, model, recorded, policy, low, wanted_frac)
-    if best.feasible:
-        return best
-    best = _try_margin(history, model, recorded, policy, high, wanted_frac)
-    for _ in range(MARGIN_ROUNDS if best.feasible else 0):
-        margin = (low + high) / 2
-        choice = _try_margin(history, model, recorded, policy, margin, wanted_frac)
-        if choice.feasible:
-            high, best = margin, choice
-        else:
-            low = margin
-    return best
-
-
-def _try_margin(
-    history: ServiceHistory,
-    model: ServiceModel,
-    recorded: Recorded,
-    policy: ForecastPolicy,
-    margin: float,
-    wanted_frac: FloatArray,
-) -> Tuned:
-    policy = policy._replace(rules=policy.rules._replace(margin=margin))
-    warm = _warm(history, wanted_loads(policy.rules, recorded))
+    rate, step_s = history.rate_seen()
+    wanted = wanted_loads(policy, rate, recorded, step_s=step_s, replica_load=model.capacity_req_s)
+    warm = _warm(history, wanted)
     replay = replay_service(warm, model, policy, initial_replicas=first_replicas(policy, warm.signal))
     return Tuned(policy=policy, replay=replay, feasible=bool(np.all(replay.attained_frac >= wanted_frac)))
 

@@ -24,6 +24,7 @@ READY = "trimtab:replicas_ready"
 CURRENT = "trimtab:replicas_current"
 SCALING = "trimtab:scaling_demand"
 LOAD = "trimtab:load_replicas"
+LOAD_WANTED = "trimtab:load_wanted"
 ACTIVITY_WINDOW_S = 5 * S_PER_MIN
 """Over which GPU activity is averaged where it stands in for requests."""
 _ACTIVITY = {"sm_active": ("DCGM_FI_PROF_SM_ACTIVE", ""), "gpu_util": ("DCGM_FI_DEV_GPU_UTIL", " / 100")}
@@ -133,12 +134,23 @@ def rate_window_s(scrape_s: int) -> int:
     return max((_MISSED_SCRAPES + 1) * scrape_s, _LEAST_WINDOW_S)
 
 
+def followed_series(policy: HpaPolicy) -> str:
+    """Return the name of the series that an autoscaler on an external metric follows."""
+    return LOAD_WANTED if policy.metric is Metric.SIGNAL else SCALING
+
+
 def scaling_demand(policy: HpaPolicy, known: WorkloadFacts) -> str:
     """Return demand as an external metric must state it for the pods metric's decisions, from the recorded series.
 
-    Below the tolerance of the ready replicas' target it is the demand; else at least what holds the replicas there are.
+    Below the tolerance of the ready replicas' target it is the demand; else at least what holds the replicas there are. A
+    metric with a window has the mean load of that window in place of the load of now.
     """
-    demand, ready, current = (series(name, known) for name in (DEMAND, READY, CURRENT))
+    now, ready, current = (series(name, known) for name in (DEMAND, READY, CURRENT))
+    demand = now
+    if policy.window_s > SYNC_S:
+        load = series(LOAD, known)
+        # a second short, as the forecast's windows are: 5 minutes shall hold 20 samples of 15 s
+        demand = f"({now} - {load} + avg_over_time({load}[{policy.window_s - 1}s]))"
     floor = f"{policy.target_frac * (1 - policy.tolerance_down_frac):.6g} * {ready}"
     held = f"{policy.target_frac:.6g} * {current}"
     return f"({demand} < {floor}) or ({demand} > {held}) or ({held} and {demand})"

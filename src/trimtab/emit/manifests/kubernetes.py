@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import assert_never
 
 from trimtab.deployment.effects import SetReplicaPolicy
 from trimtab.emit.manifests.behaviour import behaviour
-from trimtab.emit.manifests.demand_rules import PER_REPLICA
+from trimtab.emit.manifests.demand_rules import LOAD_WANTED, PER_REPLICA, SCALING, followed_series
 from trimtab.emit.manifests.facts import SCALE_APIS, EmitFacts, WorkloadFacts
-from trimtab.emit.manifests.forecast_rules import LOAD_WANTED
 from trimtab.emit.manifests.objects import dns_name, metadata
 from trimtab.emit.plain import Plain
 from trimtab.plan.model import Action
-from trimtab.policies.scaling import HpaPolicy, Metric
+from trimtab.policies.scaling import SYNC_S, HpaPolicy, Metric
 
 
 def horizontal_pod_autoscaler(
@@ -47,14 +45,12 @@ def api_metric(recorded: str) -> str:
 
 def _metric(policy: HpaPolicy, known: WorkloadFacts) -> Mapping[str, Plain]:
     target = {"type": "AverageValue", "averageValue": f"{policy.target_frac:g}"}
-    match policy.metric:
-        case Metric.DEMAND | Metric.DUTY_CYCLE:
-            return {"type": "Pods", "pods": {"metric": {"name": api_metric(PER_REPLICA)}, "target": target}}
-        case Metric.SIGNAL:
-            labels: Mapping[str, Plain] = {"workload": known.short_name}
-            metric: Mapping[str, Plain] = {"name": api_metric(LOAD_WANTED), "selector": {"matchLabels": labels}}
-            return {"type": "External", "external": {"metric": metric, "target": target}}
-    assert_never(policy.metric)
+    if policy.metric is not Metric.SIGNAL and policy.window_s <= SYNC_S:
+        return {"type": "Pods", "pods": {"metric": {"name": api_metric(PER_REPLICA)}, "target": target}}
+    # the mean of a window is one of the whole service: pods come and go within it
+    labels: Mapping[str, Plain] = {"workload": known.short_name}
+    metric: Mapping[str, Plain] = {"name": api_metric(followed_series(policy)), "selector": {"matchLabels": labels}}
+    return {"type": "External", "external": {"metric": metric, "target": target}}
 
 
 def pod_disruption_budget(action: Action, known: WorkloadFacts) -> dict[str, Plain]:
@@ -78,7 +74,9 @@ def adapter_values() -> dict[str, Plain]:
             "custom": [
                 _adapter_rule(PER_REPLICA, {"namespace": {"resource": "namespace"}, "pod": {"resource": "pod"}})
             ],
-            "external": [_adapter_rule(LOAD_WANTED, {"namespace": {"resource": "namespace"}})],
+            "external": [
+                _adapter_rule(recorded, {"namespace": {"resource": "namespace"}}) for recorded in (LOAD_WANTED, SCALING)
+            ],
         }
     }
 

@@ -14,12 +14,13 @@ from trimtab.emit.manifests.demand_rules import (
     SCALING,
     DemandRules,
     demand_rules,
+    followed_series,
     pod_selector,
     scaling_demand,
     series,
 )
 from trimtab.emit.manifests.facts import EmitFacts, ServiceFacts, WorkloadFacts
-from trimtab.emit.manifests.forecast_rules import LOAD_WANTED, forecast_records
+from trimtab.emit.manifests.forecast_rules import forecast_records
 from trimtab.emit.manifests.objects import MANAGED_BY, dns_name, metadata
 from trimtab.emit.plain import Plain
 from trimtab.fleet.model import Target
@@ -72,13 +73,15 @@ def _followed(effect: SetReplicaPolicy, known: WorkloadFacts, rules: DemandRules
     """Return the rules of what an autoscaler on an external metric follows: the forecast, or demand that holds."""
     policy = effect.policy
     if isinstance(policy, ForecastPolicy):
-        return {LOAD: rules.load, **forecast_records(policy.rules, series(LOAD, known), series("", known))}
-    return {SCALING: scaling_demand(policy, known)}
+        forecast = forecast_records(policy, series(LOAD, known), series(DEMAND, known), series("", known))
+        return {LOAD: rules.load, **forecast}
+    arriving = {LOAD: rules.load} if policy.window_s > SYNC_S else {}
+    return {**arriving, SCALING: scaling_demand(policy, known)}
 
 
 def external_series(effect: SetReplicaPolicy) -> str:
     """Return the name of the series that an autoscaler on an external metric follows."""
-    return LOAD_WANTED if isinstance(effect.policy, ForecastPolicy) else SCALING
+    return followed_series(effect.hpa)
 
 
 def _alerts(

@@ -1,4 +1,4 @@
-"""A service's replays, each done once: places of one speed share it, whatever their nodes, and margins share a forecast."""
+"""A service's replays, each done once: places of one speed share it, whatever their nodes; target loads share a forecast."""
 
 from __future__ import annotations
 
@@ -127,17 +127,18 @@ class ServiceReplays:
     def _told(
         self, history: ServiceHistory, model: ServiceModel, policy: ScalingPolicy, *, stressed: bool
     ) -> ServiceHistory:
-        """Return the history with what the recording rules of a forecasting policy say, recorded once for all margins."""
+        """Return the history with what the recording rules of a forecasting policy say, recorded once for all target loads."""
         if not isinstance(policy, ForecastPolicy):
             return history
-        key = (stressed, policy.rules._replace(margin=0.0))
+        # what the margin learns plays no part yet
+        key = (stressed, policy.rules._replace(late_frac=0.0))
+        rate, step_s = history.rate_seen()
         if key not in self._recorded:
             if len(self._recorded) >= _RECORDED:
                 del self._recorded[next(iter(self._recorded))]
-            rate, step_s = history.rate_seen()
             self._recorded[key] = record(rate, step_s=step_s, rules=policy.rules)
-        # a forecast of requests is one of replicas, whatever these serve: every rule is in proportion to the load
-        wanted = wanted_loads(policy.rules, self._recorded[key]) / model.capacity_req_s
+        # a forecast of requests is one of replicas, whatever these serve; what was late is not, it goes by whole replicas
+        wanted = wanted_loads(policy, rate, self._recorded[key], step_s=step_s, replica_load=model.capacity_req_s)
         return replace(history, signal=wanted)
 
 
