@@ -56,7 +56,7 @@ def apps(path: Path) -> dict[str, Floats]:
     rows = [row for row in pq.read_table(path).to_pylist() if row["role"] == "HN"]
     times = [row[key] for row in rows for key in ("creation_time", "deletion_time")]
     end_s = max(time for time in times if time is not None and not np.isnan(time))
-    hours, change = int(end_s // S_PER_HR), {}
+    hours, change = int(end_s // S_PER_HR), dict[str, Floats]()
     for row in rows:
         own = change.setdefault(row["app_name"], np.zeros(hours + 2))
         own[int(_known(row["creation_time"], 0.0) // S_PER_HR)] += row["gpu_request"]

@@ -21,7 +21,8 @@ import numpy as np
 import yaml
 
 from benchmarks.proving.families import FAMILIES
-from benchmarks.proving.fleet import G6E, P4D, USD_HR, Fleet, Machine, ServiceTruth
+from benchmarks.proving.fleet import G6E, P4D, USD_HR, Fleet, ServiceTruth
+from benchmarks.proving.history import Machine
 from benchmarks.proving.world import service as world_service
 from benchmarks.proving.world.clock import HOUR_S
 from benchmarks.proving.world.service import Nodes, Scaling, Start
@@ -50,6 +51,17 @@ class Change:
     machine: Machine = P4D
     limit_gpus: int = 512
     tolerates: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """What came of one change."""
+
+    judged: bool
+    cost_frac: float
+    """The review's cost over the true one, less 1."""
+    true_misses: bool
+    reported: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,10 +100,15 @@ def manifest(change: Change, name: str, server_metric: str = "vllm") -> list[dic
     }
     if change.tolerates:
         pod["tolerations"] = [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
-    deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta, "spec": {"template": {"spec": pod}}}
+    deployment: dict[str, object] = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": meta,
+        "spec": {"template": {"spec": pod}},
+    }
     if change.replicas is not None:
         deployment["spec"] = {"replicas": change.replicas, "template": {"spec": pod}}
-    pool = {
+    pool: dict[str, object] = {
         "apiVersion": "karpenter.sh/v1",
         "kind": "NodePool",
         "metadata": {"name": "gpus"},
@@ -137,7 +154,7 @@ def _scaler(change: Change, meta: dict[str, str], server: str) -> Iterator[dict[
         },
     }
     follows = _RECORD.replace(":", "_")
-    value = change.target_req_s or change.target_sm_frac
+    value = change.target_req_s or change.target_sm_frac or 0.0
     metric = {"metric": {"name": follows}, "target": {"type": "AverageValue", "averageValue": f"{1000 * value:.0f}m"}}
     yield {
         "apiVersion": "autoscaling/v2",
@@ -201,7 +218,7 @@ def main() -> None:
     parser.add_argument("--changes", type=int, default=50, metavar="N", help="changes in all")
     parser.add_argument("--seed", type=int, default=1, help="seed of the first fleet")
     arguments = parser.parse_args()
-    rows = []
+    rows: list[Row] = []
     with tempfile.TemporaryDirectory() as folder:
         for number in range(FLEETS):
             name = FAMILY_NAMES[number % len(FAMILY_NAMES)]
@@ -209,27 +226,26 @@ def main() -> None:
             fleet = make(arguments.seed + number, DAYS)
             count = arguments.changes // FLEETS + (number < arguments.changes % FLEETS)
             rows += list(_of_fleet(fleet, Path(folder) / str(number), count, arguments.seed + number))
-    judged = [row for row in rows if row["judged"]]
-    within = [abs(float(row["cost_frac"])) <= COST_FRAC for row in judged]
-    missed = [row for row in rows if row["true_misses"]]
+    errors = [abs(row.cost_frac) for row in rows if row.judged]
+    missed = [row for row in rows if row.true_misses]
     print(
         json.dumps(
             {
                 "benchmark": "review",
                 "changes": len(rows),
-                "judged": len(judged),
-                "cost_within_5_percent_frac": float(np.mean(within)),
-                "median_cost_error_frac": float(np.median([abs(float(row["cost_frac"])) for row in judged])),
-                "worst_cost_error_frac": float(np.max([abs(float(row["cost_frac"])) for row in judged])),
+                "judged": len(errors),
+                "cost_within_5_percent_frac": float(np.mean([error <= COST_FRAC for error in errors])),
+                "median_cost_error_frac": float(np.median(errors)),
+                "worst_cost_error_frac": float(np.max(errors)),
                 "true_misses": len(missed),
-                "true_misses_unreported": sum(not row["reported"] for row in missed),
-                "reported_and_kept": sum(bool(row["reported"]) and not row["true_misses"] for row in rows),
+                "true_misses_unreported": sum(not row.reported for row in missed),
+                "reported_and_kept": sum(row.reported and not row.true_misses for row in rows),
             }
         )
     )
 
 
-def _of_fleet(fleet: Fleet, folder: Path, count: int, seed: int) -> Iterator[dict[str, object]]:
+def _of_fleet(fleet: Fleet, folder: Path, count: int, seed: int) -> Iterator[Row]:
     bundle = open_fleet(fleet.write(folder))
     (service,) = fleet.services
     targets = service.declared["targets"]
@@ -242,21 +258,20 @@ def _of_fleet(fleet: Fleet, folder: Path, count: int, seed: int) -> Iterator[dic
         yield _row(fleet, change, truth, found, quantile)
 
 
-def _row(fleet: Fleet, change: Change, truth: Truth, found: Review, quantile: float) -> dict[str, object]:
+def _row(fleet: Fleet, change: Change, truth: Truth, found: Review, quantile: float) -> Row:
     stops = any(one.weight.value == "stops" for one in found.findings)
     judged = not found.unjudged and not stops
     cost = usd(found.after_micro_usd)
-    row: dict[str, object] = {
-        "what": change.what,
-        "judged": judged,
-        "cost_frac": cost / truth.usd - 1,
-        "true_misses": truth.in_time_frac < quantile or not change.tolerates,
-        "reported": bool(found.broken) or stops or bool(found.unjudged),
-    }
+    row = Row(
+        judged=judged,
+        cost_frac=cost / truth.usd - 1,
+        true_misses=truth.in_time_frac < quantile or not change.tolerates,
+        reported=bool(found.broken) or stops or bool(found.unjudged),
+    )
     said = "; ".join((*found.unjudged, *(one.what for one in found.findings)))
     print(
         f"{fleet.family} {fleet.seed} {change.what:14s} true ${truth.usd:9,.0f} {truth.in_time_frac:7.2%}  "
-        f"review ${cost:9,.0f} ({row['cost_frac']:+.1%}) {'breaks' if found.broken else 'keeps'}  {said[:90]}",
+        f"review ${cost:9,.0f} ({row.cost_frac:+.1%}) {'breaks' if found.broken else 'keeps'}  {said[:90]}",
         flush=True,
     )
     return row
