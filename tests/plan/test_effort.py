@@ -141,7 +141,9 @@ def test_no_part_of_a_plan_could_be_left_out_or_swapped_at_a_gain(fleet, store, 
     base = Settings(efforts={autoscaling.NAME: Effort(weeks=1.0, per="fleet")})
     chosen = replace(base, planning=replace(EXACT, engineer_week_usd=week_usd))
     planned = make_plan(fleet, MARKET, chosen, seed=7, progress=lambda *_: None, store=store)
-    drafted = planned.drafted
+    drafted = planned.drafted.without(
+        frozenset()
+    )  # with what is best in hindsight: less is bought, as far as history backs it
     best = worth(drafted, chosen)
     slack = 1e-4 * planned.plan.before_micro_usd  # of periods and rounding
 
