@@ -12,6 +12,7 @@ from trimtab.emit.audit_document import audit_document
 from trimtab.emit.audit_markdown import render_markdown
 from trimtab.emit.kept_plan import parse_kept_plan, render_kept_plan
 from trimtab.emit.manifests.plan_files import emit_plan
+from trimtab.fleet.settings import Planning, Settings
 from trimtab.pipeline import audit, kept_plan, verify_plan
 from trimtab.plan.commitments.inventory import Owned, OwnedSpend
 from trimtab.plan.venture import VentureKind
@@ -28,6 +29,8 @@ aws,g5.xlarge,us-east-1,on-demand,1
 aws,g5.xlarge,us-east-1,savings-plan-1y,0.7
 """
 """12 is below the listed reservation, 13.92."""
+WHOLE = Settings(planning=Planning(commitment_coverage_max_frac=1.0))
+"""All of the use may be covered."""
 
 
 def busy(days=DAYS):
@@ -48,7 +51,7 @@ def catalog(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def found(catalog):
-    return audit(busy().bundle(), catalog=catalog)
+    return audit(busy().bundle(), WHOLE, catalog)
 
 
 def spend_of(found):
@@ -78,6 +81,12 @@ def test_the_plan_buys_the_spend_that_covers_what_always_runs(found):
     assert found.proof.after_micro_usd == 12 * 24 * found.proof.window.days * 1_000_000
 
 
+def test_no_more_of_the_use_is_covered_than_the_cap_says(catalog):
+    ((_, effect),) = spend_of(audit(busy().bundle(), catalog=catalog))
+
+    assert effect.spend_micro_usd_hr == micro_usd(0.9 * 12)
+
+
 def test_without_a_rate_nothing_is_assumed_and_one_line_asks_for_it():
     found = audit(busy().bundle())
 
@@ -99,7 +108,7 @@ def test_every_face_names_the_spend_and_its_order_is_emitted(found, catalog):
 
 
 def test_what_is_held_is_paid_used_first_and_not_bought_again(catalog):
-    found = audit(busy().bundle(), catalog=catalog, owned=[held(9.0)])
+    found = audit(busy().bundle(), WHOLE, catalog, owned=[held(9.0)])
 
     ((_, effect),) = spend_of(found)
     (one,) = found.owned

@@ -38,7 +38,8 @@ def test_its_bundle_is_audited_to_the_same_plan(state):
     now = json.loads(run("audit", str(WRITTEN / "bundle"), "-q", "--no-report", "-o", "json", *anyway))
 
     def actions(document):
-        return [(one["lever"], one["subject"], one["saving_usd_mo"]) for one in document["plan"]["actions"]]
+        # in which order they are done is this version's
+        return sorted((one["lever"], one["subject"], one["saving_usd_mo"]) for one in document["plan"]["actions"])
 
     assert actions(now) == actions(then)
     assert now["proof"]["after_usd"] == then["proof"]["after_usd"]
@@ -76,7 +77,13 @@ def test_its_plan_is_verified_to_the_same_figures(state):
     then = json.loads((WRITTEN / "verify.json").read_text())
     now = json.loads(run("verify", str(WRITTEN / "later"), "-q", "-o", "json"))
 
-    assert now == then
+    assert figures(now) == figures(then)
+
+
+def figures(document):
+    """Return a document of `verify` without the words of its advice, which are this version's."""
+    purchases = [{**one, "advice": None} for one in document["purchases"]]
+    return {**document, "purchases": purchases}
 
 
 def test_a_plan_of_no_known_version_is_refused_with_the_command_that_makes_it_anew(state):

@@ -67,7 +67,7 @@ def tolerates(toleration, taint):
 
 
 def spot_emission():
-    effect = SetCapacityType(pool=P3_SMALL.held_as(CapacityType.SPOT), loss_per_hr=0.05, on_demand_after=6)
+    effect = SetCapacityType(pool=P3_SMALL.held_as(CapacityType.SPOT), loss_per_hr=0.05)
     return emit_plan(of_action("a6", Change(subject=RUNS, effect=effect)), example_facts())
 
 

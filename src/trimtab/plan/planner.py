@@ -154,10 +154,10 @@ def plan_of(prospects: Prospects, progress: Progress) -> Planned:
     cheapest = solve_problem(problem, settings.planning)
     paying = with_effort(problem, row_efforts(problem, options, settings))
     chosen = solve_problem(paying, settings.planning, start=cheapest.choice)
-    drafted = prompt(_draft(fleet, options, chosen, market, problem.owned), options, settings)
+    drafted = prompt(draft_of(fleet, options, chosen, market, problem.owned), options, settings)
     drafted, small = _commitments_worth(drafted, settings)
     drafted, unbacked = staged(drafted, settings)
-    at_any_effort = _draft(fleet, options, cheapest, market, problem.owned)
+    at_any_effort = draft_of(fleet, options, cheapest, market, problem.owned)
     progress("attributing savings", 0.0)
     shares = drafted.shares(prospects.seed)
     path = _path(drafted, shares, settings)
@@ -248,13 +248,14 @@ def _headroom(
     return max(0, chosen.cost_micro_usd - free.cost_micro_usd)
 
 
-def _draft(
+def draft_of(
     fleet: Fleet,
-    options: list[WorkloadOptions | None],
+    options: Sequence[WorkloadOptions | None],
     chosen: Chosen,
     market: Market,
     owned: tuple[Commitment, ...],
 ) -> Drafted:
+    """Return what a choice among options comes to: deployments, nodes given back, purchases in one piece."""
     enacted = Enacted(
         fleet=fleet,
         evaluators={index: one.evaluator for index, one in enumerate(options) if one is not None},

@@ -18,13 +18,14 @@ from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Settings
 from trimtab.levers import quantization
 from trimtab.levers.lever import Ask
+from trimtab.plan.actions.staging import staged
 from trimtab.plan.effort import with_effort
 from trimtab.plan.options.candidate import Candidate, candidate_of
 from trimtab.plan.options.workload_options import WorkloadOptions, fixed_cost
-from trimtab.plan.planner import Planned, row_efforts
+from trimtab.plan.planner import Planned, draft_of, row_efforts
 from trimtab.plan.problem import KEEP
 from trimtab.plan.program.fleet_problem import fleet_problem
-from trimtab.plan.program.solve import choice_cost, solve_problem
+from trimtab.plan.program.solve import solve_problem
 from trimtab.plan.proof.permissions import Permission, Present, askable, permissions, sharers
 from trimtab.replay.outcomes.evaluate import Evaluator
 from trimtab.replay.outcomes.outcome import Case
@@ -202,11 +203,15 @@ class _Rest:
         return () if one is None else (one,)
 
     def _solved(self, rows: Sequence[WorkloadOptions | None]) -> tuple[int, tuple[int, ...]]:
-        """Return the cost and the choice of the plan that pays best, where the work that it asks for counts."""
+        """Return the cost and the choice of the plan that pays best, where the work that it asks for counts.
+
+        The cost is the plan's own: with purchases as history backs them, not as hindsight would have them.
+        """
         settings, planned = self.settings, self.planned
         problem = fleet_problem(planned.fleet, rows, self.market, settings.limits, planned.owned)
         chosen = solve_problem(with_effort(problem, row_efforts(problem, rows, settings)), settings.planning)
-        return choice_cost(problem, chosen.choice), chosen.choice
+        drafted, _ = staged(draft_of(planned.fleet, rows, chosen, self.market, planned.owned), settings)
+        return drafted.cost(drafted.everything), chosen.choice
 
 
 def _options(evaluator: Evaluator, candidates: tuple[Candidate, ...]) -> WorkloadOptions:
