@@ -26,7 +26,7 @@ from trimtab.fleet.model import Window
 from trimtab.fleet.settings import Planning, Settings
 from trimtab.plan.actions.attribution import attribute
 from trimtab.plan.actions.intervals import joint_saving
-from trimtab.plan.planner import Planned, make_plan
+from trimtab.plan.planner import Planned, judge, plan_of
 from trimtab.plan.proof.proof_window import Replayed, prove
 from trimtab.units import per_month, usd
 
@@ -76,16 +76,15 @@ def claims_of(history: History, half: str, *, every: int) -> Iterator[Claim]:
             max_term_years=settings.planning.max_term_years,
             assumptions=settings.assumptions,
         )
-        planned = make_plan(
-            build_fleet(history.bundle, settings, fit),
-            market,
-            settings,
-            seed=SEED,
-            progress=lambda _stage, _share: None,
-        )
+        earlier = build_fleet(history.bundle, settings, fit)
+        planned = plan_of(judge(earlier, market, settings, seed=SEED, progress=_silent), _silent)
         later = build_fleet(history.bundle, settings, proof)
         after = Replayed(planned=planned, enacted=prove(planned, later, market, settings, seed=SEED).enacted)
         yield from _claims(history, half, fit, planned, after)
+
+
+def _silent(stage: str, share: float) -> None:
+    """Tell nobody."""
 
 
 def _claims(history: History, half: str, fit: Window, planned: Planned, after: Replayed) -> Iterator[Claim]:

@@ -29,7 +29,7 @@ from trimtab.pipeline import split_window
 from trimtab.plan.actions.attribution import attribute
 from trimtab.plan.actions.best_order import EXACT_ACTIONS, Bill, Work, best_order, better_order, year_of
 from trimtab.plan.model import Plan
-from trimtab.plan.planner import make_plan
+from trimtab.plan.planner import judge, plan_of
 from trimtab.sources.demo import DEMO_FLEETS, demo_fleet
 from trimtab.tables.bundle import BundleMeta, memory_bundle
 from trimtab.tables.workloads import Workloads
@@ -124,7 +124,7 @@ def demo(name: str) -> Row:
         assumptions=settings.assumptions,
     )
     made = [
-        make_plan(fleet, market, one, seed=7, progress=lambda *_: None).plan
+        plan_of(judge(fleet, market, one, seed=7, progress=_silent), _silent).plan
         for one in (settings, replace(settings, planning=replace(settings.planning, levers_per_mo=0.0)))
     ]
     return {
@@ -132,6 +132,10 @@ def demo(name: str) -> Row:
         for suffix, plan in zip(("", "_no_wait"), made, strict=True)
         for key, value in _row(plan)
     }
+
+
+def _silent(stage: str, share: float) -> None:
+    """Tell nobody."""
 
 
 def _row(plan: Plan) -> Iterator[tuple[str, float | int | str | bool | None]]:

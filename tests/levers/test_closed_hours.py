@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from tests.fleets import FleetRows
+from tests.plan.fleets import make_plan
 
 from trimtab.catalog import load_catalog
 from trimtab.deployment.deployment import Deployment
@@ -12,7 +13,6 @@ from trimtab.fleet.settings import Settings
 from trimtab.levers import closed_hours
 from trimtab.levers.closed_hours import held_hours
 from trimtab.levers.lever import Ask
-from trimtab.plan.planner import make_plan
 from trimtab.plan.proof.clairvoyant import clairvoyant_bound
 from trimtab.plan.proof.proof_window import prove
 from trimtab.replay.outcomes.evaluate import Evaluator, cases_of

@@ -11,6 +11,7 @@ from trimtab.catalog.pools import Pool, SharedPool
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Assumptions, Planning
 from trimtab.ledger import Commitment, CommitmentOffer
+from trimtab.plan.planner import judge, plan_of
 from trimtab.plan.problem import KEEP, NodeGroup, Option, Problem
 from trimtab.plan.program.solve import choice_cost
 
@@ -111,3 +112,8 @@ def market_of(rates, folder, day):
     path = folder / "own.csv"
     path.write_text(rates)
     return Market(catalog=load_catalog(path), at=day, max_term_years=1, assumptions=Assumptions())
+
+
+def make_plan(*args, progress, **options):
+    """Judge a fleet and choose, in one go."""
+    return plan_of(judge(*args, progress=progress, **options), progress)

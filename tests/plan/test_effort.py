@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.fleets import FleetRows
-from tests.plan.fleets import EXACT, A, brute_force
+from tests.plan.fleets import EXACT, A, brute_force, make_plan
 
 from trimtab.catalog import load_catalog
 from trimtab.catalog.kinds import CapacityType
@@ -24,7 +24,6 @@ from trimtab.plan.effort import effort_micro_usd, effort_of, with_effort
 from trimtab.plan.options.candidate import Candidate
 from trimtab.plan.options.coupling import Coupling
 from trimtab.plan.options.workload_options import options_of, undominated
-from trimtab.plan.planner import make_plan
 from trimtab.plan.problem import NodeGroup, Option, Problem
 from trimtab.plan.program.solve import solve_problem
 from trimtab.replay.outcomes.evaluate import cases_of

@@ -5,6 +5,7 @@ from datetime import date
 
 import pytest
 from tests.fleets import FleetRows
+from tests.plan.fleets import make_plan
 
 from trimtab.catalog import load_catalog
 from trimtab.catalog.kinds import Isolation
@@ -16,7 +17,6 @@ from trimtab.fleet.build import build_fleet, bundle_window
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Settings
 from trimtab.levers import batching, sharing
-from trimtab.plan.planner import make_plan
 from trimtab.plan.proof.proof_window import prove
 from trimtab.provenance import Basis, Estimate
 from trimtab.replay.outcomes.evaluate import Evaluator, cases_of

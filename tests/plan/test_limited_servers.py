@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from tests.limited_servers import SERVICE, Limited, daily_arrivals, fleet_of, simulate
+from tests.plan.fleets import make_plan
 
 from trimtab.catalog import load_catalog
 from trimtab.deployment.deployment import AS_IT_IS
@@ -13,7 +14,6 @@ from trimtab.fleet.law_evidence import Bound
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Planning, Settings
 from trimtab.pipeline import split_window
-from trimtab.plan.planner import make_plan
 from trimtab.policies.scaling import SYNC_S, StaticReplicas
 from trimtab.replay.outcomes.service_outcome import service_model
 from trimtab.replay.services import ServiceHistory, replay_service

@@ -4,13 +4,13 @@ from itertools import combinations
 
 import pytest
 from tests.fleets import FleetRows
+from tests.plan.fleets import make_plan
 
 from trimtab.catalog import load_catalog
 from trimtab.fleet.build import build_fleet, bundle_window
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Settings
 from trimtab.plan.actions.intervals import joint_saving
-from trimtab.plan.planner import make_plan
 from trimtab.plan.proof.proof_window import Replayed, prove
 
 SETTINGS = Settings()

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.fleets import FleetRows
+from tests.plan.fleets import make_plan
 
 from trimtab.catalog import load_catalog
 from trimtab.catalog.pools import Pool
@@ -25,7 +26,6 @@ from trimtab.plan.options.candidate import Candidate
 from trimtab.plan.options.composition import places
 from trimtab.plan.options.coupling import Coupling
 from trimtab.plan.options.workload_options import options_of, undominated
-from trimtab.plan.planner import make_plan
 from trimtab.plan.problem import Option, Problem
 from trimtab.plan.program.fleet_problem import fleet_problem
 from trimtab.plan.program.solve import choice_cost, solve_problem

@@ -4,6 +4,7 @@ from itertools import combinations
 
 import pytest
 from tests.fleets import FleetRows
+from tests.plan.fleets import make_plan
 
 from trimtab.catalog import load_catalog
 from trimtab.catalog.kinds import Isolation
@@ -13,7 +14,6 @@ from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Planning, Settings
 from trimtab.levers import sharing
 from trimtab.plan.model import Risk
-from trimtab.plan.planner import make_plan
 from trimtab.plan.proof.proof_window import Replayed, prove
 
 SETTINGS = Settings()

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import yaml
 from tests.fleets import FleetRows
+from tests.plan.fleets import make_plan
 
 from trimtab.catalog import load_catalog
 from trimtab.deployment.deployment import AS_IT_IS
@@ -14,7 +15,6 @@ from trimtab.emit.from_audit.undeclared import undeclared_part
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Assumptions, Settings
-from trimtab.plan.planner import make_plan
 from trimtab.plan.proof.permissions import Present, sharers
 from trimtab.plan.proof.undeclared import undeclared
 from trimtab.replay.outcomes.evaluate import Evaluator, cases_of

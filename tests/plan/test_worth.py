@@ -4,6 +4,7 @@ from itertools import combinations
 
 import pytest
 from tests.fleets import FleetRows
+from tests.plan.fleets import make_plan
 
 from trimtab.catalog import load_catalog
 from trimtab.diagnose.verdicts import verdict_of
@@ -14,7 +15,6 @@ from trimtab.levers.lever import Risk
 from trimtab.pipeline import open_demo
 from trimtab.plan.actions.attribution import attribute
 from trimtab.plan.actions.hazards import Hazard, risk_of
-from trimtab.plan.planner import make_plan
 
 SETTINGS = Settings(planning=Planning(engineer_week_usd=0.0, min_saving_usd_mo=1.0))
 

@@ -5,6 +5,7 @@ import re
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.fleets import FleetRows
+from tests.plan.fleets import make_plan
 
 from trimtab.catalog import load_catalog
 from trimtab.deployment.effects import BuyCommitment
@@ -14,7 +15,6 @@ from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Settings
 from trimtab.ledger import bill
 from trimtab.pipeline import audit, split_window
-from trimtab.plan.planner import make_plan
 from trimtab.replay.outcomes.evaluate import Evaluator
 
 SETTINGS = Settings()

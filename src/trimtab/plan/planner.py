@@ -69,26 +69,6 @@ class Planned:
     """What the plan's headroom costs over the window: its bill, less that of the best plan that leaves none."""
 
 
-def make_plan(
-    fleet: Fleet,
-    market: Market,
-    settings: Settings,
-    *,
-    seed: int,
-    progress: Progress,
-    owned: tuple[Commitment, ...] = (),
-    laws: Fleet | None = None,
-    store: OutcomeStore | None = None,
-) -> Planned:
-    """Plan a fleet over its (fit) window.
-
-    `owned` commitments are paid whatever is planned. Services keep the laws learnt on `laws` where that is given. Replays
-    are looked up in `store` first. Raises PlanError, naming the rules in conflict, where no plan keeps the limits.
-    """
-    found = judge(fleet, market, settings, seed=seed, progress=progress, owned=owned, laws=laws, store=store)
-    return plan_of(found, progress)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Prospects:
     """What a plan is chosen from: every workload's options over the fit window, and the world in which they were judged."""
@@ -131,7 +111,11 @@ def judge(
     laws: Fleet | None = None,
     store: OutcomeStore | None = None,
 ) -> Prospects:
-    """Replay every workload's options over the (fit) window; arguments as `make_plan` has them."""
+    """Replay every workload's options over the (fit) window.
+
+    `owned` commitments are paid whatever is planned. Services keep the laws learnt on `laws` where that is given. Replays
+    are looked up in `store` first.
+    """
     cases = cases_of(fleet, settings, seed, laws=laws, store=store)
     return Prospects(
         fleet=fleet,
