@@ -18,22 +18,27 @@ from trimtab.deployment.deployment import AS_IT_IS, Deployment
 from trimtab.deployment.effects import (
     HedgeOnSpot,
     SetCapacityType,
+    SetGpuCount,
     SetReplicaPolicy,
     SetReplicas,
-    UseOffering,
+    SetSchedule,
     WorkloadEffect,
 )
 from trimtab.deployment.fitting import fitting_offerings
+from trimtab.deployment.placement import resolve
 from trimtab.fleet.kinds import RUN_KINDS
 from trimtab.fleet.market import Market, Offering
 from trimtab.fleet.model import Workload
 from trimtab.fleet.reach import offerings_at_home
 from trimtab.fleet.service_law import ServiceLaw
-from trimtab.levers import autoscaling, gpu_count, idle_release, replica_count, right_size, spot
+from trimtab.levers import autoscaling, gpu_count, idle_release, replica_count, right_size, schedule, spot
+from trimtab.policies.scaling import HpaPolicy
 from trimtab.replay.outcomes.outcome import Case
 from trimtab.replay.outcomes.service_outcome import demand_of
 from trimtab.review.manifests import INSTANCE_TYPE_LABELS, NODE_POOL_LABEL, Manifests, NodePool, Pods, Scaler
-from trimtab.review.scaling import scaling_of
+from trimtab.review.scaling import Replica, scaling_of
+from trimtab.review.timetables import held_hours, is_timetable
+from trimtab.tables.workloads import WorkloadKind
 
 _KEPT_OFF = frozenset({"NoSchedule", "NoExecute"})
 _SURGE_FRAC = 0.25
@@ -84,7 +89,9 @@ def proposed_deployment(case: Case, market: Market, manifests: Manifests) -> Pro
     pool = None if pods is None else _node_pool(pods, case.workload, manifests, found)
     if pods is not None:
         _place(pods, pool, case, market, found)
-    if not found.refused and case.workload.kind in RUN_KINDS and pods is not None:
+    if not found.refused and len(scalers) == 1 and is_timetable(scalers[0]):
+        _timetable(scalers[0], case, found)
+    elif not found.refused and case.workload.kind in RUN_KINDS and pods is not None:
         _runs(pods, pool, case, market, found)
     elif not found.refused and case.law is not None:
         _replicas(pods, scalers, pool, case, case.law, manifests, found)
@@ -160,7 +167,10 @@ def _place(pods: Pods, pool: NodePool | None, case: Case, market: Market, found:
     found.gives_nodes_back = pool is not None
     home = workload.pool
     if types and (offering := _cheapest(types, workload, market)) is not None:
-        if offering.pool != home.held_as(CapacityType.ON_DEMAND):
+        smaller = _smaller(pods, workload, market)
+        if any(one.pool == offering.pool for one in smaller):
+            pass  # fewer GPUs a run, on nodes of their own: that effect says where
+        elif offering.pool != home.held_as(CapacityType.ON_DEMAND):
             fitting = fitting_offerings(workload, [offering], market, case.settings.assumptions)
             if not fitting.fitting:
                 why = next(iter(fitting.refused), "it is not known how it would run there")
@@ -203,19 +213,40 @@ def _spot(home: Pool, case: Case, market: Market, found: Proposed) -> None:
         )  # fmt: skip
 
 
+def _smaller(pods: Pods, workload: Workload, market: Market) -> list[SetGpuCount]:
+    """Return the ways to run on as many GPUs as its pods ask for, where they held more and used no more than that."""
+    held = round(workload.gpus_per_pod)
+    return [one for one in gpu_count.propose(workload, market) if (one.before, one.gpus) == (held, pods.gpus)]
+
+
+def _timetable(scaler: Scaler, case: Case, found: Proposed) -> None:
+    """Hold its nodes in the hours in which a timetable holds replicas."""
+    hours = held_hours(scaler)
+    if isinstance(hours, str):
+        found.refused = f"its {scaler.kind} cannot be replayed: {hours}"
+        return
+    found.gives_nodes_back = True
+    found.changes.append((schedule.NAME, SetSchedule(hours_of_week=hours)))
+    if case.workload.kind is WorkloadKind.NOTEBOOK:
+        found.notes.append(
+            "replayed with its nodes given back outside its hours, which takes a pool that removes empty nodes"
+        )
+
+
 def _runs(pods: Pods, pool: NodePool | None, case: Case, market: Market, found: Proposed) -> None:
     workload = case.workload
     held = round(workload.gpus_per_pod)
     if pods.gpus is not None and pods.gpus != held:
-        counts = [one for one in gpu_count.propose(workload, market) if (one.before, one.gpus) == (held, pods.gpus)]
+        counts = _smaller(pods, workload, market)
         if not counts:
             found.refused = (
                 f"asks for {pods.gpus} GPUs a pod where it has {held}: how fast it would run is not known, "
                 "since its pods used more, or nobody measured which they used"
             )
             return
-        if not any(isinstance(one, UseOffering) for _, one in found.changes):
-            counts.sort(key=lambda one: one.pool != workload.pool)
+        types = (pods.selected(*INSTANCE_TYPE_LABELS) or workload.pool.instance_type,)
+        types = types if pool is None else pool.instance_types or types
+        counts.sort(key=lambda one: one.pool.instance_type not in types)
         found.changes.append((gpu_count.NAME, counts[0]))
     if pool is not None:
         found.changes += [(idle_release.NAME, one) for one in idle_release.propose(workload, case.settings.assumptions)]
@@ -249,28 +280,36 @@ def _replicas(
             f"states replicas: {pods.replicas} beside an autoscaler: each apply sets it back to that",
             "leave replicas out of the object once the autoscaler runs, and out of the last applied configuration first",
         )  # fmt: skip
-    scaling = scaling_of(scaler, law, case.workload.activity.signal, manifests.records)
+    scaling = scaling_of(scaler, _replica(case, law, found), manifests.records)
     found.notes += scaling.notes
     if scaling.policy is None:
         found.refused = f"its {scaler.kind} cannot be replayed: {scaling.refused}"
         return
     if scaling.tops_out:
         _stop(found, name, (scaler.file,), scaling.tops_out, "lower the target, or follow requests")
-    policy = scaling.policy
-    if policy.max_replicas < max(policy.min_replicas, 1):
-        found.refused = (
-            f"its {scaler.kind} has a most of {policy.max_replicas} replicas below its least, {policy.min_replicas}"
-        )
+    effect = SetReplicaPolicy(policy=scaling.policy, metric=_followed(scaler))
+    least, most = effect.hpa.min_replicas, effect.hpa.max_replicas
+    if most < max(least, 1):
+        found.refused = f"its {scaler.kind} has a most of {most} replicas below its least, {least}"
         return
-    if policy.min_replicas < _REPLAYED_LEAST:
+    if least < _REPLAYED_LEAST and isinstance(effect.policy, HpaPolicy):
         found.notes.append(
             "scales to no replica: replayed with one at least, so that it costs less, and starts cold more often"
         )
-        policy = policy._replace(min_replicas=_REPLAYED_LEAST)
+        effect = replace(effect, policy=effect.policy._replace(min_replicas=_REPLAYED_LEAST))
     _fragments(pool, case, found)
-    effect = SetReplicaPolicy(policy=policy, metric=_followed(scaler))
-    _rollout(pods, pool, policy.max_replicas, room, case, found)
+    _rollout(pods, pool, most, room, case, found)
     found.changes.append((autoscaling.NAME, effect.at_most(room) or effect))
+
+
+def _replica(case: Case, law: ServiceLaw, found: Proposed) -> Replica:
+    """Return what one replica does on the nodes that were found for it."""
+    place = resolve(case.workload, Deployment.of(*found.changes))
+    return Replica(
+        law=law,
+        capacity_req_s=place.replica_req_s(law.capacity_req_s, faster_counts=law.faster_counts),
+        signal=case.workload.activity.signal,
+    )
 
 
 def _followed(scaler: Scaler) -> str:

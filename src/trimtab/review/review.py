@@ -113,6 +113,8 @@ def review_fleet(
 
     `cases` are the fleet's workloads by name, or why they cannot be judged.
     """
+    proposed = proposed.laid_on(cases)
+    present = None if present is None else present.laid_on(cases)
     evaluators = {
         index: Evaluator(case=case)
         for index, workload in enumerate(fleet.workloads)
