@@ -3,10 +3,10 @@
 Run: python -m benchmarks.enact [--demo NAME ...]
 
 Each demonstration is planned and proved, its files are written to a temporary folder and read by the reader of
-`trimtab review`, which knows Kubernetes, KEDA, Karpenter and the history up to the plan. What no object can carry is taken as done where a page under
-`orders/` says it (purchases, nodes given back, batches), and where `emit` names a workload that only a person can change
-(a Notebook, which no autoscaler scales). Then the proof window is replayed with the proof's own cases, with what pages and the
-list of what is left to people say, and with the objects alone.
+`trimtab review`, which knows Kubernetes, KEDA, Karpenter and the history up to the plan. What no object can carry is taken as
+done where a page under `orders/` says it (purchases, nodes given back, batches), and where `emit` names a workload that only a
+person can change (a Notebook, which no autoscaler scales). Then the proof window is replayed with the proof's own cases, once
+with what is left to people and once with the objects and pages alone.
 """
 
 from __future__ import annotations

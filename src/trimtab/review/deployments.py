@@ -17,11 +17,13 @@ from trimtab.catalog.pools import Pool
 from trimtab.deployment.deployment import AS_IT_IS, Deployment
 from trimtab.deployment.effects import (
     HedgeOnSpot,
+    ReleaseIdle,
     SetCapacityType,
     SetGpuCount,
     SetReplicaPolicy,
     SetReplicas,
     SetSchedule,
+    StartBeforeRuns,
     WorkloadEffect,
 )
 from trimtab.deployment.fitting import fitting_offerings
@@ -39,6 +41,7 @@ from trimtab.review.manifests import INSTANCE_TYPE_LABELS, NODE_POOL_LABEL, Mani
 from trimtab.review.scaling import Replica, scaling_of
 from trimtab.review.timetables import held_hours, is_timetable
 from trimtab.tables.workloads import WorkloadKind
+from trimtab.units import S_PER_HR, S_PER_MIN
 
 _KEPT_OFF = frozenset({"NoSchedule", "NoExecute"})
 _SURGE_FRAC = 0.25
@@ -93,6 +96,7 @@ def proposed_deployment(case: Case, market: Market, manifests: Manifests) -> Pro
         _timetable(scalers[0], case, found)
     elif not found.refused and case.workload.kind in RUN_KINDS and pods is not None:
         _runs(pods, pool, case, market, found)
+        _warm(pods, case, manifests, found)
     elif not found.refused and case.law is not None:
         _replicas(pods, scalers, pool, case, case.law, manifests, found)
     if not found.refused:
@@ -213,6 +217,28 @@ def _spot(home: Pool, case: Case, market: Market, found: Proposed) -> None:
         )  # fmt: skip
 
 
+def _warm(pods: Pods, case: Case, manifests: Manifests, found: Proposed) -> None:
+    """Start its nodes ahead of its runs, where placeholders of the lowest priority come to its pool just before them."""
+    namespace, pool = case.workload.name.partition("/")[0], pods.selected(NODE_POOL_LABEL)
+    minutes = [
+        one.cron.partition(" ")[0]
+        for one in manifests.pods.values()
+        if manifests.is_placeholder(one)
+        and one.workload.partition("/")[0] == namespace
+        and one.selected(NODE_POOL_LABEL) == pool is not None
+    ]
+    settings = case.settings
+    ways = schedule.propose(case.workload, case.window, settings.bands, settings.assumptions, required_frac=1.0)
+    for way in ways if minutes else ():
+        # runs begin on the hour: a placeholder comes so many minutes earlier
+        if isinstance(way, StartBeforeRuns) and str(round(-way.lead_s % S_PER_HR / S_PER_MIN)) in minutes:
+            others = [change for change in found.changes if not isinstance(change[1], ReleaseIdle)]
+            found.changes = [*others, (schedule.NAME, way)]
+            return
+    if minutes:
+        found.notes.append("its placeholders do not come just before its runs: not counted")
+
+
 def _smaller(pods: Pods, workload: Workload, market: Market) -> list[SetGpuCount]:
     """Return the ways to run on as many GPUs as its pods ask for, where they held more and used no more than that."""
     held = round(workload.gpus_per_pod)
@@ -240,7 +266,7 @@ def _runs(pods: Pods, pool: NodePool | None, case: Case, market: Market, found: 
         counts = _smaller(pods, workload, market)
         if not counts:
             found.refused = (
-                f"asks for {pods.gpus} GPUs a pod where it has {held}: how fast it would run is not known, "
+                f"asks for {pods.gpus} of the {held} GPUs that its pods hold: how fast it would run is not known, "
                 "since its pods used more, or nobody measured which they used"
             )
             return

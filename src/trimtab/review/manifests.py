@@ -64,6 +64,9 @@ class Pods:
     """Extended resources other than whole GPUs that it asks for."""
     node_selector: tuple[tuple[str, str], ...] = ()
     tolerations: tuple[Taint, ...] | None = None
+    priority_class: str = ""
+    cron: str = ""
+    """When a CronJob starts them."""
 
     def selected(self, *keys: str) -> str | None:
         """Return the value that its nodes must have for one of some labels; None where any will do."""
@@ -80,6 +83,8 @@ class Pods:
             devices=self.devices or other.devices,
             node_selector=tuple({**dict(other.node_selector), **dict(self.node_selector)}.items()),
             tolerations=other.tolerations if self.tolerations is None else self.tolerations,
+            priority_class=self.priority_class or other.priority_class,
+            cron=self.cron or other.cron,
         )
 
 
@@ -168,12 +173,18 @@ class Manifests:
     """By workload: two that scale one workload fight each other."""
     records: list[Recorded] = field(default_factory=list)
     patches: list[Patch] = field(default_factory=list)
+    priorities: dict[str, float] = field(default_factory=dict)
+    """Of priority classes, by name."""
     unread: list[Unread] = field(default_factory=list)
 
     @property
     def workloads(self) -> tuple[str, ...]:
         """Return every workload that something is said of."""
         return tuple(sorted({*self.pods, *self.scalers}))
+
+    def is_placeholder(self, pods: Pods) -> bool:
+        """Tell whether pods only hold a node until others take their place: a timetable of the lowest priority."""
+        return bool(pods.cron) and self.priorities.get(pods.priority_class, 0.0) < 0
 
     def laid_on(self, known: Iterable[str]) -> Manifests:
         """Return the manifests with every patch laid on the workload that it is for: one of `known`, or of the objects."""
@@ -220,6 +231,8 @@ def _take(found: Manifests, file: str, one: Object) -> None:
         found.scalers.setdefault(scaler.workload, []).append(scaler)
     elif kind == "NodePool":
         found.pools[name] = _node_pool(name, file, one)
+    elif kind == "PriorityClass":
+        found.priorities[name] = number(one, "value") or 0.0
     elif kind == "PrometheusRule":
         for group in listed(one, "spec", "groups"):
             for rule in listed(group, "rules"):
@@ -235,6 +248,8 @@ def _take(found: Manifests, file: str, one: Object) -> None:
     elif kind in ("Component", "Kustomization") and at(one, "patches"):
         for patch in listed(one, "patches"):
             _take_patch(found, file, patch)
+    elif not kind and file.endswith(".json"):
+        return  # a dashboard, or other data
     elif not kind:
         found.unread.append(Unread(what="a document without a kind", file=file, why="it is no Kubernetes object"))
     elif kind not in _SILENT:
@@ -265,6 +280,8 @@ def _pods(kind: str, workload: str, file: str, one: Object) -> Pods:
         devices=devices,
         node_selector=(*_affinity(template), *mapping(template, "nodeSelector").items()),
         tolerations=None if stated is None else tuple(_toleration(item) for item in listed(template, "tolerations")),
+        priority_class=text(template, "priorityClassName"),
+        cron=text(one, "spec", "schedule"),
     )
 
 
