@@ -54,9 +54,9 @@ def command(
 ) -> int:
     """Say what a change of manifests would have cost over a fleet's history, and which targets it would have missed.
 
-    MANIFESTS is a folder or a file: plain YAML, a kustomization, a chart that was rendered, or what `trimtab emit` wrote. BUNDLE
-    is the history, as `trimtab collect` records it. What the objects do not say stays as it ran; what is not modelled is
-    listed, never guessed. Nothing is applied.
+    MANIFESTS is a folder or a file: plain YAML, a kustomization, a chart that was rendered, or what `trimtab emit` wrote.
+    BUNDLE is the history, as `trimtab collect` records it. What the objects do not say stays as it ran; what is not modelled
+    is listed, never guessed. Nothing is applied.
 
     Exit code 4: a target that was kept is missed, or pods would not run. 5: a workload that changes could not be judged.
     10: the bill grows by more than --fail-over.

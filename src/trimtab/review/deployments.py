@@ -217,6 +217,14 @@ def _spot(home: Pool, case: Case, market: Market, found: Proposed) -> None:
         )  # fmt: skip
 
 
+def _width_unknown(pods: Pods, workload: Workload) -> str:
+    """Say why nobody knows how fast runs would be on as many GPUs as their pods ask for."""
+    held = round(workload.gpus_per_pod)
+    used = max((size.used_gpus or 0.0 for size in workload.pod_sizes if round(size.gpus) == held), default=0.0)
+    why = f"some of its pods used {used:g}" if used else "nobody measured how many they used"
+    return f"asks for {pods.gpus} GPU(s) a pod, and they hold {held}: how fast it would run is not known, since {why}"
+
+
 def _warm(pods: Pods, case: Case, manifests: Manifests, found: Proposed) -> None:
     """Start its nodes ahead of its runs, where placeholders of the lowest priority come to its pool just before them."""
     namespace, pool = case.workload.name.partition("/")[0], pods.selected(NODE_POOL_LABEL)
@@ -265,13 +273,10 @@ def _runs(pods: Pods, pool: NodePool | None, case: Case, market: Market, found: 
     if pods.gpus is not None and pods.gpus != held:
         counts = _smaller(pods, workload, market)
         if not counts:
-            found.refused = (
-                f"asks for {pods.gpus} of the {held} GPUs that its pods hold: how fast it would run is not known, "
-                "since its pods used more, or nobody measured which they used"
-            )
+            found.refused = _width_unknown(pods, workload)
             return
-        types = (pods.selected(*INSTANCE_TYPE_LABELS) or workload.pool.instance_type,)
-        types = types if pool is None else pool.instance_types or types
+        asked = pods.selected(*INSTANCE_TYPE_LABELS) or workload.pool.instance_type
+        types = (pool.instance_types if pool is not None else ()) or (asked,)
         counts.sort(key=lambda one: one.pool.instance_type not in types)
         found.changes.append((gpu_count.NAME, counts[0]))
     if pool is not None:
@@ -332,7 +337,7 @@ def _replica(case: Case, law: ServiceLaw, found: Proposed) -> Replica:
     """Return what one replica does on the nodes that were found for it."""
     place = resolve(case.workload, Deployment.of(*found.changes))
     return Replica(
-        law=law,
+        full_frac=1.0 if law.tested is None else law.capacity_req_s / law.tested.activity_req_s,
         capacity_req_s=place.replica_req_s(law.capacity_req_s, faster_counts=law.faster_counts),
         signal=case.workload.activity.signal,
     )

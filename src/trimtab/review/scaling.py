@@ -15,7 +15,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from trimtab.fleet.service_law import ServiceLaw
 from trimtab.policies.forecast import ForecastPolicy
 from trimtab.policies.metrics import Others
 from trimtab.policies.scaling import SYNC_S, HpaPolicy, Metric
@@ -99,11 +98,11 @@ class Scaling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replica:
-    """What one replica does where it would run: the law of its service, the requests a second that it answers there at most,
-    and the activity that was measured of it."""
+    """What one replica does where it would run: the requests a second that it answers at most, the activity that it then shows,
+    and which activity that is."""
 
-    law: ServiceLaw
     capacity_req_s: float
+    full_frac: float
     signal: str
 
 
@@ -177,9 +176,8 @@ def _forecast(hpa: HpaPolicy, signal: Signal, seen: Forecast, notes: tuple[str, 
 
 def _target(one: Signal, replica: Replica) -> tuple[float, str]:
     """Return a metric's target as a load per replica, and why it is never reached, where it is not."""
-    law = replica.law
     if one.kind is Kind.ACTIVITY:
-        full_frac = 1.0 if law.tested is None else law.capacity_req_s / law.tested.activity_req_s
+        full_frac = replica.full_frac
         target = one.target / full_frac
         if target < 1.0:
             return target, ""
