@@ -206,6 +206,17 @@ def test_a_limit_without_room_for_a_rollout_is_said(bundle):
     assert any("it never ends" in one for one in stops(found))
 
 
+def test_pods_that_divide_over_several_pools_are_not_judged(bundle):
+    labelled = POOL.format(types="g5.xlarge", capacity="on-demand", limit=40).replace(
+        "  template:\n", "  template:\n    metadata: {labels: {team: api}}\n"
+    )
+    selects = on_pool("replicas: 7").partition("---")[0].replace("karpenter.sh/nodepool: gpus", "team: api")
+
+    assert reviewed(bundle, selects + labelled).unjudged == ()
+    found = reviewed(bundle, selects + labelled + labelled.replace("name: gpus", "name: spare"))
+    assert found.unjudged == ("prod/api",)
+
+
 def test_shares_of_gpus_are_not_guessed(bundle):
     found = reviewed(bundle, DEPLOYMENT.format(replicas=8, gpus=1).replace("nvidia.com/gpu", "nvidia.com/mig-1g.5gb"))
 

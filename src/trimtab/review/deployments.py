@@ -90,7 +90,7 @@ def proposed_deployment(case: Case, market: Market, manifests: Manifests) -> Pro
         found.refused = f"asks for {', '.join(pods.devices)}: shares of GPUs are not modelled"
         return found
     pool = None if pods is None else _node_pool(pods, case.workload, manifests, found)
-    if pods is not None:
+    if pods is not None and not found.refused:
         _place(pods, pool, case, market, found)
     if not found.refused and len(scalers) == 1 and is_timetable(scalers[0]):
         _timetable(scalers[0], case, found)
@@ -115,7 +115,12 @@ def _warn(found: Proposed, workload: str, files: tuple[str, ...], what: str, cur
 def _node_pool(pods: Pods, workload: Workload, manifests: Manifests, found: Proposed) -> NodePool | None:
     """Return the NodePool among the manifests that its pods select, after what keeps them off it was said."""
     named = pods.selected(NODE_POOL_LABEL)
-    pool = manifests.pools.get(named) if named else _by_labels(pods, manifests.pools)
+    fit = [] if named else _by_labels(pods, manifests.pools)
+    if len(fit) > 1:
+        names = ", ".join(sorted(one.name for one in fit))
+        found.refused = f"may run on nodes of {names}: how its pods divide over several node pools is not modelled"
+        return None
+    pool = manifests.pools.get(named) if named else next(iter(fit), None)
     if pool is None:
         if named:
             found.notes.append(
@@ -138,11 +143,10 @@ def _node_pool(pods: Pods, workload: Workload, manifests: Manifests, found: Prop
     return pool
 
 
-def _by_labels(pods: Pods, pools: Mapping[str, NodePool]) -> NodePool | None:
-    """Return the only pool whose labels are all that its pods select; None where they select no such label."""
+def _by_labels(pods: Pods, pools: Mapping[str, NodePool]) -> list[NodePool]:
+    """Return the pools whose labels are all that its pods select; none where they select no such label."""
     wanted = {key: value for key, value in pods.node_selector if key not in INSTANCE_TYPE_LABELS}
-    fit = [one for one in pools.values() if wanted and all(one.labels.get(key) == wanted[key] for key in wanted)]
-    return fit[0] if len(fit) == 1 else None
+    return [one for one in pools.values() if wanted and all(one.labels.get(key) == wanted[key] for key in wanted)]
 
 
 def _contradictions(pods: Pods, pool: NodePool, workload: Workload, found: Proposed) -> None:
