@@ -3,13 +3,17 @@
 import pytest
 import yaml
 from benchmarks.enact import row_of
+from hypothesis import given, settings
 from tests.emit.cluster_example import example_facts
 from tests.emit.example import action, hpa
+from tests.emit.test_any_plan import FACTS, plans
 
 from trimtab.deployment.effects import SetReplicaPolicy, SetSchedule
+from trimtab.emit.manifests.emission import Stage
 from trimtab.emit.manifests.facts import Autoscaler
 from trimtab.emit.manifests.keda import scaled_object, scheduled_object
 from trimtab.emit.manifests.kubernetes import horizontal_pod_autoscaler
+from trimtab.emit.manifests.plan_files import emit_plan
 from trimtab.emit.manifests.prometheus import prometheus_rule
 from trimtab.emit.manifests.week import cron_spans, held_stretches
 from trimtab.plan.model import Risk
@@ -110,3 +114,20 @@ def test_the_files_of_a_plan_cost_what_its_proof_says(tmp_path):
     assert found.targets_equal == found.targets > 0
     assert not found.not_judged
     assert not found.left_behind
+
+
+@settings(max_examples=40, deadline=None)
+@given(plan=plans(), facts=FACTS)
+def test_every_patch_of_any_plan_finds_its_workload(plan, facts):
+    emission = emit_plan(plan, facts)
+    documents = [
+        (file.path, one)
+        for file in emission.files
+        if file.path.endswith(".yaml") and file.kind != "Helm values" and file.stage is not Stage.UNDO
+        for one in yaml.safe_load_all(file.text)
+    ]
+
+    manifests = read_objects(documents).laid_on(one.name for one in facts.workloads)
+
+    assert [one for one in manifests.unread if one.what.startswith("a patch")] == []
+    assert set(manifests.scalers) <= {one.name for one in facts.workloads}
