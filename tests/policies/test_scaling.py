@@ -91,3 +91,19 @@ def test_a_missing_metric_moves_nothing():
 
 def test_a_window_counts_the_present_decision():
     assert [window_steps(s) for s in (0, 15, 16, 300)] == [1, 1, 2, 20]
+
+
+def test_a_duty_cycle_with_a_window_counts_as_its_mean():
+    policy = DUTY._replace(window_s=60)
+
+    assert decide_all(policy, [seen(duty=0.5)] * 3 + [seen(duty=0.9)])[-1] == 5
+    assert decide_all(DUTY, [seen(duty=0.5)] * 3 + [seen(duty=0.9)])[-1] == 8
+
+
+def test_a_duty_cycle_that_is_missing_now_holds_whatever_was_seen_before():
+    assert (
+        decide_all(DUTY._replace(window_s=60), [seen(duty=1.0, ready=4), seen(duty=float("nan"), load=float("nan"))])[
+            -1
+        ]
+        == 4
+    )

@@ -206,6 +206,17 @@ def test_a_limit_without_room_for_a_rollout_is_said(bundle):
     assert any("it never ends" in one for one in stops(found))
 
 
+def test_pods_that_divide_over_several_pools_are_not_judged(bundle):
+    labelled = POOL.format(types="g5.xlarge", capacity="on-demand", limit=40).replace(
+        "  template:\n", "  template:\n    metadata: {labels: {team: api}}\n"
+    )
+    selects = on_pool("replicas: 7").partition("---")[0].replace("karpenter.sh/nodepool: gpus", "team: api")
+
+    assert reviewed(bundle, selects + labelled).unjudged == ()
+    found = reviewed(bundle, selects + labelled + labelled.replace("name: gpus", "name: spare"))
+    assert found.unjudged == ("prod/api",)
+
+
 def test_shares_of_gpus_are_not_guessed(bundle):
     found = reviewed(bundle, DEPLOYMENT.format(replicas=8, gpus=1).replace("nvidia.com/gpu", "nvidia.com/mig-1g.5gb"))
 
@@ -228,6 +239,67 @@ patches:
     - {op: replace, path: /spec/replicas, value: 2}
 """
     assert reviewed(bundle, component).workloads[0].changes == ("run 2 replicas at all times, not 8",)
+
+
+COMPONENT = """
+apiVersion: kustomize.config.k8s.io/v1alpha1
+kind: Component
+patches:
+- target: {kind: Deployment, name: api}
+  patch: |
+    - {op: replace, path: /spec/replicas, value: 2}
+"""
+
+
+@pytest.mark.parametrize(
+    ("known", "file", "replicas"),
+    [
+        (["prod/api"], "kustomization.yaml", {"prod/api": 2}),
+        (["prod/api", "test/api", "prod/api-2"], "workloads/test/api/kustomization.yaml", {"test/api": 2}),
+        (["prod/api", "test/api"], "kustomization.yaml", {}),
+        (["prod/other"], "kustomization.yaml", {}),
+    ],
+)
+def test_a_patch_without_a_namespace_goes_to_the_one_workload_of_its_name(known, file, replicas):
+    found = read_objects([(file, yaml.safe_load(COMPONENT))]).laid_on(known)
+
+    assert {name: pods.replicas for name, pods in found.pods.items()} == replicas
+    assert len(found.unread) == (not replicas)
+
+
+@pytest.mark.parametrize(("query", "window"), [("rate", "mean of 5 min"), ("irate", "")])
+def test_an_autoscaler_averages_over_the_window_of_its_query(bundle, query, window):
+    rule = """
+---
+apiVersion: monitoring.coreos.com/v1
+kind: PrometheusRule
+metadata: {name: load, namespace: prod}
+spec:
+  groups:
+  - name: load
+    rules: [{record: "team:load", expr: "QUERY(http_requests_total[5m]) + http_requests_waiting / 15"}]
+""".replace("QUERY", query)
+
+    found = reviewed(bundle, on_pool() + rule + hpa(pods_metric("team_load", 4)))
+
+    assert window in found.workloads[0].changes[0]
+    assert ("mean" in found.workloads[0].changes[0]) == bool(window)
+    assert not found.workloads[0].notes
+
+
+def test_what_never_ran_is_listed_and_not_counted(bundle):
+    found = reviewed(bundle, DEPLOYMENT.format(replicas=2, gpus=1).replace("name: api,", "name: newcomer,"))
+
+    assert [(one.what, "not counted" in one.why) for one in found.unread] == [("Deployment prod/newcomer", True)]
+    assert found.change_usd_mo == 0
+
+
+def test_helm_values_and_what_was_there_before_are_passed_over(tmp_path):
+    for path in ("helm/karpenter.values.yaml", "rollback/prod/api/kustomization.yaml", "prod/api.yaml"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text("kind: Service\nmetadata: {name: api}\n")
+
+    assert [file for file, _ in read_manifests(tmp_path)] == ["prod/api.yaml"]
 
 
 def test_a_template_that_was_not_rendered_is_refused_with_its_cure(tmp_path):

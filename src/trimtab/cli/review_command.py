@@ -54,8 +54,9 @@ def command(
 ) -> int:
     """Say what a change of manifests would have cost over a fleet's history, and which targets it would have missed.
 
-    MANIFESTS is a folder or a file: plain YAML, a kustomization, or a chart that was rendered. BUNDLE is the history. What the
-    objects do not say stays as it ran; what is not modelled is listed, never guessed.
+    MANIFESTS is a folder or a file: plain YAML, a kustomization, a chart that was rendered, or what `trimtab emit` wrote.
+    BUNDLE is the history, as `trimtab collect` records it. What the objects do not say stays as it ran; what is not modelled
+    is listed, never guessed. Nothing is applied.
 
     Exit code 4: a target that was kept is missed, or pods would not run. 5: a workload that changes could not be judged.
     10: the bill grows by more than --fail-over.
@@ -66,10 +67,11 @@ def command(
       trimtab review k8s/ fleet/ --against k8s-on-main/
       helm template charts/chat > chat.yaml && trimtab review chat.yaml fleet/ --fail-over 500
       trimtab review k8s/ fleet/ -o github-comment --out comment.md
+      trimtab audit --demo && trimtab emit && trimtab review manifests/ --demo
     """
     from trimtab.catalog import load_catalog
     from trimtab.cli.held import held_commitments
-    from trimtab.cli.review_sheets import review_comment, review_sheet
+    from trimtab.cli.review_sheets import TABLE_FIELDS, review_comment, review_sheet
     from trimtab.errors import UsageError
     from trimtab.pipeline import open_demo, open_fleet, review
     from trimtab.review import read_objects
@@ -89,7 +91,8 @@ def command(
     if output_format is Format.GITHUB_COMMENT:
         write(review_comment(found), out)
     else:
-        write_sheet(review_sheet(found), output_format, out=out, fields=fields)
+        shown = fields or (TABLE_FIELDS if output_format is Format.TABLE else ())
+        write_sheet(review_sheet(found), output_format, out=out, fields=shown)
     return _ended(found, fail_over)
 
 

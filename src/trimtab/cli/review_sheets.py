@@ -10,6 +10,8 @@ from trimtab.review import Finding, Review, TargetReview, WorkloadReview
 from trimtab.review.deployments import Weight
 from trimtab.units import per_month, usd
 
+TABLE_FIELDS = ("workload", "change_usd_mo", "target", "before_frac", "after_frac", "required_frac", "verdict")
+"""Columns of the table for people: what changes is said in words below it."""
 MARKER = "<!-- trimtab review -->"
 """By which a job finds its earlier comment."""
 _FEW = 20
@@ -37,8 +39,10 @@ COLUMNS = (
 
 
 def review_sheet(found: Review) -> Sheet:
-    """Return a row per workload and target, with what was found and what is not modelled as notes."""
-    return Sheet(columns=COLUMNS, rows=list(_rows(found)), notes=list(_notes(found)))
+    """Return a row per workload and target; as notes the verdict, what changes, what was found and what is not modelled."""
+    changes = [f"{one.workload} would {'; '.join(one.changes)}" for one in found.workloads if one.changes]
+    verdict, *others = _notes(found)
+    return Sheet(columns=COLUMNS, rows=list(_rows(found)), notes=[verdict, *changes, *others])
 
 
 def review_comment(found: Review) -> str:

@@ -10,14 +10,16 @@ from trimtab.catalog.pools import Pool
 from trimtab.diagnose.billed import SPEND_COLUMNS, billed_spend
 from trimtab.emit.kept_plan import KeptPlan
 from trimtab.emit.manifests.cluster_facts import with_cluster
+from trimtab.emit.manifests.facts import EmitFacts
 from trimtab.emit.manifests.fleet_facts import facts_of_fleet
 from trimtab.errors import InputError
 from trimtab.fleet.build import build_fleet, bundle_window
 from trimtab.fleet.market import Market
-from trimtab.fleet.model import Window
+from trimtab.fleet.model import Fleet, Window
 from trimtab.fleet.settings import Settings
 from trimtab.pipeline.opening import carried_at, own_spot_records
 from trimtab.plan.audit import Audit
+from trimtab.plan.model import Plan
 from trimtab.plan.verify.baseline import Baseline, baseline_of
 from trimtab.plan.verify.verification import Verification, verify
 from trimtab.tables.bundle import Bundle
@@ -39,10 +41,16 @@ def kept_plan(
     records = own_spot_records(bundle, found.plan.window)
     market = Market.of(catalog, at or bundle_window(bundle).end.date(), settings, records)
     fleet = build_fleet(bundle, settings, found.plan.window)
+    facts = emit_facts(found.plan, bundle, fleet, market, settings)
+    return KeptPlan(fleet=found.fleet, plan=found.plan, facts=facts, baseline=baseline_of(fleet, market))
+
+
+def emit_facts(plan: Plan, bundle: Bundle, fleet: Fleet, market: Market, settings: Settings) -> EmitFacts:
+    """Return what a history tells of the cluster that a plan's manifests are for; `fleet` is that of the plan's window."""
     owners = bundle.table("allocations", ["workload", "owner_kind"]).to_pylist()
     changed = {
         pool
-        for action in found.plan.actions
+        for action in plan.actions
         for change in action.changes
         if isinstance(pool := getattr(change.effect, "pool", None), Pool)
     }
@@ -53,7 +61,7 @@ def kept_plan(
         owner_kinds={row["workload"]: row["owner_kind"] for row in owners if row["owner_kind"]},
         pools={*fleet.usage.pools, *changed},
     )
-    standing = with_cluster(
+    return with_cluster(
         facts,
         bundle.end,
         nodes=bundle.table("nodes").to_pylist(),
@@ -62,7 +70,6 @@ def kept_plan(
         served=bundle.table("demand", _SERVED).group_by(_SERVED).aggregate([]).to_pylist(),
         scalers=[row for row in bundle.table("scalers").to_pylist() if row["target"]],
     )
-    return KeptPlan(fleet=found.fleet, plan=found.plan, facts=standing, baseline=baseline_of(fleet, market))
 
 
 def verify_plan(

@@ -95,7 +95,7 @@ class HpaPolicy(NamedTuple):
     period_s: int = SYNC_S
     others: Others = NO_OTHERS
     window_s: int = SYNC_S
-    """Over which a demand metric averages what arrives (its queue is that of now): few requests come unevenly."""
+    """Over which a metric averages: of demand what arrives (its queue is that of now), of a duty cycle the busy share."""
 
 
 def window_steps(window_s: int) -> int:
@@ -166,24 +166,28 @@ def push_for_sum(memory: Memory, ring: int, value: float) -> float:
 
 
 def over_window(policy: HpaPolicy, memory: Memory, seen: Observation) -> Observation:
-    """Return what is seen with the mean load of the metric's window; one that is missing now stays missing."""
+    """Return what is seen with the mean of the metric's window: of the busy share, else of the load.
+
+    A value that is missing now stays missing.
+    """
     if policy.window_s <= SYNC_S:
         return seen
     ring = 0
     for _ in range(4):
         ring = ring_end(memory, ring)
-    push(memory, ring, seen.load)
-    if math.isnan(seen.load):
+    busy = policy.metric == Metric.DUTY_CYCLE
+    now = seen.duty_cycle_frac if busy else seen.load
+    push(memory, ring, now)
+    if math.isnan(now):
         return seen
     total, known = 0.0, 0
     for i in range(ring + RING_HEAD, ring_end(memory, ring)):
         if not math.isnan(memory[i]):
             total += memory[i]
             known += 1
-    load = total / known
-    return Observation(
-        seen.step, seen.ready, seen.starting, load, seen.duty_cycle_frac, seen.backlog_replica_s, seen.signal
-    )
+    mean = total / known
+    load, duty_cycle_frac = (seen.load, mean) if busy else (mean, seen.duty_cycle_frac)
+    return Observation(seen.step, seen.ready, seen.starting, load, duty_cycle_frac, seen.backlog_replica_s, seen.signal)
 
 
 def first_recommendation(policy: HpaPolicy, seen: Observation, tolerance: Tolerance) -> int:

@@ -17,23 +17,31 @@ from trimtab.catalog.pools import Pool
 from trimtab.deployment.deployment import AS_IT_IS, Deployment
 from trimtab.deployment.effects import (
     HedgeOnSpot,
+    ReleaseIdle,
     SetCapacityType,
+    SetGpuCount,
     SetReplicaPolicy,
     SetReplicas,
-    UseOffering,
+    SetSchedule,
+    StartBeforeRuns,
     WorkloadEffect,
 )
 from trimtab.deployment.fitting import fitting_offerings
+from trimtab.deployment.placement import resolve
 from trimtab.fleet.kinds import RUN_KINDS
 from trimtab.fleet.market import Market, Offering
 from trimtab.fleet.model import Workload
 from trimtab.fleet.reach import offerings_at_home
 from trimtab.fleet.service_law import ServiceLaw
-from trimtab.levers import autoscaling, gpu_count, idle_release, replica_count, right_size, spot
+from trimtab.levers import autoscaling, gpu_count, idle_release, replica_count, right_size, schedule, spot
+from trimtab.policies.scaling import HpaPolicy
 from trimtab.replay.outcomes.outcome import Case
 from trimtab.replay.outcomes.service_outcome import demand_of
 from trimtab.review.manifests import INSTANCE_TYPE_LABELS, NODE_POOL_LABEL, Manifests, NodePool, Pods, Scaler
-from trimtab.review.scaling import scaling_of
+from trimtab.review.scaling import Replica, scaling_of
+from trimtab.review.timetables import held_hours, is_timetable
+from trimtab.tables.workloads import WorkloadKind
+from trimtab.units import S_PER_HR, S_PER_MIN
 
 _KEPT_OFF = frozenset({"NoSchedule", "NoExecute"})
 _SURGE_FRAC = 0.25
@@ -82,10 +90,13 @@ def proposed_deployment(case: Case, market: Market, manifests: Manifests) -> Pro
         found.refused = f"asks for {', '.join(pods.devices)}: shares of GPUs are not modelled"
         return found
     pool = None if pods is None else _node_pool(pods, case.workload, manifests, found)
-    if pods is not None:
+    if pods is not None and not found.refused:
         _place(pods, pool, case, market, found)
-    if not found.refused and case.workload.kind in RUN_KINDS and pods is not None:
+    if not found.refused and len(scalers) == 1 and is_timetable(scalers[0]):
+        _timetable(scalers[0], case, found)
+    elif not found.refused and case.workload.kind in RUN_KINDS and pods is not None:
         _runs(pods, pool, case, market, found)
+        _warm(pods, case, manifests, found)
     elif not found.refused and case.law is not None:
         _replicas(pods, scalers, pool, case, case.law, manifests, found)
     if not found.refused:
@@ -104,7 +115,12 @@ def _warn(found: Proposed, workload: str, files: tuple[str, ...], what: str, cur
 def _node_pool(pods: Pods, workload: Workload, manifests: Manifests, found: Proposed) -> NodePool | None:
     """Return the NodePool among the manifests that its pods select, after what keeps them off it was said."""
     named = pods.selected(NODE_POOL_LABEL)
-    pool = manifests.pools.get(named) if named else _by_labels(pods, manifests.pools)
+    fit = [] if named else _by_labels(pods, manifests.pools)
+    if len(fit) > 1:
+        names = ", ".join(sorted(one.name for one in fit))
+        found.refused = f"may run on nodes of {names}: how its pods divide over several node pools is not modelled"
+        return None
+    pool = manifests.pools.get(named) if named else next(iter(fit), None)
     if pool is None:
         if named:
             found.notes.append(
@@ -127,11 +143,10 @@ def _node_pool(pods: Pods, workload: Workload, manifests: Manifests, found: Prop
     return pool
 
 
-def _by_labels(pods: Pods, pools: Mapping[str, NodePool]) -> NodePool | None:
-    """Return the only pool whose labels are all that its pods select; None where they select no such label."""
+def _by_labels(pods: Pods, pools: Mapping[str, NodePool]) -> list[NodePool]:
+    """Return the pools whose labels are all that its pods select; none where they select no such label."""
     wanted = {key: value for key, value in pods.node_selector if key not in INSTANCE_TYPE_LABELS}
-    fit = [one for one in pools.values() if wanted and all(one.labels.get(key) == wanted[key] for key in wanted)]
-    return fit[0] if len(fit) == 1 else None
+    return [one for one in pools.values() if wanted and all(one.labels.get(key) == wanted[key] for key in wanted)]
 
 
 def _contradictions(pods: Pods, pool: NodePool, workload: Workload, found: Proposed) -> None:
@@ -160,7 +175,10 @@ def _place(pods: Pods, pool: NodePool | None, case: Case, market: Market, found:
     found.gives_nodes_back = pool is not None
     home = workload.pool
     if types and (offering := _cheapest(types, workload, market)) is not None:
-        if offering.pool != home.held_as(CapacityType.ON_DEMAND):
+        smaller = _smaller(pods, workload, market)
+        if any(one.pool == offering.pool for one in smaller):
+            pass  # fewer GPUs a run, on nodes of their own: that effect says where
+        elif offering.pool != home.held_as(CapacityType.ON_DEMAND):
             fitting = fitting_offerings(workload, [offering], market, case.settings.assumptions)
             if not fitting.fitting:
                 why = next(iter(fitting.refused), "it is not known how it would run there")
@@ -203,19 +221,67 @@ def _spot(home: Pool, case: Case, market: Market, found: Proposed) -> None:
         )  # fmt: skip
 
 
+def _width_unknown(pods: Pods, workload: Workload) -> str:
+    """Say why nobody knows how fast runs would be on as many GPUs as their pods ask for."""
+    held = round(workload.gpus_per_pod)
+    used = max((size.used_gpus or 0.0 for size in workload.pod_sizes if round(size.gpus) == held), default=0.0)
+    why = f"some of its pods used {used:g}" if used else "nobody measured how many they used"
+    return f"asks for {pods.gpus} GPU(s) a pod, and they hold {held}: how fast it would run is not known, since {why}"
+
+
+def _warm(pods: Pods, case: Case, manifests: Manifests, found: Proposed) -> None:
+    """Start its nodes ahead of its runs, where placeholders of the lowest priority come to its pool just before them."""
+    namespace, pool = case.workload.name.partition("/")[0], pods.selected(NODE_POOL_LABEL)
+    minutes = [
+        one.cron.partition(" ")[0]
+        for one in manifests.pods.values()
+        if manifests.is_placeholder(one)
+        and one.workload.partition("/")[0] == namespace
+        and one.selected(NODE_POOL_LABEL) == pool is not None
+    ]
+    settings = case.settings
+    ways = schedule.propose(case.workload, case.window, settings.bands, settings.assumptions, required_frac=1.0)
+    for way in ways if minutes else ():
+        # runs begin on the hour: a placeholder comes so many minutes earlier
+        if isinstance(way, StartBeforeRuns) and str(round(-way.lead_s % S_PER_HR / S_PER_MIN)) in minutes:
+            others = [change for change in found.changes if not isinstance(change[1], ReleaseIdle)]
+            found.changes = [*others, (schedule.NAME, way)]
+            return
+    if minutes:
+        found.notes.append("its placeholders do not come just before its runs: not counted")
+
+
+def _smaller(pods: Pods, workload: Workload, market: Market) -> list[SetGpuCount]:
+    """Return the ways to run on as many GPUs as its pods ask for, where they held more and used no more than that."""
+    held = round(workload.gpus_per_pod)
+    return [one for one in gpu_count.propose(workload, market) if (one.before, one.gpus) == (held, pods.gpus)]
+
+
+def _timetable(scaler: Scaler, case: Case, found: Proposed) -> None:
+    """Hold its nodes in the hours in which a timetable holds replicas."""
+    hours = held_hours(scaler)
+    if isinstance(hours, str):
+        found.refused = f"its {scaler.kind} cannot be replayed: {hours}"
+        return
+    found.gives_nodes_back = True
+    found.changes.append((schedule.NAME, SetSchedule(hours_of_week=hours)))
+    if case.workload.kind is WorkloadKind.NOTEBOOK:
+        found.notes.append(
+            "replayed with its nodes given back outside its hours, which takes a pool that removes empty nodes"
+        )
+
+
 def _runs(pods: Pods, pool: NodePool | None, case: Case, market: Market, found: Proposed) -> None:
     workload = case.workload
     held = round(workload.gpus_per_pod)
     if pods.gpus is not None and pods.gpus != held:
-        counts = [one for one in gpu_count.propose(workload, market) if (one.before, one.gpus) == (held, pods.gpus)]
+        counts = _smaller(pods, workload, market)
         if not counts:
-            found.refused = (
-                f"asks for {pods.gpus} GPUs a pod where it has {held}: how fast it would run is not known, "
-                "since its pods used more, or nobody measured which they used"
-            )
+            found.refused = _width_unknown(pods, workload)
             return
-        if not any(isinstance(one, UseOffering) for _, one in found.changes):
-            counts.sort(key=lambda one: one.pool != workload.pool)
+        asked = pods.selected(*INSTANCE_TYPE_LABELS) or workload.pool.instance_type
+        types = (pool.instance_types if pool is not None else ()) or (asked,)
+        counts.sort(key=lambda one: one.pool.instance_type not in types)
         found.changes.append((gpu_count.NAME, counts[0]))
     if pool is not None:
         found.changes += [(idle_release.NAME, one) for one in idle_release.propose(workload, case.settings.assumptions)]
@@ -249,28 +315,36 @@ def _replicas(
             f"states replicas: {pods.replicas} beside an autoscaler: each apply sets it back to that",
             "leave replicas out of the object once the autoscaler runs, and out of the last applied configuration first",
         )  # fmt: skip
-    scaling = scaling_of(scaler, law, case.workload.activity.signal, manifests.records)
+    scaling = scaling_of(scaler, _replica(case, law, found), manifests.records)
     found.notes += scaling.notes
     if scaling.policy is None:
         found.refused = f"its {scaler.kind} cannot be replayed: {scaling.refused}"
         return
     if scaling.tops_out:
         _stop(found, name, (scaler.file,), scaling.tops_out, "lower the target, or follow requests")
-    policy = scaling.policy
-    if policy.max_replicas < max(policy.min_replicas, 1):
-        found.refused = (
-            f"its {scaler.kind} has a most of {policy.max_replicas} replicas below its least, {policy.min_replicas}"
-        )
+    effect = SetReplicaPolicy(policy=scaling.policy, metric=_followed(scaler))
+    least, most = effect.hpa.min_replicas, effect.hpa.max_replicas
+    if most < max(least, 1):
+        found.refused = f"its {scaler.kind} has a most of {most} replicas below its least, {least}"
         return
-    if policy.min_replicas < _REPLAYED_LEAST:
+    if least < _REPLAYED_LEAST and isinstance(effect.policy, HpaPolicy):
         found.notes.append(
             "scales to no replica: replayed with one at least, so that it costs less, and starts cold more often"
         )
-        policy = policy._replace(min_replicas=_REPLAYED_LEAST)
+        effect = replace(effect, policy=effect.policy._replace(min_replicas=_REPLAYED_LEAST))
     _fragments(pool, case, found)
-    effect = SetReplicaPolicy(policy=policy, metric=_followed(scaler))
-    _rollout(pods, pool, policy.max_replicas, room, case, found)
+    _rollout(pods, pool, most, room, case, found)
     found.changes.append((autoscaling.NAME, effect.at_most(room) or effect))
+
+
+def _replica(case: Case, law: ServiceLaw, found: Proposed) -> Replica:
+    """Return what one replica does on the nodes that were found for it."""
+    place = resolve(case.workload, Deployment.of(*found.changes))
+    return Replica(
+        full_frac=1.0 if law.tested is None else law.capacity_req_s / law.tested.activity_req_s,
+        capacity_req_s=place.replica_req_s(law.capacity_req_s, faster_counts=law.faster_counts),
+        signal=case.workload.activity.signal,
+    )
 
 
 def _followed(scaler: Scaler) -> str:

@@ -7,8 +7,10 @@ scaledobject-spec), Karpenter's NodePool v1 (karpenter.sh/docs/concepts/nodepool
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
 
 import yaml
 
@@ -62,6 +64,9 @@ class Pods:
     """Extended resources other than whole GPUs that it asks for."""
     node_selector: tuple[tuple[str, str], ...] = ()
     tolerations: tuple[Taint, ...] | None = None
+    priority_class: str = ""
+    cron: str = ""
+    """When a CronJob starts them."""
 
     def selected(self, *keys: str) -> str | None:
         """Return the value that its nodes must have for one of some labels; None where any will do."""
@@ -78,6 +83,8 @@ class Pods:
             devices=self.devices or other.devices,
             node_selector=tuple({**dict(other.node_selector), **dict(self.node_selector)}.items()),
             tolerations=other.tolerations if self.tolerations is None else self.tolerations,
+            priority_class=self.priority_class or other.priority_class,
+            cron=self.cron or other.cron,
         )
 
 
@@ -133,6 +140,27 @@ class Unread:
     why: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """A recording rule of a namespace; rules of several workloads record one name with different labels."""
+
+    namespace: str
+    name: str
+    labels: Mapping[str, str]
+    expression: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patch:
+    """What a patch sets whose target names no namespace: it goes to whatever its kustomization holds of that name."""
+
+    name: str
+    """A regular expression that takes a whole name, as kustomize has it."""
+    said: str
+    """The name that the patch itself states; empty where it states none."""
+    pods: Pods
+
+
 @dataclass(slots=True, kw_only=True)
 class Manifests:
     """What a folder of objects asks for."""
@@ -143,14 +171,34 @@ class Manifests:
     """By name."""
     scalers: dict[str, list[Scaler]] = field(default_factory=dict)
     """By workload: two that scale one workload fight each other."""
-    records: dict[tuple[str, str], str] = field(default_factory=dict)
-    """Expression by namespace and recorded name."""
+    records: list[Recorded] = field(default_factory=list)
+    patches: list[Patch] = field(default_factory=list)
+    priorities: dict[str, float] = field(default_factory=dict)
+    """Of priority classes, by name."""
     unread: list[Unread] = field(default_factory=list)
 
     @property
     def workloads(self) -> tuple[str, ...]:
         """Return every workload that something is said of."""
         return tuple(sorted({*self.pods, *self.scalers}))
+
+    def is_placeholder(self, pods: Pods) -> bool:
+        """Tell whether pods only hold a node until others take their place: a timetable of the lowest priority."""
+        return bool(pods.cron) and self.priorities.get(pods.priority_class, 0.0) < 0
+
+    def laid_on(self, known: Iterable[str]) -> Manifests:
+        """Return the manifests with every patch laid on the workload that it is for: one of `known`, or of the objects."""
+        found = replace(self, pods=dict(self.pods), patches=[], unread=list(self.unread))
+        names = sorted({*known, *self.workloads})
+        for patch in self.patches:
+            fit = _patched_names(patch, names)
+            if len(fit) == 1:
+                _put(found, replace(patch.pods, workload=fit[0]))
+            else:
+                which = f"{', '.join(fit)} are called so" if fit else "neither this history nor these objects have it"
+                file, kind = patch.pods.files[0], patch.pods.kind
+                found.unread.append(Unread(what=f"a patch of {kind} {patch.said or patch.name}", file=file, why=which))
+        return found
 
 
 def read_objects(documents: Iterable[tuple[str, object]]) -> Manifests:
@@ -183,14 +231,25 @@ def _take(found: Manifests, file: str, one: Object) -> None:
         found.scalers.setdefault(scaler.workload, []).append(scaler)
     elif kind == "NodePool":
         found.pools[name] = _node_pool(name, file, one)
+    elif kind == "PriorityClass":
+        found.priorities[name] = number(one, "value") or 0.0
     elif kind == "PrometheusRule":
         for group in listed(one, "spec", "groups"):
             for rule in listed(group, "rules"):
                 if text(rule, "record"):
-                    found.records[namespace, text(rule, "record")] = text(rule, "expr")
+                    found.records.append(
+                        Recorded(
+                            namespace=namespace,
+                            name=text(rule, "record"),
+                            labels=mapping(rule, "labels"),
+                            expression=text(rule, "expr"),
+                        )
+                    )
     elif kind in ("Component", "Kustomization") and at(one, "patches"):
         for patch in listed(one, "patches"):
             _take_patch(found, file, patch)
+    elif not kind and file.endswith(".json"):
+        return  # a dashboard, or other data
     elif not kind:
         found.unread.append(Unread(what="a document without a kind", file=file, why="it is no Kubernetes object"))
     elif kind not in _SILENT:
@@ -221,6 +280,8 @@ def _pods(kind: str, workload: str, file: str, one: Object) -> Pods:
         devices=devices,
         node_selector=(*_affinity(template), *mapping(template, "nodeSelector").items()),
         tolerations=None if stated is None else tuple(_toleration(item) for item in listed(template, "tolerations")),
+        priority_class=text(template, "priorityClassName"),
+        cron=text(one, "spec", "schedule"),
     )
 
 
@@ -301,14 +362,38 @@ def _take_patch(found: Manifests, file: str, patch: Object) -> None:
     namespace = text(patch, "target", "namespace")
     if isinstance(content, Mapping):
         meta = {"name": name, "namespace": namespace, **_object(content, "metadata")}
-        _take(found, file, {"kind": kind, **content, "metadata": meta})
+        kind, said = text(content, "kind") or kind, text(meta, "name")
+        if text(meta, "namespace") or kind not in _REPLICATED | _RUNS:
+            _take(found, file, {**content, "kind": kind, "metadata": meta})
+        else:
+            found.patches.append(Patch(name=name or said, said=said, pods=_pods(kind, "", file, content)))
     elif isinstance(content, list):
-        pods = Pods(kind=kind, workload=f"{namespace or 'default'}/{name}", files=(file,))
+        pods = Pods(kind=kind, workload=f"{namespace}/{name}", files=(file,))
         for step in content:
             pods = _patched(pods, step) or pods
-        _put(found, pods)
+        if namespace:
+            _put(found, pods)
+        else:
+            found.patches.append(Patch(name=name, said="", pods=pods))
     else:
         found.unread.append(Unread(what=f"a patch of {kind} {name}", file=file, why="its content is not in it"))
+
+
+def _patched_names(patch: Patch, names: Sequence[str]) -> list[str]:
+    """Return the workloads that a patch without a namespace may be for; one where the names and folders tell.
+
+    A folder that is named as a namespace holds that namespace's files. Of a family of names the shortest is the workload: runs
+    bear its name and a number.
+    """
+    try:
+        fit = [one for one in names if re.fullmatch(patch.name, one.rpartition("/")[2])]
+    except re.error:
+        return []
+    exact = [one for one in fit if one.rpartition("/")[2] == patch.said]
+    shortest = min((len(one.rpartition("/")[2]) for one in fit), default=0)
+    fit = exact or [one for one in fit if len(one.rpartition("/")[2]) == shortest]
+    folders = set(PurePosixPath(patch.pods.files[0]).parts[:-1])
+    return [one for one in fit if one.partition("/")[0] in folders] or fit
 
 
 def _patched(pods: Pods, step: Object) -> Pods | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -113,6 +113,8 @@ def review_fleet(
 
     `cases` are the fleet's workloads by name, or why they cannot be judged.
     """
+    proposed = proposed.laid_on(cases)
+    present = None if present is None else present.laid_on(cases)
     evaluators = {
         index: Evaluator(case=case)
         for index, workload in enumerate(fleet.workloads)
@@ -146,8 +148,16 @@ def review_fleet(
             *unmatched(proposed, cases),
             *(finding for one in after.values() for finding in one.findings),
         ),
-        unread=tuple(proposed.unread),
+        unread=(*proposed.unread, *_unknown(proposed, cases)),
     )
+
+
+def _unknown(proposed: Manifests, known: Container[str]) -> Iterator[Unread]:
+    """Yield what asks for GPUs and never ran: no history tells what it would cost."""
+    for name, pods in sorted(proposed.pods.items()):
+        if name not in known and (pods.gpus or pods.devices) and not proposed.is_placeholder(pods):
+            why = "this history does not have it: what it costs is not counted"
+            yield Unread(what=f"{pods.kind} {name}", file=pods.files[0], why=why)
 
 
 @dataclass(slots=True)

@@ -8,17 +8,20 @@ highest of 300 s) and KEDA 2.18 (minReplicaCount 0, maxReplicaCount 100, polling
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from trimtab.fleet.service_law import ServiceLaw
+from trimtab.policies.forecast import ForecastPolicy
 from trimtab.policies.metrics import Others
-from trimtab.policies.scaling import HpaPolicy, Metric
-from trimtab.review.manifests import Scaler
+from trimtab.policies.scaling import SYNC_S, HpaPolicy, Metric
+from trimtab.review.forecasts import LOAD, WANTED, Forecast, read_forecast
+from trimtab.review.manifests import Recorded, Scaler
 from trimtab.sources.kube_objects import at, listed, number, text
-from trimtab.units import S_PER_HR, S_PER_MIN
+from trimtab.units import S_PER_DAY, S_PER_HR, S_PER_MIN
 
 _REQUESTS = re.compile(
     r"request[a-z_]*(total|count|per_second|rate)|request_success|num_requests_total|\brps\b|\bqps\b"
@@ -27,18 +30,32 @@ _WAITING = re.compile(r"requests?_waiting|queue_(size|depth|length)|num_queue_re
 _SM_ACTIVE = re.compile(r"DCGM_FI_PROF_(SM|GR_ENGINE)_ACTIVE", re.IGNORECASE)
 _GPU_UTIL = re.compile(r"DCGM_FI_DEV_GPU_UTIL|gpu_util|duty_cycle", re.IGNORECASE)
 _RATE = re.compile(r"\b(i?rate|increase)\s*\(")
-_WINDOW = re.compile(r"\[(\d+)([smh])\]")
+_WINDOW = re.compile(r"\b(\w+)\s*\(\s*[a-zA-Z_:][\w:]*\s*(?:\{[^}]*\})?\s*\[(\d+)([smhd])\]")
+_AVERAGING = frozenset({"rate", "increase", "avg_over_time"})
+_LAST_TWO = frozenset({"irate", "idelta"})
+"""Functions that take the last two samples of their window, however long it is."""
 _OVER = re.compile(r"^(?P<whole>.*\))\s*/\s*(?P<divisor>[0-9.]+(?:e[+-]?[0-9]+)?)$", re.DOTALL)
 _CLAMPED = re.compile(r"^clamp_(?:min|max)\s*\((?P<inside>.*),\s*[0-9.]+\s*\)$", re.DOTALL)
 _SUMMED = re.compile(r"^(?:sum|avg|max)\s*(?:(?:by|without)\s*\([^)]*\))?\s*(?P<inside>\(.*\))$", re.DOTALL)
 _SELECTOR = re.compile(r"^\s*([a-zA-Z_:][a-zA-Z0-9_:]*)\s*(?:\{[^}]*\})?\s*$")
 _RECORDED = re.compile(r"\b([a-zA-Z_][a-zA-Z0-9_]*:[a-zA-Z0-9_:]+)(?:\{[^}]*\})?")
 _FORECAST = re.compile(r"\b(deriv|predict_linear|holt_winters|double_exponential_smoothing)\s*\(|\boffset\b")
-_GUARD = re.compile(r">\s*[0-9.]+\s*\)*\s*or\s+vector\(0\)")
-_SECONDS = {"s": 1, "m": S_PER_MIN, "h": S_PER_HR}
-_LONG_WINDOW_S = 60
-"""A rate over more than this lags behind the replay, which sees every 15 s."""
+_GUARD = re.compile(r">\s*[0-9.]+.*\bor\s+vector\(0\)\s*$", re.DOTALL)
+_HOLDS = re.compile(
+    r"\((?P<demand>.+) < (?P<floor>[0-9.e+-]+) \* [^()]+\) or \((?P=demand) > (?P<target>[0-9.e+-]+) \* (?P<current>[^()]+)\)"
+    r" or \((?P=target) \* (?P=current) and (?P=demand)\)"
+)
+"""Demand that asks for no fewer replicas than there are while those that are ready have enough to do: as a pods metric does."""
+_MEAN_LOAD = re.compile(r"\((?P<demand>[^()]+) - (?P<load>[^()]+) \+ avg_over_time\((?P=load)\[(?P<window>\d+)s\]\)\)")
+"""Demand with the mean load of a window in place of that of now."""
+_SECONDS = {"s": 1, "m": S_PER_MIN, "h": S_PER_HR, "d": S_PER_DAY}
+_SAME_UNIT_FRAC = 1e-4
+"""A recorded capacity is written with six digits: the same number as that of the replay."""
 _KEDA_MOST = 100
+
+
+Records = Mapping[str, str]
+"""Expression by recorded name."""
 
 
 class Kind(Enum):
@@ -62,6 +79,9 @@ class Signal:
     name: str
     target: float
     divided_by: float = 1.0
+    window_s: int = SYNC_S
+    """Over which it averages."""
+    forecast: Forecast | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -69,17 +89,28 @@ class Signal:
 class Scaling:
     """The policy that an object amounts to for one service, or why it cannot be replayed; and what was read roughly."""
 
-    policy: HpaPolicy | None
+    policy: HpaPolicy | ForecastPolicy | None
     refused: str = ""
     notes: tuple[str, ...] = ()
     tops_out: str = ""
     """Why it can never ask for more, where that is so."""
 
 
-def scaling_of(scaler: Scaler, law: ServiceLaw, signal: str, records: Mapping[tuple[str, str], str]) -> Scaling:
-    """Return what an autoscaler does to a service that answers by a law; `signal` is the activity that was measured."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replica:
+    """What one replica does where it would run: the requests a second that it answers at most, the activity that it then shows,
+    and which activity that is."""
+
+    capacity_req_s: float
+    full_frac: float
+    signal: str
+
+
+def scaling_of(scaler: Scaler, replica: Replica, records: Sequence[Recorded]) -> Scaling:
+    """Return what an autoscaler does to a service of such replicas."""
     keda = scaler.kind == "ScaledObject"
-    signals = list(_triggers(scaler, records) if keda else _metrics(scaler, records))
+    known = _records_of(scaler, records)
+    signals = list(_triggers(scaler, known) if keda else _metrics(scaler, known))
     unknown = [one for one in signals if one.kind in (Kind.UNKNOWN, Kind.HOURS)]
     if not signals or unknown:
         names = ", ".join(one.name for one in unknown) or "nothing"
@@ -90,16 +121,25 @@ def scaling_of(scaler: Scaler, law: ServiceLaw, signal: str, records: Mapping[tu
             policy=None, refused="it follows no load, only what waits or a limit: that is not modelled alone"
         )
     first = leading[0]
-    if first.kind is Kind.ACTIVITY and signal != "sm_active":
+    if first.kind is Kind.ACTIVITY and replica.signal != "sm_active":
         return Scaling(
             policy=None, refused="it follows SM activity, and this history holds nvidia-smi's utilization only"
         )
-    return _policy(scaler, first, signals, law)
+    return _policy(scaler, first, signals, replica)
 
 
-def _policy(scaler: Scaler, first: Signal, signals: list[Signal], law: ServiceLaw) -> Scaling:
-    target, tops_out = _target(first, law)
-    waits = [one.target / law.capacity_req_s for one in signals if one.kind is Kind.WAITING]
+def _records_of(scaler: Scaler, records: Sequence[Recorded]) -> dict[str, str]:
+    """Return what each recorded series of its namespace is; of several of one name, that with its workload's label."""
+    mine = [one for one in records if one.namespace == scaler.namespace]
+    target = text(scaler.spec, "scaleTargetRef", "name")
+    own = {one.name: one.expression for one in mine if target in one.labels.values()}
+    times = Counter(one.name for one in mine)
+    return {one.name: one.expression for one in mine if times[one.name] == 1} | own
+
+
+def _policy(scaler: Scaler, first: Signal, signals: list[Signal], replica: Replica) -> Scaling:
+    target, tops_out = _target(first, replica)
+    waits = [one.target / replica.capacity_req_s for one in signals if one.kind is Kind.WAITING]
     activity = [one for one in signals if one.kind is Kind.ACTIVITY and one is not first]
     low, high = _bounds(scaler)
     notes = [note for one in signals for note in one.notes]
@@ -113,27 +153,42 @@ def _policy(scaler: Scaler, first: Signal, signals: list[Signal], law: ServiceLa
         metric=Metric.DEMAND if first.kind is Kind.DEMAND else Metric.DUTY_CYCLE,
         others=Others(
             queue_replica_s=min(waits, default=0.0),
-            duty_cycle_frac=min((_target(one, law)[0] for one in activity), default=0.0),
+            duty_cycle_frac=min((_target(one, replica)[0] for one in activity), default=0.0),
         ),
+        window_s=first.window_s,
     )
     behaving, roughly = _behaving(policy, scaler)
+    if first.forecast is not None:
+        return _forecast(behaving, first, first.forecast, (*notes, *roughly))
     return Scaling(policy=behaving, notes=(*notes, *roughly), tops_out=tops_out)
 
 
-def _target(one: Signal, law: ServiceLaw) -> tuple[float, str]:
+def _forecast(hpa: HpaPolicy, signal: Signal, seen: Forecast, notes: tuple[str, ...]) -> Scaling:
+    """Return the forecasting policy, if its rules count on the very autoscaler that follows them."""
+    stated = (hpa.min_replicas, hpa.max_replicas, max(SYNC_S, hpa.down_stabilization_s))
+    counted = (seen.min_replicas, seen.max_replicas, seen.held_for_s)
+    if stated != counted or not math.isclose(seen.target_frac, signal.target, rel_tol=_SAME_UNIT_FRAC):
+        return Scaling(policy=None, refused=f"{signal.name}: its rules count on another least, most, target or window")
+    return Scaling(
+        policy=ForecastPolicy(rules=seen.rules, hpa=hpa._replace(metric=Metric.SIGNAL, window_s=SYNC_S)), notes=notes
+    )
+
+
+def _target(one: Signal, replica: Replica) -> tuple[float, str]:
     """Return a metric's target as a load per replica, and why it is never reached, where it is not."""
     if one.kind is Kind.ACTIVITY:
-        full_frac = 1.0 if law.tested is None else law.capacity_req_s / law.tested.activity_req_s
+        full_frac = replica.full_frac
         target = one.target / full_frac
         if target < 1.0:
             return target, ""
         return target, (
             f"a full replica shows {full_frac:.0%} activity, and its target is {one.target:.0%}: it never adds a replica"
         )
-    served = one.target * one.divided_by / law.capacity_req_s
+    same = math.isclose(one.divided_by, replica.capacity_req_s, rel_tol=_SAME_UNIT_FRAC)
+    served = one.target if same else one.target * one.divided_by / replica.capacity_req_s
     if one.kind is Kind.SERVED and served >= 1.0:
         return served, (
-            f"a replica answers {law.capacity_req_s:.3g} requests/s at most, and its target is "
+            f"a replica answers {replica.capacity_req_s:.3g} requests/s at most, and its target is "
             f"{one.target * one.divided_by:.3g}: it never adds a replica"
         )
     return served, ""
@@ -147,7 +202,7 @@ def _bounds(scaler: Scaler) -> tuple[int, int]:
     return int(1 if low is None else low), int(high or 0)
 
 
-def _metrics(scaler: Scaler, records: Mapping[tuple[str, str], str]) -> Iterator[Signal]:
+def _metrics(scaler: Scaler, records: Records) -> Iterator[Signal]:
     for metric in listed(scaler.spec, "metrics"):
         form = text(metric, "type")
         body = at(metric, form[:1].lower() + form[1:])
@@ -160,10 +215,10 @@ def _metrics(scaler: Scaler, records: Mapping[tuple[str, str], str]) -> Iterator
         if value is None:
             yield Signal(kind=Kind.UNKNOWN, name=f"{name} (a target that is no average value)", target=0.0)
         else:
-            yield _signal(name, value, scaler.namespace, records)
+            yield _signal(name, value, scaler, records)
 
 
-def _triggers(scaler: Scaler, records: Mapping[tuple[str, str], str]) -> Iterator[Signal]:
+def _triggers(scaler: Scaler, records: Records) -> Iterator[Signal]:
     for trigger in listed(scaler.spec, "triggers"):
         form, name = text(trigger, "type"), text(trigger, "name") or text(trigger, "type")
         if form == "cron":
@@ -174,7 +229,7 @@ def _triggers(scaler: Scaler, records: Mapping[tuple[str, str], str]) -> Iterato
             if value is None or text(trigger, "metricType") == "Value":
                 yield Signal(kind=Kind.UNKNOWN, name=f"{name} (a target that is no average value)", target=0.0)
             else:
-                yield _signal(query, value, scaler.namespace, records, name)
+                yield _signal(query, value, scaler, records, name)
         else:
             yield Signal(kind=Kind.UNKNOWN, name=f"{form} ({name})", target=0.0)
 
@@ -185,23 +240,23 @@ def _quantity(value: object) -> float | None:
     return None if found is None else float(found[1]) / (1000.0 if found[2] else 1.0)
 
 
-def _signal(
-    query: str, target: float, namespace: str, records: Mapping[tuple[str, str], str], name: str = ""
-) -> Signal:
+def _signal(query: str, target: float, scaler: Scaler, records: Records, name: str = "") -> Signal:
     """Return what a query follows, with every recorded series in it replaced by what it records."""
     said = name or query
     if _GUARD.search(query):
         return Signal(kind=Kind.GUARD, name=said, target=target)
-    written = _written_out(query, namespace, records)
+    query = _spelled(query, records)
+    forecast = _forecast_of(query, scaler, records)
+    if forecast is not None:
+        unit = _divisor(records.get(LOAD, ""))
+        return Signal(kind=Kind.DEMAND, name=said, target=target, divided_by=unit, forecast=forecast)
+    query, window_s = _demand_of(_recorded(query, records) or query)
+    written = _written_out(query, records)
     if _FORECAST.search(written):
-        return Signal(kind=Kind.UNKNOWN, name=f"{said} (a forecast)", target=0.0)
-    notes = tuple(
-        f"{said} looks back {count}{unit}, the replay 15 s: it reacts more slowly than replayed"
-        for count, unit in dict.fromkeys(_WINDOW.findall(written))
-        if int(count) * _SECONDS[unit] > _LONG_WINDOW_S
-    )
+        return Signal(kind=Kind.UNKNOWN, name=f"{said} (a forecast of a form that is not known)", target=0.0)
+    window_s, notes = max(window_s, _window_s(written)), _other_windows(said, written)
     if _SM_ACTIVE.search(written):
-        return Signal(kind=Kind.ACTIVITY, name=said, target=target, notes=notes)
+        return Signal(kind=Kind.ACTIVITY, name=said, target=target, window_s=window_s, notes=notes)
     if _GPU_UTIL.search(written):
         return Signal(kind=Kind.UNKNOWN, name=f"{said} (nvidia-smi's utilization: how it moves with load", target=0.0)
     if _REQUESTS.search(written) and (_RATE.search(written) or _SELECTOR.match(written)):
@@ -211,11 +266,48 @@ def _signal(
             name=said,
             target=target,
             divided_by=_divisor(written),
+            window_s=window_s,
             notes=notes,
         )
     if _WAITING.search(written):
         return Signal(kind=Kind.WAITING, name=said, target=target, notes=notes)
     return Signal(kind=Kind.UNKNOWN, name=said, target=target)
+
+
+def _window_s(expression: str) -> int:
+    """Return the longest window over which an expression averages, in whole decisions of the autoscaler.
+
+    >>> _window_s("rate(a[5m]) + idelta(b[30s]) / 15"), _window_s("irate(a[2m])"), _window_s("avg_over_time(c[299s])")
+    (300, 15, 300)
+    """
+    found = (int(count) * _SECONDS[unit] for name, count, unit in _WINDOW.findall(expression) if name in _AVERAGING)
+    return -(-max(found, default=SYNC_S) // SYNC_S) * SYNC_S
+
+
+def _other_windows(said: str, expression: str) -> tuple[str, ...]:
+    """Say which functions look back in a way that the replay does not."""
+    return tuple(
+        f"{said} has {name} over {count}{unit}: replayed as what it is now"
+        for name, count, unit in dict.fromkeys(_WINDOW.findall(expression))
+        if name not in _AVERAGING | _LAST_TWO
+    )
+
+
+def _demand_of(query: str) -> tuple[str, int]:
+    """Return the demand that an expression holds up, and the window over which its load is averaged."""
+    held = _HOLDS.fullmatch(query)
+    demand = held["demand"] if held else query
+    mean = _MEAN_LOAD.fullmatch(demand)
+    return (mean["demand"], int(mean["window"]) + 1) if mean else (demand, SYNC_S)
+
+
+def _forecast_of(query: str, scaler: Scaler, records: Records) -> Forecast | None:
+    """Return the forecast that a series is the last of; None where it is none."""
+    found = _SELECTOR.match(query)
+    if found is None or found[1] != WANTED:
+        return None
+    workload = text(scaler.spec, "scaleTargetRef", "name")
+    return read_forecast(records, f'{{namespace="{scaler.namespace}",workload="{workload}"}}')
 
 
 def _divisor(expression: str) -> float:
@@ -252,19 +344,26 @@ def _closes(text: str) -> int:
     return -1
 
 
-def _written_out(query: str, namespace: str, records: Mapping[tuple[str, str], str]) -> str:
-    """Return what the first series of a query records, down to what servers export; metrics APIs spell colons as `_`."""
-    by_name = {name: expression for (where, name), expression in records.items() if where == namespace}
-    spelled = {name.replace(":", "_"): name for name in by_name}
-    plain = _SELECTOR.match(query)
-    if plain and plain[1] in spelled:
-        query = spelled[plain[1]]
-    for _ in by_name:
-        found = next((one[1] for one in _RECORDED.finditer(query) if one[1] in by_name), None)
+def _spelled(query: str, records: Records) -> str:
+    """Return a query with a recorded series' name as it was recorded: metrics APIs spell colons as `_`."""
+    found = _SELECTOR.match(query)
+    return {name.replace(":", "_"): name for name in records}.get(found[1], query) if found else query
+
+
+def _recorded(query: str, records: Records) -> str | None:
+    """Return what a query that is one recorded series records; None where it is more, or none."""
+    found = _SELECTOR.match(query)
+    return records.get(found[1]) if found else None
+
+
+def _written_out(query: str, records: Records) -> str:
+    """Return what the first series of a query records, down to what servers export."""
+    for _ in records:
+        found = next((one[1] for one in _RECORDED.finditer(query) if one[1] in records), None)
         if found is None:
             break
         # of several series that an expression combines, the first says what is followed
-        query = by_name[found]
+        query = records[found]
     return query
 
 

@@ -12,6 +12,10 @@ from trimtab.sources.kube_objects import documents_of, yaml_documents
 
 _KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 _FILES = (".yaml", ".yml", ".json")
+_NOT_APPLIED = frozenset({"rollback"})
+"""Folders of what was there before, which `trimtab emit` writes: nobody applies them with a change."""
+_OF_CHARTS = "values"
+"""How files of Helm values end: they are no objects."""
 _BUILDERS = (("kustomize", "build"), ("kubectl", "kustomize"))
 _LIMIT_S = 120
 _TEMPLATED = "{{"
@@ -21,7 +25,8 @@ def read_manifests(folder: Path) -> Iterator[tuple[str, object]]:
     """Yield every document of a folder with the name of its file; raises InputError where there is none, or one is not YAML.
 
     A folder with a kustomization of resources is built where `kustomize` or `kubectl` is installed; else its files are read one
-    by one, and patches for what they set. Charts have to be rendered first (`helm template`).
+    by one, and patches for what they set; Helm values and folders named `rollback` are passed over. Charts have to be rendered
+    first (`helm template`).
     """
     built = _built(folder)
     if built is not None:
@@ -47,8 +52,9 @@ def _documents(file: Path) -> list[object]:
 
 
 def _is_manifest(path: Path, folder: Path) -> bool:
-    hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
-    return path.is_file() and path.suffix in _FILES and not hidden
+    parts = path.relative_to(folder).parts
+    hidden = any(part.startswith(".") or part in _NOT_APPLIED for part in parts[:-1]) or path.name.startswith(".")
+    return path.is_file() and path.suffix in _FILES and not hidden and not path.stem.endswith(_OF_CHARTS)
 
 
 def _built(folder: Path) -> str | None:

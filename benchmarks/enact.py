@@ -1,0 +1,187 @@
+"""What `trimtab emit` writes, read back without the plan: the bill of the files over the proof window beside the plan's proof.
+
+Run: python -m benchmarks.enact [--demo NAME ...]
+
+Each demonstration is planned and proved, its files are written to a temporary folder and read by the reader of
+`trimtab review`, which knows Kubernetes, KEDA, Karpenter and the history up to the plan. What no object can carry is taken as
+done where a page under `orders/` says it (purchases, nodes given back, batches), and where `emit` names a workload that only a
+person can change (a Notebook, which no autoscaler scales). Then the proof window is replayed with the proof's own cases, once
+with what is left to people and once with the objects and pages alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from trimtab.deployment.deployment import Deployment
+from trimtab.deployment.effects import FleetEffect, ReleaseNodes, SetBatchPolicy, SetPrecision, SetTrainingMemory
+from trimtab.emit.manifests.facts import EmitFacts
+from trimtab.emit.manifests.plan_files import emit_plan
+from trimtab.fleet.model import Target
+from trimtab.pipeline import open_demo, plan_fleet
+from trimtab.pipeline.afterwards import emit_facts
+from trimtab.pipeline.auditing import SEED
+from trimtab.plan.planner import Planned
+from trimtab.plan.proof.proof_window import Proven, prove
+from trimtab.review import read_objects
+from trimtab.review.deployments import Proposed, proposed_deployment
+from trimtab.sources.demo import DEMO_FLEETS
+from trimtab.sources.manifest_files import read_manifests
+from trimtab.units import usd
+
+COST_FRAC = 0.02
+_BY_PAGE = (SetBatchPolicy, SetPrecision, SetTrainingMemory)
+"""What a model server does, which a page says and no object."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One demonstration: the proof's bill and that of its files, over the proof window."""
+
+    demo: str
+    proof_usd: float
+    files_usd: float
+    """With what is left to people done."""
+    objects_usd: float
+    """With the objects alone, and pages under `orders/`."""
+    targets: int
+    targets_equal: int
+    workloads: int
+    not_judged: tuple[str, ...]
+    by_page: tuple[str, ...]
+    by_hand: tuple[str, ...]
+    """Workloads of which the files say nothing, and the list of what is left to people does."""
+    left_behind: int
+    given_back: int
+
+    @property
+    def off_frac(self) -> float:
+        """Return the bill of the files over the proof's, less 1."""
+        return self.files_usd / self.proof_usd - 1
+
+
+def row_of(demo: str, folder: Path) -> Row:
+    """Plan a demonstration, write its files, read them, replay them."""
+    bundle = open_demo(demo)
+    planned, opened = plan_fleet(bundle)
+    proven = prove(planned, opened.proof, opened.market, opened.settings, seed=SEED)
+    facts = emit_facts(planned.plan, bundle, planned.fleet, opened.market, opened.settings)
+    emission = emit_plan(planned.plan, facts)
+    for file in emission.files:
+        path = folder / file.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(file.text, encoding="utf-8")
+    return _read(demo, folder, planned, proven, facts, {one.subject for one in emission.withheld})
+
+
+def _read(demo: str, folder: Path, planned: Planned, proven: Proven, facts: EmitFacts, withheld: Container[str]) -> Row:
+    enacted = proven.enacted
+    names = [one.name for one in enacted.fleet.workloads]
+    manifests = read_objects(read_manifests(folder)).laid_on(names)
+    found = {
+        index: proposed_deployment(planned.cases[names[index]], enacted.market, manifests)
+        for index in enacted.evaluators
+        if names[index] in manifests.workloads
+    }
+    in_force, by_page, by_hand = dict[int, Deployment](), list[str](), dict[int, Deployment]()
+    for index in enacted.evaluators:
+        said = planned.deployments.get(names[index], Deployment())
+        pages = [(lever, one) for lever, one in said.changes if isinstance(one, _BY_PAGE)]
+        by_page += [f"{names[index]}: {one.describe()}" for _, one in pages]
+        read = found.get(index, Proposed()).deployment.plus(*pages)
+        if read.changes:
+            in_force[index] = read
+        elif names[index] in withheld and index not in found:
+            by_hand[index] = read = said
+    effects = [change.effect for action in planned.plan.actions for change in action.changes]
+    by_page += [one.describe() for one in effects if isinstance(one, FleetEffect)]
+    done = {**in_force, **by_hand}
+    kept = [(one.workload, one.target, one.kept) for one in proven.proof.targets if one.touched]
+    same = sum(_kept(proven, names.index(name), done, target) == value for name, target, value in kept)
+    moved = {names[index] for index, one in found.items() if one.gives_nodes_back}
+    emptied = [one for one in facts.nodes if one.held_by and set(one.held_by) <= moved]
+    pages_text = "".join(path.read_text(encoding="utf-8") for path in sorted(folder.glob("orders/*.md")))
+    return Row(
+        demo=demo,
+        proof_usd=usd(proven.proof.after_micro_usd),
+        files_usd=_billed(planned, proven, done),
+        objects_usd=_billed(planned, proven, in_force),
+        targets=len(kept),
+        targets_equal=same,
+        workloads=len(planned.deployments),
+        not_judged=tuple(f"{names[index]}: {one.refused}" for index, one in found.items() if one.refused),
+        by_page=tuple(by_page),
+        by_hand=tuple(f"{names[index]}: {_words(one)}" for index, one in by_hand.items()),
+        left_behind=sum(one.name not in pages_text for one in emptied),
+        given_back=sum(one.name in pages_text for one in emptied)
+        + sum(len(one.nodes) for one in effects if isinstance(one, ReleaseNodes)),
+    )
+
+
+def _billed(planned: Planned, proven: Proven, in_force: Mapping[int, Deployment]) -> float:
+    """Return the bill with some deployments in force and every order carried out."""
+    enacted = proven.enacted
+    return usd(enacted.bill(in_force, planned.released, planned.discounts).total + enacted.moving(in_force))
+
+
+def _words(deployment: Deployment) -> str:
+    return "; ".join(effect.describe() for _, effect in deployment.changes) or "nothing"
+
+
+def _kept(proven: Proven, index: int, in_force: Mapping[int, Deployment], target: Target) -> bool | None:
+    """Tell whether a target is kept under the files; None where nothing is said of it."""
+    if index not in in_force:
+        return None
+    outcome = proven.enacted.outcome(index, in_force[index])
+    return next((one.frac >= target.required_frac for one in outcome.attained if one.target == target), None)
+
+
+def rows(demos: list[str]) -> Iterator[Row]:
+    """Yield a row for each demonstration."""
+    for demo in demos:
+        with tempfile.TemporaryDirectory() as folder:
+            yield row_of(demo, Path(folder))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--demo", action="append", choices=sorted(DEMO_FLEETS), help="this one; again for several")
+    arguments = parser.parse_args()
+    found = []
+    for row in rows(arguments.demo or list(DEMO_FLEETS)):
+        print(
+            f"{row.demo:20s} proof ${row.proof_usd:10,.2f}  files ${row.files_usd:10,.2f} ({row.off_frac:+.2%})  "
+            f"objects alone ${row.objects_usd:10,.2f}  targets "
+            f"{row.targets_equal}/{row.targets}  nodes given back {row.given_back}, left behind {row.left_behind}",
+            flush=True,
+        )
+        for word, lines in (("not judged", row.not_judged), ("by a page", row.by_page), ("by hand", row.by_hand)):
+            for line in lines:
+                print(f"  {word}: {line}", flush=True)
+        found.append(row)
+    print(
+        json.dumps(
+            {
+                "benchmark": "enact",
+                "demos": len(found),
+                "within_2_percent": sum(abs(row.off_frac) <= COST_FRAC for row in found),
+                "worst_bill_off_frac": max(abs(row.off_frac) for row in found),
+                "worst_bill_of_objects_alone_off_frac": max(abs(row.objects_usd / row.proof_usd - 1) for row in found),
+                "left_to_people": sum(len(row.by_hand) for row in found),
+                "targets": sum(row.targets for row in found),
+                "targets_equal": sum(row.targets_equal for row in found),
+                "not_judged": sum(len(row.not_judged) for row in found),
+                "nodes_given_back_by_order": sum(row.given_back for row in found),
+                "nodes_left_behind": sum(row.left_behind for row in found),
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()

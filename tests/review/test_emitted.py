@@ -1,0 +1,133 @@
+"""What `trimtab emit` writes, read without the plan: the policies, timetables and bill that it was made of."""
+
+import pytest
+import yaml
+from benchmarks.enact import row_of
+from hypothesis import given, settings
+from tests.emit.cluster_example import example_facts
+from tests.emit.example import action, hpa
+from tests.emit.test_any_plan import FACTS, plans
+
+from trimtab.deployment.effects import SetReplicaPolicy, SetSchedule
+from trimtab.emit.manifests.emission import Stage
+from trimtab.emit.manifests.facts import Autoscaler
+from trimtab.emit.manifests.keda import scaled_object, scheduled_object
+from trimtab.emit.manifests.kubernetes import horizontal_pod_autoscaler
+from trimtab.emit.manifests.plan_files import emit_plan
+from trimtab.emit.manifests.prometheus import prometheus_rule
+from trimtab.emit.manifests.week import cron_spans, held_stretches
+from trimtab.plan.model import Risk
+from trimtab.policies.forecast import forecast_policy
+from trimtab.policies.scaling import HpaPolicy, Metric
+from trimtab.review import read_objects
+from trimtab.review.scaling import Replica, scaling_of
+from trimtab.review.timetables import held_hours, is_timetable
+from trimtab.units import S_PER_HR
+
+CAPACITY_REQ_S = 3.2
+REPLICA = Replica(capacity_req_s=CAPACITY_REQ_S, full_frac=1.0, signal="sm_active")
+AHEAD = forecast_policy(
+    cold_start_s=187.0, mean_req_s=0.4, min_replicas=3, max_replicas=40, target_frac=0.7, down_stabilization_s=600
+)
+POLICIES = {
+    "demand": HpaPolicy(target_frac=0.75, min_replicas=2, max_replicas=40),
+    "behaviours": HpaPolicy(
+        target_frac=0.6, min_replicas=2, max_replicas=40, tolerance_up_frac=0.02, down_stabilization_s=900, period_s=60
+    ),
+    "mean of five minutes": HpaPolicy(target_frac=0.8, min_replicas=2, max_replicas=96, window_s=300),
+    "duty cycle": HpaPolicy(target_frac=0.5, min_replicas=1, max_replicas=9, metric=Metric.DUTY_CYCLE),
+    # rules are written with ten digits
+    "forecast": AHEAD._replace(rules=AHEAD.rules._replace(late_frac=0.0005)),
+}  # fmt: skip
+
+
+def of_effect(effect):
+    return action(
+        "a1", "autoscaling", "prod/chat-api", 1.0, {"prod/chat-api": effect},
+        weeks=1.0, risk=Risk.LOW, quarter=1, seen=(), rollback="delete it",
+    )  # fmt: skip
+
+
+def read(*objects):
+    return read_objects(("emitted.yaml", one) for one in yaml.safe_load_all(yaml.safe_dump_all(objects)))
+
+
+@pytest.mark.parametrize("make", [scaled_object, horizontal_pod_autoscaler])
+@pytest.mark.parametrize("name", POLICIES)
+def test_an_emitted_autoscaler_is_read_as_the_policy_that_was_replayed(name, make):
+    facts, effect = example_facts(Autoscaler.KEDA), SetReplicaPolicy(policy=POLICIES[name], metric="requests")
+    chat, rank = facts.workload("prod/chat-api"), facts.workload("prod/search-rank")
+    other = SetReplicaPolicy(policy=hpa(1, 5).policy, metric="requests")
+    manifests = read(
+        prometheus_rule(of_effect(effect), effect, chat, facts),
+        prometheus_rule(of_effect(other), other, rank, facts),
+        make(of_effect(effect), effect, chat, facts),
+    )
+    (scaler,) = manifests.scalers["prod/chat-api"]
+
+    assert scaling_of(scaler, REPLICA, manifests.records).policy == POLICIES[name]
+
+
+def test_a_forecast_that_counts_on_another_autoscaler_is_refused():
+    facts, effect = example_facts(), SetReplicaPolicy(policy=POLICIES["forecast"], metric="requests")
+    known = facts.workload("prod/chat-api")
+    one = scaled_object(of_effect(effect), effect, known, facts)
+    one["spec"]["maxReplicaCount"] = 10
+    manifests = read(prometheus_rule(of_effect(effect), effect, known, facts), one)
+    (scaler,) = manifests.scalers["prod/chat-api"]
+
+    assert "count on another" in scaling_of(scaler, REPLICA, manifests.records).refused
+
+
+@pytest.mark.parametrize(
+    "hours", [range(8, 20), [*range(20, 24), *range(144, 168), 0, 1], [h for h in range(168) if h % 24 in (3, 4, 9)]]
+)
+def test_an_emitted_timetable_holds_the_hours_of_the_plan(hours):
+    effect, facts = SetSchedule(hours_of_week=tuple(sorted(hours))), example_facts()
+    spans = cron_spans(tuple((start * S_PER_HR, end * S_PER_HR) for start, end in held_stretches(effect.hours_of_week)))
+    ana = facts.workload("notebooks/ana")
+    (scaler,) = read(scheduled_object(of_effect(effect), ana, spans, replicas=1)).scalers["notebooks/ana"]
+
+    assert is_timetable(scaler)
+    assert held_hours(scaler) == effect.hours_of_week
+
+
+def test_a_timetable_in_another_time_zone_is_not_guessed():
+    facts = example_facts()
+    one = scheduled_object(
+        of_effect(SetSchedule(hours_of_week=(8,))),
+        facts.workload("notebooks/ana"),
+        cron_spans(((8 * S_PER_HR, 9 * S_PER_HR),)),
+        replicas=1,
+    )
+    one["spec"]["triggers"][0]["metadata"]["timezone"] = "Europe/Berlin"
+    (scaler,) = read(one).scalers["notebooks/ana"]
+
+    assert "only UTC" in held_hours(scaler)
+
+
+def test_the_files_of_a_plan_cost_what_its_proof_says(tmp_path):
+    found = row_of("finetune-7b", tmp_path)
+
+    assert found.files_usd == pytest.approx(found.proof_usd, rel=0.02)
+    assert found.objects_usd == found.files_usd
+    assert found.targets_equal == found.targets > 0
+    assert not found.not_judged
+    assert not found.left_behind
+
+
+@settings(max_examples=40, deadline=None)
+@given(plan=plans(), facts=FACTS)
+def test_every_patch_of_any_plan_finds_its_workload(plan, facts):
+    emission = emit_plan(plan, facts)
+    documents = [
+        (file.path, one)
+        for file in emission.files
+        if file.path.endswith(".yaml") and file.kind != "Helm values" and file.stage is not Stage.UNDO
+        for one in yaml.safe_load_all(file.text)
+    ]
+
+    manifests = read_objects(documents).laid_on(one.name for one in facts.workloads)
+
+    assert [one for one in manifests.unread if one.what.startswith("a patch")] == []
+    assert set(manifests.scalers) <= {one.name for one in facts.workloads}
