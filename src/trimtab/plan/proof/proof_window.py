@@ -1,7 +1,8 @@
 """Prove a plan: replay the proof window, which the planner never saw, under it, and bill both.
 
 Laws and targets come from the fit window. A workload that the fit window did not have stays as history ran it; one that
-vanished uses nothing; commitments are paid all the same.
+vanished uses nothing; commitments are paid all the same. A node that nobody holds any more is given back with the workloads
+that the fit window saw on it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from trimtab.fleet.settings import Settings
 from trimtab.ledger import Bill, Commitment
 from trimtab.plan.model import CapacityPicture, Promise, Proof, Repair, TargetResult
 from trimtab.plan.planner import Planned
-from trimtab.plan.program.fleet_problem import Enacted
+from trimtab.plan.program.fleet_problem import Enacted, holders_by_node
 from trimtab.plan.proof.clairvoyant import clairvoyant_bound
 from trimtab.replay.outcomes.evaluate import Evaluator
 from trimtab.replay.outcomes.outcome import AS_PREDICTED, Case, Outcome, Stress, is_unchanged
@@ -122,7 +123,13 @@ def prove(
     `as_measured`: the window is as it was measured, so that a workload that the plan leaves alone attains what it attained.
     """
     evaluators = _evaluators(planned, proof_fleet, settings, seed, stress)
-    enacted = Enacted(fleet=proof_fleet, evaluators=evaluators, market=market, owned=planned.owned)
+    enacted = Enacted(
+        fleet=proof_fleet,
+        evaluators=evaluators,
+        market=market,
+        owned=planned.owned,
+        held_before=holders_by_node(planned.fleet),
+    )
     in_force = {
         index: planned.deployments[workload.name]
         for index, workload in enumerate(proof_fleet.workloads)
