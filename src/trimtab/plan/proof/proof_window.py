@@ -1,8 +1,9 @@
 """Prove a plan: replay the proof window, which the planner never saw, under it, and bill both.
 
-Laws and targets come from the fit window. A workload that the fit window did not have stays as history ran it; one that
-vanished uses nothing; commitments are paid all the same. A node that nobody holds any more is given back with the workloads
-that the fit window saw on it.
+Laws and targets come from the fit window, but for latencies by load: those that the proof window measured are what its
+requests take, so that a plan is not proved on requests that have become longer since. A workload that the fit window did not
+have stays as history ran it; one that vanished uses nothing; commitments are paid all the same. A node that nobody holds any
+more is given back with the workloads that the fit window saw on it.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from trimtab.errors import ConservationError
 from trimtab.fleet.limits import quota_of_pools, quotas_of
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet, FloatArray, IntArray, Target, Workload
+from trimtab.fleet.service_law import ServiceLaw, as_seen_in
 from trimtab.fleet.settings import Settings
 from trimtab.ledger import Bill, Commitment
 from trimtab.plan.model import CapacityPicture, Promise, Proof, Repair, TargetResult
@@ -195,7 +197,7 @@ def _evaluators(
                 workload=_as_learnt(workload, learnt.workload),
                 window=fleet.window,
                 targets=learnt.targets,
-                law=learnt.law,
+                law=_as_seen(learnt.law, workload),
                 settings=settings,
                 seed=seed + 1,
                 stress=stress,
@@ -203,6 +205,11 @@ def _evaluators(
             )
             evaluators[index] = Evaluator(case=case)
     return evaluators
+
+
+def _as_seen(law: ServiceLaw | None, workload: Workload) -> ServiceLaw | None:
+    """Return the law that proves a plan: its capacity, which rules rest on, and the latencies that this window measured."""
+    return law if law is None or workload.service is None else as_seen_in(law, workload.service)
 
 
 def _as_learnt(workload: Workload, learnt: Workload) -> Workload:
