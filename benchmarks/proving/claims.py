@@ -216,6 +216,8 @@ class Autoscaler:
     """The recording rules, in their order: record and expression."""
     follows: str
     """The record that its first trigger asks for."""
+    mean_s: int
+    """Over how long its demand is a mean; 0 where it is the last value."""
 
 
 def autoscaler(claim: Claim, workload: str) -> Autoscaler | str:
@@ -239,6 +241,9 @@ def autoscaler(claim: Claim, workload: str) -> Autoscaler | str:
     if demand is None or followed is None:
         return f"the autoscaler of {workload} follows nothing that was recorded"
     divided = re.search(rf"\)\s*/\s*{_NUMBER}\s*$", per_replica)
+    averaged = re.search(
+        r"avg_over_time\(trimtab:load_replicas(?:\{[^}]*\})?\[(\d+)s\]\)", expressions.get(followed[1], "")
+    )
     behaviours = _part(_part(_part(spec["advanced"])["horizontalPodAutoscalerConfig"])["behavior"])
     up, down = _part(behaviours["scaleUp"]), _part(behaviours["scaleDown"])
     guards = [
@@ -263,6 +268,7 @@ def autoscaler(claim: Claim, workload: str) -> Autoscaler | str:
         tolerance_down_frac=float(str(down.get("tolerance", 0.1))),
         records=expressions,
         follows=followed[1],
+        mean_s=int(averaged[1]) if averaged else 0,
     )
 
 

@@ -271,6 +271,7 @@ def _scaling(rule: Autoscaler, service: ServiceTruth, claim: Claim) -> Scaling:
         capacity_req_s=rule.capacity_req_s or 1.0,
         follows=2 if signal is not None else 0 if rule.capacity_req_s else 1,
         signal=signal,
+        mean_ticks=rule.mean_s // TICK_S + 1,
         up_window_s=rule.up_window_s,
         down_window_s=rule.down_window_s,
         up_percent=rule.up_percent,

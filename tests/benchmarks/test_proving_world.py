@@ -146,6 +146,25 @@ def test_scaling_up_waits_for_the_node_and_the_load() -> None:
     assert played.minutes[3, 2] > 60.0
 
 
+def test_a_rule_on_a_mean_does_not_follow_every_clump() -> None:
+    # given: a replica's worth of requests a minute, all within the minute's first ten seconds, and rules on 15 s and on 5 min
+    arrival_s = np.concatenate([minute * 60 + np.linspace(0, 10, 60) for minute in range(120)])
+
+    def replica_seconds(mean_ticks: int) -> float:
+        played = play(
+            arrival_s,
+            np.full(len(arrival_s), 0.5),
+            server=Server(slots=16),
+            nodes=Nodes(),
+            start=Start.packed(2, 1),
+            horizon_s=7200.0,
+            scaling=Scaling(minimum=1, maximum=8, target_frac=0.8, mean_ticks=mean_ticks),
+        )
+        return float(played.minutes[30:, 2].sum())
+
+    assert replica_seconds(20) < 0.7 * replica_seconds(1)
+
+
 def test_a_quota_keeps_pods_pending() -> None:
     arrival_s = np.arange(0, 3600, 0.2)
     played = play(

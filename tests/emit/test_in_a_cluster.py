@@ -207,6 +207,17 @@ def test_every_node_that_its_holders_leave_is_given_back_by_name():
     assert "--nodegroup-name 'gpu p4d'" in text
 
 
+def test_a_node_that_nobody_holds_any_more_goes_with_those_who_held_it_before():
+    idle, others = (
+        replace(node(name), held_before=holders) for name, holders in (("n1", (CHAT,)), ("n2", ("lab/nb",)))
+    )
+    (text,) = orders(idle, others, node("n3", CHAT)).values()
+
+    assert [line.split()[2] for line in text.splitlines() if line.startswith("kubectl drain")] == ["n1", "n3"]
+    assert f"| `n1` | nobody; before by `{CHAT}` |" in text
+    assert "| `n2` | nobody; before by `lab/nb` |" in text.partition("## What stays")[2]
+
+
 def test_an_old_karpenter_pool_makes_no_node_for_what_has_left_it():
     (text,) = orders(node("n1", CHAT, group=("karpenter.sh/nodepool", "gpu"))).values()
 

@@ -49,6 +49,27 @@ def test_places_that_were_never_all_taken_leave_the_plan_at_the_highest_load_see
     assert HEALTHY * law.capacity_req_s <= 1.001 * law.tested.shown_req_s
 
 
+@pytest.mark.parametrize(("measured", "bound"), [(1.1, Bound.UNTOLD), (1.3, Bound.BESIDE_GPU)])
+def test_requests_that_crowd_one_another_end_the_allowance_though_none_is_late_yet(monkeypatch, measured, bound):
+    found = BackTest(
+        fitted_req_s=1.0,
+        tested_req_s=1.2,
+        limit_s=None,
+        in_time=None,
+        running=Held(foretold=3.0, measured=3.0 * measured),
+        waiting=None,
+        gpu_s=None,
+        late_frac=0.0,
+    )
+    monkeypatch.setattr(law_limit, "back_test", lambda *_: found)
+
+    law = law_of(Limited(at_once=8, service_s=60.0), peak_frac=0.7)
+
+    assert law.tested.bound is bound
+    shown = law.tested.shown_req_s
+    assert law.capacity_req_s <= (shown if bound is Bound.BESIDE_GPU else shown / HEALTHY) * 1.001
+
+
 def test_latency_that_rises_while_the_gpu_is_hardly_busy_tells_of_something_beside_it():
     server = Limited(at_once=1, service_s=6.0, cores=True)
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.fleets import FleetRows
 
 from trimtab.fleet.build import build_fleet
-from trimtab.fleet.service_law import activity_as_demand, service_law
+from trimtab.fleet.service_law import activity_as_demand, as_seen_in, service_law
 from trimtab.fleet.settings import Settings
 from trimtab.fleet.targets import bucket_quantile, share_within
 from trimtab.tables.workloads import TargetMetric
@@ -96,6 +96,46 @@ def test_a_first_token_is_judged_where_no_whole_request_was_measured():
     assert law.ok_frac(0.1, metric=TargetMetric.TTFT)[1] < 1
     assert law.ok_frac(0.1)[1] == 1
     assert "no latency was measured" in law.because
+
+
+def slower_by(factor, quiet=False):
+    """Requests of another week: so many times as many are slow, on half the load where it was `quiet`."""
+
+    def counts(hour):
+        at_load = hour % 24 / (2 if quiet else 1)
+        slow = min(1.0, at_load / 24 * factor)
+        return [requests(hour) * (1 - slow), requests(hour) * slow * 0.8, requests(hour) * slow * 0.2, 0]
+
+    rows = FleetRows(7).node("a", "g5.xlarge").hold("prod/api", "a", [0])
+    rows.demand("prod/api", lambda hour: requests(hour) / (2 if quiet else 1), 2, LE_S, counts)
+    return build_fleet(rows.bundle(), Settings()).workload("prod/api").service
+
+
+def test_the_latencies_of_another_window_are_those_that_it_measured():
+    law = service_law(service(counts=slower_with_load), 0.8)
+    again, longer = as_seen_in(law, slower_by(1.0)), as_seen_in(law, slower_by(1.5))
+
+    assert again.ok_frac(0.1) == pytest.approx(law.ok_frac(0.1))
+    assert again.capacity_req_s == longer.capacity_req_s == law.capacity_req_s
+    middle = np.searchsorted(law.grid(), law.seen_load / 2)
+    assert 1 - longer.ok_frac(0.1)[middle] == pytest.approx(1.5 * (1 - law.ok_frac(0.1)[middle]), rel=0.05)
+
+
+def test_beyond_the_loads_of_another_window_nothing_is_faster_than_within():
+    law = service_law(service(counts=slower_with_load), 0.8)
+    quiet = as_seen_in(law, slower_by(3.0, quiet=True))
+
+    assert quiet.seen_load == law.seen_load
+    assert (np.diff(quiet.ok_frac(0.1)) <= 1e-12).all()
+    assert (quiet.ok_frac(0.1) <= law.ok_frac(0.1) + 1e-12).all()
+
+
+def test_a_window_without_latencies_leaves_a_law_as_it_is():
+    law = service_law(service(counts=slower_with_load), 0.8)
+    rows = FleetRows(7).node("a", "g5.xlarge").hold("prod/api", "a", [0]).demand("prod/api", requests, 2)
+    unmeasured = build_fleet(rows.bundle(), Settings()).workload("prod/api").service
+
+    assert as_seen_in(law, unmeasured).ok_frac(0.1).tolist() == law.ok_frac(0.1).tolist()
 
 
 def test_a_service_without_activity_says_why_it_cannot_be_judged():

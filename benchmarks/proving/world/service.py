@@ -73,6 +73,8 @@ class Scaling:
     """
     signal: Floats | None = None
     """A recorded number of replicas, by decision (n_ticks,)."""
+    mean_ticks: int = 1
+    """How many of the last values of answers and growth the rule takes the mean of; the queue itself counts as it is."""
     tolerance_up_frac: float = 0.1
     tolerance_down_frac: float = 0.1
     up_window_s: int = 0
@@ -175,6 +177,7 @@ def play(
             max(1, rule.period_s // TICK_S),
             rule.lag_ticks,
             rule.tolerance_down_frac,
+            rule.mean_ticks,
         ],
         dtype=np.float64,
     )
@@ -242,7 +245,7 @@ def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the argu
     scales, least, most, target, capacity = rule[0] > 0, int(rule[1]), int(rule[2]), rule[3], rule[4]
     follows, tolerance, up_steps, down_steps = int(rule[5]), rule[6], int(rule[7]), int(rule[8])
     up_percent, up_pods, down_percent, down_pods = rule[9], int(rule[10]), rule[11], int(rule[12])
-    period_steps, lag, tolerance_down = int(rule[13]), int(rule[14]), rule[15]
+    period_steps, lag, tolerance_down, mean_ticks = int(rule[13]), int(rule[14]), rule[15], int(rule[16])
     per_node, boot, load, kept = int(places[0]), places[1], places[2], places[3]
     consolidates, quota, speed_new = places[4] > 0, int(places[5]), places[6]
     n, n0 = len(arrival_s), len(node_of)
@@ -261,6 +264,7 @@ def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the argu
     place_end = np.full((_MOST, slots), _FAR)  # value of `clock` at which the request in a place is finished
     place_request = np.full((_MOST, slots), -1, np.int64)
     sm_tick = np.zeros(_MOST)
+    load_ring = np.zeros(mean_ticks)
 
     # nodes, each for one life
     node_start = np.zeros(200_000)
@@ -409,7 +413,10 @@ def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the argu
                 values[at] = values[at - 1]
             sm_ring[tick % _GUARD_TICKS] = sm_sum
             if follows == 0:
-                value = (completed_tick + waiting - waiting_before + waiting) / TICK_S / capacity
+                came = completed_tick + waiting - waiting_before
+                load_ring[tick % mean_ticks] = max(came / TICK_S / capacity, 0.0)
+                value = max((came + waiting) / TICK_S / capacity, 0.0)
+                value += load_ring.sum() / min(tick + 1, mean_ticks) - load_ring[tick % mean_ticks]
             elif follows == 3:
                 value = (tail - tail_before + waiting) / TICK_S / capacity
             elif follows == 1:

@@ -7,7 +7,8 @@ full first is told by what history shows, in this order:
 2. *places*: requests waited for as long as they were then in work; what was served meanwhile is the capacity;
 3. *the GPU*: the capacity by activity is within what was shown, or no further off than the allowance;
 4. *something beside the GPU*, a CPU or larger batches: latency rose with load by more than the GPU's own load explains, so that
-   the end is near: capacity is the highest load that was sustained, with no allowance;
+   the end is near: capacity is the highest load that was sustained, with no allowance; so it is where no places are declared
+   and the back-test's busier hours had a fifth more requests in work than the law foretold;
 5. *untold*: nothing that was measured says where the end is.
 
 **The allowance.** Rules aim to run a replica no hotter than the highest load that it was seen to sustain. Capacity is that load
@@ -63,7 +64,7 @@ def tested_law(workload: Workload, healthy_frac: float) -> ServiceLaw | str:
     if capacity.one_by_one:
         bound, most = Bound.ONE_BY_ONE, capacity.req_s
     else:
-        bound, most = _most(workload, by_activity, shown, trust_of(found), healthy_frac)
+        bound, most = _most(workload, by_activity, shown, found, healthy_frac)
     tested = Tested(bound=bound, activity_req_s=capacity.req_s, shown_req_s=shown, back_test=found)
     if most >= capacity.req_s:
         return replace(by_activity, tested=tested)
@@ -99,10 +100,10 @@ def hottest_req_s(workload: Workload) -> float:
 
 
 def _most(
-    workload: Workload, law: ServiceLaw, shown_req_s: float, trust_frac: float, healthy_frac: float
+    workload: Workload, law: ServiceLaw, shown_req_s: float, found: BackTest | str, healthy_frac: float
 ) -> tuple[Bound, float]:
     """Return what bounds a replica, and what it serves at most."""
-    service = workload.service
+    service, trust_frac = workload.service, trust_of(found)
     assert service is not None
     in_work_s = seconds_in_work(service)
     in_turn = 0.0 if in_work_s is None else 1.0 / in_work_s
@@ -118,6 +119,8 @@ def _most(
         return Bound.BESIDE_GPU, max(sustained, in_turn)
     places = workload.spec.max_concurrency
     declared = "not declared" if places is None else served_with_places(service, places, shown_req_s, trust_frac)
+    if isinstance(declared, str) and _crowds(found):
+        return Bound.BESIDE_GPU, max(sustained, in_turn)
     if isinstance(declared, str):
         return Bound.UNTOLD, most
     return Bound.DECLARED, min(max(declared, sustained, in_turn), law.capacity_req_s)
@@ -135,6 +138,15 @@ def _rises_beside_gpu(law: ServiceLaw, shown_req_s: float) -> bool:
     first, last = (bucket_quantile(law.le_s, law.share[row], 0.5) for row in (0, sustained[-1]))
     explained = (1 - low) / max(1 - high, 0.01)
     return first > 0 and last >= max(_CLEAR_RISE, _BEYOND_GPU * explained) * first
+
+
+def _crowds(found: BackTest | str) -> bool:
+    """Tell whether requests were in work together by more than the GPU's load explains, on the busier hours of a back-test.
+
+    They hinder one another then, however few of them are late yet: by Little's law each takes longer with every other.
+    """
+    running = found.running if isinstance(found, BackTest) else None
+    return running is not None and running.measured >= _BEYOND_GPU * running.foretold > 0
 
 
 def tested_activity_law(workload: Workload, healthy_frac: float) -> ServiceLaw:

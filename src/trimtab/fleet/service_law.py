@@ -10,7 +10,7 @@ to what history shows that a replica can serve.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -206,6 +206,40 @@ def service_law(workload: Workload, healthy_frac: float, most_req_s: float = mat
             f"{because}; " + (f"latency seen up to a load of {load[-1]:.0%}" if measured else "no latency was measured")
         ),
         first_token=_first_token(service, capacity_req_s),
+    )
+
+
+def as_seen_in(law: ServiceLaw, service: ServiceObservation) -> ServiceLaw:
+    """Return a law of the same capacity with the latencies that another window measured; the same law where it measured none.
+
+    At loads beyond those of that window the law's own times stand, but none is faster than what the window saw at less load.
+    """
+    whole = _as_seen(law, law.latency(), service, service.latency_le_s, service.latency_count)
+    first = law.first_token
+    if first is not None:
+        first = _as_seen(law, first, service, service.ttft_le_s, service.ttft_count)
+    return replace(law, load=whole.load, share=whole.share, le_s=whole.le_s, first_token=first)
+
+
+def _as_seen(
+    law: ServiceLaw, known: LatencyByLoad, service: ServiceObservation, le_s: FloatArray, histogram: FloatArray
+) -> LatencyByLoad:
+    """Return the latencies of a window by load, and above its loads those that are known, no faster than its own."""
+    if not len(known.le_s) or not histogram.sum() > 0:
+        return known
+    load, counts = _by_load(service, law.capacity_req_s, histogram)
+    if not counts.sum() > 0:
+        return known
+    share = _monotone(counts)
+    above = known.load > load[-1]
+    below = np.ones((int(above.sum()), len(le_s)))
+    for bucket, bound_s in enumerate(le_s[:-1]):
+        below[:, bucket] = share_within(known.le_s, known.share[above], float(bound_s))
+    below = np.minimum(below, np.cumsum(share[-1]))
+    return LatencyByLoad(
+        load=np.append(load, known.load[above]),
+        share=np.concatenate([share, np.diff(below, axis=1, prepend=0.0)]),
+        le_s=le_s,
     )
 
 

@@ -57,12 +57,15 @@ def with_cluster(
 
 def node_facts(nodes: Iterable[Row], held: Iterable[Row], end: datetime) -> tuple[NodeFacts, ...]:
     """Return the GPU nodes that were there when the history ended, by name."""
-    holders: dict[str, set[str]] = defaultdict(set)
+    of_late: dict[str, set[str]] = defaultdict(set)
+    ever: dict[str, set[str]] = defaultdict(set)
     for row in held:
-        until, gpus = row["end"], row["gpus"]
-        recent = until is None or (isinstance(until, datetime) and until > end - HELD_WITHIN)
-        if recent and isinstance(gpus, float) and gpus > 0:
-            holders[str(row["node"])].add(str(row["workload"]))
+        until, gpus, node = row["end"], row["gpus"], str(row["node"])
+        if not (isinstance(gpus, float) and gpus > 0):
+            continue
+        ever[node].add(str(row["workload"]))
+        if until is None or (isinstance(until, datetime) and until > end - HELD_WITHIN):
+            of_late[node].add(str(row["workload"]))
     return tuple(
         NodeFacts(
             name=str(row["node"]),
@@ -70,7 +73,8 @@ def node_facts(nodes: Iterable[Row], held: Iterable[Row], end: datetime) -> tupl
                 CapacityType(row["capacity_type"])
             ),
             group=_group(_labels(row["labels"])),
-            held_by=tuple(sorted(holders[str(row["node"])])),
+            held_by=tuple(sorted(of_late[str(row["node"])])),
+            held_before=tuple(sorted(ever[str(row["node"])])),
         )
         for row in sorted(nodes, key=lambda row: str(row["node"]))
         if row["gpu_count"] and (row["end"] is None or (isinstance(row["end"], datetime) and row["end"] >= end))

@@ -78,6 +78,14 @@ class NodeFacts:
     group: tuple[str, str] | None = None
     """Label that names its node group or NodePool, and its value; None where nobody told."""
     held_by: tuple[str, ...] = ()
+    """Of late."""
+    held_before: tuple[str, ...] = ()
+    """At any time in the history."""
+
+    @property
+    def goes_with(self) -> tuple[str, ...]:
+        """Return the workloads with which it is given back: who holds it, or who did where nobody does."""
+        return self.held_by or self.held_before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

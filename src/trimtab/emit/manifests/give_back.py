@@ -63,7 +63,7 @@ def give_back_files(scope: Scope) -> Iterator[Piece]:
             actions=group.actions,
             stage=Stage.RELEASE,
         )
-    seen = {workload for node in scope.facts.nodes for workload in node.held_by}
+    seen = {workload for node in scope.facts.nodes for workload in node.goes_with}
     for workload, actions in sorted(leaving.items()):
         if workload not in seen:
             reason = "the nodes that it leaves are not known by name: give them back once nothing runs there"
@@ -106,25 +106,23 @@ def emptied_groups(scope: Scope, leaving: Mapping[str, Sequence[str]]) -> list[E
 def _emptied(
     pool: Pool, label: tuple[str, str] | None, nodes: Sequence[NodeFacts], leaving: Mapping[str, Sequence[str]]
 ) -> EmptiedGroup:
-    goes = [node for node in nodes if node.held_by and all(workload in leaving for workload in node.held_by)]
+    goes = [node for node in nodes if node.goes_with and all(workload in leaving for workload in node.goes_with)]
     return EmptiedGroup(
         pool=pool,
         group=label,
         goes=tuple(sorted(goes, key=lambda node: (len(node.held_by), node.name))),
         stays=tuple(sorted((node for node in nodes if node not in goes), key=lambda node: node.name)),
-        actions=tuple(dict.fromkeys(name for node in goes for workload in node.held_by for name in leaving[workload])),
+        actions=tuple(
+            dict.fromkeys(name for node in goes for workload in node.goes_with for name in leaving[workload])
+        ),
     )
 
 
 def give_back_order(group: EmptiedGroup) -> str:
     """Return the order as Markdown: what must be empty, in which order to drain, how the group shrinks, the way back."""
     before, after = len(group.goes) + len(group.stays), len(group.stays)
-    rows = "\n".join(
-        f"| {number} | `{node.name}` | {_names(node.held_by)} |" for number, node in enumerate(group.goes, 1)
-    )
-    kept = "\n".join(
-        f"| `{node.name}` | {_names(node.held_by) or 'nobody on record; see the plan'} |" for node in group.stays
-    )
+    rows = "\n".join(f"| {number} | `{node.name}` | {_held_today(node)} |" for number, node in enumerate(group.goes, 1))
+    kept = "\n".join(f"| `{node.name}` | {_held_today(node)} |" for node in group.stays)
     stays = f"\n## What stays\n\n| node | held by |\n|---|---|\n{kept}\n" if group.stays else ""
     names = " ".join(shlex.quote(node.name) for node in group.goes)
     return f"""# Give back {_nodes(len(group.goes))} of {group.title}
@@ -173,6 +171,12 @@ done
 
 def _nodes(count: int) -> str:
     return f"{count} node{'' if count == 1 else 's'}"
+
+
+def _held_today(node: NodeFacts) -> str:
+    if node.held_by or not node.held_before:
+        return _names(node.held_by) or "nobody on record; see the plan"
+    return f"nobody; before by {_names(node.held_before)}"
 
 
 def _names(workloads: Sequence[str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from types import MappingProxyType
 
 import numpy as np
 
@@ -31,13 +32,15 @@ from trimtab.replay.outcomes.outcome import Outcome
 
 _MOST_NAMED = 5
 """Nodes that an error names."""
+NOT_HELD: Mapping[str, frozenset[str]] = MappingProxyType({})
+"""No node was held before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Groups:
     """Nodes that the same workloads held, those that nobody held (by pool), and those that stay billed whatever is planned.
 
-    Every billed node is in one of them.
+    Every billed node is in one of them. Of a node that nobody holds any more, those are holders that held it before.
     """
 
     held: tuple[tuple[frozenset[int], Mapping[Pool, IntArray]], ...]
@@ -47,9 +50,10 @@ class Groups:
     """The nodes of `stays`."""
 
 
-def groups_of(fleet: Fleet) -> Groups:
+def groups_of(fleet: Fleet, held_before: Mapping[str, frozenset[str]] = NOT_HELD) -> Groups:
     """Group a fleet's nodes by who held them over the window.
 
+    A node that nobody held there goes with the workloads that `held_before` names for it: a plan that moves them gives it back.
     Reserved capacity, capacity blocks and own hardware are paid for whoever holds them: no plan saves by leaving them. Nodes
     with work of unknown holders, and those without a price, cannot be left. Raises ConservationError where a billed node is in
     no group, or in several.
@@ -68,8 +72,13 @@ def groups_of(fleet: Fleet) -> Groups:
     for node, owners in sorted(holders.items()):
         by_holders.setdefault(frozenset(owners), []).append(node)
     unheld: dict[Pool, list[int]] = {}
+    index_of = {workload.name: index for index, workload in enumerate(fleet.workloads)}
     for node in sorted(set(unheld_nodes(fleet)) - set(fixed)):
-        unheld.setdefault(fleet.nodes[node].pool, []).append(node)
+        before = held_before.get(fleet.nodes[node].name, frozenset())
+        if before and before <= index_of.keys():
+            by_holders.setdefault(frozenset(index_of[name] for name in before), []).append(node)
+        else:
+            unheld.setdefault(fleet.nodes[node].pool, []).append(node)
     require_each_once(fleet, [*fixed, *chain(*by_holders.values()), *chain(*unheld.values())])
     return Groups(
         held=tuple((owners, usage_of_nodes(fleet, nodes)) for owners, nodes in by_holders.items()),
@@ -77,6 +86,16 @@ def groups_of(fleet: Fleet) -> Groups:
         stays=usage_of_nodes(fleet, fixed),
         staying=tuple(fixed),
     )
+
+
+def holders_by_node(fleet: Fleet) -> dict[str, frozenset[str]]:
+    """Return the names of the workloads that held each node over the window, by the node's name."""
+    cells = fleet.holdings
+    held = cells.owner != IDLE
+    found: dict[str, set[str]] = {}
+    for node, owner in {(int(n), int(o)) for n, o in zip(cells.node[held], cells.owner[held], strict=True)}:
+        found.setdefault(fleet.nodes[node].name, set()).add(fleet.workloads[owner].name)
+    return {node: frozenset(names) for node, names in found.items()}
 
 
 def require_each_once(fleet: Fleet, grouped: Sequence[int]) -> None:
@@ -162,11 +181,13 @@ class Enacted:
     market: Market
     owned: tuple[Commitment, ...] = ()
     """Commitments that are held whatever is planned; they cover before any of their kind that is bought."""
+    held_before: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Who held which node, by their names, in the window that was planned on; see `groups_of`."""
     groups: Groups = field(init=False)
     _rates: dict[Pool, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.groups = groups_of(self.fleet)
+        self.groups = groups_of(self.fleet, self.held_before)
 
     def outcome(self, workload: int, deployment: Deployment) -> Outcome:
         """Return what a workload uses and attains under a deployment."""

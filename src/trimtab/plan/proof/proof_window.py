@@ -1,7 +1,9 @@
 """Prove a plan: replay the proof window, which the planner never saw, under it, and bill both.
 
-Laws and targets come from the fit window. A workload that the fit window did not have stays as history ran it; one that
-vanished uses nothing; commitments are paid all the same.
+Laws and targets come from the fit window, but for latencies by load: those that the proof window measured are what its
+requests take, so that a plan is not proved on requests that have become longer since. A workload that the fit window did not
+have stays as history ran it; one that vanished uses nothing; commitments are paid all the same. A node that nobody holds any
+more is given back with the workloads that the fit window saw on it.
 """
 
 from __future__ import annotations
@@ -21,11 +23,12 @@ from trimtab.errors import ConservationError
 from trimtab.fleet.limits import quota_of_pools, quotas_of
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet, FloatArray, IntArray, Target, Workload
+from trimtab.fleet.service_law import ServiceLaw, as_seen_in
 from trimtab.fleet.settings import Settings
 from trimtab.ledger import Bill, Commitment
 from trimtab.plan.model import CapacityPicture, Promise, Proof, Repair, TargetResult
 from trimtab.plan.planner import Planned
-from trimtab.plan.program.fleet_problem import Enacted
+from trimtab.plan.program.fleet_problem import Enacted, holders_by_node
 from trimtab.plan.proof.clairvoyant import clairvoyant_bound
 from trimtab.replay.outcomes.evaluate import Evaluator
 from trimtab.replay.outcomes.outcome import AS_PREDICTED, Case, Outcome, Stress, is_unchanged
@@ -122,7 +125,13 @@ def prove(
     `as_measured`: the window is as it was measured, so that a workload that the plan leaves alone attains what it attained.
     """
     evaluators = _evaluators(planned, proof_fleet, settings, seed, stress)
-    enacted = Enacted(fleet=proof_fleet, evaluators=evaluators, market=market, owned=planned.owned)
+    enacted = Enacted(
+        fleet=proof_fleet,
+        evaluators=evaluators,
+        market=market,
+        owned=planned.owned,
+        held_before=holders_by_node(planned.fleet),
+    )
     in_force = {
         index: planned.deployments[workload.name]
         for index, workload in enumerate(proof_fleet.workloads)
@@ -188,7 +197,7 @@ def _evaluators(
                 workload=_as_learnt(workload, learnt.workload),
                 window=fleet.window,
                 targets=learnt.targets,
-                law=learnt.law,
+                law=_as_seen(learnt.law, workload),
                 settings=settings,
                 seed=seed + 1,
                 stress=stress,
@@ -196,6 +205,11 @@ def _evaluators(
             )
             evaluators[index] = Evaluator(case=case)
     return evaluators
+
+
+def _as_seen(law: ServiceLaw | None, workload: Workload) -> ServiceLaw | None:
+    """Return the law that proves a plan: its capacity, which rules rest on, and the latencies that this window measured."""
+    return law if law is None or workload.service is None else as_seen_in(law, workload.service)
 
 
 def _as_learnt(workload: Workload, learnt: Workload) -> Workload:

@@ -15,8 +15,9 @@ from trimtab.fleet.service_law import ServiceLaw, activity_as_demand
 from trimtab.fleet.settings import SERVICE_NODES_KEPT_S
 from trimtab.fleet.targets import histogram_of, share_within
 from trimtab.policies.cron import CronPolicy
+from trimtab.policies.forecast import ForecastPolicy
 from trimtab.policies.hedge import HedgePolicy
-from trimtab.policies.scaling import StaticReplicas
+from trimtab.policies.scaling import HpaPolicy, Metric, StaticReplicas
 from trimtab.replay.hedged import SpotZones
 from trimtab.replay.outcomes.outcome import (
     Attained,
@@ -80,12 +81,14 @@ def service_outcome(case: Case, place: Placement, replays: ServiceReplays, *, ma
     models = [service_model(case, law, place, targets_at(targets, place), low=low) for low in (False, True)]
     margin = case.settings.planning.target_margin_frac
     safe = np.array([safe_required_frac(target, margin) for target in targets])
+    emitted_req_s = place.replica_req_s(law.capacity_req_s, faster_counts=law.faster_counts)
+    usual, slow = (as_emitted(policy, emitted_req_s / model.capacity_req_s) for model in models)
     if place.hedge is not None:
         once_missed = safe if may_stop else None
-        return _hedged(case, place.hedge, loads, models, policy, replicas, targets, once_missed, replays)
-    stressed, beside = stressed_replay(replays, loads[1], models[1], policy, replicas, safe, may_stop=may_stop)
+        return _hedged(case, place.hedge, loads, models, (usual, slow), replicas, targets, once_missed, replays)
+    stressed, beside = stressed_replay(replays, loads[1], models[1], slow, replicas, safe, may_stop=may_stop)
     required = np.array([target.required_frac for target in targets]) if stressed.stopped else None
-    expected = replays.expected(loads[0], replace(models[0], beside=beside), policy, replicas, required)
+    expected = replays.expected(loads[0], replace(models[0], beside=beside), usual, replicas, required)
     on_demand, spot = held_as(place, expected.node_seconds)
     return Outcome(
         on_demand=on_demand,
@@ -114,7 +117,7 @@ def _hedged(
     hedge: HedgeOnSpot,
     loads: Sequence[ServiceHistory],
     models: Sequence[ServiceModel],
-    policy: ScalingPolicy,
+    policies: Sequence[ScalingPolicy],
     replicas: int,
     targets: Sequence[Target],
     safe_frac: FloatArray | None,
@@ -130,9 +133,9 @@ def _hedged(
         )
         for rate_per_hr in (max(hedge.loss_per_hr, 1.0 / HR_PER_WEEK), hedge.loss_per_hr)
     )
-    stressed = replays.hedged(loads[1], models[1], policy, often, replicas, safe_frac, stressed=True)
+    stressed = replays.hedged(loads[1], models[1], policies[1], often, replicas, safe_frac, stressed=True)
     required = np.array([target.required_frac for target in targets]) if stressed.stopped else None
-    expected = replays.hedged(loads[0], models[0], policy, usual, replicas, required, stressed=False)
+    expected = replays.hedged(loads[0], models[0], policies[0], usual, replicas, required, stressed=False)
     return Outcome(
         on_demand=expected.on_demand_node_seconds,
         spot=expected.spot_node_seconds,
@@ -219,6 +222,21 @@ def _policy(place: Placement, replicas: int) -> ScalingPolicy:
         held = frozenset(place.holding.hours_of_week)
         return CronPolicy(tuple(replicas if hour in held else 0 for hour in range(HR_PER_WEEK)))
     return StaticReplicas(replicas)
+
+
+def as_emitted(policy: ScalingPolicy, times: float) -> ScalingPolicy:
+    """Return a policy as its emitted rule acts where a replica serves less than that rule takes it to, by so many times.
+
+    The rule divides requests by a number that was written down when the plan was made: slower replicas are not told from
+    others, and get as many requests each. A policy that reads how busy its replicas are knows by itself.
+    """
+    match policy:
+        case HpaPolicy() if times != 1.0 and policy.metric is not Metric.DUTY_CYCLE:
+            return policy._replace(target_frac=policy.target_frac * times)
+        case ForecastPolicy() if times != 1.0:
+            return policy._replace(hpa=policy.hpa._replace(target_frac=policy.hpa.target_frac * times))
+        case _:
+            return policy
 
 
 def _replicas(case: Case, place: Placement) -> int:
