@@ -78,7 +78,7 @@ def _policy(scaling):
         (SLOTS, 0.5, Bound.UNTOLD),
         (SLOTS, 0.8, Bound.UNTOLD),
         (SLOTS, 1.08, Bound.PLACES),
-        (CORES, 0.97, Bound.UNTOLD),
+        (CORES, 0.97, Bound.BESIDE_GPU),
     ],
 )
 def test_replicas_that_are_full_before_their_gpu_are_not_planned_beyond_what_was_seen(server, peak_frac, bound):
