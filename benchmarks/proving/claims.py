@@ -332,7 +332,7 @@ def patched_replicas(claim: Claim, workload: str) -> int | None:
             continue
         for patch in _parts(one.get("patches") or []):
             target = _part(patch["target"])
-            if (target.get("namespace"), target.get("name")) != (namespace, name):
+            if target.get("name") != name or target.get("namespace", namespace) != namespace:
                 continue
             steps = yaml.safe_load(str(patch["patch"]))
             for step in steps if isinstance(steps, list) else []:
