@@ -19,6 +19,8 @@ from benchmarks.proving.parts import (
     daily_service,
     poisson_times,
     rng_of,
+    too_many_replicas,
+    tuning_runs,
 )
 from benchmarks.proving.world.billing import Committed
 from benchmarks.proving.world.clock import DAY_S, HOUR_S, HOURS_PER_DAY, MINUTE_S
@@ -163,11 +165,7 @@ def resumable_runs(seed: int, days: int) -> Fleet:
     """Interruptible runs with checkpoints, in a region where spot is gone for hours at a time."""
     rng = rng_of("spot-droughts", seed)
     hours = days * HOURS_PER_DAY
-    runs = [
-        Run(name=f"tune-{at}", workload="research/tune", submit_s=submit, pods=1, pod_gpus=1,
-            work_s=float(rng.uniform(2, 8) * HOUR_S))
-        for at, submit in enumerate(poisson_times(rng, 8, hours * HOUR_S))
-    ]  # fmt: skip
+    runs = tuning_runs(rng, hours)
     droughts, at_s = [], 0.0
     while at_s < hours * HOUR_S:
         at_s += float(rng.exponential(4 * HOUR_S))
@@ -305,22 +303,7 @@ def small_runs(seed: int, days: int) -> Fleet:
 
 def static_replicas(seed: int, days: int) -> Fleet:
     """Four times as many replicas as the load asks for, in a team that will not have an autoscaler."""
-    rng = rng_of("static-replicas", seed)
-    service = batched_service(
-        rng,
-        days,
-        "prod/chat",
-        sites=(Site(machine=G6E, replicas=16),),
-        peak_frac=rng.uniform(0.16, 0.22),
-        floor_frac=0.8,
-    )
-    return Fleet(
-        family="static-replicas",
-        seed=seed,
-        hours=days * HOURS_PER_DAY,
-        services=(service,),
-        options=("--set", "efforts.autoscaling.weeks=5000"),
-    )
+    return too_many_replicas("static-replicas", seed, days)
 
 
 def owned_idle(seed: int, days: int) -> Fleet:

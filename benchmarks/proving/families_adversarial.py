@@ -7,8 +7,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from benchmarks.proving.fleet import G6E, P4D, Fleet, ServiceTruth, Site
-from benchmarks.proving.parts import Family, Rng, answers_within, batched_service, daily_service, rng_of
+from benchmarks.proving.fleet import P4D, Fleet, ServiceTruth, Site
+from benchmarks.proving.parts import (
+    Family,
+    Rng,
+    answers_within,
+    batched_service,
+    daily_service,
+    rng_of,
+    too_many_replicas,
+)
 from benchmarks.proving.world.clock import HOURS_PER_DAY
 from benchmarks.proving.world.service import Server
 
@@ -30,22 +38,7 @@ def places_declared(seed: int, days: int) -> Fleet:
 
 def static_places(seed: int, days: int) -> Fleet:
     """The same with four times as many replicas as the load asks for, in a team that will not have an autoscaler."""
-    rng = rng_of("static-places", seed)
-    service = _declaring(
-        rng,
-        days,
-        "prod/chat",
-        sites=(Site(machine=G6E, replicas=16),),
-        peak_frac=rng.uniform(0.16, 0.22),
-        floor_frac=0.8,
-    )
-    return Fleet(
-        family="static-places",
-        seed=seed,
-        hours=days * HOURS_PER_DAY,
-        services=(service,),
-        options=("--set", "efforts.autoscaling.weeks=5000"),
-    )
+    return too_many_replicas("static-places", seed, days, _declaring)
 
 
 def _limited(rng: Rng, days: int, server: Server, places: int, *, low: float, high: float) -> ServiceTruth:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from benchmarks.proving.fleet import G5, G6E, P4D, Fleet, RunsTruth, ServiceTruth, Site
-from benchmarks.proving.parts import Family, Rng, answers_within, poisson_times, rng_of
+from benchmarks.proving.parts import Family, Rng, answers_within, rng_of, tuning_runs
 from benchmarks.proving.world.arrivals import arrivals, lognormal
 from benchmarks.proving.world.clock import DAY_S, HOUR_S, HOURS_PER_DAY, MINUTE_S
 from benchmarks.proving.world.runs import Checkpoints, Run
@@ -157,11 +157,7 @@ def recorded_spot(seed: int, days: int) -> Fleet:
     """Resumable runs where spot is gone as it was for V100s in one of AWS' zones (SkyPilot's probes, February to May 2023)."""
     rng = rng_of("recorded-spot", seed)
     hours = days * HOURS_PER_DAY
-    runs = [
-        Run(name=f"tune-{at}", workload="research/tune", submit_s=submit, pods=1, pod_gpus=1,
-            work_s=float(rng.uniform(2, 8) * HOUR_S))
-        for at, submit in enumerate(poisson_times(rng, 8, hours * HOUR_S))
-    ]  # fmt: skip
+    runs = tuning_runs(rng, hours)
     checkpoint = {"interval_s": 900.0, "save_s": 0.0, "restore_s": 120.0}
     truth = RunsTruth(
         name="research/tune",

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchmarks.proving.fleet import P4D, Fleet, ServiceTruth, Site
+from benchmarks.proving.fleet import G6E, P4D, Fleet, ServiceTruth, Site
 from benchmarks.proving.world.arrivals import arrivals, day_shape, lognormal, wandering
-from benchmarks.proving.world.clock import DAY_S, MINUTE_S
+from benchmarks.proving.world.clock import DAY_S, HOUR_S, HOURS_PER_DAY, MINUTE_S
+from benchmarks.proving.world.runs import Run
 from benchmarks.proving.world.service import Server
 
 DAYS, SMALL_DAYS = 14, 10
@@ -94,6 +95,35 @@ def batched_service(rng: Rng, days: int, name: str, **further: object) -> Servic
         "declared": answers_within(slow * 2.2),
     }
     return daily_service(rng, name, days, server=server, work_s=work_s, **{**options, **further})  # type: ignore[arg-type]
+
+
+def too_many_replicas(family: str, seed: int, days: int, make: Callable[..., ServiceTruth] = batched_service) -> Fleet:
+    """Return a service with four times as many replicas as the load asks for, in a team that will not have an autoscaler."""
+    rng = rng_of(family, seed)
+    service = make(
+        rng,
+        days,
+        "prod/chat",
+        sites=(Site(machine=G6E, replicas=16),),
+        peak_frac=rng.uniform(0.16, 0.22),
+        floor_frac=0.8,
+    )
+    return Fleet(
+        family=family,
+        seed=seed,
+        hours=days * HOURS_PER_DAY,
+        services=(service,),
+        options=("--set", "efforts.autoscaling.weeks=5000"),
+    )
+
+
+def tuning_runs(rng: Rng, hours: int) -> list[Run]:
+    """Return eight runs a day of one GPU, which take two to eight hours."""
+    return [
+        Run(name=f"tune-{at}", workload="research/tune", submit_s=submit, pods=1, pod_gpus=1,
+            work_s=float(rng.uniform(2, 8) * HOUR_S))
+        for at, submit in enumerate(poisson_times(rng, 8, hours * HOUR_S))
+    ]  # fmt: skip
 
 
 def poisson_times(rng: Rng, per_day: float, horizon_s: float) -> list[float]:

@@ -1,6 +1,7 @@
 """A real Prometheus over a backfilled history of one service, and the emitted expressions asked of it."""
 
 import json
+import math
 import socket
 import subprocess
 import time
@@ -22,6 +23,19 @@ _TYPES = {
     "kube_pod_status_ready": "gauge",
     "kube_deployment_status_replicas": "gauge",
 }
+
+
+def as_openmetrics(series, labels):
+    """Recorded series as OpenMetrics text; a step's value stands at its end, a missing one is left out."""
+    blocks = []
+    for name, values in series.items():
+        lines = [
+            f"{name}{labels} {float(value)!r} {EPOCH_S + (step + 1) * STEP_S}"
+            for step, value in enumerate(values)
+            if not math.isnan(value)
+        ]
+        blocks.append(f"# TYPE {name} gauge\n" + "\n".join(lines))
+    return "\n".join(blocks) + "\n# EOF\n"
 
 
 def openmetrics(service, history):

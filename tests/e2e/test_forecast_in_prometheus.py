@@ -7,7 +7,7 @@ import subprocess
 import numpy as np
 import pytest
 import yaml
-from tests.e2e.backfilled import EPOCH_S, STEP_S, ask, prometheus_over
+from tests.e2e.backfilled import STEP_S, as_openmetrics, ask, prometheus_over
 
 from trimtab.emit.manifests.forecast_rules import (
     FAST,
@@ -28,19 +28,6 @@ FIRST, EVERY = 60, 5
 RECORDS = forecast_records(POLICY, f"{LOAD}{LABELS}", f"{LOAD}{LABELS}", LABELS)
 
 
-def as_openmetrics(series):
-    """Recorded series as OpenMetrics text; a step's value stands at its end, a missing one is left out."""
-    blocks = []
-    for name, values in series.items():
-        lines = [
-            f"{name}{LABELS} {float(value)!r} {EPOCH_S + (step + 1) * STEP_S}"
-            for step, value in enumerate(values)
-            if not math.isnan(value)
-        ]
-        blocks.append(f"# TYPE {name} gauge\n" + "\n".join(lines))
-    return "\n".join(blocks) + "\n# EOF\n"
-
-
 def backfilled_in_order(load, folder, prometheus_bin, promtool_bin):
     """Evaluate the rules up to the spread one by one, each over what those before it recorded, as a live group does."""
     series = {LOAD: load}
@@ -49,7 +36,7 @@ def backfilled_in_order(load, folder, prometheus_bin, promtool_bin):
     for stage, (name, expression) in enumerate(records.items()):
         place = folder / str(stage)
         place.mkdir()
-        with prometheus_over(as_openmetrics(series), rules, place, prometheus_bin, promtool_bin) as address:
+        with prometheus_over(as_openmetrics(series, LABELS), rules, place, prometheus_bin, promtool_bin) as address:
             (values,) = ask(address, expression, len(load)).values()
         series[name] = np.array([values.get(step, math.nan) for step in range(len(load))])
     return series

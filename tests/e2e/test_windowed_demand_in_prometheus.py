@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from tests.e2e.backfilled import EPOCH_S, STEP_S, ask, prometheus_over
+from tests.e2e.backfilled import STEP_S, as_openmetrics, ask, prometheus_over
 
 from trimtab.emit.manifests.demand_rules import CURRENT, DEMAND, LOAD, READY, scaling_demand
 from trimtab.emit.manifests.facts import WorkloadFacts
@@ -17,18 +17,6 @@ ABOVE_ALL = 1000
 """Replicas there are, so that demand stands below what would hold them and is passed on as it is."""
 
 
-def as_openmetrics(series):
-    blocks = []
-    for name, values in series.items():
-        lines = [
-            f"{name}{LABELS} {float(value)!r} {EPOCH_S + (step + 1) * STEP_S}"
-            for step, value in enumerate(values)
-            if not math.isnan(value)
-        ]
-        blocks.append(f"# TYPE {name} gauge\n" + "\n".join(lines))
-    return "\n".join(blocks) + "\n# EOF\n"
-
-
 @pytest.mark.prometheus
 def test_the_emitted_window_is_the_replayed_one(tmp_path, prometheus_bin, promtool_bin):
     rng = np.random.default_rng(4)
@@ -39,7 +27,7 @@ def test_the_emitted_window_is_the_replayed_one(tmp_path, prometheus_bin, promto
     expression = scaling_demand(POLICY, KNOWN)
 
     rules = {"groups": [{"name": "demand", "rules": [{"record": "trimtab:scaling_demand", "expr": expression}]}]}
-    with prometheus_over(as_openmetrics(series), rules, tmp_path, prometheus_bin, promtool_bin) as address:
+    with prometheus_over(as_openmetrics(series, LABELS), rules, tmp_path, prometheus_bin, promtool_bin) as address:
         (said,) = ask(address, expression, len(load)).values()
 
     memory, seen = hpa_memory(POLICY), []

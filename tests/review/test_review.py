@@ -312,3 +312,23 @@ def test_a_template_that_was_not_rendered_is_refused_with_its_cure(tmp_path):
 def test_a_folder_without_manifests_is_refused(tmp_path):
     with pytest.raises(InputError, match=r"no \.yaml or \.json files"):
         list(read_manifests(tmp_path))
+
+
+def test_a_number_of_gpus_that_is_none_is_refused_with_its_place(bundle):
+    with pytest.raises(
+        InputError, match=r"change\.yaml: Deployment prod/api, nvidia\.com/gpu: 'two' is no whole number"
+    ):
+        manifests(DEPLOYMENT.format(replicas=8, gpus="two"))
+
+
+def test_requirements_of_a_pool_that_are_not_modelled_are_listed(bundle):
+    more = "- {key: karpenter.k8s.aws/instance-gpu-count, operator: Gt, values: ['3']}"
+    found = reviewed(bundle, on_pool("replicas: 8").replace("      taints:", f"      {more}\n      taints:"))
+
+    assert [one.what for one in found.unread] == ["NodePool gpus: karpenter.k8s.aws/instance-gpu-count Gt"]
+
+
+def test_an_autoscaler_that_a_pools_limit_has_no_room_for_is_not_judged(bundle):
+    found = reviewed(bundle, on_pool(limit=1) + hpa(REQUESTS, low=2))
+
+    assert found.unjudged == ("prod/api",)

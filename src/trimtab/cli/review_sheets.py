@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trimtab.cli.output import Cell, Column, Sheet
+from trimtab.cli.output import Cell, Column, Format, Sheet, render
 from trimtab.emit.money import dollars
 from trimtab.review import Finding, Review, TargetReview, WorkloadReview
 from trimtab.review.deployments import Weight
@@ -47,13 +47,9 @@ def review_sheet(found: Review) -> Sheet:
 
 def review_comment(found: Review) -> str:
     """Return a comment for a pull request: the verdict, the bill, each target, what would stop pods, what was not read."""
-    rows = [
-        "| " + " | ".join(column.text(row.get(column.key)).replace("|", "\\|") for column in COLUMNS) + " |"
-        for row in _rows(found)
-    ]
-    head = "| " + " | ".join(column.title for column in COLUMNS) + " |"
-    rule = "|" + "|".join("---:" if column.right else "---" for column in COLUMNS) + "|"
-    table = "\n".join([head, rule, *rows]) if rows else "No workload of this history is changed."
+    rows = list(_rows(found))
+    table = render(Sheet(columns=COLUMNS, rows=rows), Format.MARKDOWN)
+    table = table if rows else "No workload of this history is changed."
     notes = [f"- {line}" for line in _notes(found)]
     unread = notes[: _FEW + 1] + ([f"- and {len(notes) - _FEW - 1} more"] if len(notes) > _FEW + 1 else [])
     return "\n\n".join([MARKER, f"### {_verdict(found)}", table, "\n".join(unread)])

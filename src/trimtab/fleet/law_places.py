@@ -78,6 +78,8 @@ def served_with_places(
 
     `trust_frac` is the share of the way to `REACH` that the law's back-test allows.
     """
+    if not service.waiting.size:
+        return "requests that wait were not measured"
     each, _, _, waiting = _hourly(service)
     if len(each) and float(each.max()) > _OVER * places:
         return f"up to {each.max():.1f} requests were in work of a replica, and max_concurrency is {places}"

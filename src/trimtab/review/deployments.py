@@ -34,7 +34,7 @@ from trimtab.fleet.model import Workload
 from trimtab.fleet.reach import offerings_at_home
 from trimtab.fleet.service_law import ServiceLaw
 from trimtab.levers import autoscaling, gpu_count, idle_release, replica_count, right_size, schedule, spot
-from trimtab.policies.scaling import HpaPolicy
+from trimtab.policies.scaling import NO_LIMIT, HpaPolicy
 from trimtab.replay.outcomes.outcome import Case
 from trimtab.replay.outcomes.service_outcome import demand_of
 from trimtab.review.manifests import INSTANCE_TYPE_LABELS, NODE_POOL_LABEL, Manifests, NodePool, Pods, Scaler
@@ -329,12 +329,16 @@ def _replicas(
         return
     if least < _REPLAYED_LEAST and isinstance(effect.policy, HpaPolicy):
         found.notes.append(
-            "scales to no replica: replayed with one at least, so that it costs less, and starts cold more often"
+            "scales to zero, and is replayed with one replica at least: in truth it costs less and starts cold more often"
         )
         effect = replace(effect, policy=effect.policy._replace(min_replicas=_REPLAYED_LEAST))
     _fragments(pool, case, found)
     _rollout(pods, pool, most, room, case, found)
-    found.changes.append((autoscaling.NAME, effect.at_most(room) or effect))
+    limited = effect.at_most(room)
+    if limited is None:
+        found.refused = f"its {scaler.kind} wants {least} replicas at least, and its node pool has room for {room}"
+        return
+    found.changes.append((autoscaling.NAME, limited))
 
 
 def _replica(case: Case, law: ServiceLaw, found: Proposed) -> Replica:
@@ -370,7 +374,7 @@ def _fragments(pool: NodePool | None, case: Case, found: Proposed) -> None:
 def _room(pods: Pods | None, pool: NodePool | None, case: Case) -> int:
     """Return how many replicas a node pool's limit has room for."""
     if pool is None or pool.gpu_limit is None:
-        return 10**6
+        return NO_LIMIT
     each = pods.gpus if pods is not None and pods.gpus else max(1, math.ceil(case.workload.gpus_per_pod))
     return pool.gpu_limit // each
 

@@ -14,6 +14,7 @@ from pathlib import PurePosixPath
 
 import yaml
 
+from trimtab.errors import InputError
 from trimtab.sources.kube_objects import Object, at, listed, mapping, number, text
 
 GPU = "nvidia.com/gpu"
@@ -101,8 +102,6 @@ class NodePool:
     gpu_limit: int | None
     consolidates: bool
     """Whether nodes that could be emptied onto others are; else only empty ones go."""
-    unread: tuple[str, ...]
-    """Requirements of other operators, which are not modelled."""
 
     @property
     def instance_types(self) -> tuple[str, ...]:
@@ -231,6 +230,7 @@ def _take(found: Manifests, file: str, one: Object) -> None:
         found.scalers.setdefault(scaler.workload, []).append(scaler)
     elif kind == "NodePool":
         found.pools[name] = _node_pool(name, file, one)
+        found.unread += _unread_needs(name, file, one)
     elif kind == "PriorityClass":
         found.priorities[name] = number(one, "value") or 0.0
     elif kind == "PrometheusRule":
@@ -268,7 +268,7 @@ def _object(one: Object, *path: str) -> Object:
 
 def _pods(kind: str, workload: str, file: str, one: Object) -> Pods:
     template = _object(one, *_TEMPLATES.get(kind, _TEMPLATE))
-    gpus, devices = _devices(template)
+    gpus, devices = _devices(template, f"{file}: {kind} {workload}")
     replicas = number(one, "spec", "replicas")
     stated = at(template, "tolerations")
     return Pods(
@@ -285,14 +285,14 @@ def _pods(kind: str, workload: str, file: str, one: Object) -> Pods:
     )
 
 
-def _devices(template: Object) -> tuple[int | None, tuple[str, ...]]:
+def _devices(template: Object, where: str) -> tuple[int | None, tuple[str, ...]]:
     """Return the whole GPUs that the containers of a pod ask for together (None: not said), and other devices."""
     gpus, others = None, set()
     for container in listed(template, "containers"):
         limits = {**_object(container, "resources", "requests"), **_object(container, "resources", "limits")}
         for key, value in limits.items():
             if key == GPU:
-                gpus = (gpus or 0) + int(str(value))
+                gpus = (gpus or 0) + _whole(value, f"{where}, {GPU}")
             elif str(key).startswith("nvidia.com/"):
                 others.add(str(key))
     return gpus, tuple(sorted(others))
@@ -337,12 +337,25 @@ def _node_pool(name: str, file: str, one: Object) -> NodePool:
             Taint(key=text(taint, "key"), value=text(taint, "value"), effect=text(taint, "effect"))
             for taint in listed(template, "taints")
         ),
-        gpu_limit=None if limit is None else int(str(limit)),
+        gpu_limit=None if limit is None else _whole(limit, f"{file}: NodePool {name}, limit of {GPU}"),
         consolidates=text(one, "spec", "disruption", "consolidationPolicy") != "WhenEmpty",
-        unread=tuple(
-            f"{text(need, 'key')} {text(need, 'operator')}" for need in needs if text(need, "operator") != "In"
-        ),
     )
+
+
+def _unread_needs(name: str, file: str, one: Object) -> Iterator[Unread]:
+    """Yield a pool's requirements of other operators than In."""
+    for need in listed(one, "spec", "template", "spec", "requirements"):
+        if text(need, "operator") != "In":
+            what = f"NodePool {name}: {text(need, 'key')} {text(need, 'operator')}"
+            yield Unread(what=what, file=file, why="only requirements with In are modelled")
+
+
+def _whole(value: object, where: str) -> int:
+    """Return a whole number; raises InputError that names the place."""
+    try:
+        return int(str(value))
+    except ValueError as error:
+        raise InputError(f"{where}: {value!r} is no whole number; write one, such as 8") from error
 
 
 def _list(one: Object, key: str) -> list[object]:
@@ -400,10 +413,11 @@ def _patched(pods: Pods, step: Object) -> Pods | None:
     path, value = text(step, "path"), at(step, "value")
     if text(step, "op") not in ("add", "replace") or not isinstance(value, int | str):
         return None
+    where = f"{pods.files[0]}: a patch of {pods.kind}, {path}"
     if path == "/spec/replicas":
-        return replace(pods, replicas=int(value))
+        return replace(pods, replicas=_whole(value, where))
     if path.endswith("/resources/limits/nvidia.com~1gpu"):
-        return replace(pods, gpus=int(value))
+        return replace(pods, gpus=_whole(value, where))
     if "/nodeSelector/" in path:
         label = path.rpartition("/nodeSelector/")[2].replace("~1", "/").replace("~0", "~")
         return replace(pods, node_selector=((label, str(value)),))

@@ -404,4 +404,4 @@ def _direction(body: object, frac: float, pods: int) -> tuple[float, int, int | 
         return frac, pods, None
     share = max((number(one, "value") or 0.0 for one in limits if text(one, "type") == "Percent"), default=0.0) / 100
     count = max((int(number(one, "value") or 0) for one in limits if text(one, "type") == "Pods"), default=0)
-    return share, count, int(max(number(one, "periodSeconds") or 15 for one in limits))
+    return share, count, int(max(number(one, "periodSeconds") or SYNC_S for one in limits))
