@@ -1,8 +1,9 @@
 """What `trimtab emit` writes, read back without the plan: the bill of the files over the proof window beside the plan's proof.
 
 Run: python -m benchmarks.enact [--demo NAME ...]
+     python -m benchmarks.enact --fleets N [--seed S] [--family NAME ...] [--jobs N]   fleets drawn by the proving ground
 
-Each demonstration is planned and proved, its files are written to a temporary folder and read by the reader of
+Each fleet is planned and proved, its files are written to a temporary folder and read by the reader of
 `trimtab review`, which knows Kubernetes, KEDA, Karpenter and the history up to the plan. What no object can carry is taken as
 done where a page under `orders/` says it (purchases, nodes given back, batches), and where `emit` names a workload that only a
 person can change (a Notebook, which no autoscaler scales). Then the proof window is replayed with the proof's own cases, once
@@ -14,15 +15,24 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
+from itertools import pairwise
+from multiprocessing import get_context
 from pathlib import Path
 
+from benchmarks.proving.parts import DAYS
+from benchmarks.proving.runner import families
+from benchmarks.proving.score import ANY_PAYBACK
+from trimtab.cli.settings import resolve
 from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.effects import FleetEffect, ReleaseNodes, SetBatchPolicy, SetPrecision, SetTrainingMemory
 from trimtab.emit.manifests.facts import EmitFacts
 from trimtab.emit.manifests.plan_files import emit_plan
+from trimtab.errors import TrimtabError
 from trimtab.fleet.model import Target
+from trimtab.fleet.settings import Settings
 from trimtab.pipeline import open_demo, plan_fleet
 from trimtab.pipeline.afterwards import emit_facts
 from trimtab.pipeline.auditing import SEED
@@ -32,6 +42,7 @@ from trimtab.review import read_objects
 from trimtab.review.deployments import Proposed, proposed_deployment
 from trimtab.sources.demo import DEMO_FLEETS
 from trimtab.sources.manifest_files import read_manifests
+from trimtab.tables.bundle import Bundle, read_bundle
 from trimtab.units import usd
 
 COST_FRAC = 0.02
@@ -41,9 +52,9 @@ _BY_PAGE = (SetBatchPolicy, SetPrecision, SetTrainingMemory)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One demonstration: the proof's bill and that of its files, over the proof window."""
+    """One fleet: the proof's bill and that of its files, over the proof window."""
 
-    demo: str
+    name: str
     proof_usd: float
     files_usd: float
     """With what is left to people done."""
@@ -65,10 +76,9 @@ class Row:
         return self.files_usd / self.proof_usd - 1
 
 
-def row_of(demo: str, folder: Path) -> Row:
-    """Plan a demonstration, write its files, read them, replay them."""
-    bundle = open_demo(demo)
-    planned, opened = plan_fleet(bundle)
+def row_of(name: str, bundle: Bundle, settings: Settings | None, folder: Path) -> Row:
+    """Plan a fleet, write its files, read them, replay them."""
+    planned, opened = plan_fleet(bundle, settings)
     proven = prove(planned, opened.proof, opened.market, opened.settings, seed=SEED)
     facts = emit_facts(planned.plan, bundle, planned.fleet, opened.market, opened.settings)
     emission = emit_plan(planned.plan, facts)
@@ -76,10 +86,10 @@ def row_of(demo: str, folder: Path) -> Row:
         path = folder / file.path
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(file.text, encoding="utf-8")
-    return _read(demo, folder, planned, proven, facts, {one.subject for one in emission.withheld})
+    return _read(name, folder, planned, proven, facts, {one.subject for one in emission.withheld})
 
 
-def _read(demo: str, folder: Path, planned: Planned, proven: Proven, facts: EmitFacts, withheld: Container[str]) -> Row:
+def _read(name: str, folder: Path, planned: Planned, proven: Proven, facts: EmitFacts, withheld: Container[str]) -> Row:
     enacted = proven.enacted
     names = [one.name for one in enacted.fleet.workloads]
     manifests = read_objects(read_manifests(folder)).laid_on(names)
@@ -107,7 +117,7 @@ def _read(demo: str, folder: Path, planned: Planned, proven: Proven, facts: Emit
     emptied = [one for one in facts.nodes if one.held_by and set(one.held_by) <= moved]
     pages_text = "".join(path.read_text(encoding="utf-8") for path in sorted(folder.glob("orders/*.md")))
     return Row(
-        demo=demo,
+        name=name,
         proof_usd=usd(proven.proof.after_micro_usd),
         files_usd=_billed(planned, proven, done),
         objects_usd=_billed(planned, proven, in_force),
@@ -141,46 +151,91 @@ def _kept(proven: Proven, index: int, in_force: Mapping[int, Deployment], target
     return next((one.frac >= target.required_frac for one in outcome.attained if one.target == target), None)
 
 
-def rows(demos: list[str]) -> Iterator[Row]:
-    """Yield a row for each demonstration."""
-    for demo in demos:
-        with tempfile.TemporaryDirectory() as folder:
-            yield row_of(demo, Path(folder))
+def demo_row(demo: str) -> Row:
+    """Return the row of a demonstration."""
+    with tempfile.TemporaryDirectory() as folder:
+        return row_of(demo, open_demo(demo), None, Path(folder))
+
+
+def fleet_row(family: str, seed: int) -> Row | str:
+    """Return the row of a fleet that the proving ground draws, or why it was refused.
+
+    Its quota and its own rates are left out: what is compared is one plan with its files.
+    """
+    fleet = next(one for one in families() if one.name == family).make(seed, DAYS)
+    options = (*ANY_PAYBACK, *fleet.options)
+    flags = [text for flag, text in pairwise(options) if flag == "--set"]
+    with tempfile.TemporaryDirectory() as folder:
+        bundle = read_bundle(fleet.write(Path(folder) / "bundle"))
+        try:
+            settings = resolve(file=None, environ={}, flags=flags).settings
+            return row_of(f"{family} {seed}", bundle, settings, Path(folder) / "manifests")
+        except TrimtabError as error:
+            return f"{family} {seed}: refused: {error}"
+
+
+def rows(arguments: argparse.Namespace) -> Iterator[Row | str]:
+    """Yield a row, or a refusal, for each fleet that is asked for, as they come."""
+    if not arguments.fleets:
+        yield from map(demo_row, arguments.demo or list(DEMO_FLEETS))
+        return
+    names = arguments.family or [one.name for one in families()]
+    with ProcessPoolExecutor(arguments.jobs, mp_context=get_context("spawn"), max_tasks_per_child=8) as pool:
+        asked = [
+            pool.submit(fleet_row, name, seed)
+            for seed in range(arguments.seed, arguments.seed + arguments.fleets)
+            for name in names
+        ]
+        for done in as_completed(asked):
+            yield done.result()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--demo", action="append", choices=sorted(DEMO_FLEETS), help="this one; again for several")
-    arguments = parser.parse_args()
-    found = []
-    for row in rows(arguments.demo or list(DEMO_FLEETS)):
-        print(
-            f"{row.demo:20s} proof ${row.proof_usd:10,.2f}  files ${row.files_usd:10,.2f} ({row.off_frac:+.2%})  "
-            f"objects alone ${row.objects_usd:10,.2f}  targets "
-            f"{row.targets_equal}/{row.targets}  nodes given back {row.given_back}, left behind {row.left_behind}",
-            flush=True,
-        )
-        for word, lines in (("not judged", row.not_judged), ("by a page", row.by_page), ("by hand", row.by_hand)):
-            for line in lines:
-                print(f"  {word}: {line}", flush=True)
-        found.append(row)
-    print(
-        json.dumps(
-            {
-                "benchmark": "enact",
-                "demos": len(found),
-                "within_2_percent": sum(abs(row.off_frac) <= COST_FRAC for row in found),
-                "worst_bill_off_frac": max(abs(row.off_frac) for row in found),
-                "worst_bill_of_objects_alone_off_frac": max(abs(row.objects_usd / row.proof_usd - 1) for row in found),
-                "left_to_people": sum(len(row.by_hand) for row in found),
-                "targets": sum(row.targets for row in found),
-                "targets_equal": sum(row.targets_equal for row in found),
-                "not_judged": sum(len(row.not_judged) for row in found),
-                "nodes_given_back_by_order": sum(row.given_back for row in found),
-                "nodes_left_behind": sum(row.left_behind for row in found),
-            }
-        )
+    parser.add_argument("--fleets", type=int, default=0, metavar="N", help="fleets a family of the proving ground")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the first fleet of each family")
+    parser.add_argument(
+        "--family", action="append", default=[], metavar="NAME", help="only this family; again for more"
     )
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="fleets at once, a process each")
+    arguments = parser.parse_args()
+    found, refused = list[Row](), 0
+    for row in rows(arguments):
+        if isinstance(row, str):
+            print(row, flush=True)
+            refused += 1
+            continue
+        _show(row)
+        found.append(row)
+    print(json.dumps({"benchmark": "enact", "fleets": len(found), "refused": refused, **_totals(found)}))
+
+
+def _show(row: Row) -> None:
+    print(
+        f"{row.name:20s} proof ${row.proof_usd:10,.2f}  files ${row.files_usd:10,.2f} ({row.off_frac:+.2%})  "
+        f"objects alone ${row.objects_usd:10,.2f}  targets "
+        f"{row.targets_equal}/{row.targets}  nodes given back {row.given_back}, left behind {row.left_behind}",
+        flush=True,
+    )
+    for word, lines in (("not judged", row.not_judged), ("by a page", row.by_page), ("by hand", row.by_hand)):
+        for line in lines:
+            print(f"  {word}: {line}", flush=True)
+
+
+def _totals(found: Sequence[Row]) -> dict[str, float | int]:
+    return {
+        "with_a_plan": sum(bool(row.workloads or row.by_page) for row in found),
+        "within_2_percent": sum(abs(row.off_frac) <= COST_FRAC for row in found),
+        "worst_bill_off_frac": max(abs(row.off_frac) for row in found),
+        "worst_bill_of_objects_alone_off_frac": max(abs(row.objects_usd / row.proof_usd - 1) for row in found),
+        "left_to_people": sum(len(row.by_hand) for row in found),
+        "targets": sum(row.targets for row in found),
+        "targets_equal": sum(row.targets_equal for row in found),
+        "not_judged": sum(len(row.not_judged) for row in found),
+        "nodes_given_back_by_order": sum(row.given_back for row in found),
+        "nodes_left_behind": sum(row.left_behind for row in found),
+    }
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 import pytest
 import yaml
-from benchmarks.enact import row_of
+from benchmarks.enact import demo_row
 from hypothesis import given, settings
 from tests.emit.cluster_example import example_facts
 from tests.emit.example import action, hpa
@@ -106,8 +106,8 @@ def test_a_timetable_in_another_time_zone_is_not_guessed():
     assert "only UTC" in held_hours(scaler)
 
 
-def test_the_files_of_a_plan_cost_what_its_proof_says(tmp_path):
-    found = row_of("finetune-7b", tmp_path)
+def test_the_files_of_a_plan_cost_what_its_proof_says():
+    found = demo_row("finetune-7b")
 
     assert found.files_usd == pytest.approx(found.proof_usd, rel=0.02)
     assert found.objects_usd == found.files_usd
