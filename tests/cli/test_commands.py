@@ -54,3 +54,16 @@ def test_the_help_page_imports_nothing_heavy():
 
     assert "audit" in done.stdout
     assert not HEAVY & set(done.stderr.split())
+
+
+def test_the_package_is_the_command_line_too():
+    done = subprocess.run([sys.executable, "-m", "trimtab", "--version"], capture_output=True, text=True, check=True)
+
+    assert done.stdout.startswith("trimtab, version ")
+
+
+def test_a_misspelt_command_is_answered_with_the_nearest():
+    done = CliRunner().invoke(root, ["audti"])
+
+    assert done.exit_code == 2
+    assert "Did you mean 'audit'?" in done.output

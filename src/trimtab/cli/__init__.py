@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from importlib import import_module
 
 import click
@@ -85,6 +86,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
 """Command name -> (module that defines `command`, one-line help), in the order in which help shows them."""
 
 
+_INTERRUPTED = 130
+"""What shells report of a program that SIGINT ended: 128 and the signal's number."""
+
+
 class LazyGroup(click.Group):
     """A click group that imports a command's module when the command is asked for."""
 
@@ -96,6 +101,17 @@ class LazyGroup(click.Group):
             return None
         command: click.Command = import_module(COMMANDS[cmd_name][0]).command
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            near = get_close_matches(args[0], COMMANDS, n=1)
+            if not near:
+                raise
+            raise click.UsageError(f"{error.message} Did you mean '{near[0]}'?", ctx) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -115,7 +131,7 @@ def root() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and exit: 0 done, 1 error, 2 usage, 3 credentials, 10 savings above --fail-over."""
+    """Run the command line and exit: 0 done, 1 error, 2 usage, 3 credentials, 10 savings above --fail-over, 130 interrupted."""
     try:
         code = root.main(args=arguments, prog_name="trimtab", standalone_mode=False)
     except click.ClickException as error:
@@ -123,7 +139,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(error.exit_code)
     except click.Abort:
         click.echo("interrupted", err=True)
-        sys.exit(1)
+        sys.exit(_INTERRUPTED)
     except TrimtabError as error:
         click.echo(f"{click.style('error:', fg='red', bold=True)} {error}", err=True)
         sys.exit(error.exit_code)

@@ -24,7 +24,7 @@ from trimtab.emit.document import (
 )
 from trimtab.emit.money import dollars, percent
 from trimtab.emit.roadmap_words import quick_wins, roadmap_lines
-from trimtab.emit.venture_words import venture_sums
+from trimtab.emit.venture_words import venture_subject
 from trimtab.emit.words import (
     UNDECLARED_LEAD,
     UNDECLARED_NOTE,
@@ -264,7 +264,7 @@ def _undeclared(document: AuditDocument) -> RenderableType:
 
 
 def _venture(one: VenturePart) -> Text:
-    return Text.assemble("· ", (f"{one.kind}: {one.subject}", "bold"), f" ({venture_sums(one)}): {one.reason}")
+    return Text.assemble("· ", (venture_subject(one), "bold"), f": {one.reason}")
 
 
 def _not_worth_doing(document: AuditDocument) -> RenderableType:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from trimtab.emit.document import ActionPart, AuditDocument, SpendPart
 from trimtab.emit.money import dollars, percent
 from trimtab.emit.roadmap_words import quick_wins, roadmap_lines
-from trimtab.emit.venture_words import venture_sums, venture_verdict
+from trimtab.emit.venture_words import venture_subject, venture_verdict
 from trimtab.emit.words import (
     UNDECLARED_LEAD,
     UNDECLARED_NOTE,
@@ -250,7 +250,7 @@ def _always_judged(document: AuditDocument) -> str:
     if not rows:
         return ""
     lines = (
-        f"{one.kind}, {_text(one.subject)}: {venture_verdict(one)}; {_text(venture_sums(one))}. {_text(one.reason)}. "
+        f"{_text(venture_subject(one))}, {venture_verdict(one)}: {_text(one.reason)}. "
         f"Assumed: {_text(', '.join(one.assumptions))}."
         for one in rows
     )

@@ -14,10 +14,15 @@ def venture_verdict(one: VenturePart) -> str:
     return "worth a closer look" if one.worth else "not worth doing"
 
 
-def venture_sums(one: VenturePart) -> str:
-    """Say its sums in one line."""
+def venture_subject(one: VenturePart) -> str:
+    """Say what was judged, and its sums; the kind alone where there is nothing to sum."""
     if not one.saving_low_usd_mo and not one.saving_high_usd_mo:
-        return "saves nothing"
+        return one.kind
+    return f"{one.kind}: {one.subject} ({_sums(one)})"
+
+
+def _sums(one: VenturePart) -> str:
+    """Say its sums in one line."""
     word = "saves" if one.saving_usd_mo >= 0 else "costs"
     low, high = sorted((abs(one.saving_low_usd_mo), abs(one.saving_high_usd_mo)))
     span = (
