@@ -12,8 +12,8 @@ sys.exit(checkpointer.exit_code)
 from __future__ import annotations
 
 import logging
+import os
 import time
-import uuid
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from math import inf
@@ -86,7 +86,7 @@ class Checkpointer:
         """Take the folder on rank 0, and let every rank know this launch's name and the next save's number."""
         mine: list[str] = []
         if self._ranks.rank == 0:
-            mine = [uuid.uuid4().hex[:8], str(self._first_save_number())]
+            mine = [os.urandom(4).hex(), str(self._first_save_number())]
         launch, number_text = self._ranks.from_first(mine)
         self._save_number = int(number_text)
         settings = SaveSettings(

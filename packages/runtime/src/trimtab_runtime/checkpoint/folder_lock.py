@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import socket
 import time
 from pathlib import Path
 
@@ -46,7 +45,7 @@ class FolderLock:
                 )
             time.sleep(_RETRY_S)
         os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+        os.pwrite(descriptor, f"process {os.getpid()} on {os.uname().nodename}\n".encode(), 0)
         self._descriptor = descriptor
         _held_here.add((os.getpid(), self._folder))
 

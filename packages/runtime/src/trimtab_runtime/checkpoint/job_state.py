@@ -12,7 +12,6 @@ from trimtab_runtime.checkpoint.files import FileOperations
 from trimtab_runtime.checkpoint.ranks import Ranks, TorchRanks
 from trimtab_runtime.checkpoint.reading import SavedState
 from trimtab_runtime.checkpoint.sealed import JsonObject
-from trimtab_runtime.checkpoint.sharded_state import ShardedState
 from trimtab_runtime.checkpoint.snapshot import Piece
 from trimtab_runtime.checkpoint.whole_state import WholeState
 
@@ -50,5 +49,7 @@ class JobState:
 def job_state(parts: Mapping[str, object], ranks: Ranks) -> JobState:
     """Return the way to keep this job's state: in shards if the job has set up torch.distributed, whole if not."""
     if isinstance(ranks, TorchRanks):
+        from trimtab_runtime.checkpoint.sharded_state import ShardedState  # jobs of one rank need none of it
+
         return JobState(ShardedState(parts, ranks))
     return JobState(WholeState(parts))

@@ -11,7 +11,6 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC
-from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 
 from trimtab_runtime.notice.metadata import Answer, MetadataServer, seconds_until
@@ -78,6 +77,8 @@ def _notice(event: Mapping[str, object], answer: Answer) -> Notice:
 def _lead_s(event: Mapping[str, object], answer: Answer) -> float:
     if event.get("EventStatus") == "Started":
         return 0.0
+    from email.utils import parsedate_to_datetime  # only a machine in Azure needs it
+
     try:
         not_before = parsedate_to_datetime(str(event.get("NotBefore") or "")).replace(tzinfo=UTC)
     except ValueError:

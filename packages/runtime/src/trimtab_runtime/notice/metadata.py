@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import http.client
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from urllib.parse import urlsplit
+
+HTTP_PORT = 80
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,10 +26,12 @@ class MetadataServer:
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
         self._host = parts.hostname or ""
-        self._port = parts.port or http.client.HTTP_PORT
+        self._port = parts.port or HTTP_PORT
 
     def ask(self, method: str, path: str, headers: Mapping[str, str], timeout_s: float) -> Answer:
         """Send one request and return the answer; raise `OSError` if none comes."""
+        import http.client  # 40 modules that a machine outside the clouds never needs
+
         connection = http.client.HTTPConnection(self._host, self._port, timeout=timeout_s)
         try:
             connection.request(method, path, headers=dict(headers))
@@ -47,6 +49,8 @@ class MetadataServer:
 
 
 def _server_time(date: str | None) -> datetime:
+    from email.utils import parsedate_to_datetime
+
     try:
         return parsedate_to_datetime(date or "").astimezone(UTC)
     except ValueError:
