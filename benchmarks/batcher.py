@@ -215,7 +215,7 @@ def import_ms() -> dict[str, float]:
     """Return the best of five imports in fresh interpreters without site packages."""
     code = "import time; t = time.perf_counter(); {}; print(time.perf_counter() - t)"
     figures = {}
-    for statement in ("import trimtab.runtime", "from trimtab.runtime import batch"):
+    for statement in ("import trimtab_runtime", "from trimtab_runtime import batch"):
         line = [sys.executable, "-S", "-c", code.format(statement)]
         times = [float(subprocess.run(line, capture_output=True, text=True, check=True).stdout) for _ in range(5)]
         figures[statement] = round(min(times) * MS_PER_S, 1)

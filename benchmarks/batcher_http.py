@@ -18,8 +18,8 @@ from urllib.error import URLError
 from urllib.request import Request, urlopen
 
 from benchmarks.batcher_device import MAX_BATCH, Device, closed_limit_req_s
-from trimtab.runtime.batcher import Batcher, Options
-from trimtab.runtime.http import BatchApp, serve
+from trimtab_runtime.batcher import Batcher, Options
+from trimtab_runtime.http import BatchApp, serve
 
 PORT = 8731
 BODY = b'{"x": 1}'

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from trimtab.errors import BatcherClosed, DeadlineExceeded
-from trimtab.runtime.batcher import Batcher, Options
+from trimtab_runtime.batcher import Batcher, Options
 
 CANCELLED_FRAC = 0.10
 POISON_FRAC = 0.01

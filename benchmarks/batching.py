@@ -18,8 +18,8 @@ import numpy as np
 from benchmarks.reference.batch_optimum import batching, least_device_s_req, policy_cost
 from benchmarks.traces import data_argument
 from trimtab.physics.batch_curve import BatchCurve
-from trimtab.policies.batching import BatchRule
 from trimtab.replay.batches import Replayed, replay_batches
+from trimtab_runtime.policies.batching import BatchRule
 
 CURVES = {
     "mostly fixed": BatchCurve(sizes=(1, 16), seconds=(0.011, 0.026)),

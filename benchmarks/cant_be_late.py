@@ -83,7 +83,7 @@ def unpacked(frontier: Path, folder: Path) -> Path:
 def their_score(problem: Path, variant: str, solution: Path, plans: Path) -> dict[str, float | str]:
     """Start one variant's own evaluator on a solution file and return the JSON that it prints."""
     here = Path(__file__).resolve().parents[1]
-    paths = [str(here), str(here / "src"), os.environ.get("PYTHONPATH", "")]
+    paths = [str(here), str(here / "src"), str(here / "packages" / "runtime" / "src"), os.environ.get("PYTHONPATH", "")]
     environment = {
         "CBL_LOG_LEVEL": "ERROR",
         **os.environ,

@@ -22,13 +22,13 @@ import numpy as np
 from benchmarks.reference.useful_share import useful_frac
 from benchmarks.spot import PROBE_S, load_probes
 from benchmarks.traces import Floats, data_argument
-from trimtab.policies.checkpointing import (
+from trimtab.units import S_PER_HR, S_PER_MIN
+from trimtab_runtime.policies.checkpointing import (
     CheckpointRule,
     hazard_from_lifetimes,
     interval_s,
     young_daly_interval_s,
 )
-from trimtab.units import S_PER_HR, S_PER_MIN
 
 SAVE_MIN = (1, 2)
 RESTORE_S = 3.0 * S_PER_MIN

@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable
 
 from benchmarks.metadata_emulator import MetadataEmulator
-from trimtab.runtime.notice.aws import AwsSpotNotices
-from trimtab.runtime.notice.azure import AzureScheduledEvents
-from trimtab.runtime.notice.gcp import GcpPreemptionNotices
-from trimtab.runtime.notice.notice import NoticeBoard
-from trimtab.runtime.notice.source import NoticeSource
-from trimtab.runtime.notice.watcher import NoticeWatcher
+from trimtab_runtime.notice.aws import AwsSpotNotices
+from trimtab_runtime.notice.azure import AzureScheduledEvents
+from trimtab_runtime.notice.gcp import GcpPreemptionNotices
+from trimtab_runtime.notice.notice import NoticeBoard
+from trimtab_runtime.notice.source import NoticeSource
+from trimtab_runtime.notice.watcher import NoticeWatcher
 
 SETTLE_S = 0.5
 LEAD_S = 120.0

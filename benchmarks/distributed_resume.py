@@ -27,7 +27,7 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
-from trimtab.runtime import Checkpointer, CheckpointSettings, NoticeBoard, ResumableLoader
+from trimtab_runtime import Checkpointer, CheckpointSettings, NoticeBoard, ResumableLoader
 
 SETTINGS = CheckpointSettings(every_s=0.0, keep=2, asynchronous=False, rank_timeout_s=60.0)
 SEED = 5

@@ -21,10 +21,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from trimtab.runtime.profile.metrics import Metric
-from trimtab.runtime.profile.nvml import Nvml
-from trimtab.runtime.profile.sampler import Sampler
 from trimtab.units import MIB_PER_GIB, S_PER_DAY, US_PER_S
+from trimtab_runtime.profile.metrics import Metric
+from trimtab_runtime.profile.nvml import Nvml
+from trimtab_runtime.profile.sampler import Sampler
 
 GPUS = 8
 SOURCE = Path(__file__).resolve().parent.parent / "tests" / "runtime" / "profile" / "fake_nvml.c"

@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from trimtab.runtime import Checkpointer, CheckpointSettings, NoticeBoard, ResumableLoader
+from trimtab_runtime import Checkpointer, CheckpointSettings, NoticeBoard, ResumableLoader
 
 ACCUMULATE = 2
 SETTINGS = CheckpointSettings(every_s=0.0, keep=2, margin_s=0.0)

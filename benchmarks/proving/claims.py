@@ -16,6 +16,7 @@ from typing import cast
 import yaml
 
 import trimtab
+import trimtab_runtime
 
 Json = Mapping[str, "object"]
 _CALL = """
@@ -103,7 +104,9 @@ def _trimtab(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {
         **os.environ,
         "TRIMTAB_STATE": str((folder / "state").resolve()),
-        "PYTHONPATH": str(Path(trimtab.__file__).resolve().parents[1]),
+        "PYTHONPATH": os.pathsep.join(
+            str(Path(file).resolve().parents[1]) for file in (trimtab.__file__, trimtab_runtime.__file__)
+        ),
     }
     return subprocess.run(
         [sys.executable, "-c", _CALL, *arguments],

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from trimtab.runtime.checkpoint.checkpointer import Checkpointer
-from trimtab.runtime.checkpoint.saver import PendingSave
-from trimtab.runtime.checkpoint.settings import CheckpointSettings
-from trimtab.runtime.notice.notice import NoticeBoard
+from trimtab_runtime.checkpoint.checkpointer import Checkpointer
+from trimtab_runtime.checkpoint.saver import PendingSave
+from trimtab_runtime.checkpoint.settings import CheckpointSettings
+from trimtab_runtime.notice.notice import NoticeBoard
 
 
 class _Box:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trimtab.policies.checkpointing import CheckpointRule, interval_s
+from trimtab_runtime.policies.checkpointing import CheckpointRule, interval_s
 
 
 def useful_frac(

@@ -1,6 +1,6 @@
 """trimtab: read what a GPU fleet did and cost, find the cheapest way to have met the same targets, prove it, emit it.
 
-Names load on first use, so that `import trimtab` and `import trimtab.runtime` stay cheap inside other people's jobs.
+Names load on first use, so that `import trimtab` and `import trimtab_runtime` stay cheap inside other people's jobs.
 """
 
 from __future__ import annotations
@@ -12,16 +12,18 @@ from trimtab._version import __version__
 from trimtab.replay.code_folder import keep_code_in
 
 if TYPE_CHECKING:  # so that a type checker sees the decorator and not what `__getattr__` returns
-    from trimtab.runtime.batcher import batch as batch
-    from trimtab.runtime.profile import profile as profile
+    from trimtab_runtime.batcher import batch as batch
+    from trimtab_runtime.checkpoint.checkpointer import Checkpointer as Checkpointer
+    from trimtab_runtime.profile import profile as profile
 
 _LAZY: dict[str, str] = {
     "audit": "trimtab.pipeline",
     "fit": "trimtab.pipeline",
     "open_demo": "trimtab.pipeline",
     "open_fleet": "trimtab.pipeline",
-    "batch": "trimtab.runtime.batcher",
-    "profile": "trimtab.runtime.profile",
+    "batch": "trimtab_runtime.batcher",
+    "Checkpointer": "trimtab_runtime.checkpoint.checkpointer",
+    "profile": "trimtab_runtime.profile",
 }
 
 __all__ = ["__version__", *_LAZY]

@@ -28,14 +28,69 @@
         ├── CheckpointLocked     another job writes to the same folder
         └── CheckpointNotSaved   a save failed; the last good checkpoint is untouched
 
-A message says what was wrong, where, the value seen and what to do next; `Fault` holds these four apart.
+A message says what was wrong, where, the value seen and what to do next; `Fault` holds these four apart. What the
+runtimes raise is defined where they are, in `trimtab_runtime.errors`, and imported here by name: one `except` catches both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
+
+from trimtab_runtime.errors import (
+    BatcherClosed as BatcherClosed,
+)
+from trimtab_runtime.errors import (
+    BatchError as BatchError,
+)
+from trimtab_runtime.errors import (
+    CheckpointDamaged as CheckpointDamaged,
+)
+from trimtab_runtime.errors import (
+    CheckpointError as CheckpointError,
+)
+from trimtab_runtime.errors import (
+    CheckpointLocked as CheckpointLocked,
+)
+from trimtab_runtime.errors import (
+    CheckpointMismatch as CheckpointMismatch,
+)
+from trimtab_runtime.errors import (
+    CheckpointNotSaved as CheckpointNotSaved,
+)
+from trimtab_runtime.errors import (
+    DeadlineExceeded as DeadlineExceeded,
+)
+from trimtab_runtime.errors import (
+    InputError as InputError,
+)
+from trimtab_runtime.errors import (
+    ItemTooLarge as ItemTooLarge,
+)
+from trimtab_runtime.errors import (
+    ProfileError as ProfileError,
+)
+from trimtab_runtime.errors import (
+    QueueFull as QueueFull,
+)
+from trimtab_runtime.errors import (
+    TrimtabError as TrimtabError,
+)
+from trimtab_runtime.errors import (
+    UnknownName as UnknownName,
+)
+from trimtab_runtime.errors import (
+    UsageError as UsageError,
+)
+from trimtab_runtime.errors import (
+    WorkerLost as WorkerLost,
+)
+from trimtab_runtime.errors import (
+    WrongResults as WrongResults,
+)
+from trimtab_runtime.errors import (
+    near_matches as near_matches,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,28 +106,6 @@ class Fault:
         seen = f" (saw {self.value!r})" if self.value else ""
         cure = f"; {self.cure}" if self.cure else ""
         return f"{self.where}: {self.what}{seen}{cure}"
-
-
-class TrimtabError(Exception):
-    """Root of every error that trimtab raises on purpose."""
-
-    exit_code = 1
-
-
-class InputError(TrimtabError):
-    """What a person or a file gave us is wrong."""
-
-
-class UnknownName(InputError):
-    """A name that no table knows, with the near matches."""
-
-    def __init__(self, kind: str, name: str, known: Iterable[str], *, where: str = "") -> None:
-        self.kind = kind
-        self.name = name
-        self.near = tuple(near_matches(name, known))
-        place = f"{where}: " if where else ""
-        hint = f"; did you mean {', '.join(self.near)}?" if self.near else ""
-        super().__init__(f"{place}unknown {kind} {name!r}{hint}")
 
 
 class MissingPrice(InputError):
@@ -111,12 +144,6 @@ class BillError(InputError):
     """A bill that cannot be read or does not reconcile."""
 
 
-class UsageError(TrimtabError):
-    """Options that contradict one another."""
-
-    exit_code = 2
-
-
 class SourceError(TrimtabError):
     """A server or a file system that did not answer as it should."""
 
@@ -137,64 +164,3 @@ class ConservationError(TrimtabError):
 
 class PlanError(TrimtabError):
     """No plan satisfies the rules; the message names those in conflict."""
-
-
-class BatchError(TrimtabError):
-    """The dynamic batcher did not answer a request."""
-
-
-class QueueFull(BatchError):
-    """The bounded queue is full and the batcher refuses rather than waits."""
-
-
-class DeadlineExceeded(BatchError, TimeoutError):
-    """The answer would have come after the request's deadline, so the request was not run."""
-
-
-class BatcherClosed(BatchError):
-    """The batcher is draining or closed, or the object whose method it batches is gone."""
-
-
-class ItemTooLarge(BatchError):
-    """The item alone exceeds the largest total size of a batch."""
-
-
-class WrongResults(BatchError):
-    """The batch function did not return one result per item."""
-
-
-class WorkerLost(BatchError):
-    """The worker process died, or the batch function ended its thread, instead of answering."""
-
-
-class ProfileError(TrimtabError):
-    """A GPU could not be profiled: there is no driver or no device, or the driver refused a call."""
-
-
-class CheckpointError(TrimtabError):
-    """A training checkpoint could not be saved, found or read."""
-
-
-class CheckpointDamaged(CheckpointError):
-    """Bytes of a checkpoint differ from what was written, or are missing."""
-
-
-class CheckpointMismatch(CheckpointError):
-    """An intact checkpoint of another program, format version, model or world size."""
-
-
-class CheckpointLocked(CheckpointError):
-    """Another job writes to the same checkpoint folder."""
-
-
-class CheckpointNotSaved(CheckpointError):
-    """A save failed; the last good checkpoint is untouched."""
-
-
-def near_matches(name: str, known: Iterable[str], *, most: int = 3) -> list[str]:
-    """Return the known names most like `name`, whatever its case: first those that it begins, then those it resembles."""
-    by_fold = {item.casefold(): item for item in known}
-    fold = name.casefold()
-    begun = sorted(item for item in by_fold if fold and item.startswith(fold))
-    close = [item for item in get_close_matches(fold, by_fold, n=most, cutoff=0.5) if item not in begun]
-    return [by_fold[item] for item in (begun + close)[:most]]

@@ -1,24 +1,66 @@
 """Units and the only conversions between them.
 
 Every float that has a unit carries it as a suffix (`_s`, `_hr`, `_gib`, `_usd_hr`, `_frac`, ...). A literal 3600, 730,
-1024 or 1e9 outside this module is a fault. Money is added up in whole micro-dollars, so that sums are exact.
+1024 or 1e9 outside this module is a fault. Money is added up in whole micro-dollars, so that sums are exact. The units that the
+runtimes need are defined where they are, in `trimtab_runtime.units`, and imported here by name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, datetime
 from decimal import ROUND_HALF_EVEN, Decimal
 from typing import NewType
+
+from trimtab_runtime.units import (
+    BYTES_PER_GB as BYTES_PER_GB,
+)
+from trimtab_runtime.units import (
+    BYTES_PER_GIB as BYTES_PER_GIB,
+)
+from trimtab_runtime.units import (
+    BYTES_PER_KIB as BYTES_PER_KIB,
+)
+from trimtab_runtime.units import (
+    BYTES_PER_MIB as BYTES_PER_MIB,
+)
+from trimtab_runtime.units import (
+    DAYS_PER_WEEK as DAYS_PER_WEEK,
+)
+from trimtab_runtime.units import (
+    HR_PER_DAY as HR_PER_DAY,
+)
+from trimtab_runtime.units import (
+    MIB_PER_GIB as MIB_PER_GIB,
+)
+from trimtab_runtime.units import (
+    MJ_PER_KWH as MJ_PER_KWH,
+)
+from trimtab_runtime.units import (
+    MS_PER_S as MS_PER_S,
+)
+from trimtab_runtime.units import (
+    MW_PER_W as MW_PER_W,
+)
+from trimtab_runtime.units import (
+    S_PER_DAY as S_PER_DAY,
+)
+from trimtab_runtime.units import (
+    S_PER_HR as S_PER_HR,
+)
+from trimtab_runtime.units import (
+    S_PER_MIN as S_PER_MIN,
+)
+from trimtab_runtime.units import (
+    as_utc as as_utc,
+)
+from trimtab_runtime.units import (
+    parse_span as parse_span,
+)
 
 MicroUsd = NewType("MicroUsd", int)
 """Money in whole millionths of a dollar."""
 
-S_PER_MIN = 60
-S_PER_HR = 3600
-HR_PER_DAY = 24
-S_PER_DAY = S_PER_HR * HR_PER_DAY
-DAYS_PER_WEEK = 7
 HR_PER_WEEK = HR_PER_DAY * DAYS_PER_WEEK
 HR_PER_MO = 730
 """Hours in a month, as cloud price lists count them (8,760 / 12)."""
@@ -29,20 +71,10 @@ MICRO_PER_USD = 1_000_000
 MICRO_PER_CENT = 10_000
 NANO_PER_USD = 1_000_000_000
 NANO_PER_MICRO = 1000
-BYTES_PER_KIB = 1024
-BYTES_PER_MIB = 1024**2
-BYTES_PER_GIB = 1024**3
-MIB_PER_GIB = 1024
-BYTES_PER_GB = 10**9
 FLOPS_PER_TFLOPS = 10**12
 GFLOPS_PER_TFLOPS = 1000
 TOKENS_PER_MTOK = 10**6
-MJ_PER_KWH = 3.6e9
-"""Millijoules (DCGM's energy counter) in a kilowatt-hour."""
 W_PER_KW = 1000
-MW_PER_W = 1000
-"""Milliwatts (NVML's power) in a watt."""
-MS_PER_S = 1000
 US_PER_S = 1_000_000
 
 
@@ -123,24 +155,6 @@ def hours_between(start: datetime, end: datetime) -> float:
     return (end - start).total_seconds() / S_PER_HR
 
 
-def as_utc(moment: datetime, zone: tzinfo = UTC) -> datetime:
-    """Return a moment in UTC; one that names no zone is of `zone`."""
-    return (moment.replace(tzinfo=zone) if moment.tzinfo is None else moment).astimezone(UTC)
-
-
 def floor_hour(moment: datetime) -> datetime:
     """Return the start of the hour that holds an aware moment, in UTC."""
     return moment.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
-
-
-def parse_span(text: str) -> timedelta:
-    """Read a length of time such as `15s`, `5m`, `24h`, `14d`, `2w`."""
-    units = {"s": 1, "m": S_PER_MIN, "h": S_PER_HR, "d": S_PER_DAY, "w": S_PER_DAY * DAYS_PER_WEEK}
-    number, unit = text[:-1], text[-1:]
-    try:
-        amount = float(number)
-    except ValueError:
-        amount = -1.0
-    if unit not in units or not amount > 0:
-        raise ValueError(f"{text!r} is not a length of time; write 15s, 5m, 24h, 14d or 2w")
-    return timedelta(seconds=amount * units[unit])

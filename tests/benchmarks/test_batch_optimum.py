@@ -7,8 +7,8 @@ import pytest
 from benchmarks.reference.batch_optimum import batching, best_at_price, least_device_s_req, policy_cost
 
 from trimtab.physics.batch_curve import BatchCurve
-from trimtab.policies.batching import BatchRule
 from trimtab.replay.batches import replay_batches
+from trimtab_runtime.policies.batching import BatchRule
 
 CURVE = BatchCurve(sizes=(1, 2, 4, 8), seconds=(0.011, 0.012, 0.014, 0.018))
 

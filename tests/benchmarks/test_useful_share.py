@@ -3,7 +3,7 @@
 import pytest
 from benchmarks.reference.useful_share import useful_frac
 
-from trimtab.policies.checkpointing import CheckpointRule, Hazard
+from trimtab_runtime.policies.checkpointing import CheckpointRule, Hazard
 
 RULE = CheckpointRule(
     hazard=Hazard((0.0,), (0.0,)),

@@ -59,7 +59,8 @@ def test_a_killed_collect_goes_on_where_it_stopped(prometheus_server, collected_
         "from trimtab.cli import main; main(sys.argv[1:])"
     )
     command = [sys.executable, "-c", program, *arguments(prometheus_server.url, out)]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": "src"}) as process:
+    sources = os.pathsep.join(("src", "packages/runtime/src"))
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": sources}) as process:
         until(lambda: len(spans(journal)) >= 3, "no span was kept")
         process.send_signal(signal.SIGKILL)
     kept = spans(journal)

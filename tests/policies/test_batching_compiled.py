@@ -1,12 +1,12 @@
-"""The replay can compile the very rule that the runtime decides by."""
+"""The replay can compile the very rules that the runtime decides by."""
 
 from math import inf
 
 import numba
 
-from trimtab.policies import batching
-from trimtab.policies.batching import BatchRule, Cap, Cycle, Echo, Learned, Moment, RunTime
 from trimtab.replay.compiled import admit
+from trimtab_runtime.policies import batching
+from trimtab_runtime.policies.batching import BatchRule, Cap, Cycle, Echo, Learned, Moment, RunTime
 
 
 def one_decision(rule, time, learned, moment, cycle, cap):

@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 
 from trimtab.deployment.effects import BatchForm
 from trimtab.physics.batch_curve import BatchCurve
-from trimtab.policies.batching import BatchRule
 from trimtab.provenance import Basis
 from trimtab.replay.batch_queue import batch_latencies, stream_latencies
 from trimtab.replay.batched_law import BatchSpeed, batched_law, replayed_latencies
 from trimtab.replay.batches import replay_batches
+from trimtab_runtime.policies.batching import BatchRule
 
 CURVE = BatchCurve(sizes=(1, 2, 4, 8, 16), seconds=(0.85, 0.92, 1.06, 1.34, 1.90))
 STEADY = BatchSpeed(curve=CURVE, spread=0.0)

@@ -8,8 +8,8 @@ import pytest
 
 from trimtab.errors import InputError
 from trimtab.physics.batch_curve import BatchCurve
-from trimtab.policies.batching import BatchRule
 from trimtab.replay.batches import Replay, replay_batches
+from trimtab_runtime.policies.batching import BatchRule
 
 CURVE = BatchCurve(sizes=(1, 64), seconds=(0.0051, 0.0114))
 GREEDY = BatchRule(learn=False)

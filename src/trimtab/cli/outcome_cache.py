@@ -23,6 +23,7 @@ from threading import Lock
 import numpy as np
 
 import trimtab
+import trimtab_runtime
 from trimtab.cli.state import prepared_folder
 from trimtab.fleet.model import Target
 from trimtab.replay.outcomes.outcome import Attained, Outcome
@@ -107,14 +108,16 @@ class OutcomeCache:
         log.warning("outcomes are no longer kept: %s", error)
 
 
-def program_digest(root: Path = Path(trimtab.__file__).parent) -> str:
+def program_digest() -> str:
     """Return what tells one state of the program from another: the content of each of its files, whoever runs them.
+
+    The runtime's files count too: batching and checkpointing are replayed by its own code.
 
     Neither a version (an editable install keeps it while files change) nor times of change (a checkout renews them).
     """
     digest = hashlib.sha256()
-    for file in sorted(root.rglob("*")):
-        inside = file.relative_to(root)
+    roots = (Path(trimtab.__file__).parent, Path(trimtab_runtime.__file__).parent)
+    for inside, file in ((file.relative_to(root), file) for root in roots for file in sorted(root.rglob("*"))):
         if not file.is_file() or file.suffix == ".pyc" or any(part.startswith(".") for part in inside.parts):
             continue
         digest.update(f"{inside}:{file.stat().st_size}:".encode())

@@ -12,8 +12,8 @@ from rich.live import Live
 from rich.table import Table
 
 from trimtab.cli.profile_page import cost_line, percent
-from trimtab.runtime.profile import Profile
 from trimtab.tables.profile_file import ProfileFile, checked_profile
+from trimtab_runtime.profile import Profile
 
 REFRESH_S = 2.0
 _COLUMNS = ("GPU", "state", "busy", "SM", "tensor", "DRAM", "memory", "power", "throttled")

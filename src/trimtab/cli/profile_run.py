@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
@@ -19,18 +15,15 @@ from trimtab.cli.output import write
 from trimtab.cli.profile_live import live_view
 from trimtab.cli.profile_page import page, verdict_document
 from trimtab.diagnose.profiled import judge
-from trimtab.errors import InputError, UnknownName, UsageError
+from trimtab.errors import InputError, UnknownName
 from trimtab.physics.boards import board
 from trimtab.physics.offers import Offer, offers_for
-from trimtab.runtime.profile import Profile
-from trimtab.runtime.profile.host import process_tree
 from trimtab.sources.profile_bundle import bundle_of
 from trimtab.sources.torch_trace import read_trace
 from trimtab.tables.bundle import write_bundle
 from trimtab.tables.profile_file import ProfileFile, checked_profile, profile_values
-
-POLL_S = 0.1
-SIGNAL_CODE_BASE = 128
+from trimtab_runtime.profile.observation import INTERVAL_S
+from trimtab_runtime.profile.program import observe_program
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,80 +55,20 @@ def observe(asked: Observed) -> tuple[dict[str, object], int]:
     """Observe until the program ends, the time is over or Ctrl-C; return the profile and the program's exit code."""
     if asked.read_from is not None:
         return profile_values(asked.read_from), 0
-    interval_s = seconds(asked.every) or 0.2
-    child = _started(asked.program) if asked.program else None
-    pid = child.pid if child is not None else asked.pid
-    if asked.pid is not None and not process_tree(asked.pid):
-        raise InputError(f"there is no process {asked.pid} here (in a container only its own processes are seen)")
-    seen = Profile(interval_s=interval_s, pid=pid).start()
-    if child is None and seen.problem is not None:
-        seen.stop()
-        raise InputError(seen.problem)
-    code = 0
-    try:
-        with live_view(
+    return observe_program(
+        asked.program,
+        asked.pid,
+        limit_s=seconds(asked.span),
+        interval_s=seconds(asked.every) or INTERVAL_S,
+        tokens=None if asked.tokens is None else amount(asked.tokens),
+        view=lambda seen: live_view(
             seen, lambda document: rate_of(document, asked.usd_hr).usd_hr, _expected(asked), shown=asked.live
-        ):
-            code = _wait(child, asked)
-    except KeyboardInterrupt:
-        code = _interrupted(child)
-    finally:
-        seen.stop()
-    document = seen.document()
-    if asked.tokens is not None:
-        _add_tokens(document, amount(asked.tokens))
-    return document, code
-
-
-def _add_tokens(document: dict[str, object], tokens: float) -> None:
-    wall_s = document["wall_s"]
-    if isinstance(wall_s, float) and wall_s > 0:
-        document["tok_s"] = tokens / wall_s
+        ),
+    )
 
 
 def _expected(asked: Observed) -> float | None:
     return seconds(asked.expect) if asked.expect else seconds(asked.span)
-
-
-def _started(program: Sequence[str]) -> subprocess.Popen[bytes]:
-    try:
-        return subprocess.Popen(list(program))
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise UsageError(f"{program[0]}: cannot be started: {reason}; check its name, PATH and permissions") from error
-
-
-def _wait(child: subprocess.Popen[bytes] | None, asked: Observed) -> int:
-    """Wait for the program, the process or the time."""
-    if child is not None:
-        code = child.wait()
-        return code if code >= 0 else SIGNAL_CODE_BASE - code
-    limit_s = seconds(asked.span)
-    end_s = None if limit_s is None else time.monotonic() + limit_s
-    while (asked.pid is None or _alive(asked.pid)) and (end_s is None or time.monotonic() < end_s):
-        time.sleep(POLL_S)
-    return 0
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
-
-
-def _interrupted(child: subprocess.Popen[bytes] | None) -> int:
-    """Let the program, which got the same Ctrl-C, end by itself; a second Ctrl-C ends it."""
-    if child is None:
-        return 0
-    with suppress(KeyboardInterrupt):
-        return SIGNAL_CODE_BASE + signal.SIGINT if child.wait() < 0 else child.returncode
-    child.kill()
-    child.wait()
-    return SIGNAL_CODE_BASE + signal.SIGINT
 
 
 def rate_of(document: Mapping[str, object], usd_hr: float | None) -> Rate:

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 
 from trimtab.catalog import InterruptionBucket
-from trimtab.policies.checkpointing import young_daly_interval_s
 from trimtab.units import HR_PER_MO, S_PER_HR
+from trimtab_runtime.policies.checkpointing import young_daly_interval_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

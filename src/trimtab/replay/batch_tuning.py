@@ -9,9 +9,9 @@ from typing import assert_never
 
 from trimtab.errors import PlanError
 from trimtab.physics.batch_curve import BatchCurve
-from trimtab.policies.batching import BatchRule
 from trimtab.replay.batches import Replayed, replay_batches
 from trimtab.units import MS_PER_S
+from trimtab_runtime.policies.batching import BatchRule
 
 WINDOWS = 5
 """Windows tried between a tenth of the shortest run and what the target leaves."""

@@ -12,7 +12,7 @@ from math import inf
 
 from trimtab.errors import InputError
 from trimtab.physics.batch_curve import BatchCurve
-from trimtab.policies.batching import (
+from trimtab_runtime.policies.batching import (
     BatchRule,
     Learned,
     RunTime,

@@ -1,65 +1,99 @@
-"""What users embed: the dynamic batcher and spot-safe checkpointing. Standard library only.
+"""What users embed, under the name that it had here: `trimtab_runtime`, a distribution of its own without dependencies.
 
-Names load on first use, so that importing the package costs next to nothing inside other people's jobs.
+`trimtab.runtime.x.y` is the very module `trimtab_runtime.x.y`, found when it is asked for, so that a class is one class under
+both names, and old imports and pickles hold.
 """
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from types import ModuleType
 from typing import TYPE_CHECKING
 
+import trimtab_runtime
+
 if TYPE_CHECKING:  # so that a type checker sees the classes and not what `__getattr__` returns
-    from trimtab.runtime.batcher import Batcher, BatchMethod, BatchReport, batch, metrics_text
-    from trimtab.runtime.checkpoint.checkpointer import Checkpointer
-    from trimtab.runtime.checkpoint.finding import Resumed
-    from trimtab.runtime.checkpoint.integrations.accelerate_parts import accelerate_parts
-    from trimtab.runtime.checkpoint.integrations.lightning_callback import lightning_callback
-    from trimtab.runtime.checkpoint.integrations.transformers_callback import TransformersCallback
-    from trimtab.runtime.checkpoint.loader import ResumableLoader
-    from trimtab.runtime.checkpoint.saver import PendingSave
-    from trimtab.runtime.checkpoint.settings import CheckpointSettings
-    from trimtab.runtime.notice.notice import NoticeBoard
-    from trimtab.runtime.notice.watcher import NoticeWatcher
-
-_LAZY: dict[str, str] = {
-    "BatchMethod": "trimtab.runtime.batcher",
-    "BatchReport": "trimtab.runtime.batcher",
-    "Batcher": "trimtab.runtime.batcher",
-    "CheckpointSettings": "trimtab.runtime.checkpoint.settings",
-    "Checkpointer": "trimtab.runtime.checkpoint.checkpointer",
-    "NoticeBoard": "trimtab.runtime.notice.notice",
-    "PendingSave": "trimtab.runtime.checkpoint.saver",
-    "NoticeWatcher": "trimtab.runtime.notice.watcher",
-    "ResumableLoader": "trimtab.runtime.checkpoint.loader",
-    "TransformersCallback": "trimtab.runtime.checkpoint.integrations.transformers_callback",
-    "accelerate_parts": "trimtab.runtime.checkpoint.integrations.accelerate_parts",
-    "lightning_callback": "trimtab.runtime.checkpoint.integrations.lightning_callback",
-    "Resumed": "trimtab.runtime.checkpoint.finding",
-    "batch": "trimtab.runtime.batcher",
-    "metrics_text": "trimtab.runtime.batcher",
-}
-"""Public name -> module that defines it."""
-
-__all__ = [
-    "BatchMethod",
-    "BatchReport",
-    "Batcher",
-    "CheckpointSettings",
-    "Checkpointer",
-    "NoticeBoard",
-    "NoticeWatcher",
-    "PendingSave",
-    "ResumableLoader",
-    "Resumed",
-    "TransformersCallback",
-    "accelerate_parts",
-    "batch",
-    "lightning_callback",
-    "metrics_text",
-]
+    from trimtab_runtime import (
+        Batcher as Batcher,
+    )
+    from trimtab_runtime import (
+        BatchMethod as BatchMethod,
+    )
+    from trimtab_runtime import (
+        BatchReport as BatchReport,
+    )
+    from trimtab_runtime import (
+        Checkpointer as Checkpointer,
+    )
+    from trimtab_runtime import (
+        CheckpointSettings as CheckpointSettings,
+    )
+    from trimtab_runtime import (
+        NoticeBoard as NoticeBoard,
+    )
+    from trimtab_runtime import (
+        NoticeWatcher as NoticeWatcher,
+    )
+    from trimtab_runtime import (
+        PendingSave as PendingSave,
+    )
+    from trimtab_runtime import (
+        ResumableLoader as ResumableLoader,
+    )
+    from trimtab_runtime import (
+        Resumed as Resumed,
+    )
+    from trimtab_runtime import (
+        TransformersCallback as TransformersCallback,
+    )
+    from trimtab_runtime import (
+        accelerate_parts as accelerate_parts,
+    )
+    from trimtab_runtime import (
+        batch as batch,
+    )
+    from trimtab_runtime import (
+        lightning_callback as lightning_callback,
+    )
+    from trimtab_runtime import (
+        metrics_text as metrics_text,
+    )
 
 
 def __getattr__(name: str) -> object:
-    if name in _LAZY:
-        return getattr(import_module(_LAZY[name]), name)
+    if name in trimtab_runtime.__all__:
+        return getattr(trimtab_runtime, name)
     raise AttributeError(f"module 'trimtab.runtime' has no attribute {name!r}")
+
+
+class _SameModule(MetaPathFinder, Loader):
+    """Finds `trimtab.runtime.x` as `trimtab_runtime.x`, and hands out that module itself instead of a second copy."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        real = _real_name(fullname)
+        found = None if real is None else find_spec(real)
+        if found is None:
+            return None
+        return ModuleSpec(fullname, self, loader_state=found, is_package=found.submodule_search_locations is not None)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return import_module(spec.loader_state.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Give the module its own specification back: the import has put that of the alias in its place."""
+        if module.__spec__ is not None:
+            module.__spec__ = module.__spec__.loader_state
+
+
+def _real_name(name: str) -> str | None:
+    return f"trimtab_runtime.{name.removeprefix('trimtab.runtime.')}" if name.startswith("trimtab.runtime.") else None
+
+
+sys.meta_path.insert(0, _SameModule())

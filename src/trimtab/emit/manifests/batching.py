@@ -77,13 +77,13 @@ vllm serve {policy.model or "MODEL"} --max-num-seqs {policy.max_batch}
 
 
 def _decorated(options: str) -> str:
-    return f"""Let the model's function take a list, and put the batcher in front of it (`pip install --no-deps trimtab`):
+    return f"""Let the model's function take a list, and put the batcher in front of it (`pip install trimtab-runtime`):
 
 ```python
-import trimtab
+from trimtab_runtime import batch
 
 
-@trimtab.batch({options})
+@batch({options})
 def infer(requests: list) -> list:
     return model(requests)  # one result per request, in order
 ```

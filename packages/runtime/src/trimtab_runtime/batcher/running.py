@@ -1,0 +1,193 @@
+"""Run the batch function on a taken batch: pad, call, check, and settle each request, also when the run fails."""
+
+from __future__ import annotations
+
+import logging
+from asyncio import CancelledError
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Sequence
+from functools import partial
+from time import monotonic
+from typing import cast
+
+from trimtab_runtime.batcher.delivery import deliver
+from trimtab_runtime.batcher.engine import Engine
+from trimtab_runtime.batcher.lanes import Taken
+from trimtab_runtime.batcher.recovery import Attempt, Outcome, Recovery, recover
+from trimtab_runtime.batcher.request import Request
+from trimtab_runtime.batcher.streaming import Parts
+from trimtab_runtime.errors import WrongResults
+
+logger = logging.getLogger(__name__)
+
+TEXT = (str, bytes, bytearray, dict)
+"""Types that have a length and are never one result per item."""
+
+
+def checked(name: str, results: object, items: int) -> Sequence[object]:
+    """Return the results as a sequence of one per item, or raise `WrongResults`."""
+    if type(results) is list and len(results) == items:
+        return results
+    if isinstance(results, TEXT) or not isinstance(results, Iterable):
+        raise WrongResults(
+            f"{name}: the batch function returned {type(results).__name__} for {items} items; "
+            "return a sequence with one result per item, in their order"
+        )
+    listed = list(results)
+    if len(listed) != items:
+        raise WrongResults(
+            f"{name}: the batch function returned {len(listed)} results for {items} items; "
+            "return one result per item, in their order (an exception object fails its item alone)"
+        )
+    return listed
+
+
+def stream_ends(parts: Parts, error: Exception | None) -> Sequence[object]:
+    """Return how each stream ends. Before the first part an error is a failed run like any other, and is isolated."""
+    if error is not None and not parts.begun:
+        raise error
+    return parts.ends(error)
+
+
+class Run:
+    """One taken batch on its way through the batch function."""
+
+    def __init__(self, engine: Engine, taken: Taken, here: object = None) -> None:
+        self.engine = engine
+        self.taken = taken
+        self.here = here
+        self.began_s = 0.0
+        self.run_s = 0.0
+
+    def items(self, requests: Sequence[Request]) -> list[object]:
+        """Return the items as the batch function gets them."""
+        self.began_s = monotonic()
+        pad = self.engine.options.pad
+        if pad is None:
+            return [request.item for request in requests]
+        return [pad(request.item, request.key) for request in requests]
+
+    def results(self, requests: Sequence[Request], returned: object) -> Sequence[object]:
+        """Check what the batch function returned and undo the padding; pass on what it yields, where it streams."""
+        if self.engine.streams:
+            return self._stream(requests, returned)
+        results = checked(self.engine.name, returned, len(requests))
+        unpad = self.engine.options.unpad
+        if unpad is None:
+            return results
+        return [unpad(result, request.item) for request, result in zip(requests, results, strict=True)]
+
+    def _stream(self, requests: Sequence[Request], returned: object) -> Sequence[object]:
+        parts = Parts(requests)
+        with Attempt() as tried:
+            for yielded in cast("Iterator[object]", returned):
+                if not parts.send(checked(self.engine.name, yielded, len(requests)), self.here):
+                    break
+        return stream_ends(parts, tried.error)
+
+    async def stream_async(self, requests: Sequence[Request], returned: AsyncIterator[object]) -> Sequence[object]:
+        """Pass on what an asynchronous generator yields."""
+        parts = Parts(requests)
+        with Attempt() as tried:
+            async for yielded in returned:
+                if not parts.send(checked(self.engine.name, yielded, len(requests)), self.here):
+                    break
+        return stream_ends(parts, tried.error)
+
+    def observe(self, requests: Sequence[Request], outcome: Outcome, *, extra: bool) -> None:
+        """Let the engine learn from one run."""
+        self.run_s = monotonic() - self.began_s
+        failed = outcome.error is not None
+        self.engine.observe(self.taken.lane, requests, self.run_s, failed=failed, extra=extra)
+
+    def report(self, requests: Sequence[Request], outcome: Outcome) -> None:
+        """Tell the user's callback of one run; after the answers, which it must not delay."""
+        self.engine.teller.run(self.taken.lane, requests, self.began_s, self.run_s, outcome.error)
+
+    def settle(self, requests: Sequence[Request], outcome: Outcome) -> None:
+        """Answer a group: its results, or its error to each."""
+        results = outcome.results if outcome.error is None else [outcome.error] * len(requests)
+        deliver(requests, results, self.engine.metrics, self.here)
+
+    def succeed(self, outcome: Outcome) -> None:
+        """Answer the whole batch, then learn from it: on the callers' loop, while the worker goes on to the next batch."""
+        taken = self.taken
+        self.run_s = monotonic() - self.began_s
+        learn = partial(self.engine.learn, taken, self.run_s, self.engine.end_cycle(taken))
+        deliver(taken.batch, outcome.results, self.engine.metrics, self.here, learn)
+        self.report(taken.batch, outcome)
+
+    def fail(self, outcome: Outcome) -> None:
+        """Count and report a batch that failed as a whole; its cycle ends unlearned."""
+        self.observe(self.taken.batch, outcome, extra=False)
+        self.report(self.taken.batch, outcome)
+        self.engine.end_cycle(self.taken)
+
+    def end(self, error: Exception | None) -> None:
+        """Let the engine go on. An error that no caller has seen yet, such as one of a user's hook, goes to those who wait."""
+        if error is not None:
+            logger.error("%s: a batch could not be settled", self.engine.name, exc_info=error)
+            waiting = [request for request in self.taken.batch if not request.reply.done()]
+            if waiting:
+                self.settle(waiting, Outcome((), error))
+        self.engine.finished(self.taken)
+
+    def recovery(self, error: Exception) -> Generator[Sequence[Request], Outcome]:
+        """Return the groups to run after the whole batch has failed with `error`."""
+        engine = self.engine
+
+        def settle(requests: Sequence[Request], outcome: Outcome) -> None:
+            if outcome.error is not None and len(requests) == 1 < len(self.taken.batch):
+                with engine.metrics.lock:
+                    engine.metrics.poisoned += 1
+            self.settle(requests, outcome)
+
+        def isolates(error: BaseException) -> bool:
+            if isinstance(error, WrongResults) or isinstance(error.__cause__, CancelledError):
+                return False
+            return engine.options.isolates(error)
+
+        def on_oom(items: int) -> int:
+            engine.out_of_memory(self.taken.lane, items)
+            return self.taken.lane.cap.limit
+
+        return recover(self.taken.batch, error, Recovery(settle, isolates, engine.options.is_oom, on_oom))
+
+
+def attempt(run: Run, requests: Sequence[Request], call: Callable[[list[object]], object]) -> Outcome:
+    """Run a group once and return its outcome."""
+    results: Sequence[object] = ()
+    with Attempt() as tried:
+        results = run.results(requests, call(run.items(requests)))
+    return Outcome(results, tried.error)
+
+
+def run_batch(engine: Engine, taken: Taken, call: Callable[[list[object]], object]) -> None:
+    """Run a taken batch in this thread and settle all of its requests, whatever fails, also a user's own hook."""
+    run = Run(engine, taken)
+    with Attempt() as whole:
+        _run_and_settle(run, call)
+    run.end(whole.error)
+
+
+def _run_and_settle(run: Run, call: Callable[[list[object]], object]) -> None:
+    """Run the whole batch, or its parts where it fails."""
+    outcome = attempt(run, run.taken.batch, call)
+    if outcome.error is None:
+        run.succeed(outcome)
+    else:
+        run.fail(outcome)
+        recover_batch(run, outcome.error, call)
+
+
+def recover_batch(run: Run, error: Exception, call: Callable[[list[object]], object]) -> None:
+    """Run a failed batch again in parts until every request is settled."""
+    steps = run.recovery(error)
+    group = next(steps, None)
+    while group is not None:
+        outcome = attempt(run, group, call)
+        run.observe(group, outcome, extra=True)
+        run.report(group, outcome)
+        try:
+            group = steps.send(outcome)
+        except StopIteration:
+            group = None

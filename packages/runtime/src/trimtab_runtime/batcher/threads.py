@@ -1,0 +1,120 @@
+"""Run batches in worker threads, which start with the first request and wait to the microsecond between batches."""
+
+from __future__ import annotations
+
+import _thread
+import logging
+import threading
+from asyncio import AbstractEventLoop
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+from trimtab_runtime.batcher.engine import Engine
+from trimtab_runtime.batcher.running import run_batch
+from trimtab_runtime.batcher.steps import FOREVER_S, Waker
+
+logger = logging.getLogger(__name__)
+
+Call = Callable[[list[object]], object]
+
+
+class Worker:
+    """One thread's gate: a lock held while it sleeps, released to wake it."""
+
+    __slots__ = ("gate", "signalled")
+
+    def __init__(self) -> None:
+        self.gate = _thread.allocate_lock()
+        self.gate.acquire()
+        self.signalled = False
+
+
+class ThreadRunner:
+    """Worker threads over one engine."""
+
+    def __init__(self, engine: Engine, make_call: Callable[[], AbstractContextManager[Call]]) -> None:
+        self._engine = engine
+        self._make_call = make_call
+        self._workers = engine.options.workers
+        self.reset()
+        engine.waker = Waker(self.wake, self.wake_all)
+
+    def reset(self) -> None:
+        """Forget all threads, as a forked child must: they run in the parent only."""
+        self._idle: list[Worker] = []
+        self._started = 0
+        self._lock = threading.Lock()
+
+    def wake(self, loop: AbstractEventLoop | None, complete: bool) -> None:
+        """Let a worker look at the queue, one turn of the caller's loop later so that others of this turn can join."""
+        if loop is None or complete:
+            self.wake_one()
+        else:
+            loop.call_soon(self.wake_one)
+
+    def wake_one(self) -> None:
+        """Wake an idle worker, or start one while fewer run than are allowed."""
+        with self._lock:
+            if self._idle:
+                worker = self._idle.pop()
+                worker.signalled = True
+                worker.gate.release()
+                return
+            if self._started >= self._workers:
+                return
+            self._started += 1
+            worker = Worker()
+        threading.Thread(target=self._serve, args=(worker,), name=f"batcher {self._engine.name}", daemon=True).start()
+
+    def wake_all(self) -> None:
+        """Wake every idle worker, to see that the batcher is closing."""
+        with self._lock:
+            for worker in self._idle:
+                worker.signalled = True
+                worker.gate.release()
+            self._idle.clear()
+
+    def _serve(self, worker: Worker) -> None:
+        """Work until the batcher ends; whatever ends the thread, another may take its place."""
+        try:
+            self._work(worker)
+        finally:
+            with self._lock:
+                self._started -= 1
+
+    def _work(self, worker: Worker) -> None:
+        """Ask for a step and do it."""
+        with self._make_call() as call:
+            self._steps(worker, call)
+
+    def _steps(self, worker: Worker, call: Call) -> None:
+        engine = self._engine
+        while True:
+            with self._lock:
+                self._idle.append(worker)
+            step = engine.next_step()
+            if step.taken is None and not step.ended:
+                self._sleep(worker, step.wait_s)
+                continue
+            self._leave_idle(worker)
+            if step.taken is None:
+                return
+            if self._idle or self._started < self._workers:
+                self.wake_one()
+            run_batch(engine, step.taken, call)
+
+    def _sleep(self, worker: Worker, wait_s: float) -> None:
+        """Sleep until woken or the wait is over. The worker was put among the idle before it looked, so no wake is lost."""
+        if worker.gate.acquire(True, -1 if wait_s == FOREVER_S else wait_s):
+            worker.signalled = False
+        else:
+            self._leave_idle(worker)
+
+    def _leave_idle(self, worker: Worker) -> None:
+        """Take the worker off the idle list, or eat the wake that has just taken it off."""
+        with self._lock:
+            if not worker.signalled:
+                self._idle.remove(worker)
+                return
+        worker.gate.acquire()
+        worker.signalled = False

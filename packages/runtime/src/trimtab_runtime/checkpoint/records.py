@@ -1,0 +1,177 @@
+"""Where each tensor lies in a rank's data file, and the manifest that says so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from trimtab_runtime.checkpoint.sealed import Json, JsonObject
+from trimtab_runtime.errors import CheckpointMismatch
+
+FORMAT = "trimtab-checkpoint"
+FORMAT_VERSION = 1
+PARTS_KEY = "parts"
+LOCAL_KEY = "rank"
+"""Keys of a manifest's values: the job's parts, and what belongs to this rank alone, such as its random generators."""
+ALIGNMENT_BYTES = 64
+"""Records start at multiples of a cache line, which also aligns every element type."""
+BLOCK_BYTES = 4096
+"""Data files are whole blocks, as direct writes demand; the padding is zeros and counts in the checksum."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One tensor's bytes: C-contiguous, little-endian, at `offset_bytes` of the data file.
+
+    A piece of a sharded tensor also says where in the whole it belongs.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    offset_bytes: int
+    size_bytes: int
+    whole_shape: tuple[int, ...]
+    piece_offset: tuple[int, ...]
+
+    def as_json(self) -> JsonObject:
+        """Return the record as the manifest holds it."""
+        body: JsonObject = {
+            "name": self.name,
+            "dtype": self.dtype,
+            "shape": list(self.shape),
+            "offset_bytes": self.offset_bytes,
+            "size_bytes": self.size_bytes,
+        }
+        if self.whole_shape != self.shape:
+            body["whole_shape"] = list(self.whole_shape)
+            body["piece_offset"] = list(self.piece_offset)
+        return body
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extent:
+    """What is about to be laid out: a name, an element type, a shape, a size and its place in the whole."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    size_bytes: int
+    whole_shape: tuple[int, ...]
+    piece_offset: tuple[int, ...]
+
+
+def lay_out(extents: Sequence[Extent]) -> tuple[tuple[Record, ...], int]:
+    """Place extents one after another and return the records with the size of the file, in whole blocks."""
+    records = []
+    offset = 0
+    for extent in extents:
+        records.append(
+            Record(
+                name=extent.name,
+                dtype=extent.dtype,
+                shape=extent.shape,
+                offset_bytes=offset,
+                size_bytes=extent.size_bytes,
+                whole_shape=extent.whole_shape,
+                piece_offset=extent.piece_offset,
+            )
+        )
+        offset = _round_up(offset + extent.size_bytes, ALIGNMENT_BYTES)
+    return tuple(records), _round_up(offset, BLOCK_BYTES)
+
+
+def _round_up(value: int, multiple: int) -> int:
+    return -(-value // multiple) * multiple
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """What one rank wrote: its records, its other values, and a checksum for every chunk of the data file."""
+
+    step: int
+    rank: int
+    world_size: int
+    size_bytes: int
+    chunk_bytes: int
+    chunk_crc32: tuple[int, ...]
+    records: tuple[Record, ...]
+    values: JsonObject
+
+    def as_json(self) -> JsonObject:
+        """Return the manifest as it is written."""
+        return {
+            "format": FORMAT,
+            "version": FORMAT_VERSION,
+            "step": self.step,
+            "rank": self.rank,
+            "world_size": self.world_size,
+            "size_bytes": self.size_bytes,
+            "chunk_bytes": self.chunk_bytes,
+            "chunk_crc32": list(self.chunk_crc32),
+            "records": [record.as_json() for record in self.records],
+            "values": self.values,
+        }
+
+
+def require_our_format(body: Mapping[str, Json], where: str) -> None:
+    """Raise `CheckpointMismatch` for a file of another program or of a newer version of this one."""
+    found, version = body.get("format"), body.get("version")
+    if found != FORMAT:
+        raise CheckpointMismatch(f"{where}: not a checkpoint of this format (saw {found!r}); point to another folder")
+    if not isinstance(version, int) or version > FORMAT_VERSION:
+        raise CheckpointMismatch(
+            f"{where}: written in format version {version}, this program reads up to {FORMAT_VERSION}; "
+            "upgrade trimtab, or resume from an older checkpoint"
+        )
+
+
+def manifest_from_json(body: JsonObject, where: str) -> Manifest:
+    """Read a manifest whose seal has been checked."""
+    require_our_format(body, where)
+    return Manifest(
+        step=_whole(body["step"]),
+        rank=_whole(body["rank"]),
+        world_size=_whole(body["world_size"]),
+        size_bytes=_whole(body["size_bytes"]),
+        chunk_bytes=_whole(body["chunk_bytes"]),
+        chunk_crc32=_wholes(body["chunk_crc32"]),
+        records=tuple(_record(entry) for entry in _items(body["records"])),
+        values=_object(body["values"]),
+    )
+
+
+def _record(entry: Json) -> Record:
+    body = _object(entry)
+    shape = _wholes(body["shape"])
+    return Record(
+        name=str(body["name"]),
+        dtype=str(body["dtype"]),
+        shape=shape,
+        offset_bytes=_whole(body["offset_bytes"]),
+        size_bytes=_whole(body["size_bytes"]),
+        whole_shape=_wholes(body["whole_shape"]) if "whole_shape" in body else shape,
+        piece_offset=_wholes(body["piece_offset"]) if "piece_offset" in body else (0,) * len(shape),
+    )
+
+
+def _whole(value: Json) -> int:
+    if not isinstance(value, int):
+        raise CheckpointMismatch(f"a whole number was expected in a checkpoint's manifest (saw {value!r})")
+    return value
+
+
+def _items(value: Json) -> list[Json]:
+    if not isinstance(value, list):
+        raise CheckpointMismatch(f"a list was expected in a checkpoint's manifest (saw {type(value).__name__})")
+    return value
+
+
+def _wholes(value: Json) -> tuple[int, ...]:
+    return tuple(_whole(item) for item in _items(value))
+
+
+def _object(value: Json) -> JsonObject:
+    if not isinstance(value, dict):
+        raise CheckpointMismatch(f"an object was expected in a checkpoint's manifest (saw {type(value).__name__})")
+    return value
