@@ -161,7 +161,7 @@ class UseSlots:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wake:
-    """What tells that somebody asks of a service without replicas: PromQL that is above 0 then, and how long requests are held."""
+    """What tells that somebody asks of a service without replicas: PromQL above 0 then; and how long requests are held."""
 
     query: str
     hold_s: float
@@ -169,7 +169,7 @@ class Wake:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetReplicaPolicy:
-    """Scale replicas with demand, or with what recording rules forecast of it; to none where there is something to wake them."""
+    """Scale replicas with demand, or with what recording rules forecast of it; to none where something wakes them."""
 
     policy: HpaPolicy | ForecastPolicy | KedaPolicy
     metric: str
@@ -201,7 +201,8 @@ class SetReplicaPolicy:
         mean = "" if self.hpa.window_s <= SYNC_S else f", mean of {self.hpa.window_s // S_PER_MIN} min"
         idle = ""
         if isinstance(self.policy, KedaPolicy) and self.goes_to_none:
-            idle = f", none after {self.policy.cooldown_s / S_PER_MIN:.0f} min without a request: the next one waits for a start"
+            idle_min = self.policy.cooldown_s / S_PER_MIN
+            idle = f", none after {idle_min:.0f} min without a request: the next one waits for a start"
         return (
             f"scale {self.hpa.min_replicas}{top} replicas{ahead} at {self.hpa.target_frac:.0%} load each "
             f"({self.metric}{mean}){idle}"

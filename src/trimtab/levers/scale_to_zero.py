@@ -1,4 +1,4 @@
-"""Give up a service's last replica while nobody asks, where its owner allows it and something else wakes it and holds the first.
+"""Give up a service's last replica while nobody asks, where its owner allows it and something else wakes it.
 
 A model server's own metrics go with its pods, and a Kubernetes Service holds nothing back while no pod is ready
 (kubernetes.io/blog, "Scale Workloads to Zero with HorizontalPodAutoscaler", 2026-09-02). So both must come from what stands
@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-import numpy as np
 
 from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.effects import Effect, SetReplicaPolicy, Wake
@@ -66,7 +65,9 @@ def impossible(case: Case) -> str | None:
             "requests before it (a gateway, a queue) and declare wakes_on, a query of that and how long it holds"
         )
     if service is None or service.step_s > COARSEST_STEP_S:
-        return f"its requests are not known every {COARSEST_STEP_S // S_PER_MIN} min: hours do not tell when nobody asks"
+        return (
+            f"its requests are not known every {COARSEST_STEP_S // S_PER_MIN} min: hours do not tell when nobody asks"
+        )
     longest_s = cold_start_of(case) + 2 * SYNC_S
     if longest_s > wake.hold_s:
         return (
@@ -89,7 +90,7 @@ def allowed(case: Case) -> bool:
 
 
 def propose(case: Case) -> tuple[SetReplicaPolicy, ...]:
-    """Return a rule per target load, window and cooldown, of a service that may go to zero and can; cooldowns that it idles through."""
+    """Return a rule per target load, window and cooldown that it idles through, of a service that may go to zero and can."""
     wake, demand = case.workload.spec.wakes_on, demand_of(case)
     if not allowed(case) or wake is None or impossible(case) is not None:
         return ()
@@ -164,7 +165,7 @@ def _canary(effect: Effect) -> tuple[str, ...]:
 LEVER = Lever(
     name=NAME,
     title="Scale to zero",
-    meaning="Gives up a service's last replica while nobody asks, and starts one at the first request, which is held until then",
+    meaning="Gives up a service's last replica while nobody asks, and starts one for the first request, which is held",
     ends="a last replica that nobody asks anything of",
     page="how-to/scale-to-zero.md",
     stage=Stage.HOLD,

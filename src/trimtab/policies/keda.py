@@ -2,8 +2,8 @@
 
 Polling and cooldown govern only 0 <-> 1; above one replica KEDA feeds the HPA (keda.sh, scaledobject-spec: pollingInterval
 30 s, cooldownPeriod 300 s). While a trigger fails nothing goes to none, and the cooldown runs on (kedacore/keda
-pkg/scaling/executor/scale_scaledobjects.go). Several triggers are several metrics of that HPA (`HpaPolicy.others`), which takes the highest;
-work that arrives or waits wakes the service, whichever trigger sees it.
+pkg/scaling/executor/scale_scaledobjects.go). Several triggers are several metrics of that HPA (`HpaPolicy.others`), which
+takes the highest; work that arrives or waits wakes the service, whichever trigger sees it.
 """
 
 from __future__ import annotations

@@ -52,6 +52,16 @@ _OF_REPLICAS = re.compile(r"\b(?:(?:vllm|sglang|trimtab):|(?:tgi|nv_inference)_|
 """Series that model servers export for each pod, DCGM's of pods' GPUs, and rules that are recorded from them."""
 
 
+def rests_on_replicas(query: str) -> str | None:
+    """Return a series of a PromQL query that is gone with a service's last replica; None where none is known to be.
+
+    >>> rests_on_replicas('sum(vllm:num_requests_waiting{pod=~"chat.*"})'), rests_on_replicas("sum(gateway_requests)")
+    ('vllm:num_requests_waiting', None)
+    """
+    found = _OF_REPLICAS.search(query)
+    return None if found is None else found[0]
+
+
 class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -163,8 +173,8 @@ class DeclaredOpenHours(_Model):
 class DeclaredWake(_Model):
     """What tells that somebody asks while no replica is up, and how long it keeps a request: an ingress, a gateway, a queue.
 
-    `query` is PromQL, above 0 while requests come or wait; it must not rest on the replicas, which are gone then. `hold_s` is how
-    long a request waits there for the first replica before it fails (for a queue, as long as messages are kept).
+    `query` is PromQL, above 0 while requests come or wait; it must not rest on the replicas, which are gone then. `hold_s` is
+    how long a request waits there for the first replica before it fails (for a queue, as long as messages are kept).
     """
 
     query: Annotated[str, Field(min_length=1)]
@@ -174,10 +184,10 @@ class DeclaredWake(_Model):
     def _outlives_the_replicas(self) -> Self:
         if not self.query.strip():
             raise ValueError("query is empty: give PromQL that is above 0 while requests come or wait")
-        gone = _OF_REPLICAS.search(self.query)
+        gone = rests_on_replicas(self.query)
         if gone is not None:
             raise ValueError(
-                f"query reads {gone[0]}, which replicas export themselves: with the last one it is gone, and nothing would "
+                f"query reads {gone}, which replicas export themselves: with the last one it is gone, and nothing would "
                 "wake the service. Count requests where they come in: an ingress, a gateway, a queue"
             )
         return self

@@ -161,7 +161,9 @@ def is_unchanged(workload: Workload, deployment: Deployment, target: Target) -> 
     longer = target.limit_s is not None and resolve(workload, deployment).rtt_s > 0
     if target.declared or longer:
         return False
-    return same_replicas(workload, deployment) or (target.limit_s is not None and _as_many_while_up(workload, deployment))
+    return same_replicas(workload, deployment) or (
+        target.limit_s is not None and _as_many_while_up(workload, deployment)
+    )
 
 
 def _as_many_while_up(workload: Workload, deployment: Deployment) -> bool:

@@ -110,7 +110,7 @@ def service_outcome(case: Case, place: Placement, replays: ServiceReplays, *, ma
 
 
 def _excuses_who_comes_first(place: Placement, target: Target) -> bool:
-    """Tell whether a target leaves out who waits for the first replica: nobody declared it, and the owner allows that there is none.
+    """Tell whether a target leaves out who waits for the first replica: nobody declared it, and there may be none.
 
     On spot it leaves out nobody.
     """
@@ -287,7 +287,8 @@ def _replicas(case: Case, place: Placement) -> int:
 def floor_replicas(case: Case) -> int:
     """Return the fewest replicas to plan with: declared, else two where history had two, so that one lost is no outage.
 
-    One also where none is declared enough, for every rule but those of `scale-to-zero`. One is also enough where a lost replica is back well within every latency target.
+    Rules that keep a replica take one where none is declared enough. One is also enough where a lost replica is back well within
+    every latency target.
     """
     declared = case.workload.spec.min_replicas
     if declared is not None:
@@ -340,7 +341,9 @@ def service_model(
         gpus_per_replica=place.gpus_per_pod,
         gpus_per_node=place.gpus_per_node,
         closed_hours=case.stress.closed_hours,
-        queue_limit_s=max([QUEUE_LIMIT_S, _held_s(place), *(one.limit_s for one in targets if one.limit_s is not None)]),
+        queue_limit_s=max(
+            [QUEUE_LIMIT_S, _held_s(place), *(one.limit_s for one in targets if one.limit_s is not None)]
+        ),
     )
 
 
