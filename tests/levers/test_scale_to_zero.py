@@ -16,8 +16,10 @@ from trimtab.levers import scale_to_zero
 from trimtab.levers.lever import Ask, Judged
 from trimtab.levers.scale_to_zero import cooldowns_s, impossible, longest_idle_s
 from trimtab.plan.proof.proof_window import prove
+from trimtab.plan.proof.undeclared import undeclared
 from trimtab.replay.outcomes.evaluate import Evaluator, cases_of
 from trimtab.tables.workloads import TargetMetric
+from trimtab.units import per_month, usd
 
 SETTINGS = Settings()
 NAME = "office/assistant"
@@ -35,6 +37,10 @@ def by_day(minute):
 
 
 def fleet(requests=by_day, step_min=1, **declared):
+    return build_fleet(bundle(requests, step_min, **declared), SETTINGS)
+
+
+def bundle(requests=by_day, step_min=1, **declared):
     """One replica of eight GPUs on a node of its own, asked by day and hardly at night, for two weeks."""
     rows = FleetRows(DAYS)
     rows.node("n", "p4d.24xlarge").hold(NAME, "n", range(8), owner_kind="Deployment")
@@ -57,7 +63,7 @@ def fleet(requests=by_day, step_min=1, **declared):
             }
         )
     rows.workloads = {NAME: {"kind": "serving", **declared}}
-    return build_fleet(rows.bundle(), SETTINGS)
+    return rows.bundle()
 
 
 def market():
@@ -97,6 +103,26 @@ def test_it_is_the_plan_where_it_pays_and_the_proof_bears_it_out():
     assert any("without any replica" in line.what for line in action.evidence)
     proof = prove(planned, history, market(), SETTINGS, seed=7).proof
     assert all(one.kept for one in proof.targets)
+
+    awake = fleet(targets=MOSTLY, **{**ALLOWED, "min_replicas": 1})
+    kept_up = make_plan(awake, market(), SETTINGS, seed=7, progress=lambda _stage, _share: None)
+    assert planned.plan.after_micro_usd < kept_up.plan.after_micro_usd
+
+
+def test_what_nobody_declared_is_priced_as_the_plan_in_which_it_is_declared():
+    planned = make_plan(
+        fleet(targets=MOSTLY, cold_start_s=180.0), market(), SETTINGS, seed=7, progress=lambda _stage, _share: None
+    )
+    found = undeclared(planned, market(), SETTINGS, lambda _stage, _share: None)
+
+    (line,) = [one for one in found if one.permission == "min_replicas"]
+    (fields,) = line.declarations.values()
+    assert fields["min_replicas"] == 0
+    assert "waits up to 8 min" in line.gives_up
+    declared = fleet(targets=MOSTLY, cold_start_s=180.0, **fields)
+    asleep = make_plan(declared, market(), SETTINGS, seed=7, progress=lambda _stage, _share: None)
+    saves = per_month(usd(planned.plan.after_micro_usd - asleep.plan.after_micro_usd), DAYS * 24)
+    assert 0 < line.saves_usd_mo <= saves * 1.001
 
 
 @pytest.mark.parametrize(

@@ -137,7 +137,9 @@ def test_every_patch_of_any_plan_finds_its_workload(plan, facts):
 
 
 ASLEEP = SetReplicaPolicy(
-    policy=KedaPolicy(HpaPolicy(target_frac=0.6, min_replicas=0, max_replicas=9, window_s=300), polling_s=15, cooldown_s=540),
+    policy=KedaPolicy(
+        HpaPolicy(target_frac=0.6, min_replicas=0, max_replicas=9, window_s=300), polling_s=15, cooldown_s=540
+    ),
     metric="requests",
     wake=Wake(query='sum(rate(gateway_requests_total{route="chat"}[2m]))', hold_s=900.0),
 )
@@ -159,9 +161,11 @@ def test_an_autoscaler_to_zero_is_emitted_with_what_wakes_it_and_read_as_replaye
     triggers = {one["name"]: one["metadata"] for one in spec["triggers"]}
 
     assert (spec["minReplicaCount"], spec["cooldownPeriod"], spec["pollingInterval"]) == (0, 540, 15)
-    assert triggers["wake"]["query"] == "clamp_max(ceil(sum(sum(rate(gateway_requests_total{route=\"chat\"}[2m])))), 1)"
+    assert triggers["wake"]["query"] == 'clamp_max(ceil(sum(sum(rate(gateway_requests_total{route="chat"}[2m])))), 1)'
     assert (triggers["wake"]["threshold"], triggers["wake"]["activationThreshold"]) == ("1", "0")
-    assert triggers["demand"]["query"].endswith(" > 0))")  # 0 without pods, and a fault where a ready one exports nothing
+    assert triggers["demand"]["query"].endswith(
+        " > 0))"
+    )  # 0 without pods, and a fault where a ready one exports nothing
     alerts = {one["alert"] for group in rules["spec"]["groups"] for one in group["rules"] if "alert" in one}
     assert {"TrimtabWakeAbsent", "TrimtabNotWoken"} <= alerts
 

@@ -1,6 +1,7 @@
 from contextlib import suppress
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -121,7 +122,7 @@ def test_what_wakes_a_service_must_outlive_its_replicas_and_say_how_long_it_hold
 
 
 def test_a_queue_that_stands_before_the_replicas_may_wake_a_service():
-    wakes_on = {"query": "sum(rabbitmq_queue_messages_ready{queue=\"jobs\"})", "hold_s": 86400}
+    wakes_on = {"query": 'sum(rabbitmq_queue_messages_ready{queue="jobs"})', "hold_s": 86400}
     text = yaml.safe_dump({"workloads": {"prod/api": {"min_replicas": 0, "wakes_on": wakes_on}}})
 
     assert parse_workloads(text).spec("prod/api").wakes_on.hold_s == 86400

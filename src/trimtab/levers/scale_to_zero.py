@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-
 from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.effects import Effect, SetReplicaPolicy, Wake
 from trimtab.fleet.model import ServiceObservation

@@ -287,8 +287,8 @@ def _replicas(case: Case, place: Placement) -> int:
 def floor_replicas(case: Case) -> int:
     """Return the fewest replicas to plan with: declared, else two where history had two, so that one lost is no outage.
 
-    Rules that keep a replica take one where none is declared enough. One is also enough where a lost replica is back well within
-    every latency target.
+    Rules that keep a replica take one where none is declared enough. One is also enough where a lost replica is back well
+    within every latency target.
     """
     declared = case.workload.spec.min_replicas
     if declared is not None:
