@@ -39,7 +39,7 @@ spec:
   maxReplicaCount: 2
   cooldownPeriod: 540
   triggers:
-  - {type: prometheus, name: demand, metadata: {query: "QUERY", threshold: "0.3"}}
+  - {type: prometheus, name: demand, metadata: {query: "QUERY", threshold: "0.15"}}
 """
 
 
