@@ -155,7 +155,7 @@ def _evidence(applied: Applied) -> Iterator[Fact]:
 
 def _canary(effect: Effect) -> tuple[str, ...]:
     return (
-        "Ask once while a second replica-less copy is up behind the same gateway: it must answer within the time that is held.",
+        "Put a copy without a replica behind the same gateway and ask it once: it must answer while the request is held.",
         "Apply it on an evening with minReplicaCount 1, and check that its wake trigger shows 1 with a request and 0 without.",
         "Set minReplicaCount 0 for one night; count requests that failed and starts in the morning.",
     )
