@@ -221,6 +221,10 @@ class Autoscaler:
     """The record that its first trigger asks for."""
     mean_s: int
     """Over how long its demand is a mean; 0 where it is the last value."""
+    cooldown_s: float = 300.0
+    polling_s: float = 30.0
+    wakes_on: str | None = None
+    """The query of its trigger `wake`; None where it has none."""
 
 
 def autoscaler(claim: Claim, workload: str) -> Autoscaler | str:
@@ -240,7 +244,7 @@ def autoscaler(claim: Claim, workload: str) -> Autoscaler | str:
     spec = _part(scaled["spec"])
     triggers = {str(one["name"]): _part(one["metadata"]) for one in _parts(spec["triggers"])}
     demand = triggers.get("demand")
-    followed = re.match(r"^(trimtab:[a-z_]+)\{", str(demand["query"])) if demand else None
+    followed = re.match(r"^(?:sum\()?(trimtab:[a-z_]+)\{", str(demand["query"])) if demand else None
     if demand is None or followed is None:
         return f"the autoscaler of {workload} follows nothing that was recorded"
     divided = re.search(rf"\)\s*/\s*{_NUMBER}\s*$", per_replica)
@@ -272,6 +276,9 @@ def autoscaler(claim: Claim, workload: str) -> Autoscaler | str:
         records=expressions,
         follows=followed[1],
         mean_s=int(averaged[1]) if averaged else 0,
+        cooldown_s=_number(spec["cooldownPeriod"]),
+        polling_s=_number(spec["pollingInterval"]),
+        wakes_on=str(triggers["wake"]["query"]) if "wake" in triggers else None,
     )
 
 

@@ -5,6 +5,7 @@ What is not changed runs on as history had it. What the world cannot play is sai
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil, inf
@@ -28,7 +29,7 @@ from benchmarks.proving.fleet import Fleet, Lives, RunsTruth, ServiceTruth, kind
 from benchmarks.proving.history import Machine
 from benchmarks.proving.world import service as world_service
 from benchmarks.proving.world.billing import HOME_REGION, Committed, Kind, bill_usd, node_hours
-from benchmarks.proving.world.clock import HOUR_S, TICK_S
+from benchmarks.proving.world.clock import HOUR_S, MINUTE_S, TICK_S
 from benchmarks.proving.world.promql import NotUnderstood, evaluate
 from benchmarks.proving.world.runs import Ended, Ground, Run, Story, play_runs
 from benchmarks.proving.world.service import NO_QUOTA, Nodes, Scaling, Start
@@ -282,7 +283,20 @@ def _scaling(rule: Autoscaler, service: ServiceTruth, claim: Claim) -> Scaling:
         tolerance_up_frac=rule.tolerance_up_frac,
         tolerance_down_frac=rule.tolerance_down_frac,
         guards=rule.guards,
+        cooldown_s=rule.cooldown_s,
+        polling_s=rule.polling_s,
+        wake_window_s=_wake_window_s(rule, service),
     )
+
+
+def _wake_window_s(rule: Autoscaler, service: ServiceTruth) -> float:
+    """Return the window of the rate by which the gateway before a service tells arrivals; 0 where its rule reads else."""
+    declared = cast("Mapping[str, object]", service.declared.get("wakes_on") or {})
+    query = str(declared.get("query", ""))
+    if not query or rule.wakes_on != f"clamp_max(ceil(sum({query})), 1)":
+        return 0.0
+    found = re.search(r"\[(\d+)m\]", query)
+    return float(found[1]) * MINUTE_S if found else 0.0
 
 
 _RUN_EFFECTS = frozenset({"UseOffering", "SetGpuCount", "ReleaseIdle", "SetCapacityType"})

@@ -168,6 +168,28 @@ def metrics_missing(seed: int, days: int) -> Fleet:
     return _fleet("metrics-missing", seed, days, services=(service,), blind=blind)
 
 
+def idle_nights(seed: int, days: int) -> Fleet:
+    """An office's service on whole nodes: hardly a request at night and at the weekend, and a gateway that holds the first."""
+    rng = rng_of("idle-nights", seed)
+    minutes = _minutes(days)
+    hour = minutes // HOUR_S % HOURS_PER_DAY
+    opens, closes = int(rng.integers(7, 10)), int(rng.integers(16, 20))
+    at_work = (hour >= opens) & (hour < closes) & (minutes // DAY_S % 7 < 5)
+    declared = answers_within(60.0, cold_start_s=90.0, most=4)
+    gateway = {"query": 'sum(rate(gateway_requests_total{route="office"}[2m]))', "hold_s": 900.0}
+    service = batched_service(
+        rng,
+        days,
+        "office/chat",
+        sites=(Site(machine=P4D, replicas=int(rng.integers(1, 3))),),
+        gpus_per_replica=P4D.gpus,
+        factor=np.where(at_work, 1.0, rng.uniform(0.0002, 0.001)),
+        declared={**declared, "min_replicas": 0, "wakes_on": gateway},
+        gives_up_s=900.0,
+    )
+    return _fleet("idle-nights", seed, days, services=(service,))
+
+
 ADDED_AFTER = tuple(
     Family(name=name, make=make, truth=truth, frozen=False)
     for name, make, truth in (
@@ -180,5 +202,6 @@ ADDED_AFTER = tuple(
         ("two-regions", two_regions, "two clusters, 25 % dearer in one"),
         ("maintenance", maintenance, "nodes replaced in turn, twice a week"),
         ("metrics-missing", metrics_missing, "no metrics for two days"),
+        ("idle-nights", idle_nights, "hardly a request at night; a gateway holds the first"),
     )
 )

@@ -13,7 +13,7 @@ from benchmarks.proving.world.hardware import relative_speed
 from benchmarks.proving.world.hpa import desired_replicas, limited, stabilized
 from benchmarks.proving.world.promql import NotUnderstood, evaluate
 from benchmarks.proving.world.runs import Checkpoints, Ground, Run, play_runs
-from benchmarks.proving.world.service import Nodes, Scaling, Server, Start, play
+from benchmarks.proving.world.service import Nodes, Played, Scaling, Server, Start, play
 
 
 def erlang_c_wait_s(rate_s: float, work_s: float, servers: int) -> float:
@@ -282,3 +282,30 @@ def test_recording_rules_are_read_as_prometheus_documents_them() -> None:
     assert np.isnan(evaluate("a:load and a:none", series)).all()
     with pytest.raises(NotUnderstood):
         evaluate("histogram_quantile(0.9, a:load)", series)
+
+
+def test_keda_gives_up_the_last_replica_and_starts_one_for_who_asks_at_the_gateway() -> None:
+    # given: a request at the start and one two hours later, which takes a node of 180 s and a load of 90 s
+    def played(wake_window_s: float) -> Played:
+        return play(
+            np.array([10.0, 7200.0]),
+            np.array([5.0, 5.0]),
+            server=Server(slots=1),
+            nodes=Nodes(boot_s=180.0, load_s=90.0, empty_kept_s=600.0),
+            start=Start.packed(1, 1),
+            horizon_s=4.0 * HOUR_S,
+            scaling=Scaling(
+                minimum=0, maximum=1, target_frac=0.7, cooldown_s=360.0, polling_s=15.0, wake_window_s=wake_window_s
+            ),
+            gives_up_s=900.0,
+        )  # fmt: skip
+
+    woken, never = played(120.0), played(0.0)
+
+    assert woken.latency_s[0] == pytest.approx(5.0)
+    assert 270.0 < woken.latency_s[1] < 270.0 + 5.0 + 60.0
+    assert never.latency_s[1] == inf  # nothing before the pods tells of it
+    first, second = woken.nodes
+    assert first[1] == pytest.approx(10 + 120 + 360 + 600, abs=90)
+    assert second[0] == pytest.approx(7200.0, abs=60)
+    assert len(never.nodes) == 1

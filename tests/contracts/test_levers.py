@@ -28,6 +28,7 @@ from trimtab.deployment.effects import (
     SetTrainingMemory,
     UseOffering,
     UseSlots,
+    Wake,
 )
 from trimtab.emit.levers_reference import levers_page
 from trimtab.emit.manifests.decision_record import decision_record
@@ -41,6 +42,7 @@ from trimtab.physics.formats import WeightFormat
 from trimtab.physics.training_memory import Optimizer, Recompute, Sharding
 from trimtab.plan.model import Change
 from trimtab.policies.blocks import BlockCalendar
+from trimtab.policies.keda import KedaPolicy
 from trimtab.policies.scaling import HpaPolicy
 from trimtab.provenance import Basis, Estimate
 
@@ -86,6 +88,14 @@ SAMPLES = {
     "autoscaling": (
         SERVICE,
         SetReplicaPolicy(policy=HpaPolicy(target_frac=0.7, min_replicas=2, max_replicas=9), metric="requests"),
+    ),
+    "scale-to-zero": (
+        SERVICE,
+        SetReplicaPolicy(
+            policy=KedaPolicy(HpaPolicy(target_frac=0.6, min_replicas=0, max_replicas=4), polling_s=15, cooldown_s=540),
+            metric="requests",
+            wake=Wake(query='sum(rate(envoy_cluster_upstream_rq_total{envoy_cluster_name="chat"}[2m]))', hold_s=900.0),
+        ),
     ),
     "replica-count": (SERVICE, SetReplicas(replicas=2, before=4)),
     "idle-release": (RUNS, ReleaseIdle(startup_s=300.0)),

@@ -30,12 +30,14 @@ from trimtab.deployment.effects import (
     Tranche,
     UseOffering,
     UseSlots,
+    Wake,
 )
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.training_memory import Optimizer, Recompute, Sharding
 from trimtab.policies.blocks import BlockCalendar
 from trimtab.policies.deferral import DeferPolicy
 from trimtab.policies.forecast import forecast_policy
+from trimtab.policies.keda import KedaPolicy
 from trimtab.policies.scaling import NO_LIMIT, HpaPolicy, Metric
 from trimtab.provenance import Basis, Estimate
 
@@ -72,6 +74,17 @@ FORECASTS = st.builds(
     forecast_policy, cold_start_s=SECONDS, mean_req_s=st.floats(0.1, 1000), min_replicas=st.integers(0, 5),
     max_replicas=LIMITS, target_frac=SHARES,
 )  # fmt: skip
+TO_NONE = st.builds(
+    SetReplicaPolicy,
+    policy=st.builds(
+        KedaPolicy,
+        POLICIES.map(lambda hpa: hpa._replace(min_replicas=0)),
+        polling_s=st.just(15),
+        cooldown_s=st.sampled_from([300, 540]),
+    ),
+    metric=st.just("requests"),
+    wake=st.builds(Wake, query=st.just('sum(queue_messages{queue="jobs"})'), hold_s=SECONDS),
+)
 EFFECTS = {
     UseOffering: st.builds(UseOffering, pool=POOLS, gpu=st.just("A100"), gpus_per_node=COUNTS, speed=SPEEDS),
     Relocate: st.builds(
@@ -103,7 +116,7 @@ EFFECTS = {
         work_speed=SPEEDS,
     ),
     SetGpuCount: st.builds(SetGpuCount, gpus=COUNTS, before=COUNTS, pool=POOLS, gpus_per_node=COUNTS),
-    SetReplicaPolicy: st.builds(SetReplicaPolicy, policy=POLICIES | FORECASTS, metric=st.just("requests")),
+    SetReplicaPolicy: st.builds(SetReplicaPolicy, policy=POLICIES | FORECASTS, metric=st.just("requests")) | TO_NONE,
     SetBatchPolicy: st.builds(
         SetBatchPolicy,
         form=st.sampled_from(BatchForm),

@@ -36,6 +36,24 @@ def test_keda_keeps_one_where_none_is_not_allowed():
     assert {keda_step(policy, memory, seen(step)) for step in range(100)} == {1}
 
 
+def test_keda_gives_up_no_replica_while_nobody_knows_whether_anybody_asks():
+    policy = KedaPolicy(HpaPolicy(0.7, 0, 10))
+    memory = keda_memory(policy)
+
+    blind = {keda_step(policy, memory, seen(step, load=NAN)) for step in range(60)}
+
+    assert blind == {1}
+    assert keda_step(policy, memory, seen(60)) == 0  # the cooldown ran on
+
+
+def test_keda_wakes_above_its_activation_value_only():
+    policy = KedaPolicy(HpaPolicy(0.7, 0, 10), polling_s=15, activation_load=0.1)
+    memory = keda_memory(policy)
+
+    assert keda_step(policy, memory, seen(ready=0, load=0.1)) == 0
+    assert keda_step(policy, memory, seen(ready=0, load=0.11)) == 1
+
+
 def test_knative_averages_over_a_minute():
     policy = KnativePolicy(0.5, 1, 100)
     memory = knative_memory(policy)

@@ -1,5 +1,6 @@
 """A service replayed: the referee's game, gaps, nodes, the future unseen, compiled and interpreted alike."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -257,3 +258,58 @@ def test_a_replay_stops_only_where_a_target_is_out_of_reach(seed, replicas, mean
     else:
         assert judged.ok.tobytes() == whole.ok.tobytes()
         assert judged.node_seconds.tobytes() == whole.node_seconds.tobytes()
+
+
+@given(
+    arrivals=st.lists(st.sampled_from([0.0, 0.0, 0.0, 1.0, 7.0, math.nan]), min_size=4, max_size=400),
+    cold_start_s=st.sampled_from([0.0, 60.0, 480.0]),
+    cooldown_s=st.sampled_from([300, 540, 1620]),
+)
+@settings(max_examples=60, deadline=None)
+def test_a_replica_that_may_go_costs_no_more_than_one_that_stays_and_no_request_is_lost(
+    arrivals, cold_start_s, cooldown_s
+):
+    history = ServiceHistory(arrivals=np.array(arrivals), step_s=60)
+    shape = ServiceModel(
+        capacity_req_s=0.5,
+        load_grid=np.array([0.0, 1.0]),
+        ok_frac=np.ones((2, 2)),
+        wait_limit_s=np.array([0.0, 1e6]),
+        cold_start_s=cold_start_s,
+        queue_limit_s=3600.0,
+    )
+    asleep, awake = (
+        replay_service(
+            history,
+            shape,
+            KedaPolicy(HpaPolicy(0.7, least, 1), polling_s=15, cooldown_s=cooldown_s),
+            initial_replicas=1,
+        )
+        for least in (0, 1)
+    )
+
+    assert np.all(asleep.held <= awake.held)
+    assert np.all(asleep.node_seconds <= awake.node_seconds)
+    assert asleep.requests == awake.requests == np.nansum(arrivals)
+    assert asleep.unmet == 0
+    at_once, ever = asleep.ok
+    assert at_once <= awake.ok[0] + 1e-9  # who waits for a start is late
+    assert ever == pytest.approx(asleep.requests)  # and is answered
+
+
+def test_while_no_node_can_be_had_who_wakes_a_service_waits_until_that_is_over():
+    arrivals = np.zeros(240)
+    arrivals[70] = 1.0
+    history = ServiceHistory(arrivals=arrivals, step_s=60)
+
+    def in_time(limit_s):
+        shape = ServiceModel(
+            capacity_req_s=1.0, load_grid=np.array([0.0, 1.0]), ok_frac=np.ones((1, 2)), wait_limit_s=np.array([limit_s]),
+            cold_start_s=300.0, queue_limit_s=7200.0, closed_hours=(1, 3),
+        )  # fmt: skip
+        policy = KedaPolicy(HpaPolicy(0.7, 0, 1), polling_s=15, cooldown_s=300)
+        return replay_service(history, shape, policy, initial_replicas=1).attained_frac[0]
+
+    # asked 70 min into the history, from whose second to third hour nothing starts: 110 min, then a start
+    assert in_time(110 * 60.0) == 0
+    assert in_time(110 * 60.0 + 300.0 + 30.0) == 1

@@ -1,5 +1,7 @@
 """What `trimtab emit` writes, read without the plan: the policies, timetables and bill that it was made of."""
 
+from dataclasses import replace
+
 import pytest
 import yaml
 from benchmarks.enact import demo_row
@@ -8,7 +10,7 @@ from tests.emit.cluster_example import example_facts
 from tests.emit.example import action, hpa
 from tests.emit.test_any_plan import FACTS, plans
 
-from trimtab.deployment.effects import SetReplicaPolicy, SetSchedule
+from trimtab.deployment.effects import SetReplicaPolicy, SetSchedule, Wake
 from trimtab.emit.manifests.emission import Stage
 from trimtab.emit.manifests.facts import Autoscaler
 from trimtab.emit.manifests.keda import scaled_object, scheduled_object
@@ -18,6 +20,7 @@ from trimtab.emit.manifests.prometheus import prometheus_rule
 from trimtab.emit.manifests.week import cron_spans, held_stretches
 from trimtab.plan.model import Risk
 from trimtab.policies.forecast import forecast_policy
+from trimtab.policies.keda import KedaPolicy
 from trimtab.policies.scaling import HpaPolicy, Metric
 from trimtab.review import read_objects
 from trimtab.review.scaling import Replica, scaling_of
@@ -131,3 +134,49 @@ def test_every_patch_of_any_plan_finds_its_workload(plan, facts):
 
     assert [one for one in manifests.unread if one.what.startswith("a patch")] == []
     assert set(manifests.scalers) <= {one.name for one in facts.workloads}
+
+
+ASLEEP = SetReplicaPolicy(
+    policy=KedaPolicy(
+        HpaPolicy(target_frac=0.6, min_replicas=0, max_replicas=9, window_s=300), polling_s=15, cooldown_s=540
+    ),
+    metric="requests",
+    wake=Wake(query='sum(rate(gateway_requests_total{route="chat"}[2m]))', hold_s=900.0),
+)
+
+
+def scaler_of(effect):
+    facts = example_facts(Autoscaler.KEDA)
+    chat = facts.workload("prod/chat-api")
+    objects = (
+        prometheus_rule(of_effect(effect), effect, chat, facts),
+        scaled_object(of_effect(effect), effect, chat, facts),
+    )
+    return (*objects, read(*objects))
+
+
+def test_an_autoscaler_to_zero_is_emitted_with_what_wakes_it_and_read_as_replayed():
+    rules, scaled, manifests = scaler_of(ASLEEP)
+    spec = scaled["spec"]
+    triggers = {one["name"]: one["metadata"] for one in spec["triggers"]}
+
+    assert (spec["minReplicaCount"], spec["cooldownPeriod"], spec["pollingInterval"]) == (0, 540, 15)
+    assert triggers["wake"]["query"] == 'clamp_max(ceil(sum(sum(rate(gateway_requests_total{route="chat"}[2m])))), 1)'
+    assert (triggers["wake"]["threshold"], triggers["wake"]["activationThreshold"]) == ("1", "0")
+    assert triggers["demand"]["query"].endswith(
+        " > 0))"
+    )  # 0 without pods, and a fault where a ready one exports nothing
+    alerts = {one["alert"] for group in rules["spec"]["groups"] for one in group["rules"] if "alert" in one}
+    assert {"TrimtabWakeAbsent", "TrimtabNotWoken"} <= alerts
+
+    (scaler,) = manifests.scalers["prod/chat-api"]
+    scaling = scaling_of(scaler, REPLICA, manifests.records)
+    assert scaling.policy == ASLEEP.hpa
+    assert scaling.outlives
+
+
+def test_an_autoscaler_that_reads_only_what_its_pods_export_never_wakes():
+    _, _, manifests = scaler_of(replace(ASLEEP, wake=None))
+    (scaler,) = manifests.scalers["prod/chat-api"]
+
+    assert not scaling_of(scaler, REPLICA, manifests.records).outlives

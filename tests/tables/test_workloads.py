@@ -1,6 +1,7 @@
 from contextlib import suppress
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -99,3 +100,29 @@ def test_the_text_of_any_workloads_reads_back(declared):
 def test_any_text_is_read_or_refused_on_purpose(text):
     with suppress(BundleError):
         parse_workloads(text)
+
+
+@pytest.mark.parametrize(
+    ("wakes_on", "said"),
+    [
+        ({"query": "sum(vllm:num_requests_waiting)", "hold_s": 60}, "vllm:num_requests_waiting, which replicas export"),
+        ({"query": "avg(DCGM_FI_DEV_GPU_UTIL)", "hold_s": 60}, "DCGM_FI_DEV_GPU_UTIL"),
+        ({"query": "  ", "hold_s": 60}, "query is empty"),
+        ({"query": "sum(gateway)", "hold_s": 0}, "greater than 0"),
+        ({"query": "sum(gateway)"}, "hold_s"),
+    ],
+)
+def test_what_wakes_a_service_must_outlive_its_replicas_and_say_how_long_it_holds(wakes_on, said):
+    text = yaml.safe_dump({"workloads": {"prod/api": {"min_replicas": 0, "wakes_on": wakes_on}}})
+
+    with pytest.raises(BundleError) as error:
+        parse_workloads(text)
+
+    assert said in str(error.value)
+
+
+def test_a_queue_that_stands_before_the_replicas_may_wake_a_service():
+    wakes_on = {"query": 'sum(rabbitmq_queue_messages_ready{queue="jobs"})', "hold_s": 86400}
+    text = yaml.safe_dump({"workloads": {"prod/api": {"min_replicas": 0, "wakes_on": wakes_on}}})
+
+    assert parse_workloads(text).spec("prod/api").wakes_on.hold_s == 86400

@@ -9,6 +9,11 @@ Pods and nodes as documented: a ReplicaSet gives back pods that are not ready fi
 siblings, then the youngest (kubernetes.io/docs/concepts/workloads/controllers/replicaset/#scaling-down); a node that stayed
 empty for `consolidateAfter` goes (karpenter.sh/docs/concepts/disruption); a new pod takes the fullest node with room, else a
 new node, which boots first; with `WhenEmptyOrUnderutilized` a node whose pods fit elsewhere is drained.
+
+KEDA between none and one as documented (keda.sh/docs/latest/concepts/scaling-deployments, reference/scaledobject-spec): at a
+poll that finds a trigger above its activation value it starts one pod; when none was for `cooldownPeriod`, the last goes. From
+one on the HPA decides. Requests wait before the pods while there is none: a trigger there counts their arrivals, and the
+latencies that the server exports begin when it gets them.
 """
 
 from __future__ import annotations
@@ -86,6 +91,11 @@ class Scaling:
     period_s: int = 15
     guards: Sequence[tuple[float, float]] = ()
     """(limit_s, quantile): the replicas that would bring that quantile of five minutes back to its limit, at most twice."""
+    cooldown_s: float = 300.0
+    """With a minimum of 0: how long nothing must be active before the last replica goes."""
+    polling_s: float = 30.0
+    wake_window_s: float = 0.0
+    """Over which what stands before the replicas counts arrivals; 0: nothing wakes them."""
     lag_ticks: int = 1
     """Scrape, rule and poll: how old a value is when it decides."""
 
@@ -178,6 +188,10 @@ def play(
             rule.lag_ticks,
             rule.tolerance_down_frac,
             rule.mean_ticks,
+            scaling is not None and rule.minimum == 0,
+            rule.cooldown_s,
+            max(1, round(rule.polling_s / TICK_S)),
+            rule.wake_window_s,
         ],
         dtype=np.float64,
     )
@@ -246,6 +260,7 @@ def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the argu
     follows, tolerance, up_steps, down_steps = int(rule[5]), rule[6], int(rule[7]), int(rule[8])
     up_percent, up_pods, down_percent, down_pods = rule[9], int(rule[10]), rule[11], int(rule[12])
     period_steps, lag, tolerance_down, mean_ticks = int(rule[13]), int(rule[14]), rule[15], int(rule[16])
+    to_none, cooldown, poll_ticks, wake_window = rule[17] > 0, rule[18], int(rule[19]), rule[20]
     per_node, boot, load, kept = int(places[0]), places[1], places[2], places[3]
     consolidates, quota, speed_new = places[4] > 0, int(places[5]), places[6]
     n, n0 = len(arrival_s), len(node_of)
@@ -301,6 +316,8 @@ def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the argu
     t, tick = 0.0, 0
     last_queue, waited = 0.0, 0.0
     goal = n0  # replicas that the ReplicaSet is asked for
+    last_came = np.full(lag + 1, -_FAR)  # the last arrival, as it is known now and was before
+    last_active, woken_at = 0.0, -_FAR
 
     while tick < n_ticks:
         next_t = (tick + 1) * float(TICK_S)
@@ -320,6 +337,8 @@ def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the argu
         if what == 1:
             tail += 1
         elif what == 3:
+            if to_none and not np.any(state[:high] == 2):
+                woken_at = t
             state[who] = 2
             seen[who] = t
         elif what == 2:
@@ -336,8 +355,9 @@ def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the argu
                     first = k
             request = place_request[who, first]
             latency[request] = t - arrival_s[request]
+            exported = t - max(arrival_s[request], woken_at)
             for b in range(len(bounds)):
-                if latency[request] <= bounds[b]:
+                if exported <= bounds[b]:
                     ring[tick % _GUARD_TICKS, b] += 1
                     break
             place_end[who, first] = _FAR
@@ -423,6 +443,8 @@ def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the argu
                 value = sm_ring.sum() / min(tick + 1, _GUARD_TICKS)
             else:
                 value = signal[min(tick, len(signal) - 1)]
+            if to_none and ready == 0:
+                value = 0.0  # no pod is there to export anything
             values[0] = max(value, 0.0)
             waiting_before, tail_before = waiting, tail
             value = values[lag] if tick >= lag or follows == 3 else target * current
@@ -436,13 +458,25 @@ def _play(  # type: ignore[no-untyped-def]  # compiled: types come from the argu
                 if over > 1:
                     asked = max(asked, desired_replicas(current, ready * over, 1.0, tolerance, tolerance_down))
             # the HPA clips to its bounds first, then stabilizes, then limits the pace
-            asked = min(max(asked, least), most)
+            asked = min(max(asked, 1 if to_none else least), most)
             steady = stabilized(recent, tick, up_steps, down_steps, asked, current)
             if steady > current:
                 steady = limited(changes, tick, period_steps, current, steady, up_percent, up_pods, True)
             elif steady < current:
                 steady = limited(changes, tick, period_steps, current, steady, down_percent, down_pods, False)
-            goal = min(max(steady, least), most)
+            goal = min(max(steady, 1 if to_none else least), most)
+            if to_none:
+                for at in range(lag, 0, -1):
+                    last_came[at] = last_came[at - 1]
+                last_came[0] = arrival_s[tail - 1] if tail > 0 else -_FAR
+                active = last_came[lag] > t - lag * TICK_S - wake_window or (ready > 0 and value > 0)
+                if active:
+                    last_active = t
+                polled = tick % poll_ticks == 0
+                if current == 0:
+                    goal = 1 if active and polled else 0
+                elif polled and t - last_active >= cooldown:
+                    goal = 0
             changes[tick % len(changes)] = goal - current
         ring[(tick + 1) % _GUARD_TICKS, :] = 0.0
         completed_tick = 0

@@ -6,7 +6,7 @@ names. Which lever proposes an effect is not known here (`Deployment.owed_to`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from enum import Enum
 
@@ -19,6 +19,7 @@ from trimtab.physics.training_memory import Optimizer, Recompute, Sharding
 from trimtab.policies.blocks import Block, BlockCalendar, blocks_of
 from trimtab.policies.deferral import DeferPolicy
 from trimtab.policies.forecast import ForecastPolicy
+from trimtab.policies.keda import KedaPolicy
 from trimtab.policies.scaling import SYNC_S, HpaPolicy
 from trimtab.provenance import Basis, Estimate
 from trimtab.units import DAYS_PER_WEEK, S_PER_HR, S_PER_MIN, usd
@@ -159,33 +160,52 @@ class UseSlots:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SetReplicaPolicy:
-    """Scale replicas with demand, or with what recording rules forecast of it."""
+class Wake:
+    """What tells that somebody asks of a service without replicas: PromQL above 0 then; and how long requests are held."""
 
-    policy: HpaPolicy | ForecastPolicy
+    query: str
+    hold_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetReplicaPolicy:
+    """Scale replicas with demand, or with what recording rules forecast of it; to none where something wakes them."""
+
+    policy: HpaPolicy | ForecastPolicy | KedaPolicy
     metric: str
+    wake: Wake | None = None
+    """Of a policy that goes to none."""
 
     @property
     def hpa(self) -> HpaPolicy:
         """Return the autoscaler, which follows demand itself or what the forecast records."""
-        return self.policy.hpa if isinstance(self.policy, ForecastPolicy) else self.policy
+        return self.policy if isinstance(self.policy, HpaPolicy) else self.policy.hpa
+
+    @property
+    def goes_to_none(self) -> bool:
+        """Tell whether it gives up the last replica."""
+        return isinstance(self.policy, KedaPolicy) and self.hpa.min_replicas == 0
 
     def at_most(self, replicas: int) -> SetReplicaPolicy | None:
         """Return the same with no higher a ceiling; None where that is below its floor."""
         if replicas < max(self.hpa.min_replicas, 1):
             return None
         hpa = self.hpa._replace(max_replicas=min(self.hpa.max_replicas, replicas))
-        policy = self.policy._replace(hpa=hpa) if isinstance(self.policy, ForecastPolicy) else hpa
-        return SetReplicaPolicy(policy=policy, metric=self.metric)
+        policy = hpa if isinstance(self.policy, HpaPolicy) else self.policy._replace(hpa=hpa)
+        return replace(self, policy=policy)
 
     def describe(self) -> str:
         """Say it in words."""
         top = "" if self.hpa.max_replicas >= 10**6 else f"..{self.hpa.max_replicas}"
         ahead = " ahead of demand" if isinstance(self.policy, ForecastPolicy) else ""
         mean = "" if self.hpa.window_s <= SYNC_S else f", mean of {self.hpa.window_s // S_PER_MIN} min"
+        idle = ""
+        if isinstance(self.policy, KedaPolicy) and self.goes_to_none:
+            idle_min = self.policy.cooldown_s / S_PER_MIN
+            idle = f", none after {idle_min:.0f} min without a request: the next one waits for a start"
         return (
             f"scale {self.hpa.min_replicas}{top} replicas{ahead} at {self.hpa.target_frac:.0%} load each "
-            f"({self.metric}{mean})"
+            f"({self.metric}{mean}){idle}"
         )
 
 

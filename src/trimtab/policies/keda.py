@@ -1,12 +1,14 @@
 """KEDA: an HPA between one replica and many, and its own rule between none and one.
 
 Polling and cooldown govern only 0 <-> 1; above one replica KEDA feeds the HPA (keda.sh, scaledobject-spec: pollingInterval
-30 s, cooldownPeriod 300 s). Several triggers are several metrics of that HPA (`HpaPolicy.others`), which takes the highest;
-work that arrives or waits wakes the service, whichever trigger sees it.
+30 s, cooldownPeriod 300 s). While a trigger fails nothing goes to none, and the cooldown runs on (kedacore/keda
+pkg/scaling/executor/scale_scaledobjects.go). Several triggers are several metrics of that HPA (`HpaPolicy.others`), which
+takes the highest; work that arrives or waits wakes the service, whichever trigger sees it.
 """
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 from trimtab.policies.scaling import SYNC_S, HpaPolicy, Memory, Observation, hpa_memory, hpa_step
@@ -36,6 +38,6 @@ def keda_step(policy: KedaPolicy, memory: Memory, seen: Observation) -> int:
     if current == 0:
         polled = (seen.step * SYNC_S) % policy.polling_s < SYNC_S
         return 1 if active and polled else 0
-    if policy.hpa.min_replicas == 0 and memory[idle_at] >= policy.cooldown_s:
+    if policy.hpa.min_replicas == 0 and memory[idle_at] >= policy.cooldown_s and not math.isnan(seen.load):
         return 0
     return max(1, hpa_step(policy.hpa, memory, seen))

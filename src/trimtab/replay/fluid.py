@@ -290,8 +290,13 @@ def lanes_at_start(lane_count: int, steps: int, shape: ServerShape, initial_repl
 
 @inlined
 def waits_without_replicas(lanes: Lanes, step: int, shape: ServerShape, left: float) -> tuple[float, float, float]:
-    """Return the waits before and after a step in which nothing serves, and a duty cycle of 1: what there is, is taken up."""
+    """Return the waits before and after a step in which nothing serves, and a duty cycle of 1: what there is, is taken up.
+
+    Where no node can be had, a start waits for that to end.
+    """
     before_s = wait_for_first(lanes, step, shape.cold_steps)
+    if shape.closed_from <= step < shape.closed_to and before_s > shape.cold_steps * SYNC_S:
+        before_s += (shape.closed_to - step) * SYNC_S
     return before_s, before_s + left / shape.capacity_req_s, 1.0
 
 

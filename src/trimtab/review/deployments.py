@@ -24,6 +24,7 @@ from trimtab.deployment.effects import (
     SetReplicas,
     SetSchedule,
     StartBeforeRuns,
+    Wake,
     WorkloadEffect,
 )
 from trimtab.deployment.fitting import fitting_offerings
@@ -33,20 +34,32 @@ from trimtab.fleet.market import Market, Offering
 from trimtab.fleet.model import Workload
 from trimtab.fleet.reach import offerings_at_home
 from trimtab.fleet.service_law import ServiceLaw
-from trimtab.levers import autoscaling, gpu_count, idle_release, replica_count, right_size, schedule, spot
+from trimtab.levers import (
+    autoscaling,
+    gpu_count,
+    idle_release,
+    replica_count,
+    right_size,
+    scale_to_zero,
+    schedule,
+    spot,
+)
+from trimtab.policies.keda import KedaPolicy
 from trimtab.policies.scaling import NO_LIMIT, HpaPolicy
 from trimtab.replay.outcomes.outcome import Case
 from trimtab.replay.outcomes.service_outcome import demand_of
 from trimtab.review.manifests import INSTANCE_TYPE_LABELS, NODE_POOL_LABEL, Manifests, NodePool, Pods, Scaler
 from trimtab.review.scaling import Replica, scaling_of
 from trimtab.review.timetables import held_hours, is_timetable
+from trimtab.sources.kube_objects import number
 from trimtab.tables.workloads import WorkloadKind
 from trimtab.units import S_PER_HR, S_PER_MIN
 
 _KEPT_OFF = frozenset({"NoSchedule", "NoExecute"})
 _SURGE_FRAC = 0.25
 """A Deployment's default maxSurge, rounded up; maxUnavailable of as much is rounded down."""
-_REPLAYED_LEAST = 1
+_KEDA_POLLING_S, _KEDA_COOLDOWN_S = 30, 300
+"""KEDA's defaults."""
 
 
 class Weight(Enum):
@@ -327,18 +340,43 @@ def _replicas(
     if most < max(least, 1):
         found.refused = f"its {scaler.kind} has a most of {most} replicas below its least, {least}"
         return
-    if least < _REPLAYED_LEAST and isinstance(effect.policy, HpaPolicy):
-        found.notes.append(
-            "scales to zero, and is replayed with one replica at least: in truth it costs less and starts cold more often"
-        )
-        effect = replace(effect, policy=effect.policy._replace(min_replicas=_REPLAYED_LEAST))
+    if least == 0 and isinstance(effect.policy, HpaPolicy):
+        effect = _to_none(effect, effect.policy, scaler, case, found, outlives=scaling.outlives)
     _fragments(pool, case, found)
     _rollout(pods, pool, most, room, case, found)
     limited = effect.at_most(room)
     if limited is None:
         found.refused = f"its {scaler.kind} wants {least} replicas at least, and its node pool has room for {room}"
         return
-    found.changes.append((autoscaling.NAME, limited))
+    found.changes.append((scale_to_zero.NAME if limited.goes_to_none else autoscaling.NAME, limited))
+
+
+def _to_none(
+    effect: SetReplicaPolicy, hpa: HpaPolicy, scaler: Scaler, case: Case, found: Proposed, *, outlives: bool
+) -> SetReplicaPolicy:
+    """Return what an autoscaler with a least of 0 is replayed as: to none where something wakes it and holds requests."""
+    one = replace(effect, policy=hpa._replace(min_replicas=1))
+    if not outlives:
+        _stop(
+            found, case.workload.name, (scaler.file,),
+            "goes to zero replicas and never comes back: no trigger tells of requests while there is no pod to export them",
+            "add a trigger on what stands before the pods (an ingress, a gateway, a queue), or keep one replica",
+        )  # fmt: skip
+        return one
+    declared = case.workload.spec.wakes_on
+    if scaler.kind != "ScaledObject" or declared is None:
+        found.notes.append(
+            "scales to zero, and is replayed with one replica at least: what holds requests then is not declared (wakes_on in "
+            "workloads.yaml). In truth it costs less, and who comes first waits for a start"
+        )
+        return one
+    polling_s, cooldown_s = number(scaler.spec, "pollingInterval"), number(scaler.spec, "cooldownPeriod")
+    policy = KedaPolicy(
+        hpa=hpa,
+        polling_s=int(_KEDA_POLLING_S if polling_s is None else polling_s),
+        cooldown_s=int(_KEDA_COOLDOWN_S if cooldown_s is None else cooldown_s),
+    )
+    return replace(effect, policy=policy, wake=Wake(query=declared.query, hold_s=declared.hold_s))
 
 
 def _replica(case: Case, law: ServiceLaw, found: Proposed) -> Replica:

@@ -21,6 +21,7 @@ from trimtab.policies.scaling import SYNC_S, HpaPolicy, Metric
 from trimtab.review.forecasts import LOAD, WANTED, Forecast, read_forecast
 from trimtab.review.manifests import Recorded, Scaler
 from trimtab.sources.kube_objects import at, listed, number, text
+from trimtab.tables.workloads import rests_on_replicas
 from trimtab.units import S_PER_DAY, S_PER_HR, S_PER_MIN
 
 _REQUESTS = re.compile(
@@ -48,6 +49,10 @@ _HOLDS = re.compile(
 """Demand that asks for no fewer replicas than there are while those that are ready have enough to do: as a pods metric does."""
 _MEAN_LOAD = re.compile(r"\((?P<demand>[^()]+) - (?P<load>[^()]+) \+ avg_over_time\((?P=load)\[(?P<window>\d+)s\]\)\)")
 """Demand with the mean load of a window in place of that of now."""
+_EMPTY_WITHOUT_PODS = re.compile(r"sum\((?P<demand>.+)\) or \(vector\(0\) unless on \(\) \(.+ > 0\)\)", re.DOTALL)
+"""Demand that reads 0, and is no fault, while no pod is ready to export it."""
+_WAKES = re.compile(r"clamp_max\(ceil\(sum\((?P<query>.+)\)\), 1\)", re.DOTALL)
+"""One replica while something is above 0."""
 _SECONDS = {"s": 1, "m": S_PER_MIN, "h": S_PER_HR, "d": S_PER_DAY}
 _SAME_UNIT_FRAC = 1e-4
 """A recorded capacity is written with six digits: the same number as that of the replay."""
@@ -67,6 +72,7 @@ class Kind(Enum):
     WAITING = "requests that wait"
     GUARD = "a limit, beyond which it asks for more"
     HOURS = "hours of the week"
+    WAKE = "whether anybody asks"
     UNKNOWN = "what this history does not hold"
 
 
@@ -81,6 +87,8 @@ class Signal:
     divided_by: float = 1.0
     window_s: int = SYNC_S
     """Over which it averages."""
+    outlives: bool = False
+    """Whether it still tells of requests while there is no pod."""
     forecast: Forecast | None = None
     notes: tuple[str, ...] = ()
 
@@ -92,6 +100,8 @@ class Scaling:
     policy: HpaPolicy | ForecastPolicy | None
     refused: str = ""
     notes: tuple[str, ...] = ()
+    outlives: bool = False
+    """Whether a metric still tells of requests while there is no pod."""
     tops_out: str = ""
     """Why it can never ask for more, where that is so."""
 
@@ -160,7 +170,8 @@ def _policy(scaler: Scaler, first: Signal, signals: list[Signal], replica: Repli
     behaving, roughly = _behaving(policy, scaler)
     if first.forecast is not None:
         return _forecast(behaving, first, first.forecast, (*notes, *roughly))
-    return Scaling(policy=behaving, notes=(*notes, *roughly), tops_out=tops_out)
+    outlives = any(one.outlives for one in signals)
+    return Scaling(policy=behaving, notes=(*notes, *roughly), tops_out=tops_out, outlives=outlives)
 
 
 def _forecast(hpa: HpaPolicy, signal: Signal, seen: Forecast, notes: tuple[str, ...]) -> Scaling:
@@ -243,6 +254,12 @@ def _quantity(value: object) -> float | None:
 def _signal(query: str, target: float, scaler: Scaler, records: Records, name: str = "") -> Signal:
     """Return what a query follows, with every recorded series in it replaced by what it records."""
     said = name or query
+    wakes = _WAKES.fullmatch(query.strip())
+    if wakes is not None:
+        outlives = rests_on_replicas(_written_out(wakes["query"], records)) is None
+        return Signal(kind=Kind.WAKE, name=said, target=target, outlives=outlives)
+    held = _EMPTY_WITHOUT_PODS.fullmatch(query.strip())
+    query = held["demand"] if held else query
     if _GUARD.search(query):
         return Signal(kind=Kind.GUARD, name=said, target=target)
     query = _spelled(query, records)
@@ -268,9 +285,11 @@ def _signal(query: str, target: float, scaler: Scaler, records: Records, name: s
             divided_by=_divisor(written),
             window_s=window_s,
             notes=notes,
+            outlives=rests_on_replicas(written) is None,
         )
     if _WAITING.search(written):
-        return Signal(kind=Kind.WAITING, name=said, target=target, notes=notes)
+        outlives = rests_on_replicas(written) is None
+        return Signal(kind=Kind.WAITING, name=said, target=target, notes=notes, outlives=outlives)
     return Signal(kind=Kind.UNKNOWN, name=said, target=target)
 
 

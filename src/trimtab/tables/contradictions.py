@@ -18,6 +18,7 @@ KINDS_OF_FIELD = {
     "max_concurrency": _SERVES,
     "cold_start_s": _SERVES,
     "open_hours": _SERVES,
+    "wakes_on": _SERVES,
     "checkpoint": _RUNS,
     "deferrable": _RUNS,
     "training": _RUNS,

@@ -6,6 +6,7 @@ last, and a later value replaces an earlier one field by field. What nobody decl
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from enum import Enum
 from fnmatch import fnmatchcase
@@ -45,6 +46,20 @@ class TargetMetric(Enum):
     TPOT = "tpot"
     THROUGHPUT = "throughput"
     QUEUE_WAIT = "queue_wait"
+
+
+_OF_REPLICAS = re.compile(r"\b(?:(?:vllm|sglang|trimtab):|(?:tgi|nv_inference)_|DCGM_FI_)\w*")
+"""Series that model servers export for each pod, DCGM's of pods' GPUs, and rules that are recorded from them."""
+
+
+def rests_on_replicas(query: str) -> str | None:
+    """Return a series of a PromQL query that is gone with a service's last replica; None where none is known to be.
+
+    >>> rests_on_replicas('sum(vllm:num_requests_waiting{pod=~"chat.*"})'), rests_on_replicas("sum(gateway_requests)")
+    ('vllm:num_requests_waiting', None)
+    """
+    found = _OF_REPLICAS.search(query)
+    return None if found is None else found[0]
 
 
 class _Model(BaseModel):
@@ -155,6 +170,29 @@ class DeclaredOpenHours(_Model):
         return tuple(HR_PER_DAY * day + hour for day in days for hour in range(self.from_hour, self.to_hour))
 
 
+class DeclaredWake(_Model):
+    """What tells that somebody asks while no replica is up, and how long it keeps a request: an ingress, a gateway, a queue.
+
+    `query` is PromQL, above 0 while requests come or wait; it must not rest on the replicas, which are gone then. `hold_s` is
+    how long a request waits there for the first replica before it fails (for a queue, as long as messages are kept).
+    """
+
+    query: Annotated[str, Field(min_length=1)]
+    hold_s: Positive
+
+    @model_validator(mode="after")
+    def _outlives_the_replicas(self) -> Self:
+        if not self.query.strip():
+            raise ValueError("query is empty: give PromQL that is above 0 while requests come or wait")
+        gone = rests_on_replicas(self.query)
+        if gone is not None:
+            raise ValueError(
+                f"query reads {gone}, which replicas export themselves: with the last one it is gone, and nothing would "
+                "wake the service. Count requests where they come in: an ingress, a gateway, a queue"
+            )
+        return self
+
+
 class WorkloadSpec(_Model):
     """What a person declared about a workload; None = not declared."""
 
@@ -176,6 +214,7 @@ class WorkloadSpec(_Model):
     traffic_gib_mo: NotNegative | None = None
     """What crosses between it and its data and callers each month where it runs elsewhere, both ways together."""
     min_replicas: Annotated[int, Field(ge=0)] | None = None
+    """0: none at all while nobody asks, where `wakes_on` says what wakes it. Who asks first waits for a start."""
     max_replicas: Annotated[int, Field(ge=1)] | None = None
     max_concurrency: Annotated[int, Field(ge=1)] | None = None
     """The most requests that a replica works on at once: vLLM's `--max-num-seqs`, a pool's workers. Others wait."""
@@ -190,6 +229,8 @@ class WorkloadSpec(_Model):
     training: DeclaredTraining | None = None
     deferrable: DeclaredDeferral | None = None
     open_hours: DeclaredOpenHours | None = None
+    wakes_on: DeclaredWake | None = None
+    """What wakes it where `min_replicas` is 0; without it one replica stays."""
     notes: str | None = None
 
     @model_validator(mode="after")

@@ -1,16 +1,18 @@
-"""KEDA ScaledObject: demand, queue, KV cache and latency as triggers of one autoscaler, or hours of the week.
+"""KEDA ScaledObject: demand, queue, KV cache and latency as triggers of one autoscaler, to none and back, or hours of the week.
 
 Every trigger asks for an average value, so that the autoscaler wants ceil(sum / threshold) replicas and takes the highest.
 The demand trigger is the replayed policy. The KV cache and latency triggers are guards: 0 until their limit is passed, so that
 they never change what was replayed while the targets are kept. KV cache use alone misleads (it can stand at a third while the
-queue grows without bound: llm-d-autoscaler#662), which is why it never stands alone.
+queue grows without bound: llm-d-autoscaler#662), which is why it never stands alone. A service that goes to none has one more
+trigger, which wakes it: all others rest on its pods, and say 0 while there are none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import cast
 
-from trimtab.deployment.effects import SetReplicaPolicy
+from trimtab.deployment.effects import SetReplicaPolicy, Wake
 from trimtab.emit.manifests.behaviour import behaviour
 from trimtab.emit.manifests.demand_rules import READY, pod_selector, series
 from trimtab.emit.manifests.facts import EmitFacts, WorkloadFacts
@@ -20,6 +22,7 @@ from trimtab.emit.manifests.prometheus import external_series, latency_quantile
 from trimtab.emit.manifests.week import CronSpan
 from trimtab.emit.plain import Plain
 from trimtab.plan.model import Action
+from trimtab.policies.keda import KedaPolicy
 from trimtab.policies.metrics import GUARD_LEAST, GUARD_MOST
 from trimtab.policies.scaling import SYNC_S
 
@@ -34,12 +37,15 @@ _FAILURES = 4
 def scaled_object(action: Action, effect: SetReplicaPolicy, known: WorkloadFacts, facts: EmitFacts) -> dict[str, Plain]:
     """Return the ScaledObject that enacts a replica policy; where its metric fails, it holds today's replicas or more."""
     policy = effect.hpa
+    polling_s, cooldown_s = SYNC_S, max(_COOLDOWN_S, policy.down_stabilization_s)
+    if isinstance(effect.policy, KedaPolicy):
+        polling_s, cooldown_s = effect.policy.polling_s, effect.policy.cooldown_s
     # KEDA's own name for the autoscaler puts nine letters before this one, and refuses what is then too long
     name = dns_name("trimtab", known.short_name)
     spec: dict[str, Plain] = {
         "scaleTargetRef": scale_target(known),
-        "pollingInterval": SYNC_S,
-        "cooldownPeriod": max(_COOLDOWN_S, policy.down_stabilization_s),
+        "pollingInterval": polling_s,
+        "cooldownPeriod": cooldown_s,
         "minReplicaCount": policy.min_replicas,
         "maxReplicaCount": policy.max_replicas,
         "fallback": {
@@ -93,7 +99,11 @@ def _object(action: Action, known: WorkloadFacts, spec: Mapping[str, Plain]) -> 
 
 
 def _triggers(effect: SetReplicaPolicy, known: WorkloadFacts, facts: EmitFacts) -> Iterator[Mapping[str, Plain]]:
-    yield _prometheus("demand", series(external_series(effect), known), f"{effect.hpa.target_frac:g}", facts)
+    demand = series(external_series(effect), known)
+    if effect.wake is not None:
+        demand = _none_without_pods(demand, known)
+        yield _waking(effect.wake, facts)
+    yield _prometheus("demand", demand, f"{effect.hpa.target_frac:g}", facts)
     if known.service is None:
         return
     ready = series(READY, known)
@@ -105,6 +115,25 @@ def _triggers(effect: SetReplicaPolicy, known: WorkloadFacts, facts: EmitFacts) 
         if quantile is not None and target.limit_s is not None:
             name = f"{target.metric.value}-p{target.required_frac * 100:g}".replace(".", "-")
             yield _prometheus(name, _guard(ready, quantile, target.limit_s), "1", facts)
+
+
+def _waking(wake: Wake, facts: EmitFacts) -> dict[str, Plain]:
+    """Return the trigger that wakes a service: it asks for one replica while somebody asks of it, and for none else.
+
+    Where its series is missing it is a fault, and the fallback holds replicas: it never reads as silence.
+    """
+    trigger = _prometheus("wake", waking_query(wake), "1", facts)
+    return {**trigger, "metadata": {**cast("Mapping[str, Plain]", trigger["metadata"]), "activationThreshold": "0"}}
+
+
+def waking_query(wake: Wake) -> str:
+    """Return PromQL that is 1 while somebody asks, and 0 while nobody does."""
+    return f"clamp_max(ceil(sum({wake.query.strip()})), 1)"
+
+
+def _none_without_pods(demand: str, known: WorkloadFacts) -> str:
+    """Return a demand that is 0 where no pod is ready to export it; where one is, its absence stays a fault."""
+    return f"sum({demand}) or (vector(0) unless on () ({series(READY, known)} > 0))"
 
 
 def _guard(ready: str, value: str, limit: float) -> str:

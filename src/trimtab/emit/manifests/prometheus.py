@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from trimtab.deployment.effects import SetReplicaPolicy
+from trimtab.deployment.effects import SetReplicaPolicy, Wake
 from trimtab.emit.manifests.demand_rules import (
     CURRENT,
     DEMAND,
@@ -75,8 +75,8 @@ def _followed(effect: SetReplicaPolicy, known: WorkloadFacts, rules: DemandRules
     if isinstance(policy, ForecastPolicy):
         forecast = forecast_records(policy, series(LOAD, known), series(DEMAND, known), series("", known))
         return {LOAD: rules.load, **forecast}
-    arriving = {LOAD: rules.load} if policy.window_s > SYNC_S else {}
-    return {**arriving, SCALING: scaling_demand(policy, known)}
+    arriving = {LOAD: rules.load} if effect.hpa.window_s > SYNC_S else {}
+    return {**arriving, SCALING: scaling_demand(effect.hpa, known)}
 
 
 def external_series(effect: SetReplicaPolicy) -> str:
@@ -89,10 +89,16 @@ def _alerts(
 ) -> Iterator[Mapping[str, Plain]]:
     demand, ready = series(DEMAND, known), series(READY, known)
     policy = effect.hpa
+    absent, uncounted = f"absent({series(external_series(effect), known)})", f"absent({ready})"
+    if effect.wake is not None:
+        # without a pod there is nothing that could export them
+        absent = f"{absent} and on () ({ready} > 0)"
+        uncounted = f"{uncounted} and on () ({series(CURRENT, known)} > 0)"
+        yield from _waking_alerts(action, effect.wake, known)
     yield _alert(
         action,
         "TrimtabDemandAbsent",
-        f"absent({series(external_series(effect), known)})",
+        absent,
         _ABSENT_FOR,
         f"{known.name}: the demand that its autoscaler reads is missing",
         "The autoscaler holds or falls back. Check that the server's metrics are scraped and the rule is loaded.",
@@ -100,7 +106,7 @@ def _alerts(
     yield _alert(
         action,
         "TrimtabReplicasAbsent",
-        f"absent({ready})",
+        uncounted,
         _ABSENT_FOR,
         f"{known.name}: the number of its ready replicas is missing",
         "Check that kube-state-metrics is scraped.",
@@ -133,6 +139,25 @@ def _alerts(
                 f"{known.name} misses {target.describe()}",
                 f"Undo if it lasts: {action.rollback}.",
             )
+
+
+def _waking_alerts(action: Action, wake: Wake, known: WorkloadFacts) -> Iterator[Mapping[str, Plain]]:
+    yield _alert(
+        action,
+        "TrimtabWakeAbsent",
+        f"absent(sum({wake.query.strip()}))",
+        _ABSENT_FOR,
+        f"{known.name}: what would wake it is missing",
+        "KEDA falls back to replicas that stay up. Mend the query of wakes_on, or what it reads.",
+    )
+    yield _alert(
+        action,
+        "TrimtabNotWoken",
+        f"sum({wake.query.strip()}) > 0 unless on () (sum({series(READY, known)}) > 0)",
+        f"{wake.hold_s:.0f}s",
+        f"{known.name} is asked, and no replica was ready for as long as requests are held",
+        "Requests fail now. Look for nodes that cannot be had, and at the start of its pods.",
+    )
 
 
 def _scraped_too_seldom(

@@ -43,6 +43,12 @@ def scaling_files(
     else:
         one = horizontal_pod_autoscaler(action, effect, known, facts)
         yield object_file(action, known, "scaling", "hpa", Stage.SCALE, one)
+    if effect.wake is not None:
+        reason = (
+            f"what holds the first requests for {effect.wake.hold_s:.0f} s is yours: check that it counts them where "
+            f"`{effect.wake.query.strip()}` reads them with no replica up, and that its time-outs allow a start"
+        )
+        yield Withheld(action=action.id, subject=known.name, reason=reason)
     if known.service is not None and not known.service.server_is_known:
         reason = (
             f"its metrics are taken to be those of {known.service.signals.server}: name its server in --cluster if not"
@@ -83,8 +89,16 @@ def _refusal(effect: SetReplicaPolicy, known: WorkloadFacts, facts: EmitFacts) -
         return "the policy has no ceiling: set max_replicas in workloads.yaml, then audit again"
     if policy.metric is Metric.SIGNAL and not isinstance(effect.policy, ForecastPolicy):
         return "the policy follows a recorded signal that nothing here records"
-    if policy.min_replicas == 0:
-        return "at 0 replicas nothing exports the demand that would wake it: keep at least one (min_replicas in workloads.yaml)"
+    if policy.min_replicas == 0 and effect.wake is None:
+        return (
+            "at 0 replicas nothing exports the demand that would wake it: declare wakes_on in workloads.yaml, a query of what "
+            "stands before its replicas (a gateway that holds requests, a queue), or keep one"
+        )
+    if effect.goes_to_none and facts.autoscaler is Autoscaler.HPA:
+        return (
+            "a HorizontalPodAutoscaler keeps one replica unless the cluster has HPAScaleToZero (alpha before Kubernetes 1.37): "
+            "say autoscaler: keda in --cluster"
+        )
     if max(policy.up_stabilization_s, policy.down_stabilization_s) > _MOST_STABILIZATION_S:
         return f"Kubernetes takes stabilization windows up to {_MOST_STABILIZATION_S} s"
     if policy.period_s > _MOST_PERIOD_S:

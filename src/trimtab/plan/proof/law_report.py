@@ -10,7 +10,7 @@ from trimtab.deployment.effects import SetReplicaPolicy
 from trimtab.fleet.law_evidence import Bound, Tested
 from trimtab.fleet.market import Market
 from trimtab.fleet.service_law import activity_law, service_law
-from trimtab.levers import autoscaling, replica_count
+from trimtab.levers import autoscaling, replica_count, scale_to_zero
 from trimtab.levers.lever import Ask
 from trimtab.plan.options.workload_options import fixed_cost
 from trimtab.plan.planner import Planned
@@ -84,7 +84,7 @@ def _saved_usd_mo(case: Case, deployment: Deployment, market: Market) -> float |
     shown, other = Evaluator(case=case), Evaluator(case=replace(case, law=law))
     unscaled = deployment.without("scaling")
     if isinstance(deployment.scaling, SetReplicaPolicy):
-        offered = autoscaling.propose(case)
+        offered = (*autoscaling.propose(case), *scale_to_zero.propose(case))
         alike = [one for one in offered if type(one.policy) is type(deployment.scaling.policy)]
         ways = (
             unscaled.plus((autoscaling.NAME, scaler)) for scaler in sorted(alike, key=lambda one: -one.hpa.target_frac)

@@ -18,11 +18,13 @@ from trimtab.deployment.placement import Placement
 from trimtab.fleet.kinds import RUN_KINDS
 from trimtab.fleet.limits import asked_isolation
 from trimtab.fleet.market import Market
+from trimtab.fleet.model import Workload
 from trimtab.fleet.targets import observed_s, targets_of
-from trimtab.levers import autoscaling, closed_hours, quantization, replica_count, right_size, sharing
+from trimtab.levers import autoscaling, closed_hours, quantization, replica_count, right_size, scale_to_zero, sharing
 from trimtab.levers.lever import Ask
 from trimtab.physics.formats import WeightFormat
 from trimtab.plan.options.composition import bought, on_demand
+from trimtab.policies.keda import KedaPolicy
 from trimtab.policies.scaling import HpaPolicy
 from trimtab.replay.outcomes.evaluate import Evaluator, law_of
 from trimtab.replay.outcomes.jobs_outcome import undeclared_checkpoints
@@ -128,6 +130,8 @@ def permissions(now: Present) -> Iterator[Sequence[Permission]]:
             yield [_interruptible_service(now)]
         if spec.min_replicas is None and _rests_on_two(now):
             yield [_one_replica(now, near)]
+        if spec.min_replicas is None and spec.open_hours is None:
+            yield from _no_replica(now, near)
         if spec.quantize is None and now.formats_save:
             yield from _formats(now)
         if spec.open_hours is None:
@@ -284,6 +288,62 @@ def _one_replica(now: Present, near: Sequence[Deployment]) -> Permission:
             f"if the last one's node is lost, nothing answers for {cold_start_of(case) / S_PER_MIN:.0f} min"
         ),
     )
+
+
+def _no_replica(now: Present, near: Sequence[Deployment]) -> Iterator[Sequence[Permission]]:
+    """Yield that there may be no replica at all, of a service of which nobody asks anything for longer than a start takes."""
+    case = now.case
+    wakes_on = {"query": _example_query(case.workload), "hold_s": _whole_minutes(cold_start_of(case) + S_PER_MIN)}
+    fields: dict[str, object] = {"min_replicas": 0, "wakes_on": wakes_on}
+    asked = declared(case, fields)
+    if case.workload.service is None or scale_to_zero.impossible(asked) is not None:
+        return
+    idle_hr = scale_to_zero.longest_idle_s(case.workload.service) / S_PER_HR
+    yield [
+        Permission(
+            name="min_replicas",
+            asked_of=case,
+            fields=fields,
+            known=f"up to {idle_hr:.2g} h without a request, a replica kept at all times, for nothing else is said",
+            permits="no replica while nobody asks",
+            ways=lambda ask: _asleep(ask, now.deployment, near),
+            needs=lambda way: isinstance(way.scaling, SetReplicaPolicy) and way.scaling.goes_to_none,
+            price=lambda _, outcome: _who_waits(case, outcome),
+        )
+    ]
+
+
+def _example_query(workload: Workload) -> str:
+    """Return what the KEDA HTTP add-on (0.14 on) counts in flight, held requests included, for its route."""
+    name = workload.name.partition("/")[2] or workload.name
+    return f'sum(interceptor_request_concurrency{{route_namespace="{workload.namespace}",route_name="{name}"}})'
+
+
+def _whole_minutes(seconds: float) -> float:
+    return float(np.ceil(seconds / S_PER_MIN) * S_PER_MIN)
+
+
+def _who_waits(case: Case, outcome: Outcome) -> str:
+    late = [1 - one.frac for one in outcome.attained if one.target.metric is TargetMetric.THROUGHPUT]
+    share = f" ({late[0]:.2%} of requests wait more than a minute)" if late else ""
+    return (
+        f"who asks first waits up to {cold_start_of(case) / S_PER_MIN:.0f} min for a start{share}; a gateway or a queue must "
+        "hold requests and be what the query counts: the one shown is of the KEDA HTTP add-on"
+    )
+
+
+def _asleep(ask: Ask, planned: Deployment, near: Sequence[Deployment]) -> Iterator[Deployment]:
+    """Yield, at the plan's place and the cheapest others, by cooldown and window the rule that runs replicas hottest."""
+    for base in dict.fromkeys((_place_of(planned), *_cheapest(near, ask)[:_PLACES])):
+        if ask.evaluator.hopeless(base) is not None:
+            continue
+        alike: dict[tuple[int, int], list[Deployment]] = {}
+        for way in scale_to_zero.LEVER.ways(base, ask):
+            if isinstance(way.scaling, SetReplicaPolicy) and isinstance(way.scaling.policy, KedaPolicy):
+                policy = way.scaling.policy
+                alike.setdefault((policy.cooldown_s, policy.hpa.window_s), []).append(way)
+        for ways in alike.values():
+            yield from _hottest(sorted(ways, key=_heat), ask)
 
 
 def _floor(way: Deployment) -> int | None:

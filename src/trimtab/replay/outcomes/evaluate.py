@@ -145,10 +145,10 @@ class Evaluator:
         What nobody declared cannot get worse where the same replicas run on the same GPUs.
         """
         missed = self.judged(deployment).missed(self.case.settings.planning.target_margin_frac)
-        if same_replicas(self.case.workload, deployment):
-            return all(is_unchanged(self.case.workload, deployment, target) for target in missed)
-        if missed:
+        if not all(is_unchanged(self.case.workload, deployment, target) for target in missed):
             return False
+        if same_replicas(self.case.workload, deployment):
+            return True
         return leaves_enough(self.case, self.place(deployment), self.outcome(deployment))
 
     def _replay(self, seen: Placement, *, may_stop: bool = False) -> Outcome:

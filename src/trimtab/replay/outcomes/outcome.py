@@ -14,7 +14,7 @@ import numpy as np
 
 from trimtab.catalog.pools import Pool, SharedPool
 from trimtab.deployment.deployment import AS_IT_IS, Deployment
-from trimtab.deployment.effects import UseSlots
+from trimtab.deployment.effects import SetReplicaPolicy, UseSlots
 from trimtab.deployment.placement import Placement, resolve
 from trimtab.fleet.model import IntArray, Target, Window, Workload
 from trimtab.fleet.service_law import ServiceLaw
@@ -159,7 +159,23 @@ def targets_at(targets: Sequence[Target], place: Placement) -> tuple[Target, ...
 def is_unchanged(workload: Workload, deployment: Deployment, target: Target) -> bool:
     """Tell whether a target that nobody declared holds by itself: the same replicas, and no way that got longer."""
     longer = target.limit_s is not None and resolve(workload, deployment).rtt_s > 0
-    return not target.declared and not longer and same_replicas(workload, deployment)
+    if target.declared or longer:
+        return False
+    return same_replicas(workload, deployment) or (
+        target.limit_s is not None and _as_many_while_up(workload, deployment)
+    )
+
+
+def _as_many_while_up(workload: Workload, deployment: Deployment) -> bool:
+    """Tell whether a service that had one replica has one or more whenever it is up, of the same kind.
+
+    Its latency is then what it was, but for who waits for a start, as its owner allows.
+    """
+    scaling = deployment.scaling
+    if not isinstance(scaling, SetReplicaPolicy) or not scaling.goes_to_none:
+        return False
+    had = held_replicas(workload).max(initial=0) if workload.service is None else workload.service.most_replicas
+    return had <= 1 and same_replicas(workload, deployment.without("scaling"))
 
 
 def same_replicas(workload: Workload, deployment: Deployment) -> bool:

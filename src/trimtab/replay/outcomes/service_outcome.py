@@ -17,6 +17,7 @@ from trimtab.fleet.targets import histogram_of, share_within
 from trimtab.policies.cron import CronPolicy
 from trimtab.policies.forecast import ForecastPolicy
 from trimtab.policies.hedge import HedgePolicy
+from trimtab.policies.keda import KedaPolicy
 from trimtab.policies.scaling import HpaPolicy, Metric, StaticReplicas
 from trimtab.replay.hedged import SpotZones
 from trimtab.replay.outcomes.outcome import (
@@ -40,7 +41,7 @@ from trimtab.replay.services import (
 from trimtab.tables.workloads import TargetMetric
 from trimtab.units import HR_PER_WEEK, S_PER_HR
 
-_THROUGHPUT_WAIT_S = 60.0
+WAIT_COUNTED_S = 60.0
 """A request that queues longer counts as not served, where only throughput is promised."""
 JUDGED = {TargetMetric.LATENCY, TargetMetric.TTFT, TargetMetric.THROUGHPUT}
 
@@ -55,6 +56,9 @@ def service_outcome(case: Case, place: Placement, replays: ServiceReplays, *, ma
 
     Another replay, with more demand and at the low end of the speed estimate, says whether the targets are safe. It goes first:
     where the outcome `may_stop`, each ends once a target is out of reach, the other one once it is so even without a margin.
+
+    Where no replica may be up, who comes first waits for a start, and is late for every limit that was declared. "No worse than
+    observed" is asked of it as if one replica stayed up: its owner allowed the wait, and nobody stated a limit.
     """
     law = case.law
     if law is None:
@@ -80,17 +84,19 @@ def service_outcome(case: Case, place: Placement, replays: ServiceReplays, *, ma
     ]
     models = [service_model(case, law, place, targets_at(targets, place), low=low) for low in (False, True)]
     margin = case.settings.planning.target_margin_frac
+    excused = np.array([_excuses_who_comes_first(place, one) for one in targets], dtype=np.bool_)
     safe = np.array([safe_required_frac(target, margin) for target in targets])
+    safe[excused] = 0.0
     emitted_req_s = place.replica_req_s(law.capacity_req_s, faster_counts=law.faster_counts)
     usual, slow = (as_emitted(policy, emitted_req_s / model.capacity_req_s) for model in models)
     if place.hedge is not None:
         once_missed = safe if may_stop else None
         return _hedged(case, place.hedge, loads, models, (usual, slow), replicas, targets, once_missed, replays)
     stressed, beside = stressed_replay(replays, loads[1], models[1], slow, replicas, safe, may_stop=may_stop)
-    required = np.array([target.required_frac for target in targets]) if stressed.stopped else None
+    required = np.where(excused, 0.0, [target.required_frac for target in targets]) if stressed.stopped else None
     expected = replays.expected(loads[0], replace(models[0], beside=beside), usual, replicas, required)
     on_demand, spot = held_as(place, expected.node_seconds)
-    return Outcome(
+    found = Outcome(
         on_demand=on_demand,
         spot=spot,
         attained=_attained(targets, expected.attained_frac, stressed.attained_frac),
@@ -98,6 +104,35 @@ def service_outcome(case: Case, place: Placement, replays: ServiceReplays, *, ma
         replicas=_most_replicas(expected, case.window.hours, place),
         stopped=stressed.stopped,
     )
+    if not excused.any():
+        return found
+    return _judged_while_up(found, service_outcome(case, _with_one_up(place), replays, may_stop=may_stop), excused)
+
+
+def _excuses_who_comes_first(place: Placement, target: Target) -> bool:
+    """Tell whether a target leaves out who waits for the first replica: nobody declared it, and there may be none.
+
+    On spot it leaves out nobody.
+    """
+    scaling = place.scaling
+    to_none = isinstance(scaling, SetReplicaPolicy) and scaling.goes_to_none and place.hedge is None
+    return to_none and not target.declared and target.limit_s is not None
+
+
+def _with_one_up(place: Placement) -> Placement:
+    """Return a place where the same rule keeps its last replica."""
+    scaling = place.scaling
+    if not isinstance(scaling, SetReplicaPolicy) or not isinstance(scaling.policy, KedaPolicy):
+        raise ValueError(f"{scaling} never gives up its last replica")
+    policy = scaling.policy._replace(hpa=scaling.policy.hpa._replace(min_replicas=1))
+    return replace(place, scaling=replace(scaling, policy=policy))
+
+
+def _judged_while_up(found: Outcome, while_up: Outcome, excused: Flags) -> Outcome:
+    """Return an outcome with some targets attained as they are while a replica is up."""
+    both = zip(found.attained, while_up.attained, excused, strict=True)
+    attained = tuple(up if is_excused else one for one, up, is_excused in both)
+    return replace(found, attained=attained, stopped=found.stopped or while_up.stopped)
 
 
 def _within(case: Case, demand: ServiceObservation, replays: ServiceReplays) -> FloatArray | None:
@@ -235,6 +270,8 @@ def as_emitted(policy: ScalingPolicy, times: float) -> ScalingPolicy:
             return policy._replace(target_frac=policy.target_frac * times)
         case ForecastPolicy() if times != 1.0:
             return policy._replace(hpa=policy.hpa._replace(target_frac=policy.hpa.target_frac * times))
+        case KedaPolicy() if times != 1.0 and policy.hpa.metric is not Metric.DUTY_CYCLE:
+            return policy._replace(hpa=policy.hpa._replace(target_frac=policy.hpa.target_frac * times))
         case _:
             return policy
 
@@ -250,7 +287,8 @@ def _replicas(case: Case, place: Placement) -> int:
 def floor_replicas(case: Case) -> int:
     """Return the fewest replicas to plan with: declared, else two where history had two, so that one lost is no outage.
 
-    One is also enough where a lost replica is back well within every latency target.
+    Rules that keep a replica take one where none is declared enough. One is also enough where a lost replica is back well
+    within every latency target.
     """
     declared = case.workload.spec.min_replicas
     if declared is not None:
@@ -303,12 +341,20 @@ def service_model(
         gpus_per_replica=place.gpus_per_pod,
         gpus_per_node=place.gpus_per_node,
         closed_hours=case.stress.closed_hours,
-        queue_limit_s=max([QUEUE_LIMIT_S, *(target.limit_s for target in targets if target.limit_s is not None)]),
+        queue_limit_s=max(
+            [QUEUE_LIMIT_S, _held_s(place), *(one.limit_s for one in targets if one.limit_s is not None)]
+        ),
     )
 
 
+def _held_s(place: Placement) -> float:
+    """Return how long a request is held before its replicas; 0 where nothing holds it."""
+    wake = place.scaling.wake if isinstance(place.scaling, SetReplicaPolicy) else None
+    return 0.0 if wake is None else wake.hold_s
+
+
 def _wait_limit(target: Target) -> float:
-    return _THROUGHPUT_WAIT_S if target.limit_s is None else target.limit_s
+    return WAIT_COUNTED_S if target.limit_s is None else target.limit_s
 
 
 def baseline_attained(case: Case, target: Target) -> float | None:

@@ -1,0 +1,76 @@
+"""Manifests that scale to zero: replayed where something wakes the service and holds requests, stopped where nothing does."""
+
+import pytest
+import yaml
+from tests.levers.test_scale_to_zero import ALLOWED, MOSTLY, bundle
+
+from trimtab.pipeline import review
+from trimtab.review import read_objects
+from trimtab.review.deployments import Weight
+
+ARRIVING = "sum(rate(gateway_requests_total[2m]))"
+ANSWERED = "sum(rate(vllm:request_success_total[2m]))"
+FILES = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: assistant, namespace: office}
+spec:
+  template:
+    spec:
+      nodeSelector: {karpenter.sh/nodepool: gpus}
+      containers: [{name: server, resources: {limits: {nvidia.com/gpu: 8}}}]
+---
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {name: gpus}
+spec:
+  template:
+    spec:
+      requirements:
+      - {key: node.kubernetes.io/instance-type, operator: In, values: [p4d.24xlarge]}
+      - {key: karpenter.sh/capacity-type, operator: In, values: [on-demand]}
+---
+apiVersion: keda.sh/v1alpha1
+kind: ScaledObject
+metadata: {name: assistant, namespace: office}
+spec:
+  scaleTargetRef: {name: assistant}
+  minReplicaCount: LEAST
+  maxReplicaCount: 2
+  cooldownPeriod: 540
+  triggers:
+  - {type: prometheus, name: demand, metadata: {query: "QUERY", threshold: "0.15"}}
+"""
+
+
+def reviewed(query, least=0, **declared):
+    text = FILES.replace("QUERY", query).replace("LEAST", str(least))
+    objects = read_objects(("change.yaml", one) for one in yaml.safe_load_all(text))
+    return review(bundle(targets=MOSTLY, **declared), objects)
+
+
+def stops(found):
+    return [one.what for one in found.findings if one.weight is Weight.STOPS]
+
+
+def test_it_is_replayed_with_the_wait_of_who_comes_first_where_requests_are_held():
+    asleep, awake = reviewed(ARRIVING, **ALLOWED), reviewed(ARRIVING, least=1, **ALLOWED)
+
+    assert not stops(asleep)
+    assert not asleep.unjudged
+    assert "none after 9 min" in asleep.workloads[0].changes[0]
+    assert asleep.after_micro_usd < 0.6 * awake.after_micro_usd
+
+
+def test_where_nobody_said_what_holds_requests_one_replica_is_replayed_and_that_is_said():
+    found = reviewed(ARRIVING, min_replicas=1, cold_start_s=180.0)
+
+    assert any("wakes_on" in note for note in found.workloads[0].notes)
+    assert "scale 1..2" in found.workloads[0].changes[0]
+
+
+@pytest.mark.parametrize("declared", [{}, ALLOWED])
+def test_what_reads_only_its_pods_never_comes_back(declared):
+    (found,) = stops(reviewed(ANSWERED, **declared))
+
+    assert "never comes back" in found
