@@ -183,6 +183,8 @@ class Repair:
     """What it does instead; empty where the workload stays as it is."""
     missed: tuple[TargetResult, ...]
     """The targets that the first way missed, with what it attained; empty where it cost more than history instead."""
+    when_slow: bool = False
+    """They were missed only with the new GPUs at the low end of their predicted speed, and that is what was attained."""
     extra_micro_usd: int = 0
     """What the first way, with all that goes with it, cost beyond history over the proof window, where that is why."""
 
