@@ -110,6 +110,8 @@ class Plan:
     """What moving and traffic across regions and clouds are of `after`."""
     runs: tuple[RunsSpend, ...] = ()
     """What runs cost, of those whose cost goes with how many come and how fast they are."""
+    queues_micro_usd: tuple[int, ...] = ()
+    """What scaled services would cost more over the fit window, each, if requests waited beyond their careful capacity."""
 
     @property
     def gap_frac(self) -> float:
