@@ -3,7 +3,7 @@ from tests.emit.example import example_audit
 
 from trimtab.diagnose.findings import WasteKind
 from trimtab.emit.audit_document import audit_document
-from trimtab.emit.words import RISK_MEANING, WASTE_MEANING, plan_note, span, target_words
+from trimtab.emit.words import RISK_MEANING, WASTE_MEANING, plan_note, repair_lines, span, target_words
 from trimtab.fleet.model import Target
 from trimtab.levers.registry import BUILT_IN, title_of
 from trimtab.plan.model import Risk
@@ -44,3 +44,14 @@ def test_an_action_without_which_others_miss_a_target_is_explained():
 
     assert note.startswith(f"Without {first.id}, a2, a3 would miss a target")
     assert "Without" not in plan_note(plan)
+
+
+def test_a_way_that_misses_only_on_slow_gpus_says_so():
+    document = audit_document(example_audit())
+    (repair,) = document.proof.repairs
+    slow = document.proof.model_copy(update={"repairs": (repair.model_copy(update={"when_slow": True}),)})
+
+    (_, plain), (_, doubtful) = (repair_lines(proof, document.plan) for proof in (document.proof, slow))
+
+    assert "as slow as they may be" not in plain
+    assert doubtful.startswith(f"{repair.workload}: with its new GPUs as slow as they may be, ")

@@ -11,6 +11,7 @@ from trimtab.deployment.placement import resolve
 from trimtab.fleet import law_limit
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.law_evidence import BackTest, Bound, Held
+from trimtab.fleet.service_law import UNTOLD_ROOM
 from trimtab.fleet.settings import Settings
 from trimtab.policies.scaling import SYNC_S
 from trimtab.provenance import Basis, Estimate
@@ -68,6 +69,16 @@ def test_requests_that_crowd_one_another_end_the_allowance_though_none_is_late_y
     assert law.tested.bound is bound
     shown = law.tested.shown_req_s
     assert law.capacity_req_s <= (shown if bound is Bound.BESIDE_GPU else shown / HEALTHY) * 1.001
+
+
+def test_requests_are_taken_to_wait_beyond_a_careful_capacity_and_at_one_that_was_seen_full():
+    careful = law_of(Limited(at_once=8, service_s=60.0), 0.7)
+    full = law_of(Limited(at_once=4, service_s=60.0), peak_frac=1.15)
+
+    assert careful.full_req_s == pytest.approx(UNTOLD_ROOM * careful.capacity_req_s)
+    assert full.full_req_s == full.capacity_req_s
+    nearly = replace(careful, tested=replace(careful.tested, activity_req_s=1.01 * careful.capacity_req_s))
+    assert nearly.full_req_s == pytest.approx(1.01 * careful.capacity_req_s)
 
 
 def test_latency_that_rises_while_the_gpu_is_hardly_busy_tells_of_something_beside_it():

@@ -67,7 +67,7 @@ def test_an_interval_scales_with_its_saving(saving, lever, factor):
     assert other.high == pytest.approx(one.high * factor, abs=1e-6)
 
 
-def plan_of(*runs, saved_usd=600.0):
+def plan_of(*runs, saved_usd=600.0, queues_usd=()):
     micro = 1_000_000
     return Plan(
         window=Window(start=datetime(2026, 1, 5, tzinfo=UTC), hours=730),
@@ -78,6 +78,7 @@ def plan_of(*runs, saved_usd=600.0):
         not_worth_doing=(),
         options=1,
         runs=runs,
+        queues_micro_usd=tuple(round(one * micro) for one in queues_usd),
     )
 
 
@@ -91,6 +92,14 @@ def test_few_runs_widen_a_plans_interval_and_many_hardly_do():
     assert many.high - many.low == pytest.approx(plain.high - plain.low, rel=0.02)
     # 80 % of 400 x (1 +- 0.35) twice over: 1.2816 x sqrt(2) x 140 = 253.7, beside a drift of 0.0717 x sqrt(600 x 1000) = 55.5
     assert few.high - few.value == pytest.approx(259.7, abs=0.2)
+
+
+def test_queues_that_may_come_earlier_make_a_plan_dearer_and_never_cheaper():
+    plain, doubted = joint_saving(plan_of()), joint_saving(plan_of(queues_usd=(30.0, 40.0)))
+
+    # each service for itself: 30 and 40 come to 50, beside a drift of 0.0717 x sqrt(600 x 1000) = 55.5
+    assert doubted.value - doubted.low == pytest.approx(np.hypot(50.0, 55.54), rel=1e-3)
+    assert doubted.high == plain.high
 
 
 def test_runs_on_gpus_whose_speed_is_predicted_may_cost_what_its_interval_says():

@@ -1,5 +1,7 @@
 """Arrivals inside a step: drawn as users come, and what a rule that follows them then costs in another's world."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from benchmarks.proving.world import service as world
@@ -75,13 +77,16 @@ def model(capacity_req_s, per_node):
     )
 
 
-def lived(rate_req_s, target_frac, per_node):
-    """Node-hours of a small service in a world of single requests, and of its replay drawn and even."""
+def lived(rate_req_s, target_frac, per_node, *, known_frac=1.0, window_s=SYNC_S):
+    """Node-hours of a small service in a world of single requests, its arrivals by minute, and its replays' model and policy.
+
+    The rule and the replay know a share of what a replica truly serves.
+    """
     rng = np.random.default_rng(3)
     minute = np.arange(HOURS * 60)
     wave = rate_req_s * (0.6 + 0.4 * np.sin(2 * np.pi * minute / 1440))
     times = drawn_times(wave, rng)
-    capacity = SERVER.capacity_req_s(WORK_S)
+    capacity = SERVER.capacity_req_s(WORK_S) * known_frac
     played = world.play(
         times,
         rng.lognormal(np.log(WORK_S) - 0.08, 0.4, len(times)),
@@ -89,23 +94,41 @@ def lived(rate_req_s, target_frac, per_node):
         nodes=world.Nodes(replicas_per_node=per_node, boot_s=BOOT_S, load_s=LOAD_S, empty_kept_s=KEPT_S),
         start=world.Start.packed(4, per_node),
         horizon_s=HOURS * 3600.0,
-        scaling=world.Scaling(minimum=2, maximum=16, target_frac=target_frac, capacity_req_s=capacity),
+        scaling=world.Scaling(
+            minimum=2, maximum=16, target_frac=target_frac, capacity_req_s=capacity, mean_ticks=window_s // SYNC_S
+        ),
     )
     counts = np.bincount((times // MINUTE_S).astype(int), minlength=len(minute)).astype(float)
-    policy = HpaPolicy(target_frac=target_frac, min_replicas=2, max_replicas=16)
+    policy = HpaPolicy(target_frac=target_frac, min_replicas=2, max_replicas=16, window_s=window_s)
+    true = np.subtract(played.nodes[:, 1], played.nodes[:, 0]).sum() / 3600
+    return true, counts, model(capacity, per_node), policy
 
-    def node_hr(within):
-        history = ServiceHistory(arrivals=counts, step_s=MINUTE_S, within=within)
-        replay = replay_service(history, model(capacity, per_node), policy, initial_replicas=4)
-        return replay.node_seconds.sum() / 3600
 
-    drawn = node_hr(arrivals_by_decision(counts, step_s=MINUTE_S, seed=[7]))
-    return np.subtract(played.nodes[:, 1], played.nodes[:, 0]).sum() / 3600, drawn, node_hr(None)
+def node_hr(counts, within, server, policy):
+    history = ServiceHistory(arrivals=counts, step_s=MINUTE_S, within=within)
+    return replay_service(history, server, policy, initial_replicas=4).node_seconds.sum() / 3600
 
 
 @pytest.mark.parametrize(("rate_req_s", "target_frac"), [(1.0, 0.55), (2.0, 0.55), (2.0, 0.8), (4.0, 0.7)])
 def test_a_small_service_costs_what_it_costs_in_a_world_of_single_requests(rate_req_s, target_frac):
-    true, drawn, even = lived(rate_req_s, target_frac, per_node=1)
+    true, counts, server, policy = lived(rate_req_s, target_frac, per_node=1)
+
+    drawn = node_hr(counts, arrivals_by_decision(counts, step_s=MINUTE_S, seed=[7]), server, policy)
+    even = node_hr(counts, None, server, policy)
 
     assert drawn == pytest.approx(true, rel=0.03)
     assert even < 0.95 * true  # what the replay took it for while arrivals came evenly
+
+
+@pytest.mark.parametrize("rate_req_s", [2.0, 4.0])
+def test_a_rule_that_knows_less_than_a_replica_serves_is_told_of_no_queue_that_servers_do_not_report(rate_req_s):
+    true, counts, server, policy = lived(rate_req_s, 0.8, per_node=1, known_frac=0.7, window_s=300)
+    drawn = arrivals_by_decision(counts, step_s=MINUTE_S, seed=[7])
+
+    careful, full = (
+        node_hr(counts, drawn, replace(server, full_req_s=served), policy)
+        for served in (None, SERVER.capacity_req_s(WORK_S))
+    )
+
+    assert full == pytest.approx(true, rel=0.03)
+    assert careful > 1.05 * true  # what such plans were claimed to cost

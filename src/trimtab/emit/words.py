@@ -151,7 +151,8 @@ def repair_lines(proof: ProofPart, plan: PlanPart) -> list[str]:
 
 def _refused_words(one: RepairPart) -> str:
     if one.missed:
-        return "; ".join(map(_missed_words, one.missed))
+        doubt = "with its new GPUs as slow as they may be, " if one.when_slow else ""
+        return doubt + "; ".join(map(_missed_words, one.missed))
     return f"with what goes with it, it cost {dollars(one.extra_usd)} more than history over these weeks"
 
 

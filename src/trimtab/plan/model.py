@@ -110,6 +110,8 @@ class Plan:
     """What moving and traffic across regions and clouds are of `after`."""
     runs: tuple[RunsSpend, ...] = ()
     """What runs cost, of those whose cost goes with how many come and how fast they are."""
+    queues_micro_usd: tuple[int, ...] = ()
+    """What scaled services would cost more over the fit window, each, if requests waited beyond their careful capacity."""
 
     @property
     def gap_frac(self) -> float:
@@ -183,6 +185,8 @@ class Repair:
     """What it does instead; empty where the workload stays as it is."""
     missed: tuple[TargetResult, ...]
     """The targets that the first way missed, with what it attained; empty where it cost more than history instead."""
+    when_slow: bool = False
+    """They were missed only with the new GPUs at the low end of their predicted speed, and that is what was attained."""
     extra_micro_usd: int = 0
     """What the first way, with all that goes with it, cost beyond history over the proof window, where that is why."""
 

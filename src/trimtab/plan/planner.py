@@ -17,7 +17,7 @@ from trimtab.levers import idle_release
 from trimtab.plan.actions.attribution import Shares
 from trimtab.plan.actions.drafted import Drafted
 from trimtab.plan.actions.evidence import evidence_of
-from trimtab.plan.actions.intervals import saving_estimate, spend_of_runs
+from trimtab.plan.actions.intervals import cost_of_queues, saving_estimate, spend_of_runs
 from trimtab.plan.actions.pathfinder import Pathfinder
 from trimtab.plan.actions.promptness import prompt
 from trimtab.plan.actions.refusals import left_out, not_worth, refusals, too_much_work
@@ -155,6 +155,7 @@ def plan_of(prospects: Prospects, progress: Progress) -> Planned:
         bound_micro_usd=cheapest.bound_micro_usd,
         moving_micro_usd=drafted.moving(drafted.everything),
         runs=tuple(spend_of_runs(drafted)),
+        queues_micro_usd=tuple(cost_of_queues(drafted)),
         actions=_actions(drafted, shares, slots, settings),
         not_worth_doing=(
             *small,

@@ -45,6 +45,8 @@ class ServerShape(NamedTuple):
     closed_from: int
     """The first step in which no node can be had, so that nothing starts; none where `closed_to` is no later."""
     closed_to: int
+    full_req_s: float
+    """What a replica serves before the rule is told of a queue: more than the capacity where that is a careful one."""
 
 
 class QueueTotals(NamedTuple):
@@ -397,10 +399,9 @@ def serve_history(
 
             # what the rule is told: the same, by the arrivals of this decision
             work_seen = queue_seen + arrived_seen if known else queue_seen
-            served_seen = min(work_seen, rate_req_s * SYNC_S)
-            queue_seen = min(work_seen - served_seen, room)
             if all_ready > 0:
-                duty_cycle_frac = served_seen / (rate_req_s * SYNC_S)
+                duty_cycle_frac = min(work_seen / (rate_req_s * SYNC_S), 1.0)
+            queue_seen = min(max(0.0, work_seen - all_ready * shape.full_req_s * SYNC_S), room)
             # replicas that were lost stay wanted: the rule sees them as not ready, and does not take the loss for its own doing
             missing = max(0, desired - all_ready)
             load, waiting = arrived_seen / (shape.capacity_req_s * SYNC_S), queue_seen / shape.capacity_req_s

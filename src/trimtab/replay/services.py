@@ -124,6 +124,8 @@ class ServiceModel:
     is up takes `warm_start_s` (the load; None: as long as any). A node that is empty stays up, and billed, for
     `empty_node_kept_s`. `beside` says whether room beside ready replicas counts, or only what they left.
     From the first of `closed_hours` to the second, counted from the history's start, nothing can be started.
+
+    Rules are told of a queue where more comes than `full_req_s` (None: the capacity), which is more than a careful capacity.
     """
 
     capacity_req_s: float
@@ -139,6 +141,7 @@ class ServiceModel:
     empty_node_kept_s: float = 0.0
     beside: bool = True
     closed_hours: tuple[int, int] = (0, 0)
+    full_req_s: float | None = None
 
     def __post_init__(self) -> None:
         if self.warm_start_s is not None and not 0 <= self.warm_start_s <= self.cold_start_s:
@@ -336,6 +339,7 @@ def shape_of(model: ServiceModel) -> ServerShape:
         quota_replicas=model.quota_replicas,
         closed_from=model.closed_hours[0] * S_PER_HR // SYNC_S,
         closed_to=model.closed_hours[1] * S_PER_HR // SYNC_S,
+        full_req_s=model.capacity_req_s if model.full_req_s is None else model.full_req_s,
     )
 
 

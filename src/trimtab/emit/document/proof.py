@@ -45,6 +45,8 @@ class RepairPart(Part):
     """What it does instead; empty where the workload stays as it is."""
     missed: tuple[TargetPart, ...]
     """The targets that the first way missed, with what it attained; empty where it cost more than history instead."""
+    when_slow: bool = False
+    """Whether they were missed only with the new GPUs at the low end of their predicted speed; what was attained is of that."""
     extra_usd: float = 0.0
     """What the first way, with all that goes with it, cost beyond history over the proof window, where that is why."""
 

@@ -100,6 +100,7 @@ def _repair(one: Repair) -> RepairPart:
         was=one.was,
         now=one.now,
         missed=tuple(target_part(result) for result in one.missed),
+        when_slow=one.when_slow,
         extra_usd=usd_cents(one.extra_micro_usd),
     )
 

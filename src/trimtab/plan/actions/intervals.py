@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
-from trimtab.deployment.effects import DeferRuns, ReleaseIdle, StartBeforeRuns
+from trimtab.deployment.effects import DeferRuns, ReleaseIdle, SetReplicaPolicy, StartBeforeRuns
 from trimtab.fleet.kinds import RUN_KINDS
 from trimtab.fleet.model import FloatArray
 from trimtab.levers.registry import lever_named
@@ -20,6 +21,7 @@ from trimtab.plan.actions.drafted import Drafted
 from trimtab.plan.model import Plan, RunsSpend
 from trimtab.plan.options.workload_options import fixed_cost
 from trimtab.provenance import Basis, Estimate
+from trimtab.replay.outcomes.evaluate import Evaluator
 from trimtab.units import DAYS_PER_WEEK, HR_PER_DAY, S_PER_HR
 
 _Z_80 = 1.2816
@@ -75,10 +77,11 @@ def saving_estimate(
 def joint_saving(plan: Plan, *, speeds_as_predicted: bool = False) -> Estimate:
     """Return a plan's whole monthly saving with an 80 % interval: what later weeks would show.
 
-    Three independent doubts, whose squares add: how far whole plans drifted; how lumpy the runs are that pay by the hour, in a
-    window that was seen and in one to come; how fast they are on other GPUs, which is wrong for all of them together. The
-    last is left out where later weeks are replayed with `speeds_as_predicted`. Of a service, speeds decide whether its
-    targets hold, and the number of its replicas goes by the capacity that was emitted.
+    Independent doubts, whose squares add: how far whole plans drifted; how lumpy the runs are that pay by the hour, in a
+    window that was seen and in one to come; how fast they are on other GPUs, which is wrong for all of them together; and how
+    early requests wait at replicas that were never seen full, each service for itself. The speed of runs is left out where
+    later weeks are replayed with `speeds_as_predicted`. Of a service, speeds decide whether its targets hold, and the number
+    of its replicas goes by the capacity that was emitted.
     """
     saving, bill = plan.usd_mo(plan.joint_saving_micro_usd), plan.usd_mo(plan.before_micro_usd)
     drift = PLAN_DRIFT * math.sqrt(max(saving, 0.0) * bill)
@@ -86,12 +89,14 @@ def joint_saving(plan: Plan, *, speeds_as_predicted: bool = False) -> Estimate:
     known = [(plan.usd_mo(one.micro_usd), one.speed) for one in plan.runs if one.speed and not speeds_as_predicted]
     dearer = sum(cost * (speed.value / speed.low - 1) for cost, speed in known)
     cheaper = sum(cost * (1 - speed.value / speed.high) for cost, speed in known)
+    queues = math.hypot(*(plan.usd_mo(micro_usd) for micro_usd in plan.queues_micro_usd))
     because = ["the drift of whole plans, predicted against replayed on later weeks"]
     because += ["how much the work of the runs differs from window to window"] if lumps else []
     because += ["how fast runs are on other GPUs"] if known else []
+    because += ["how early requests wait at replicas never seen full"] if queues else []
     return Estimate(
         value=saving,
-        low=saving - math.hypot(drift, lumps, dearer),
+        low=saving - math.hypot(drift, lumps, dearer, queues),
         high=saving + math.hypot(drift, lumps, cheaper),
         basis=Basis.CALIBRATED,
         because="; ".join(because),
@@ -118,6 +123,25 @@ def spend_of_runs(drafted: Drafted) -> Iterator[RunsSpend]:
             lumps_frac=float(math.sqrt((work**2).sum()) / work.sum()),
             speed=None if place.has_same_speed else place.speed,
         )
+
+
+def cost_of_queues(drafted: Drafted) -> Iterator[int]:
+    """Yield the micro-dollars by which each scaled service would cost more if its careful capacity were all that it has.
+
+    Its rule would be told of queues beyond that, which a replica that was never seen full may take in its stride.
+    """
+    for index, deployment in drafted.in_force(drafted.everything).items():
+        evaluator = drafted.enacted.evaluators[index]
+        place, law = evaluator.place(deployment), evaluator.case.law
+        if law is None or law.tested is None or not isinstance(place.scaling, SetReplicaPolicy):
+            continue
+        if law.full_req_s <= law.capacity_req_s:
+            continue
+        careful = replace(law, tested=replace(law.tested, activity_req_s=law.capacity_req_s))
+        usage = Evaluator(case=replace(evaluator.case, law=careful)).outcome(deployment).usage(place)
+        market = drafted.enacted.market
+        more = fixed_cost(usage, market) - fixed_cost(drafted.enacted.outcome(index, deployment).usage(place), market)
+        yield max(0, more // S_PER_HR)
 
 
 def _drift_frac(lever: str) -> float:

@@ -303,6 +303,34 @@ def _untouched(evaluators: Mapping[int, Evaluator], touched: Container[int]) -> 
                 )
 
 
+def results_when_slow(planned: Planned, proven: Proven) -> Iterator[TargetResult]:
+    """Yield what services on GPUs of another type attain on the window if those are as slow as their speed's interval allows.
+
+    The window's own demand, without the headroom that plans leave: it is what the plan was to have headroom for.
+    """
+    for index, workload in enumerate(proven.enacted.fleet.workloads):
+        evaluator, deployment = proven.enacted.evaluators.get(index), planned.deployments.get(workload.name)
+        if evaluator is None or deployment is None or workload.kind is not WorkloadKind.SERVING:
+            continue
+        place = evaluator.place(deployment)
+        if place.speed.low >= place.speed.value or place.hedge is not None:
+            continue
+        case = _without_headroom(evaluator.case)
+        for one in Evaluator(case=case).outcome(deployment).attained:
+            yield TargetResult(
+                workload=workload.name,
+                target=one.target,
+                promise=_promise(case, one.target),
+                before_frac=_history_attained(case, one.target),
+                attained_frac=one.safe_frac,
+            )
+
+
+def _without_headroom(case: Case) -> Case:
+    planning = replace(case.settings.planning, demand_headroom_frac=0.0)
+    return replace(case, settings=replace(case.settings, planning=planning))
+
+
 def _promise(case: Case, target: Target) -> Promise:
     match target.metric:
         case TargetMetric.LATENCY | TargetMetric.TTFT | TargetMetric.TPOT:

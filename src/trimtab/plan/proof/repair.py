@@ -1,7 +1,9 @@
 """Act on the proof: a planned way whose targets miss on unseen history gives way to a safer one, or leaves the plan.
 
 So does what costs more there than history did, and mends no target for it: staying as it is is always an option, and the proof
-window is where that was measured. A plan made on quieter weeks may run more capacity there than history needed.
+window is where that was measured. A plan made on quieter weeks may run more capacity there than history needed. So does, too,
+what moves a service to GPUs whose speed is only predicted and misses there if they are as slow as the prediction allows: that
+doubt and what the window brings add up.
 
 Plan, prove, refuse what failed, plan again; at most `_ROUNDS` times. What the proof window says comes in as a veto and in
 no other way: a workload whose way missed a target there keeps only the ways that leave at most half of that way's misses
@@ -12,7 +14,7 @@ no longer blind, and say so.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from trimtab.deployment.deployment import AS_IT_IS
@@ -22,7 +24,7 @@ from trimtab.plan.actions.attribution import components
 from trimtab.plan.model import Repair, TargetResult
 from trimtab.plan.options.veto import Veto
 from trimtab.plan.planner import Planned, Progress, Prospects, plan_of
-from trimtab.plan.proof.proof_window import Proven, Replayed, prove
+from trimtab.plan.proof.proof_window import Proven, Replayed, prove, results_when_slow
 
 _ROUNDS = 3
 """Plans made after the first one. In the last but one a workload that still misses stays as it is; the last is for those that
@@ -62,6 +64,8 @@ class _Failure:
     """Why a workload's way is refused: targets that it misses, or what it costs beyond history."""
 
     missed: tuple[TargetResult, ...] = ()
+    when_slow: bool = False
+    """Only with the new GPUs at the low end of their speed."""
     extra_micro_usd: int = 0
 
 
@@ -76,9 +80,12 @@ def _planned(
 
 def _failures(planned: Planned, proven: Proven, *, as_measured: bool) -> dict[str, _Failure]:
     """Return what fails on the proof window, by workload: misses first, and where there are none, what costs more."""
-    missed = _missed(proven)
-    if missed or not as_measured:
-        return {name: _Failure(missed=results) for name, results in missed.items()}
+    when_slow = _missed(results_when_slow(planned, proven))
+    missed = _missed(proven.proof.targets)
+    found = {name: _Failure(missed=results, when_slow=True) for name, results in when_slow.items()}
+    found |= {name: _Failure(missed=results) for name, results in missed.items()}
+    if found or not as_measured:
+        return found
     return {name: _Failure(extra_micro_usd=extra) for name, extra in _dearer(planned, proven).items()}
 
 
@@ -97,10 +104,10 @@ def _dearer(planned: Planned, proven: Proven) -> dict[str, int]:
     return found
 
 
-def _missed(proven: Proven) -> dict[str, tuple[TargetResult, ...]]:
+def _missed(results: Iterable[TargetResult]) -> dict[str, tuple[TargetResult, ...]]:
     """Return what the plan misses, and history did not miss as much, by workload."""
     missed: dict[str, tuple[TargetResult, ...]] = {}
-    for result in proven.proof.targets:
+    for result in results:
         if result.is_missed_by_plan:
             missed[result.workload] = (*missed.get(result.workload, ()), result)
     return missed
@@ -129,6 +136,7 @@ def _repairs(first: Planned, planned: Planned, failed: Mapping[str, _Failure]) -
             was=_words(first, name),
             now=_words(planned, name),
             missed=failure.missed,
+            when_slow=failure.when_slow,
             extra_micro_usd=failure.extra_micro_usd,
         )
         for name, failure in sorted(failed.items())

@@ -327,9 +327,13 @@ def service_model(
     """
     there, speed = replica_law(law, place, low=low)
     speed *= case.stress.speed
+    capacity_req_s = place.replica_req_s(law.capacity_req_s, low=low, faster_counts=law.faster_counts)
+    capacity_req_s *= case.stress.speed
+    # a careful world is one in which the careful capacity is all there is
+    room = 1.0 if low or place.batching is not None else law.full_req_s / law.capacity_req_s
     return ServiceModel(
-        capacity_req_s=place.replica_req_s(law.capacity_req_s, low=low, faster_counts=law.faster_counts)
-        * case.stress.speed,
+        capacity_req_s=capacity_req_s,
+        full_req_s=capacity_req_s * room,
         load_grid=there.grid(),
         ok_frac=np.array([there.ok_frac(target.limit_s, speed, target.metric) for target in targets]).reshape(
             len(targets), -1
