@@ -275,7 +275,7 @@ def test_a_patch_is_applied_wherever_the_namespace_is_written(written, set_to, k
 
     one = built(kubectl_bin, tmp_path, manifest(metadata=written), component, set_to)
 
-    assert one["metadata"]["annotations"]["trimtab.dev/action"] == "a8"
+    assert one["metadata"]["annotations"]["trimtab.dev/action"].startswith("autoscaling-")
     assert one["metadata"].get("namespace") == (set_to or written.get("namespace"))
 
 

@@ -115,12 +115,6 @@ def _spec(
         empties=empties,
         nodes=max(1, math.ceil(gpus / per_node - 1e-9) + unbound),
         one_in=one_in,
-        actions=tuple(actions[name] for name in sorted(actions, key=action_order)),
+        actions=tuple(actions[name] for name in sorted(actions)),
         workloads=tuple(sorted(one.name for one in members)),
     )
-
-
-def action_order(name: str) -> tuple[int, str]:
-    """Return a key that puts a2 before a10."""
-    digits = "".join(letter for letter in name if letter.isdigit())
-    return (int(digits) if digits else 0, name)
