@@ -15,12 +15,12 @@ import argparse
 import json
 import tempfile
 from collections.abc import Container, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.effects import FleetEffect, ReleaseNodes, SetBatchPolicy, SetPrecision, SetTrainingMemory
-from trimtab.emit.manifests.facts import EmitFacts
+from trimtab.emit.manifests.facts import EmitFacts, NodeMaker
 from trimtab.emit.manifests.plan_files import emit_plan
 from trimtab.fleet.model import Target
 from trimtab.pipeline import open_demo, plan_fleet
@@ -71,7 +71,8 @@ def row_of(demo: str, folder: Path) -> Row:
     planned, opened = plan_fleet(bundle)
     proven = prove(planned, opened.proof, opened.market, opened.settings, seed=SEED)
     facts = emit_facts(planned.plan, bundle, planned.fleet, opened.market, opened.settings)
-    emission = emit_plan(planned.plan, facts)
+    # node groups are made by scripts, which the reader does not run
+    emission = emit_plan(planned.plan, replace(facts, node_maker=NodeMaker.KARPENTER))
     for file in emission.files:
         path = folder / file.path
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -13,9 +13,9 @@ from tests.emit.cluster_example import example_facts
 from tests.emit.example import P3_SMALL, P4D, example_audit
 
 from trimtab.catalog.kinds import CapacityType
-from trimtab.deployment.effects import SetCapacityType, SetReplicas
+from trimtab.deployment.effects import SetCapacityType, SetGpuCount, SetReplicas
 from trimtab.emit.manifests.demand_rules import DEMAND
-from trimtab.emit.manifests.facts import NodeFacts, ServiceFacts, Toleration, WorkloadFacts
+from trimtab.emit.manifests.facts import GpuContainer, NodeFacts, ServiceFacts, Toleration, WorkloadFacts
 from trimtab.emit.manifests.plan_files import emit_plan
 from trimtab.emit.manifests.signals import SERVERS
 from trimtab.plan.model import Change
@@ -316,6 +316,45 @@ def test_a_patch_keeps_the_tolerations_it_does_not_replace_and_drops_selectors_o
         mine,
         {"key": "nvidia.com/gpu", "operator": "Equal", "value": "present", "effect": "NoSchedule"},
     ]
+
+
+def fewer_gpus(**more):
+    """Runs that are to ask for 1 GPU and not 4."""
+    effect = SetGpuCount(gpus=1, before=4, pool=P3_SMALL, gpus_per_node=1)
+    return emit_plan(of_action("a3", Change(subject=RUNS, effect=effect)), knowing(RUNS, **more))
+
+
+@pytest.mark.parametrize("stated", [("limits",), ("limits", "requests")])
+@pytest.mark.parametrize("place", [0, 1])
+def test_the_container_that_asks_for_gpus_is_patched_wherever_it_says_so(place, stated, kubectl_bin, tmp_path):
+    """kubernetes.io, "Schedule GPUs": GPU requests and limits must be equal."""
+    known = GpuContainer(place=place, in_requests="requests" in stated)
+    component = text_of(fewer_gpus(gpu_containers=(known,)), "workloads/research/vision-exp/kustomization.yaml")
+    job = manifest("Job", "vision-exp-0412", "batch/v1")
+    pods = job["spec"]["template"]["spec"]
+    pods["containers"][0]["resources"] = {one: {"nvidia.com/gpu": "4"} for one in stated}
+    pods["containers"].insert(1 - place, {"name": "sidecar", "image": "c"})
+
+    one = built(kubectl_bin, tmp_path, job, component)
+
+    patched = one["spec"]["template"]["spec"]["containers"][place]["resources"]
+    assert patched == {one: {"nvidia.com/gpu": "1"} for one in stated}
+
+
+def test_gpus_of_several_containers_are_left_to_a_person():
+    emission = fewer_gpus(gpu_containers=(GpuContainer(place=0), GpuContainer(place=2)))
+
+    assert not [file for file in emission.files if file.path.startswith("workloads/")]
+    assert any("2 containers ask for GPUs" in one.reason for one in emission.withheld if one.subject == RUNS)
+
+
+def test_nobody_gets_nodes_for_a_workload_that_is_not_known():
+    """A pool made for it would be billed and never asked for."""
+    effect = SetCapacityType(pool=P3_SMALL.held_as(CapacityType.SPOT), loss_per_hr=0.05)
+    emission = emit_plan(of_action("a6", Change(subject="nobody/knows", effect=effect)), example_facts())
+
+    assert kinds(emission, "NodePool") == []
+    assert [one.subject for one in emission.withheld] == ["nobody/knows"]
 
 
 def test_affinity_that_no_new_node_meets_is_said():

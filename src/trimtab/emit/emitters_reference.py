@@ -121,8 +121,10 @@ nothing else, for `kubectl apply -k`, Argo CD (the objects carry sync waves) or 
 listed beside a workload's own manifest, `rollback/` those that say again what was there before, `helm/` values without
 which the objects do nothing, `orders/` and `decisions/` pages. Of several clusters each has these folders under
 `clusters/NAME/`, but for decisions and purchases, which are the fleet's. Paths, annotations and labels name an action by
-its lever and what it changes, so that they stay from audit to audit; ids are those of one plan. The folder is written at once or not at all; a file in it
-that somebody else wrote, or that was changed by hand, is never lost without `--force`.
+its lever and what it changes, so that they stay from audit to audit; ids are those of one plan.
+
+The folder is written at once or not at all; a file in it that somebody else wrote, or that was changed by hand, is never
+lost without `--force`.
 
 ## Nodes that workloads leave
 

@@ -34,6 +34,14 @@ class Autoscaler(Enum):
     HPA = "hpa"
 
 
+class NodeMaker(Enum):
+    """What makes nodes for pods that wait."""
+
+    KARPENTER = "karpenter"
+    NODE_GROUPS = "node-groups"
+    """Groups of EKS, GKE or AKS, which Cluster Autoscaler resizes."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceFacts:
     """What the replay knew of a service: requests/s that a replica serves, its metrics, its targets."""
@@ -67,6 +75,14 @@ class Toleration:
         }  # fmt: skip
         after: dict[str, Plain] = {} if self.seconds is None else {"tolerationSeconds": self.seconds}
         return {name: value for name, value in stated.items() if value} | after
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuContainer:
+    """A container of a pod that asks for GPUs: its place in the list, and whether `requests` says them beside `limits`."""
+
+    place: int = 0
+    in_requests: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +125,8 @@ class WorkloadFacts:
     tolerations: tuple[Toleration, ...] = ()
     """Those it has: a patch replaces the list, so it must repeat them."""
     node_selector: Mapping[str, str] = field(default_factory=dict)
+    gpu_containers: tuple[GpuContainer, ...] = ()
+    """Its containers that ask for GPUs; none where its pods were not read."""
     affinity_keys: tuple[str, ...] = ()
     """Labels of nodes that its pods require by affinity."""
     pods_were_read: bool = False
@@ -180,6 +198,8 @@ class EmitFacts:
     add_only: bool = False
     """Whether autoscalers may only add replicas: the canary of the first day."""
     nodes: tuple[NodeFacts, ...] = ()
+    node_maker: NodeMaker | None = None
+    """None where nobody told: taken to be Karpenter."""
     prometheus_url: str = "http://prometheus-operated.monitoring.svc:9090"
     prometheus_auth: str = ""
     """The KEDA TriggerAuthentication (`name`) or ClusterTriggerAuthentication (`cluster/name`) for it; empty: none."""

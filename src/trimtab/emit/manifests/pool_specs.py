@@ -35,6 +35,8 @@ class PoolSpec:
     """How its nodes are cut into slots; None where whoever runs there is not counted in slots."""
     beside: str = ""
     """The name that pools have in common whose nodes are cut in several ways for the same workloads; empty: just this one."""
+    by_group: bool = False
+    """Whether it is node groups of the provider, and not a NodePool of Karpenter's."""
 
     @property
     def name(self) -> str:
@@ -58,9 +60,17 @@ class PoolSpec:
         return (CapacityType.SPOT, CapacityType.ON_DEMAND) if self.spot else (CapacityType.ON_DEMAND,)
 
 
-def pool_specs(placed: Iterable[PlacedWorkload]) -> tuple[PoolSpec, ...]:
+GROUP_PROVIDERS = frozenset({"aws", "gcp", "azure"})
+"""Providers whose managed Kubernetes has node groups that are written here."""
+GROUP_LABEL = "trimtab.dev/node-pool"
+COMPUTE_CLASS = "cloud.google.com/compute-class"
+"""The label and taint by which a node pool of GKE belongs to a ComputeClass; pods that select it need no toleration."""
+
+
+def pool_specs(placed: Iterable[PlacedWorkload], *, by_group: bool = False) -> tuple[PoolSpec, ...]:
     """Merge workloads that want the same nodes, held and released the same way, into one pool each.
 
+    `by_group`: the cluster has node groups and no Karpenter.
     Where they want slices of several profiles on the same nodes, there is a pool for each layout that a node has.
     """
     merged: dict[tuple[Pool, bool, bool, bool, Site | None, int], list[PlacedWorkload]] = defaultdict(list)
@@ -70,7 +80,7 @@ def pool_specs(placed: Iterable[PlacedWorkload]) -> tuple[PoolSpec, ...]:
         one_in = 0 if place.hedge is None else place.hedge.one_in
         merged[place.pool.nodes, spot, blocks, one.runs_to_end, None if cut is None else cut.site, one_in].append(one)
     return tuple(
-        replace(spec, cut=cut, beside=beside)
+        replace(spec, cut=cut, beside=beside, by_group=by_group and pool.provider in GROUP_PROVIDERS)
         for (pool, spot, blocks, empties, _, one_in), members in sorted(
             merged.items(), key=lambda item: [str(one) for one in item[0]]
         )
