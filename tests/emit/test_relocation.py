@@ -54,7 +54,12 @@ def emitted(*effects):
 def test_a_move_is_a_page_of_steps_and_not_a_node_pool():
     _, emission = emitted((relocation.NAME, move()))
 
-    assert {file.kind for file in emission.files} == {"the order", "decision record", "steps for a person"}
+    assert {file.kind for file in emission.files} == {
+        "the order",
+        "index of decisions",
+        "decision record",
+        "steps for a person",
+    }
     (page,) = [file for file in emission.files if file.path.startswith("orders/move-")]
     assert "move" in page.path
     for words in ("gcp us-east4", "200 GiB: $18.00", "$640.50", "1500 GiB a month: $135.00 a month", "0.33 s assumed"):

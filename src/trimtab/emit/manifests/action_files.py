@@ -90,6 +90,8 @@ def action_files(action: Action, change: Change, scope: Scope) -> Iterator[Piece
         ):
             if change.subject in scope.away:
                 yield _elsewhere(action, change.subject, scope)
+            elif change.subject in scope.off:
+                return  # machines outside Kubernetes: `machine_files`
             elif scope.facts.workload(change.subject) is None:
                 yield _unknown(action, change.subject)
             elif change.subject not in scope.here:
@@ -276,5 +278,6 @@ def page_file(action: Action, about: str, text: str, stage: Stage) -> ManifestFi
 
 
 def _unknown(action: Action, subject: str) -> Withheld:
+    """Return what is left to a person of a workload that Kubernetes does not run, or that nobody knows."""
     reason = "the audit knows no workload of Kubernetes by this name: see the decision record and change it by hand"
     return Withheld(action=action.id, subject=subject, reason=reason)

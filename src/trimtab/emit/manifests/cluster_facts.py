@@ -41,7 +41,8 @@ def with_cluster(
     by_workload: dict[str, list[Row]] = defaultdict(list)
     for pod in pods:
         by_workload[str(pod["workload"])].append(pod)
-    has_pools, nodes = False, list(nodes)
+    has_pools, nodes, held = False, list(nodes), list(held)
+    teams = {str(row["workload"]): str(row["team"]) for row in held if row.get("team")}
     standing: dict[str, list[Row]] = defaultdict(list)
     for scaler in scalers:
         if scaler["target"]:
@@ -56,7 +57,10 @@ def with_cluster(
         nodes=node_facts(nodes, held, end),
         workloads=tuple(
             _with_server(
-                _with_scalers(_with_pods(one, by_workload.get(one.name, ())), standing.get(one.name, ())),
+                _with_scalers(
+                    _with_pods(replace(one, team=teams.get(one.name, one.team)), by_workload.get(one.name, ())),
+                    standing.get(one.name, ()),
+                ),
                 servers.get(one.name),
             )
             for one in facts.workloads

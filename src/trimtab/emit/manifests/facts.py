@@ -25,6 +25,9 @@ SCALE_APIS: Mapping[str, str] = MappingProxyType(
 )
 """Kinds with a scale subresource, and the API that they are of: what runs in others is a run to its end."""
 SCALABLE = frozenset(SCALE_APIS)
+SLURM = "slurm"
+OFF_KUBERNETES = frozenset({SLURM, "machines", "process"})
+"""Owner kinds of what no Kubernetes runs: jobs of Slurm, machines that a cloud's monitor told of, processes of a host."""
 
 
 class Autoscaler(Enum):
@@ -114,6 +117,8 @@ class WorkloadFacts:
 
     name: str
     owner_kind: str = "Deployment"
+    team: str = ""
+    """Who owns it, by the labels or accounts of its pods or jobs; empty where nobody told."""
     replicas: int = 1
     gpus_per_pod: float = 1.0
     pod_gpus: tuple[float, ...] = ()

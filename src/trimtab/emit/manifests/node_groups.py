@@ -17,7 +17,6 @@ from trimtab.emit.manifests.karpenter import GPU_RESOURCE, GPU_TAINT, SLICES, SP
 from trimtab.emit.manifests.objects import dns_name, metadata, yaml_text
 from trimtab.emit.manifests.pool_specs import COMPUTE_CLASS, GROUP_LABEL, PoolSpec
 from trimtab.emit.plain import Plain
-from trimtab.fleet.settings import RUN_NODES_KEPT_S, SERVICE_NODES_KEPT_S
 from trimtab.units import S_PER_MIN
 
 PRIORITIES = "cluster-autoscaler-priority-expander"
@@ -193,8 +192,7 @@ def compute_class(spec: PoolSpec) -> dict[str, Plain]:
 
 def _kept_min(specs: Sequence[PoolSpec]) -> int:
     """Return how long a node that nothing needs is kept: the autoscaler has one time, so the longest that was replayed."""
-    kept_s = max(RUN_NODES_KEPT_S if spec.empties else SERVICE_NODES_KEPT_S for spec in specs)
-    return max(1, round(kept_s / S_PER_MIN))
+    return max(1, round(max(spec.kept_s for spec in specs) / S_PER_MIN))
 
 
 def autoscaler_files(specs: Sequence[PoolSpec]) -> Iterator[ManifestFile]:

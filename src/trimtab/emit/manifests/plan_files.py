@@ -10,12 +10,14 @@ from trimtab.emit.manifests.action_files import action_files, page_file, purchas
 from trimtab.emit.manifests.action_names import action_names
 from trimtab.emit.manifests.apply_order import apply_order
 from trimtab.emit.manifests.clusters import actions_in, clusters_of, facts_in
-from trimtab.emit.manifests.decision_record import decision_record
+from trimtab.emit.manifests.decision_record import decision_index, decision_record
 from trimtab.emit.manifests.emission import Emission, ManifestFile, Stage, Withheld
 from trimtab.emit.manifests.facts import Autoscaler, EmitFacts
 from trimtab.emit.manifests.give_back import give_back_files
 from trimtab.emit.manifests.grafana import dashboard
 from trimtab.emit.manifests.kubernetes import adapter_values
+from trimtab.emit.manifests.machine_files import machine_files
+from trimtab.emit.manifests.node_classes import node_class_templates
 from trimtab.emit.manifests.node_files import layout_files, pool_files
 from trimtab.emit.manifests.objects import node_name, yaml_text
 from trimtab.emit.manifests.scope import Scope, scope_of
@@ -63,7 +65,10 @@ def emit_plan(plan: Plan, facts: EmitFacts, *, only: Sequence[str] = ()) -> Emis
     files = [*pages, *(file for one in whole for file in one.files)]
     withheld = tuple(left for one in whole for left in one.withheld)
     chosen = [action for action in plan.actions if not only or action.id in only]
-    files += [_record(action, names[action.id], plan, files, withheld) for action in chosen]
+    records = [(action, names[action.id], _owners(action, facts)) for action in chosen]
+    files += [_record(action, name, owners, plan, files, withheld) for action, name, owners in records]
+    if records:
+        files.append(_index(records, plan))
     files = sorted(files, key=lambda file: (file.stage, file.path))
     order = _order_page(parts, Emission(files=tuple(files), withheld=withheld), [one.id for one in chosen])
     return Emission(files=(order, *files), withheld=withheld)
@@ -88,10 +93,11 @@ def _part(plan: Plan, asked: Sequence[Action], facts: EmitFacts, cluster: str) -
         *pool_files(scope),
         *workload_files(scope),
         *give_back_files(scope),
+        *machine_files(scope),
         *shared_files(scope),
     ]
     files = [piece for piece in pieces if isinstance(piece, ManifestFile)]
-    files += _shared(scope, files)
+    files += [*_shared(scope, files), *node_class_templates(scope)]
     files = _distinct(sorted(files, key=lambda file: (file.stage, file.path)))
     files += [*kustomizations(files), *helm_files(scope)]
     return _Part(
@@ -156,12 +162,33 @@ def _shared(scope: Scope, files: Sequence[ManifestFile]) -> Iterator[ManifestFil
         )
 
 
+def _owners(action: Action, facts: EmitFacts) -> tuple[str, ...]:
+    """Return the teams whose workloads an action changes."""
+    known = (facts.workload(change.subject) for change in action.changes)
+    return tuple(sorted({one.team for one in known if one is not None and one.team}))
+
+
+def _index(records: Sequence[tuple[Action, str, Sequence[str]]], plan: Plan) -> ManifestFile:
+    return ManifestFile(
+        path="decisions/README.md",
+        text=decision_index(records, plan),
+        kind="index of decisions",
+        actions=tuple(action.id for action, _, _ in records),
+        stage=Stage.DECIDE,
+    )
+
+
 def _record(
-    action: Action, name: str, plan: Plan, files: Sequence[ManifestFile], withheld: Sequence[Withheld]
+    action: Action,
+    name: str,
+    owners: Sequence[str],
+    plan: Plan,
+    files: Sequence[ManifestFile],
+    withheld: Sequence[Withheld],
 ) -> ManifestFile:
     written = [
         file.path for file in sorted(files, key=lambda file: (file.stage, file.path)) if action.id in file.actions
     ]
     left = [f"`{one.subject}`: {one.reason}" for one in withheld if one.action == action.id]
-    text = decision_record(action, plan, written=written, withheld=left)
+    text = decision_record(action, plan, written=written, withheld=left, owners=owners)
     return page_file(action, name, text, Stage.DECIDE)

@@ -12,6 +12,7 @@ from trimtab.catalog.pools import Pool, SharedPool, Site
 from trimtab.emit.manifests.cuts import Cut, alike, side_by_side
 from trimtab.emit.manifests.objects import node_name
 from trimtab.emit.manifests.placed import PlacedWorkload
+from trimtab.fleet.settings import RUN_NODES_KEPT_S, SERVICE_NODES_KEPT_S
 from trimtab.plan.model import Action
 
 
@@ -46,6 +47,11 @@ class PoolSpec:
         cut = "" if self.cut is None else self.cut.name if len(self.cut.kinds) > 1 else self.cut.kinds[0].layout
         parts = [cut, use, str(self.one_in) if self.one_in else ""]
         return node_name("trimtab", self.pool.instance_type, self.pool.region, held, *parts)
+
+    @property
+    def kept_s(self) -> int:
+        """Return how long a node that nothing needs is kept, as the plan's bill has it."""
+        return RUN_NODES_KEPT_S if self.empties else SERVICE_NODES_KEPT_S
 
     @property
     def floor_name(self) -> str:

@@ -6,15 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from trimtab.deployment.effects import Relocate
-from trimtab.emit.manifests.facts import EmitFacts, NodeMaker, is_kubernetes_name
+from trimtab.emit.manifests.facts import OFF_KUBERNETES, EmitFacts, NodeMaker, is_kubernetes_name
 from trimtab.emit.manifests.karpenter import node_class
 from trimtab.emit.manifests.node_groups import by_hand
 from trimtab.emit.manifests.placed import PlacedWorkload, here, placed_workloads
 from trimtab.emit.manifests.pool_specs import PoolSpec, pool_specs
 from trimtab.plan.model import Action, Plan
-
-SLURM = "slurm"
-"""The owner kind of what Slurm runs: no object of Kubernetes enacts anything on it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +25,8 @@ class Scope:
     here: Mapping[str, PlacedWorkload]
     """Those of them whose nodes are this cluster's."""
     specs: tuple[PoolSpec, ...]
+    off: Mapping[str, PlacedWorkload]
+    """Workloads that the actions change and that no Kubernetes runs: Slurm's jobs, machines."""
     away: Mapping[str, tuple[Action, Relocate]]
     """Workloads that the plan moves to another region or cloud, whether or not that is emitted: their nodes are not here."""
 
@@ -52,15 +51,19 @@ def scope_of(actions: tuple[Action, ...], facts: EmitFacts, plan: Plan) -> Scope
         for change in action.changes
         if isinstance(change.effect, Relocate)
     }
-    known = tuple(one for one in facts.workloads if is_kubernetes_name(one.name) and one.owner_kind != SLURM)
+    known = tuple(
+        one for one in facts.workloads if is_kubernetes_name(one.name) and one.owner_kind not in OFF_KUBERNETES
+    )
     placed = placed_workloads(actions, known)
     as_they_will_be = tuple(placed[one.name].as_it_will_be if one.name in placed else one for one in known)
     stays = here(placed, away)
+    others = (one for one in facts.workloads if one.owner_kind in OFF_KUBERNETES)
     return Scope(
         actions=actions,
         facts=replace(facts, workloads=as_they_will_be),
         placed=placed,
         here=stays,
         specs=pool_specs(stays.values(), by_group=facts.node_maker is NodeMaker.NODE_GROUPS),
+        off=here(placed_workloads(actions, others), away),
         away=away,
     )
