@@ -30,7 +30,8 @@ def clusters_of(facts: EmitFacts, actions: Iterable[Action]) -> tuple[str, ...]:
     subjects = [
         change.subject for action in actions for change in action.changes if not isinstance(change.effect, FleetEffect)
     ]
-    named = {cluster_of(name) for name in (*(one.name for one in (*facts.workloads, *facts.nodes)), *subjects)}
+    known = [*(one.name for one in facts.workloads), *(one.name for one in facts.nodes)]
+    named = {cluster_of(name) for name in (*known, *subjects)}
     return tuple(sorted(named)) or ("",)
 
 
@@ -73,11 +74,11 @@ def _change_in(change: Change, facts: EmitFacts, cluster: str) -> Change | None:
             mine = tuple(local_name(node) for node in nodes if cluster_of(node) == cluster)
             return Change(subject=", ".join(mine), effect=replace(change.effect, nodes=mine)) if mine else None
         case BuyCommitment(pool=pool):
-            sites = {
-                (one.pool.provider, one.pool.region)
-                for one in (*facts.nodes, *facts.workloads)
-                if one.pool is not None and cluster_of(one.name) == cluster
-            }
+            pools = [
+                *(one.pool for one in facts.nodes if cluster_of(one.name) == cluster),
+                *(one.pool for one in facts.workloads if one.pool and cluster_of(one.name) == cluster),
+            ]
+            sites = {(one.provider, one.region) for one in pools}
             return change if (pool.provider, pool.region) in sites else None
         case BuySpendPlan():
             return None

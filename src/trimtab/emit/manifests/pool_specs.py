@@ -49,7 +49,7 @@ class PoolSpec:
         return node_name("trimtab", self.pool.instance_type, self.pool.region, held, *parts)
 
     @property
-    def kept_s(self) -> int:
+    def kept_s(self) -> float:
         """Return how long a node that nothing needs is kept, as the plan's bill has it."""
         return RUN_NODES_KEPT_S if self.empties else SERVICE_NODES_KEPT_S
 

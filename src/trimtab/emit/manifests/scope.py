@@ -57,13 +57,13 @@ def scope_of(actions: tuple[Action, ...], facts: EmitFacts, plan: Plan) -> Scope
     placed = placed_workloads(actions, known)
     as_they_will_be = tuple(placed[one.name].as_it_will_be if one.name in placed else one for one in known)
     stays = here(placed, away)
-    others = (one for one in facts.workloads if one.owner_kind in OFF_KUBERNETES)
+    others = placed_workloads(actions, (one for one in facts.workloads if one.owner_kind in OFF_KUBERNETES))
     return Scope(
         actions=actions,
         facts=replace(facts, workloads=as_they_will_be),
-        placed=placed,
+        placed=placed | others,
         here=stays,
         specs=pool_specs(stays.values(), by_group=facts.node_maker is NodeMaker.NODE_GROUPS),
-        off=here(placed_workloads(actions, others), away),
+        off=here(others, away),
         away=away,
     )
