@@ -318,6 +318,35 @@ def test_a_patch_keeps_the_tolerations_it_does_not_replace_and_drops_selectors_o
     ]
 
 
+OWNERS = {
+    "LeaderWorkerSet": ("leaderworkerset.x-k8s.io/v1", ("leaderWorkerTemplate", "workerTemplate", "spec")),
+    "InferenceService": ("serving.kserve.io/v1beta1", ("predictor",)),
+    "Rollout": ("argoproj.io/v1alpha1", ("template", "spec")),
+    "StatefulSet": ("apps/v1", ("template", "spec")),
+}
+"""Where each keeps what it says of its pods: LeaderWorkerSet v1, KServe v1beta1 PredictorSpec, Argo Rollouts v1alpha1."""
+
+
+@pytest.mark.parametrize("kind", OWNERS)
+def test_owners_are_patched_where_they_keep_their_pods(kind, kubectl_bin, tmp_path):
+    api, path = OWNERS[kind]
+    pods = {"nodeSelector": {"eks.amazonaws.com/nodegroup": "old"}, "model": {"modelFormat": {"name": "vllm"}}}
+    spec = pods
+    for name in reversed(path):
+        spec = {name: spec}
+    emission = emit_plan(of_action("a8"), knowing(CHAT, owner_kind=kind))
+    owner = {"apiVersion": api, "kind": kind, "metadata": {"name": "chat-api"}, "spec": spec}
+
+    one = built(kubectl_bin, tmp_path, owner, text_of(emission, "workloads/prod/chat-api/kustomization.yaml"))
+
+    found = one["spec"]
+    for name in path:
+        found = found[name]
+    assert set(found["nodeSelector"]) == {"karpenter.sh/nodepool"}
+    assert found["model"] == pods["model"]
+    assert [taint["key"] for taint in found["tolerations"]] == ["nvidia.com/gpu"]
+
+
 def fewer_gpus(**more):
     """Runs that are to ask for 1 GPU and not 4."""
     effect = SetGpuCount(gpus=1, before=4, pool=P3_SMALL, gpus_per_node=1)

@@ -78,6 +78,8 @@ def _doubts(placed: PlacedWorkload) -> Iterator[Withheld]:
             placed,
             f"its pods require nodes by affinity on {', '.join(stale)}: take that out, or none of its new nodes fits",
         )
+    if known.owner_kind == "LeaderWorkerSet":
+        yield from _withheld(placed, "where it has a leaderTemplate of its own, that asks for the new nodes too")
     if not known.pods_were_read and not known.tolerations:
         yield from _withheld(
             placed,

@@ -20,11 +20,22 @@ API_VERSIONS: Mapping[str, str] = MappingProxyType(
         "Deployment": "apps/v1",
         "StatefulSet": "apps/v1",
         "Rollout": "argoproj.io/v1alpha1",
+        "LeaderWorkerSet": "leaderworkerset.x-k8s.io/v1",
+        "InferenceService": "serving.kserve.io/v1beta1",
         "Job": "batch/v1",
         "CronJob": "batch/v1",
     }
 )
 """Kinds whose pod template's place is known."""
+_TEMPLATES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "CronJob": ("jobTemplate", "spec", "template"),
+        "LeaderWorkerSet": ("leaderWorkerTemplate", "workerTemplate"),
+    }
+)
+"""Where the pod template lies under `spec`, where not in `template` (LeaderWorkerSet v1, `leaderWorkerTemplate`)."""
+_INFERENCE_SERVICE = "InferenceService"
+"""Its predictor is a pod's spec by itself (KServe v1beta1, PredictorSpec), and KServe scales it."""
 
 
 _STAYS = frozenset(
@@ -132,8 +143,7 @@ def rollback_component(known: WorkloadFacts, actions: Sequence[Action]) -> dict[
     spec: dict[str, Plain] = {"replicas": known.replicas} if known.owner_kind in SCALABLE else {}
     if known.pods_were_read:
         pod: dict[str, Plain] = {"nodeSelector": dict(known.node_selector), "tolerations": _kept(known)}
-        template: dict[str, Plain] = {"template": {"spec": pod}}
-        spec |= {"jobTemplate": {"spec": template}} if known.owner_kind == "CronJob" else template
+        spec |= _of_pods(known, {"spec": pod})
     patch = yaml.safe_dump({**body, "spec": spec}, sort_keys=False)
     return _component(known, actions, f"trimtab-{known.short_name}-rollback", [patch])
 
@@ -172,13 +182,26 @@ def _head_metadata(known: WorkloadFacts, actions: Sequence[Action]) -> dict[str,
 def _merge_patch(known: WorkloadFacts, actions: Sequence[Action], nodes: PoolSpec | None, *, tight: bool) -> str:
     body = _head(known, actions)
     if nodes is not None:
-        spec: dict[str, Plain] = {"template": _template(known, nodes)}
+        about: dict[str, Plain] = {}
         if tight and known.owner_kind == "Deployment":
-            spec["strategy"] = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
+            about["strategy"] = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
         if nodes.spot and known.owner_kind in _RUNS:
-            spec["podFailurePolicy"] = dict(_LOSSES_DO_NOT_COUNT)
-        body["spec"] = {"jobTemplate": {"spec": spec}} if known.owner_kind == "CronJob" else spec
+            about["podFailurePolicy"] = dict(_LOSSES_DO_NOT_COUNT)
+        body["spec"] = _of_pods(known, _template(known, nodes), about)
     return yaml.safe_dump(body, sort_keys=False)
+
+
+def _of_pods(
+    known: WorkloadFacts, template: Mapping[str, Plain], about: Mapping[str, Plain] | None = None
+) -> dict[str, Plain]:
+    """Return a `spec` with a pod template in its place, and beside the template what is said of its pods together."""
+    if known.owner_kind == _INFERENCE_SERVICE:
+        return {"predictor": template["spec"]}
+    *outer, last = _TEMPLATES.get(known.owner_kind, ("template",))
+    spec: dict[str, Plain] = {last: template, **(about or {})}
+    for name in reversed(outer):
+        spec = {name: spec}
+    return spec
 
 
 def _template(known: WorkloadFacts, nodes: PoolSpec) -> dict[str, Plain]:
@@ -258,11 +281,13 @@ def pool_tolerations(nodes: PoolSpec) -> list[Mapping[str, Plain]]:
 
 def _gpu_patch(known: WorkloadFacts, asks: GpuAsk) -> str:
     """Return the patch of the one container that asks for GPUs: an API server refuses limits and requests that differ."""
-    template = "/spec/jobTemplate/spec/template" if known.owner_kind == "CronJob" else "/spec/template"
+    template = "/spec/" + "/".join(_TEMPLATES.get(known.owner_kind, ("template",)))
     container = next(iter(known.gpu_containers), GpuContainer())
     steps: list[dict[str, str]] = []
     for stated in ("limits", "requests") if container.in_requests else ("limits",):
         amounts = f"{template}/spec/containers/{container.place}/resources/{stated}"
+        if known.owner_kind == _INFERENCE_SERVICE:
+            amounts = f"/spec/predictor/model/resources/{stated}"
         before, after = (f"{amounts}/{name.replace('/', '~1')}" for name in (GPU_RESOURCE, asks.resource))
         if asks.resource == GPU_RESOURCE:
             steps.append({"op": "replace", "path": after, "value": str(asks.count)})
