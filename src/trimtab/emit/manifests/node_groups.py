@@ -6,6 +6,7 @@ Cluster Autoscaler, cloudprovider/aws/README.md (node-template tags for groups o
 
 from __future__ import annotations
 
+import hashlib
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -96,7 +97,7 @@ def group_name(spec: PoolSpec, *, spot: bool) -> str:
     wanted = f"{spec.name}-fallback" if spec.spot and not spot else spec.name
     match spec.pool.provider:
         case "azure":
-            return "tt" + dns_name(f"x{wanted}_")[-6:] + ("s" if spot else "d")
+            return ("tt" + hashlib.sha256(wanted.encode()).hexdigest())[:_AKS_NAME_LENGTH]
         case "gcp":
             return dns_name(wanted, length=_GKE_NAME_LENGTH)
         case _:
