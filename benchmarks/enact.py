@@ -17,7 +17,7 @@ import json
 import tempfile
 from collections.abc import Container, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from multiprocessing import get_context
 from pathlib import Path
@@ -28,7 +28,7 @@ from benchmarks.proving.score import ANY_PAYBACK
 from trimtab.cli.settings import resolve
 from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.effects import FleetEffect, ReleaseNodes, SetBatchPolicy, SetPrecision, SetTrainingMemory
-from trimtab.emit.manifests.facts import EmitFacts
+from trimtab.emit.manifests.facts import EmitFacts, NodeMaker
 from trimtab.emit.manifests.plan_files import emit_plan
 from trimtab.errors import TrimtabError
 from trimtab.fleet.model import Target
@@ -81,7 +81,8 @@ def row_of(name: str, bundle: Bundle, settings: Settings | None, folder: Path) -
     planned, opened = plan_fleet(bundle, settings)
     proven = prove(planned, opened.proof, opened.market, opened.settings, seed=SEED)
     facts = emit_facts(planned.plan, bundle, planned.fleet, opened.market, opened.settings)
-    emission = emit_plan(planned.plan, facts)
+    # node groups are made by scripts, which the reader does not run
+    emission = emit_plan(planned.plan, replace(facts, node_maker=NodeMaker.KARPENTER))
     for file in emission.files:
         path = folder / file.path
         path.parent.mkdir(parents=True, exist_ok=True)

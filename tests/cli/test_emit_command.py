@@ -50,7 +50,14 @@ def test_what_left_the_plan_leaves_the_folder_and_nothing_else_does(folder):
     run("--action", "a1")
 
     left = {str(path.relative_to(folder / "manifests")) for path in folder.glob("manifests/**/*.*") if path.is_file()}
-    assert left == {"APPLY.md", "decisions/a1-idle-release.md", "orders/a1-give-back.md", "notes.md", ".trimtab-files"}
+    assert left == {
+        "APPLY.md",
+        "decisions/README.md",
+        "decisions/idle-release-unheld-nodes.md",
+        "orders/give-back-unheld-nodes.md",
+        "notes.md",
+        ".trimtab-files",
+    }
 
 
 def test_a_file_changed_by_hand_or_of_somebody_else_is_never_lost(folder):
@@ -114,8 +121,9 @@ def test_one_action_alone_goes_to_a_folder_of_its_own(folder):
 
     assert {path.name for path in folder.glob("only/**/[!.]*.*")} == {
         "APPLY.md",
-        "a1-idle-release.md",
-        "a1-give-back.md",
+        "README.md",
+        "idle-release-unheld-nodes.md",
+        "give-back-unheld-nodes.md",
     }
 
 

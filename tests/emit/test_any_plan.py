@@ -1,5 +1,6 @@
 """What holds of the manifests of any plan over any cluster."""
 
+import subprocess
 from dataclasses import replace
 
 import pytest
@@ -7,7 +8,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.emit.cluster_example import WORKLOADS, example_facts
-from tests.emit.example import example_audit
+from tests.emit.example import P4D, example_audit
 from tests.emit.strategies import EFFECTS
 from tests.emit.validity import structural_faults
 
@@ -16,14 +17,15 @@ from trimtab.catalog.pools import Pool
 from trimtab.deployment.deployment import dimension_of
 from trimtab.deployment.effects import FleetEffect, SetCapacityType, UseOffering
 from trimtab.emit.manifests.emission import Stage
-from trimtab.emit.manifests.facts import Autoscaler, WorkloadFacts
+from trimtab.emit.manifests.facts import Autoscaler, NodeMaker, WorkloadFacts
 from trimtab.emit.manifests.plan_files import emit_plan
 from trimtab.plan.model import Change
 from trimtab.provenance import Basis, Estimate
 
 PLAN = example_audit().plan
 SUBJECTS = st.sampled_from(
-    [known.name for known in WORKLOADS] + ["dev/homeless", "nobody/knows", "slurm partition: gpu", "bare"]
+    [known.name for known in WORKLOADS]
+    + ["dev/homeless", "lab/jobs", "aws/box", "nobody/knows", "slurm partition: gpu", "bare"]
 )
 CHANGES = st.builds(Change, subject=SUBJECTS, effect=st.one_of(*EFFECTS.values()))
 
@@ -44,12 +46,21 @@ def plans(draw):
     return replace(PLAN, actions=tuple(actions))
 
 
-def facts_with_a_homeless_workload(autoscaler):
+def facts_of_all_kinds(autoscaler):
     facts = example_facts(autoscaler)
-    return replace(facts, workloads=(*facts.workloads, WorkloadFacts(name="dev/homeless", owner_kind="Job")))
+    others = (
+        WorkloadFacts(name="dev/homeless", owner_kind="Job"),
+        WorkloadFacts(name="lab/jobs", owner_kind="slurm", gpu="A100-SXM4-40GB", pool=P4D, gpus_per_node=8),
+        WorkloadFacts(name="aws/box", owner_kind="machines", gpu="A100-SXM4-40GB", pool=P4D, gpus_per_node=8),
+    )
+    return replace(facts, workloads=(*facts.workloads, *others))
 
 
-FACTS = st.sampled_from(Autoscaler).map(facts_with_a_homeless_workload)
+FACTS = st.builds(
+    lambda autoscaler, maker: replace(facts_of_all_kinds(autoscaler), node_maker=maker),
+    st.sampled_from(Autoscaler),
+    st.sampled_from([None, *NodeMaker]),
+)
 
 
 @settings(max_examples=40)
@@ -79,6 +90,15 @@ def test_no_change_is_lost(plan, facts):
 @given(plan=plans(), facts=FACTS)
 def test_the_same_plan_gives_the_same_bytes(plan, facts):
     assert emit_plan(plan, facts) == emit_plan(plan, facts)
+
+
+@settings(max_examples=40)
+@given(plan=plans(), facts=FACTS)
+def test_every_script_is_one_that_bash_reads(plan, facts):
+    scripts = [file.text for file in emit_plan(plan, facts).files if file.path.endswith(".sh")]
+
+    checked = subprocess.run(["bash", "-n"], input="\n".join(scripts), capture_output=True, text=True)
+    assert checked.returncode == 0, checked.stderr
 
 
 def one_action(effect):

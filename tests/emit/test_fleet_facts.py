@@ -1,17 +1,23 @@
 """The facts that a fleet's own history tells are those that its plan was made on."""
 
+from datetime import UTC, datetime
+
 import pytest
 from tests.emit.cluster_example import P4D
 
 from trimtab.catalog import load_catalog
+from trimtab.emit.manifests.cluster_facts import with_cluster
+from trimtab.emit.manifests.facts import EmitFacts, GpuContainer, WorkloadFacts
 from trimtab.emit.manifests.fleet_facts import facts_of_fleet
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Settings
 from trimtab.pipeline import open_demo
 from trimtab.replay.outcomes.evaluate import law_of
+from trimtab.sources.kube_requests import gpu_containers_of
 
 SETTINGS = Settings()
+END = datetime(2026, 11, 1, tzinfo=UTC)
 
 
 @pytest.fixture(scope="module")
@@ -43,3 +49,44 @@ def test_every_workload_has_an_owner_and_at_least_one_replica(fleet, facts):
 def test_pools_carry_the_rates_of_the_market(facts):
     assert facts.priced(P4D).rate_micro_usd_hr > 0
     assert facts.priced(P4D).gpus_per_node == 8
+
+
+@pytest.mark.parametrize(
+    ("labels", "series"),
+    [
+        (["pod", None, "pod"], ("pod", "namespace")),
+        (["exported_pod", "exported_pod", "pod", None], ("exported_pod", "exported_namespace")),
+        ([None], ("pod", "namespace")),
+    ],
+)
+def test_gpu_series_are_asked_for_by_the_labels_that_they_were_read_with(labels, series):
+    """The GPU operator's ServiceMonitor has `honorLabels: false`: the workload's pod is then `exported_pod`."""
+    told = with_cluster(
+        EmitFacts(), END, nodes=(), held=(), pods=(), scalers=(), devices=[{"pod_label": label} for label in labels]
+    )
+
+    assert (told.pod_label, told.namespace_label) == series
+
+
+def test_the_containers_that_ask_for_gpus_are_told_by_the_newest_pod():
+    spec = {
+        "containers": [
+            {"name": "sidecar", "resources": {"limits": {"cpu": "1"}}},
+            {
+                "name": "model",
+                "resources": {"limits": {"nvidia.com/gpu": "2"}, "requests": {"nvidia.com/gpu": "2", "cpu": "4"}},
+            },
+        ]
+    }
+    row = dict.fromkeys(["tolerations", "node_selector", "affinity", "selector"]) | {
+        "workload": "prod/chat",
+        "pod": "chat-1",
+        "created": END,
+        "gpu_containers": gpu_containers_of(spec),
+    }
+
+    told = with_cluster(
+        EmitFacts(workloads=(WorkloadFacts(name="prod/chat"),)), END, nodes=(), held=(), pods=[row], scalers=()
+    )
+
+    assert told.workloads[0].gpu_containers == (GpuContainer(place=1, in_requests=True),)

@@ -13,9 +13,9 @@ from tests.emit.cluster_example import example_facts
 from tests.emit.example import P3_SMALL, P4D, example_audit
 
 from trimtab.catalog.kinds import CapacityType
-from trimtab.deployment.effects import SetCapacityType, SetReplicas
+from trimtab.deployment.effects import SetCapacityType, SetGpuCount, SetReplicas
 from trimtab.emit.manifests.demand_rules import DEMAND
-from trimtab.emit.manifests.facts import NodeFacts, ServiceFacts, Toleration, WorkloadFacts
+from trimtab.emit.manifests.facts import GpuContainer, NodeFacts, ServiceFacts, Toleration, WorkloadFacts
 from trimtab.emit.manifests.plan_files import emit_plan
 from trimtab.emit.manifests.signals import SERVERS
 from trimtab.plan.model import Change
@@ -275,7 +275,7 @@ def test_a_patch_is_applied_wherever_the_namespace_is_written(written, set_to, k
 
     one = built(kubectl_bin, tmp_path, manifest(metadata=written), component, set_to)
 
-    assert one["metadata"]["annotations"]["trimtab.dev/action"] == "a8"
+    assert one["metadata"]["annotations"]["trimtab.dev/action"].startswith("autoscaling-")
     assert one["metadata"].get("namespace") == (set_to or written.get("namespace"))
 
 
@@ -316,6 +316,74 @@ def test_a_patch_keeps_the_tolerations_it_does_not_replace_and_drops_selectors_o
         mine,
         {"key": "nvidia.com/gpu", "operator": "Equal", "value": "present", "effect": "NoSchedule"},
     ]
+
+
+OWNERS = {
+    "LeaderWorkerSet": ("leaderworkerset.x-k8s.io/v1", ("leaderWorkerTemplate", "workerTemplate", "spec")),
+    "InferenceService": ("serving.kserve.io/v1beta1", ("predictor",)),
+    "Rollout": ("argoproj.io/v1alpha1", ("template", "spec")),
+    "StatefulSet": ("apps/v1", ("template", "spec")),
+}
+"""Where each keeps what it says of its pods: LeaderWorkerSet v1, KServe v1beta1 PredictorSpec, Argo Rollouts v1alpha1."""
+
+
+@pytest.mark.parametrize("kind", OWNERS)
+def test_owners_are_patched_where_they_keep_their_pods(kind, kubectl_bin, tmp_path):
+    api, path = OWNERS[kind]
+    pods = {"nodeSelector": {"eks.amazonaws.com/nodegroup": "old"}, "model": {"modelFormat": {"name": "vllm"}}}
+    spec = pods
+    for name in reversed(path):
+        spec = {name: spec}
+    emission = emit_plan(of_action("a8"), knowing(CHAT, owner_kind=kind))
+    owner = {"apiVersion": api, "kind": kind, "metadata": {"name": "chat-api"}, "spec": spec}
+
+    one = built(kubectl_bin, tmp_path, owner, text_of(emission, "workloads/prod/chat-api/kustomization.yaml"))
+
+    found = one["spec"]
+    for name in path:
+        found = found[name]
+    assert set(found["nodeSelector"]) == {"karpenter.sh/nodepool"}
+    assert found["model"] == pods["model"]
+    assert [taint["key"] for taint in found["tolerations"]] == ["nvidia.com/gpu"]
+
+
+def fewer_gpus(**more):
+    """Runs that are to ask for 1 GPU and not 4."""
+    effect = SetGpuCount(gpus=1, before=4, pool=P3_SMALL, gpus_per_node=1)
+    return emit_plan(of_action("a3", Change(subject=RUNS, effect=effect)), knowing(RUNS, **more))
+
+
+@pytest.mark.parametrize("stated", [("limits",), ("limits", "requests")])
+@pytest.mark.parametrize("place", [0, 1])
+def test_the_container_that_asks_for_gpus_is_patched_wherever_it_says_so(place, stated, kubectl_bin, tmp_path):
+    """kubernetes.io, "Schedule GPUs": GPU requests and limits must be equal."""
+    known = GpuContainer(place=place, in_requests="requests" in stated)
+    component = text_of(fewer_gpus(gpu_containers=(known,)), "workloads/research/vision-exp/kustomization.yaml")
+    job = manifest("Job", "vision-exp-0412", "batch/v1")
+    pods = job["spec"]["template"]["spec"]
+    pods["containers"][0]["resources"] = {one: {"nvidia.com/gpu": "4"} for one in stated}
+    pods["containers"].insert(1 - place, {"name": "sidecar", "image": "c"})
+
+    one = built(kubectl_bin, tmp_path, job, component)
+
+    patched = one["spec"]["template"]["spec"]["containers"][place]["resources"]
+    assert patched == {one: {"nvidia.com/gpu": "1"} for one in stated}
+
+
+def test_gpus_of_several_containers_are_left_to_a_person():
+    emission = fewer_gpus(gpu_containers=(GpuContainer(place=0), GpuContainer(place=2)))
+
+    assert not [file for file in emission.files if file.path.startswith("workloads/")]
+    assert any("2 containers ask for GPUs" in one.reason for one in emission.withheld if one.subject == RUNS)
+
+
+def test_nobody_gets_nodes_for_a_workload_that_is_not_known():
+    """A pool made for it would be billed and never asked for."""
+    effect = SetCapacityType(pool=P3_SMALL.held_as(CapacityType.SPOT), loss_per_hr=0.05)
+    emission = emit_plan(of_action("a6", Change(subject="nobody/knows", effect=effect)), example_facts())
+
+    assert kinds(emission, "NodePool") == []
+    assert [one.subject for one in emission.withheld] == ["nobody/knows"]
 
 
 def test_affinity_that_no_new_node_meets_is_said():

@@ -54,8 +54,13 @@ def emitted(*effects):
 def test_a_move_is_a_page_of_steps_and_not_a_node_pool():
     _, emission = emitted((relocation.NAME, move()))
 
-    assert {file.kind for file in emission.files} == {"the order", "decision record", "steps for a person"}
-    (page,) = [file for file in emission.files if file.path.startswith("orders/a1-")]
+    assert {file.kind for file in emission.files} == {
+        "the order",
+        "index of decisions",
+        "decision record",
+        "steps for a person",
+    }
+    (page,) = [file for file in emission.files if file.path.startswith("orders/move-")]
     assert "move" in page.path
     for words in ("gcp us-east4", "200 GiB: $18.00", "$640.50", "1500 GiB a month: $135.00 a month", "0.33 s assumed"):
         assert words in page.text
@@ -69,9 +74,9 @@ def test_what_else_is_planned_for_its_nodes_is_left_to_the_cluster_there():
 
     assert not [file for file in emission.files if file.kind == "NodePool"]
     assert [one.reason for one in emission.withheld if one.action == "a2"] == [
-        "a1 moves it to gcp us-east4: its nodes are made in a cluster there, by hand"
+        "relocation-prod-chat-api moves it to gcp us-east4: its nodes are made in a cluster there, by hand"
     ]
-    (page,) = [file for file in emission.files if file.path.startswith("orders/a1-")]
+    (page,) = [file for file in emission.files if file.path.startswith("orders/move-")]
     assert "- run on spot g2-standard-8" in page.text
 
 

@@ -11,6 +11,9 @@ CRDS = {
     ("keda.sh/v1alpha1", "ScaledObject"): "jsonschema/scaledobject_keda.sh_v1alpha1.json",
     ("karpenter.sh/v1", "NodePool"): "jsonschema/nodepool_karpenter.sh_v1.json",
     ("karpenter.sh/v1alpha1", "NodeOverlay"): "jsonschema/nodeoverlay_karpenter.sh_v1alpha1.json",
+    ("karpenter.k8s.aws/v1", "EC2NodeClass"): "jsonschema/ec2nodeclass_karpenter.k8s.aws_v1.json",
+    ("karpenter.azure.com/v1beta1", "AKSNodeClass"): "jsonschema/aksnodeclass_karpenter.azure.com_v1beta1.json",
+    ("karpenter.k8s.gcp/v1alpha1", "GCENodeClass"): "jsonschema/gcenodeclass_karpenter.k8s.gcp_v1alpha1.json",
     ("monitoring.coreos.com/v1", "PrometheusRule"): "jsonschema/prometheusrule_monitoring.coreos.com_v1.json",
     ("v1", "ConfigMap"): "core-v1.34-strict/configmap.json",
     ("autoscaling/v2", "HorizontalPodAutoscaler"): "core-v1.34-strict/hpa.json",
@@ -65,8 +68,13 @@ def cel_faults(schema, value):
 
 def holds(rule, value):
     environment = celpy.Environment()
-    program = environment.program(environment.compile(rule), functions={"find": find})
+    program = environment.program(environment.compile(rule), functions={"find": find, "split": split})
     return bool(program.evaluate({"self": celpy.adapter.json_to_cel(value)}))
+
+
+def split(text, separator):
+    """CEL's string extension of Kubernetes: the parts between separators."""
+    return celpy.celtypes.ListType(celpy.celtypes.StringType(part) for part in str(text).split(str(separator)))
 
 
 def find(text, pattern):

@@ -119,8 +119,12 @@ _NODES = """## Folders
 `monitoring/`, `nodes/`, `scaling/` and `commitments/` are one stage each: they hold objects and their kustomization and
 nothing else, for `kubectl apply -k`, Argo CD (the objects carry sync waves) or Flux. `workloads/` holds Components, to be
 listed beside a workload's own manifest, `rollback/` those that say again what was there before, `helm/` values without
-which the objects do nothing, `orders/` and `decisions/` pages. The folder is written at once or not at all; a file in it
-that somebody else wrote, or that was changed by hand, is never lost without `--force`.
+which the objects do nothing, `orders/` and `decisions/` pages. Of several clusters each has these folders under
+`clusters/NAME/`, but for decisions and purchases, which are the fleet's. Paths, annotations and labels name an action by
+its lever and what it changes, so that they stay from audit to audit; ids are those of one plan.
+
+The folder is written at once or not at all; a file in it that somebody else wrote, or that was changed by hand, is never
+lost without `--force`.
 
 ## Nodes that workloads leave
 
@@ -139,7 +143,27 @@ it in whole nodes and a quarter more, at least a node, for a rollout, within `qu
 the rollout takes a replica before it adds one. A workload without a ceiling has room for twice what it had at once. Every
 pool has the one taint key `nvidia.com/gpu`, which NVIDIA's own daemonsets tolerate; its value is `spot` on spot pools,
 which keeps out pods that tolerate `present`, and does not keep out those that tolerate any value. Karpenter runs on
-{providers}; elsewhere the node group is left to a person.
+{providers}; elsewhere the node group is left to a person. Where no node class is declared, `templates/` has one to fill
+in, apart from what is applied.
+
+## Node groups without Karpenter
+
+Where the labels of nodes name groups of EKS, GKE or AKS and none is Karpenter's (or `node_maker: node-groups` says so),
+`node-groups/*.sh` makes them, from 0 nodes to the pool's limit: a spot group has one on demand behind it. On EKS and AKS
+the ConfigMap of Cluster Autoscaler's priority expander grows the spot group first, its times are those of the bill, and
+runs carry `cluster-autoscaler.kubernetes.io/safe-to-evict: "false"`; on GKE a ComputeClass prefers one node pool to the
+other. Group names are as long as the provider allows. Left to a person: a share of replicas on demand, capacity blocks,
+cut GPUs on GKE.
+
+## Machines without Kubernetes
+
+Jobs of Slurm: `slurm/*.conf` has the nodes (state CLOUD where a cloud has them, with `Gres`, `SuspendTime` of the
+partition and `ResumeTimeout`), the partition and what its jobs ask for; `trimtab-resume.sh` and `trimtab-suspend.sh` start
+and end machines by name. Owned nodes keep their lines and are never stopped. Machines of a group:
+`terraform/trimtab-instance-groups.tf` is a variable with types and sizes. GPUs that are cut or shared: `hosts/*.sh` enables,
+creates, verifies and restores a MIG layout, or starts and stops the MPS daemon, and says what systemd, Docker and Slurm
+need to know; `orders/hosts-*.md` is the order from host to host, with what to look for in what says `cuda:0`. Scripts were
+read by bash and shellcheck and run against a stand-in of `nvidia-smi`, not on a GPU.
 
 ## Patches
 

@@ -65,10 +65,11 @@ def emit_facts(plan: Plan, bundle: Bundle, fleet: Fleet, market: Market, setting
         facts,
         bundle.end,
         nodes=bundle.table("nodes").to_pylist(),
-        held=bundle.table("allocations", ["workload", "node", "gpus", "end"]).to_pylist(),
+        held=bundle.table("allocations", ["workload", "team", "node", "gpus", "end"]).to_pylist(),
         pods=bundle.table("pods").to_pylist(),
+        devices=bundle.table("devices", ["pod_label"]).to_pylist(),
         served=bundle.table("demand", _SERVED).group_by(_SERVED).aggregate([]).to_pylist(),
-        scalers=[row for row in bundle.table("scalers").to_pylist() if row["target"]],
+        scalers=bundle.table("scalers").to_pylist(),
     )
 
 

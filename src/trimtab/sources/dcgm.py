@@ -138,6 +138,8 @@ class GpuLabels:
     mig_profile: str
     namespace: str
     pod: str
+    pod_label: str = ""
+    """The label that carries the pod; empty where no pod held the device."""
 
 
 def read_labels(labels: Mapping[str, str]) -> GpuLabels | None:
@@ -153,7 +155,7 @@ def read_labels(labels: Mapping[str, str]) -> GpuLabels | None:
     if not uuid:
         return None
     instance = labels.get("GPU_I_ID", "")
-    namespace, pod = _owner(labels)
+    namespace, pod, pod_label = _owner(labels)
     return GpuLabels(
         device=f"{uuid}/{instance}" if instance else uuid,
         uuid=uuid,
@@ -162,18 +164,20 @@ def read_labels(labels: Mapping[str, str]) -> GpuLabels | None:
         mig_profile=labels.get("GPU_I_PROFILE", ""),
         namespace=namespace,
         pod=pod,
+        pod_label=pod_label if pod else "",
     )
 
 
-def _owner(labels: Mapping[str, str]) -> tuple[str, str]:
+def _owner(labels: Mapping[str, str]) -> tuple[str, str, str]:
+    """Return the namespace and pod that held the device, and the label that says so."""
     if "exported_pod" in labels or "exported_namespace" in labels:
-        return labels.get("exported_namespace", ""), labels.get("exported_pod", "")
+        return labels.get("exported_namespace", ""), labels.get("exported_pod", ""), "exported_pod"
     if "pod_name" in labels:
-        return labels.get("pod_namespace", ""), labels["pod_name"]
+        return labels.get("pod_namespace", ""), labels["pod_name"], "pod_name"
     pod = labels.get("pod", "")
     if _EXPORTER_POD.search(pod):
-        return "", ""
-    return (labels.get("namespace", ""), pod) if pod else ("", "")
+        return "", "", ""
+    return (labels.get("namespace", ""), pod, "pod") if pod else ("", "", "")
 
 
 def _node(labels: Mapping[str, str]) -> str:

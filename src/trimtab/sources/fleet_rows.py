@@ -85,6 +85,7 @@ def device_rows(boards: Boards, catalog: Catalog, tally: Tally) -> list[dict[str
                 "gpu": name or UNKNOWN,
                 "mig_profile": labels.mig_profile or None,
                 "memory_gib": boards.memory_gib.get(device) or _nominal_gib(labels, name, catalog),
+                "pod_label": labels.pod_label or None,
             }
         )
     return rows

@@ -13,7 +13,7 @@ from trimtab.sources.kube_owners import Owner
 from trimtab.sources.kube_pods import Hold
 from trimtab.sources.kube_quantity import quantity
 from trimtab.sources.kube_queues import queue_of
-from trimtab.sources.kube_requests import Asked, asked_by, images_of
+from trimtab.sources.kube_requests import Asked, asked_by, gpu_containers_of, images_of
 from trimtab.sources.lives import Life
 from trimtab.units import BYTES_PER_GIB
 
@@ -134,6 +134,7 @@ def pod_row(pod: PlacedPod) -> dict[str, object]:
         "phase": text(pod.source, "status", "phase") or "Unknown",
         "gpus": pod.gpus,
         "gpu_resource": pod.asked.gpu_resource,
+        "gpu_containers": gpu_containers_of(spec),
         "cpu_request": pod.asked.cpu_request,
         "cpu_limit": pod.asked.cpu_limit,
         "memory_request_gib": None if request is None else request / BYTES_PER_GIB,

@@ -95,6 +95,16 @@ def _amounts(container: Object, which: str) -> dict[str, float]:
     return {name: amount for name, amount in amounts.items() if amount is not None}
 
 
+def gpu_containers_of(spec: object) -> str | None:
+    """Return which containers of a pod spec ask for GPUs, by place, and where they say so: `0:limits+requests`."""
+    found = []
+    for place, container in enumerate(listed(spec, "containers")):
+        said = [which for which in ("limits", "requests") if any(map(is_gpu_resource, _amounts(container, which)))]
+        if said:
+            found.append(f"{place}:{'+'.join(said)}")
+    return joined(found)
+
+
 def images_of(spec: object) -> str | None:
     """Return the images of a pod spec's containers, comma separated."""
     return joined(text(one, "image") for one in listed(spec, "containers"))

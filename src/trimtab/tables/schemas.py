@@ -81,6 +81,11 @@ DEVICES = (
     _text("gpu", "GPU name of the catalog, or the raw product name where the catalog knows none"),
     _text("mig_profile", "MIG profile such as 1g.10gb", nullable=True),
     _amount("memory_gib", "visible memory", "GiB"),
+    _text(
+        "pod_label",
+        "label that carries the pod on its series: pod, exported_pod, pod_name; null where no pod held it",
+        nullable=True,
+    ),
 )
 
 NODES = (
@@ -260,6 +265,11 @@ PODS = (
     _text("phase", "Pending, Running, Succeeded, Failed, Unknown"),
     _amount("gpus", "boards' worth of GPUs asked for: MIG and time-sliced resources count their share", "GPU"),
     _text("gpu_resource", "extended resource asked for, such as nvidia.com/mig-1g.10gb", nullable=True),
+    _text(
+        "gpu_containers",
+        "containers that ask for GPUs, by their place from 0: `1:limits`, or `1:limits+requests` where both say so; commas",
+        nullable=True,
+    ),
     _amount("cpu_request", "CPU asked for", "cores", origin="resources.requests"),
     _amount("cpu_limit", "CPU allowed; null = no limit", "cores", origin="resources.limits"),
     _amount("memory_request_gib", "memory asked for", "GiB", origin="resources.requests"),

@@ -60,12 +60,11 @@ def action_files(action: Action, change: Change, scope: Scope) -> Iterator[Piece
         return
     match effect:
         case BuyCommitment():
-            yield from _purchase(action, effect)
+            yield from _price(action, effect)
         case BuySpendPlan():
-            name = f"buy-{effect.provider}-{effect.option.value}"
-            yield page_file(action, name, spend_order(action, effect), Stage.COMMIT)
+            pass  # an order for the whole fleet: `purchase_pages`
         case ReleaseNodes():
-            yield page_file(action, "give-back", release_order(action, effect), Stage.RELEASE)
+            yield page_file(action, "give-back-unheld-nodes", release_order(action, effect), Stage.RELEASE)
         case SetReplicaPolicy() | SetSchedule() | StartBeforeRuns() | DeferRuns():
             yield from _controllers(action, change.subject, effect, scope)
         case SetBatchPolicy() | SetPrecision() | SetTrainingMemory():
@@ -73,7 +72,7 @@ def action_files(action: Action, change: Change, scope: Scope) -> Iterator[Piece
         case Relocate():
             yield _move(action, change.subject, effect, scope)
         case BookBlocks():
-            name = change.subject.partition("/")[2] or change.subject
+            name = change.subject.replace("/", "-")
             yield page_file(
                 action,
                 f"book-{name}",
@@ -91,6 +90,8 @@ def action_files(action: Action, change: Change, scope: Scope) -> Iterator[Piece
         ):
             if change.subject in scope.away:
                 yield _elsewhere(action, change.subject, scope)
+            elif change.subject in scope.off:
+                return  # machines outside Kubernetes: `machine_files`
             elif scope.facts.workload(change.subject) is None:
                 yield _unknown(action, change.subject)
             elif change.subject not in scope.here:
@@ -107,7 +108,7 @@ def node_class_name(facts: EmitFacts) -> str:
 
 
 def _move(action: Action, subject: str, effect: Relocate, scope: Scope) -> ManifestFile:
-    name = subject.partition("/")[2] or subject
+    name = subject.replace("/", "-")
     others = [
         one.effect
         for other in scope.actions
@@ -126,7 +127,7 @@ def _elsewhere(action: Action, subject: str, scope: Scope) -> Withheld:
 def _model_page(
     action: Action, subject: str, effect: SetBatchPolicy | SetPrecision | SetTrainingMemory, scope: Scope
 ) -> ManifestFile:
-    name = subject.partition("/")[2] or subject
+    name = subject.replace("/", "-")
     match effect:
         case SetTrainingMemory():
             return page_file(action, f"train-{name}", training_page(action, subject, effect), Stage.WORKLOADS)
@@ -242,10 +243,22 @@ def _warm(action: Action, effect: StartBeforeRuns, known: WorkloadFacts, spec: P
     return object_file(action, known, "scaling", "warm-nodes", Stage.SCALE, *objects)
 
 
-def _purchase(action: Action, effect: BuyCommitment) -> Iterator[Piece]:
-    yield page_file(
-        action, f"buy-{effect.pool.instance_type}-{effect.pool.region}", purchase_order(action, effect), Stage.COMMIT
-    )
+def purchase_pages(actions: Sequence[Action]) -> Iterator[ManifestFile]:
+    """Yield an order for each purchase of a plan: one for the fleet, however many clusters use what is bought."""
+    for action in actions:
+        for change in action.changes:
+            match change.effect:
+                case BuyCommitment() as effect:
+                    name = f"buy-{effect.pool.instance_type}-{effect.pool.region}-{effect.option.value}"
+                    yield page_file(action, name, purchase_order(action, effect), Stage.COMMIT)
+                case BuySpendPlan() as effect:
+                    name = f"buy-{effect.provider}-{effect.option.value}"
+                    yield page_file(action, name, spend_order(action, effect), Stage.COMMIT)
+                case _:
+                    pass
+
+
+def _price(action: Action, effect: BuyCommitment) -> Iterator[Piece]:
     if effect.pool.provider in NODE_CLASSES:
         overlay = node_overlay(action, effect)
         yield ManifestFile(
@@ -258,12 +271,13 @@ def _purchase(action: Action, effect: BuyCommitment) -> Iterator[Piece]:
 
 
 def page_file(action: Action, about: str, text: str, stage: Stage) -> ManifestFile:
-    """Return a page for a person: a decision record, or steps that no controller does."""
+    """Return a page for a person, named for what it is about: a decision record, or steps that no controller does."""
     folder, kind = ("decisions", "decision record") if stage is Stage.DECIDE else ("orders", "steps for a person")
-    path = f"{folder}/{node_name(action.id, about)}.md"
+    path = f"{folder}/{node_name(about)}.md"
     return ManifestFile(path=path, text=text, kind=kind, actions=(action.id,), stage=stage)
 
 
 def _unknown(action: Action, subject: str) -> Withheld:
+    """Return what is left to a person of a workload that Kubernetes does not run, or that nobody knows."""
     reason = "the audit knows no workload of Kubernetes by this name: see the decision record and change it by hand"
     return Withheld(action=action.id, subject=subject, reason=reason)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
 from trimtab.emit.manifests.emission import STAGE_MEANING, Emission, ManifestFile, Stage
 
 _STEPS: Mapping[Stage, str] = {
-    Stage.MEASURE: """Apply `kubectl apply -k monitoring`. Wait until `trimtab:demand_replicas` is there for every service \
+    Stage.MEASURE: """Wait until `trimtab:demand_replicas` is there for every service \
 and looks like its load: a rule that no Prometheus selects raises no alert either.""",
-    Stage.NODES: "Apply `kubectl apply -k nodes`.",
     Stage.WORKLOADS: """List each folder under `components` in the kustomization that holds the workload's own manifest, then \
 see that it took: a patch that matches nothing is passed over without a word.
 
@@ -19,9 +19,10 @@ kubectl kustomize . | grep trimtab.dev/action    # must print a line for each wo
 
 A Job's template cannot be changed in place: the next run takes the change.""",
     Stage.RELEASE: "What the workloads left is billed until it is given back: the saving comes with these orders, not before.",
-    Stage.COMMIT: "After a purchase, and only then, apply `kubectl apply -k commitments`.",
+    Stage.COMMIT: "Only after the purchase: it shows Karpenter a price that holds by then.",
     Stage.UNDO: """To go back, take a workload's Component out of its kustomization and list the one here in its place, give \
-the old nodes their size back (each order says how), and delete what was applied: `kubectl delete -k scaling`, then `nodes`.""",
+the old nodes their size back (each order says how), and delete what was applied: `kubectl delete -k`, \
+`scaling` before `nodes`.""",
 }
 """What to do with the files of a stage."""
 
@@ -45,12 +46,25 @@ def _stages(emission: Emission) -> Iterator[str]:
         yield f"## {number}. {STAGE_MEANING[stage][:1].upper()}{STAGE_MEANING[stage][1:]}"
         yield ""
         mine = [file for file in emission.files if file.stage is stage]
+        roots = sorted(file.path.removesuffix("/kustomization.yaml") for file in mine if file.kind == "Kustomization")
         steps = _replicas_steps(mine) if stage is Stage.SCALE else _STEPS.get(stage)
-        if steps:
-            yield steps
-            yield ""
+        for step in (_applied(roots), steps):
+            if step:
+                yield step
+                yield ""
         for file in mine:
             yield f"- [ ] `{file.path}` ({file.kind}; {', '.join(file.actions)})"
+
+
+def _applied(roots: Sequence[str]) -> str:
+    """Return how the folders of a stage are applied: one, or one for each cluster in that cluster's context."""
+    if not roots:
+        return ""
+    if len(roots) == 1 and "/" not in roots[0]:
+        return f"Apply `kubectl apply -k {roots[0]}`."
+    lines = [f"kubectl --context {shlex.quote(root.split('/')[1])} apply -k {root}" for root in roots if "/" in root]
+    lines += [f"kubectl apply -k {root}" for root in roots if "/" not in root]
+    return "Apply, with your own names of the contexts:\n\n```sh\n" + "\n".join(lines) + "\n```"
 
 
 def _left(emission: Emission) -> Iterator[str]:
@@ -67,10 +81,9 @@ def _replicas_steps(files: Sequence[ManifestFile]) -> str:
 
     Source: kubernetes.io, "Migrating Deployments and StatefulSets to horizontal autoscaling".
     """
-    steps = "Apply `kubectl apply -k scaling`."
     if not any(file.path.endswith(".autoscaled/kustomization.yaml") for file in files):
-        return steps
-    return f"""{steps} See with `kubectl get hpa -A` that every TARGETS has a number, then let go of `replicas`, in this order:
+        return ""
+    return """See with `kubectl get hpa -A` that every TARGETS has a number, then let go of `replicas`, in this order:
 
 1. Take it out of the last applied manifest, which changes no pod. Without this step the next apply of a manifest that no \
 longer has `replicas` sets the workload to 1:

@@ -6,7 +6,7 @@ Rows are those of the tables `nodes`, `allocations`, `pods` and `scalers`; a bun
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -14,13 +14,14 @@ from typing import TypeGuard
 
 from trimtab.catalog.kinds import CapacityType
 from trimtab.catalog.pools import Pool
-from trimtab.emit.manifests.facts import EmitFacts, NodeFacts, Toleration, WorkloadFacts
+from trimtab.emit.manifests.facts import EmitFacts, GpuContainer, NodeFacts, NodeMaker, Toleration, WorkloadFacts
 from trimtab.emit.manifests.give_back import GROUP_LABELS
 from trimtab.emit.manifests.signals import SERVERS
 
 Row = Mapping[str, object]
 HELD_WITHIN = timedelta(days=7)
 """Who held a GPU of a node in the last week is taken to hold it still: runs of a weekly job come back."""
+_NAMESPACE_LABELS = {"pod": "namespace", "exported_pod": "exported_namespace", "pod_name": "pod_namespace"}
 _TOLERATED = re.compile(r"(?P<value>[^:]*):(?P<effect>[A-Za-z]*)(?: for (?P<seconds>-?\d+) s)?")
 
 
@@ -33,26 +34,52 @@ def with_cluster(
     pods: Iterable[Row],
     scalers: Iterable[Row],
     served: Iterable[Row] = (),
+    devices: Iterable[Row] = (),
 ) -> EmitFacts:
-    """Return facts with what the rows of a bundle that ends at `end` tell of nodes, pods, autoscalers and model servers."""
+    """Return facts with what the rows of a bundle that ends at `end` tell of its cluster."""
     servers = {str(row["workload"]): row for row in served if row["server"]}
     by_workload: dict[str, list[Row]] = defaultdict(list)
     for pod in pods:
         by_workload[str(pod["workload"])].append(pod)
+    has_pools, nodes, held = False, list(nodes), list(held)
+    teams = {str(row["workload"]): str(row["team"]) for row in held if row.get("team")}
     standing: dict[str, list[Row]] = defaultdict(list)
     for scaler in scalers:
-        standing[str(scaler["target"])].append(scaler)
+        if scaler["target"]:
+            standing[str(scaler["target"])].append(scaler)
+        has_pools = has_pools or scaler["kind"] == "NodePool"
+    pod_label = _pod_label(devices) or facts.pod_label
     return replace(
         facts,
+        pod_label=pod_label,
+        node_maker=NodeMaker.KARPENTER if has_pools else _node_maker(nodes),
+        namespace_label=_NAMESPACE_LABELS.get(pod_label, facts.namespace_label),
         nodes=node_facts(nodes, held, end),
         workloads=tuple(
             _with_server(
-                _with_scalers(_with_pods(one, by_workload.get(one.name, ())), standing.get(one.name, ())),
+                _with_scalers(
+                    _with_pods(replace(one, team=teams.get(one.name, one.team)), by_workload.get(one.name, ())),
+                    standing.get(one.name, ()),
+                ),
                 servers.get(one.name),
             )
             for one in facts.workloads
         ),
     )
+
+
+def _node_maker(nodes: Iterable[Row]) -> NodeMaker | None:
+    """Return what makes nodes, by their labels: Karpenter where any is Karpenter's; None where none says."""
+    keys = {key for row in nodes for key in _labels(row["labels"])}
+    if any(key.startswith("karpenter.sh/") for key in keys):
+        return NodeMaker.KARPENTER
+    return NodeMaker.NODE_GROUPS if keys.intersection(GROUP_LABELS) else None
+
+
+def _pod_label(devices: Iterable[Row]) -> str | None:
+    """Return the label that carries the pod on the series of most GPUs; None where no pod held any."""
+    seen = Counter(str(row["pod_label"]) for row in devices if row["pod_label"])
+    return max(sorted(seen), key=lambda label: seen[label], default=None)
 
 
 def node_facts(nodes: Iterable[Row], held: Iterable[Row], end: datetime) -> tuple[NodeFacts, ...]:
@@ -101,10 +128,17 @@ def _with_pods(known: WorkloadFacts, pods: Iterable[Row]) -> WorkloadFacts:
         known,
         tolerations=tolerations(_labels(newest["tolerations"])),
         node_selector=_labels(newest["node_selector"]),
+        gpu_containers=_gpu_containers(str(newest["gpu_containers"] or "")),
         affinity_keys=tuple(key for key in affinity.split(",") if key),
         pod_labels=known.pod_labels or _labels(newest["selector"]),
         pods_were_read=True,
     )
+
+
+def _gpu_containers(cell: str) -> tuple[GpuContainer, ...]:
+    """Return the containers of a cell of `pods` that ask for GPUs: `0:limits,2:limits+requests`."""
+    parts = [text.partition(":") for text in cell.split(",") if text]
+    return tuple(GpuContainer(place=int(place), in_requests="requests" in said) for place, _, said in parts)
 
 
 def _moment(cell: object) -> float:

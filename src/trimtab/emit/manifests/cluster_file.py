@@ -20,7 +20,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from trimtab.emit.manifests.facts import Autoscaler, EmitFacts, NodeClass, Toleration, WorkloadFacts
+from trimtab.emit.manifests.facts import Autoscaler, EmitFacts, NodeClass, NodeMaker, Toleration, WorkloadFacts
 from trimtab.emit.manifests.signals import server_signals
 from trimtab.errors import BundleError, UnknownName
 from trimtab.tables.yaml_faults import load_mapping, validation_faults
@@ -87,6 +87,8 @@ class ClusterFile(_Model):
 
     autoscaler: Autoscaler | None = None
     """keda or hpa."""
+    node_maker: NodeMaker | None = None
+    """What makes nodes: karpenter, or node-groups of EKS, GKE or AKS with Cluster Autoscaler; read from labels else."""
     prometheus_url: Annotated[str, Field(pattern=r"^https?://[^/\\s]+")] | None = None
     """Where KEDA reaches Prometheus."""
     prometheus_auth: Annotated[str, Field(pattern=r"^(cluster/)?[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")] | None = None
@@ -127,7 +129,8 @@ def with_cluster_file(facts: EmitFacts, declared: ClusterFile, *, where: str) ->
         if instance_type not in types:
             raise UnknownName("instance type of quota_nodes", instance_type, types, where=where)
     single = (
-        "autoscaler", "prometheus_url", "prometheus_auth", "rule_labels", "scrape_interval_s", "pod_label", "namespace_label",
+        "autoscaler", "node_maker", "prometheus_url", "prometheus_auth", "rule_labels", "scrape_interval_s", "pod_label",
+        "namespace_label",
     )  # fmt: skip
     changes = {name: value for name in single if (value := getattr(declared, name)) is not None}
     if declared.scrape_interval_s is not None:

@@ -25,6 +25,9 @@ SCALE_APIS: Mapping[str, str] = MappingProxyType(
 )
 """Kinds with a scale subresource, and the API that they are of: what runs in others is a run to its end."""
 SCALABLE = frozenset(SCALE_APIS)
+SLURM = "slurm"
+OFF_KUBERNETES = frozenset({SLURM, "machines", "process"})
+"""Owner kinds of what no Kubernetes runs: jobs of Slurm, machines that a cloud's monitor told of, processes of a host."""
 
 
 class Autoscaler(Enum):
@@ -32,6 +35,14 @@ class Autoscaler(Enum):
 
     KEDA = "keda"
     HPA = "hpa"
+
+
+class NodeMaker(Enum):
+    """What makes nodes for pods that wait."""
+
+    KARPENTER = "karpenter"
+    NODE_GROUPS = "node-groups"
+    """Groups of EKS, GKE or AKS, which Cluster Autoscaler resizes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +81,14 @@ class Toleration:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GpuContainer:
+    """A container of a pod that asks for GPUs: its place in the list, and whether `requests` says them beside `limits`."""
+
+    place: int = 0
+    in_requests: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFacts:
     """A GPU node that was billed when the history ended: the labels that name its group, and who held its GPUs."""
 
@@ -98,6 +117,8 @@ class WorkloadFacts:
 
     name: str
     owner_kind: str = "Deployment"
+    team: str = ""
+    """Who owns it, by the labels or accounts of its pods or jobs; empty where nobody told."""
     replicas: int = 1
     gpus_per_pod: float = 1.0
     pod_gpus: tuple[float, ...] = ()
@@ -109,6 +130,8 @@ class WorkloadFacts:
     tolerations: tuple[Toleration, ...] = ()
     """Those it has: a patch replaces the list, so it must repeat them."""
     node_selector: Mapping[str, str] = field(default_factory=dict)
+    gpu_containers: tuple[GpuContainer, ...] = ()
+    """Its containers that ask for GPUs; none where its pods were not read."""
     affinity_keys: tuple[str, ...] = ()
     """Labels of nodes that its pods require by affinity."""
     pods_were_read: bool = False
@@ -180,6 +203,8 @@ class EmitFacts:
     add_only: bool = False
     """Whether autoscalers may only add replicas: the canary of the first day."""
     nodes: tuple[NodeFacts, ...] = ()
+    node_maker: NodeMaker | None = None
+    """None where nobody told: taken to be Karpenter."""
     prometheus_url: str = "http://prometheus-operated.monitoring.svc:9090"
     prometheus_auth: str = ""
     """The KEDA TriggerAuthentication (`name`) or ClusterTriggerAuthentication (`cluster/name`) for it; empty: none."""

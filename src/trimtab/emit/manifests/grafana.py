@@ -91,14 +91,14 @@ def _service_panels(actions: Sequence[Action], facts: EmitFacts) -> Iterator[dic
         for change in action.changes:
             known = facts.workload(change.subject)
             if isinstance(change.effect, SetReplicaPolicy) and known is not None:
-                yield _replica_panel(action, change.effect, known)
-                yield from _target_panels(action, known)
+                yield _replica_panel(change.effect, known)
+                yield from _target_panels(known)
 
 
-def _replica_panel(action: Action, effect: SetReplicaPolicy, known: WorkloadFacts) -> dict[str, Plain]:
+def _replica_panel(effect: SetReplicaPolicy, known: WorkloadFacts) -> dict[str, Plain]:
     policy, demand = effect.hpa, series(DEMAND, known)
     return _panel(
-        f"{known.name}: replicas against demand ({action.id})",
+        f"{known.name}: replicas against demand",
         "short",
         {
             "demand, in full replicas": demand,
@@ -110,12 +110,12 @@ def _replica_panel(action: Action, effect: SetReplicaPolicy, known: WorkloadFact
     )
 
 
-def _target_panels(action: Action, known: WorkloadFacts) -> Iterator[dict[str, Plain]]:
+def _target_panels(known: WorkloadFacts) -> Iterator[dict[str, Plain]]:
     for target in known.service.targets if known.service else ():
         quantile = latency_quantile(known.service, target, known) if known.service else None
         if quantile is not None and target.limit_s is not None:
             yield _panel(
-                f"{known.name}: {target.describe()} ({action.id})",
+                f"{known.name}: {target.describe()}",
                 "s",
                 {"measured": quantile, "target": f"vector({target.limit_s:.6g})"},
             )

@@ -18,7 +18,6 @@ from trimtab.emit.manifests.gpu_sharing import node_label, slot_resource
 from trimtab.emit.manifests.objects import metadata, node_name
 from trimtab.emit.manifests.pool_specs import PoolSpec
 from trimtab.emit.plain import Plain
-from trimtab.fleet.settings import RUN_NODES_KEPT_S, SERVICE_NODES_KEPT_S
 from trimtab.plan.model import Action
 from trimtab.units import MICRO_PER_USD, S_PER_MIN
 
@@ -150,14 +149,13 @@ def _disruption(spec: PoolSpec) -> dict[str, Plain]:
     A budget without reasons would hold for drift too, which `WhenEmpty` does not stop
     (karpenter.sh/docs/concepts/disruption, "NodePool Disruption Budgets").
     """
-    kept_s = RUN_NODES_KEPT_S if spec.empties else SERVICE_NODES_KEPT_S
     runs: list[Plain] = [
         {"nodes": "100%", "reasons": ["Empty"]},
         {"nodes": "0", "reasons": ["Drifted", "Underutilized"]},
     ]
     return {
         "consolidationPolicy": "WhenEmpty" if spec.empties else "WhenEmptyOrUnderutilized",
-        "consolidateAfter": f"{round(kept_s / S_PER_MIN)}m",
+        "consolidateAfter": f"{round(spec.kept_s / S_PER_MIN)}m",
         "budgets": runs if spec.empties else [{"nodes": _DISRUPTED_AT_ONCE}],
     }
 

@@ -8,13 +8,18 @@ from trimtab.emit.manifests.emission import ManifestFile, Piece, Stage, Withheld
 from trimtab.emit.manifests.gpu_sharing import CONFIGS, NO_SHARING, sharing_configs
 from trimtab.emit.manifests.karpenter import node_class, node_pools, slice_overlay
 from trimtab.emit.manifests.mig import layouts
+from trimtab.emit.manifests.node_groups import autoscaler_files, group_files
 from trimtab.emit.manifests.objects import yaml_text
 from trimtab.emit.manifests.scope import Scope
 
 
 def pool_files(scope: Scope) -> Iterator[Piece]:
-    """Yield each node pool that Karpenter can make, with the overlay that makes slices known to it."""
+    """Yield each node pool that Karpenter can make, with the overlay that makes slices known to it, or its node groups."""
+    yield from autoscaler_files(scope.specs)
     for spec in scope.specs:
+        if spec.by_group:
+            yield from group_files(spec, scope.facts)
+            continue
         owner = node_class(spec.pool.provider, scope.facts)
         names = tuple(action.id for action in spec.actions)
         if owner is None:

@@ -3,36 +3,85 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from trimtab.emit.manifests.action_files import action_files, page_file, shared_files
+from trimtab.emit.manifests.action_files import action_files, page_file, purchase_pages, shared_files
+from trimtab.emit.manifests.action_names import action_names
 from trimtab.emit.manifests.apply_order import apply_order
-from trimtab.emit.manifests.decision_record import decision_record
+from trimtab.emit.manifests.clusters import actions_in, clusters_of, facts_in
+from trimtab.emit.manifests.decision_record import decision_index, decision_record
 from trimtab.emit.manifests.emission import Emission, ManifestFile, Stage, Withheld
 from trimtab.emit.manifests.facts import Autoscaler, EmitFacts
 from trimtab.emit.manifests.give_back import give_back_files
 from trimtab.emit.manifests.grafana import dashboard
 from trimtab.emit.manifests.kubernetes import adapter_values
+from trimtab.emit.manifests.machine_files import machine_files
+from trimtab.emit.manifests.node_classes import node_class_templates
 from trimtab.emit.manifests.node_files import layout_files, pool_files
-from trimtab.emit.manifests.objects import yaml_text
+from trimtab.emit.manifests.objects import node_name, yaml_text
 from trimtab.emit.manifests.scope import Scope, scope_of
 from trimtab.emit.manifests.stage_folders import DASHBOARD, helm_files, kustomizations, needs
 from trimtab.emit.manifests.workload_files import workload_files
 from trimtab.errors import UnknownName
 from trimtab.plan.model import Action, Plan
 
+ORDER_PAGE = "APPLY.md"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    """What is for one cluster: paths under its folder, actions by their lasting names."""
+
+    cluster: str
+    files: tuple[ManifestFile, ...]
+    withheld: tuple[Withheld, ...]
+    needs: tuple[str, ...]
+
+    @property
+    def folder(self) -> str:
+        """Return the folder that holds its files, with the stroke behind it; empty where there is just one cluster."""
+        return f"clusters/{node_name(self.cluster)}/" if self.cluster else ""
+
 
 def emit_plan(plan: Plan, facts: EmitFacts, *, only: Sequence[str] = ()) -> Emission:
     """Return the files that enact a plan, or some of its actions, in a safe order; the same input gives the same bytes.
 
-    Raises UnknownName, with near matches, for an action that the plan does not have.
+    Each cluster of several has a folder of its own. Texts and paths name actions by what they change, which stays from audit to
+    audit; the emission says their ids. Raises UnknownName, with near matches, for an action that the plan does not have.
     """
     known = [action.id for action in plan.actions]
     for name in only:
         if name not in known:
             raise UnknownName("action", name, known)
-    scope = scope_of(tuple(action for action in plan.actions if not only or action.id in only), facts, plan)
+    names = action_names(plan.actions)
+    ids = {name: action for action, name in names.items()}
+    renamed = [replace(action, id=names[action.id]) for action in plan.actions]
+    named = replace(plan, actions=tuple(sorted(renamed, key=lambda action: action.id)))
+    asked = tuple(action for action in named.actions if not only or ids[action.id] in only)
+    parts = [_part(named, asked, facts, cluster) for cluster in clusters_of(facts, named.actions)]
+    pages = [_with_ids(page, ids) for page in _distinct(list(purchase_pages(asked)))]
+    whole = [_whole(part, ids) for part in parts]
+    files = [*pages, *(file for one in whole for file in one.files)]
+    withheld = tuple(left for one in whole for left in one.withheld)
+    chosen = [action for action in plan.actions if not only or action.id in only]
+    records = [(action, names[action.id], _owners(action, facts)) for action in chosen]
+    files += [_record(action, name, owners, plan, files, withheld) for action, name, owners in records]
+    if records:
+        files.append(_index(records, plan))
+    files = sorted(files, key=lambda file: (file.stage, file.path))
+    order = _order_page(parts, Emission(files=tuple(files), withheld=withheld), [one.id for one in chosen])
+    return Emission(files=(order, *files), withheld=withheld)
+
+
+def _part(plan: Plan, asked: Sequence[Action], facts: EmitFacts, cluster: str) -> _Part:
+    """Return what is for one cluster."""
+    alone = not cluster and clusters_of(facts, plan.actions) == ("",)
+    mine = facts if alone else facts_in(facts, cluster)
+    all_of, some = (
+        tuple(actions) if alone else actions_in(actions, facts, cluster) for actions in (plan.actions, asked)
+    )
+    scope = scope_of(some, mine, replace(plan, actions=all_of))
     pieces = [
         *(
             piece
@@ -44,23 +93,44 @@ def emit_plan(plan: Plan, facts: EmitFacts, *, only: Sequence[str] = ()) -> Emis
         *pool_files(scope),
         *workload_files(scope),
         *give_back_files(scope),
+        *machine_files(scope),
         *shared_files(scope),
     ]
     files = [piece for piece in pieces if isinstance(piece, ManifestFile)]
-    withheld = tuple(piece for piece in pieces if isinstance(piece, Withheld))
-    files += _shared(scope, files)
+    files += [*_shared(scope, files), *node_class_templates(scope)]
     files = _distinct(sorted(files, key=lambda file: (file.stage, file.path)))
     files += [*kustomizations(files), *helm_files(scope)]
-    files += [_record(action, plan, files, withheld) for action in scope.actions]
-    files = _distinct(sorted(files, key=lambda file: (file.stage, file.path)))
-    page = ManifestFile(
-        path="APPLY.md",
-        text=apply_order(Emission(files=tuple(files), withheld=withheld), tuple(needs(files, scope))),
+    return _Part(
+        cluster=cluster,
+        files=tuple(_distinct(sorted(files, key=lambda file: (file.stage, file.path)))),
+        withheld=tuple(piece for piece in pieces if isinstance(piece, Withheld)),
+        needs=tuple(needs(files, scope)),
+    )
+
+
+def _whole(part: _Part, ids: Mapping[str, str]) -> Emission:
+    """Return what is for one cluster as part of the whole: under its folder, subjects with their cluster, actions by id."""
+    at = f"@{part.cluster}" if part.cluster else ""
+    return Emission(
+        files=tuple(_with_ids(replace(file, path=f"{part.folder}{file.path}"), ids) for file in part.files),
+        withheld=tuple(replace(one, action=ids[one.action], subject=f"{one.subject}{at}") for one in part.withheld),
+    )
+
+
+def _with_ids(file: ManifestFile, ids: Mapping[str, str]) -> ManifestFile:
+    return replace(file, actions=tuple(ids[name] for name in file.actions))
+
+
+def _order_page(parts: Sequence[_Part], emission: Emission, actions: Sequence[str]) -> ManifestFile:
+    """Return the page with the order of it all; the needs of a cluster are told with its name where there are several."""
+    told = [f"`{part.cluster}`: {need}" if part.cluster else need for part in parts for need in part.needs]
+    return ManifestFile(
+        path=ORDER_PAGE,
+        text=apply_order(emission, tuple(told)),
         kind="the order",
-        actions=tuple(action.id for action in scope.actions),
+        actions=tuple(actions),
         stage=Stage.DECIDE,
     )
-    return Emission(files=(page, *files), withheld=withheld)
 
 
 def _distinct(files: Sequence[ManifestFile]) -> list[ManifestFile]:
@@ -92,10 +162,33 @@ def _shared(scope: Scope, files: Sequence[ManifestFile]) -> Iterator[ManifestFil
         )
 
 
-def _record(action: Action, plan: Plan, files: Sequence[ManifestFile], withheld: Sequence[Withheld]) -> ManifestFile:
+def _owners(action: Action, facts: EmitFacts) -> tuple[str, ...]:
+    """Return the teams whose workloads an action changes."""
+    known = (facts.workload(change.subject) for change in action.changes)
+    return tuple(sorted({one.team for one in known if one is not None and one.team}))
+
+
+def _index(records: Sequence[tuple[Action, str, Sequence[str]]], plan: Plan) -> ManifestFile:
+    return ManifestFile(
+        path="decisions/README.md",
+        text=decision_index(records, plan),
+        kind="index of decisions",
+        actions=tuple(action.id for action, _, _ in records),
+        stage=Stage.DECIDE,
+    )
+
+
+def _record(
+    action: Action,
+    name: str,
+    owners: Sequence[str],
+    plan: Plan,
+    files: Sequence[ManifestFile],
+    withheld: Sequence[Withheld],
+) -> ManifestFile:
     written = [
         file.path for file in sorted(files, key=lambda file: (file.stage, file.path)) if action.id in file.actions
     ]
     left = [f"`{one.subject}`: {one.reason}" for one in withheld if one.action == action.id]
-    text = decision_record(action, plan, written=written, withheld=left)
-    return page_file(action, action.lever, text, Stage.DECIDE)
+    text = decision_record(action, plan, written=written, withheld=left, owners=owners)
+    return page_file(action, name, text, Stage.DECIDE)

@@ -12,6 +12,7 @@ from trimtab.catalog.pools import Pool, SharedPool, Site
 from trimtab.emit.manifests.cuts import Cut, alike, side_by_side
 from trimtab.emit.manifests.objects import node_name
 from trimtab.emit.manifests.placed import PlacedWorkload
+from trimtab.fleet.settings import RUN_NODES_KEPT_S, SERVICE_NODES_KEPT_S
 from trimtab.plan.model import Action
 
 
@@ -35,6 +36,8 @@ class PoolSpec:
     """How its nodes are cut into slots; None where whoever runs there is not counted in slots."""
     beside: str = ""
     """The name that pools have in common whose nodes are cut in several ways for the same workloads; empty: just this one."""
+    by_group: bool = False
+    """Whether it is node groups of the provider, and not a NodePool of Karpenter's."""
 
     @property
     def name(self) -> str:
@@ -44,6 +47,11 @@ class PoolSpec:
         cut = "" if self.cut is None else self.cut.name if len(self.cut.kinds) > 1 else self.cut.kinds[0].layout
         parts = [cut, use, str(self.one_in) if self.one_in else ""]
         return node_name("trimtab", self.pool.instance_type, self.pool.region, held, *parts)
+
+    @property
+    def kept_s(self) -> float:
+        """Return how long a node that nothing needs is kept, as the plan's bill has it."""
+        return RUN_NODES_KEPT_S if self.empties else SERVICE_NODES_KEPT_S
 
     @property
     def floor_name(self) -> str:
@@ -58,9 +66,17 @@ class PoolSpec:
         return (CapacityType.SPOT, CapacityType.ON_DEMAND) if self.spot else (CapacityType.ON_DEMAND,)
 
 
-def pool_specs(placed: Iterable[PlacedWorkload]) -> tuple[PoolSpec, ...]:
+GROUP_PROVIDERS = frozenset({"aws", "gcp", "azure"})
+"""Providers whose managed Kubernetes has node groups that are written here."""
+GROUP_LABEL = "trimtab.dev/node-pool"
+COMPUTE_CLASS = "cloud.google.com/compute-class"
+"""The label and taint by which a node pool of GKE belongs to a ComputeClass; pods that select it need no toleration."""
+
+
+def pool_specs(placed: Iterable[PlacedWorkload], *, by_group: bool = False) -> tuple[PoolSpec, ...]:
     """Merge workloads that want the same nodes, held and released the same way, into one pool each.
 
+    `by_group`: the cluster has node groups and no Karpenter.
     Where they want slices of several profiles on the same nodes, there is a pool for each layout that a node has.
     """
     merged: dict[tuple[Pool, bool, bool, bool, Site | None, int], list[PlacedWorkload]] = defaultdict(list)
@@ -70,7 +86,7 @@ def pool_specs(placed: Iterable[PlacedWorkload]) -> tuple[PoolSpec, ...]:
         one_in = 0 if place.hedge is None else place.hedge.one_in
         merged[place.pool.nodes, spot, blocks, one.runs_to_end, None if cut is None else cut.site, one_in].append(one)
     return tuple(
-        replace(spec, cut=cut, beside=beside)
+        replace(spec, cut=cut, beside=beside, by_group=by_group and pool.provider in GROUP_PROVIDERS)
         for (pool, spot, blocks, empties, _, one_in), members in sorted(
             merged.items(), key=lambda item: [str(one) for one in item[0]]
         )
@@ -115,12 +131,6 @@ def _spec(
         empties=empties,
         nodes=max(1, math.ceil(gpus / per_node - 1e-9) + unbound),
         one_in=one_in,
-        actions=tuple(actions[name] for name in sorted(actions, key=action_order)),
+        actions=tuple(actions[name] for name in sorted(actions)),
         workloads=tuple(sorted(one.name for one in members)),
     )
-
-
-def action_order(name: str) -> tuple[int, str]:
-    """Return a key that puts a2 before a10."""
-    digits = "".join(letter for letter in name if letter.isdigit())
-    return (int(digits) if digits else 0, name)

@@ -13,6 +13,7 @@ from trimtab.emit.manifests.behaviour import DEFAULT_TOLERANCE_FRAC
 from trimtab.emit.manifests.emission import ManifestFile, Stage
 from trimtab.emit.manifests.gpu_sharing import CONFIGS, NO_SHARING
 from trimtab.emit.manifests.mig import LAYOUTS, UNCUT
+from trimtab.emit.manifests.node_groups import group_needs
 from trimtab.emit.manifests.objects import ACTION, yaml_text
 from trimtab.emit.manifests.scope import Scope
 from trimtab.emit.plain import Plain
@@ -105,6 +106,7 @@ def needs(files: Sequence[ManifestFile], scope: Scope) -> Iterator[str]:
     """Yield what must be in the cluster before anything is applied, by what was emitted."""
     kinds = {kind for file in files for kind in file.kind.split(", ")}
     text = "".join(file.text for file in files if file.kind == "ScaledObject" or file.kind == "HorizontalPodAutoscaler")
+    yield from group_needs(scope.specs)
     if "NodePool" in kinds:
         yield from _of_karpenter(scope)
     if "NodeOverlay" in kinds:

@@ -28,7 +28,7 @@ def workload_files(scope: Scope) -> Iterator[Piece]:
     for name, placed in sorted(scope.here.items()):
         known, spec = placed.known, scope.spec(name)
         asked, replicas = _asks(placed), placed.set_replicas
-        if spec is None and asked is None and replicas is None:
+        if scope.waits_for_nodes(name) or (spec is None and asked is None and replicas is None):
             continue
         by_hand = _by_hand(placed, spec, asked)
         if by_hand is not None:
@@ -57,7 +57,8 @@ def _by_hand(placed: PlacedWorkload, spec: PoolSpec | None, asked: GpuAsk | None
     if count is not None and known.pod_gpus:
         reason = f"in the runs that ask for {count.before} GPUs, and in no others: ask for {count.gpus}"
         return f"{reason}, {selector}" if selector else reason
-    if patchable(known):
+    several = asked is not None and len(known.gpu_containers) > 1
+    if patchable(known) and not several:
         return None
     asks = [selector] if selector else []
     asks += [f"limits {asked}"] if asked else []
@@ -65,7 +66,8 @@ def _by_hand(placed: PlacedWorkload, spec: PoolSpec | None, asked: GpuAsk | None
     asks += [
         f"toleration {one['key']}={one['value']}:{one['effect']}" for one in (pool_tolerations(spec) if spec else [])
     ]
-    return f"set in its {known.owner_kind}: {', '.join(asks)}"
+    where = f"its {known.owner_kind}, of which {len(known.gpu_containers)} containers ask for GPUs" if several else ""
+    return f"set in {where or f'its {known.owner_kind}'}: {', '.join(asks)}"
 
 
 def _doubts(placed: PlacedWorkload) -> Iterator[Withheld]:
@@ -76,6 +78,8 @@ def _doubts(placed: PlacedWorkload) -> Iterator[Withheld]:
             placed,
             f"its pods require nodes by affinity on {', '.join(stale)}: take that out, or none of its new nodes fits",
         )
+    if known.owner_kind == "LeaderWorkerSet":
+        yield from _withheld(placed, "where it has a leaderTemplate of its own, that asks for the new nodes too")
     if not known.pods_were_read and not known.tolerations:
         yield from _withheld(
             placed,

@@ -8,10 +8,10 @@ from types import MappingProxyType
 
 import yaml
 
-from trimtab.emit.manifests.facts import SCALABLE, WorkloadFacts
+from trimtab.emit.manifests.facts import SCALABLE, GpuContainer, WorkloadFacts
 from trimtab.emit.manifests.karpenter import GPU_RESOURCE, GPU_TAINT, HEDGE, SLICES, SPOT_TAINT, SPREAD
 from trimtab.emit.manifests.objects import ACTION, action_notes
-from trimtab.emit.manifests.pool_specs import PoolSpec
+from trimtab.emit.manifests.pool_specs import COMPUTE_CLASS, GROUP_LABEL, PoolSpec
 from trimtab.emit.plain import Plain
 from trimtab.plan.model import Action
 
@@ -20,11 +20,22 @@ API_VERSIONS: Mapping[str, str] = MappingProxyType(
         "Deployment": "apps/v1",
         "StatefulSet": "apps/v1",
         "Rollout": "argoproj.io/v1alpha1",
+        "LeaderWorkerSet": "leaderworkerset.x-k8s.io/v1",
+        "InferenceService": "serving.kserve.io/v1beta1",
         "Job": "batch/v1",
         "CronJob": "batch/v1",
     }
 )
 """Kinds whose pod template's place is known."""
+_TEMPLATES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "CronJob": ("jobTemplate", "spec", "template"),
+        "LeaderWorkerSet": ("leaderWorkerTemplate", "workerTemplate"),
+    }
+)
+"""Where the pod template lies under `spec`, where not in `template` (LeaderWorkerSet v1, `leaderWorkerTemplate`)."""
+_INFERENCE_SERVICE = "InferenceService"
+"""Its predictor is a pod's spec by itself (KServe v1beta1, PredictorSpec), and KServe scales it."""
 
 
 _STAYS = frozenset(
@@ -56,6 +67,15 @@ _ADMISSION_S = 300
 _BY_ADMISSION = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
 _RUN_SUFFIX = "([-.].*)?"
 """A run's number or date behind the name of its family: kustomize takes a target's name as a whole regular expression."""
+_STAY_BY_GROUP = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+"""What keeps Cluster Autoscaler off a node with a run on it (Cluster Autoscaler FAQ)."""
+_PROVIDERS_OWN: Mapping[str, tuple[Mapping[str, Plain], ...]] = MappingProxyType(
+    {
+        "azure": ({"key": "kubernetes.azure.com/scalesetpriority", "value": "spot", "effect": "NoSchedule"},),
+        "gcp": (GPU_TAINT,),
+    }
+)
+"""Taints that providers put on spot groups with GPUs by themselves (AKS, "Add a spot node pool"; GKE, "GPUs in Standard")."""
 _RUNS = frozenset({"Job", "CronJob"})
 _LOSSES_DO_NOT_COUNT: Mapping[str, Plain] = MappingProxyType(
     {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]}
@@ -123,8 +143,7 @@ def rollback_component(known: WorkloadFacts, actions: Sequence[Action]) -> dict[
     spec: dict[str, Plain] = {"replicas": known.replicas} if known.owner_kind in SCALABLE else {}
     if known.pods_were_read:
         pod: dict[str, Plain] = {"nodeSelector": dict(known.node_selector), "tolerations": _kept(known)}
-        template: dict[str, Plain] = {"template": {"spec": pod}}
-        spec |= {"jobTemplate": {"spec": template}} if known.owner_kind == "CronJob" else template
+        spec |= _of_pods(known, {"spec": pod})
     patch = yaml.safe_dump({**body, "spec": spec}, sort_keys=False)
     return _component(known, actions, f"trimtab-{known.short_name}-rollback", [patch])
 
@@ -163,13 +182,26 @@ def _head_metadata(known: WorkloadFacts, actions: Sequence[Action]) -> dict[str,
 def _merge_patch(known: WorkloadFacts, actions: Sequence[Action], nodes: PoolSpec | None, *, tight: bool) -> str:
     body = _head(known, actions)
     if nodes is not None:
-        spec: dict[str, Plain] = {"template": _template(known, nodes)}
+        about: dict[str, Plain] = {}
         if tight and known.owner_kind == "Deployment":
-            spec["strategy"] = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
+            about["strategy"] = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
         if nodes.spot and known.owner_kind in _RUNS:
-            spec["podFailurePolicy"] = dict(_LOSSES_DO_NOT_COUNT)
-        body["spec"] = {"jobTemplate": {"spec": spec}} if known.owner_kind == "CronJob" else spec
+            about["podFailurePolicy"] = dict(_LOSSES_DO_NOT_COUNT)
+        body["spec"] = _of_pods(known, _template(known, nodes), about)
     return yaml.safe_dump(body, sort_keys=False)
+
+
+def _of_pods(
+    known: WorkloadFacts, template: Mapping[str, Plain], about: Mapping[str, Plain] | None = None
+) -> dict[str, Plain]:
+    """Return a `spec` with a pod template in its place, and beside the template what is said of its pods together."""
+    if known.owner_kind == _INFERENCE_SERVICE:
+        return {"predictor": template["spec"]}
+    *outer, last = _TEMPLATES.get(known.owner_kind, ("template",))
+    spec: dict[str, Plain] = {last: template, **(about or {})}
+    for name in reversed(outer):
+        spec = {name: spec}
+    return spec
 
 
 def _template(known: WorkloadFacts, nodes: PoolSpec) -> dict[str, Plain]:
@@ -181,7 +213,8 @@ def _template(known: WorkloadFacts, nodes: PoolSpec) -> dict[str, Plain]:
         pod["restartPolicy"] = "Never"  # what podFailurePolicy asks for
     if nodes.spot and not nodes.empties:
         pod["topologySpreadConstraints"] = _spread(known, nodes)
-    held: dict[str, Plain] = {"metadata": {"annotations": {"karpenter.sh/do-not-disrupt": "true"}}}
+    stay = {_STAY_BY_GROUP: "false"} if nodes.by_group else {"karpenter.sh/do-not-disrupt": "true"}
+    held: dict[str, Plain] = {"metadata": {"annotations": stay}}
     return {**(held if nodes.empties else {}), "spec": pod}
 
 
@@ -200,6 +233,8 @@ def pool_selector(nodes: PoolSpec) -> dict[str, Plain]:
     """Return the label of the nodes that it may run on: one that several pools share, where there are several."""
     if nodes.beside:
         return {SLICES: nodes.beside}
+    if nodes.by_group:
+        return {COMPUTE_CLASS if nodes.pool.provider == "gcp" else GROUP_LABEL: nodes.name}
     return {HEDGE: nodes.name} if nodes.one_in else {"karpenter.sh/nodepool": nodes.name}
 
 
@@ -236,6 +271,8 @@ def pool_tolerations(nodes: PoolSpec) -> list[Mapping[str, Plain]]:
     taints = [SPOT_TAINT] if nodes.spot else [GPU_TAINT]
     if nodes.one_in:
         taints.append(GPU_TAINT)
+    if nodes.by_group and nodes.spot:
+        taints += _PROVIDERS_OWN.get(nodes.pool.provider, ())
     return [
         {"key": taint["key"], "operator": "Equal", "value": taint["value"], "effect": taint["effect"]}
         for taint in taints
@@ -243,10 +280,17 @@ def pool_tolerations(nodes: PoolSpec) -> list[Mapping[str, Plain]]:
 
 
 def _gpu_patch(known: WorkloadFacts, asks: GpuAsk) -> str:
-    template = "/spec/jobTemplate/spec/template" if known.owner_kind == "CronJob" else "/spec/template"
-    limits = f"{template}/spec/containers/0/resources/limits"
-    before, after = (f"{limits}/{name.replace('/', '~1')}" for name in (GPU_RESOURCE, asks.resource))
-    steps = [{"op": "replace", "path": after, "value": str(asks.count)}]
-    if asks.resource != GPU_RESOURCE:
-        steps = [{"op": "remove", "path": before}, {"op": "add", "path": after, "value": str(asks.count)}]
+    """Return the patch of the one container that asks for GPUs: an API server refuses limits and requests that differ."""
+    template = "/spec/" + "/".join(_TEMPLATES.get(known.owner_kind, ("template",)))
+    container = next(iter(known.gpu_containers), GpuContainer())
+    steps: list[dict[str, str]] = []
+    for stated in ("limits", "requests") if container.in_requests else ("limits",):
+        amounts = f"{template}/spec/containers/{container.place}/resources/{stated}"
+        if known.owner_kind == _INFERENCE_SERVICE:
+            amounts = f"/spec/predictor/model/resources/{stated}"
+        before, after = (f"{amounts}/{name.replace('/', '~1')}" for name in (GPU_RESOURCE, asks.resource))
+        if asks.resource == GPU_RESOURCE:
+            steps.append({"op": "replace", "path": after, "value": str(asks.count)})
+        else:
+            steps += [{"op": "remove", "path": before}, {"op": "add", "path": after, "value": str(asks.count)}]
     return yaml.safe_dump(steps, sort_keys=False)

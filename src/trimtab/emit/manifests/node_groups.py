@@ -1,0 +1,272 @@
+"""Node groups where no Karpenter runs: a script for each that makes it, and what Cluster Autoscaler must be told.
+
+Sources: EKS API, CreateNodegroup; `gcloud container node-pools create`; `az aks nodepool add`; GKE CRD reference, ComputeClass;
+Cluster Autoscaler, cloudprovider/aws/README.md (node-template tags for groups of size 0) and expander/priority/readme.md.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+
+from trimtab.emit.manifests.emission import ManifestFile, Piece, Stage, Withheld
+from trimtab.emit.manifests.facts import EmitFacts
+from trimtab.emit.manifests.gpu_sharing import node_label, slot_resource
+from trimtab.emit.manifests.karpenter import GPU_RESOURCE, GPU_TAINT, SLICES, SPOT_TAINT, node_limit
+from trimtab.emit.manifests.objects import dns_name, metadata, yaml_text
+from trimtab.emit.manifests.pool_specs import COMPUTE_CLASS, GROUP_LABEL, PoolSpec
+from trimtab.emit.plain import Plain
+from trimtab.units import S_PER_MIN
+
+PRIORITIES = "cluster-autoscaler-priority-expander"
+"""The name that Cluster Autoscaler reads (expander/priority/readme.md)."""
+_SPOT, _ON_DEMAND, _OTHERS = 20, 10, 1
+_AKS_NAME_LENGTH = 12
+"""Of a Linux node pool: lowercase letters and digits (AKS, "Create node pools", limitations)."""
+_GKE_NAME_LENGTH = 40
+_EFFECTS: Mapping[str, str] = MappingProxyType({"NoSchedule": "NO_SCHEDULE"})
+"""How EKS spells a taint's effect."""
+_HEAD = """#!/usr/bin/env bash
+# {about}
+# Made by trimtab for {actions}; nothing here was run. It makes groups and takes none away.
+set -euo pipefail
+"""
+
+
+def group_files(spec: PoolSpec, facts: EmitFacts) -> Iterator[Piece]:
+    """Yield the script of a need's node groups, one for each way to hold nodes; on GKE the class that prefers one too."""
+    names = tuple(action.id for action in spec.actions)
+    if (reason := by_hand(spec)) is not None:
+        for name in names:
+            yield Withheld(action=name, subject=", ".join(spec.workloads), reason=reason)
+        return
+    yield ManifestFile(
+        path=f"node-groups/{spec.name.removeprefix('trimtab-')}.sh",
+        text=group_script(spec, facts),
+        kind="script of a node group",
+        actions=names,
+        stage=Stage.NODES,
+    )
+    if spec.pool.provider == "gcp":
+        yield ManifestFile(
+            path=f"nodes/{spec.name.removeprefix('trimtab-')}.computeclass.yaml",
+            text=yaml_text(compute_class(spec), comment=f"trimtab {', '.join(names)}: once its node pools are made"),
+            kind="ComputeClass",
+            actions=names,
+            stage=Stage.NODES,
+        )
+
+
+def by_hand(spec: PoolSpec) -> str | None:
+    """Return what of a need no node group carries; None where one does."""
+    what = None
+    if spec.one_in:
+        what = f"1 of {spec.one_in} replicas on demand"
+    elif spec.blocks:
+        what = "capacity blocks"
+    elif spec.cut is not None and spec.pool.provider == "gcp":
+        what = "cut GPUs, which GKE sets on the node pool (`gpu-partition-size`, `gpu-sharing-strategy`),"
+    if what is None:
+        return None
+    return f"{what} in a node group of {spec.pool.instance_type} ({spec.pool.provider}): set up by hand"
+
+
+def group_script(spec: PoolSpec, facts: EmitFacts) -> str:
+    """Return the script that makes the groups of a need, from 0 nodes up to its limit."""
+    most = node_limit(spec, facts)
+    head = _HEAD.format(
+        about=f"{spec.pool.instance_type} in {spec.pool.region}, 0 to {most} nodes, for {', '.join(spec.workloads)}",
+        actions=", ".join(action.id for action in spec.actions),
+    )
+    make = {"aws": _eks, "gcp": _gke, "azure": _aks}[spec.pool.provider]
+    # what is to be filled in is asked for once, whatever the number of groups
+    return (
+        head + "\n".join(dict.fromkeys(line for spot in _holdings(spec) for line in make(spec, most, spot=spot))) + "\n"
+    )
+
+
+def _holdings(spec: PoolSpec) -> tuple[bool, ...]:
+    """Return whether each of its groups is spot: a group holds nodes in one way, so a spot need has one on demand behind it."""
+    return (True, False) if spec.spot else (False,)
+
+
+def group_name(spec: PoolSpec, *, spot: bool) -> str:
+    """Return the name of a group, within what its provider allows."""
+    wanted = f"{spec.name}-fallback" if spec.spot and not spot else spec.name
+    match spec.pool.provider:
+        case "azure":
+            return ("tt" + hashlib.sha256(wanted.encode()).hexdigest())[:_AKS_NAME_LENGTH]
+        case "gcp":
+            return dns_name(wanted, length=_GKE_NAME_LENGTH)
+        case _:
+            return wanted
+
+
+def _labels(spec: PoolSpec) -> dict[str, str]:
+    labels = {COMPUTE_CLASS if spec.pool.provider == "gcp" else GROUP_LABEL: spec.name}
+    labels |= {SLICES: spec.beside} if spec.beside else {}
+    return labels | (dict([node_label(spec.cut)]) if spec.cut is not None else {})
+
+
+def _taint(spec: PoolSpec) -> Mapping[str, Plain]:
+    return SPOT_TAINT if spec.spot else GPU_TAINT
+
+
+def _eks(spec: PoolSpec, most: int, *, spot: bool) -> Iterator[str]:
+    name, taint, region = group_name(spec, spot=spot), _taint(spec), shlex.quote(spec.pool.region)
+    labels = ",".join(f"{key}={value}" for key, value in _labels(spec).items())
+    yield """
+# FILL IN: the cluster, the role of its nodes, the subnets (separated by blanks), an AMI type with NVIDIA's driver
+: "${CLUSTER:?name of the EKS cluster}" "${NODE_ROLE:?ARN of the IAM role of its nodes}" "${SUBNETS:?subnet ids}"
+AMI_TYPE="${AMI_TYPE:-AL2023_x86_64_NVIDIA}"
+"""
+    yield f"""# shellcheck disable=SC2086  # subnets are several words
+aws eks create-nodegroup --region {region} --cluster-name "$CLUSTER" --nodegroup-name {name} \\
+  --node-role "$NODE_ROLE" --subnets $SUBNETS --ami-type "$AMI_TYPE" \\
+  --instance-types {shlex.quote(spec.pool.instance_type)} --capacity-type {"SPOT" if spot else "ON_DEMAND"} \\
+  --scaling-config minSize=0,maxSize={most},desiredSize=0 \\
+  --labels {shlex.quote(labels)} \\
+  --taints key={taint["key"]},value={taint["value"]},effect={_EFFECTS[str(taint["effect"])]}
+aws eks wait nodegroup-active --region {region} --cluster-name "$CLUSTER" --nodegroup-name {name}"""
+    if spec.cut is not None:
+        yield f"""
+# What a node will offer once it is cut: from size 0 Cluster Autoscaler knows it from these tags alone
+GROUP="$(aws eks describe-nodegroup --region {region} --cluster-name "$CLUSTER" --nodegroup-name {name} \\
+  --query 'nodegroup.resources.autoScalingGroups[0].name' --output text)"
+aws autoscaling create-or-update-tags --region {region} --tags \\"""
+        tags = {slot_resource(kind): count for kind, count in spec.cut.slots.items() if count} | {GPU_RESOURCE: 0}
+        yield " \\\n".join(
+            f'  "ResourceId=$GROUP,ResourceType=auto-scaling-group,PropagateAtLaunch=false,'
+            f'Key=k8s.io/cluster-autoscaler/node-template/resources/{resource},Value={count}"'
+            for resource, count in tags.items()
+        )
+
+
+def _gke(spec: PoolSpec, most: int, *, spot: bool) -> Iterator[str]:
+    name, taint = group_name(spec, spot=spot), _taint(spec)
+    ((key, value),) = _labels(spec).items()
+    yield f"""
+# FILL IN: the cluster, and the accelerator of {spec.pool.instance_type} as `gcloud compute accelerator-types list` spells it
+: "${{CLUSTER:?name of the GKE cluster}}" "${{ACCELERATOR:?such as nvidia-tesla-a100}}"
+"""
+    yield f"""gcloud container node-pools create {name} --cluster "$CLUSTER" --location {shlex.quote(spec.pool.region)} \\
+  --machine-type {shlex.quote(spec.pool.instance_type)}{" --spot" if spot else ""} \\
+  --accelerator "type=$ACCELERATOR,count={spec.gpus_per_node},gpu-driver-version=default" \\
+  --num-nodes 0 --enable-autoscaling --total-min-nodes 0 --total-max-nodes {most} --location-policy ANY \\
+  --node-labels {key}={value} \\
+  --node-taints {key}={value}:NoSchedule,{taint["key"]}={taint["value"]}:{taint["effect"]}"""
+
+
+def _aks(spec: PoolSpec, most: int, *, spot: bool) -> Iterator[str]:
+    name, taint = group_name(spec, spot=spot), _taint(spec)
+    labels = " ".join(shlex.quote(f"{key}={value}") for key, value in _labels(spec).items())
+    held = " \\\n  --priority Spot --eviction-policy Delete --spot-max-price -1" if spot else ""
+    yield """
+# FILL IN: the resource group and the cluster. A spot pool gets the taint kubernetes.azure.com/scalesetpriority=spot from AKS.
+: "${GROUP:?resource group}" "${CLUSTER:?name of the AKS cluster}"
+"""
+    yield f"""az aks nodepool add --resource-group "$GROUP" --cluster-name "$CLUSTER" --name {name} \\
+  --node-vm-size {shlex.quote(spec.pool.instance_type)} --mode User{held} \\
+  --node-count 0 --enable-cluster-autoscaler --min-count 0 --max-count {most} \\
+  --labels {labels} --node-taints {taint["key"]}={taint["value"]}:{taint["effect"]}"""
+
+
+def compute_class(spec: PoolSpec) -> dict[str, Plain]:
+    """Return GKE's class that takes the spot pool first and scales nothing else up (GKE CRD reference, ComputeClass)."""
+    return {
+        "apiVersion": "cloud.google.com/v1",
+        "kind": "ComputeClass",
+        "metadata": metadata(spec.name, spec.actions),
+        "spec": {
+            "priorities": [{"nodepools": [group_name(spec, spot=spot)]} for spot in _holdings(spec)],
+            "whenUnsatisfiable": "DoNotScaleUp",
+            "autoscalingPolicy": {
+                "consolidationDelayMinutes": _kept_min([spec]),
+                # runs are moved nowhere: only a node without any GPU in use is given back
+                **({"gpuConsolidationThreshold": 0} if spec.empties else {}),
+            },
+        },
+    }
+
+
+def _kept_min(specs: Sequence[PoolSpec]) -> int:
+    """Return how long a node that nothing needs is kept: the autoscaler has one time, so the longest that was replayed."""
+    return max(1, round(max(spec.kept_s for spec in specs) / S_PER_MIN))
+
+
+def autoscaler_files(specs: Sequence[PoolSpec]) -> Iterator[ManifestFile]:
+    """Yield what Cluster Autoscaler is told of all groups of a cluster: which to grow first, and when to give nodes back."""
+    mine = [
+        spec for spec in specs if spec.by_group and spec.pool.provider != "gcp" and not spec.one_in and not spec.blocks
+    ]
+    if not mine:
+        return
+    actions = list({action.id: action for spec in mine for action in spec.actions}.values())
+    names = tuple(action.id for action in actions)
+    groups = {
+        kind: [_scaling_group(spec, spot=spot) for spec in mine for spot in _holdings(spec) if spot is kind]
+        for kind in (True, False)
+    }
+    levels = [(_SPOT, groups[True]), (_ON_DEMAND, groups[False]), (_OTHERS, [".*"])]
+    text = "".join(f"{level}:\n" + "".join(f"  - {name}\n" for name in held) for level, held in levels if held)
+    yield ManifestFile(
+        path=f"nodes/{PRIORITIES}.configmap.yaml",
+        text=yaml_text(
+            {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": metadata(PRIORITIES, actions, namespace="kube-system"),
+                "data": {"priorities": text},
+            },
+            comment="for Cluster Autoscaler with expander=priority: the highest number that matches is grown first",
+        ),
+        kind="ConfigMap",
+        actions=names,
+        stage=Stage.NODES,
+    )
+    if any(spec.pool.provider == "aws" for spec in mine):
+        values: dict[str, Plain] = {
+            "extraArgs": {
+                "expander": "priority,least-waste",
+                "scale-down-unneeded-time": f"{_kept_min(mine)}m",
+                "scale-down-delay-after-add": f"{_kept_min(mine)}m",
+                "skip-nodes-with-local-storage": False,
+            }
+        }
+        yield ManifestFile(
+            path="helm/cluster-autoscaler.values.yaml",
+            text=yaml_text(values, comment="Helm values of cluster-autoscaler, to be merged with yours"),
+            kind="Helm values",
+            actions=names,
+            stage=Stage.DECIDE,
+        )
+
+
+def _scaling_group(spec: PoolSpec, *, spot: bool) -> str:
+    """Return a regular expression for the scaling group that the provider makes for a node group."""
+    name = group_name(spec, spot=spot)
+    return f"^aks-{name}-.*" if spec.pool.provider == "azure" else f"^eks-{name}-[0-9a-f]{{8}}-.*"
+
+
+def group_needs(specs: Sequence[PoolSpec]) -> Iterator[str]:
+    """Yield what node groups need in the cluster before anything is applied."""
+    mine = [spec for spec in specs if spec.by_group]
+    if not mine:
+        return
+    yield "the scripts in `node-groups/` run, each once and after it was read: they make the groups that pods will ask for"
+    providers = {spec.pool.provider for spec in mine}
+    if providers & {"aws", "azure"}:
+        yield (
+            f"Cluster Autoscaler with `expander=priority`; where a ConfigMap `{PRIORITIES}` is there already, add its lines to "
+            "the one in `nodes/` (there can be one only)"
+        )
+    if "azure" in providers:
+        yield (
+            "`az aks update --cluster-autoscaler-profile expander=priority "
+            f"scale-down-unneeded-time={_kept_min(mine)}m scale-down-delay-after-add={_kept_min(mine)}m`, beside what your "
+            "profile has (it is replaced whole)"
+        )
+    if "gcp" in providers:
+        yield "GKE 1.30.3 or later, for ComputeClasses (1.33 for `gpuConsolidationThreshold`)"

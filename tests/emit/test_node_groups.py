@@ -1,0 +1,151 @@
+"""Clusters without Karpenter: node groups of the provider, and what Cluster Autoscaler must know of them."""
+
+import subprocess
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+import yaml
+from tests.emit.cluster_example import example_facts
+from tests.emit.example import P4D, example_audit
+
+from trimtab.catalog.kinds import CapacityType
+from trimtab.catalog.pools import Pool, SharedPool
+from trimtab.deployment.effects import HedgeOnSpot, SetCapacityType, UseSlots
+from trimtab.emit.manifests.cluster_facts import with_cluster
+from trimtab.emit.manifests.emission import Stage
+from trimtab.emit.manifests.facts import EmitFacts, NodeMaker
+from trimtab.emit.manifests.plan_files import emit_plan
+from trimtab.plan.model import Change
+from trimtab.provenance import Basis, Estimate
+
+PLAN = example_audit().plan
+RUNS, CHAT = "research/vision-exp", "prod/chat-api"
+POOLS = {
+    "aws": Pool("aws", "p3.2xlarge", "us-east-1"),
+    "gcp": Pool("gcp", "a2-highgpu-1g", "us-central1"),
+    "azure": Pool("azure", "Standard_NC24ads_A100_v4", "eastus"),
+}
+SAME = Estimate(value=1.0, low=1.0, high=1.0, basis=Basis.CALIBRATED)
+
+
+def without_karpenter(facts):
+    return replace(facts, node_maker=NodeMaker.NODE_GROUPS)
+
+
+def on_spot(provider):
+    """Runs that go to spot nodes of a provider."""
+    pool = POOLS[provider]
+    facts = without_karpenter(example_facts())
+    home = replace(facts.workload(RUNS), pool=pool, gpus_per_node=1, gpus_per_pod=1.0)
+    action = next(action for action in PLAN.actions if action.id == "a6")
+    effect = SetCapacityType(pool=pool.held_as(CapacityType.SPOT), loss_per_hr=0.05)
+    plan = replace(PLAN, actions=(replace(action, changes=(Change(subject=RUNS, effect=effect),)),))
+    return emit_plan(plan, replace(facts, workloads=(home,)))
+
+
+def of_kind(emission, kind):
+    return [file for file in emission.files if file.kind == kind]
+
+
+def patched(emission):
+    (file,) = [file for file in emission.files if file.path.startswith("workloads/")]
+    return yaml.safe_load(yaml.safe_load(file.text)["patches"][0]["patch"])["spec"]["template"]
+
+
+@pytest.mark.parametrize("provider", POOLS)
+def test_groups_of_each_provider_are_as_their_golden_files(provider, golden, tmp_path):
+    emission = on_spot(provider)
+    mine = [file for file in emission.files if file.path.startswith(("node-groups/", "nodes/", "helm/"))]
+
+    for file in mine:
+        golden(f"node-groups/{provider}/{file.path}", file.text)
+    assert of_kind(emission, "NodePool") == []
+    (script,) = of_kind(emission, "script of a node group")
+    (tmp_path / "group.sh").write_text(script.text, encoding="utf-8")
+    subprocess.run(["bash", "-n", str(tmp_path / "group.sh")], check=True)
+
+
+@pytest.mark.parametrize("provider", POOLS)
+def test_pods_ask_for_the_label_that_the_groups_have(provider):
+    emission = on_spot(provider)
+    (script,) = of_kind(emission, "script of a node group")
+    selector = {key: value for key, value in patched(emission)["spec"]["nodeSelector"].items() if value}
+
+    for key, value in selector.items():
+        assert script.text.count(f"{key}={value}") >= 2, "the spot group and the one on demand behind it"
+
+
+def test_a_run_is_not_moved_by_cluster_autoscaler():
+    """Cluster Autoscaler FAQ: a pod with this annotation keeps its node."""
+    notes = patched(on_spot("aws"))["metadata"]["annotations"]
+
+    assert notes == {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
+
+
+def test_pods_tolerate_the_taint_that_aks_gives_spot_nodes():
+    tolerated = {(one["key"], one["value"]) for one in patched(on_spot("azure"))["spec"]["tolerations"]}
+
+    assert tolerated == {("nvidia.com/gpu", "spot"), ("kubernetes.azure.com/scalesetpriority", "spot")}
+
+
+@pytest.mark.parametrize(("provider", "most"), [("aws", 63), ("gcp", 40), ("azure", 12)])
+def test_names_of_groups_are_as_long_as_the_provider_allows(provider, most):
+    (script,) = of_kind(on_spot(provider), "script of a node group")
+    words = script.text.replace("\\\n", " ").split()
+    before = {"aws": "--nodegroup-name", "gcp": "create", "azure": "--name"}[provider]
+
+    names = {after for word, after in pairwise(words) if word == before and after.islower()}
+    assert len(names) == 2
+    assert all(len(name) <= most for name in names), names
+
+
+def test_the_spot_group_is_grown_before_the_one_behind_it():
+    (file,) = [file for file in on_spot("aws").files if "priority-expander" in file.path]
+    levels = yaml.safe_load(yaml.safe_load(file.text)["data"]["priorities"])
+
+    assert list(levels) == [20, 10, 1]
+    assert "spot" in levels[20][0]
+    assert "fallback" in levels[10][0]
+    assert levels[1] == [".*"], "groups of others stay where they were"
+
+
+def test_what_no_group_carries_is_left_to_a_person_and_no_pod_is_sent_there():
+    hedge = HedgeOnSpot(pool=P4D.held_as(CapacityType.SPOT), one_in=4, zones=3, loss_per_hr=0.05, outage_s=600.0)
+    cut = SharedPool(POOLS["gcp"], 7, "1g.5gb")
+    slots = UseSlots(shared=cut, gpus_per_node=7, gpu="A100", slots=1, memory_gib=4.75, speed=SAME, work_speed=SAME)
+    facts = without_karpenter(example_facts())
+    for effect, home in ((hedge, P4D), (slots, POOLS["gcp"])):
+        action = replace(PLAN.actions[0], changes=(Change(subject=CHAT, effect=effect),))
+        known = replace(facts.workload(CHAT), pool=home)
+        emission = emit_plan(replace(PLAN, actions=(action,)), replace(facts, workloads=(known,)))
+
+        assert [file.path for file in emission.files if file.stage is Stage.WORKLOADS] == []
+        assert any("by hand" in one.reason for one in emission.withheld)
+
+
+@pytest.mark.parametrize(
+    ("labels", "maker"),
+    [
+        ([{"eks.amazonaws.com/nodegroup": "gpu"}], NodeMaker.NODE_GROUPS),
+        ([{"cloud.google.com/gke-nodepool": "gpu"}], NodeMaker.NODE_GROUPS),
+        ([{"kubernetes.azure.com/agentpool": "gpu"}], NodeMaker.NODE_GROUPS),
+        ([{"eks.amazonaws.com/nodegroup": "system"}, {"karpenter.sh/nodepool": "gpu"}], NodeMaker.KARPENTER),
+        ([{}], None),
+    ],
+)
+def test_who_makes_nodes_is_read_from_their_labels(labels, maker):
+    nodes = [{"node": f"n{at}", "gpu_count": 0, "labels": one} for at, one in enumerate(labels)]
+
+    told = with_cluster(EmitFacts(), None, nodes=nodes, held=(), pods=(), scalers=())
+
+    assert told.node_maker is maker
+
+
+def test_a_pool_of_karpenters_without_a_node_today_is_karpenter_all_the_same():
+    nodes = [{"node": "n", "gpu_count": 0, "labels": {"eks.amazonaws.com/nodegroup": "system"}}]
+    pools = [{"kind": "NodePool", "name": "gpu", "target": None}]
+
+    told = with_cluster(EmitFacts(), None, nodes=nodes, held=(), pods=(), scalers=pools)
+
+    assert told.node_maker is NodeMaker.KARPENTER
