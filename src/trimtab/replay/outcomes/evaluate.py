@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from trimtab.catalog.pools import Pool
 from trimtab.deployment.deployment import AS_IT_IS, Deployment
 from trimtab.deployment.placement import Placement, resolve
 from trimtab.fleet.law_limit import tested_activity_law, tested_law
@@ -21,6 +22,7 @@ from trimtab.replay.outcomes.replica_law import leaves_enough, replica_law
 from trimtab.replay.outcomes.service_outcome import service_outcome
 from trimtab.replay.outcomes.service_replays import ServiceReplays
 from trimtab.tables.workloads import TargetMetric, WorkloadKind
+from trimtab.units import usd
 
 MISSES = "misses a target in replay"
 MISSES_ON_DEMAND = "on spot, where it misses a target on demand already"
@@ -34,6 +36,14 @@ def law_of(workload: Workload, settings: Settings) -> ServiceLaw | str | None:
     if workload.service is not None:
         return tested_law(workload, healthy)
     return "no activity was measured" if workload.activity.signal == "none" else tested_activity_law(workload, healthy)
+
+
+def _unlisted(pool: Pool, micro_usd_hr: int) -> str:
+    if micro_usd_hr:
+        return (
+            f"no list has a price of its nodes, {pool}: they cost what the bill says, ${usd(micro_usd_hr):,.2f} an hour"
+        )
+    return f"no price is known for its nodes, {pool}"
 
 
 def cases_of(
@@ -51,8 +61,8 @@ def cases_of(
     cases: dict[str, Case | str] = {}
     for workload, learnt in zip(fleet.workloads, (laws or fleet).workloads, strict=True):
         law = law_of(learnt, settings)
-        if workload.pool in fleet.unpriced:
-            cases[workload.name] = f"no price is known for its nodes, {workload.pool}"
+        if workload.pool in fleet.carried_micro_usd_hr:
+            cases[workload.name] = _unlisted(workload.pool, fleet.carried_micro_usd_hr[workload.pool])
         elif isinstance(law, str):
             cases[workload.name] = law
         elif workload.activity.signal == "none":
