@@ -144,6 +144,8 @@ class JobsObservation:
     pods: IntArray
     """Pods that hold them, evenly."""
     cut: Flags
+    gpu: tuple[str, ...] = ()
+    """The type of GPU that each ran on, "" where that is not known or there were several; empty where no run's is known."""
     checkpoint_interval_s: float | None = None
     checkpoint_save_s: float | None = None
     checkpoint_restore_s: float | None = None
@@ -168,6 +170,7 @@ class JobsObservation:
             gpus=self.gpus[chosen],
             pods=self.pods[chosen],
             cut=self.cut[chosen],
+            gpu=tuple(self.gpu[run] for run in chosen.tolist()) if self.gpu else (),
         )
 
 

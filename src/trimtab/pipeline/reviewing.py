@@ -44,4 +44,6 @@ def review(
     (fleet,), market = carried.fleets, carried.market
     held = tuple(commitment for _, commitment in running(owned, fleet.usage.pools, market, day))
     tell("replaying the history under the manifests", 0.2)
-    return review_fleet(fleet, cases_of(fleet, settings, SEED), market, proposed, present=present, owned=held)
+    return review_fleet(
+        fleet, cases_of(fleet, settings, SEED, market=market), market, proposed, present=present, owned=held
+    )

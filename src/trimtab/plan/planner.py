@@ -116,7 +116,7 @@ def judge(
     `owned` commitments are paid whatever is planned. Services keep the laws learnt on `laws` where that is given. Replays
     are looked up in `store` first.
     """
-    cases = cases_of(fleet, settings, seed, laws=laws, store=store)
+    cases = cases_of(fleet, settings, seed, market=market, laws=laws, store=store)
     return Prospects(
         fleet=fleet,
         market=market,

@@ -8,9 +8,11 @@ import numpy as np
 
 from trimtab.catalog.pools import Pool
 from trimtab.deployment.deployment import AS_IT_IS, Deployment
+from trimtab.deployment.fitting import speeds_of_types
 from trimtab.deployment.placement import Placement, resolve
 from trimtab.fleet.law_limit import tested_activity_law, tested_law
 from trimtab.fleet.limits import quota_of_pools, quotas_of
+from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet, Workload
 from trimtab.fleet.service_law import ServiceLaw
 from trimtab.fleet.settings import Settings
@@ -51,12 +53,14 @@ def cases_of(
     settings: Settings,
     seed: int,
     *,
+    market: Market | None = None,
     laws: Fleet | None = None,
     store: OutcomeStore | None = None,
 ) -> dict[str, Case | str]:
     """Return a case per workload on the window it was learnt on, or the reason why it cannot be judged.
 
-    Laws are learnt on `laws`, a fleet of the same workloads, where that is given.
+    Laws are learnt on `laws`, a fleet of the same workloads, where that is given. How types of GPU compare, where runs of
+    one workload were on several, is asked of the `market`'s catalog; without it such a workload is not judged.
     """
     cases: dict[str, Case | str] = {}
     for workload, learnt in zip(fleet.workloads, (laws or fleet).workloads, strict=True):
@@ -67,6 +71,8 @@ def cases_of(
             cases[workload.name] = law
         elif workload.activity.signal == "none":
             cases[workload.name] = "no GPU activity was measured"
+        elif isinstance(speeds := speeds_of_types(learnt, market), str):
+            cases[workload.name] = speeds
         else:
             cases[workload.name] = Case(
                 workload=workload,
@@ -76,6 +82,7 @@ def cases_of(
                 settings=settings,
                 seed=seed,
                 store=store,
+                type_speeds=speeds,
             )
     return cases
 
@@ -93,6 +100,8 @@ class Evaluator:
     def place(self, deployment: Deployment) -> Placement:
         """Return where the workload runs, and how many nodes a quota allows it there."""
         place = resolve(self.case.workload, deployment)
+        if self.case.type_speeds and deployment.changes:  # as it is, each run stays on the type that it was on
+            place = place.with_types(self.case.type_speeds)
         quotas = quotas_of(self.case.settings.limits.quotas)
         return replace(place, quota_nodes=quota_of_pools(quotas, [place.pool]).get(place.pool)) if quotas else place
 
