@@ -19,6 +19,7 @@ S_PER_HR = 3600
 HR_PER_DAY = 24
 S_PER_DAY = S_PER_HR * HR_PER_DAY
 DAYS_PER_WEEK = 7
+WORKDAYS_PER_WEEK = 5
 HR_PER_WEEK = HR_PER_DAY * DAYS_PER_WEEK
 HR_PER_MO = 730
 """Hours in a month, as cloud price lists count them (8,760 / 12)."""
