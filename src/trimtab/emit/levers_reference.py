@@ -18,8 +18,8 @@ percentage from a blog post: [Joint optimization](../explanation/joint-optimizat
 
 Efforts are planning assumptions of this project, not measured: working days of one engineer who has what `trimtab emit` wrote,
 counted step by step below, five to a week. What a lever's first use in a fleet takes (operators, metrics, drills) is paid
-once, by all that use it together. Put your own under `efforts` in the [settings](settings.md): `efforts.autoscaling.first_weeks`,
-`.weeks` and `.per`. An installed package adds a lever by an entry point of the group
+once, by all that use it together. Put your own under `efforts` in the [settings](settings.md):
+`efforts.autoscaling.first_weeks`, `.weeks` and `.per`. An installed package adds a lever by an entry point of the group
 `{ENTRY_POINTS}` ([CONTRIBUTING](../../CONTRIBUTING.md)).
 """
 STAGE_MEANING: Mapping[Stage, str] = MappingProxyType(
