@@ -58,6 +58,8 @@ class LimitPart(Part):
     """Whether the plan stands at the limit."""
     cost_usd_mo: float | None
     """What bill and work together would cost less, dollars a month, were this limit alone not there; null where not known."""
+    bill_usd_mo: float | None = None
+    """The part of it that is the bill: below 0 where the plan without the limit leaves out work that does not pay there."""
 
 
 class PlanPart(Part):

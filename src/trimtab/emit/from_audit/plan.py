@@ -56,6 +56,7 @@ def _limit(limit: LimitPrice) -> LimitPart:
         used=limit.use.used,
         binds=limit.use.binds,
         cost_usd_mo=to_cents(limit.cost_usd_mo),
+        bill_usd_mo=to_cents(limit.bill_usd_mo),
     )
 
 

@@ -24,7 +24,7 @@ from trimtab.replay.outcomes.replica_law import leaves_enough, replica_law
 from trimtab.replay.outcomes.service_outcome import service_outcome
 from trimtab.replay.outcomes.service_replays import ServiceReplays
 from trimtab.tables.workloads import TargetMetric, WorkloadKind
-from trimtab.units import usd
+from trimtab.units import S_PER_HR, usd
 
 MISSES = "misses a target in replay"
 MISSES_ON_DEMAND = "on spot, where it misses a target on demand already"
@@ -104,6 +104,18 @@ class Evaluator:
             place = place.with_types(self.case.type_speeds)
         quotas = quotas_of(self.case.settings.limits.quotas)
         return replace(place, quota_nodes=quota_of_pools(quotas, [place.pool]).get(place.pool)) if quotas else place
+
+    def under(self, settings: Settings) -> Evaluator:
+        """Return an evaluator of the same case under settings that differ in limits alone: what was replayed stays known."""
+        return Evaluator(case=replace(self.case, settings=settings), _known=self._known, _judged=self._judged)
+
+    def stood_under(self, nodes: int) -> bool:
+        """Tell whether some replay had a quota of so many nodes in its way: it reached that, or missed its targets by then."""
+        return any(
+            place.quota_nodes == nodes
+            and (outcome.stopped or outcome.missed(0.0) or int(outcome.on_demand.max(initial=0)) >= nodes * S_PER_HR)
+            for place, outcome in [*self._known.items(), *self._judged.items()]
+        )
 
     def hopeless(self, deployment: Deployment) -> str | None:
         """Say, before any replay, why a deployment cannot keep the targets; None where a replay must decide."""
