@@ -110,9 +110,14 @@ def _certificate(plan: PlanPart) -> str:
     options = f"the {plan.options:,} options considered"
     if plan.gap_frac < _NO_GAP_FRAC:
         return f"No mix of {options} is cheaper."
-    return (
-        f"No mix of {options} is more than {percent(plan.gap_frac, 1)} cheaper ({dollars(plan.bound_usd_mo)} a month)."
+    bill = f"is more than {percent(plan.gap_frac, 1)} cheaper ({dollars(plan.bound_usd_mo)} a month)"
+    if plan.work_gap_frac is None or plan.work_gap_frac >= plan.gap_frac:
+        return f"No mix of {options} {bill}."
+    both = (
+        "is cheaper" if plan.work_gap_frac < _NO_GAP_FRAC else f"is more than {percent(plan.work_gap_frac, 1)} cheaper"
     )
+    alone = f"in the bill alone none {bill}, work that does not pay included"
+    return f"No mix of {options} {both} in bill and work together; {alone}."
 
 
 def kept_words(proof: ProofPart) -> str:

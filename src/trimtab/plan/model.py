@@ -110,6 +110,9 @@ class Plan:
     """What moving and traffic across regions and clouds are of `after`."""
     runs: tuple[RunsSpend, ...] = ()
     """What runs cost, of those whose cost goes with how many come and how fast they are."""
+    work_gap_frac: float | None = None
+    """How far bill and work together may be from the best, as a share of both: the gap of what was chosen by, while `bound` is
+    one on the bill over all options, those whose work does not pay among them. None in plans kept before it was known."""
 
     @property
     def gap_frac(self) -> float:

@@ -24,7 +24,7 @@ from trimtab.plan.actions.promptness import prompt
 from trimtab.plan.actions.refusals import left_out, not_worth, refusals, too_much_work
 from trimtab.plan.actions.roadmap import Slot, efforts
 from trimtab.plan.actions.staging import dated, staged
-from trimtab.plan.effort import UNHELD, Effort, effort_of, with_effort
+from trimtab.plan.effort import UNHELD, Effort, effort_micro_usd, effort_of, with_effort
 from trimtab.plan.model import Action, Change, NotWorthDoing, Plan
 from trimtab.plan.options.unkept import unkept
 from trimtab.plan.options.veto import Veto
@@ -192,6 +192,7 @@ def plan_of(prospects: Prospects, progress: Progress) -> Planned:
         limits=price_limits(paying, chosen, settings.planning, lambda limit: _lifted(prospects, chosen, limit)),
         roadmap=path.roadmap(),
         ventures=ventures(fleet, left, market, settings, shared),
+        work_gap_frac=_work_gap(drafted, chosen, settings),
     )
     return Planned(
         plan=plan,
@@ -207,6 +208,13 @@ def plan_of(prospects: Prospects, progress: Progress) -> Planned:
         unkept=tuple(unkept(options)),
         headroom_micro_usd=_headroom(fleet, options, cheapest, market, settings, owned),
     )
+
+
+def _work_gap(drafted: Drafted, chosen: Chosen, settings: Settings) -> float:
+    """Return how far a plan's bill and work may be above those of any other, purchases' own hour of work aside."""
+    actions = [action for action in drafted.actions if not action.discounts]
+    both = drafted.cost(drafted.everything) + effort_micro_usd(actions, settings, drafted.fleet.window.hours)
+    return max(0.0, 1 - chosen.bound_micro_usd / both) if both else 0.0
 
 
 def _options(

@@ -77,6 +77,9 @@ class PlanPart(Part):
     """No combination of the options considered costs less."""
     gap_frac: float
     """How far the plan may be from that bound, as a share of its cost."""
+    work_gap_frac: float | None = None
+    """How far bill and work together may be from the best, as a share of both: what the plan is chosen by. The bound on the
+    bill is one over all options, those whose work does not pay back among them. Null in documents made before it was known."""
     joint_saving_usd_mo: float
     """before - objective."""
     joint_saving_low_usd_mo: float | None = None

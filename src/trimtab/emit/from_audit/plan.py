@@ -31,6 +31,7 @@ def plan_part(audit: Audit, targets: Sequence[TargetPart]) -> PlanPart:
         moving_usd_mo=month_usd(plan.moving_micro_usd, hours),
         bound_usd_mo=min(month_cents(plan.bound_micro_usd, hours), before_cents - saved_cents) / 100,
         gap_frac=plan.gap_frac,
+        work_gap_frac=plan.work_gap_frac,
         joint_saving_usd_mo=saved_cents / 100,
         joint_saving_low_usd_mo=min(saved_cents / 100, round(joint.low, 2)),
         joint_saving_high_usd_mo=max(saved_cents / 100, round(joint.high, 2)),
