@@ -182,11 +182,6 @@ class Placement:
         return self.quota_nodes * self.pods_per_node // self.nodes_per_pod
 
     @property
-    def has_same_speed(self) -> bool:
-        """Tell whether its speed is the one that was measured, not a predicted one."""
-        return is_measured_same(self.speed)
-
-    @property
     def left_frac(self) -> float:
         """Return the share of its GPU's time that others who take turns with it leave; 1 where nobody does."""
         if self.shared is None or not self.shared.others:
