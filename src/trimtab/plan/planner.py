@@ -107,17 +107,24 @@ class Prospects:
     def _judged_anew(self, names: Container[str]) -> Prospects:
         """Return some workloads' options once more, in the world of these settings; what was replayed is not again."""
         largest = _largest(self.fleet)
-        options = tuple(
-            one
-            if one is None or workload.name not in names
-            else options_of(
-                replace(one.evaluator.case, settings=self.settings),
+
+        def anew(one: WorkloadOptions) -> WorkloadOptions:
+            name = one.evaluator.case.workload.name
+            same = (
+                one.evaluator.case.settings is self.settings
+            )  # then its case stays the very one that others know it by
+            evaluator = one.evaluator if same else one.evaluator.under(self.settings)
+            return options_of(
+                evaluator.case,
                 self.market,
                 self.owned,
-                among_largest=workload.name in largest,
-                evaluator=one.evaluator.under(self.settings),
-                veto=self.vetoes.get(workload.name),
+                among_largest=name in largest,
+                evaluator=evaluator,
+                veto=self.vetoes.get(name),
             )
+
+        options = tuple(
+            anew(one) if one is not None and workload.name in names else one
             for workload, one in zip(self.fleet.workloads, self.options, strict=True)
         )
         return replace(self, options=options)
