@@ -4,7 +4,9 @@ import math
 
 import pytest
 from click.testing import CliRunner
-from tests.fleets import SHAPES, FleetRows
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.fleets import SHAPES, FleetRows, at
 
 from trimtab.cli import root
 from trimtab.errors import MissingPrice
@@ -93,3 +95,132 @@ def test_a_fleet_of_which_nothing_has_a_price_is_refused_by_name():
 
     with pytest.raises(MissingPrice, match=r"no node of the fleet has a price.*\n.*mystery\.8x"):
         audit(rows.bundle())
+
+
+def charge(rows, node, usd, start=0, end=24, **changes):
+    """One charge for a node, by the provider's id of it."""
+    row = {
+        "ChargePeriodStart": at(start),
+        "ChargePeriodEnd": at(end),
+        "BilledCost": 0.0,
+        "EffectiveCost": usd,
+        "BillingCurrency": "USD",
+        "ChargeCategory": "Usage",
+        "ResourceId": f"arn:aws:ec2:us-east-1:1:instance/{node}",
+    }
+    rows.rows["costs"].append(row | changes)
+    return rows
+
+
+def billed(*charges, instance_type="mystery.8x"):
+    """The mixed fleet, with charges of a bill."""
+    rows = service(FleetRows(4), "a/known", "n", "g5.xlarge")
+    service(rows, "a/mystery", "m", "mystery.8x", gpus=8).node("idle", "mystery.8x")
+    for row in rows.rows["nodes"]:
+        if row["instance_type"] == "mystery.8x":
+            row["instance_type"] = instance_type
+    for node, usd, changes in charges:
+        charge(rows, node, usd, **changes)
+    return rows.bundle()
+
+
+DAY_OF_M = ("m", 480.0, {})
+"""$20 an hour for the first of four days."""
+
+
+def carried_usd_hr(fleet):
+    (rate,) = fleet.carried_micro_usd_hr.values()
+    return rate / 1e6
+
+
+def test_nodes_that_no_list_has_cost_what_the_bill_says():
+    found = audit(billed(DAY_OF_M, ("n", 24.0, {})))
+
+    hours = found.plan.window.hours
+    assert found.bill_micro_usd / 1e6 == pytest.approx(hours * (1.006 + 2 * 20), rel=1e-6)
+    (row,) = found.unjudged
+    assert (row.workload, row.micro_usd) == ("a/mystery", hours * 20_000_000)
+    assert "$20.00 an hour" in row.reason
+    assert any("2 node(s) of" in line and "$20.00 an hour each" in line and "1 of 2" in line for line in found.degraded)
+    assert not any("mystery" in action.title for action in found.plan.actions)
+
+
+def test_a_fleet_that_only_its_bill_prices_is_not_refused():
+    rows = charge(service(FleetRows(4), "a/mystery", "m", "mystery.8x", gpus=8), "m", 480.0)
+
+    found = audit(rows.bundle())
+
+    assert found.bill_micro_usd == found.plan.after_micro_usd == found.plan.window.hours * 20_000_000
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"ChargeCategory": "Tax"},
+        {"ChargeCategory": "Credit"},
+        {"ChargeCategory": "Purchase"},
+        {"CommitmentDiscountStatus": "Unused"},
+        {"BillingCurrency": "EUR"},
+        {"ResourceId": "arn:aws:ec2:us-east-1:1:instance/i-other"},
+        {"ResourceId": None},
+        {"start": 96, "end": 120},
+    ],
+)
+def test_charges_that_are_not_for_the_use_of_a_node_do_not_price_it(changes):
+    fleet, _ = priced_history(billed(("m", 480.0, changes)))
+
+    assert carried_usd_hr(fleet) == 0
+
+
+@pytest.mark.parametrize(
+    ("charges", "usd_hr"),
+    [
+        ([DAY_OF_M, ("idle", 240.0, {})], 15.0),  # the mean of the two
+        ([DAY_OF_M, ("m", 240.0, {"start": 12, "end": 24})], 30.0),  # two charges for the same hours
+        ([("m", 480.0, {"EffectiveCost": None, "BilledCost": 240.0})], 10.0),
+        ([("m", 960.0, {"start": 72, "end": 120})], 20.0),  # half of its period lies in the window
+    ],
+)
+def test_the_rate_is_cost_over_the_hours_charged(charges, usd_hr):
+    fleet, _ = priced_history(billed(*charges))
+
+    assert carried_usd_hr(fleet) == pytest.approx(usd_hr)
+
+
+def test_nodes_of_unknown_type_share_what_the_bill_has_for_those_that_it_names():
+    fleet, _ = priced_history(billed(DAY_OF_M, instance_type="unknown"))
+
+    assert carried_usd_hr(fleet) == pytest.approx(10.0)
+
+
+def test_a_charge_for_a_month_is_for_the_hours_that_its_node_was_up():
+    rows = service(FleetRows(4), "a/known", "n", "g5.xlarge").node("m", "mystery.8x", start=12, end=36)
+
+    fleet, _ = priced_history(charge(rows, "m", 480.0, end=96).bundle())
+
+    assert carried_usd_hr(fleet) == pytest.approx(20.0)
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(("m", "idle")), st.floats(0.01, 500), st.integers(0, 95)), min_size=1, max_size=6
+    )
+)
+@settings(max_examples=25, deadline=None)
+def test_nodes_of_unknown_type_never_cost_more_than_was_charged_for_hours_charged(charges):
+    rows = [(node, usd, {"start": hour, "end": hour + 1}) for node, usd, hour in charges]
+
+    fleet, _ = priced_history(billed(*rows, instance_type="unknown"))
+
+    charged_hours = len({hour for _, _, hour in charges})
+    assert carried_usd_hr(fleet) * 2 * charged_hours == pytest.approx(sum(usd for _, usd, _ in charges), abs=1e-3)
+
+
+def test_charge_back_at_list_prices_says_what_the_bill_priced(tmp_path):
+    bundle = billed(DAY_OF_M)
+    write_bundle(tmp_path / "fleet", bundle.tables, bundle.meta)
+
+    shown = CliRunner().invoke(root, ["allocate", str(tmp_path / "fleet"), "--cost", "list"])
+
+    assert shown.exit_code == 0, shown.output
+    assert "charged at what the bill says, $20.00 an hour each" in " ".join(shown.output.split())

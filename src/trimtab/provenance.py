@@ -44,6 +44,11 @@ class Estimate:
         )
 
 
+def inverse(one: Estimate) -> Estimate:
+    """Return one over a positive estimate."""
+    return Estimate(value=1 / one.value, low=1 / one.high, high=1 / one.low, basis=one.basis, because=one.because)
+
+
 def product(one: Estimate, other: Estimate) -> Estimate:
     """Return the product of two independent positive estimates: relative widths add in squares; the weaker basis holds.
 

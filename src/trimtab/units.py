@@ -61,6 +61,7 @@ from trimtab_runtime.units import (
 MicroUsd = NewType("MicroUsd", int)
 """Money in whole millionths of a dollar."""
 
+WORKDAYS_PER_WEEK = 5
 HR_PER_WEEK = HR_PER_DAY * DAYS_PER_WEEK
 HR_PER_MO = 730
 """Hours in a month, as cloud price lists count them (8,760 / 12)."""

@@ -45,6 +45,7 @@ from trimtab.policies.blocks import BlockCalendar
 from trimtab.policies.keda import KedaPolicy
 from trimtab.policies.scaling import HpaPolicy
 from trimtab.provenance import Basis, Estimate
+from trimtab.units import WORKDAYS_PER_WEEK
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reference" / "levers.md"
@@ -152,6 +153,13 @@ def test_a_lever_says_all_that_there_is_to_say_of_it(lever):
     assert 0 <= lever.guide_order <= 6
     assert (ROOT / "docs" / lever.page).is_file(), f"{lever.page} is not there"
     assert all(lever.canary(SAMPLES[lever.name][1]))
+
+
+@pytest.mark.parametrize("lever", BUILT_IN, ids=lambda lever: lever.name)
+def test_the_effort_of_a_lever_is_the_sum_of_the_steps_that_its_page_lists(lever):
+    first, each = (sum(step.days for step in steps) / WORKDAYS_PER_WEEK for steps in (lever.first_steps, lever.steps))
+
+    assert (lever.effort.first_weeks, lever.effort.weeks) == (pytest.approx(first), pytest.approx(each))
 
 
 def test_levers_have_names_of_their_own_and_a_sample_each():

@@ -55,3 +55,17 @@ def test_a_way_that_misses_only_on_slow_gpus_says_so():
 
     assert "as slow as they may be" not in plain
     assert doubtful.startswith(f"{repair.workload}: with its new GPUs as slow as they may be, ")
+
+
+@pytest.mark.parametrize(
+    ("work_gap_frac", "said"),
+    [
+        (None, "considered is more than 8.0% cheaper ("),
+        (0.0, "considered is cheaper in bill and work together; in the bill alone none is more than 8.0% cheaper ("),
+        (0.012, "considered is more than 1.2% cheaper in bill and work together; in the bill alone"),
+    ],
+)
+def test_the_certificate_tells_what_work_that_does_not_pay_would_save(work_gap_frac, said):
+    plan = audit_document(example_audit()).plan
+
+    assert said in plan_note(plan.model_copy(update={"gap_frac": 0.08, "work_gap_frac": work_gap_frac}))

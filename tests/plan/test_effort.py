@@ -54,8 +54,11 @@ def three_services(saved_nodes):
     )
 
 
-def scaled(saved_nodes):
-    entries = [[effort_of(autoscaling.NAME, f"class {one}", Settings())] for one in range(len(saved_nodes))]
+ONCE = Settings(efforts={autoscaling.NAME: Effort(weeks=12.0, per="fleet")})
+
+
+def scaled(saved_nodes, chosen=ONCE):
+    entries = [[effort_of(autoscaling.NAME, f"class {one}", chosen)] for one in range(len(saved_nodes))]
     return solve_problem(with_effort(three_services(saved_nodes), entries), EXACT)
 
 
@@ -69,6 +72,27 @@ def scaled(saved_nodes):
 )
 def test_what_is_paid_once_is_paid_back_by_all_that_need_it(saved_nodes, taken):
     assert scaled(saved_nodes).choice == taken
+
+
+@pytest.mark.parametrize(
+    ("saved_nodes", "taken"),
+    [
+        ((1.0, 0.0, 0.0), (0, -1, -1)),  # $730 pays 1.5 + 0.6 weeks of $4,000 back in twelve months: $700
+        ((0.9, 0.0, 0.0), (-1, -1, -1)),  # $657 does not
+        ((1.0, 0.3, 0.2), (0, 0, -1)),  # once that is done, $219 pays 0.6 weeks back ($200), and $146 does not
+    ],
+)
+def test_the_first_use_of_a_lever_asks_for_more_than_the_next(saved_nodes, taken):
+    chosen = Settings(efforts={autoscaling.NAME: Effort(weeks=0.6, per="class", first_weeks=1.5)})
+
+    assert scaled(saved_nodes, chosen).choice == taken
+
+
+@pytest.mark.parametrize("factor", [0.5, 2.0])
+def test_an_effort_is_scaled_with_all_its_parts(factor):
+    twice = Effort(weeks=1.0, per="class", first_weeks=3.0).scaled(factor)
+
+    assert (twice.once_weeks, twice.each_weeks) == (3.0 * factor, factor)
 
 
 @settings(max_examples=40, deadline=None)
@@ -177,6 +201,6 @@ def test_effort_that_is_never_paid_back_leaves_the_fleet_as_it_is(fleet, store):
 def test_an_entry_is_charged_for_the_window():
     entries = effort_of(right_size.NAME, "x", Settings())
 
-    assert list(entries.values()) == [pytest.approx(2 * 4_000 / 12)]
+    assert sum(entries.values()) == pytest.approx(2 * 4_000 / 12)
     problem = with_effort(three_services((1.0,)), [[entries]])
-    assert problem.entries_micro_usd["right-size for x"] == micro_usd(next(iter(entries.values())))
+    assert problem.entries_micro_usd["right-size for x"] == micro_usd(entries["right-size for x"])

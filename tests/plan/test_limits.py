@@ -99,7 +99,7 @@ def test_a_ban_on_spot_is_told_with_what_it_costs():
     problem = fleet([[{SPOT: 3}]], [{A: 3}], spot_max_frac=0.0)
     chosen = solve_problem(problem, EXACT)
 
-    (price,) = price_limits(problem, chosen, EXACT)
+    (price,) = price_limits(problem, chosen, EXACT, lambda limit: None)
 
     assert price.use.binds
     assert price.cost_usd_mo == pytest.approx((3 * 4 - 3 * 1) * 730)

@@ -329,4 +329,4 @@ def test_runs_on_the_same_gpu_elsewhere_keep_the_speed_that_was_measured():
 
     slower = replace(fit, stress=Stress(speed=0.5))
 
-    assert run_speed(slower, resolve(fit.workload, Deployment.of((relocation.NAME, same)))) == 1.0
+    assert run_speed(slower, resolve(fit.workload, Deployment.of((relocation.NAME, same))).speed) == 1.0

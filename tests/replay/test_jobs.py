@@ -36,7 +36,10 @@ def test_its_nodes_are_billed_until_they_are_given_back_once_it_has_ended():
 
 
 def test_faster_hardware_shortens_the_work_and_not_the_start():
-    result = replay_jobs(jobs(), JobRules(startup_s=300.0, speed=2.0), hours=3, seed=0)
+    history = jobs()
+    halved = replace(history, work_s=history.work_s / 2)
+
+    result = replay_jobs(halved, JobRules(startup_s=300.0), hours=3, seed=0)
     assert result.finish_s.tolist() == [3900.0]
 
 

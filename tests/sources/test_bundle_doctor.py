@@ -39,10 +39,20 @@ def test_nodes_without_a_type_or_a_rate_are_named_with_the_cure(market):
     owned = {"provider": "owned", "instance_type": "8x-H100", "region": "on-prem", "capacity_type": "owned"}
     found, refused = judged(market, nodes=[node(), node("n1", **owned), node("n2", instance_type="unknown")])
 
-    assert refused
+    assert not refused
+    assert found["prices"].status is Status.WEAK
     assert found["instance types"].detail == "2 of 3 node lives"
     assert found["prices"].detail.startswith("2 of 3 kind(s)")
     assert "--prices" in found["prices"].fix
+
+
+def test_a_bundle_of_which_no_node_has_a_price_is_refused_unless_a_bill_names_one(market):
+    nodes = [node(instance_type="mystery.8x")]
+    charge = {"ChargePeriodStart": START, "ChargePeriodEnd": END, "BilledCost": 9.0, "ResourceId": nodes[0]["node"]}
+
+    assert judged(market, nodes=nodes)[1]
+    assert judged(market, nodes=nodes, costs=[{**charge, "ResourceId": "i-other"}])[1]
+    assert not judged(market, nodes=nodes, costs=[charge])[1]
 
 
 def test_a_short_history_says_how_to_have_a_longer_one(market):

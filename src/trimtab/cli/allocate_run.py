@@ -33,7 +33,7 @@ from trimtab.fleet.model import Fleet
 from trimtab.fleet.settings import Settings
 from trimtab.pipeline import priced_history
 from trimtab.tables.resource_ids import nodes_by_resource
-from trimtab.units import HR_PER_DAY, micro_usd, per_month, usd_cents
+from trimtab.units import HR_PER_DAY, micro_usd, per_month, usd, usd_cents
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,12 +136,17 @@ def _month_end(row: Charge, spent: Spent, whole_days: int) -> MonthEnd:
 
 
 def _carried_notes(fleet: Fleet) -> list[str]:
-    """Say which nodes have no price, and so no charge."""
-    return [
-        f"{sum(node.pool == pool for node in fleet.nodes)} node(s) of {pool} have no price and are charged to nobody; give "
-        "theirs with --prices FILE"
-        for pool in sorted(fleet.unpriced)
-    ]
+    """Say which nodes have no listed price: charged at what the bill says, or to nobody."""
+    lines = []
+    for pool, micro_usd_hr in sorted(fleet.carried_micro_usd_hr.items()):
+        what = f"{sum(node.pool == pool for node in fleet.nodes)} node(s) of {pool} have no"
+        if micro_usd_hr:
+            lines.append(
+                f"{what} listed price and are charged at what the bill says, ${usd(micro_usd_hr):,.2f} an hour each"
+            )
+        else:
+            lines.append(f"{what} price and are charged to nobody; give theirs with --prices FILE")
+    return lines
 
 
 def _month_notes(found: Sequence[Month]) -> list[str]:

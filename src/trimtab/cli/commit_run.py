@@ -106,7 +106,7 @@ def _report(request: CommitRequest, tell: Tell) -> CommitReport:
     catalog = load_catalog(request.prices)
     held = held_inventory(request.owned, catalog, bundle, region=request.owned_region)
     market = Market(catalog=catalog, at=day, max_term_years=max(terms), assumptions=settings.assumptions)
-    carried = carried_at(market, fleet)
+    carried = carried_at(bundle, market, fleet)
     (fleet,), market = carried.fleets, carried.market
     usage, basis, window = fleet.usage, AS_IT_WAS, fleet.window
     ordered, notes = None, tuple[str, ...]()

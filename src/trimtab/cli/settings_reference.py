@@ -48,6 +48,7 @@ proof_frac = 0.25
 [efforts.autoscaling]
 weeks = 4
 per = "class"
+first_weeks = 6
 
 [limits.quotas]
 "p5.48xlarge" = 16

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from trimtab.catalog import Gpu, Lifecycle
 from trimtab.deployment.effects import UseOffering
+from trimtab.deployment.placement import SAME_SPEED
 from trimtab.errors import Unpredictable
 from trimtab.fleet.market import Market, Offering
 from trimtab.fleet.model import Workload
@@ -97,6 +98,29 @@ def speed_on(
         return "not enough memory"
     if isinstance(known, ServedModel):
         return why_not(board, known.stored) or known.speed(source, board, known.stored)
+    return _by_activity(workload, source, board)
+
+
+def speeds_of_types(workload: Workload, market: Market | None) -> dict[str, Estimate] | str:
+    """Return how fast other types of GPU that runs of a workload were on are beside its usual one, or why that is not known.
+
+    It ran there, so that whether it fits is no question.
+    """
+    jobs, source = workload.jobs, None if market is None else market.gpu(workload.gpu)
+    others = sorted({name for name in jobs.gpu if name and name != workload.gpu}) if jobs is not None else []
+    found = {}
+    for name in others:
+        board = None if market is None else market.gpu(name)
+        if source is None or board is None:
+            return f"some of its runs were on {name}, others on {workload.gpu}, and how these compare is not known"
+        speed = SAME_SPEED if board == source else _by_activity(workload, source, board)
+        if isinstance(speed, str):
+            return f"some of its runs were on {name}, others on {workload.gpu}: {speed}"
+        found[name] = speed
+    return found
+
+
+def _by_activity(workload: Workload, source: Gpu, board: Gpu) -> Estimate | str:
     activity = activity_in_work(workload)
     observed = DeviceActivity(
         sm_active=activity.sm_frac,

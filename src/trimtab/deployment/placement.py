@@ -14,6 +14,7 @@ say where are weighed in a fixed order, whatever order they were stated in:
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
@@ -42,7 +43,7 @@ from trimtab.physics.batch_curve import BatchCurve
 from trimtab.physics.colocation import left_frac, mps_share, time_slice
 from trimtab.physics.predict import PAIR_SPREAD
 from trimtab.physics.transfer import Z_80
-from trimtab.provenance import Basis, Estimate, product
+from trimtab.provenance import Basis, Estimate, inverse, product
 
 SAME_SPEED = Estimate(value=1.0, low=1.0, high=1.0, basis=Basis.MEASURED, because="the same GPU")
 _NO_POOL = Pool("", "", "")
@@ -125,6 +126,21 @@ class Placement:
     """Whether it goes to other nodes, or to slots, so that a new format's speed there counts."""
     quota_nodes: int | None = None
     """The most nodes at once that a stated quota allows there; None where none is stated."""
+    type_speeds: tuple[tuple[str, Estimate], ...] = ()
+    """How fast runs that were on another type of GPU than usual are there, beside how fast they were; others have `speed`."""
+
+    def with_types(self, speeds: Mapping[str, Estimate]) -> Placement:
+        """Return the placement for runs of which some were on other types of GPU, of such `speeds` beside the usual one."""
+        there = {
+            gpu: SAME_SPEED if gpu == self.gpu and self.resized is None else product(self.speed, inverse(speed))
+            for gpu, speed in speeds.items()
+        }
+        return replace(self, type_speeds=tuple(sorted(there.items())))
+
+    def speeds_of(self, gpus: Sequence[str], runs: int) -> list[Estimate]:
+        """Return the speed of each run (n_runs,) there, beside its own in history; `gpus`: the types they were on, if known."""
+        known = dict(self.type_speeds)
+        return [known.get(gpu, self.speed) for gpu in gpus] if gpus else [self.speed] * runs
 
     @property
     def rtt_s(self) -> float:
@@ -166,11 +182,6 @@ class Placement:
         return self.quota_nodes * self.pods_per_node // self.nodes_per_pod
 
     @property
-    def has_same_speed(self) -> bool:
-        """Tell whether its speed is the one that was measured, not a predicted one."""
-        return self.speed.low == self.speed.value == 1.0 and self.speed.basis is Basis.MEASURED
-
-    @property
     def left_frac(self) -> float:
         """Return the share of its GPU's time that others who take turns with it leave; 1 where nobody does."""
         if self.shared is None or not self.shared.others:
@@ -210,6 +221,7 @@ class Placement:
             self,
             pool=_NO_POOL,
             gpu=None,
+            type_speeds=tuple((gpu, _unsaid(speed)) for gpu, speed in self.type_speeds),
             speed=_unsaid(self.speed),
             work_speed=_unsaid(self.work_speed),
             shared=None if self.shared is None else _turns(self.shared),
@@ -222,6 +234,11 @@ class Placement:
             precision=None,
             batching=None if self.batching is None else replace(self.batching, before=0, model=None),
         )
+
+
+def is_measured_same(speed: Estimate) -> bool:
+    """Tell whether a speed is the one that was measured, not a predicted one."""
+    return speed.low == speed.value == 1.0 and speed.basis is Basis.MEASURED
 
 
 def _beside(gpus_per_node: int, gpus: FloatArray | float) -> FloatArray:

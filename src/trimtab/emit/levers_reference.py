@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 
-from trimtab.levers.lever import Lever, Stage
+from trimtab.levers.lever import Lever, Stage, Step
 from trimtab.levers.registry import BUILT_IN, ENTRY_POINTS
 
 _HEAD = f"""# Levers
@@ -14,8 +14,12 @@ _HEAD = f"""# Levers
 <!-- Written by `python -m trimtab.emit.levers_reference`; do not edit. -->
 
 A lever is one way to save. In which order ways of running a workload are composed from them, and why none of their savings is a
-percentage from a blog post: [Joint optimization](../explanation/joint-optimization.md). Efforts are planning assumptions; put
-your own under `efforts` in the [settings](settings.md). An installed package adds a lever by an entry point of the group
+percentage from a blog post: [Joint optimization](../explanation/joint-optimization.md).
+
+Efforts are planning assumptions of this project, not measured: working days of one engineer who has what `trimtab emit` wrote,
+counted step by step below, five to a week. What a lever's first use in a fleet takes (operators, metrics, drills) is paid
+once, by all that use it together. Put your own under `efforts` in the [settings](settings.md):
+`efforts.autoscaling.first_weeks`, `.weeks` and `.per`. An installed package adds a lever by an entry point of the group
 `{ENTRY_POINTS}` ([CONTRIBUTING](../../CONTRIBUTING.md)).
 """
 STAGE_MEANING: Mapping[Stage, str] = MappingProxyType(
@@ -52,6 +56,10 @@ def _section(lever: Lever) -> Iterator[str]:
         if drift is not None
         else "- How far its savings drift is not known by lever: the drift of all levers together is used."
     )
+    if lever.first_steps:
+        yield f"- The first use takes, in working days: {_steps(lever.first_steps)}."
+    if lever.steps:
+        yield f"- Each {lever.effort.per} takes: {_steps(lever.steps)}."
     yield f"- To undo it: {lever.rollback}."
     yield ""
 
@@ -61,7 +69,12 @@ def _serves(lever: Lever) -> str:
 
 
 def _effort(lever: Lever) -> str:
-    return f"{lever.effort.weeks:g} engineer-weeks, once per {lever.effort.per}"
+    first = f"{lever.effort.first_weeks:g} engineer-weeks for the first use, then " if lever.effort.first_weeks else ""
+    return f"{first}{lever.effort.weeks:g} engineer-weeks per {lever.effort.per}"
+
+
+def _steps(steps: Iterable[Step]) -> str:
+    return "; ".join(f"{step.what} ({step.days:g})" for step in steps)
 
 
 if __name__ == "__main__":

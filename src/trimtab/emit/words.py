@@ -110,9 +110,14 @@ def _certificate(plan: PlanPart) -> str:
     options = f"the {plan.options:,} options considered"
     if plan.gap_frac < _NO_GAP_FRAC:
         return f"No mix of {options} is cheaper."
-    return (
-        f"No mix of {options} is more than {percent(plan.gap_frac, 1)} cheaper ({dollars(plan.bound_usd_mo)} a month)."
+    bill = f"is more than {percent(plan.gap_frac, 1)} cheaper ({dollars(plan.bound_usd_mo)} a month)"
+    if plan.work_gap_frac is None or plan.work_gap_frac >= plan.gap_frac:
+        return f"No mix of {options} {bill}."
+    both = (
+        "is cheaper" if plan.work_gap_frac < _NO_GAP_FRAC else f"is more than {percent(plan.work_gap_frac, 1)} cheaper"
     )
+    alone = f"in the bill alone none {bill}, work that does not pay included"
+    return f"No mix of {options} {both} in bill and work together; {alone}."
 
 
 def kept_words(proof: ProofPart) -> str:
@@ -248,11 +253,20 @@ def _held(held: HeldPart | None, what: str, *, share: bool = False) -> str:
 def limit_line(limit: LimitPart) -> str:
     """Say what a limit does to the plan."""
     used = f"{limit.used:g} used" if limit.most > 1 else f"{percent(limit.used)} used"
-    if not limit.binds:
+    if not limit.binds and not limit.cost_usd_mo:
         return f"{limit.limit}: {used}, not reached"
+    reached = "reached" if limit.binds else f"{used}, and it keeps out what would use more"
     if limit.cost_usd_mo is None:
-        return f"{limit.limit}: reached"
-    return f"{limit.limit}: reached; without it, bill and work would cost {dollars(limit.cost_usd_mo)} a month less"
+        return f"{limit.limit}: {reached}"
+    less = f"bill and work would cost {dollars(limit.cost_usd_mo)} a month less"
+    if limit.bill_usd_mo is None or abs(limit.cost_usd_mo - limit.bill_usd_mo) < 1:
+        return f"{limit.limit}: {reached}; without it, {less}"
+    bill, work = (_less_or_more(usd_mo) for usd_mo in (limit.bill_usd_mo, limit.cost_usd_mo - limit.bill_usd_mo))
+    return f"{limit.limit}: {reached}; without it, {less} (the bill {bill}, the work {work})"
+
+
+def _less_or_more(usd_mo: float) -> str:
+    return f"{dollars(abs(usd_mo))} {'less' if usd_mo >= 0 else 'more'}"
 
 
 def owned_lines(document: AuditDocument) -> list[str]:

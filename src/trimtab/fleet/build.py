@@ -59,7 +59,8 @@ def build_fleet(bundle: Bundle, settings: Settings, window: Window | None = None
     held = occupancy(bundle.table("nodes"), allocations, index, window)
     rows = device_hours(bundle.table("gpu_usage", USAGE_COLUMNS), bundle.table("devices"), index, window)
     on_node = {node.name: node.gpu_count for node in held.nodes}
-    pods = pods_of(allocations, on_node, index, rows, settings.bands.active_frac, window)
+    type_of = {node.name: node.gpu or "" for node in held.nodes}
+    pods = pods_of(allocations, on_node, type_of, index, rows, settings.bands.active_frac, window)
     gpu_seconds = _gpu_seconds(held, len(index), window.hours)
     present = [name for name in index if gpu_seconds[index[name]].any()]
     facts = _Facts(
@@ -71,7 +72,7 @@ def build_fleet(bundle: Bundle, settings: Settings, window: Window | None = None
         rows=rows,
         pods=pods,
         services=service_observations(demand, window),
-        jobs=job_observations(jobs, index, pods, window),
+        jobs=job_observations(jobs, type_of, index, pods, window),
     )
     unknown = nodes_with_unknown_holders(allocations, bundle.table("devices"), rows, settings.bands.active_frac, window)
     _refuse_contradictions(bundle.workloads, present)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from trimtab.fleet.columns import numbers, seconds_from, text
 from trimtab.fleet.model import FloatArray, IntArray, JobsObservation, Window
-from trimtab.fleet.pods import Pods, pods_of_runs
+from trimtab.fleet.pods import Pods, one_type, pods_of_runs
 
 
 def job_observations(
-    jobs: pa.Table, workloads: Mapping[str, int], pods: Pods, window: Window
+    jobs: pa.Table, type_of_node: Mapping[str, str], workloads: Mapping[str, int], pods: Pods, window: Window
 ) -> dict[str, JobsObservation]:
     """Return the runs of each workload that started within the window or were running in it.
 
@@ -25,6 +25,7 @@ def job_observations(
     end = seconds_from(jobs["end"], window)
     ran = ~np.isnan(start) & (start < window.seconds) & (np.isnan(end) | (end > 0))
     gpus = numbers(jobs["gpus"])
+    types = [_type_on(nodes, type_of_node) for nodes in text(jobs["node"])]
     checkpoint = {name: numbers(jobs[f"checkpoint_{name}_s"]) for name in ("interval", "save", "restore")}
     found = {}
     for name in dict.fromkeys(names[ran].tolist()):
@@ -35,10 +36,21 @@ def job_observations(
             end[mine],
             gpus[mine],
             pods_of_runs(gpus[mine], pods.sizes(index), pods.usual_gpus(index)),
+            _types([types[row] for row in np.flatnonzero(mine)], pods.types_of_runs(index, start[mine], end[mine])),
             window,
             {key: _median(values[mine]) for key, values in checkpoint.items()},
         )
     return found
+
+
+def _types(named: Sequence[str], likely: Sequence[str]) -> tuple[str, ...]:
+    """Return each run's type of GPU: that of the nodes it names, else that of the pods which it most likely was."""
+    return tuple(said or other for said, other in zip(named, likely, strict=True))
+
+
+def _type_on(nodes: str, type_of_node: Mapping[str, str]) -> str:
+    """Return the type of GPU of the nodes that a run names, separated by commas."""
+    return one_type(type_of_node.get(name.strip(), "") for name in nodes.split(",")) if nodes else ""
 
 
 def pods_as_jobs(pods: Pods, workload: int, window: Window) -> JobsObservation | None:
@@ -47,8 +59,9 @@ def pods_as_jobs(pods: Pods, workload: int, window: Window) -> JobsObservation |
     if not mine.any():
         return None
     start, end = pods.start_s[mine], pods.end_s[mine]
+    gpu = tuple(pods.gpu[pod] for pod in np.flatnonzero(mine).tolist())
     ended = np.where(np.isinf(end), np.nan, end)
-    return _observed(start, start, ended, pods.gpus[mine], np.ones(len(start), dtype=np.int64), window, {})
+    return _observed(start, start, ended, pods.gpus[mine], np.ones(len(start), dtype=np.int64), gpu, window, {})
 
 
 def _observed(
@@ -57,6 +70,7 @@ def _observed(
     end: FloatArray,
     gpus: FloatArray,
     pods: IntArray,
+    gpu: tuple[str, ...],
     window: Window,
     checkpoint: dict[str, float | None],
 ) -> JobsObservation:
@@ -70,6 +84,7 @@ def _observed(
         gpus=gpus,
         pods=pods,
         cut=unfinished | begun_before,
+        gpu=gpu,
         checkpoint_interval_s=checkpoint.get("interval"),
         checkpoint_save_s=checkpoint.get("save"),
         checkpoint_restore_s=checkpoint.get("restore"),

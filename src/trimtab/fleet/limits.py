@@ -51,6 +51,20 @@ def quota_of_pools(quotas: Iterable[Quota], pools: Iterable[Pool]) -> dict[Pool,
     return tightest
 
 
+def without_quota(text: str, pool: Pool, regions: Iterable[str]) -> str:
+    """Return quotas less those that hold for a pool; one for all regions stays in force in the other `regions`."""
+    rows = []
+    for quota in quotas_of(text):
+        places = [quota.region]
+        if quota.holds_for(pool):
+            places = [one for one in sorted(regions) if one != pool.region] if quota.region is None else []
+        rows += [
+            f"{quota.instance_type}{'' if place is None else f'@{place}'}:{quota.capacity.value}={quota.nodes}"
+            for place in places
+        ]
+    return ",".join(rows)
+
+
 def isolation_of(text: str) -> Isolation:
     """Read what must keep workloads apart; raises InputError."""
     known = [one.value for one in Isolation]

@@ -116,9 +116,9 @@ class Market:
         rows = self.catalog.prices.history(pool.provider, pool.instance_type, pool.region, option)
         return micro_usd(next((row for row in reversed(rows) if row.as_of <= day), rows[0]).usd_hr)
 
-    def carrying(self, pools: Iterable[Pool]) -> Market:
-        """Return the market in which nodes of pools without a rate cost nothing: they are carried, not judged."""
-        return replace(self, known_micro_usd_hr={**self.known_micro_usd_hr, **dict.fromkeys(pools, 0)})
+    def carrying(self, rates_micro_usd_hr: Mapping[Pool, int]) -> Market:
+        """Return the market in which nodes of pools that no list has cost so much an hour: they are carried, not judged."""
+        return replace(self, known_micro_usd_hr={**self.known_micro_usd_hr, **rates_micro_usd_hr})
 
     def unpriced(self, pools: Iterable[Pool]) -> dict[Pool, str]:
         """Return why a pool has no rate, for those that have none."""

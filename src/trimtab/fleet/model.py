@@ -5,6 +5,7 @@ Times are whole seconds from the start of the window; arrays over hours are (n_h
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -143,6 +144,8 @@ class JobsObservation:
     pods: IntArray
     """Pods that hold them, evenly."""
     cut: Flags
+    gpu: tuple[str, ...] = ()
+    """The type of GPU that each ran on, "" where that is not known or there were several; empty where no run's is known."""
     checkpoint_interval_s: float | None = None
     checkpoint_save_s: float | None = None
     checkpoint_restore_s: float | None = None
@@ -167,6 +170,7 @@ class JobsObservation:
             gpus=self.gpus[chosen],
             pods=self.pods[chosen],
             cut=self.cut[chosen],
+            gpu=tuple(self.gpu[run] for run in chosen.tolist()) if self.gpu else (),
         )
 
 
@@ -261,12 +265,13 @@ class Fleet:
     coverage: Coverage
     unknown_holders: frozenset[str] = frozenset()
     """Names of nodes on which some GPU was at work that nobody is known to have held: no plan gives them back."""
-    unpriced: frozenset[Pool] = frozenset()
-    """Pools of which no rate is known: their nodes are carried as they are, at nothing, and no plan touches them."""
+    carried_micro_usd_hr: Mapping[Pool, int] = field(default_factory=dict)
+    """Pools of which no rate is listed, and what an hour of their nodes is carried at: what the bill says, else nothing. No
+    plan touches them."""
 
     def is_left_alone(self, node: Node) -> bool:
         """Tell whether a node stays whatever is planned, for nobody knows who works on it or what it costs."""
-        return node.name in self.unknown_holders or node.pool in self.unpriced
+        return node.name in self.unknown_holders or node.pool in self.carried_micro_usd_hr
 
     def workload(self, name: str) -> Workload:
         """Return a workload by name; raises KeyError."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +16,10 @@ from trimtab.units import S_PER_HR
 
 _SAME_SIZE = 1e-6
 """Of a GPU: sizes are sums of shares."""
+_FAR_S = 1e12
+"""An end that is not known, as a moment that differences can be taken of."""
+_SAME_TIME_S = 60.0
+"""Pods of a run start and end within so much of one another."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -30,6 +34,8 @@ class Pods:
     used_gpus: FloatArray
     """GPUs of it that did anything in an hour in which any did, the 95th percentile of hours on the high side; those that
     nobody measured count as at work. NaN where no GPU did anything, or where nobody knows which it held."""
+    gpu: tuple[str, ...]
+    """Their type of GPU; "" where it is not known, or where a pod held several types."""
 
     def sizes(self, workload: int) -> tuple[PodSize, ...]:
         """Return a workload's pods by size, the smallest first."""
@@ -44,6 +50,21 @@ class Pods:
             )
         return tuple(found)
 
+    def types_of_runs(self, workload: int, start_s: FloatArray, end_s: FloatArray) -> tuple[str, ...]:
+        """Return the type of GPU of each run (n_runs,): that of the pods whose time is most nearly its own; NaN: no end yet."""
+        mine = np.flatnonzero(self.workload == workload)
+        types = [self.gpu[pod] for pod in mine.tolist()]
+        if len(set(types)) <= 1:
+            return tuple((types or [""])[:1] * len(start_s))
+        begin, last = self.start_s[mine], np.minimum(self.end_s[mine], _FAR_S)
+        found = []
+        for start, end in zip(
+            start_s.tolist(), np.minimum(np.nan_to_num(end_s, nan=_FAR_S), _FAR_S).tolist(), strict=True
+        ):
+            away_s = np.abs(begin - start) + np.abs(last - end)
+            found.append(one_type(types[pod] for pod in np.flatnonzero(away_s <= away_s.min() + _SAME_TIME_S).tolist()))
+        return tuple(found)
+
     def usual_gpus(self, workload: int) -> float:
         """Return the GPUs of the median pod of a workload; 1 where none held any."""
         mine = self.workload == workload
@@ -53,6 +74,7 @@ class Pods:
 def pods_of(
     allocations: pa.Table,
     gpus_of_node: Mapping[str, int],
+    type_of_node: Mapping[str, str],
     workloads: Mapping[str, int],
     rows: DeviceHours,
     active_frac: float,
@@ -85,7 +107,21 @@ def pods_of(
         start_s=first,
         end_s=last,
         used_gpus=_used(pod, owner[held], devices[held], start_s, end_s, rows, active_frac, window, len(keys)),
+        gpu=_types(pod, [type_of_node.get(nodes[row], "") for row in held], len(keys)),
     )
+
+
+def one_type(types: Iterable[str]) -> str:
+    """Return the type of GPU that all of these are; "" where they differ or nobody knows one."""
+    known = set(types)
+    return known.pop() if len(known) == 1 else ""
+
+
+def _types(pod: IntArray, type_of_row: Sequence[str], pods: int) -> tuple[str, ...]:
+    types: list[set[str]] = [set() for _ in range(pods)]
+    for index, name in zip(pod.tolist(), type_of_row, strict=True):
+        types[index].add(name)
+    return tuple(one_type(names) for names in types)
 
 
 def pods_of_runs(run_gpus: FloatArray, sizes: tuple[PodSize, ...], usual_gpus: float) -> IntArray:

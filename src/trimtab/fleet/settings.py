@@ -27,10 +27,26 @@ class Bands:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """Engineer-weeks a lever costs, and what that is paid once for: the whole fleet, a class of workloads, or an action."""
+    """Engineer-weeks a lever costs, and what that is paid for: the whole fleet, each class of workloads, or each action."""
 
     weeks: float
     per: str
+    first_weeks: float = 0.0
+    """Engineer-weeks that its first use in the fleet takes besides, whatever follows: its operators, metrics, drills."""
+
+    @property
+    def once_weeks(self) -> float:
+        """Return what is paid once, whoever uses it."""
+        return self.first_weeks + (self.weeks if self.per == "fleet" else 0.0)
+
+    @property
+    def each_weeks(self) -> float:
+        """Return what each class or action takes besides."""
+        return 0.0 if self.per == "fleet" else self.weeks
+
+    def scaled(self, factor: float) -> Effort:
+        """Return the effort times a factor."""
+        return Effort(weeks=self.weeks * factor, per=self.per, first_weeks=self.first_weeks * factor)
 
 
 SERVICE_NODES_KEPT_S = 600.0

@@ -9,7 +9,7 @@ import numpy as np
 from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.effects import Effect, SetReplicaPolicy
 from trimtab.fleet.settings import Effort
-from trimtab.levers.lever import Ask, Judged, Lever, Risk, Stage, usual_reason
+from trimtab.levers.lever import Ask, Judged, Lever, Risk, Stage, Step, usual_reason
 from trimtab.policies.forecast import ForecastPolicy, forecast_policy
 from trimtab.policies.scaling import SYNC_S, HpaPolicy
 from trimtab.replay.outcomes.outcome import Case
@@ -96,7 +96,18 @@ LEVER = Lever(
     page="how-to/replay-policies.md",
     stage=Stage.HOLD,
     kinds=frozenset({WorkloadKind.SERVING}),
-    effort=Effort(weeks=12.0, per="fleet"),
+    effort=Effort(weeks=0.6, per="class", first_weeks=1.5),
+    first_steps=(
+        Step("install KEDA or the metrics adapter, and load the recording rules", 2.0),
+        Step("see their series beside the dashboards that the team trusts, and set the alerts", 2.0),
+        Step("make a replica start and drain cleanly: image, readiness, model weights", 2.5),
+        Step("a drill: the autoscaler off, replicas set by hand", 1.0),
+    ),
+    steps=(
+        Step("read the emitted ScaledObject, rules and patch, and have them merged", 1.0),
+        Step("a day of adding only, then scale-down through one peak", 1.5),
+        Step("the owner's questions", 0.5),
+    ),
     risk=Risk.MEDIUM,
     rollback="delete the autoscaler and set replicas back to their number before",
     canary=_canary,

@@ -24,7 +24,7 @@ from trimtab.fleet.service_law import seconds_one_by_one
 from trimtab.fleet.settings import Effort
 from trimtab.fleet.targets import latency_targets
 from trimtab.levers import autoscaling
-from trimtab.levers.lever import Applied, Ask, Fact, Judged, Lever, Risk, Stage, fewest, usual_reason
+from trimtab.levers.lever import Applied, Ask, Fact, Judged, Lever, Risk, Stage, Step, fewest, usual_reason
 from trimtab.policies.scaling import HpaPolicy
 from trimtab.provenance import Basis
 from trimtab.replay.outcomes.evaluate import Evaluator
@@ -342,6 +342,11 @@ LEVER = Lever(
     stage=Stage.FORM,
     kinds=frozenset({WorkloadKind.SERVING}),
     effort=Effort(weeks=2.0, per="class"),
+    steps=(
+        Step("batch requests in the server, with its own tests", 4.0),
+        Step("one replica through one peak, batch times compared", 2.0),
+        Step("the rest, and replicas taken away one at a time", 4.0),
+    ),
     risk=Risk.MEDIUM,
     rollback="set the largest batch to 1 and replicas back to their number before",
     canary=_canary,

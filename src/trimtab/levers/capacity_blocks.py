@@ -23,7 +23,7 @@ from trimtab.fleet.kinds import RUN_KINDS
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import IntArray, Window
 from trimtab.fleet.settings import Effort
-from trimtab.levers.lever import Applied, Ask, Fact, Judged, Lever, Risk, Stage, is_candidate, usual_reason
+from trimtab.levers.lever import Applied, Ask, Fact, Judged, Lever, Risk, Stage, Step, is_candidate, usual_reason
 from trimtab.policies.blocks import MOST_NODES, SHUTDOWN_S, BlockCalendar
 from trimtab.replay.blocks import hours_of_days
 from trimtab.replay.outcomes.jobs_outcome import nodes_of_runs
@@ -167,6 +167,11 @@ LEVER = Lever(
     stage=Stage.BUY,
     kinds=RUN_KINDS,
     effort=Effort(weeks=1.0, per="class"),
+    steps=(
+        Step("rights to buy, a budget, and who buys every week", 1.5),
+        Step("runs that are taken off at the end of a block and resume", 2.5),
+        Step("the first block of a day", 1.0),
+    ),
     risk=Risk.MEDIUM,
     rollback="buy no further block; what is booked is paid upfront and cannot be cancelled",
     reversible=False,

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.effects import Effect, SetSchedule
 from trimtab.fleet.settings import Effort
-from trimtab.levers.lever import Applied, Ask, Fact, Judged, Lever, Risk, Stage, held_and_used, usual_reason
+from trimtab.levers.lever import Applied, Ask, Fact, Judged, Lever, Risk, Stage, Step, held_and_used, usual_reason
 from trimtab.replay.outcomes.service_outcome import cold_start_of, outside_hours
 from trimtab.tables.workloads import WorkloadKind
 from trimtab.units import HR_PER_WEEK, S_PER_HR
@@ -66,6 +66,10 @@ LEVER = Lever(
     stage=Stage.HOLD,
     kinds=frozenset({WorkloadKind.SERVING}),
     effort=Effort(weeks=0.5, per="class"),
+    steps=(
+        Step("ask who may call in the closed hours", 1.0),
+        Step("one replica for a night, then the others", 1.5),
+    ),
     risk=Risk.MEDIUM,
     rollback="remove the timetable and set replicas back to their number before",
     canary=_canary,

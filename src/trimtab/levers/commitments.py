@@ -13,7 +13,7 @@ from trimtab.deployment.effects import BuySpendPlan, Effect
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Effort
 from trimtab.ledger import Commitment, CommitmentOffer, Usage, bill, nodes_committed
-from trimtab.levers.lever import Bought, Fact, Lever, Risk, Stage
+from trimtab.levers.lever import Bought, Fact, Lever, Risk, Stage, Step
 from trimtab.units import HR_PER_MO, S_PER_HR, micro_usd, usd
 
 NAME = "commitment"
@@ -148,6 +148,7 @@ LEVER = Lever(
     stage=Stage.FLEET,
     kinds=frozenset(),
     effort=Effort(weeks=0.1, per="action"),
+    steps=(Step("read the order, have it approved, buy it, see that it is used", 0.5),),
     risk=Risk.MEDIUM,
     rollback="cannot be undone before its term ends: buy in the tranches stated, and nothing that a later action may empty",
     reversible=False,

@@ -14,7 +14,7 @@ from trimtab.fleet.market import Market
 from trimtab.fleet.model import FloatArray, Workload
 from trimtab.fleet.reach import offerings_at_home
 from trimtab.fleet.settings import Effort
-from trimtab.levers.lever import Applied, Ask, Fact, Judged, Lever, Risk, Stage, usual_reason
+from trimtab.levers.lever import Applied, Ask, Fact, Judged, Lever, Risk, Stage, Step, usual_reason
 
 NAME = "gpu-count"
 
@@ -104,7 +104,12 @@ LEVER = Lever(
     page="how-to/read-an-audit.md",
     stage=Stage.PLACE,
     kinds=RUN_KINDS,
-    effort=Effort(weeks=1.0, per="class"),
+    effort=Effort(weeks=0.6, per="class", first_weeks=0.4),
+    first_steps=(Step("where runs ask for GPUs, and what their launcher does with another number", 2.0),),
+    steps=(
+        Step("one run with fewer, its steps per second compared", 1.5),
+        Step("templates and defaults of the others", 1.5),
+    ),
     risk=Risk.LOW,
     rollback="set the GPU request back and resubmit; runs under way are not touched",
     canary=_canary,

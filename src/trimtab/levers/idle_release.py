@@ -10,7 +10,7 @@ from trimtab.fleet.kinds import RUN_KINDS
 from trimtab.fleet.model import Fleet, Workload
 from trimtab.fleet.settings import Assumptions, Effort
 from trimtab.ledger import IDLE
-from trimtab.levers.lever import Applied, Ask, Bought, Fact, Lever, Risk, Stage, held_and_used
+from trimtab.levers.lever import Applied, Ask, Bought, Fact, Lever, Risk, Stage, Step, held_and_used
 
 NAME = "idle-release"
 
@@ -63,7 +63,13 @@ LEVER = Lever(
     page="how-to/read-an-audit.md",
     stage=Stage.HOLD,
     kinds=RUN_KINDS,
-    effort=Effort(weeks=1.0, per="class"),
+    effort=Effort(weeks=0.5, per="class", first_weeks=0.5),
+    first_steps=(Step("a node autoscaler that scales the GPU pools, or its settings", 2.5),),
+    steps=(
+        Step("read the emitted pool or order, and have it merged", 0.5),
+        Step("one node with a long delay for a day, queues watched", 1.0),
+        Step("the rest, and the delays set", 1.0),
+    ),
     risk=Risk.LOW,
     rollback="set the node pool's minimum back to its number before",
     canary=_canary,

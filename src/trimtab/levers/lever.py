@@ -189,6 +189,13 @@ def _unsaid(ask: Ask, judged: Judged) -> str | None:
     return None
 
 
+class Step(NamedTuple):
+    """A piece of a lever's work, and the working days that it takes one engineer who has what `emit` wrote."""
+
+    what: str
+    days: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lever:
     """One way to save, and all that is known of it.
@@ -211,6 +218,10 @@ class Lever:
     """The kinds of workloads that it serves; empty for what is no workload's own."""
     effort: Effort
     """Engineer-weeks: a planning assumption of this project, to be overridden by the team's own (`efforts` in the settings)."""
+    first_steps: tuple[Step, ...] = ()
+    """What its first use in a fleet takes, which makes up `effort.first_weeks`; empty where nobody wrote it down."""
+    steps: tuple[Step, ...] = ()
+    """What each further use takes, which makes up `effort.weeks`."""
     risk: Risk
     rollback: str
     """How to undo it, in a clause."""

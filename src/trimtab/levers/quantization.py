@@ -16,7 +16,7 @@ from trimtab.fleet.model import IntArray, Workload
 from trimtab.fleet.served_model import ServedModel, need_on, served_model
 from trimtab.fleet.settings import Assumptions, Effort
 from trimtab.levers import autoscaling, relocation, right_size, sharing
-from trimtab.levers.lever import Applied, Ask, Fact, Judged, Lever, Risk, Stage, speed_fact, usual_reason
+from trimtab.levers.lever import Applied, Ask, Fact, Judged, Lever, Risk, Stage, Step, speed_fact, usual_reason
 from trimtab.physics.formats import FORMATS, WeightFormat, weight_format
 from trimtab.physics.support import why_not
 from trimtab.physics.transfer import fits_memory
@@ -205,7 +205,14 @@ LEVER = Lever(
     page="how-to/quantize.md",
     stage=Stage.PLACE,
     kinds=frozenset({WorkloadKind.SERVING}),
-    effort=Effort(weeks=3.0, per="class"),
+    effort=Effort(weeks=2.0, per="class", first_weeks=1.0),
+    first_steps=(Step("an evaluation of answers that the team believes", 5.0),),
+    steps=(
+        Step("the weights in the new format, and the server that runs them", 2.0),
+        Step("the evaluation, and what its losses mean to the owner", 3.0),
+        Step("a week of one request in a hundred, watched", 3.0),
+        Step("the rest, and the old weights kept", 2.0),
+    ),
     risk=Risk.HIGH,
     rollback="serve the weights of before again; keep them loaded on one replica until the evaluation is over",
     canary=_canary,

@@ -21,6 +21,7 @@ from trimtab.levers.lever import (
     Lever,
     Risk,
     Stage,
+    Step,
     Way,
     is_candidate,
     speed_fact,
@@ -178,6 +179,12 @@ LEVER = Lever(
     stage=Stage.PLACE,
     kinds=frozenset(WorkloadKind),
     effort=Effort(weeks=4.0, per="class"),
+    steps=(
+        Step("network, rights, registry and secrets in the new place", 5.0),
+        Step("the data's copy, and how it stays current", 5.0),
+        Step("a day beside the present ones, then a tenth, half, all", 6.0),
+        Step("the old place kept a week, then given up", 4.0),
+    ),
     risk=Risk.MEDIUM,
     rollback="send callers and new runs back to the place before, where nodes and data stay until nothing asks "
     "for them; copy back what was written since",

@@ -10,7 +10,19 @@ from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.effects import Effect, SetReplicas
 from trimtab.fleet.settings import Effort
 from trimtab.levers.autoscaling import ROOM_TO_GROW
-from trimtab.levers.lever import Applied, Ask, Fact, Judged, Lever, Risk, Stage, fewest, held_and_used, usual_reason
+from trimtab.levers.lever import (
+    Applied,
+    Ask,
+    Fact,
+    Judged,
+    Lever,
+    Risk,
+    Stage,
+    Step,
+    fewest,
+    held_and_used,
+    usual_reason,
+)
 from trimtab.replay.outcomes.service_outcome import demand_of, floor_replicas
 from trimtab.tables.workloads import WorkloadKind
 
@@ -82,6 +94,10 @@ LEVER = Lever(
     stage=Stage.HOLD,
     kinds=frozenset({WorkloadKind.SERVING}),
     effort=Effort(weeks=0.4, per="class"),
+    steps=(
+        Step("read the emitted patch, and have it merged", 0.5),
+        Step("one replica less a day, latency and queue watched", 1.5),
+    ),
     risk=Risk.MEDIUM,
     rollback="set replicas back to their number before",
     canary=_canary,

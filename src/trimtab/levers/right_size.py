@@ -12,7 +12,19 @@ from trimtab.fleet.market import Market
 from trimtab.fleet.model import Workload
 from trimtab.fleet.reach import offerings_at_home
 from trimtab.fleet.settings import Assumptions, Effort
-from trimtab.levers.lever import Applied, Ask, Fact, Judged, Lever, Risk, Stage, memory_peak, speed_fact, usual_reason
+from trimtab.levers.lever import (
+    Applied,
+    Ask,
+    Fact,
+    Judged,
+    Lever,
+    Risk,
+    Stage,
+    Step,
+    memory_peak,
+    speed_fact,
+    usual_reason,
+)
 from trimtab.physics.formats import WeightFormat
 from trimtab.replay.outcomes.evaluate import MISSES, MISSES_ON_DEMAND
 from trimtab.tables.workloads import WorkloadKind
@@ -74,7 +86,13 @@ LEVER = Lever(
     page="how-to/read-an-audit.md",
     stage=Stage.PLACE,
     kinds=frozenset(WorkloadKind),
-    effort=Effort(weeks=2.0, per="class"),
+    effort=Effort(weeks=1.0, per="class", first_weeks=1.0),
+    first_steps=(Step("a node pool of another type: quota, image, driver, drain of the old one", 5.0),),
+    steps=(
+        Step("read the emitted pool and patch, and have them merged", 1.0),
+        Step("a day of one replica or run beside the present ones, with its readings compared", 2.0),
+        Step("move the rest, keep the old pool a week, give it back", 2.0),
+    ),
     risk=Risk.MEDIUM,
     rollback="point the workload's node selector back to the instance type before; keep the old node pool a week",
     canary=_canary,

@@ -15,7 +15,7 @@ from trimtab.deployment.effects import Effect, SetReplicaPolicy, Wake
 from trimtab.fleet.model import ServiceObservation
 from trimtab.fleet.settings import Effort
 from trimtab.levers.autoscaling import ROOM_TO_GROW, TARGET_LOADS, WINDOWS_S
-from trimtab.levers.lever import Applied, Ask, Fact, Judged, Lever, Risk, Stage, held_and_used, usual_reason
+from trimtab.levers.lever import Applied, Ask, Fact, Judged, Lever, Risk, Stage, Step, held_and_used, usual_reason
 from trimtab.policies.keda import KedaPolicy
 from trimtab.policies.scaling import SYNC_S, HpaPolicy
 from trimtab.replay.outcomes.outcome import Case
@@ -169,7 +169,17 @@ LEVER = Lever(
     page="how-to/scale-to-zero.md",
     stage=Stage.HOLD,
     kinds=frozenset({WorkloadKind.SERVING}),
-    effort=Effort(weeks=2.0, per="class"),
+    effort=Effort(weeks=0.8, per="class", first_weeks=1.5),
+    first_steps=(
+        Step("install KEDA, and have the gateway or queue hold first requests and export how many wait", 3.0),
+        Step("see the query count them while no replica is up, and set the alerts", 2.0),
+        Step("make a replica start and drain cleanly: image, readiness, model weights", 2.5),
+    ),
+    steps=(
+        Step("read the emitted ScaledObject, rules and patch, and have them merged", 1.0),
+        Step("agree with its callers who waits for a start, and set time-outs of clients and gateway", 1.0),
+        Step("watch two nights down and up", 2.0),
+    ),
     risk=Risk.MEDIUM,
     rollback="set minReplicaCount to 1 in its ScaledObject, or delete that and set replicas back to their number before",
     canary=_canary,

@@ -15,7 +15,7 @@ from trimtab.deployment.effects import DeferRuns, Effect, SetSchedule, StartBefo
 from trimtab.fleet.kinds import RUN_KINDS, is_regular
 from trimtab.fleet.model import FloatArray, Window, Workload
 from trimtab.fleet.settings import Assumptions, Bands, Effort
-from trimtab.levers.lever import Applied, Ask, Fact, Judged, Lever, Risk, Stage, held_and_used, usual_reason
+from trimtab.levers.lever import Applied, Ask, Fact, Judged, Lever, Risk, Stage, Step, held_and_used, usual_reason
 from trimtab.policies.deferral import DeferPolicy
 from trimtab.tables.workloads import TargetMetric, WorkloadKind
 from trimtab.units import DAYS_PER_WEEK, HR_PER_DAY, HR_PER_WEEK, S_PER_HR
@@ -159,6 +159,10 @@ LEVER = Lever(
     stage=Stage.HOLD,
     kinds=RUN_KINDS | {WorkloadKind.NOTEBOOK},
     effort=Effort(weeks=0.5, per="class"),
+    steps=(
+        Step("agree the hours with the teams whose runs wait", 1.0),
+        Step("read the emitted timetable, one night or one run, then the others", 1.5),
+    ),
     risk=Risk.LOW,
     rollback="remove the timetable; nodes stay up as before",
     canary=_canary,

@@ -24,7 +24,19 @@ from trimtab.fleet.model import Target, Workload
 from trimtab.fleet.reach import offerings_at_home, offerings_elsewhere
 from trimtab.fleet.settings import Assumptions, Effort
 from trimtab.fleet.working import busiest_hour_frac, working_frac
-from trimtab.levers.lever import Applied, Ask, Fact, Judged, Lever, Risk, Stage, memory_peak, speed_fact, usual_reason
+from trimtab.levers.lever import (
+    Applied,
+    Ask,
+    Fact,
+    Judged,
+    Lever,
+    Risk,
+    Stage,
+    Step,
+    memory_peak,
+    speed_fact,
+    usual_reason,
+)
 from trimtab.physics.colocation import (
     AS_MET,
     MET_BOTH_WAYS,
@@ -404,7 +416,16 @@ LEVER = Lever(
     page="how-to/share-gpus.md",
     stage=Stage.PLACE,
     kinds=SHARERS,
-    effort=Effort(weeks=2.0, per="class"),
+    effort=Effort(weeks=1.0, per="class", first_weeks=1.0),
+    first_steps=(
+        Step("the device plugin with its sharing or MIG layout, on a pool of its own", 3.0),
+        Step("memory caps, and what neighbours do when one dies", 2.0),
+    ),
+    steps=(
+        Step("read the emitted patches, and have them merged", 1.0),
+        Step("a day of one replica alone on a shared node", 1.0),
+        Step("neighbours one at a time, through a peak each", 3.0),
+    ),
     risk=Risk.MEDIUM,
     rollback="point the node selectors back to the nodes before and ask for whole GPUs again; "
     "keep the old node pool a week; a GPU that was cut is made whole when it is empty",

@@ -14,7 +14,7 @@ from trimtab.fleet.market import Market
 from trimtab.fleet.model import Workload
 from trimtab.fleet.reach import offerings_for
 from trimtab.fleet.settings import Assumptions, Effort
-from trimtab.levers.lever import Ask, Judged, Lever, Risk, Stage, usual_reason
+from trimtab.levers.lever import Ask, Judged, Lever, Risk, Stage, Step, usual_reason
 from trimtab.tables.workloads import WorkloadKind
 
 NAME = "spot"
@@ -112,7 +112,17 @@ LEVER = Lever(
     page="how-to/serve-on-spot.md",
     stage=Stage.BUY,
     kinds=RUN_KINDS | {WorkloadKind.SERVING},
-    effort=Effort(weeks=3.0, per="fleet"),
+    effort=Effort(weeks=0.8, per="class", first_weeks=1.5),
+    first_steps=(
+        Step("the spot node pool with its taint, and a fallback on demand", 2.0),
+        Step("notices: the interruption queue, draining, alerts", 2.5),
+        Step("a drill: nodes taken away by hand, with the team", 3.0),
+    ),
+    steps=(
+        Step("read the emitted patch, and have it merged", 1.0),
+        Step("checkpoints on and their interval set, or replicas spread over zones", 2.0),
+        Step("kill one by hand, and see it resume", 1.0),
+    ),
     risk=Risk.MEDIUM,
     rollback="remove spot from the node pool's capacity types; runs go on from their last checkpoint on demand",
     canary=_canary,

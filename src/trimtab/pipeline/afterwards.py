@@ -96,7 +96,7 @@ def verify_plan(
     records = own_spot_records(bundle, fleet.window)
     now = Market.of(catalog, at or fleet.window.end.date(), settings, records)
     then = replace(now, at=kept.plan.window.end.date(), known_micro_usd_hr=_rates_of(kept))
-    now, then = carried_at(now, fleet).market, carried_at(then, fleet).market
+    now, then = carried_at(bundle, now, fleet).market, carried_at(bundle, then, fleet).market
     spend_usd_hr = billed_spend(bundle.table("costs", SPEND_COLUMNS), fleet.window)
     return verify(kept.plan, kept.baseline, fleet, then, now, settings, spend_usd_hr)
 

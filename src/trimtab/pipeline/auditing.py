@@ -81,9 +81,9 @@ def audit(
     """Diagnose a fleet, plan it on the first part of its history and prove the plan on the rest.
 
     Prices are those that held at `at` (default: the end of the window). `owned` commitments, to nodes and to spend, are paid
-    whatever is planned. Nodes without a rate are carried at nothing, unjudged. A `scenario` is planned as well, and shown
-    beside. Replays are looked up in `store` first. Raises BundleError, MissingPrice (where no node has a rate), InputError
-    where there is too little history, and PlanError where no plan keeps the limits of the settings.
+    whatever is planned. Nodes that no list has are carried at what the bill says, unjudged. A `scenario` is planned as well,
+    and shown beside. Replays are looked up in `store` first. Raises BundleError, MissingPrice (where no node has a rate),
+    InputError where there is too little history, and PlanError where no plan keeps the limits of the settings.
     """
     tell = progress or _silent
     opened = _opened(bundle, settings, catalog, at, owned, store, tell, scenario or Scenario())
@@ -167,9 +167,9 @@ def _opened(
     require_nodes(bundle, fit)
     check_reach(fit.workloads, replace(market, limits=scenario.settings(settings).limits))
     refuse_impossible(fit.workloads)
-    carried = carried_at(market, fit, proof)
+    carried = carried_at(bundle, market, fit, proof)
     (fit, proof), market = carried.fleets, carried.market
-    selling = selling.carrying(fit.unpriced)
+    selling = selling.carrying(fit.carried_micro_usd_hr)
     coverable = _coverable(selling, fit, proof)
     return Opened(
         fit=fit,

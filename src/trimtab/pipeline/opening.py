@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 
 from trimtab.catalog import Catalog, load_catalog
 from trimtab.catalog.pools import Pool
+from trimtab.diagnose.billed_rates import RATE_COLUMNS, BilledRate, billed_rates
 from trimtab.errors import InputError, MissingPrice
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.market import Market
@@ -19,8 +20,9 @@ from trimtab.ledger import Allocation, allocate, bill
 from trimtab.sources.demo import demo_fleet, trace_fleet
 from trimtab.tables.bundle import Bundle, BundleMeta, memory_bundle
 from trimtab.tables.checks import checked_bundle
+from trimtab.tables.resource_ids import nodes_by_resource
 from trimtab.tables.workloads import Workloads
-from trimtab.units import HR_PER_DAY, HR_PER_WEEK, S_PER_HR
+from trimtab.units import HR_PER_DAY, HR_PER_WEEK, S_PER_HR, usd
 
 
 def open_fleet(path: str | Path) -> Bundle:
@@ -77,14 +79,14 @@ def priced_history(
 ) -> tuple[Fleet, Allocation]:
     """Return the fleet over a bundle's whole window, and its bill split over who held what.
 
-    Nodes without a rate are carried at nothing. Raises MissingPrice where no node has one.
+    Nodes that no list has are carried at what the bill says, else at nothing. Raises MissingPrice where no node has one.
     """
     settings, catalog = settings or Settings(), catalog or load_catalog()
     fleet = build_fleet(bundle, settings)
     records = own_spot_records(bundle, fleet.window)
     market = Market.of(catalog, at or fleet.window.end.date(), settings, records)
     require_nodes(bundle, fleet)
-    carried = carried_at(market, fleet)
+    carried = carried_at(bundle, market, fleet)
     (fleet,), market = carried.fleets, carried.market
     return fleet, allocate(bill(fleet.usage, market.rates(fleet.usage.pools)), fleet.holdings)
 
@@ -108,36 +110,51 @@ def require_nodes(bundle: Bundle, fleet: Fleet) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Carried:
-    """Fleets of which some nodes have no price, the market in which these cost nothing, and what is to be said about them."""
+    """Fleets of which no list has some nodes, the market in which these cost what the bill says, and what is to be said."""
 
     fleets: tuple[Fleet, ...]
     market: Market
     said: tuple[str, ...]
 
 
-def carried_at(market: Market, *fleets: Fleet) -> Carried:
-    """Carry nodes without a price at nothing, unjudged; raises MissingPrice, naming all, where no node has a price.
+def carried_at(bundle: Bundle, market: Market, *fleets: Fleet) -> Carried:
+    """Carry nodes that no list has at what the bundle's bill says they cost, else at nothing, unjudged.
 
-    A price is never guessed, and what one kind of nodes costs is no reason to say nothing of the others.
+    A price is never guessed, and what one kind of nodes costs is no reason to say nothing of the others. Raises MissingPrice,
+    naming all, where no node has a price and no bill names any.
     """
     pools = {pool for fleet in fleets for pool in fleet.usage.pools}
     missing = market.unpriced(sorted(pools))
-    if missing and len(missing) == len(pools):
+    billed = _billed(bundle, fleets, missing) if missing else {}
+    if missing and len(missing) == len(pools) and not billed:
         lines = "\n".join(f"  - {pool}: {reason}" for pool, reason in missing.items())
         raise MissingPrice(
             f"no node of the fleet has a price; give yours with --prices FILE (trimtab prices --help):\n{lines}"
         )
+    rates = {pool: billed[pool].micro_usd_hr if pool in billed else 0 for pool in missing}
     return Carried(
-        fleets=tuple(replace(fleet, unpriced=frozenset(missing)) for fleet in fleets),
-        market=market.carrying(missing) if missing else market,
-        said=tuple(_carried(pool, reason, fleets) for pool, reason in missing.items()),
+        fleets=tuple(replace(fleet, carried_micro_usd_hr=rates) for fleet in fleets),
+        market=market.carrying(rates) if missing else market,
+        said=tuple(_carried(pool, reason, billed.get(pool), fleets) for pool, reason in missing.items()),
     )
 
 
-def _carried(pool: Pool, reason: str, fleets: Sequence[Fleet]) -> str:
+def _billed(bundle: Bundle, fleets: Sequence[Fleet], pools: Collection[Pool]) -> dict[Pool, BilledRate]:
+    resources = nodes_by_resource(bundle.table("nodes", ["node", "labels"]))
+    return billed_rates(bundle.table("costs", RATE_COLUMNS), resources, fleets, pools)
+
+
+def _carried(pool: Pool, reason: str, billed: BilledRate | None, fleets: Sequence[Fleet]) -> str:
     names = {node.name for fleet in fleets for node in fleet.nodes if node.pool == pool}
     used = [fleet.usage for fleet in fleets if pool in fleet.usage.pools]
     hours = sum(int(one.node_seconds[one.pools.index(pool)].sum()) for one in used) / S_PER_HR
+    if billed is not None:
+        return (
+            f"{len(names)} node(s) of {pool} are carried at what the bill says, ${usd(billed.micro_usd_hr):,.2f} an hour each, "
+            f"and left as they are ({hours:,.0f} node-hours; charges for {billed.hours:,.0f} hours name "
+            f"{billed.nodes_named} of {billed.nodes}): {reason}; give their price with --prices FILE to have what runs on "
+            "them judged"
+        )
     return (
         f"{len(names)} node(s) of {pool} are carried at $0 and left as they are ({hours:,.0f} node-hours): {reason}; give "
         "their price with --prices FILE, or collect their type and region from the cluster (--kube-dump or --context)"

@@ -40,8 +40,10 @@ def review(
     tell("reading the fleet", 0.0)
     fleet = build_fleet(bundle, settings)
     require_nodes(bundle, fleet)
-    carried = carried_at(market, fleet)
+    carried = carried_at(bundle, market, fleet)
     (fleet,), market = carried.fleets, carried.market
     held = tuple(commitment for _, commitment in running(owned, fleet.usage.pools, market, day))
     tell("replaying the history under the manifests", 0.2)
-    return review_fleet(fleet, cases_of(fleet, settings, SEED), market, proposed, present=present, owned=held)
+    return review_fleet(
+        fleet, cases_of(fleet, settings, SEED, market=market), market, proposed, present=present, owned=held
+    )

@@ -1,8 +1,8 @@
 """What a plan asks of its team, in the currency of the bill: entries that are paid once, whoever needs them.
 
 An action is a lever on a class of workloads. It is worth doing where it adds at least `planning.min_saving_usd_mo` a month and
-pays its effort back within `planning.max_payback_mo`; so it costs the larger of the two, a month. Effort that is paid once for
-the whole fleet is an entry of its own, which all actions of the lever pay back together. The joint choice knows these entries:
+pays its effort back within `planning.max_payback_mo`; so it costs the larger of the two, a month. Effort that a lever's first
+use takes is an entry of its own, which all actions of the lever pay back together. The joint choice knows these entries:
 what is left out for its effort makes room for what is worth it.
 """
 
@@ -54,12 +54,11 @@ def together_of(workload: Workload, effect: WorkloadEffect) -> str:
 def effort_of(lever: str, together: str, settings: Settings) -> Effort:
     """Return what an action costs its team: its own entry, and that of its lever where effort is paid once for the fleet."""
     planning, effort = settings.planning, effort_of_lever(lever, settings)
-    usd_mo = effort.weeks * planning.engineer_week_usd / max(planning.max_payback_mo, _NEVER_MO)
-    action = f"{lever} for {together}"
-    if effort.per == "fleet":
-        entries = {lever: usd_mo, action: planning.min_saving_usd_mo}
-    else:
-        entries = {action: max(usd_mo, planning.min_saving_usd_mo)}
+    week_usd_mo = planning.engineer_week_usd / max(planning.max_payback_mo, _NEVER_MO)
+    entries = {
+        lever: effort.once_weeks * week_usd_mo,
+        f"{lever} for {together}": max(effort.each_weeks * week_usd_mo, planning.min_saving_usd_mo),
+    }
     return {name: price for name, price in entries.items() if price > 0}
 
 

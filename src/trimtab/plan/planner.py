@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.effects import Relocate, SetCapacityType, SetPrecision, SetTrainingMemory, UseOffering, UseSlots
 from trimtab.fleet.law_evidence import BackTest
+from trimtab.fleet.limits import without_quota
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet
 from trimtab.fleet.settings import Settings
@@ -23,14 +24,16 @@ from trimtab.plan.actions.promptness import prompt
 from trimtab.plan.actions.refusals import left_out, not_worth, refusals, too_much_work
 from trimtab.plan.actions.roadmap import Slot, efforts
 from trimtab.plan.actions.staging import dated, staged
-from trimtab.plan.effort import UNHELD, Effort, effort_of, with_effort
+from trimtab.plan.effort import UNHELD, Effort, effort_micro_usd, effort_of, with_effort
 from trimtab.plan.model import Action, Change, NotWorthDoing, Plan
 from trimtab.plan.options.unkept import unkept
 from trimtab.plan.options.veto import Veto
 from trimtab.plan.options.workload_options import WorkloadOptions, options_of
 from trimtab.plan.problem import KEEP, Problem
+from trimtab.plan.program.couplings.parts import Limit
+from trimtab.plan.program.couplings.quotas import PoolQuota
 from trimtab.plan.program.fleet_problem import Enacted, fleet_problem
-from trimtab.plan.program.limit_report import price_limits
+from trimtab.plan.program.limit_report import Lifted, price_limits
 from trimtab.plan.program.solve import Chosen, solve_problem
 from trimtab.plan.ventures.unisolated import unisolated
 from trimtab.plan.ventures.venture_sums import Left, ventures
@@ -80,21 +83,48 @@ class Prospects:
     cases: Mapping[str, Case | str]
     options: tuple[WorkloadOptions | None, ...]
     owned: tuple[Commitment, ...]
+    vetoes: Mapping[str, Veto] = field(default_factory=dict)
+    """Ways that the proof showed to miss their targets, by workload."""
 
     def with_vetoes(self, vetoes: Mapping[str, Veto]) -> Prospects:
         """Return the options less those that vetoes leave out, by workload; replays are not made again."""
+        together = replace(self, vetoes={**self.vetoes, **vetoes})
+        return together._judged_anew({workload.name for workload in self.fleet.workloads if workload.name in vetoes})
+
+    def without_quota(self, quota: PoolQuota) -> Prospects | None:
+        """Return the prospects where one quota is not there, None where no replay had it in its way."""
+        names = {
+            one.evaluator.case.workload.name for one in self.options if one and one.evaluator.stood_under(quota.nodes)
+        }
+        if not names:
+            return None
+        regions = {pool.region for pool in self.fleet.usage.pools}.union(*self.market.catalog.regions.values())
+        text = without_quota(self.settings.limits.quotas, quota.pool, regions)
+        settings = replace(self.settings, limits=replace(self.settings.limits, quotas=text))
+        market = replace(self.market, limits=settings.limits)
+        return replace(self, settings=settings, market=market)._judged_anew(names)
+
+    def _judged_anew(self, names: Container[str]) -> Prospects:
+        """Return some workloads' options once more, in the world of these settings; what was replayed is not again."""
         largest = _largest(self.fleet)
-        options = tuple(
-            one
-            if one is None or workload.name not in vetoes
-            else options_of(
-                one.evaluator.case,
+
+        def anew(one: WorkloadOptions) -> WorkloadOptions:
+            name = one.evaluator.case.workload.name
+            same = (
+                one.evaluator.case.settings is self.settings
+            )  # then its case stays the very one that others know it by
+            evaluator = one.evaluator if same else one.evaluator.under(self.settings)
+            return options_of(
+                evaluator.case,
                 self.market,
                 self.owned,
-                among_largest=workload.name in largest,
-                evaluator=one.evaluator,
-                veto=vetoes[workload.name],
+                among_largest=name in largest,
+                evaluator=evaluator,
+                veto=self.vetoes.get(name),
             )
+
+        options = tuple(
+            anew(one) if one is not None and workload.name in names else one
             for workload, one in zip(self.fleet.workloads, self.options, strict=True)
         )
         return replace(self, options=options)
@@ -116,7 +146,7 @@ def judge(
     `owned` commitments are paid whatever is planned. Services keep the laws learnt on `laws` where that is given. Replays
     are looked up in `store` first.
     """
-    cases = cases_of(fleet, settings, seed, laws=laws, store=store)
+    cases = cases_of(fleet, settings, seed, market=market, laws=laws, store=store)
     return Prospects(
         fleet=fleet,
         market=market,
@@ -167,9 +197,10 @@ def plan_of(prospects: Prospects, progress: Progress) -> Planned:
         options=sum(one.considered for one in options if one),
         pruned=_pruned(options, cheapest),
         attribution="Shapley, sampled" if shares.sampled else "exact Shapley",
-        limits=price_limits(paying, chosen, settings.planning),
+        limits=price_limits(paying, chosen, settings.planning, lambda limit: _lifted(prospects, chosen, limit)),
         roadmap=path.roadmap(),
         ventures=ventures(fleet, left, market, settings, shared),
+        work_gap_frac=_work_gap(drafted, chosen, settings),
     )
     return Planned(
         plan=plan,
@@ -185,6 +216,13 @@ def plan_of(prospects: Prospects, progress: Progress) -> Planned:
         unkept=tuple(unkept(options)),
         headroom_micro_usd=_headroom(fleet, options, cheapest, market, settings, owned),
     )
+
+
+def _work_gap(drafted: Drafted, chosen: Chosen, settings: Settings) -> float:
+    """Return how far a plan's bill and work may be above those of any other, purchases' own hour of work aside."""
+    actions = [action for action in drafted.actions if not action.discounts]
+    both = drafted.cost(drafted.everything) + effort_micro_usd(actions, settings, drafted.fleet.window.hours)
+    return max(0.0, 1 - chosen.bound_micro_usd / both) if both else 0.0
 
 
 def _options(
@@ -259,6 +297,22 @@ def draft_of(
         for node in nodes
     )
     return Drafted(fleet=fleet, enacted=enacted, deployments=deployments, released=released, discounts=chosen.bought)
+
+
+def _lifted(prospects: Prospects, chosen: Chosen, limit: Limit) -> Lifted | None:
+    """Return the problem without a quota that options were replayed under, and the plan's choice there as far as it is."""
+    free = prospects.without_quota(limit) if isinstance(limit, PoolQuota) else None
+    if free is None:
+        return None
+    options = list(free.options)
+    problem = fleet_problem(free.fleet, options, free.market, free.settings.limits, free.owned)
+    start = list(chosen.choice)
+    for row, (before, after) in enumerate(zip(prospects.options, options, strict=True)):
+        if before is not None and after is not None and start[row] != KEEP:
+            wanted = before.candidates[start[row]].deployment
+            there = [one.deployment for one in after.candidates]
+            start[row] = there.index(wanted) if wanted in there else KEEP
+    return with_effort(problem, row_efforts(problem, options, free.settings)), start
 
 
 def row_efforts(

@@ -23,7 +23,7 @@ from trimtab.units import S_PER_HR
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class JobHistory:
-    """What was run: `submit_s`, `work_s` (run time on the hardware observed) and whole `nodes`, each `(n_jobs,)`.
+    """What was run: `submit_s`, `work_s` (run time at the speed of where it is replayed) and whole `nodes`, each `(n_jobs,)`.
 
     Seconds count from the start of the window, on an hour boundary; jobs are in order of submission.
     """
@@ -83,24 +83,19 @@ class Checkpoints:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRules:
-    """The rules to replay jobs under: where they run, how fast, how they save, how many nodes there are.
+    """The rules to replay jobs under: where they run, how they save, how many nodes there are.
 
-    `speed` divides the observed run time; `startup_s` is paid at every start; without `checkpoints` a loss loses all. When a
+    `startup_s` is paid at every start; without `checkpoints` a loss loses all. When a
     job has ended its nodes stay up, empty and billed, for `empty_node_kept_s`; the next job is taken to find them gone, unless
     jobs share nodes of `shared_node_gpus` GPUs: then pods go where there is room (on demand only).
     """
 
     capacity: Capacity = OnDemand()
     startup_s: float = 0.0
-    speed: float = 1.0
     checkpoints: Checkpoints | None = None
     max_nodes: int | None = None
     empty_node_kept_s: float = 0.0
     shared_node_gpus: float | None = None
-
-    def __post_init__(self) -> None:
-        if not self.speed > 0:
-            raise ValueError(f"speed must be positive, got {self.speed}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -153,7 +148,7 @@ def replay_jobs(history: JobHistory, rules: JobRules, *, hours: int, seed: int) 
         begins_s = queue.wait_for(nodes, float(history.submit_s[job]))
         if begins_s is None:
             continue
-        run = _Run(now_s=begins_s, left_s=float(history.work_s[job]) / rules.speed)
+        run = _Run(now_s=begins_s, left_s=float(history.work_s[job]))
         rng = np.random.default_rng((seed, job))
         if booked is not None:
             _run_in_block(run, rules, booked, nodes, block)
@@ -193,7 +188,7 @@ def _replay_beside(
         placed = nodes.place(int(pods[job]), gpus, float(history.submit_s[job]))
         if placed is not None:
             start_s[job], ready_s[job], taken = placed
-            finish_s[job] = ready_s[job] + history.work_s[job] / rules.speed
+            finish_s[job] = ready_s[job] + history.work_s[job]
             nodes.hold(taken, gpus, float(finish_s[job]))
     on_demand, nothing = np.zeros(hours, dtype=np.int64), np.zeros(hours, dtype=np.int64)
     for begins_s, ends_s in nodes.close():

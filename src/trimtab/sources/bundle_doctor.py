@@ -16,6 +16,7 @@ from trimtab.sources.coverage import bundle_coverage
 from trimtab.sources.doctor import Finding, Status, activity, bill, history, price_book
 from trimtab.sources.kube_nodes import UNKNOWN
 from trimtab.tables.bundle import Bundle
+from trimtab.tables.resource_ids import last_part, nodes_by_resource
 from trimtab.units import HR_PER_DAY, hours_between
 
 LEAST_DAYS = 2
@@ -93,10 +94,20 @@ def _nodes(bundle: Bundle, market: Market) -> Iterator[Finding]:
     else:
         yield Finding(what="instance types", status=Status.OK, detail=detail)
     pools = {Pool(row["provider"], row["instance_type"], row["region"], row["capacity_type"]) for row in rows}
-    yield _prices(market.unpriced(sorted(pools)), len(pools))
+    missing = market.unpriced(sorted(pools))
+    yield _prices(missing, len(pools), some=len(missing) < len(pools) or _bill_names_nodes(bundle))
 
 
-def _prices(missing: Mapping[Pool, str], pools: int) -> Finding:
+def _bill_names_nodes(bundle: Bundle) -> bool:
+    known = nodes_by_resource(bundle.table("nodes", ["node", "labels"]))
+    return any(
+        last_part(resource or "") in known
+        for resource in bundle.table("costs", ["ResourceId"])["ResourceId"].to_pylist()
+    )
+
+
+def _prices(missing: Mapping[Pool, str], pools: int, *, some: bool) -> Finding:
+    """Judge what nodes cost; `some` of them are known to have a price, on a list or on a bill."""
     if not missing:
         return Finding(what="prices", status=Status.OK, detail=f"{pools} kind(s) of nodes have a rate")
     pool = next(iter(missing))
@@ -110,9 +121,9 @@ def _prices(missing: Mapping[Pool, str], pools: int) -> Finding:
         fix = "price the history at a date that the list knows: --at DATE"
     return Finding(
         what="prices",
-        status=Status.MISSING,
+        status=Status.WEAK if some else Status.MISSING,
         detail=f"{len(missing)} of {pools} kind(s) of nodes have none ({pool}: {missing[pool]})",
-        cost="their nodes are carried at $0, unjudged: a price is never guessed",
+        cost="their nodes are carried at what the bill says, else at $0, unjudged: a price is never guessed",
         fix=fix,
     )
 

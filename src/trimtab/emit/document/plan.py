@@ -58,6 +58,8 @@ class LimitPart(Part):
     """Whether the plan stands at the limit."""
     cost_usd_mo: float | None
     """What bill and work together would cost less, dollars a month, were this limit alone not there; null where not known."""
+    bill_usd_mo: float | None = None
+    """The part of it that is the bill: below 0 where the plan without the limit leaves out work that does not pay there."""
 
 
 class PlanPart(Part):
@@ -75,6 +77,9 @@ class PlanPart(Part):
     """No combination of the options considered costs less."""
     gap_frac: float
     """How far the plan may be from that bound, as a share of its cost."""
+    work_gap_frac: float | None = None
+    """How far bill and work together may be from the best, as a share of both: what the plan is chosen by. The bound on the
+    bill is one over all options, those whose work does not pay back among them. Null in documents made before it was known."""
     joint_saving_usd_mo: float
     """before - objective."""
     joint_saving_low_usd_mo: float | None = None

@@ -31,6 +31,7 @@ def plan_part(audit: Audit, targets: Sequence[TargetPart]) -> PlanPart:
         moving_usd_mo=month_usd(plan.moving_micro_usd, hours),
         bound_usd_mo=min(month_cents(plan.bound_micro_usd, hours), before_cents - saved_cents) / 100,
         gap_frac=plan.gap_frac,
+        work_gap_frac=plan.work_gap_frac,
         joint_saving_usd_mo=saved_cents / 100,
         joint_saving_low_usd_mo=min(saved_cents / 100, round(joint.low, 2)),
         joint_saving_high_usd_mo=max(saved_cents / 100, round(joint.high, 2)),
@@ -56,6 +57,7 @@ def _limit(limit: LimitPrice) -> LimitPart:
         used=limit.use.used,
         binds=limit.use.binds,
         cost_usd_mo=to_cents(limit.cost_usd_mo),
+        bill_usd_mo=to_cents(limit.bill_usd_mo),
     )
 
 

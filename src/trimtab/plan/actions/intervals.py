@@ -8,12 +8,13 @@ how often the intervals hold: docs/benchmarks/proof.md).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from trimtab.deployment.effects import DeferRuns, ReleaseIdle, SetReplicaPolicy, StartBeforeRuns
+from trimtab.deployment.placement import is_measured_same
 from trimtab.fleet.kinds import RUN_KINDS
 from trimtab.fleet.model import FloatArray
 from trimtab.levers.registry import lever_named
@@ -113,15 +114,15 @@ def spend_of_runs(drafted: Drafted) -> Iterator[RunsSpend]:
         place, jobs = evaluator.place(deployment), evaluator.case.workload.jobs
         if jobs is None or evaluator.case.workload.kind not in RUN_KINDS or not isinstance(place.holding, _PAY_AS_RUN):
             continue
-        work = (jobs.end_s - jobs.start_s) * jobs.gpus
-        work = work[np.isfinite(work)]
+        held_s = (jobs.end_s - jobs.start_s) * jobs.gpus
+        work = held_s[np.isfinite(held_s)]
         if not work.sum() > 0:
             continue
         usage = drafted.enacted.outcome(index, deployment).usage(place)
         yield RunsSpend(
             micro_usd=fixed_cost(usage, drafted.enacted.market) // S_PER_HR,
             lumps_frac=float(math.sqrt((work**2).sum()) / work.sum()),
-            speed=None if place.has_same_speed else place.speed,
+            speed=_speed_of_work(place.speeds_of(jobs.gpu, jobs.count), held_s),
         )
 
 
@@ -142,6 +143,22 @@ def cost_of_queues(drafted: Drafted) -> Iterator[int]:
         market = drafted.enacted.market
         more = fixed_cost(usage, market) - fixed_cost(drafted.enacted.outcome(index, deployment).usage(place), market)
         yield max(0, more // S_PER_HR)
+
+
+def _speed_of_work(speeds: Sequence[Estimate], held_s: FloatArray) -> Estimate | None:
+    """Return the speed of runs (n_runs,) all together, by their GPU-seconds; None where all keep the one that was measured."""
+    if all(is_measured_same(speed) for speed in speeds):
+        return None
+    if all(speed == speeds[0] for speed in speeds):
+        return speeds[0]
+    work = np.where(np.isfinite(held_s), held_s, 0.0)
+    value, low, high = (
+        float(work.sum() / sum(done / getattr(speed, end) for done, speed in zip(work, speeds, strict=True)))
+        for end in ("value", "low", "high")
+    )
+    return Estimate(
+        value=value, low=low, high=high, basis=Basis.MODELLED, because="runs that were on several types of GPU"
+    )
 
 
 def _drift_frac(lever: str) -> float:

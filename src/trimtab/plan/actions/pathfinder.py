@@ -161,8 +161,7 @@ class Pathfinder:
         found = []
         for lever in sorted({draft.lever for draft in self.drafted.actions}):
             for factor in SWAYS:
-                effort = effort_of_lever(lever, self.settings)
-                changed = replace(effort, weeks=effort.weeks * factor)
+                changed = effort_of_lever(lever, self.settings).scaled(factor)
                 swayed = replace(self.settings, efforts={**self.settings.efforts, lever: changed})
                 theirs = self.slots(swayed)
                 kept = self._in_turn([slot.number for slot in mine], swayed)

@@ -62,8 +62,10 @@ def too_much_work(cheapest: Drafted, plan: Drafted, settings: Settings) -> Itera
         effort = effort_of_lever(draft.lever, settings)
         added = per_month(usd(cheapest.last_in(number)), hours)
         reason = not_worth(added, weeks[number], settings.planning)
-        if reason is None and effort.per == "fleet" and draft.lever not in levers:
-            reason = f"all that it would add does not pay back its {effort.weeks:g} engineer-weeks"
+        if reason is None and effort.once_weeks and draft.lever not in levers:
+            reason = (
+                f"all that it would add does not pay back the {effort.once_weeks:g} engineer-weeks of its first use"
+            )
         yield left_out(draft, added, reason or "what the plan does instead saves nearly as much with less work")
 
 

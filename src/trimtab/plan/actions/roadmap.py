@@ -53,11 +53,14 @@ def efforts(drafts: Sequence[Draft], settings: Settings, *, entries: bool = True
     So is the work of going to another cloud; without `entries` it is left out, for the bill holds it already.
     """
     keys = [_paid_once(draft, settings) for draft in drafts]
+    levers = [draft.lever for draft in drafts]
+    works = [effort_of_lever(lever, settings) for lever in levers]
     clouds = [cloud for draft in drafts for cloud in draft.clouds]
     return [
-        effort_of_lever(draft.lever, settings).weeks / keys.count(key)
+        work.each_weeks / keys.count(key)
+        + work.once_weeks / levers.count(draft.lever)
         + entries * sum(settings.ventures.migration_weeks / clouds.count(cloud) for cloud in draft.clouds)
-        for draft, key in zip(drafts, keys, strict=True)
+        for draft, key, work in zip(drafts, keys, works, strict=True)
     ]
 
 

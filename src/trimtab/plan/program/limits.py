@@ -78,6 +78,9 @@ class LimitPrice:
 
     use: LimitUse
     cost_usd_mo: float | None
+    """Bill and work together."""
+    bill_usd_mo: float | None
+    """The bill alone: below 0 where the plan without the limit leaves out work that does not pay there."""
 
 
 def uses_of_limits(problem: Problem, choice: Sequence[int]) -> dict[Limit, LimitUse]:

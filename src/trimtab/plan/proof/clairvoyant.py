@@ -18,7 +18,7 @@ from trimtab.catalog.pools import Pool
 from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.placement import Placement
 from trimtab.fleet.market import Market, Offering
-from trimtab.fleet.model import Fleet, FloatArray, IntArray, Workload
+from trimtab.fleet.model import Fleet, FloatArray, IntArray, JobsObservation, Workload
 from trimtab.fleet.reach import offerings_for
 from trimtab.ledger.commitments import Commitment
 from trimtab.levers import gpu_count
@@ -85,11 +85,34 @@ def _least(ask: Ask, off_frac: float, *, strict: bool) -> int:
     Where it stays, what it does on nodes that stay too costs nothing more.
     """
     gain = _batching_gain(ask)
-    gpu_seconds = float(_work(ask, strict=strict).sum()) / gain
+    other_types = _work_on_other_types(ask)
+    gpu_seconds = float(_work(ask, strict=strict).sum() - sum(other_types.values())) / gain
     here = ask.market.rate(ask.workload.pool) / ask.workload.gpus_per_node / S_PER_HR * gpu_seconds * off_frac
     # a place too slow for one request at a time may do in batches
     able = [way for way in places(ask) if gain > 1 or ask.evaluator.hopeless(way) is None]
-    return int(min([here, *(_cost_at(ask, way, gpu_seconds, gain) for way in able)]))
+    usual = min([here, *(_cost_at(ask, way, gpu_seconds, gain) for way in able)])
+    return int(usual + sum(_least_of_type(ask, gpu, used_s, off_frac, able) for gpu, used_s in other_types.items()))
+
+
+def _work_on_other_types(ask: Ask) -> dict[str, float]:
+    """Return the GPU-seconds of runs that were on other types of GPU than usual, by type."""
+    jobs, speeds = ask.workload.jobs, ask.case.type_speeds
+    if jobs is None or not speeds:
+        return {}
+    used_s = _used_s(ask.workload, jobs)
+    return {gpu: float(used_s[[name == gpu for name in jobs.gpu]].sum()) for gpu in speeds}
+
+
+def _least_of_type(ask: Ask, gpu: str, used_s: float, off_frac: float, able: Sequence[Deployment]) -> float:
+    """Return the least that runs which were on another type can add: there, if it is on offer, or at the cheapest place.
+
+    Elsewhere they take as much longer as their type is faster than the usual one, at the least.
+    """
+    same = [offering for offering in ask.once(_on_offer) if offering.gpu == ask.market.gpu(gpu)]
+    rates = [_best_gpu_rate(ask, offering.pool) / offering.gpus_per_node / S_PER_HR for offering in same]
+    there = min(rates, default=0.0) * used_s * off_frac
+    slowed_s = used_s * ask.case.type_speeds[gpu].low
+    return min([there, *(_cost_at(ask, way, slowed_s, 1.0) for way in able)])
 
 
 def _cost_at(ask: Ask, way: Deployment, gpu_seconds: float, gain: float) -> float:
@@ -120,8 +143,7 @@ def _work(ask: Ask, *, strict: bool) -> FloatArray:
     case, workload = ask.case, ask.workload
     if workload.jobs is not None and workload.kind is not WorkloadKind.SERVING:
         jobs = workload.jobs
-        used = jobs.pods * gpu_count.gpus_used(workload, jobs.gpus / jobs.pods)
-        return np.array([float(((jobs.end_s - jobs.start_s) * used).sum())])
+        return np.array([float(_used_s(workload, jobs).sum())])
     required = max((target.required_frac for target in case.targets), default=0.0) if strict else 1.0
     if workload.kind is WorkloadKind.SERVING and case.law is not None:
         load = max(case.law.top_load, case.law.seen_load, 1.0 if strict else 0.0)
@@ -133,6 +155,11 @@ def _work(ask: Ask, *, strict: bool) -> FloatArray:
         return np.minimum(work, workload.gpu_seconds) if strict else work
     busy = np.nan_to_num(workload.activity.busy_gpus) > 0
     return np.where(busy, workload.gpu_seconds, 0.0) * (_busiest_part(workload, required) if strict else 1.0)
+
+
+def _used_s(workload: Workload, jobs: JobsObservation) -> FloatArray:
+    """Return the GPU-seconds of each run (n_runs,) on GPUs that did anything."""
+    return (jobs.end_s - jobs.start_s) * jobs.pods * gpu_count.gpus_used(workload, jobs.gpus / jobs.pods)
 
 
 def _busiest_part(workload: Workload, required: float) -> FloatArray:
@@ -154,7 +181,12 @@ def _gpus_used(workload: Workload) -> float:
 
 def _gpu_rate(ask: Ask, place: Placement) -> float:
     """Return the cheapest way to have one GPU of a place for one second, in micro-dollars."""
-    market, pool = ask.market, place.pool
+    return _best_gpu_rate(ask, place.pool) / place.gpus_per_node / S_PER_HR
+
+
+def _best_gpu_rate(ask: Ask, pool: Pool) -> int:
+    """Return the cheapest way to have a node of a pool for an hour, in micro-dollars."""
+    market = ask.market
     offering = {one.pool: one for one in ask.once(_on_offer)}.get(pool)
     rates = [market.rate(pool)]
     if offering is not None:
@@ -165,7 +197,7 @@ def _gpu_rate(ask: Ask, place: Placement) -> float:
         booked = market.block_price(pool)
         if ask.workload.jobs is not None and booked is not None:
             rates.append(micro_usd(booked.usd_hr))
-    return min(rates) / place.gpus_per_node / S_PER_HR
+    return min(rates)
 
 
 def _on_offer(ask: Ask) -> Sequence[Offering]:

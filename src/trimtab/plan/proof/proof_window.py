@@ -19,6 +19,7 @@ from trimtab.catalog.kinds import BuyingOption
 from trimtab.catalog.pools import Pool
 from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.effects import BuyCommitment, BuySpendPlan, Effect, ReleaseNodes, SetSchedule
+from trimtab.deployment.fitting import speeds_of_types
 from trimtab.errors import ConservationError
 from trimtab.fleet.limits import quota_of_pools, quotas_of
 from trimtab.fleet.market import Market
@@ -30,6 +31,7 @@ from trimtab.plan.model import CapacityPicture, Promise, Proof, Repair, TargetRe
 from trimtab.plan.planner import Planned
 from trimtab.plan.program.fleet_problem import Enacted, holders_by_node
 from trimtab.plan.proof.clairvoyant import clairvoyant_bound
+from trimtab.provenance import Estimate
 from trimtab.replay.outcomes.evaluate import Evaluator
 from trimtab.replay.outcomes.outcome import AS_PREDICTED, Case, Outcome, Stress, is_unchanged
 from trimtab.replay.outcomes.service_outcome import baseline_attained, hourly_demand_gpus, outside_hours
@@ -124,7 +126,7 @@ def prove(
 
     `as_measured`: the window is as it was measured, so that a workload that the plan leaves alone attains what it attained.
     """
-    evaluators = _evaluators(planned, proof_fleet, settings, seed, stress)
+    evaluators = _evaluators(planned, proof_fleet, market, settings, seed, stress)
     enacted = Enacted(
         fleet=proof_fleet,
         evaluators=evaluators,
@@ -187,7 +189,7 @@ def require_possible(cost_micro_usd: int, least_micro_usd: int) -> None:
 
 
 def _evaluators(
-    planned: Planned, fleet: Fleet, settings: Settings, seed: int, stress: Stress = AS_PREDICTED
+    planned: Planned, fleet: Fleet, market: Market, settings: Settings, seed: int, stress: Stress = AS_PREDICTED
 ) -> dict[int, Evaluator]:
     evaluators = {}
     for index, workload in enumerate(fleet.workloads):
@@ -202,9 +204,16 @@ def _evaluators(
                 seed=seed + 1,
                 stress=stress,
                 store=learnt.store,
+                type_speeds=_type_speeds(learnt, workload, market),
             )
             evaluators[index] = Evaluator(case=case)
     return evaluators
+
+
+def _type_speeds(learnt: Case, workload: Workload, market: Market) -> Mapping[str, Estimate]:
+    """Return how the types of GPU that runs were on in this window compare, by what the GPU did in the fit window."""
+    found = speeds_of_types(replace(learnt.workload, jobs=workload.jobs), market)
+    return learnt.type_speeds if isinstance(found, str) else found
 
 
 def _as_seen(law: ServiceLaw | None, workload: Workload) -> ServiceLaw | None:

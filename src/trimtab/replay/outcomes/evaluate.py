@@ -6,10 +6,13 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from trimtab.catalog.pools import Pool
 from trimtab.deployment.deployment import AS_IT_IS, Deployment
+from trimtab.deployment.fitting import speeds_of_types
 from trimtab.deployment.placement import Placement, resolve
 from trimtab.fleet.law_limit import tested_activity_law, tested_law
 from trimtab.fleet.limits import quota_of_pools, quotas_of
+from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet, Workload
 from trimtab.fleet.service_law import ServiceLaw
 from trimtab.fleet.settings import Settings
@@ -21,6 +24,7 @@ from trimtab.replay.outcomes.replica_law import leaves_enough, replica_law
 from trimtab.replay.outcomes.service_outcome import service_outcome
 from trimtab.replay.outcomes.service_replays import ServiceReplays
 from trimtab.tables.workloads import TargetMetric, WorkloadKind
+from trimtab.units import S_PER_HR, usd
 
 MISSES = "misses a target in replay"
 MISSES_ON_DEMAND = "on spot, where it misses a target on demand already"
@@ -36,27 +40,39 @@ def law_of(workload: Workload, settings: Settings) -> ServiceLaw | str | None:
     return "no activity was measured" if workload.activity.signal == "none" else tested_activity_law(workload, healthy)
 
 
+def _unlisted(pool: Pool, micro_usd_hr: int) -> str:
+    if micro_usd_hr:
+        return (
+            f"no list has a price of its nodes, {pool}: they cost what the bill says, ${usd(micro_usd_hr):,.2f} an hour"
+        )
+    return f"no price is known for its nodes, {pool}"
+
+
 def cases_of(
     fleet: Fleet,
     settings: Settings,
     seed: int,
     *,
+    market: Market | None = None,
     laws: Fleet | None = None,
     store: OutcomeStore | None = None,
 ) -> dict[str, Case | str]:
     """Return a case per workload on the window it was learnt on, or the reason why it cannot be judged.
 
-    Laws are learnt on `laws`, a fleet of the same workloads, where that is given.
+    Laws are learnt on `laws`, a fleet of the same workloads, where that is given. How types of GPU compare, where runs of
+    one workload were on several, is asked of the `market`'s catalog; without it such a workload is not judged.
     """
     cases: dict[str, Case | str] = {}
     for workload, learnt in zip(fleet.workloads, (laws or fleet).workloads, strict=True):
         law = law_of(learnt, settings)
-        if workload.pool in fleet.unpriced:
-            cases[workload.name] = f"no price is known for its nodes, {workload.pool}"
+        if workload.pool in fleet.carried_micro_usd_hr:
+            cases[workload.name] = _unlisted(workload.pool, fleet.carried_micro_usd_hr[workload.pool])
         elif isinstance(law, str):
             cases[workload.name] = law
         elif workload.activity.signal == "none":
             cases[workload.name] = "no GPU activity was measured"
+        elif isinstance(speeds := speeds_of_types(learnt, market), str):
+            cases[workload.name] = speeds
         else:
             cases[workload.name] = Case(
                 workload=workload,
@@ -66,6 +82,7 @@ def cases_of(
                 settings=settings,
                 seed=seed,
                 store=store,
+                type_speeds=speeds,
             )
     return cases
 
@@ -83,8 +100,22 @@ class Evaluator:
     def place(self, deployment: Deployment) -> Placement:
         """Return where the workload runs, and how many nodes a quota allows it there."""
         place = resolve(self.case.workload, deployment)
+        if self.case.type_speeds and deployment.changes:  # as it is, each run stays on the type that it was on
+            place = place.with_types(self.case.type_speeds)
         quotas = quotas_of(self.case.settings.limits.quotas)
         return replace(place, quota_nodes=quota_of_pools(quotas, [place.pool]).get(place.pool)) if quotas else place
+
+    def under(self, settings: Settings) -> Evaluator:
+        """Return an evaluator of the same case under settings that differ in limits alone: what was replayed stays known."""
+        return Evaluator(case=replace(self.case, settings=settings), _known=self._known, _judged=self._judged)
+
+    def stood_under(self, nodes: int) -> bool:
+        """Tell whether some replay had a quota of so many nodes in its way: it reached that, or missed its targets by then."""
+        return any(
+            place.quota_nodes == nodes
+            and (outcome.stopped or outcome.missed(0.0) or int(outcome.on_demand.max(initial=0)) >= nodes * S_PER_HR)
+            for place, outcome in [*self._known.items(), *self._judged.items()]
+        )
 
     def hopeless(self, deployment: Deployment) -> str | None:
         """Say, before any replay, why a deployment cannot keep the targets; None where a replay must decide."""

@@ -27,12 +27,13 @@ def hours_outcome(case: Case, place: Placement) -> Outcome:
         up = np.isin(case.window.week_hours(), place.holding.hours_of_week)
     busy = np.nan_to_num(case.workload.activity.busy_gpus)
     ratio = float(busy[up].sum() / busy.sum()) if busy.sum() > 0 else 1.0
+    speed = min(1.0, run_speed(case, place.speed))
     on_demand, spot = held_as(place, np.where(up, usage, 0))
     return Outcome(
         on_demand=on_demand,
         spot=spot,
         attained=tuple(
-            speed_attained(target, ratio * min(1.0, run_speed(case, place)), place.speed)
+            speed_attained(target, ratio * speed, ratio * speed * place.speed.low / place.speed.value)
             for target in case.targets
             if target.metric is TargetMetric.THROUGHPUT
         ),

@@ -42,9 +42,11 @@ def jobs_outcome(case: Case, place: Placement) -> Outcome:
     startup_s = _startup(place.holding)
     held = startup_s is None
     jobs, ahead_s = _in_order(jobs, lead_s, _held_s(case, jobs, place.holding))
+    ran_s = jobs.end_s - jobs.start_s
+    speeds = place.speeds_of(jobs.gpu, jobs.count)
     history = JobHistory(
         submit_s=jobs.submit_s - ahead_s,
-        work_s=jobs.end_s - jobs.start_s,
+        work_s=ran_s / np.array([run_speed(case, speed) for speed in speeds]),
         nodes=nodes_of_runs(jobs, place),
         pods=jobs.pods,
         pod_gpus=pod_gpus_of_runs(jobs, place),
@@ -53,7 +55,6 @@ def jobs_outcome(case: Case, place: Placement) -> Outcome:
     rules = JobRules(
         capacity=_capacity(case, place),
         startup_s=startup_s or 0.0,
-        speed=run_speed(case, place),
         checkpoints=_checkpoints(case, place),
         max_nodes=int(held_nodes.max(initial=0)) // S_PER_HR if held else _quota(place),
         empty_node_kept_s=0.0 if held else RUN_NODES_KEPT_S,
@@ -70,12 +71,13 @@ def jobs_outcome(case: Case, place: Placement) -> Outcome:
         on_demand = np.maximum(on_demand - booked, 0) if held else on_demand
     wait_s = replayed.ready_s - (history.submit_s + ahead_s)
     ran = ~np.isnan(replayed.start_s)
-    spent_s = (replayed.finish_s - replayed.ready_s)[ran].sum()
-    ratio = float(history.work_s[ran].sum() / spent_s) if spent_s > 0 else 1.0
+    slower = np.array([speed.value / speed.low for speed in speeds])
+    spent_s = np.where(ran, replayed.finish_s - replayed.ready_s, 0.0)
+    ratio, low_ratio = (_ratio(ran_s[ran].sum(), spent) for spent in (spent_s.sum(), (spent_s * slower).sum()))
     return Outcome(
         on_demand=on_demand,
         spot=spot,
-        attained=tuple(_attained(target, wait_s, ratio, place) for target in case.targets if _judged(target)),
+        attained=tuple(_attained(target, wait_s, ratio, low_ratio) for target in case.targets if _judged(target)),
         interruptions=replayed.interruptions,
         lost_gpu_hr=float((replayed.lost_s * jobs.pods * pod_gpus_of_runs(jobs, place)).sum()) / S_PER_HR,
         booked=booked,
@@ -192,9 +194,13 @@ def undeclared_checkpoints(jobs: JobsObservation, assumed: Assumptions) -> Check
     )
 
 
-def _attained(target: Target, wait_s: FloatArray, ratio: float, place: Placement) -> Attained:
+def _ratio(ran_s: float, spent_s: float) -> float:
+    return float(ran_s / spent_s) if spent_s > 0 else 1.0
+
+
+def _attained(target: Target, wait_s: FloatArray, ratio: float, low_ratio: float) -> Attained:
     if target.metric is TargetMetric.THROUGHPUT:
-        return speed_attained(target, ratio, place.speed)
+        return speed_attained(target, ratio, low_ratio)
     known = np.where(np.isnan(wait_s), np.inf, wait_s)
     limit = np.inf if target.limit_s is None else target.limit_s
     share = float((known <= limit + 1e-6).mean()) if len(known) else 1.0

@@ -6,8 +6,8 @@ which targets and service law, both learnt on the fit window, apply.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy as np
 from trimtab.catalog.pools import Pool, SharedPool
 from trimtab.deployment.deployment import AS_IT_IS, Deployment
 from trimtab.deployment.effects import SetReplicaPolicy, UseSlots
-from trimtab.deployment.placement import Placement, resolve
+from trimtab.deployment.placement import Placement, is_measured_same, resolve
 from trimtab.fleet.model import IntArray, Target, Window, Workload
 from trimtab.fleet.service_law import ServiceLaw
 from trimtab.fleet.settings import Settings
@@ -69,6 +69,8 @@ class Case:
     stress: Stress = AS_PREDICTED
     store: OutcomeStore | None = None
     """Where outcomes are looked up before they are replayed."""
+    type_speeds: Mapping[str, Estimate] = field(default_factory=dict)
+    """How fast other types of GPU that its runs were on are beside its usual one, which placements are beside."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,9 +196,9 @@ def same_replicas(workload: Workload, deployment: Deployment) -> bool:
     )
 
 
-def run_speed(case: Case, place: Placement) -> float:
-    """Return the speed of a run there, beside its speed in history."""
-    return place.speed.value if place.has_same_speed else place.speed.value * case.stress.speed
+def run_speed(case: Case, speed: Estimate) -> float:
+    """Return the speed of a run beside its speed in history, by the estimate of it; what was measured is under no stress."""
+    return speed.value if is_measured_same(speed) else speed.value * case.stress.speed
 
 
 def held_usage(workload: Workload, place: Placement) -> IntArray:
@@ -225,6 +227,6 @@ def held_as(place: Placement, seconds: IntArray) -> tuple[IntArray, IntArray]:
     return (seconds, nothing) if place.spot is None else (nothing, seconds)
 
 
-def speed_attained(target: Target, ratio: float, speed: Estimate) -> Attained:
+def speed_attained(target: Target, ratio: float, low_ratio: float) -> Attained:
     """Judge a throughput target by the speed ratio reached, and by that ratio at the low end of the speed estimate."""
-    return Attained(target=target, frac=min(1.0, ratio), safe_frac=min(1.0, ratio * speed.low / speed.value))
+    return Attained(target=target, frac=min(1.0, ratio), safe_frac=min(1.0, low_ratio))
