@@ -20,7 +20,8 @@ SCALED_APIS = {
     "LeaderWorkerSet": "leaderworkerset.x-k8s.io/v1", "ReplicationController": "v1",
 }  # fmt: skip
 _SOURCES = {
-    "Resource": "resource", "Pods": "pods", "Object": "object", "External": "external", "ContainerResource": "containerResource",
+    "Resource": "resource", "Pods": "pods", "Object": "object", "External": "external",
+    "ContainerResource": "containerResource",
 }  # fmt: skip
 _TARGETS = {"Utilization": "averageUtilization", "Value": "value", "AverageValue": "averageValue"}
 _MOST_STABLE_S = 3600

@@ -39,7 +39,8 @@ WELL_KNOWN = frozenset({
     "kubernetes.io/os", "karpenter.sh/capacity-type", "karpenter.sh/nodepool", "kubernetes.io/hostname",
     "node.kubernetes.io/windows-build", "karpenter.k8s.aws/instance-family", "karpenter.k8s.aws/instance-category",
     "karpenter.k8s.aws/instance-generation", "karpenter.k8s.aws/instance-size", "karpenter.k8s.aws/instance-gpu-name",
-    "karpenter.k8s.aws/instance-gpu-count", "karpenter.k8s.aws/instance-gpu-memory", "karpenter.k8s.aws/instance-gpu-manufacturer",
+    "karpenter.k8s.aws/instance-gpu-count", "karpenter.k8s.aws/instance-gpu-memory",
+    "karpenter.k8s.aws/instance-gpu-manufacturer",
     "karpenter.azure.com/sku-name", "karpenter.azure.com/sku-family", "karpenter.azure.com/sku-gpu-name",
     "karpenter.azure.com/sku-gpu-count", "karpenter.k8s.gcp/instance-family", "karpenter.k8s.gcp/instance-gpu-count",
     "beta.kubernetes.io/instance-type", "nvidia.com/gpu.product", "nvidia.com/mig.config", "nvidia.com/device-plugin.config",
@@ -127,6 +128,10 @@ def _node_pool(kind: str, body: Object, catalog: Catalog) -> Iterator[FieldFault
     for place, taint in enumerate([*listed(spec, "taints"), *listed(spec, "startupTaints")]):
         where = join(path, "taints", place)
         yield from one_of(taint, "effect", EFFECTS, where)
+        near = misspelt_device(text(taint, "key"))
+        if near:
+            what = "is no taint of GPU nodes, and the device plugin tolerates no other"
+            yield FieldFault(field=join(where, "key"), value=text(taint, "key"), what=what, cure=f"write {near}")
         if wrong := label_key(text(taint, "key")) or label_value(text(taint, "value")):
             yield FieldFault(
                 field=where, value=text(taint, "key"), what=wrong, cure="spell key and value as labels are"
@@ -149,7 +154,7 @@ def _node_pool(kind: str, body: Object, catalog: Catalog) -> Iterator[FieldFault
                 what="is no resource of nodes",
                 cure=f"write {near or 'nvidia.com/gpu'}",
             )
-        elif name.startswith("nvidia.com/") and not re.fullmatch(r"nvidia\.com/(gpu(\.shared)?|mig-[\w.]+)", name):
+        elif misspelt_device(name) or (name.startswith("nvidia.com/") and not is_device(name)):
             yield FieldFault(
                 field=join("spec.limits", name),
                 value=value,
@@ -377,12 +382,16 @@ def _roles(body: Object) -> Iterator[FieldFault]:
 
 
 _RESOURCES = {
-    "kueue.x-k8s.io": frozenset({"localqueues", "clusterqueues", "workloads", "resourceflavors", "workloadpriorityclasses", "topologies", "cohorts", "admissionchecks"}),
-    "batch": frozenset({"jobs", "cronjobs"}),
-    "apps": frozenset({"deployments", "statefulsets", "daemonsets", "replicasets", "controllerrevisions"}),
-    "keda.sh": frozenset({"scaledobjects", "scaledjobs", "triggerauthentications", "clustertriggerauthentications"}),
-    "karpenter.sh": frozenset({"nodepools", "nodeclaims", "nodeoverlays"}),
-}  # fmt: skip
+    group: frozenset(names.split())
+    for group, names in {
+        "kueue.x-k8s.io": "localqueues clusterqueues workloads resourceflavors workloadpriorityclasses topologies cohorts "
+        "admissionchecks",
+        "batch": "jobs cronjobs",
+        "apps": "deployments statefulsets daemonsets replicasets controllerrevisions",
+        "keda.sh": "scaledobjects scaledjobs triggerauthentications clustertriggerauthentications",
+        "karpenter.sh": "nodepools nodeclaims nodeoverlays",
+    }.items()
+}
 
 
 def _config_map(body: Object) -> Iterator[FieldFault]:

@@ -305,7 +305,7 @@ def _resource(key: str, value: object, path: str) -> Iterator[FieldFault]:
         )
     elif "/" in key and count != int(count):
         yield FieldFault(field=path, value=value, what="is a share of a device", cure="write a whole number")
-    elif key.startswith("nvidia.com/") and not _is_device(key):
+    elif misspelt_device(key) or (key.startswith("nvidia.com/") and not is_device(key)):
         yield FieldFault(
             field=path,
             value=value,
@@ -325,5 +325,11 @@ def _resource(key: str, value: object, path: str) -> Iterator[FieldFault]:
         )
 
 
-def _is_device(key: str) -> bool:
+def misspelt_device(key: str) -> str | None:
+    """Return the device that a name of a resource is nearly; None where it is one, or like none."""
+    return nearest(key, _GPUS, least_frac=0.8) if "/" in key and not is_device(key) else None
+
+
+def is_device(key: str) -> bool:
+    """Tell whether a resource is one that NVIDIA's device plugin offers: GPUs, shares of them, MIG profiles."""
     return key in _GPUS or bool(re.fullmatch(r"nvidia\.com/mig-\d+g\.\d+gb(\.me|\.me\.all)?(\.shared)?", key))

@@ -18,6 +18,8 @@ from trimtab.errors import UsageError
 
 _VARIABLE = re.compile(r"\[\$__?[a-z_]+\]|\[\$\{__?[a-z_]+\}\]")
 _PLAIN_VARIABLE = re.compile(r"\$__?[a-z_]+|\$\{[a-z_]+(:[a-z]+)?\}|\$[a-z_]+")
+_UNITLESS = re.compile(r"\[\s*[0-9.]+\s*[\]:]")
+_STRINGS = re.compile(r'"[^"]*"|\'[^\']*\'')
 _HISTOGRAM = ("_bucket", "_sum", "_count")
 _BACK = frozenset({"rate", "irate", "increase", "delta", "idelta", "deriv", "changes", "resets", "predict_linear"})
 """Functions that need two samples in their window at least."""
@@ -59,6 +61,10 @@ def read_query(text: str) -> Query:
         parsed = promql_parser.parse(filled)
     except ValueError as error:
         return Query(wrong=f"is no PromQL: {error}", cure="mend it; `promtool check rules` says the same")
+    if _UNITLESS.search(_STRINGS.sub("", filled)):
+        return Query(
+            wrong="has a window without a unit, which Prometheus 2 refuses", cure="write its unit, such as [5m]"
+        )
     odd = next(_odd(parsed), None)
     if odd is not None:
         return Query(wrong=odd[0], cure=odd[1], selectors=tuple(_selectors(parsed, None)))

@@ -21,7 +21,8 @@ _TWO = 2
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 _OWNERS = {"deployment": "Deployment", "statefulset": "StatefulSet", "job_name": "Job"}
 _POD_SUFFIXES = {
-    "Deployment": ("-7d4b9c6f5-x2x9k", "-6f5b9c7d48-bxk2z"), "StatefulSet": ("-0", "-12"), "Job": ("-x2x9k", "-0-x2x9k", "-0412-x2x9k"),
+    "Deployment": ("-7d4b9c6f5-x2x9k", "-6f5b9c7d48-bxk2z"), "StatefulSet": ("-0", "-12"),
+    "Job": ("-x2x9k", "-0-x2x9k", "-0412-x2x9k"),
 }  # fmt: skip
 """How pods are called after what owns them: letters of k8s.io/apimachinery pkg/util/rand, ordinals, indexes."""
 _LONGEST_BASE = 58

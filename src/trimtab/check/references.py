@@ -85,6 +85,7 @@ def reference_faults(world: World) -> Iterator[ObjectFault]:
             for found in _patched(patch, world, workloads):
                 yield placed(patch.document.file, patch.document.called, found)
     yield from _scheduled(world)
+    yield from _odd_taints(world)
 
 
 def _collisions(world: World) -> Iterator[ObjectFault]:
@@ -446,6 +447,25 @@ def _patched(patch: Patch, world: World, workloads: Mapping[str, str]) -> Iterat
     ):
         if lost := world.missing(kind, name):
             yield FieldFault(field=path, value=name, what=f"is no {kind} that is known", cure=lost[0], severity=lost[1])
+
+
+def _odd_taints(world: World) -> Iterator[ObjectFault]:
+    """Yield a taint whose value is nearly that of other pools: what tolerates those would not tolerate it."""
+    pools = [one for one in world.folder.objects if one.kind == "NodePool"]
+    values: dict[str, list[str]] = {}
+    for document in pools:
+        for taint in listed(document.body, "spec", "template", "spec", "taints"):
+            values.setdefault(text(taint, "key"), []).append(text(taint, "value"))
+    for document in pools:
+        for place, taint in enumerate(listed(document.body, "spec", "template", "spec", "taints")):
+            value, others = text(taint, "value"), values[text(taint, "key")]
+            near = nearest(value, {one for one in others if one != value and others.count(one) > others.count(value)})
+            if near:
+                path = join("spec.template.spec.taints", place, "value")
+                what = "is nearly the value of other pools' taints: what tolerates those does not tolerate this one"
+                yield placed(
+                    document.file, document.called, FieldFault(field=path, value=value, what=what, cure=f"write {near}")
+                )
 
 
 def _scheduled(world: World) -> Iterator[ObjectFault]:

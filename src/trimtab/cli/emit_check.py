@@ -11,7 +11,7 @@ from trimtab.check import Checked, Cluster, Difference, Schemas, check_folder, d
 from trimtab.check.cluster import cluster_of_context, crds_of_context, series_of
 from trimtab.check.differences import Change
 from trimtab.check.documents import Folder, read_folder
-from trimtab.cli.output import Cell, Column, Format, Sheet, write_sheet
+from trimtab.cli.output import Cell, Column, Format, Sheet, write, write_sheet
 from trimtab.errors import UsageError
 from trimtab.sources.manifest_files import read_manifests
 
@@ -56,9 +56,7 @@ def run_check(request: CheckRequest) -> int:
     schemas = _schemas(request)
     checked = check_folder(request.folder, load_catalog(), cluster=_cluster(request, None), schemas=schemas)
     if request.output_format is Format.TABLE:
-        write_sheet(
-            Sheet(columns=(), rows=(), notes=(*map(str, checked.faults), _verdict(checked, request))), Format.TABLE
-        )
+        write("\n".join([*map(str, checked.faults), _verdict(checked, request)]), None)
     else:
         write_sheet(_check_sheet(checked, request), request.output_format)
     return EXIT_FAULTS if checked.errors else 0
