@@ -13,6 +13,7 @@ from benchmarks.mutations import (
     Files,
     Mistake,
     Path,
+    Place,
     below,
     changed,
     dropped,
@@ -23,6 +24,7 @@ from benchmarks.mutations import (
     places,
     put,
     renamed,
+    walk,
 )
 
 Maker = Callable[[Files, random.Random], Mistake | None]
@@ -130,21 +132,13 @@ _simple(
 
 @mistake("required field left out")
 def _left_out(files: Files, rng: random.Random) -> Mistake | None:
-    found = []
+    found: list[tuple[Place, Path]] = []
     for place in places(files, *_REQUIRED):
         body = place.body
-        for path in _REQUIRED[body["kind"]]:
-            if any(path == there for there, _ in walk_of(body)):
-                found.append((place, path))
+        there = {path for path, _ in walk(body)}
+        found += [(place, path) for path in _REQUIRED[body["kind"]] if path in there]
     place, path = rng.choice(found)
     return place.written(dropped(place.body, path), f"{'.'.join(map(str, path))} left out")
-
-
-def walk_of(body: Any) -> list[tuple[Path, Any]]:
-    """Return every path of a body."""
-    from benchmarks.mutations import walk
-
-    return list(walk(body))
 
 
 @mistake("API version")

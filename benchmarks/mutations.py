@@ -12,6 +12,7 @@ import random
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import yaml
@@ -41,12 +42,12 @@ class Place:
 
     @property
     def documents(self) -> list[Any]:
-        return list(yaml.safe_load_all(self.files[self.file]))
+        return list(loaded(self.files[self.file]))
 
     @property
     def body(self) -> Any:
         body = self.documents[self.index]
-        return body if self.patch is None else yaml.safe_load(body["patches"][self.patch]["patch"])
+        return body if self.patch is None else next(iter(loaded(body["patches"][self.patch]["patch"])))
 
     def written(self, body: Any, said: str) -> Mistake:
         """Return the folder in which this object is another."""
@@ -59,18 +60,31 @@ class Place:
         return Mistake(said=f"{self.file}: {said}", files={**self.files, self.file: text})
 
 
+_LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+@lru_cache(maxsize=512)
+def _parsed(text: str) -> list[Any]:
+    return list(yaml.load_all(text, Loader=_LOADER))
+
+
+def loaded(text: str) -> list[Any]:
+    """Return the documents of a text, for the caller to change."""
+    return copy.deepcopy(_parsed(text))
+
+
 def places(files: Files, *kinds: str, patches: bool = False) -> list[Place]:
     """Return every object of a folder that is applied (of some kinds), and with `patches` what patches lay on others."""
     found = []
     for file in sorted(files):
         if not file.endswith(".yaml") or file.startswith(("rollback/", "helm/")):
             continue
-        for index, body in enumerate(yaml.safe_load_all(files[file])):
+        for index, body in enumerate(loaded(files[file])):
             kind = body.get("kind", "")
             if kind not in ("Component", "Kustomization") and (not kinds or kind in kinds):
                 found.append(Place(files, file, index, None))
             for number, patch in enumerate(body.get("patches", ()) if patches and kind == "Component" else ()):
-                inner = yaml.safe_load(patch["patch"])
+                inner = next(iter(loaded(patch["patch"])))
                 if isinstance(inner, dict) and (not kinds or inner.get("kind") in kinds):
                     found.append(Place(files, file, index, number))
     return found
@@ -209,7 +223,7 @@ def meaning(files: Files) -> object:
     for file in sorted(files):
         if file.endswith(".yaml"):
             try:
-                said += [_normal(body, ()) for body in yaml.safe_load_all(files[file])]
+                said += [_normal(body, ()) for body in loaded(files[file])]
             except yaml.YAMLError:
                 return object()
     return sorted(map(repr, said))

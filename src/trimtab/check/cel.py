@@ -53,8 +53,8 @@ def _broken(rule: Object, value: object, path: str) -> Iterator[FieldFault]:
 def _kept(rule: str, value: str) -> bool | str:
     """Tell whether a value, as JSON, keeps a rule, or why that cannot be said: pools of one plan repeat one another."""
     try:
-        from celpy import CELEvalError
         from celpy.adapter import json_to_cel
+        from celpy.evaluation import CELEvalError
     except ImportError as error:
         raise UsageError(f"checking needs the package cel-python: {NEEDS}") from error
     try:

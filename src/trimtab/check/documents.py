@@ -9,6 +9,7 @@ import json
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import yaml
 
@@ -83,11 +84,11 @@ class Folder:
         return [document for document in self.documents if document.is_applied]
 
 
-class _StrictLoader(yaml.SafeLoader):
+class _StrictLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # libyaml's where there is one
     """A YAML loader that refuses a key which stands twice in one mapping."""
 
 
-def _mapping(loader: _StrictLoader, node: yaml.MappingNode) -> dict[Hashable, object]:
+def _mapping(loader: Any, node: yaml.MappingNode) -> Any:
     seen: set[Hashable] = set()
     for key_node, _ in node.value:
         if key_node.tag == "tag:yaml.org,2002:merge":

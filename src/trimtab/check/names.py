@@ -26,7 +26,7 @@ _MONTHS = {
     )
 }
 _DAYS = {name: number for number, name in enumerate(["sun", "mon", "tue", "wed", "thu", "fri", "sat"])}
-_FIELDS = (
+_FIELDS: tuple[tuple[str, int, int, dict[str, int]], ...] = (
     ("minute", 0, 59, {}), ("hour", 0, 23, {}), ("day of the month", 1, 31, {}), ("month", 1, 12, _MONTHS),
     ("day of the week", 0, 6, _DAYS),
 )  # fmt: skip

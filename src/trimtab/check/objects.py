@@ -24,7 +24,15 @@ from trimtab.check.names import (
     label_value,
     whole_or_percent,
 )
-from trimtab.check.pods import EFFECTS, TEMPLATES, label_faults, one_of, pod_faults
+from trimtab.check.pods import (
+    EFFECTS,
+    TEMPLATES,
+    is_device,
+    label_faults,
+    misspelt_device,
+    one_of,
+    pod_faults,
+)
 from trimtab.check.promql import LABEL_NAME, METRIC_NAME, read_query
 from trimtab.sources.kube_objects import Object, at, listed, mapping, number, text
 from trimtab.sources.kube_quantity import quantity
@@ -79,8 +87,8 @@ def object_faults(kind: str, body: Object, catalog: Catalog, *, partial: bool = 
         yield from scaler_faults(kind, body)
     elif kind in ("NodePool", "NodeOverlay"):
         yield from _node_pool(kind, body, catalog)
-    else:
-        yield from _BY_KIND.get(kind, lambda body: iter(()))(body)
+    elif kind in _BY_KIND:
+        yield from _BY_KIND[kind](body)
 
 
 def _metadata(kind: str, body: Object, partial: bool) -> Iterator[FieldFault]:
@@ -362,12 +370,13 @@ def _roles(body: Object) -> Iterator[FieldFault]:
                 )
         groups, resources = at(rule, "apiGroups"), at(rule, "resources")
         for number_, resource in enumerate(resources if isinstance(resources, list) else []):
-            known = _RESOURCES.get(str(groups[0])) if isinstance(groups, list) and groups else None
+            group = str(groups[0]) if isinstance(groups, list) and groups else None
+            known = None if group is None else _RESOURCES.get(group)
             if known and str(resource).partition("/")[0] not in known:
                 yield FieldFault(
                     field=join("rules", place, "resources", number_),
                     value=resource,
-                    what=f"is no resource of {groups[0] or 'the core'}",
+                    what=f"is no resource of {group or 'the core'}",
                     cure=f"write {nearest(str(resource), known) or ' or '.join(sorted(known))}",
                 )
             elif (
@@ -463,13 +472,14 @@ def _layout(layout: object, path: str) -> Iterator[FieldFault]:
 def _cluster_queue(body: Object) -> Iterator[FieldFault]:
     for place, group in enumerate(listed(body, "spec", "resourceGroups")):
         path = join("spec.resourceGroups", place)
-        covered = at(group, "coveredResources")
+        stated = at(group, "coveredResources")
+        covered = [str(one) for one in stated] if isinstance(stated, list) else []
         for number_, flavor in enumerate(listed(group, "flavors")):
             names = [text(one, "name") for one in listed(flavor, "resources")]
             if names != covered:
                 yield FieldFault(
                     field=join(path, "flavors", number_, "resources"), value=", ".join(names),
-                    what="are not the coveredResources in their order", cure=f"write {', '.join(map(str, covered or []))}",
+                    what="are not the coveredResources in their order", cure=f"write {', '.join(covered)}",
                 )  # fmt: skip
             for at_place, one in enumerate(listed(flavor, "resources")):
                 quota = at(one, "nominalQuota")

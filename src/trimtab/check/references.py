@@ -16,7 +16,8 @@ from trimtab.check.documents import Document, Folder
 from trimtab.check.faults import FieldFault, ObjectFault, Severity, join, nearest, placed
 from trimtab.check.kustomizations import Patch
 from trimtab.check.pods import TEMPLATES
-from trimtab.review.manifests import NODE_POOL_LABEL, NodePool, Pods, read_objects
+from trimtab.errors import InputError
+from trimtab.review.manifests import NODE_POOL_LABEL, Manifests, NodePool, Pods, read_objects
 from trimtab.sources.kube_objects import Object, at, listed, mapping, text
 
 CLUSTER_WIDE = frozenset({
@@ -247,8 +248,8 @@ def _named(document: Document, world: World) -> Iterator[FieldFault]:
             for place, trigger in enumerate(listed(body, "spec", "triggers")):
                 ref = at(trigger, "authenticationRef")
                 kind = text(ref, "kind") or "TriggerAuthentication"
-                where = namespace if kind == "TriggerAuthentication" else None
-                wanted.append((join("spec.triggers", place, "authenticationRef.name"), kind, text(ref, "name"), where))
+                there = namespace if kind == "TriggerAuthentication" else None
+                wanted.append((join("spec.triggers", place, "authenticationRef.name"), kind, text(ref, "name"), there))
     if document.kind in TEMPLATES:
         wanted += _of_pods(
             at(body, *TEMPLATES[document.kind], "spec"), join("", *TEMPLATES[document.kind], "spec"), namespace
@@ -470,25 +471,34 @@ def _odd_taints(world: World) -> Iterator[ObjectFault]:
 
 def _scheduled(world: World) -> Iterator[ObjectFault]:
     """Yield pods that no node of the pool which they select would take."""
-    pools = read_objects((one.file, one.body) for one in world.folder.objects if one.kind == "NodePool").pools
+    pools = {
+        name: pool
+        for document in world.folder.objects
+        if document.kind == "NodePool"
+        for name, pool in _manifests(document.file, document.body).pools.items()
+    }
     for document in world.folder.objects:
         if document.kind in TEMPLATES and document.kind != "Pod":
-            for pods in read_objects([(document.file, document.body)]).pods.values():
-                for found in _placed_pods(
-                    pods, pools, world, ".".join((*TEMPLATES[document.kind], "spec")), whole=True
-                ):
+            path = ".".join((*TEMPLATES[document.kind], "spec"))
+            for pods in _manifests(document.file, document.body).pods.values():
+                for found in _placed_pods(pods, pools, world, path, whole=True):
                     yield placed(document.file, document.called, found)
     for patch in world.patches:
         if patch.is_applied and patch.body is not None and patch.kind in WORKLOAD_KINDS:
-            body = {
-                **patch.body,
-                "kind": patch.kind,
-                "metadata": {"name": text(patch.body, "metadata", "name") or "patched"},
-            }
-            for pods in read_objects([(patch.document.file, body)]).pods.values():
-                template = ".".join((*TEMPLATES.get(patch.kind, ("spec", "template")), "spec"))
-                for found in _placed_pods(pods, pools, world, f"{patch.path}:{template}", whole=False):
+            name = text(patch.body, "metadata", "name") or "patched"
+            body = {**patch.body, "kind": patch.kind, "metadata": {"name": name}}
+            path = f"{patch.path}:{'.'.join((*TEMPLATES.get(patch.kind, ('spec', 'template')), 'spec'))}"
+            for pods in _manifests(patch.document.file, body).pods.values():
+                for found in _placed_pods(pods, pools, world, path, whole=False):
                     yield placed(patch.document.file, patch.document.called, found)
+
+
+def _manifests(file: str, body: Object) -> Manifests:
+    """Return what an object asks for; nothing where it cannot be read, which its own faults say."""
+    try:
+        return read_objects([(file, body)])
+    except InputError:
+        return Manifests()
 
 
 def _placed_pods(

@@ -157,12 +157,12 @@ def _found(error: ValidationError, partial: bool) -> Iterator[FieldFault]:
 def _unknown_fields(path: str, value: object, schema: object, partial: bool) -> Iterator[FieldFault]:
     known = at(schema, "properties")
     names = list(known) if isinstance(known, Mapping) else []
-    for name in value if isinstance(value, Mapping) else ():
+    for name, stated in value.items() if isinstance(value, Mapping) else ():
         if name in names or (partial and (name in _OF_PATCHES or str(name).startswith("$"))):
             continue
         near = nearest(str(name), names)
         cure = f"write {near}" if near else f"take it out; there are {', '.join(sorted(names)[:12])}"
-        yield FieldFault(field=join(path, str(name)), value=value[name], what="is no field of this object", cure=cure)
+        yield FieldFault(field=join(path, str(name)), value=stated, what="is no field of this object", cure=cure)
 
 
 def _typed(value: object, kinds: list[str]) -> str:
