@@ -34,22 +34,41 @@ _ENUMS = (
     "operator", "effect", "concurrencyPolicy", "restartPolicy", "completionMode", "selectPolicy", "consolidationPolicy",
     "metricType", "stopPolicy", "preemptionPolicy", "unhealthyPodEvictionPolicy",
 )  # fmt: skip
-_REQUIRED = {
-    "ScaledObject": [("spec", "scaleTargetRef"), ("spec", "triggers"), ("spec", "scaleTargetRef", "name"),
-                     ("spec", "triggers", 0, "type"), ("spec", "triggers", 0, "metadata", "serverAddress"),
-                     ("spec", "triggers", 0, "metadata", "query"), ("spec", "triggers", 0, "metadata", "threshold")],
+_POD = ("spec", "jobTemplate", "spec", "template", "spec")
+_NODES = ("spec", "template", "spec")
+_TRIGGER = ("spec", "triggers", 0)
+_GROUP = ("spec", "groups", 0)
+_REQUIRED: dict[str, list[Path]] = {
+    "ScaledObject": [
+        ("spec", "scaleTargetRef"),
+        ("spec", "triggers"),
+        ("spec", "scaleTargetRef", "name"),
+        (*_TRIGGER, "type"),
+        (*_TRIGGER, "metadata", "serverAddress"),
+        (*_TRIGGER, "metadata", "query"),
+        (*_TRIGGER, "metadata", "threshold"),
+    ],
     "HorizontalPodAutoscaler": [("spec", "scaleTargetRef"), ("spec", "maxReplicas"), ("spec", "metrics", 0, "type")],
-    "NodePool": [("spec", "template"), ("spec", "template", "spec", "nodeClassRef"), ("spec", "template", "spec", "requirements"),
-                 ("spec", "template", "spec", "requirements", 0, "operator"), ("spec", "template", "spec", "nodeClassRef", "name")],
-    "CronJob": [("spec", "schedule"), ("spec", "jobTemplate"), ("spec", "jobTemplate", "spec", "template", "spec", "containers"),
-                ("spec", "jobTemplate", "spec", "template", "spec", "containers", 0, "name"),
-                ("spec", "jobTemplate", "spec", "template", "spec", "restartPolicy")],
-    "PrometheusRule": [("spec", "groups", 0, "name"), ("spec", "groups", 0, "rules", 0, "expr"), ("spec", "groups", 0, "rules", 0, "record")],
+    "NodePool": [
+        ("spec", "template"),
+        (*_NODES, "nodeClassRef"),
+        (*_NODES, "requirements"),
+        (*_NODES, "requirements", 0, "operator"),
+        (*_NODES, "nodeClassRef", "name"),
+    ],
+    "CronJob": [
+        ("spec", "schedule"),
+        ("spec", "jobTemplate"),
+        (*_POD, "containers"),
+        (*_POD, "containers", 0, "name"),
+        (*_POD, "restartPolicy"),
+    ],
+    "PrometheusRule": [(*_GROUP, "name"), (*_GROUP, "rules", 0, "expr"), (*_GROUP, "rules", 0, "record")],
     "PriorityClass": [("value",)],
     "RoleBinding": [("roleRef",), ("roleRef", "name")],
     "PodDisruptionBudget": [("spec", "maxUnavailable"), ("spec", "selector")],
     "ClusterQueue": [("spec", "resourceGroups", 0, "flavors", 0, "name")],
-}  # fmt: skip
+}
 """Fields that each project's reference marks as required, or without which the object does nothing."""
 
 
@@ -116,11 +135,12 @@ def _wrong_type(files: Files, rng: random.Random) -> Mistake | None:
 @mistake("number in quotes")
 def _quoted(files: Files, rng: random.Random) -> Mistake | None:
     loose = {"maxUnavailable", "minAvailable", "nodes", "cpu", "memory", "nvidia.com/gpu", "averageValue", "value"}
-    return changed(
-        files, rng,
-        lambda path, value: isinstance(value, int) and not isinstance(value, bool) and path[-1] not in loose and not in_free_map(path),
-        lambda value, _: str(value),
-    )  # fmt: skip
+
+    def wanted(path: Path, value: Any) -> bool:
+        is_count = isinstance(value, int) and not isinstance(value, bool)
+        return is_count and path[-1] not in loose and not in_free_map(path)
+
+    return changed(files, rng, wanted, lambda value, _: str(value))
 
 
 _simple(
@@ -161,13 +181,15 @@ def _kind(files: Files, rng: random.Random) -> Mistake | None:
     return place.written(put(body, ("kind",), after), f"kind {body['kind']} -> {after}")
 
 
-_simple(
-    "name of an object",
-    lambda path, value: path == ("metadata", "name"),
-    lambda value, rng: rng.choice(
-        [value.upper(), f"{value}_x", f"-{value}", f"{value}.", value + "x" * 254, f"{value} a", "Ärger"]
-    ),
-)
+@mistake("name of an object")
+def _name(files: Files, rng: random.Random) -> Mistake | None:
+    """Not inside patches: of one with a target kustomize does not read the name."""
+
+    def another(value: str, rng: random.Random) -> str:
+        bad = [value.upper(), f"{value}_x", f"-{value}", f"{value}.", value + "x" * 254, f"{value} a", "Ärger"]
+        return rng.choice(bad)
+
+    return changed(files, rng, lambda path, value: path == ("metadata", "name"), another, patches=False)
 
 
 @mistake("namespace misspelt")
@@ -319,7 +341,7 @@ def _window(files: Files, rng: random.Random) -> Mistake | None:
         return re.sub(r"\[\w+\]", rng.choice(["", "[5]", "[1mn]", "[m]"]), value, count=1)
 
     wanted = lambda path, value: _QUERY(path, value) and "[" in re.sub(r'"[^"]*"', "", value)  # noqa: E731
-    found = [each for each in fields(files, wanted, "PrometheusRule", "ScaledObject", patches=False)]
+    found = fields(files, wanted, "PrometheusRule", "ScaledObject", patches=False)
     place, path, value = rng.choice(found)
     plain = re.split(r'("[^"]*")', value)
     at = rng.choice([number for number, part in enumerate(plain) if not part.startswith('"') and "[" in part])
@@ -351,9 +373,10 @@ _simple(
 
 @mistake("taint and toleration")
 def _taint(files: Files, rng: random.Random) -> Mistake | None:
-    wanted = lambda path, value: (
-        ("tolerations" in path or "taints" in path) and path[-1] in ("key", "value") and isinstance(value, str)
-    )
+    def wanted(path: Path, value: Any) -> bool:
+        there = "tolerations" in path or "taints" in path
+        return there and path[-1] in ("key", "value") and isinstance(value, str)
+
     return changed(files, rng, wanted, spelt, "CronJob", "NodePool", "Deployment", "StatefulSet", "Job", "PyTorchJob")
 
 
@@ -475,9 +498,9 @@ def _yaml(files: Files, rng: random.Random) -> Mistake | None:
 
 @mistake("instance type, region, capacity type")
 def _offering(files: Files, rng: random.Random) -> Mistake | None:
-    wanted = lambda path, value: (
-        "requirements" in path and (("values" in path and isinstance(value, str)) or path[-1] == "key")
-    )
+    def wanted(path: Path, value: Any) -> bool:
+        return "requirements" in path and (path[-1] == "key" or ("values" in path and isinstance(value, str)))
+
     return changed(files, rng, wanted, spelt, "NodePool", "NodeOverlay", patches=False)
 
 

@@ -1,12 +1,13 @@
-"""Mistakes made in what `trimtab emit` writes, by a mutator that knows no check: how many `trimtab emit --check` finds, by class.
+"""Mistakes made in what `trimtab emit` writes, by a mutator that knows no check: which `trimtab emit --check` finds, by class.
 
-Run: python -m benchmarks.mistakes [--count 500] [--seed 2] [--half design|held-out]
+Run: python -m benchmarks.mistakes [--count 500] [--seed 3] [--half design|held-out]; --alarms: every demonstration's own output
 
-The valid output is that of a demonstration's plan with KEDA and with HPAs, and of the same plan with runs deferred (Kueue) and a
-service in MIG slices. Beside it stands a dump of the cluster (workloads, namespaces, Services, node class, Prometheus), made from
-the facts that the plan was emitted with. Classes alternate by name into a half that the check was designed with (seed 1) and
-a half that it first met when it was measured. A mutation that leaves the folder's meaning as it was is no mistake and is left out.
-A mistake counts as caught where an error is found that the unchanged folder does not have; every error must name file and cure.
+The valid output is that of a demonstration's plan with KEDA and with HPAs, and of the same plan with runs deferred (Kueue) and
+a service in MIG slices. Beside it stands a dump of the cluster (workloads, namespaces, a Service, a node class, Prometheus),
+made from the facts that the plan was emitted with. Classes alternate by name into a half that the check was designed with
+(seed 1) and a half that it first met when it was measured (seed 2). A mutation that leaves the folder's meaning as it was is no
+mistake and is made again. A mistake counts as caught where there is an error that the unchanged folder does not have; every
+error names its file and its cure. kustomize itself is not run here.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from benchmarks.mutations import Files, Mistake, meaning
 from trimtab.catalog import load_catalog
 from trimtab.catalog.pools import SharedPool
 from trimtab.catalog.registry import Catalog
-from trimtab.check import Cluster, ObjectFault, check_folder, read_cluster
+from trimtab.check import Cluster, ObjectFault, Severity, check_folder, read_cluster
+from trimtab.check.cluster import cluster_of_bundle
 from trimtab.deployment.effects import DeferRuns, UseSlots
 from trimtab.emit.manifests.facts import Autoscaler, EmitFacts
 from trimtab.emit.manifests.plan_files import emit_plan
@@ -38,6 +40,7 @@ from trimtab.pipeline.afterwards import emit_facts
 from trimtab.plan.model import Change, Plan
 from trimtab.policies.deferral import DeferPolicy
 from trimtab.provenance import Basis, Estimate
+from trimtab.sources.demo import DEMO_FLEETS
 from trimtab.units import S_PER_HR
 
 DEMO = "two-hundred-k"
@@ -143,14 +146,18 @@ def _object(
 
 
 def found(files: Files, cluster: Cluster, catalog: Catalog) -> frozenset[ObjectFault]:
-    """Return the errors of a folder of these files; what is refused as a whole is one."""
+    """Return the errors of a folder of these files."""
+    return frozenset(fault for fault in _faults(files, cluster, catalog) if fault.severity is Severity.ERROR)
+
+
+def _faults(files: Files, cluster: Cluster, catalog: Catalog) -> tuple[ObjectFault, ...]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for path, text in files.items():
             place = folder / path
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_text(text, encoding="utf-8")
-        return frozenset(check_folder(folder, catalog, cluster=cluster, build=False).errors)
+        return check_folder(folder, catalog, cluster=cluster, build=False).faults
 
 
 def valid_outputs(catalog: Catalog) -> list[Valid]:
@@ -191,7 +198,11 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=500)
     parser.add_argument("--seed", type=int, default=2)
     parser.add_argument("--half", choices=("design", "held-out"))
+    parser.add_argument("--alarms", action="store_true", help="only check what is emitted for every demonstration")
     arguments = parser.parse_args()
+    if arguments.alarms:
+        _alarms(load_catalog())
+        return
     design, held_out = halves()
     names = {"design": design, "held-out": held_out}.get(arguments.half, sorted(CLASSES))
     catalog = load_catalog()
@@ -208,6 +219,26 @@ def main() -> None:
             caught = (str(error),)
         rows.append(Row(kind=name, folder=one.name, said=made.said, caught=caught))
     _report(rows, design, false, arguments.seed)
+
+
+def _alarms(catalog: Catalog) -> None:
+    """Check the emitted output of every demonstration, beside its own history: every error is a false alarm."""
+    errors = warnings = folders = 0
+    for demo in DEMO_FLEETS:
+        bundle = open_demo(demo)
+        planned, opened = plan_fleet(bundle)
+        facts = emit_facts(planned.plan, bundle, planned.fleet, opened.market, opened.settings)
+        for autoscaler in Autoscaler:
+            files = {
+                file.path: file.text for file in emit_plan(planned.plan, replace(facts, autoscaler=autoscaler)).files
+            }
+            faults = _faults(files, cluster_of_bundle(bundle), catalog)
+            wrong = [fault for fault in faults if fault.severity is Severity.ERROR]
+            for fault in wrong:
+                print(f"false alarm in {demo}, {autoscaler.value}: {fault}", flush=True)
+            errors, warnings, folders = errors + len(wrong), warnings + len(faults) - len(wrong), folders + 1
+        print(f"{demo}: checked", flush=True)
+    print(json.dumps({"benchmark": "mistakes", "folders": folders, "false_alarms": errors, "warnings": warnings}))
 
 
 def _report(rows: list[Row], design: list[str], false_alarms: int, seed: int) -> None:

@@ -1,8 +1,8 @@
-"""Mistakes as people make them in manifests: a mutator that knows YAML, Kubernetes' field names and PromQL's spelling, and no check.
+"""Mistakes as people make them in manifests: a mutator that knows YAML, names of fields, PromQL's spelling and no check.
 
-Nothing of `trimtab.check` is imported here. A class of mistakes is a function that takes a folder's files and a random generator
-and makes one mistake in a copy, or None where the folder has no place for it. What a mutation leaves equal is told apart by
-`meaning`: parsed, without comments and order, quantities by value.
+Nothing of `trimtab.check` is imported here. A class of mistakes is a function that takes a folder's files and a random
+generator and makes one mistake in a copy, or gives None where the folder has no place for it. What a mutation leaves equal is
+told apart by `meaning`: parsed, without comments and order, quantities by value.
 """
 
 from __future__ import annotations

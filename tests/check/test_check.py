@@ -1,11 +1,15 @@
 """The check of a folder: emitted output passes, and each kind of fault is said with its place and its cure."""
 
 import random
+import tempfile
+from pathlib import Path
 
 import pytest
 import yaml
+from hypothesis import given, settings
 from tests.emit.cluster_example import example_facts
 from tests.emit.example import example_audit
+from tests.emit.test_any_plan import FACTS, plans
 
 from trimtab.catalog import load_catalog
 from trimtab.emit.manifests.facts import Autoscaler
@@ -72,7 +76,7 @@ SLIPS = [
     (WARM, "timeZone: Etc/UTC", "timeZone: Etc/UCT+1", "Etc/UTC"),
     (WARM, "memory: 16Mi", "memory: 16MiB", "16Gi"),
     (WARM, "priorityClassName: trimtab-placeholder", "priorityClassName: placeholder", "write trimtab-placeholder"),
-    (PATCH, "    name: chat-api\n  patch", "    name: chat-apy\n  patch", "write the same name"),
+    (PATCH, "    name: chat-api\n  patch", "    name: chat-apy\n  patch", "write chat-api"),
     (PATCH, "nodeSelector:", "nodeselector:", "write nodeSelector"),
     ("nodes/kustomization.yaml", "- p4d", "- p4e", "p4d"),
 ]
@@ -172,3 +176,15 @@ def test_the_order_of_files_does_not_matter(tmp_path):
     random.Random(1).shuffle(files)
 
     assert checked(tmp_path, dict(files)).errors == ()
+
+
+@settings(max_examples=25)
+@given(plan=plans(), facts=FACTS)
+def test_no_plan_is_emitted_with_an_error(plan, facts):
+    """Whatever the effects, the names and the autoscaler; what collides is the plan's own change of one thing twice."""
+    files = {file.path: file.text for file in emit_plan(plan, facts).files}
+
+    with tempfile.TemporaryDirectory() as folder:
+        found = checked(Path(folder), files, cluster=None).errors if any(one.endswith(".yaml") for one in files) else ()
+
+    assert list(map(str, found)) == []

@@ -1,7 +1,7 @@
 """What is known of the cluster that a folder is for: its objects, workloads, namespaces and series.
 
-Read from `kubectl get -o json` dumps or a GitOps folder (objects as they are), or from a fleet bundle (workloads and
-pods only). What is not known is not held against anybody: `knows_all` tells of which kinds the absence of a name means something.
+Read from `kubectl get -o json` dumps or a GitOps folder (objects as they are), or from a fleet bundle (workloads and pods
+only). What is not known is not held against anybody: `knows_all` tells of which kinds the absence of a name means something.
 """
 
 from __future__ import annotations

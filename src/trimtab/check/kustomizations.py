@@ -289,16 +289,11 @@ def _of_its_kind(body: object, target: object, path: str) -> Iterator[FieldFault
     if not kind or not text(body, "apiVersion"):
         yield FieldFault(field=path, value=None, what="lacks apiVersion or kind", cure="state both")
     if kind and wanted and kind != wanted:
-        yield FieldFault(
-            field=join(path, "kind"),
-            value=kind,
-            what=f"is not the kind of its target, {wanted}",
-            cure=f"write {wanted}",
-        )
+        yield _unlike(kind, wanted, join(path, "kind"), "is not the kind of its target")
     name, pattern = text(body, "metadata", "name"), text(target, "name")
     if not name and not pattern:
         yield FieldFault(
-            field=join(path, "metadata.name"), value=None, what="names no object", cure="state metadata.name"
+            field=join(path, "metadata", "name"), value=None, what="names no object", cure="state metadata.name"
         )
     elif name and pattern:
         try:
@@ -306,12 +301,13 @@ def _of_its_kind(body: object, target: object, path: str) -> Iterator[FieldFault
         except re.error:
             return
         if not fits:
-            yield FieldFault(
-                field=join(path, "metadata.name"),
-                value=name,
-                what=f"is not among its targets, {pattern}",
-                cure="write the same name in both",
-            )
+            yield _unlike(name, pattern, join(path, "metadata", "name"), "is not among its targets")
+
+
+def _unlike(value: str, wanted: str, path: str, what: str) -> FieldFault:
+    """Return the fault of a patch that says another thing than its target, which kustomize goes by: sure where it is a slip."""
+    severity = Severity.ERROR if nearest(value, [wanted], least_frac=0.6) else Severity.WARNING
+    return FieldFault(field=path, value=value, what=f"{what}, {wanted}", cure=f"write {wanted}", severity=severity)
 
 
 def _left_out(folder: Folder, found: set[str]) -> Iterator[ObjectFault]:

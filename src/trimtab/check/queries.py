@@ -81,7 +81,7 @@ def _queries(world: World) -> Iterator[_Asked]:
         elif document.kind == "ScaledObject":
             for place, trigger in enumerate(listed(document.body, "spec", "triggers")):
                 if text(trigger, "type") == "prometheus" and text(trigger, "metadata", "query"):
-                    field = join("spec.triggers", place, "metadata.query")
+                    field = join("spec.triggers", place, "metadata", "query")
                     yield _Asked(document=document, field=field, text=text(trigger, "metadata", "query"))
     for document in world.folder.dashboards:
         yield from _panels(document, document.body, "")

@@ -249,7 +249,9 @@ def _named(document: Document, world: World) -> Iterator[FieldFault]:
                 ref = at(trigger, "authenticationRef")
                 kind = text(ref, "kind") or "TriggerAuthentication"
                 there = namespace if kind == "TriggerAuthentication" else None
-                wanted.append((join("spec.triggers", place, "authenticationRef.name"), kind, text(ref, "name"), there))
+                wanted.append(
+                    (join("spec.triggers", place, "authenticationRef", "name"), kind, text(ref, "name"), there)
+                )
     if document.kind in TEMPLATES:
         wanted += _of_pods(
             at(body, *TEMPLATES[document.kind], "spec"), join("", *TEMPLATES[document.kind], "spec"), namespace
@@ -329,7 +331,7 @@ def _server(document: Document, world: World) -> Iterator[FieldFault]:
             known = {f"{key[3]}.{key[2]}.svc" for key in world.cluster.objects if key[1] == "Service"}
             near = nearest(f"{found[1]}.{found[2]}.svc", known, least_frac=0.6)
             yield FieldFault(
-                field=join("spec.triggers", place, "metadata.serverAddress"),
+                field=join("spec.triggers", place, "metadata", "serverAddress"),
                 value=address,
                 what="is no Service of the cluster",
                 cure=f"write {near}" if near else "see kubectl get services -A",
@@ -428,6 +430,11 @@ def _patched(patch: Patch, world: World, workloads: Mapping[str, str]) -> Iterat
             what="matches no workload of the cluster: kustomize passes it over without a word",
             cure=cure,
         )
+    near_kind = None if patch.kind in WORKLOAD_KINDS else nearest(patch.kind, WORKLOAD_KINDS, least_frac=0.7)
+    if near_kind:
+        where = patch.path.removesuffix("patch") + "target.kind"
+        what = "is no kind that is known: kustomize passes it over without a word"
+        yield FieldFault(field=where, value=patch.kind, what=what, cure=f"write {near_kind}")
     body = patch.body or {}
     for path, labels in (
         ("metadata.labels", mapping(body, "metadata", "labels")),

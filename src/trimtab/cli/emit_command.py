@@ -30,7 +30,7 @@ _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 @click.option("--diff", "compared", type=_FOLDER, metavar="FOLDER",
               help="Write nothing: say what applying a folder would change.")  # fmt: skip
 @click.option("--against", type=click.Path(exists=True, path_type=Path), metavar="PATH",
-              help="With --check, --diff: what is there: dumps of kubectl get -o json, a GitOps folder, or a bundle.")  # fmt: skip
+              help="With --check, --diff: what is there: kubectl get -o json, a GitOps folder, or a bundle.")  # fmt: skip
 @click.option("--context", metavar="NAME", help="With --check, --diff: ask this cluster, by kubectl.")
 @click.option("--schemas", type=click.Path(exists=True, path_type=Path), metavar="PATH",
               help="With --check: CustomResourceDefinitions of the cluster (kubectl get crd -o yaml).")  # fmt: skip

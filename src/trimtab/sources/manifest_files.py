@@ -56,7 +56,7 @@ def _documents(file: Path) -> list[object]:
 
 
 def is_manifest(path: Path, folder: Path, *, rollback: bool = False) -> bool:
-    """Tell whether a path below a folder is a file that may hold objects: YAML or JSON, not hidden, not what is there to go back."""
+    """Tell whether a path below a folder is a file that may hold objects; what is there to go back only with `rollback`."""
     folders = path.relative_to(folder).parts[:-1]
     hidden = any(part.startswith(".") for part in folders) or path.name.startswith(".")
     passed_over = not rollback and any(part in NOT_APPLIED for part in folders)
