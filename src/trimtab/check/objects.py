@@ -164,6 +164,10 @@ def _node_pool(kind: str, body: Object, catalog: Catalog) -> Iterator[FieldFault
     for name, value in _stated(at(body, "spec", "limits")):
         if wrong := amount(value):
             yield FieldFault(field=join("spec.limits", name), value=value, what=wrong, cure="write one such as '8'")
+        elif "/" in name and (quantity(value) or 0) % 1:
+            yield FieldFault(
+                field=join("spec.limits", name), value=value, what="is a share of a device", cure="write a whole number"
+            )
         elif name != "nodes" and quantity(value) == 0:
             yield FieldFault(
                 field=join("spec.limits", name),

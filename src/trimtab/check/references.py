@@ -252,6 +252,11 @@ def _named(document: Document, world: World) -> Iterator[FieldFault]:
                 wanted.append(
                     (join("spec.triggers", place, "authenticationRef", "name"), kind, text(ref, "name"), there)
                 )
+    if document.kind in ("NodePool", "NodeOverlay"):
+        path = "spec.template.spec.requirements" if document.kind == "NodePool" else "spec.requirements"
+        for place, need in enumerate(listed(body, *path.split("."))):
+            values = _texts(at(need, "values")) if text(need, "key") == NODE_POOL_LABEL else []
+            wanted += [(join(path, place, "values"), "NodePool", value, None) for value in values]
     if document.kind in TEMPLATES:
         wanted += _of_pods(
             at(body, *TEMPLATES[document.kind], "spec"), join("", *TEMPLATES[document.kind], "spec"), namespace
