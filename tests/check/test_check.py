@@ -4,6 +4,7 @@ import random
 import tempfile
 from pathlib import Path
 
+import celpy
 import pytest
 import yaml
 from hypothesis import given, settings
@@ -21,6 +22,7 @@ from trimtab.check import Cluster, Schemas, Severity, check_folder
 from trimtab.check.names import timetable
 
 CATALOG = load_catalog()
+celpy.Environment()  # raises the recursion limit once, which hypothesis would take for the test's doing
 EMITTED = {
     autoscaler: {file.path: file.text for file in emit_plan(example_audit().plan, example_facts(autoscaler)).files}
     for autoscaler in Autoscaler
@@ -76,7 +78,7 @@ SLIPS = [
     (WARM, "timeZone: Etc/UTC", "timeZone: Etc/UCT+1", "Etc/UTC"),
     (WARM, "memory: 16Mi", "memory: 16MiB", "16Gi"),
     (WARM, "priorityClassName: trimtab-placeholder", "priorityClassName: placeholder", "write trimtab-placeholder"),
-    (PATCH, "    name: chat-api\n  patch", "    name: chat-apy\n  patch", "write chat-api"),
+    (PATCH, "    name: chat-api\n  patch", "    name: chat-apy\n  patch", "the same in both"),
     (PATCH, "nodeSelector:", "nodeselector:", "write nodeSelector"),
     ("nodes/kustomization.yaml", "- p4d", "- p4e", "p4d"),
 ]
@@ -178,7 +180,7 @@ def test_the_order_of_files_does_not_matter(tmp_path):
     assert checked(tmp_path, dict(files)).errors == ()
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(plan=plans(), facts=FACTS)
 def test_no_plan_is_emitted_with_an_error(plan, facts):
     """Whatever the effects, the names and the autoscaler; what collides is the plan's own change of one thing twice."""

@@ -307,7 +307,9 @@ def _of_its_kind(body: object, target: object, path: str) -> Iterator[FieldFault
 def _unlike(value: str, wanted: str, path: str, what: str) -> FieldFault:
     """Return the fault of a patch that says another thing than its target, which kustomize goes by: sure where it is a slip."""
     severity = Severity.ERROR if nearest(value, [wanted], least_frac=0.6) else Severity.WARNING
-    return FieldFault(field=path, value=value, what=f"{what}, {wanted}", cure=f"write {wanted}", severity=severity)
+    return FieldFault(
+        field=path, value=value, what=f"{what}, {wanted}", cure="write the same in both", severity=severity
+    )
 
 
 def _left_out(folder: Folder, found: set[str]) -> Iterator[ObjectFault]:
