@@ -12,9 +12,9 @@ from trimtab.sources.kube_objects import documents_of, yaml_documents
 
 _KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 _FILES = (".yaml", ".yml", ".json")
-_NOT_APPLIED = frozenset({"rollback"})
+NOT_APPLIED = frozenset({"rollback"})
 """Folders of what was there before, which `trimtab emit` writes: nobody applies them with a change."""
-_OF_CHARTS = "values"
+OF_CHARTS = "values"
 """How files of Helm values end: they are no objects."""
 _BUILDERS = (("kustomize", "build"), ("kubectl", "kustomize"))
 _LIMIT_S = 120
@@ -28,11 +28,15 @@ def read_manifests(folder: Path) -> Iterator[tuple[str, object]]:
     by one, and patches for what they set; Helm values and folders named `rollback` are passed over. Charts have to be rendered
     first (`helm template`).
     """
-    built = _built(folder)
+    built = built_by_kustomize(folder)
     if built is not None:
         yield from ((f"{folder.name} (built)", document) for document in yaml_documents(folder, built))
         return
-    files = [folder] if folder.is_file() else sorted(one for one in folder.rglob("*") if _is_manifest(one, folder))
+    files = (
+        [folder]
+        if folder.is_file()
+        else sorted(one for one in folder.rglob("*") if is_manifest(one, folder) and not one.stem.endswith(OF_CHARTS))
+    )
     if not files:
         raise InputError(
             f"{folder}: no .yaml or .json files there; give the folder of manifests that a change would apply"
@@ -51,13 +55,15 @@ def _documents(file: Path) -> list[object]:
         raise
 
 
-def _is_manifest(path: Path, folder: Path) -> bool:
-    parts = path.relative_to(folder).parts
-    hidden = any(part.startswith(".") or part in _NOT_APPLIED for part in parts[:-1]) or path.name.startswith(".")
-    return path.is_file() and path.suffix in _FILES and not hidden and not path.stem.endswith(_OF_CHARTS)
+def is_manifest(path: Path, folder: Path, *, rollback: bool = False) -> bool:
+    """Tell whether a path below a folder is a file that may hold objects; what is there to go back only with `rollback`."""
+    folders = path.relative_to(folder).parts[:-1]
+    hidden = any(part.startswith(".") for part in folders) or path.name.startswith(".")
+    passed_over = not rollback and any(part in NOT_APPLIED for part in folders)
+    return path.is_file() and path.suffix in _FILES and not hidden and not passed_over
 
 
-def _built(folder: Path) -> str | None:
+def built_by_kustomize(folder: Path) -> str | None:
     """Return what kustomize makes of a folder; None where it is no kustomization of resources, or nothing here can build it."""
     file = next((folder / name for name in _KUSTOMIZATIONS if (folder / name).is_file()), None)
     if file is None or not any("resources" in one for one in documents_of(file) if isinstance(one, dict)):

@@ -1,0 +1,19 @@
+"""A folder of manifests, checked before anything is applied, and held against the objects of a cluster."""
+
+from trimtab.check.checking import Checked, check_folder
+from trimtab.check.cluster import Cluster, read_cluster
+from trimtab.check.differences import Difference, differences
+from trimtab.check.faults import ObjectFault, Severity
+from trimtab.check.schemas import Schemas
+
+__all__ = [
+    "Checked",
+    "Cluster",
+    "Difference",
+    "ObjectFault",
+    "Schemas",
+    "Severity",
+    "check_folder",
+    "differences",
+    "read_cluster",
+]

@@ -1,0 +1,78 @@
+"""The rules that schemas state in CEL (`x-kubernetes-validations`), evaluated as a server does for a new object.
+
+Rules over an object's former state (`oldSelf`) do not apply to a new one. Evaluated by cel-python (Apache-2.0), with
+the string function `find` of Kubernetes' own library.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache, lru_cache
+from typing import Any
+
+from trimtab.check.faults import FieldFault, Severity, join
+from trimtab.check.schemas import NEEDS
+from trimtab.errors import UsageError
+from trimtab.sources.kube_objects import Object
+
+_RULES = "x-kubernetes-validations"
+
+
+def cel_faults(schema: object, value: object, path: str = "") -> Iterator[FieldFault]:
+    """Yield the CEL rules of a schema that a value breaks, at any depth."""
+    if not isinstance(schema, Mapping) or value is None:
+        return
+    for rule in schema.get(_RULES, ()):
+        if "oldSelf" not in rule["rule"]:
+            yield from _broken(rule, value, path)
+    if isinstance(value, Mapping):
+        properties = schema.get("properties", {})
+        for key, child in value.items():
+            below = properties.get(key) or schema.get("additionalProperties")
+            yield from cel_faults(below, child, join(path, str(key)))
+    elif isinstance(value, list):
+        for place, child in enumerate(value):
+            yield from cel_faults(schema.get("items"), child, join(path, place))
+
+
+def _broken(rule: Object, value: object, path: str) -> Iterator[FieldFault]:
+    text = str(rule["rule"])
+    message = str(rule.get("message") or text)
+    kept = _kept(text, json.dumps(value, sort_keys=True, default=str))
+    if isinstance(kept, str):
+        # the value is not of the type that the rule is for, which the schema says better
+        what = f"cannot be judged by a rule of its schema ({kept})"
+        yield FieldFault(field=path, value=value, what=what, cure=f"keep: {message}", severity=Severity.WARNING)
+    elif not kept:
+        yield FieldFault(field=path, value=value, what="breaks a rule of its schema", cure=f"keep: {message}")
+
+
+@lru_cache(maxsize=65_536)
+def _kept(rule: str, value: str) -> bool | str:
+    """Tell whether a value, as JSON, keeps a rule, or why that cannot be said: pools of one plan repeat one another."""
+    try:
+        from celpy.adapter import json_to_cel
+        from celpy.evaluation import CELEvalError
+    except ImportError as error:
+        raise UsageError(f"checking needs the package cel-python: {NEEDS}") from error
+    try:
+        return bool(_program(rule).evaluate({"self": json_to_cel(json.loads(value))}))
+    except (CELEvalError, TypeError, ValueError) as error:
+        return str(error).splitlines()[0] if str(error) else "no value"
+
+
+@cache
+def _program(rule: str) -> Any:  # celpy is not typed
+    import celpy
+
+    environment = celpy.Environment()
+    return environment.program(environment.compile(rule), functions={"find": _find})
+
+
+def _find(text: object, pattern: object) -> Any:
+    from celpy.celtypes import StringType
+
+    found = re.search(str(pattern), str(text))
+    return StringType(found.group(0) if found else "")

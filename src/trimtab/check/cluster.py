@@ -1,0 +1,159 @@
+"""What is known of the cluster that a folder is for: its objects, workloads, namespaces and series.
+
+Read from `kubectl get -o json` dumps or a GitOps folder (objects as they are), or from a fleet bundle (workloads and pods
+only). What is not known is not held against anybody: `knows_all` tells of which kinds the absence of a name means something.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from trimtab.errors import InputError, SourceError, UsageError
+from trimtab.sources.kube_objects import Object, at, documents_of, listed, mapping, text
+from trimtab.sources.manifest_files import read_manifests
+from trimtab.tables.bundle import Bundle, read_bundle
+
+Key = tuple[str, str, str, str]
+"""API group, kind, namespace, name."""
+WORKLOAD_KINDS = frozenset({
+    "Deployment", "StatefulSet", "ReplicaSet", "DaemonSet", "Job", "CronJob", "Rollout", "LeaderWorkerSet", "PyTorchJob",
+    "RayJob", "RayService", "InferenceService", "Notebook", "JobSet",
+})  # fmt: skip
+_BUNDLE = "bundle.yaml"
+_LIMIT_S = 120
+
+
+@dataclass(slots=True, kw_only=True)
+class Cluster:
+    """Objects and names that are there already."""
+
+    objects: dict[Key, Object] = field(default_factory=dict)
+    workloads: dict[str, str] = field(default_factory=dict)
+    """Namespace/name -> kind, empty where nobody told."""
+    pod_labels: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    """Of a workload's pods, where they are known."""
+    namespaces: set[str] = field(default_factory=set)
+    series: frozenset[str] | None = None
+    """Names of the series that its Prometheus has; None where it was not asked."""
+
+    def add(self, one: Object) -> None:
+        """Take an object in."""
+        key = key_of(one)
+        _, kind, namespace, name = key
+        self.objects[key] = one
+        if namespace:
+            self.namespaces.add(namespace)
+        if kind == "Namespace":
+            self.namespaces.add(name)
+        if kind in WORKLOAD_KINDS:
+            self.workloads[f"{namespace or 'default'}/{name}"] = kind
+            labels = mapping(one, "spec", "template", "metadata", "labels")
+            if labels:
+                self.pod_labels[f"{namespace or 'default'}/{name}"] = labels
+
+    def knows_all(self, kind: str) -> bool:
+        """Tell whether objects of a kind were read, so that one which is not among them is not there."""
+        return any(key[1] == kind for key in self.objects)
+
+    def names(self, kind: str, namespace: str | None = None) -> set[str]:
+        """Return the names of the objects of a kind (of one namespace)."""
+        return {key[3] for key in self.objects if key[1] == kind and namespace in (None, key[2])}
+
+    def with_series(self, names: frozenset[str] | None) -> Cluster:
+        """Return the same cluster, whose Prometheus has these series."""
+        self.series = names
+        return self
+
+
+def key_of(one: Object) -> Key:
+    """Return what no two objects of a cluster have in common."""
+    group = text(one, "apiVersion").rpartition("/")[0]
+    return group, text(one, "kind"), text(one, "metadata", "namespace"), text(one, "metadata", "name")
+
+
+def read_cluster(path: Path) -> Cluster:
+    """Read a bundle, dumps of `kubectl get -o json`, or a folder of manifests; raises InputError where there is nothing."""
+    if (path / _BUNDLE).is_file():
+        return cluster_of_bundle(read_bundle(path))
+    cluster = Cluster()
+    for _, document in read_manifests(path):
+        for one in _flat(document):
+            if text(one, "kind") and text(one, "metadata", "name"):
+                cluster.add(one)
+    if not cluster.objects:
+        raise InputError(
+            f"{path}: no objects there; write some with: kubectl get all,nodepools,scaledobjects -A -o json"
+        )
+    return cluster
+
+
+def _flat(document: object) -> Iterable[Object]:
+    if isinstance(document, Mapping):
+        items = listed(document, "items")
+        return items if items or text(document, "kind").endswith("List") else [document]
+    return []
+
+
+def cluster_of_bundle(bundle: Bundle) -> Cluster:
+    """Return what a fleet's history tells: workloads with their kinds, labels of their pods, namespaces."""
+    cluster = Cluster()
+    for row in (
+        bundle.table("allocations", ["workload", "owner_kind"])
+        .group_by(["workload", "owner_kind"])
+        .aggregate([])
+        .to_pylist()
+    ):
+        name = str(row["workload"])
+        cluster.workloads[name] = str(row["owner_kind"] or cluster.workloads.get(name, ""))
+        if "/" in name:
+            cluster.namespaces.add(name.partition("/")[0])
+    if bundle.has("pods"):
+        for row in bundle.table("pods", ["workload", "namespace", "selector"]).to_pylist():
+            cluster.namespaces.add(str(row["namespace"]))
+            if row["selector"]:
+                cluster.pod_labels[str(row["workload"])] = dict(row["selector"])
+    return cluster
+
+
+def cluster_of_context(context: str, kinds: Iterable[str]) -> Cluster:
+    """Ask a cluster for its objects of some kinds by kubectl; raises UsageError where there is no kubectl, SourceError else."""
+    asked = ["namespaces", "deployments.apps", "statefulsets.apps", "services", *sorted(set(kinds))]
+    cluster = Cluster()
+    for kind in dict.fromkeys(asked):
+        answer = _kubectl(context, ["get", kind, "-A", "-o", "json"], may_fail=kind not in ("namespaces",))
+        for one in listed(json.loads(answer), "items") if answer else ():
+            cluster.add(one)
+    return cluster
+
+
+def crds_of_context(context: str) -> list[object]:
+    """Ask a cluster for its CustomResourceDefinitions by kubectl."""
+    answer = _kubectl(context, ["get", "customresourcedefinitions", "-o", "json"])
+    return [json.loads(answer)]
+
+
+def _kubectl(context: str, arguments: list[str], *, may_fail: bool = False) -> str:
+    if shutil.which("kubectl") is None:
+        raise UsageError("--context asks the cluster by kubectl, which is not installed; give dumps with --against")
+    command = ["kubectl", "--context", context, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_LIMIT_S, check=False)
+    if done.returncode and not may_fail:
+        raise SourceError(f"{' '.join(command)}: {done.stderr.strip()}; see kubectl config get-contexts")
+    return "" if done.returncode else done.stdout
+
+
+def series_of(path: Path) -> frozenset[str]:
+    """Read names of series: Prometheus' answer to /api/v1/label/__name__/values, or a name a line."""
+    try:
+        content = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot read {path}: {error}") from error
+    if content.lstrip().startswith("{"):
+        data = at(next(iter(documents_of(path)), None), "data")
+        return frozenset(str(name) for name in data) if isinstance(data, list) else frozenset()
+    return frozenset(line.strip() for line in content.splitlines() if line.strip())

@@ -1,0 +1,168 @@
+"""The files of a folder as documents: what does not parse is a fault of its own, and so is a key that stands twice.
+
+YAML lets the last of two equal keys win without a word, and a Kubernetes server refuses both or drops one; here it is said.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import yaml
+
+from trimtab.check.faults import FieldFault, ObjectFault, placed
+from trimtab.errors import InputError
+from trimtab.sources.kube_objects import Object, text
+from trimtab.sources.manifest_files import NOT_APPLIED, OF_CHARTS, is_manifest
+
+KUSTOMIZE_GROUP = "kustomize.config.k8s.io"
+KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """One document of a file."""
+
+    file: str
+    """Relative to the folder, with `/`."""
+    body: Object
+
+    @property
+    def kind(self) -> str:
+        """Return its kind; empty where it states none."""
+        return text(self.body, "kind")
+
+    @property
+    def name(self) -> str:
+        """Return its own name."""
+        return text(self.body, "metadata", "name")
+
+    @property
+    def namespace(self) -> str:
+        """Return the namespace that it states."""
+        return text(self.body, "metadata", "namespace")
+
+    @property
+    def group(self) -> str:
+        """Return the API group; empty for the core."""
+        return text(self.body, "apiVersion").rpartition("/")[0]
+
+    @property
+    def called(self) -> str:
+        """Return kind, namespace and name as one text."""
+        return f"{self.kind} {'/'.join(part for part in (self.namespace, self.name) if part)}".strip()
+
+    @property
+    def is_of_kustomize(self) -> bool:
+        """Tell whether kustomize reads it and no server."""
+        return self.kind in ("Kustomization", "Component") and not self.group.endswith("toolkit.fluxcd.io")
+
+    @property
+    def is_applied(self) -> bool:
+        """Tell whether it goes to a server with the rest, and not only to go back."""
+        return not self.is_of_kustomize and not set(PurePosixPath(self.file).parts[:-1]) & NOT_APPLIED
+
+
+@dataclass(slots=True, kw_only=True)
+class Folder:
+    """What a folder holds: documents with an object in them, values of charts, other JSON, and files by path."""
+
+    root: Path
+    documents: list[Document] = field(default_factory=list)
+    values: list[Document] = field(default_factory=list)
+    """Files of Helm values: not objects."""
+    dashboards: list[Document] = field(default_factory=list)
+    """JSON files without a kind."""
+    faults: list[ObjectFault] = field(default_factory=list)
+
+    @property
+    def objects(self) -> list[Document]:
+        """Return what a server would get."""
+        return [document for document in self.documents if document.is_applied]
+
+
+class _StrictLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # libyaml's where there is one
+    """A YAML loader that refuses a key which stands twice in one mapping."""
+
+
+def _mapping(loader: Any, node: yaml.MappingNode) -> Any:
+    seen: set[Hashable] = set()
+    for key_node, _ in node.value:
+        if key_node.tag == "tag:yaml.org,2002:merge":
+            continue
+        key = loader.construct_object(key_node, deep=True)
+        if not isinstance(key, Hashable) or key in seen:
+            raise yaml.constructor.ConstructorError(
+                "while reading a mapping", node.start_mark, f"the key {key!r} stands twice", key_node.start_mark
+            )
+        seen.add(key)
+    loader.flatten_mapping(node)
+    return loader.construct_mapping(node, deep=True)
+
+
+_StrictLoader.add_constructor("tag:yaml.org,2002:map", _mapping)
+
+
+def strict_yaml(content: str) -> list[object]:
+    """Return the documents of a YAML text; raises yaml.YAMLError where it is none, or says a key twice."""
+    # the loader's class is SafeLoader's, with one more refusal
+    return [one for one in yaml.load_all(content, Loader=_StrictLoader) if one is not None]
+
+
+def read_folder(folder: Path) -> Folder:
+    """Read every manifest below a folder; raises InputError where there is none."""
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no folder; give the one that `trimtab emit` wrote, or one of manifests")
+    files = sorted(path for path in folder.rglob("*") if is_manifest(path, folder, rollback=True))
+    if not files:
+        raise InputError(f"{folder}: no .yaml or .json files there; give the folder of manifests to check")
+    found = Folder(root=folder)
+    for path in files:
+        file = path.relative_to(folder).as_posix()
+        for body in _bodies(path, file, found):
+            _take(found, path, file, body)
+    return found
+
+
+def _bodies(path: Path, file: str, found: Folder) -> list[object]:
+    try:
+        content = path.read_text(encoding="utf-8-sig")
+        return [json.loads(content)] if path.suffix == ".json" else strict_yaml(content)
+    except (OSError, UnicodeDecodeError, ValueError, RecursionError, yaml.YAMLError) as error:
+        mark = getattr(error, "problem_mark", None)
+        line = mark.line + 1 if mark is not None else getattr(error, "lineno", None)
+        said = str(getattr(error, "problem", None) or str(error).splitlines()[0])
+        cure = "a chart has to be rendered first: helm template" if "{{" in said else "write it again as YAML or JSON"
+        what = "does not parse" if line is None else f"does not parse at line {line}"
+        found.faults.append(placed(file, "", FieldFault(field="", value=said, what=what, cure=cure)))
+        return []
+
+
+def _take(found: Folder, path: Path, file: str, body: object) -> None:
+    if not isinstance(body, Mapping):
+        what, cure = "is no object", "an object has apiVersion, kind and metadata"
+        found.faults.append(placed(file, "", FieldFault(field="", value=body, what=what, cure=cure)))
+        return
+    for one in _flat(body):
+        document = Document(file=file, body=one)
+        if path.stem.endswith(OF_CHARTS):
+            found.values.append(document)
+        elif path.suffix == ".json" and "kind" not in one:
+            found.dashboards.append(document)
+        elif path.name in KUSTOMIZATIONS and "kind" not in one and "apiVersion" not in one:
+            # kustomize takes a file of this name without either
+            kind = {"apiVersion": f"{KUSTOMIZE_GROUP}/v1beta1", "kind": "Kustomization"}
+            found.documents.append(Document(file=file, body={**kind, **one}))
+        else:
+            found.documents.append(document)
+
+
+def _flat(body: Object) -> Iterator[Object]:
+    items = body.get("items")
+    if text(body, "kind").endswith("List") and isinstance(items, list):
+        yield from (item for item in items if isinstance(item, Mapping))
+    else:
+        yield body

@@ -1,0 +1,585 @@
+"""What objects of a folder say of one another and of the cluster: collisions, and references that select nothing.
+
+A name is missing only where its absence means something: the folder itself, or what was read of the cluster, would have it.
+Scheduling is judged as `trimtab review` does, from the same reading of pods and node pools.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from trimtab.catalog.registry import Catalog
+from trimtab.check.cluster import WORKLOAD_KINDS, Cluster, key_of
+from trimtab.check.documents import Document, Folder
+from trimtab.check.faults import FieldFault, ObjectFault, Severity, join, nearest, placed
+from trimtab.check.kustomizations import Patch
+from trimtab.check.pods import TEMPLATES
+from trimtab.errors import InputError
+from trimtab.review.manifests import NODE_POOL_LABEL, Manifests, NodePool, Pods, read_objects
+from trimtab.sources.kube_objects import Object, at, listed, mapping, text
+
+CLUSTER_WIDE = frozenset({
+    "Namespace", "NodePool", "NodeOverlay", "PriorityClass", "ClusterRole", "ClusterRoleBinding", "ClusterQueue",
+    "ResourceFlavor", "EC2NodeClass", "AKSNodeClass", "GCENodeClass", "Node", "StorageClass", "RuntimeClass", "DeviceClass",
+    "CustomResourceDefinition", "PersistentVolume", "NodeClass",
+})  # fmt: skip
+_KEPT_OFF = frozenset({"NoSchedule", "NoExecute"})
+_QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+_FIRST_CLASSES = frozenset({"system-cluster-critical", "system-node-critical"})
+
+
+@dataclass(slots=True, kw_only=True)
+class World:
+    """The folder's objects and patches beside what is known of the cluster."""
+
+    folder: Folder
+    patches: list[Patch]
+    cluster: Cluster | None
+    catalog: Catalog
+    names: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
+    """Kind -> (namespace, name) of the folder's objects."""
+
+    def __post_init__(self) -> None:
+        for document in self.folder.objects:
+            self.names.setdefault(document.kind, set()).add((document.namespace, document.name))
+        for document in self.folder.documents:
+            for generator in listed(document.body, "configMapGenerator"):
+                self.names.setdefault("ConfigMap", set()).add((text(generator, "namespace"), text(generator, "name")))
+
+    def named(self, kind: str, namespace: str | None = None) -> set[str]:
+        """Return the names of a kind, in the folder and in the cluster."""
+        own = {name for there, name in self.names.get(kind, ()) if namespace in (None, there)}
+        return own | (self.cluster.names(kind, namespace) if self.cluster else set())
+
+    def missing(self, kind: str, name: str, namespace: str | None = None) -> tuple[str, Severity] | None:
+        """Say how to mend a reference to nothing and how sure that is; None where it is there."""
+        known = self.named(kind, namespace)
+        if not name or name in known:
+            return None
+        near = nearest(name, known, least_frac=0.7)
+        sure = bool(near) or bool(self.names.get(kind)) or (self.cluster is not None and self.cluster.knows_all(kind))
+        where = f" in {namespace}" if namespace else ""
+        cure = f"write {near}" if near else f"add the {kind} {name}{where}, or give --against with what the cluster has"
+        return cure, Severity.ERROR if sure else Severity.WARNING
+
+    def workloads(self) -> dict[str, str]:
+        """Return every workload that is known, namespace/name -> kind."""
+        own = {
+            f"{one.namespace or 'default'}/{one.name}": one.kind
+            for one in self.folder.objects
+            if one.kind in WORKLOAD_KINDS
+        }
+        return {**(self.cluster.workloads if self.cluster else {}), **own}
+
+
+def reference_faults(world: World) -> Iterator[ObjectFault]:
+    """Yield what collides, and what names or selects nothing."""
+    yield from _collisions(world)
+    workloads = world.workloads()
+    for document in world.folder.objects:
+        for found in (*_namespace(document, world), *_named(document, world), *_scaled(document, world, workloads)):
+            yield placed(document.file, document.called, found)
+    for patch in world.patches:
+        if patch.is_applied:
+            for found in _patched(patch, world, workloads):
+                yield placed(patch.document.file, patch.document.called, found)
+    yield from _scheduled(world)
+    yield from _odd_taints(world)
+
+
+def _collisions(world: World) -> Iterator[ObjectFault]:
+    first: dict[tuple[str, ...], Document] = {}
+    for document in world.folder.objects:
+        key = key_of(document.body)
+        if document.name and key in first:
+            what = f"is in {first[key].file} too: one of them is lost"
+            yield placed(
+                document.file,
+                document.called,
+                FieldFault(
+                    field="metadata.name", value=document.name, what=what, cure="keep one, or name it otherwise"
+                ),
+            )
+        first.setdefault(key, document)
+    yield from _rivals(world)
+    yield from _same_horizontal(world)
+    yield from _same_pods(world)
+
+
+def _rivals(world: World) -> Iterator[ObjectFault]:
+    """Yield two autoscalers of one workload; of one that is in the cluster already only a warning, for it may go first."""
+    mine: dict[tuple[str, str, str], Document] = {}
+    for document in world.folder.objects:
+        if document.kind in ("HorizontalPodAutoscaler", "ScaledObject"):
+            target = _target(document.body)
+            if target in mine:
+                what = f"scales what {mine[target].called} in {mine[target].file} scales: they fight each other"
+                yield placed(
+                    document.file,
+                    document.called,
+                    FieldFault(field="spec.scaleTargetRef.name", value=target[2], what=what, cure="keep one of them"),
+                )
+            mine.setdefault(target, document)
+    for key, one in (world.cluster.objects if world.cluster else {}).items():
+        if key[1] not in ("HorizontalPodAutoscaler", "ScaledObject"):
+            continue
+        rival = mine.get(_target(one))
+        made_by_keda = any(
+            text(owner, "kind") == "ScaledObject" for owner in listed(one, "metadata", "ownerReferences")
+        )
+        if rival is not None and not made_by_keda and (key[1], key[3]) != (rival.kind, rival.name):
+            what = f"scales what {key[1]} {key[2]}/{key[3]} of the cluster scales"
+            yield placed(
+                rival.file,
+                rival.called,
+                FieldFault(
+                    field="spec.scaleTargetRef.name",
+                    value=_target(one)[2],
+                    what=what,
+                    cure=f"first: kubectl delete {key[1].lower()} -n {key[2]} {key[3]}",
+                    severity=Severity.WARNING,
+                ),
+            )
+
+
+def _target(body: Object) -> tuple[str, str, str]:
+    target = at(body, "spec", "scaleTargetRef")
+    return text(body, "metadata", "namespace"), text(target, "kind") or "Deployment", text(target, "name")
+
+
+def _same_horizontal(world: World) -> Iterator[ObjectFault]:
+    """Yield ScaledObjects whose HPA another object has, or makes."""
+    taken: dict[tuple[str, str], Document] = {}
+    for document in world.folder.objects:
+        if document.kind not in ("HorizontalPodAutoscaler", "ScaledObject"):
+            continue
+        own = text(document.body, "spec", "advanced", "horizontalPodAutoscalerConfig", "name")
+        name = document.name if document.kind == "HorizontalPodAutoscaler" else own or f"keda-hpa-{document.name}"
+        key = (document.namespace, name)
+        if key in taken:
+            found = FieldFault(
+                field="spec.advanced.horizontalPodAutoscalerConfig.name",
+                value=name,
+                what=f"is the HPA of {taken[key].called} too",
+                cure="name it otherwise",
+            )
+            yield placed(document.file, document.called, found)
+        taken.setdefault(key, document)
+
+
+def _same_pods(world: World) -> Iterator[ObjectFault]:
+    """Yield disruption budgets that select the same labels: the eviction API refuses to choose."""
+    seen: dict[tuple[str, str], Document] = {}
+    for document in world.folder.objects:
+        if document.kind == "PodDisruptionBudget":
+            key = document.namespace, repr(sorted(mapping(document.body, "spec", "selector", "matchLabels").items()))
+            if key in seen:
+                found = FieldFault(
+                    field="spec.selector",
+                    value=None,
+                    what=f"selects the pods of {seen[key].called} too: none of them can be evicted",
+                    cure="keep one of them",
+                )
+                yield placed(document.file, document.called, found)
+            seen.setdefault(key, document)
+
+
+def _namespace(document: Document, world: World) -> Iterator[FieldFault]:
+    if document.kind in CLUSTER_WIDE or not document.kind:
+        return
+    namespace = document.namespace
+    stated = [one.namespace for one in world.folder.objects if one.namespace]
+    if not namespace:
+        given = any(text(one.body, "namespace") for one in world.folder.documents if one.is_of_kustomize)
+        if stated and not given:
+            cure = f"add metadata.namespace, such as {max(set(stated), key=stated.count)}"
+            yield FieldFault(
+                field="metadata.namespace",
+                value=None,
+                what="is not stated, and others here state theirs: it goes wherever the caller stands",
+                cure=cure,
+            )
+        return
+    if world.cluster is None:
+        return
+    known = world.cluster.namespaces | world.named("Namespace") | {"default", "kube-system"}
+    near = nearest(namespace, known, least_frac=0.7)
+    if namespace not in known and (near or world.cluster.knows_all("Namespace")):
+        yield FieldFault(
+            field="metadata.namespace",
+            value=namespace,
+            what="is no namespace of the cluster",
+            cure=f"write {near}" if near else "create it first",
+        )
+
+
+def _named(document: Document, world: World) -> Iterator[FieldFault]:
+    """Yield references by name to objects that are not there."""
+    body, namespace = document.body, document.namespace
+    wanted: list[tuple[str, str, str, str | None]] = []
+    match document.kind:
+        case "RoleBinding" | "ClusterRoleBinding":
+            role = text(body, "roleRef", "kind")
+            wanted.append(("roleRef.name", role, text(body, "roleRef", "name"), namespace if role == "Role" else None))
+            for place, subject in enumerate(listed(body, "subjects")):
+                if text(subject, "kind") == "ServiceAccount":
+                    account = ("ServiceAccount", text(subject, "name"), text(subject, "namespace") or namespace)
+                    wanted.append((join("subjects", place, "name"), *account))
+        case "LocalQueue":
+            wanted.append(("spec.clusterQueue", "ClusterQueue", text(body, "spec", "clusterQueue"), None))
+        case "ClusterQueue":
+            for place, group in enumerate(listed(body, "spec", "resourceGroups")):
+                for number, flavor in enumerate(listed(group, "flavors")):
+                    where = join("spec.resourceGroups", place, "flavors", number, "name")
+                    wanted.append((where, "ResourceFlavor", text(flavor, "name"), None))
+        case "Role":
+            for place, rule in enumerate(listed(body, "rules")):
+                names, resources = at(rule, "resourceNames"), at(rule, "resources")
+                if isinstance(names, list) and resources == ["localqueues"]:
+                    wanted += [
+                        (join("rules", place, "resourceNames"), "LocalQueue", str(name), namespace) for name in names
+                    ]
+        case "NodePool":
+            ref = at(body, "spec", "template", "spec", "nodeClassRef")
+            wanted.append(("spec.template.spec.nodeClassRef.name", text(ref, "kind"), text(ref, "name"), None))
+        case "ScaledObject":
+            for place, trigger in enumerate(listed(body, "spec", "triggers")):
+                ref = at(trigger, "authenticationRef")
+                kind = text(ref, "kind") or "TriggerAuthentication"
+                there = namespace if kind == "TriggerAuthentication" else None
+                wanted.append(
+                    (join("spec.triggers", place, "authenticationRef", "name"), kind, text(ref, "name"), there)
+                )
+    if document.kind in ("NodePool", "NodeOverlay"):
+        path = "spec.template.spec.requirements" if document.kind == "NodePool" else "spec.requirements"
+        for place, need in enumerate(listed(body, *path.split("."))):
+            values = _texts(at(need, "values")) if text(need, "key") == NODE_POOL_LABEL else []
+            wanted += [(join(path, place, "values"), "NodePool", value, None) for value in values]
+    if document.kind in TEMPLATES:
+        wanted += _of_pods(
+            at(body, *TEMPLATES[document.kind], "spec"), join("", *TEMPLATES[document.kind], "spec"), namespace
+        )
+    for path, kind, name, there in wanted:
+        lost = world.missing(kind, name, there)
+        if lost is not None and kind:
+            yield FieldFault(
+                field=path,
+                value=name,
+                what=f"is no {kind} that is known",
+                cure=lost[0],
+                severity=lost[1] if kind != "ConfigMap" else Severity.WARNING,
+            )
+    if document.kind == "Role":
+        yield from _verbs(document, world)
+    yield from _server(document, world)
+    yield from _selected_rules(document, world)
+    yield from _budgeted(document, world)
+
+
+def _of_pods(spec: object, path: str, namespace: str) -> list[tuple[str, str, str, str | None]]:
+    account, priority = text(spec, "serviceAccountName"), text(spec, "priorityClassName")
+    found: list[tuple[str, str, str, str | None]] = []
+    if account and account != "default":
+        found.append((join(path, "serviceAccountName"), "ServiceAccount", account, namespace))
+    if priority and priority not in _FIRST_CLASSES:
+        found.append((join(path, "priorityClassName"), "PriorityClass", priority, None))
+    return found
+
+
+def _verbs(document: Document, world: World) -> Iterator[FieldFault]:
+    """Yield a call of kubectl in a CronJob of the namespace that its own Role does not let it make."""
+    bound = {
+        text(subject, "name")
+        for one in world.folder.objects
+        if one.kind == "RoleBinding"
+        and one.namespace == document.namespace
+        and text(one.body, "roleRef", "name") == document.name
+        for subject in listed(one.body, "subjects")
+    }
+    allowed = {str(verb) for rule in listed(document.body, "rules") for verb in _texts(at(rule, "verbs"))}
+    for one in world.folder.objects:
+        spec = (
+            at(one.body, *TEMPLATES["CronJob"], "spec")
+            if one.kind == "CronJob" and one.namespace == document.namespace
+            else None
+        )
+        for container in listed(spec, "containers") if text(spec, "serviceAccountName") in bound else ():
+            words = _texts(at(container, "args")) or _texts(at(container, "command"))[1:]
+            if (
+                "kubectl" in text(container, "image")
+                and words
+                and words[0] in ("get", "patch", "delete", "create")
+                and not allowed & {words[0], "*"}
+            ):
+                yield FieldFault(
+                    field="rules[0].verbs",
+                    value=", ".join(sorted(allowed)),
+                    what=f"does not let {one.called} {words[0]}",
+                    cure=f"add the verb {words[0]}",
+                )
+
+
+def _texts(value: object) -> list[str]:
+    return [str(one) for one in value] if isinstance(value, list) else []
+
+
+def _server(document: Document, world: World) -> Iterator[FieldFault]:
+    """Yield servers of triggers whose Service the cluster does not have."""
+    if document.kind != "ScaledObject" or world.cluster is None or not world.cluster.knows_all("Service"):
+        return
+    for place, trigger in enumerate(listed(document.body, "spec", "triggers")):
+        address = text(trigger, "metadata", "serverAddress")
+        found = re.match(r"https?://([a-z0-9-]+)\.([a-z0-9-]+)\.svc(\.|:|/|$)", address)
+        if found and found[1] not in world.cluster.names("Service", found[2]):
+            known = {f"{key[3]}.{key[2]}.svc" for key in world.cluster.objects if key[1] == "Service"}
+            near = nearest(f"{found[1]}.{found[2]}.svc", known, least_frac=0.6)
+            yield FieldFault(
+                field=join("spec.triggers", place, "metadata", "serverAddress"),
+                value=address,
+                what="is no Service of the cluster",
+                cure=f"write {near}" if near else "see kubectl get services -A",
+            )
+
+
+def _selected_rules(document: Document, world: World) -> Iterator[FieldFault]:
+    """Yield rules that no Prometheus of the cluster selects by its `ruleSelector`."""
+    if document.kind != "PrometheusRule" or world.cluster is None:
+        return
+    wanted = [
+        mapping(one, "spec", "ruleSelector", "matchLabels")
+        for key, one in world.cluster.objects.items()
+        if key[:2] == ("monitoring.coreos.com", "Prometheus")
+    ]
+    labels = mapping(document.body, "metadata", "labels")
+    if wanted and not any(all(labels.get(key) == value for key, value in each.items()) for each in wanted):
+        said = " or ".join(", ".join(f"{key}: {value}" for key, value in each.items()) for each in wanted)
+        yield FieldFault(
+            field="metadata.labels",
+            value=labels,
+            what="are not those by which Prometheus selects rules: they are never loaded",
+            cure=f"add {said}",
+        )
+
+
+def _budgeted(document: Document, world: World) -> Iterator[FieldFault]:
+    """Yield a disruption budget whose labels no pods have, where the pods of its namespace are known."""
+    if document.kind != "PodDisruptionBudget":
+        return
+    wanted = mapping(document.body, "spec", "selector", "matchLabels")
+    known = {
+        name: labels
+        for name, labels in (world.cluster.pod_labels if world.cluster else {}).items()
+        if name.startswith(f"{document.namespace}/")
+    }
+    if (
+        known
+        and wanted
+        and not any(all(labels.get(key) == value for key, value in wanted.items()) for labels in known.values())
+    ):
+        near = nearest(document.name, known, least_frac=0.3)
+        said = ", ".join(f"{key}: {value}" for key, value in known[near or next(iter(known))].items())
+        yield FieldFault(
+            field="spec.selector.matchLabels",
+            value=wanted,
+            what="selects no pods",
+            cure=f"write the labels of its pods, such as {said}",
+        )
+
+
+def _scaled(document: Document, world: World, workloads: Mapping[str, str]) -> Iterator[FieldFault]:
+    if document.kind not in ("HorizontalPodAutoscaler", "ScaledObject"):
+        return
+    namespace, kind, name = _target(document.body)
+    full = f"{namespace or 'default'}/{name}"
+    there = workloads.get(full)
+    if there is not None:
+        if there and there != kind:
+            yield FieldFault(
+                field="spec.scaleTargetRef.kind",
+                value=kind,
+                what=f"is not what {full} is, a {there}",
+                cure=f"write {there}",
+            )
+        return
+    hinted = {one.name for one in world.patches if one.kind == kind}
+    near = nearest(full, workloads, least_frac=0.7) or nearest(name, hinted, least_frac=0.8)
+    if world.cluster is None and (name in hinted or any(patch.fits(kind, name) for patch in world.patches)):
+        return
+    sure = world.cluster is not None or bool(near)
+    cure = f"write {near}" if near else "give --against, or write the name of a workload there"
+    yield FieldFault(
+        field="spec.scaleTargetRef.name",
+        value=full,
+        what="is no workload that is known: it scales nothing",
+        cure=cure,
+        severity=Severity.ERROR if sure else Severity.WARNING,
+    )
+
+
+def _patched(patch: Patch, world: World, workloads: Mapping[str, str]) -> Iterator[FieldFault]:
+    """Yield a patch that is for nothing, and references out of it."""
+    known = [(full.partition("/")[2], kind) for full, kind in workloads.items()]
+    fits = [name for name, kind in known if patch.fits(kind or patch.kind, name)]
+    if world.cluster is not None and known and not fits and patch.kind in WORKLOAD_KINDS:
+        near = nearest(re.sub(r"\W+$", "", patch.name.partition("(")[0]), [name for name, _ in known], least_frac=0.7)
+        cure = (
+            f"target {' or '.join(sorted({kind or patch.kind for name, kind in known if name == near}))} {near}"
+            if near
+            else "see kubectl get deployments,statefulsets,jobs -A"
+        )
+        yield FieldFault(
+            field=patch.path.removesuffix("patch") + "target.name",
+            value=f"{patch.kind} {patch.name}",
+            what="matches no workload of the cluster: kustomize passes it over without a word",
+            cure=cure,
+        )
+    near_kind = None if patch.kind in WORKLOAD_KINDS else nearest(patch.kind, WORKLOAD_KINDS, least_frac=0.7)
+    if near_kind:
+        where = patch.path.removesuffix("patch") + "target.kind"
+        what = "is no kind that is known: kustomize passes it over without a word"
+        yield FieldFault(field=where, value=patch.kind, what=what, cure=f"write {near_kind}")
+    body = patch.body or {}
+    for path, labels in (
+        ("metadata.labels", mapping(body, "metadata", "labels")),
+        ("spec.template.metadata.labels", mapping(body, "spec", "template", "metadata", "labels")),
+    ):
+        queue = labels.get(_QUEUE_LABEL)
+        if queue and (lost := world.missing("LocalQueue", queue)):
+            yield FieldFault(
+                field=join(f"{patch.path}:{path}", _QUEUE_LABEL),
+                value=queue,
+                what="is no LocalQueue that is known",
+                cure=lost[0],
+                severity=lost[1],
+            )
+    template = TEMPLATES.get(patch.kind, ("spec", "template"))
+    for path, kind, name, _ in _of_pods(
+        at(body, *template, "spec"), f"{patch.path}:{'.'.join((*template, 'spec'))}", ""
+    ):
+        if lost := world.missing(kind, name):
+            yield FieldFault(field=path, value=name, what=f"is no {kind} that is known", cure=lost[0], severity=lost[1])
+
+
+def _odd_taints(world: World) -> Iterator[ObjectFault]:
+    """Yield a taint whose value is nearly that of other pools: what tolerates those would not tolerate it."""
+    pools = [one for one in world.folder.objects if one.kind == "NodePool"]
+    values: dict[str, list[str]] = {}
+    for document in pools:
+        for taint in listed(document.body, "spec", "template", "spec", "taints"):
+            values.setdefault(text(taint, "key"), []).append(text(taint, "value"))
+    for document in pools:
+        for place, taint in enumerate(listed(document.body, "spec", "template", "spec", "taints")):
+            value, others = text(taint, "value"), values[text(taint, "key")]
+            near = nearest(value, {one for one in others if one != value and others.count(one) > others.count(value)})
+            if near:
+                path = join("spec.template.spec.taints", place, "value")
+                what = "is nearly the value of other pools' taints: what tolerates those does not tolerate this one"
+                yield placed(
+                    document.file, document.called, FieldFault(field=path, value=value, what=what, cure=f"write {near}")
+                )
+
+
+def _scheduled(world: World) -> Iterator[ObjectFault]:
+    """Yield pods that no node of the pool which they select would take."""
+    pools = {
+        name: pool
+        for document in world.folder.objects
+        if document.kind == "NodePool"
+        for name, pool in _manifests(document.file, document.body).pools.items()
+    }
+    for document in world.folder.objects:
+        if document.kind in TEMPLATES and document.kind != "Pod":
+            path = ".".join((*TEMPLATES[document.kind], "spec"))
+            for pods in _manifests(document.file, document.body).pods.values():
+                for found in _placed_pods(pods, pools, world, path, whole=True):
+                    yield placed(document.file, document.called, found)
+    for patch in world.patches:
+        if patch.is_applied and patch.body is not None and patch.kind in WORKLOAD_KINDS:
+            name = text(patch.body, "metadata", "name") or "patched"
+            body = {**patch.body, "kind": patch.kind, "metadata": {"name": name}}
+            path = f"{patch.path}:{'.'.join((*TEMPLATES.get(patch.kind, ('spec', 'template')), 'spec'))}"
+            for pods in _manifests(patch.document.file, body).pods.values():
+                for found in _placed_pods(pods, pools, world, path, whole=False):
+                    yield placed(patch.document.file, patch.document.called, found)
+
+
+def _manifests(file: str, body: Object) -> Manifests:
+    """Return what an object asks for; nothing where it cannot be read, which its own faults say."""
+    try:
+        return read_objects([(file, body)])
+    except InputError:
+        return Manifests()
+
+
+def _placed_pods(
+    pods: Pods, pools: Mapping[str, NodePool], world: World, path: str, *, whole: bool
+) -> Iterator[FieldFault]:
+    named = pods.selected(NODE_POOL_LABEL)
+    where = join(path, "nodeSelector", NODE_POOL_LABEL)
+    if named is None:
+        yield from _unspelled(pods, path)
+        return
+    pool = pools.get(named)
+    if pool is None:
+        if lost := world.missing("NodePool", named):
+            yield FieldFault(
+                field=where,
+                value=named,
+                what="is no NodePool that is known: its pods stay pending",
+                cure=lost[0],
+                severity=lost[1],
+            )
+        return
+    for taint in pool.taints if whole or pods.tolerations is not None else ():
+        if taint.effect in _KEPT_OFF and not any(one.tolerates(taint) for one in pods.tolerations or ()):
+            said = f"{taint.key}={taint.value}:{taint.effect}"
+            yield FieldFault(
+                field=join(path, "tolerations"),
+                value=[f"{one.key}={one.value}:{one.effect}" for one in pods.tolerations or ()],
+                what=f"does not tolerate {said} of NodePool {named}: its pods stay pending",
+                cure=f"tolerate {said}",
+            )
+    for key, value in pods.node_selector:
+        given = pool.requirements.get(key, (pool.labels[key],) if key in pool.labels else ())
+        if given and value not in given:
+            yield FieldFault(
+                field=join(path, "nodeSelector", key),
+                value=value,
+                what=f"is not what nodes of NodePool {named} have",
+                cure=f"write {' or '.join(given)}",
+            )
+    yield from _room(pods, pool, world, path)
+
+
+def _unspelled(pods: Pods, path: str) -> Iterator[FieldFault]:
+    """Yield a selector whose key is nearly that of a node pool."""
+    for key, _ in pods.node_selector:
+        if key != NODE_POOL_LABEL and nearest(key, [NODE_POOL_LABEL], least_frac=0.85):
+            yield FieldFault(
+                field=join(path, "nodeSelector", key),
+                value=key,
+                what="is no label that nodes have",
+                cure=f"write {NODE_POOL_LABEL}",
+            )
+
+
+def _room(pods: Pods, pool: NodePool, world: World, path: str) -> Iterator[FieldFault]:
+    """Yield pods that ask for more GPUs than any node of their pool has, or than the pool may hold."""
+    asked = pods.gpus or 0
+    sizes = [one.gpu_count for one in world.catalog.instance_types if one.name in pool.instance_types]
+    if sizes and asked > max(sizes):
+        yield FieldFault(
+            field=join(path, "containers"),
+            value=asked,
+            what=f"asks for more GPUs than the {max(sizes)} of a node of NodePool {pool.name}",
+            cure=f"ask for {max(sizes)} or less",
+        )
+    elif pool.gpu_limit is not None and asked > pool.gpu_limit:
+        yield FieldFault(
+            field=join(path, "containers"),
+            value=asked,
+            what=f"asks for more GPUs than NodePool {pool.name} may hold ({pool.gpu_limit})",
+            cure="raise spec.limits of the pool",
+        )

@@ -1,0 +1,237 @@
+"""Schemas of objects: the shipped ones (Kubernetes 1.34, KEDA, Karpenter, Kueue, prometheus-operator), or a cluster's own.
+
+Strict, as a server is that validates fields: a field that no schema names is a fault. Sources, commits and licences are in
+`data/schemas.csv`. CRDs of a cluster (`kubectl get crd -o yaml`) take the place of the shipped ones of their kinds.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from trimtab.check.faults import FieldFault, Severity, join, nearest
+from trimtab.errors import UsageError
+from trimtab.sources.kube_objects import Object, at, listed, text
+
+if TYPE_CHECKING:
+    from jsonschema.exceptions import ValidationError
+
+NEEDS = "pip install 'trimtab[check]'"
+_DATA = files("trimtab.check") / "data"
+_OF_PATCHES = frozenset({"$patch", "$retainKeys"})
+_PRESERVE = "x-kubernetes-preserve-unknown-fields"
+_INT_OR_STRING = "x-kubernetes-int-or-string"
+_BELOW = ("properties", "patternProperties", "definitions")
+
+
+def rows(name: str) -> list[dict[str, str]]:
+    """Return the rows of a shipped table."""
+    return list(csv.DictReader(io.StringIO((_DATA / name).read_text(encoding="utf-8"))))
+
+
+@cache
+def _shipped() -> Mapping[tuple[str, str], str]:
+    return {(row["api_version"], row["kind"]): row["file"] for row in rows("schemas.csv")}
+
+
+@cache
+def _shipped_schema(file: str) -> Object:
+    loaded: Object = json.loads((_DATA / file).read_text(encoding="utf-8"))
+    return loaded
+
+
+@cache
+def built_in_kinds() -> frozenset[tuple[str, str]]:
+    """Return the API version and kind of everything that Kubernetes 1.34 itself serves."""
+    return frozenset((row["api_version"], row["kind"]) for row in rows("built_in_kinds.csv"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schemas:
+    """Schemas by API version and kind."""
+
+    own: Mapping[tuple[str, str], Object] = field(default_factory=dict)
+    """Of the cluster; they come before the shipped ones."""
+
+    @classmethod
+    def of_crds(cls, documents: Iterable[object]) -> Schemas:
+        """Return the schemas that CustomResourceDefinitions among documents state, beside the shipped ones."""
+        own: dict[tuple[str, str], Object] = {}
+        for document in documents:
+            for crd in [document, *listed(document, "items")]:
+                group, kind = text(crd, "spec", "group"), text(crd, "spec", "names", "kind")
+                for version in listed(crd, "spec", "versions"):
+                    stated = at(version, "schema", "openAPIV3Schema")
+                    if text(crd, "kind") in ("CustomResourceDefinition", "") and kind and isinstance(stated, Mapping):
+                        own[f"{group}/{text(version, 'name')}", kind] = _strict(stated, at_top=True)
+        return cls(own=own)
+
+    def of(self, api_version: str, kind: str) -> Object | None:
+        """Return the schema of a kind; None where none is known."""
+        known = self.own.get((api_version, kind))
+        if known is not None:
+            return known
+        file = _shipped().get((api_version, kind))
+        return None if file is None else _shipped_schema(file)
+
+    def known(self) -> frozenset[tuple[str, str]]:
+        """Return every API version and kind that has a schema, or is Kubernetes' own."""
+        return frozenset({*self.own, *_shipped(), *built_in_kinds()})
+
+
+def schema_faults(schema: Object, body: object, *, partial: bool = False) -> Iterator[FieldFault]:
+    """Yield what a schema refuses; of a patch (`partial`) neither what it leaves out nor what it sets to null."""
+    seen = set[tuple[str, str]]()
+    for error in _validator(id(schema), _Held(schema)).iter_errors(body):
+        for found in _found(error, partial):
+            if (found.field, found.what) not in seen:
+                seen.add((found.field, found.what))
+                yield found
+
+
+class _Held:
+    """A schema as a key of a cache: the same object, not an equal one."""
+
+    def __init__(self, schema: Object) -> None:
+        self.schema = schema
+
+    def __hash__(self) -> int:
+        return id(self.schema)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Held) and other.schema is self.schema
+
+
+@cache
+def _validator(_identity: int, held: _Held):  # type: ignore[no-untyped-def]  # jsonschema's class is made at run time
+    try:
+        from jsonschema import Draft7Validator
+    except ImportError as error:
+        raise UsageError(f"checking needs the package jsonschema: {NEEDS}") from error
+    return Draft7Validator(held.schema)
+
+
+def _found(error: ValidationError, partial: bool) -> Iterator[FieldFault]:
+    path = join("", *error.absolute_path)
+    value, wanted, schema = error.instance, error.validator_value, error.schema
+    if partial and (value is None or error.validator == "required"):
+        return
+    match error.validator:
+        case "additionalProperties":
+            yield from _unknown_fields(path, value, schema, partial)
+        case "required":
+            missing = next((name for name in wanted if name not in value), "") if isinstance(value, Mapping) else ""
+            names = ", ".join(sorted(value)) if isinstance(value, Mapping) else ""
+            cure = f"add {missing}" + (f" beside {names}" if names else "")
+            yield FieldFault(field=path, value=None, what=f"lacks {missing}", cure=cure)
+        case "enum" | "const":
+            allowed = [str(one) for one in (wanted if isinstance(wanted, list) else [wanted]) if one is not None]
+            near = nearest(str(value), allowed)
+            cure = f"write {near}" if near else f"write one of {', '.join(allowed)}"
+            yield FieldFault(field=path, value=value, what="is none of the values that are allowed", cure=cure)
+        case "type":
+            kinds = [wanted] if isinstance(wanted, str) else [kind for kind in wanted if kind != "null"]
+            yield FieldFault(field=path, value=value, what=f"is no {' or '.join(kinds)}", cure=_typed(value, kinds))
+        case "pattern":
+            yield FieldFault(
+                field=path, value=value, what="is not of the form that is asked for", cure=f"match {wanted}"
+            )
+        case "anyOf" | "oneOf":
+            if partial and all(one.validator == "required" for one in error.context or ()):
+                return
+            forms = sorted({str(one.validator_value) for one in error.context or () if one.validator == "type"})
+            what = f"is neither {' nor '.join(forms)}" if forms else "fits none of the forms that are allowed"
+            yield FieldFault(field=path, value=value, what=what, cure=f"see the schema: {_short(wanted)}")
+        case _:
+            yield FieldFault(
+                field=path, value=value, what=f"breaks the schema's {error.validator}", cure=f"keep to {_short(wanted)}"
+            )
+
+
+def _unknown_fields(path: str, value: object, schema: object, partial: bool) -> Iterator[FieldFault]:
+    known = at(schema, "properties")
+    names = list(known) if isinstance(known, Mapping) else []
+    for name, stated in value.items() if isinstance(value, Mapping) else ():
+        if name in names or (partial and (name in _OF_PATCHES or str(name).startswith("$"))):
+            continue
+        near = nearest(str(name), names)
+        cure = f"write {near}" if near else f"take it out; there are {', '.join(sorted(names)[:12])}"
+        yield FieldFault(field=join(path, str(name)), value=stated, what="is no field of this object", cure=cure)
+
+
+def _typed(value: object, kinds: list[str]) -> str:
+    if kinds == ["string"] and not isinstance(value, Mapping | list):
+        return f'put it in quotes: "{value}"'
+    if set(kinds) <= {"integer", "number"} and isinstance(value, str):
+        return "write a number without quotes"
+    return f"write {'an' if kinds[0][0] in 'aio' else 'a'} {' or '.join(kinds)}"
+
+
+def _short(wanted: object) -> str:
+    said = json.dumps(wanted, default=str)
+    return said if len(said) < 120 else f"{said[:117]}..."
+
+
+def _strict(schema: Object, *, at_top: bool = False) -> Object:
+    """Return a CRD's structural schema as a JSON schema in which unknown fields are refused."""
+    made = {key: value for key, value in schema.items() if key not in ("description", "default", "example", "format")}
+    for key in _BELOW:
+        if isinstance(schema.get(key), Mapping):
+            made[key] = {name: _strict(child) for name, child in schema[key].items()}  # type: ignore[attr-defined]
+    for key in ("items", "additionalProperties"):
+        if isinstance(schema.get(key), Mapping):
+            made[key] = _strict(schema[key])  # type: ignore[arg-type]
+    if schema.get(_INT_OR_STRING):
+        made["type"] = ["integer", "string"]
+    if schema.get("nullable") and isinstance(made.get("type"), str):
+        made["type"] = [made["type"], "null"]
+    embedded = schema.get("x-kubernetes-embedded-resource")
+    if isinstance(schema.get("properties"), Mapping) and not schema.get(_PRESERVE) and not embedded:
+        made.setdefault("additionalProperties", False)
+        if at_top:
+            meta = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"}}
+            made["properties"] = {**meta, **made["properties"]}  # type: ignore[dict-item]
+    return made
+
+
+def kind_faults(api_version: str, kind: str, schemas: Schemas) -> Iterator[FieldFault]:
+    """Yield what is wrong with an object's API version and kind; only a warning where it may be of a CRD unknown here."""
+    known = schemas.known()
+    if (api_version, kind) in known:
+        return
+    versions = sorted(version for version, name in known if name == kind)
+    group = api_version.rpartition("/")[0]
+    groups = {version.rpartition("/")[0] for version, _ in known}
+    near_kind = nearest(kind, {name for version, name in known if version.rpartition("/")[0] == group}, least_frac=0.8)
+    any_kind = nearest(kind, {name for _, name in known}, least_frac=0.85)
+    near_group = nearest(group, groups, least_frac=0.8) if group else None
+    if versions and (group in groups or near_group or group in {one.rpartition("/")[0] for one in versions}):
+        yield FieldFault(
+            field="apiVersion",
+            value=api_version,
+            what=f"is no API version of {kind}",
+            cure=f"write {' or '.join(versions)}",
+        )
+    elif near_kind or (any_kind and (not group or group in groups)):
+        yield FieldFault(
+            field="kind", value=kind, what=f"is no kind of {api_version}", cure=f"write {near_kind or any_kind}"
+        )
+    elif not group or "." not in group or (near_group and near_group != group):
+        cure = f"write {near_group}/..." if near_group else "see kubectl api-resources"
+        yield FieldFault(
+            field="apiVersion", value=f"{api_version} {kind}", what="is of no API that is known", cure=cure
+        )
+    else:
+        yield FieldFault(
+            field="kind",
+            value=f"{api_version} {kind}",
+            what="has no schema here: its fields were not checked",
+            cure="give --context, or --schemas with its CustomResourceDefinition",
+            severity=Severity.WARNING,
+        )

@@ -1,0 +1,144 @@
+"""What `trimtab emit --check` and `--diff` do: hold a folder of manifests against schemas, rules and a cluster, and list it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from trimtab.catalog import load_catalog
+from trimtab.check import Checked, Cluster, Difference, Schemas, check_folder, differences, read_cluster
+from trimtab.check.cluster import cluster_of_context, crds_of_context, series_of
+from trimtab.check.differences import Change
+from trimtab.check.documents import Folder, read_folder
+from trimtab.cli.output import Cell, Column, Format, Sheet, write, write_sheet
+from trimtab.errors import UsageError
+from trimtab.sources.manifest_files import read_manifests
+
+EXIT_FAULTS = 4
+"""Exit code of a check that found errors."""
+EXIT_DIFFERS = 1
+"""Exit code of `--diff` where applying would change something, as that of `diff`."""
+
+_CHECK_COLUMNS = (
+    Column(key="file", title="file", whole=True),
+    Column(key="severity", title="", whole=True),
+    Column(key="object", title="object"),
+    Column(key="field", title="field"),
+    Column(key="value", title="saw"),
+    Column(key="what", title="what is wrong"),
+    Column(key="cure", title="cure"),
+)
+_DIFF_COLUMNS = (
+    Column(key="change", title="change", whole=True),
+    Column(key="object", title="object"),
+    Column(key="file", title="file"),
+    Column(key="field", title="field"),
+    Column(key="before", title="there"),
+    Column(key="after", title="here"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckRequest:
+    """What to hold a folder against, and the form of the answer."""
+
+    folder: Path
+    against: Path | None
+    context: str | None
+    schemas: Path | None
+    metrics: Path | None
+    output_format: Format
+
+
+def run_check(request: CheckRequest) -> int:
+    """Check a folder, list every fault; return the exit code."""
+    schemas = _schemas(request)
+    checked = check_folder(request.folder, load_catalog(), cluster=_cluster(request, None), schemas=schemas)
+    if request.output_format is Format.TABLE:
+        write("\n".join([*map(str, checked.faults), _verdict(checked, request)]), None)
+    else:
+        write_sheet(_check_sheet(checked, request), request.output_format)
+    return EXIT_FAULTS if checked.errors else 0
+
+
+def run_diff(request: CheckRequest) -> int:
+    """List what applying a folder would change; return 0 where that is nothing, 1 else."""
+    folder = read_folder(request.folder)
+    if folder.faults:
+        raise UsageError(f"{request.folder}: {folder.faults[0]}; see trimtab emit --check {request.folder}")
+    cluster = _cluster(request, folder)
+    if cluster is None:
+        raise UsageError("--diff with what? give --against with dumps or a GitOps folder, or --context")
+    found = differences(folder, cluster)
+    rows = list(_diff_rows(found, everything=request.output_format is not Format.TABLE))
+    write_sheet(
+        Sheet(columns=_DIFF_COLUMNS, rows=rows, section="change", notes=(_counted(found, request),)),
+        request.output_format,
+    )
+    return EXIT_DIFFERS if any(one.change in (Change.NEW, Change.CHANGED) for one in found) else 0
+
+
+def _schemas(request: CheckRequest) -> Schemas:
+    documents: list[object] = []
+    if request.context is not None:
+        documents += crds_of_context(request.context)
+    if request.schemas is not None:
+        documents += [document for _, document in read_manifests(request.schemas)]
+    return Schemas.of_crds(documents)
+
+
+def _cluster(request: CheckRequest, folder: Folder | None) -> Cluster | None:
+    if request.against is not None and request.context is not None:
+        raise UsageError("--against and --context both say what the cluster has: give one of them")
+    series = None if request.metrics is None else series_of(request.metrics)
+    if request.context is not None:
+        read = folder or read_folder(request.folder)
+        kinds = {f"{one.kind}.{one.group}" if one.group else one.kind for one in read.objects if one.kind}
+        return cluster_of_context(request.context, kinds).with_series(series)
+    if request.against is not None:
+        return read_cluster(request.against).with_series(series)
+    return None if series is None else Cluster().with_series(series)
+
+
+def _verdict(checked: Checked, request: CheckRequest) -> str:
+    errors, warnings = len(checked.errors), len(checked.faults) - len(checked.errors)
+    beside = request.against or request.context
+    unread = "" if beside else " What the cluster has was not read: give --against or --context."
+    return (
+        f"{request.folder}: {checked.objects} objects and {checked.patches} patches checked, {errors} errors, "
+        f"{warnings} warnings.{unread}"
+    )
+
+
+def _check_sheet(checked: Checked, request: CheckRequest) -> Sheet:
+    rows: list[dict[str, Cell]] = [
+        {
+            "file": found.file,
+            "severity": found.severity.value,
+            "object": found.object,
+            "field": found.field,
+            "value": found.value,
+            "what": found.what,
+            "cure": found.cure,
+        }
+        for found in checked.faults
+    ]
+    return Sheet(columns=_CHECK_COLUMNS, rows=rows, notes=(_verdict(checked, request),))
+
+
+def _diff_rows(found: list[Difference], *, everything: bool) -> Iterator[dict[str, Cell]]:
+    for one in found:
+        first: dict[str, Cell] = {"change": one.change.value, "object": one.object, "file": one.file}
+        if one.change is Change.SAME and not everything:
+            continue
+        for field in one.fields:
+            yield {**first, "field": field.field, "before": field.before or None, "after": field.after or None}
+        if not one.fields:
+            yield first
+
+
+def _counted(found: list[Difference], request: CheckRequest) -> str:
+    counts = {change: sum(one.change is change for one in found) for change in Change}
+    said = ", ".join(f"{count} {change.value}" for change, count in counts.items())
+    return f"{request.folder} against {request.against or request.context}: {said}. Nothing was applied."

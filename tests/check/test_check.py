@@ -1,0 +1,192 @@
+"""The check of a folder: emitted output passes, and each kind of fault is said with its place and its cure."""
+
+import random
+import tempfile
+from pathlib import Path
+
+import celpy
+import pytest
+import yaml
+from hypothesis import given, settings
+from tests.emit.cluster_example import example_facts
+from tests.emit.example import example_audit
+from tests.emit.test_any_plan import FACTS, plans
+
+from trimtab.catalog import load_catalog
+from trimtab.emit.manifests.facts import Autoscaler
+from trimtab.emit.manifests.plan_files import emit_plan
+
+pytest.importorskip("promql_parser", reason="the extra `check` is not installed whole")
+
+from trimtab.check import Cluster, Schemas, Severity, check_folder
+from trimtab.check.names import timetable
+
+CATALOG = load_catalog()
+celpy.Environment()  # raises the recursion limit once, which hypothesis would take for the test's doing
+EMITTED = {
+    autoscaler: {file.path: file.text for file in emit_plan(example_audit().plan, example_facts(autoscaler)).files}
+    for autoscaler in Autoscaler
+}
+RULES, POOL = "monitoring/prod/chat-api.rules.yaml", "nodes/p4d-24xlarge-us-east-1-on-demand-services.nodepool.yaml"
+SCALED, WARM = "scaling/prod/chat-api.scaledobject.yaml", "scaling/eval/weekly-eval.warm-nodes.yaml"
+PATCH = "workloads/prod/chat-api/kustomization.yaml"
+
+
+def cluster():
+    """The cluster of the example: its workloads and what stands beside them."""
+    there = Cluster(namespaces={"monitoring", "prod", "research", "eval", "notebooks", "data", "gpu-operator"})
+    for known in example_facts().workloads:
+        there.workloads[known.name] = known.owner_kind
+        there.pod_labels[known.name] = {"app": known.short_name}
+    there.add({"apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass", "metadata": {"name": "default"}})
+    return there
+
+
+def checked(folder, files, **more):
+    for path, text in files.items():
+        place = folder / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text, encoding="utf-8")
+    return check_folder(folder, CATALOG, **{"cluster": cluster(), "build": False, **more})
+
+
+@pytest.mark.parametrize("autoscaler", list(Autoscaler))
+def test_what_emit_writes_has_no_error(autoscaler, tmp_path):
+    assert checked(tmp_path, EMITTED[autoscaler]).errors == ()
+
+
+def test_what_emit_writes_has_no_error_where_nothing_is_known_of_the_cluster(tmp_path):
+    assert checked(tmp_path, EMITTED[Autoscaler.KEDA], cluster=None).errors == ()
+
+
+SLIPS = [
+    (SCALED, "maxReplicaCount", "maxReplicacount", "write maxReplicaCount"),
+    (SCALED, "name: chat-api\n  pollingInterval", "name: chat-apy\n  pollingInterval", "write prod/chat-api"),
+    (SCALED, "minReplicaCount: 4", "minReplicaCount: 400", "or less"),
+    (SCALED, "stabilizationWindowSeconds: 300", "stabilizationWindowSeconds: 7200", "0 to 3600"),
+    (SCALED, "namespace: prod", "namespace: prdo", "write prod"),
+    (SCALED, "metricType: AverageValue", "metricType: averagevalue", "write AverageValue"),
+    (SCALED, 'workload="chat-api"', 'workload="chat"', 'write workload="chat-api"'),
+    (RULES, "trimtab:replicas_ready{", "trimtab:replica_ready{", "write trimtab:replicas_ready"),
+    (RULES, "clamp_min(sum", "clamp_min((sum", "mend it"),
+    (RULES, "interval: 15s", "interval: 15 seconds", "match"),
+    (POOL, "key: nvidia.com/gpu", "key: nvidia.com/gpus", "write nvidia.com/gpu"),
+    (POOL, "p4d.24xlarge", "p4d.24xlarg", "write p4d.24xlarge"),
+    (POOL, "kind: EC2NodeClass", "kind: EC2NodeclasS", "write EC2NodeClass"),
+    (POOL, "nvidia.com/gpu: '", "nvidia.com/gpu: 'x", "write one such as"),
+    (WARM, "schedule: ", "schedule: 61 ", "five fields"),
+    (WARM, "timeZone: Etc/UTC", "timeZone: Etc/UCT+1", "Etc/UTC"),
+    (WARM, "memory: 16Mi", "memory: 16MiB", "16Gi"),
+    (WARM, "priorityClassName: trimtab-placeholder", "priorityClassName: placeholder", "write trimtab-placeholder"),
+    (PATCH, "    name: chat-api\n  patch", "    name: chat-apy\n  patch", "the same in both"),
+    (PATCH, "nodeSelector:", "nodeselector:", "write nodeSelector"),
+    ("nodes/kustomization.yaml", "- p4d", "- p4e", "p4d"),
+]
+
+
+@pytest.mark.parametrize(("file", "right", "wrong", "cure"), SLIPS, ids=[wrong for _, _, wrong, _ in SLIPS])
+def test_a_slip_is_an_error_that_names_its_file_and_its_cure(file, right, wrong, cure, tmp_path):
+    text = EMITTED[Autoscaler.KEDA][file]
+    assert right in text
+
+    found = checked(tmp_path, {**EMITTED[Autoscaler.KEDA], file: text.replace(right, wrong, 1)}).errors
+
+    assert any(cure in one.cure for one in found if one.file == file), list(map(str, found))
+
+
+def test_a_key_that_stands_twice_is_refused(tmp_path):
+    text = EMITTED[Autoscaler.KEDA][SCALED].replace(
+        "  pollingInterval: 15\n", "  pollingInterval: 15\n  pollingInterval: 30\n"
+    )
+
+    (found,) = [
+        one for one in checked(tmp_path, {**EMITTED[Autoscaler.KEDA], SCALED: text}).errors if one.file == SCALED
+    ]
+
+    assert "stands twice" in found.value
+
+
+def test_two_autoscalers_of_one_workload_are_told(tmp_path):
+    both = {
+        **EMITTED[Autoscaler.KEDA],
+        "scaling/prod/chat-api.hpa.yaml": EMITTED[Autoscaler.HPA]["scaling/prod/chat-api.hpa.yaml"],
+    }
+
+    said = [one.what for one in checked(tmp_path, both).errors]
+
+    assert any("they fight each other" in one for one in said)
+    assert any("never applied" in one for one in said)
+
+
+def test_a_kind_without_a_schema_is_a_warning_until_its_definition_is_given(tmp_path):
+    definition = {
+        "kind": "CustomResourceDefinition",
+        "spec": {
+            "group": "example.org", "names": {"kind": "Gadget"},
+            "versions": [{"name": "v1", "schema": {"openAPIV3Schema": {"type": "object", "properties": {
+                "spec": {"type": "object", "properties": {"size": {"type": "integer"}}}}}}}],
+        },
+    }  # fmt: skip
+    gadget = {"apiVersion": "example.org/v1", "kind": "Gadget", "metadata": {"name": "a"}, "spec": {"sise": 3}}
+    files = {"gadget.yaml": yaml.safe_dump(gadget)}
+
+    (blind,) = checked(tmp_path, files, cluster=None).faults
+    (seen,) = checked(tmp_path, files, cluster=None, schemas=Schemas.of_crds([definition])).faults
+
+    assert blind.severity is Severity.WARNING
+    assert (seen.severity, seen.field, seen.cure) == (Severity.ERROR, "spec.sise", "write size")
+
+
+def test_every_fault_of_a_folder_is_said_at_once(tmp_path):
+    files = dict(EMITTED[Autoscaler.KEDA])
+    for file, right, wrong, _ in SLIPS[:1] + SLIPS[10:12]:
+        files[file] = files[file].replace(right, wrong, 1)
+
+    assert {one.file for one in checked(tmp_path, files).errors} >= {SCALED, POOL}
+
+
+@pytest.mark.parametrize(
+    "text", ["5 4 * * sun", "*/5 * * * *", "0 0 1,15 * 3", "@daily", "0 22 * * 1-5", "0-10/2 * * jan-mar *"]
+)
+def test_timetables_that_cron_takes_are_taken(text):
+    """Examples of robfig/cron's documentation and of crontab(5)."""
+    assert timetable(text) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["* * * *", "60 * * * *", "* 24 * * *", "* * 0 * *", "5-1 * * * *", "*/0 * * * *", "a b c d e", "0 0 31 4 *"],
+)
+def test_timetables_that_never_come_are_refused(text):
+    assert timetable(text) is not None
+
+
+def test_a_root_that_kustomize_cannot_build_is_told(tmp_path, kubectl_bin, monkeypatch):
+    import shutil
+
+    monkeypatch.setattr(shutil, "which", lambda name: kubectl_bin if name == "kubectl" else None)
+    root = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [a.yaml]\n"
+    files = {"nodes/kustomization.yaml": root, "nodes/b.yaml": EMITTED[Autoscaler.KEDA][POOL]}
+
+    found = checked(tmp_path, files, cluster=None, build=True).errors
+
+    assert any(one.what == "does not build" or "kustomize cannot build" in one.what for one in found)
+
+
+def test_the_order_of_files_does_not_matter(tmp_path):
+    files = list(EMITTED[Autoscaler.KEDA].items())
+    random.Random(1).shuffle(files)
+
+    assert checked(tmp_path, dict(files)).errors == ()
+
+
+@settings(max_examples=12)
+@given(plan=plans(), facts=FACTS)
+def test_no_plan_is_emitted_with_an_error(plan, facts):
+    """Whatever the effects, the names and the autoscaler; what collides is the plan's own change of one thing twice."""
+    files = {file.path: file.text for file in emit_plan(plan, facts).files}
+
+    with tempfile.TemporaryDirectory() as folder:
+        found = checked(Path(folder), files, cluster=None).errors if any(one.endswith(".yaml") for one in files) else ()
+
+    assert list(map(str, found)) == []
