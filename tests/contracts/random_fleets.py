@@ -1,7 +1,7 @@
 """Random fleets in which every lever has something to offer: services, runs and notebooks with all that may be declared."""
 
 from hypothesis import strategies as st
-from tests.fleets import FleetRows
+from tests.fleets import FleetRows, at
 
 DAYS = 7
 HOURS = range(DAYS * 24)
@@ -47,6 +47,38 @@ def services(draw):
         **(draw(st.sampled_from([{}, {"open_hours": {"from_hour": 8, "to_hour": 18}}]))),
         **(draw(st.sampled_from([{}, {"batching": BATCHES}]))),
         **(draw(st.sampled_from([{}, {"model": "mistralai/Mistral-7B-Instruct-v0.3", "quantize": ["int8", "fp8"]}]))),
+    }
+    return rows
+
+
+@st.composite
+def nightly_idle(draw):
+    """A fleet of one service, asked by day and every five minutes on record, whose owner lets it go to zero."""
+    rows = FleetRows(DAYS).node("n", draw(st.sampled_from(["g5.xlarge", "p4d.24xlarge"])))
+    rows.hold("prod/desk", "n", [0], owner_kind="Deployment")
+    rows.use("prod/desk", "n", 0, HOURS, sm=lambda hour: 0.4 if 8 <= hour % 24 < 18 else 0.0, memory_gib=6.0)
+    busy = draw(st.sampled_from([20, 200]))
+    for step in range(DAYS * 24 * 12):
+        arrivals = float(busy if 8 <= step // 12 % 24 < 18 else 0)
+        rows.rows["demand"].append(
+            {
+                "workload": "prod/desk",
+                "start": at(step / 12),
+                "interval_s": 300.0,
+                "arrivals": arrivals,
+                "replicas_ready": 1.0,
+                "running_mean": None,
+                "latency_le_s": list(LE_S),
+                "latency_count": [arrivals * share for share in SHARES],
+                "ttft_le_s": None,
+                "ttft_count": None,
+            }
+        )
+    rows.workloads["prod/desk"] = {
+        "min_replicas": 0,
+        "wakes_on": {"query": "sum(rate(gateway_requests_total[2m]))", "hold_s": 900.0},
+        "cold_start_s": draw(st.sampled_from([120.0, 300.0])),
+        "targets": [{"metric": "latency", "quantile": 0.9, "limit_s": 4.0}],
     }
     return rows
 

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from tests.contracts.random_fleets import DAYS, HOURS, LE_S, SHARES, notebooks, runs, services
+from tests.contracts.random_fleets import DAYS, HOURS, LE_S, SHARES, nightly_idle, notebooks, runs, services
 from tests.fleets import FleetRows
 
 from trimtab.catalog import load_catalog
@@ -221,9 +221,8 @@ def check_service(seen, evaluator, deployment):
         assert seen.capacity_req_s == pytest.approx(model.capacity_req_s, rel=1e-5)
         assert seen.scaler["minReplicaCount"] == deployment.scaling.hpa.min_replicas
         assert seen.scaler["maxReplicaCount"] == deployment.scaling.hpa.max_replicas
-        assert float(seen.scaler["triggers"][0]["metadata"]["threshold"]) == pytest.approx(
-            deployment.scaling.hpa.target_frac
-        )
+        (demand,) = [one["metadata"] for one in seen.scaler["triggers"] if one["name"] == "demand"]
+        assert float(demand["threshold"]) == pytest.approx(deployment.scaling.hpa.target_frac)
     for pool in seen.pools:
         assert pool["kept"] == f"{model.empty_node_kept_s / 60:.0f}m"
     if deployment.batching is not None and place.move is None:
@@ -263,6 +262,12 @@ def check_candidate(fleet, ask, candidate):
 @FEW
 @given(services(), st.data())
 def test_of_services(rows, data):
+    check(rows, data)
+
+
+@FEW
+@given(nightly_idle(), st.data())
+def test_of_services_that_go_to_zero(rows, data):
     check(rows, data)
 
 
@@ -309,7 +314,7 @@ def test_a_scaled_replica_in_time_slices_is_counted_on_for_the_time_that_others_
 def test_random_fleets_meet_every_lever_of_a_workload():
     """The properties above would say nothing of a lever that no fleet of theirs offers."""
     met = set()
-    for strategy in (services(), runs(), notebooks()):
+    for strategy in (services(), nightly_idle(), runs(), notebooks()):
 
         @settings(max_examples=4, suppress_health_check=list(HealthCheck), phases=(Phase.generate,))
         @given(strategy)
