@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -27,10 +26,11 @@ from trimtab.diagnose.charges import DEMAND_COLUMNS, Charge, Rules, charges, ser
 from trimtab.diagnose.reconciliation import Month, months
 from trimtab.diagnose.spent import Spent, spent_at_list
 from trimtab.diagnose.split import Split
-from trimtab.errors import Fault, InputError, PriceFileError, UsageError
+from trimtab.errors import Fault, PriceFileError, UsageError
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.model import Fleet
 from trimtab.fleet.settings import Settings
+from trimtab.inputs.csv_rows import read_csv_rows
 from trimtab.pipeline import priced_history
 from trimtab.tables.resource_ids import nodes_by_resource
 from trimtab.units import HR_PER_DAY, micro_usd, per_month, usd_cents
@@ -184,11 +184,7 @@ def _write(request: AllocateRequest, title: str, answer: Answer) -> None:
 
 def read_budgets(path: Path) -> dict[str, float]:
     """Read a CSV of `name,usd_mo`; raises PriceFileError with every row at fault."""
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as lines:
-            rows = list(csv.DictReader(lines))
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read {path}: {error}") from error
+    rows = read_csv_rows(path)
     found: dict[str, float] = {}
     faults = []
     for number, row in enumerate(rows, start=2):

@@ -15,7 +15,7 @@ from trimtab.emit.manifests.cluster_file import parse_cluster_file, with_cluster
 from trimtab.emit.manifests.emission import STAGE_MEANING, Emission
 from trimtab.emit.manifests.facts import Autoscaler, EmitFacts
 from trimtab.emit.manifests.plan_files import emit_plan
-from trimtab.errors import UsageError
+from trimtab.inputs.files import read_text
 
 _COLUMNS = (
     Column(key="stage", title="stage", whole=True),
@@ -55,10 +55,7 @@ def run_emit(request: EmitRequest) -> None:
 def _facts(facts: EmitFacts, request: EmitRequest) -> EmitFacts:
     if request.cluster_file is not None:
         where = str(request.cluster_file)
-        try:
-            text = request.cluster_file.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"cannot read {where}: {error}") from error
+        text = read_text(request.cluster_file)
         facts = with_cluster_file(facts, parse_cluster_file(text, where=where), where=where)
     return replace(facts, autoscaler=request.autoscaler or facts.autoscaler, add_only=request.add_only)
 

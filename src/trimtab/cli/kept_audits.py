@@ -18,6 +18,7 @@ from trimtab.emit.audit_json import parse_document, render_json
 from trimtab.emit.document import AuditDocument
 from trimtab.emit.kept_plan import KeptPlan, parse_kept_plan, render_kept_plan
 from trimtab.errors import InputError, UnknownName
+from trimtab.inputs.files import read_text
 from trimtab.units import S_PER_HR
 
 _HISTORY = "history"
@@ -58,13 +59,13 @@ def keep(document: AuditDocument, plan: KeptPlan) -> KeptAudit:
 def recall(file: Path | None = None) -> AuditDocument:
     """Return an audit from a file, or the last one; raises InputError where there is none."""
     path = file or _last().audit
-    return parse_document(_text(path), where=str(path))
+    return parse_document(read_text(path), where=str(path))
 
 
 def recall_plan(file: Path | None = None) -> KeptPlan:
     """Return a kept plan from a file, or that of the last audit; raises InputError where there is none."""
     path = file or _last().plan
-    return parse_kept_plan(_text(path), where=str(path))
+    return parse_kept_plan(read_text(path), where=str(path))
 
 
 def find(name: str) -> KeptAudit:
@@ -115,13 +116,6 @@ def _last() -> KeptAudit:
     if not known:
         raise InputError(f"no audit in {_folder()}; run `trimtab audit` here first, or `trimtab audit --demo`")
     return known[-1]
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read {path}: {error}") from error
 
 
 def _folder() -> Path:

@@ -14,6 +14,9 @@ import yaml
 from trimtab.catalog import Catalog, Price
 from trimtab.catalog.overrides import read_overrides
 from trimtab.errors import UsageError
+from trimtab.inputs.csv_rows import csv_rows
+from trimtab.inputs.files import read_text
+from trimtab.inputs.yaml_text import load_yaml
 
 _COLUMNS = (
     "provider", "instance_type", "region", "option", "usd_hr", "as_of", "source", "basis", "purchasable", "interruption",
@@ -66,11 +69,12 @@ def write_price_file(path: Path, former: PriceFile, prices: Iterable[Price]) -> 
 
 def _rows(path: Path) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
     """Return the rows of a file that was read before, as they stand: rates and owned nodes."""
-    text = path.read_text(encoding="utf-8-sig")
-    if path.suffix in _YAML:
-        parsed = yaml.safe_load(text)
-        return list(parsed.get("prices") or []), list(parsed.get("owned") or [])
-    return [dict(row) for row in csv.DictReader(text.splitlines())], []
+    text = read_text(path)
+    if path.suffix not in _YAML:
+        return [dict(row) for row in csv_rows(text, str(path))], []
+    parsed = load_yaml(text, str(path))
+    assert isinstance(parsed, dict)
+    return list(parsed.get("prices") or []), list(parsed.get("owned") or [])
 
 
 def _row(price: Price) -> dict[str, object]:
