@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from pathlib import Path
 
@@ -32,6 +32,7 @@ from trimtab.fleet.model import Fleet
 from trimtab.fleet.settings import Settings
 from trimtab.inputs.csv_rows import read_csv_rows
 from trimtab.pipeline import priced_history
+from trimtab.sources.focus import BILL_COUNTS
 from trimtab.tables.resource_ids import nodes_by_resource
 from trimtab.units import HR_PER_DAY, micro_usd, per_month, usd_cents
 
@@ -76,7 +77,9 @@ def run_allocate(request: AllocateRequest) -> None:
         found = _split(request, history)
     served = served_in(history.bundle.table("demand", DEMAND_COLUMNS), found.fleet.window)
     rows = charges(found.fleet, found.spent, request.split, request.rules, served)
-    _write(request, history.name, _answer(rows, found, budgets))
+    answer = _answer(rows, found, budgets)
+    left_out = _left_out_notes(history.bundle.meta.counts) if found.months else []
+    _write(request, history.name, replace(answer, notes=[*answer.notes, *left_out]))
 
 
 def _split(request: AllocateRequest, history: History) -> _Split:
@@ -158,6 +161,11 @@ def _month_notes(found: Sequence[Month]) -> list[str]:
                 f"{abs(usd_cents(month.difference)):,.2f} {'too much' if month.difference > 0 else 'is missing'} here."
             )
     return lines
+
+
+def _left_out_notes(counts: Mapping[str, int]) -> list[str]:
+    """Say which rows of the bill are in no charge, and which cells were left empty."""
+    return [f"{number:,} x {reason}." for reason, number in sorted(counts.items()) if reason.startswith(BILL_COUNTS)]
 
 
 def _budget_notes(rows: Sequence[Charge], budgets: Mapping[str, float]) -> list[str]:
