@@ -13,7 +13,9 @@ from importlib import import_module
 import click
 
 from trimtab._version import __version__
+from trimtab.cli.screen import say, shown
 from trimtab.errors import TrimtabError
+from trimtab.safe_text import for_terminal
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "audit": (
@@ -119,12 +121,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         code = root.main(args=arguments, prog_name="trimtab", standalone_mode=False)
     except click.ClickException as error:
+        error.message = shown(error.message)
         error.show()
         sys.exit(error.exit_code)
     except click.Abort:
         click.echo("interrupted", err=True)
         sys.exit(1)
     except TrimtabError as error:
-        click.echo(f"{click.style('error:', fg='red', bold=True)} {error}", err=True)
+        say(f"{click.style('error:', fg='red', bold=True)} {for_terminal(str(error))}", err=True)
         sys.exit(error.exit_code)
     sys.exit(code if isinstance(code, int) else 0)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import click
-
 from trimtab.cli.emitted_folder import write_folder
 from trimtab.cli.kept_audits import recall_plan
 from trimtab.cli.output import Format, write_sheet
+from trimtab.cli.screen import say
 from trimtab.cli.sheet import Column, Sheet
 from trimtab.emit.manifests.cluster_file import parse_cluster_file, with_cluster_file
 from trimtab.emit.manifests.emission import STAGE_MEANING, Emission
@@ -49,7 +48,7 @@ def run_emit(request: EmitRequest) -> None:
     for_people = request.output_format is Format.TABLE
     write_sheet(_sheet(emission, request), request.output_format, fields=("path", "actions") if for_people else ())
     for action, subjects, reason in emission.grouped():
-        click.echo(f"left to you: {action}, {', '.join(subjects)}: {reason}", err=True)
+        say(f"left to you: {action}, {', '.join(subjects)}: {reason}", err=True)
 
 
 def _facts(facts: EmitFacts, request: EmitRequest) -> EmitFacts:

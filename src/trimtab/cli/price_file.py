@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +15,7 @@ from trimtab.errors import UsageError
 from trimtab.inputs.csv_rows import csv_rows
 from trimtab.inputs.files import read_text
 from trimtab.inputs.yaml_text import load_yaml
+from trimtab.safe_text import csv_text
 
 _COLUMNS = (
     "provider", "instance_type", "region", "option", "usd_hr", "as_of", "source", "basis", "purchasable", "interruption",
@@ -95,11 +94,7 @@ def _row(price: Price) -> dict[str, object]:
 
 def _csv_text(rows: Sequence[Mapping[str, object]]) -> str:
     more = sorted({key for row in rows for key in row} - set(_COLUMNS))
-    stream = io.StringIO()
-    writer = csv.DictWriter(stream, [*_COLUMNS, *more], restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return stream.getvalue()
+    return csv_text([*_COLUMNS, *more], ([row.get(name, "") for name in (*_COLUMNS, *more)] for row in rows))
 
 
 def _yaml_text(rows: Sequence[Mapping[str, object]], owned: Sequence[Mapping[str, object]]) -> str:

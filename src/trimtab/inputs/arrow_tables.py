@@ -62,12 +62,14 @@ def column_names(path: Path) -> list[str]:
     try:
         with open_packed(path) as stream:
             start = stream.read(MOST_HEAD_BYTES)
+        if len(start) == MOST_HEAD_BYTES and b"\n" not in start and b"\r" not in start:
+            raise InputError(
+                f"{path}: its first line is longer than {MOST_HEAD_BYTES:,} bytes; is it a CSV with a head?"
+            )
         # a line break within a quoted name is read as part of it; what follows the head does not matter here
         head = next(csv.reader(io.StringIO(start.decode("utf-8-sig", errors="replace"), newline="")), [])
     except (OSError, csv.Error) as error:
         raise InputError(f"{path}: not readable as CSV: {error}") from error
-    if len(start) == MOST_HEAD_BYTES and b"\n" not in start and b"\r" not in start:
-        raise InputError(f"{path}: its first line is longer than {MOST_HEAD_BYTES:,} bytes; is it a CSV with a head?")
     check_columns(head, str(path))
     return head
 

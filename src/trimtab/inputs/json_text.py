@@ -18,7 +18,7 @@ def load_json(text: str | bytes, where: str) -> object:
     try:
         found: object = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{where}: not JSON ({error}); write it again") from error
+        raise InputError(f"{where}: not JSON ({error}); is it cut short? write it again") from error
     check_depth(found, where)
     return found
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 from trimtab.catalog import CapacityType
 from trimtab.errors import InputError
 from trimtab.inputs.csv_rows import read_csv_rows
+from trimtab.safe_text import csv_text
 
 
 class NodeQuota(BaseModel, frozen=True):
@@ -82,11 +81,9 @@ def settings_text(quotas: Iterable[NodeQuota]) -> str:
 
 def quotas_text(quotas: Iterable[NodeQuota]) -> str:
     """Return quotas as CSV, as `read_quotas` takes them."""
-    stream = io.StringIO()
-    writer = csv.DictWriter(stream, list(NodeQuota.model_fields), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({**one.model_dump(mode="json")} for one in quotas)
-    return stream.getvalue()
+    names = list(NodeQuota.model_fields)
+    plain = (one.model_dump(mode="json") for one in quotas)
+    return csv_text(names, ([one[name] for name in names] for one in plain))
 
 
 def read_quotas(path: Path) -> tuple[NodeQuota, ...]:
