@@ -206,7 +206,9 @@ def _batches(path: Path) -> Iterator[pa.RecordBatch]:
     except InputError as error:
         raise BillError(str(error)) from error
     except ARROW_ERRORS as error:
-        raise BillError(f"{path}: not readable as CSV or Parquet: {str(error).splitlines()[0]}; export the bill again") from error
+        raise BillError(
+            f"{path}: not readable as CSV or Parquet: {str(error).splitlines()[0]}; export the bill again"
+        ) from error
 
 
 def _csv_options(path: Path) -> dict[str, pcsv.ReadOptions | pcsv.ParseOptions | pcsv.ConvertOptions]:

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from trimtab.errors import InputError, UnknownName
 from trimtab.inputs.arrow_tables import distinct_texts, floats, read_arrow_table
 from trimtab.tables.bundle import META_FILE, read_bundle
-from trimtab.units import S_PER_MIN
+from trimtab.units import HR_PER_YEAR, S_PER_HR, S_PER_MIN
 
 Floats = npt.NDArray[np.float64]
 
@@ -27,6 +27,10 @@ PEAK_QUANTILE = 0.99
 """The busiest of a hundred intervals is what replicas are sized for."""
 LARGE_RATE = 100.0
 """From here on, requests a second are told whole."""
+MOST_YEARS = 10
+MOST_TOKENS = 10**9
+"""No request is longer: the largest context of a model sold is 10^7."""
+MOST_REQ_S = 1e9
 PEAK_SIGMAS = 2.33
 """The same quantile of a normal count within an interval, where only its mean and burstiness are known."""
 
@@ -103,6 +107,10 @@ def _times(table: pa.Table, path: Path) -> Floats:
     found = _floats(table, "t_s", path)
     if found is None or not np.isfinite(found).all():
         raise InputError(f"{path}: t_s must be finite numbers")
+    if len(found) and float(np.ptp(found)) > MOST_YEARS * HR_PER_YEAR * S_PER_HR:
+        raise InputError(
+            f"{path}: t_s spans {np.ptp(found):g} s; a trace spans up to {MOST_YEARS} years: is t_s in seconds?"
+        )
     return found
 
 
@@ -116,7 +124,7 @@ def _request_mix(table: pa.Table, path: Path) -> RequestMix:
     counts = np.bincount(((t_s - t_s[0]) // window_s).astype(np.int64))
     whole = counts[:-1] if len(counts) > 1 else counts
     tokens_in, tokens_out = _floats(table, "input_tokens", path), _floats(table, "output_tokens", path)
-    longest = None if tokens_in is None or tokens_out is None else math.ceil(float(np.nanmax(tokens_in + tokens_out)))
+    longest = None if tokens_in is None or tokens_out is None else _longest(tokens_in + tokens_out, path)
     return RequestMix(
         peak_req_s=float(np.quantile(whole, PEAK_QUANTILE)) / window_s,
         mean_req_s=len(t_s) / span_s,
@@ -126,6 +134,17 @@ def _request_mix(table: pa.Table, path: Path) -> RequestMix:
         longest_tokens=longest,
         hours=span_s / (S_PER_MIN * S_PER_MIN),
     )
+
+
+def _longest(tokens: Floats, path: Path) -> int | None:
+    """Return the most tokens that a request and its answer have together; None where no row tells both."""
+    known = tokens[np.isfinite(tokens)]
+    if not len(known):
+        return None
+    row = int(np.nanargmax(np.abs(tokens)))
+    if np.isinf(tokens).any() or not 0 <= known.min() <= known.max() <= MOST_TOKENS:
+        raise InputError(f"{path} row {row + 2}: {tokens[row]:g} tokens; a request has from 0 to {MOST_TOKENS:,}")
+    return math.ceil(float(known.max()))
 
 
 def _mean(values: Floats | None, weights: Floats | None = None) -> float | None:
@@ -169,8 +188,10 @@ def _from_rates(
     """Size by the busiest minutes: as recorded, or the mean and the spread that its burstiness gives a minute's count."""
     busiest = peaks if peaks is not None else rate + PEAK_SIGMAS * burst * np.sqrt(rate / S_PER_MIN)
     peak, mean = float(np.nanquantile(busiest, PEAK_QUANTILE)), float(np.nanmean(rate))
-    if not mean > 0:
-        raise InputError("the trace holds no requests")
+    if not 0 < mean < MOST_REQ_S or not np.isfinite(peak):
+        raise InputError(
+            f"the trace holds no requests, or more than {MOST_REQ_S:g} a second (mean {mean:g}, peak {peak:g})"
+        )
     into, out = tokens or (None, None)
     return RequestMix(
         peak_req_s=max(peak, mean),

@@ -108,6 +108,8 @@ def _read_columns(path: Path, schema: pa.Schema) -> pa.Table:
     present = [column for column in schema.names if column in file.schema_arrow.names]
     try:
         table = whole(file.read(columns=present))
+        if present and table.num_rows != file.metadata.num_rows:
+            raise pa.ArrowInvalid(f"{table.num_rows} rows where it says that it has {file.metadata.num_rows}")
         for missing in schema.names:
             if missing not in present:
                 table = table.append_column(missing, pa.nulls(table.num_rows, schema.field(missing).type))

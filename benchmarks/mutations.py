@@ -1,0 +1,260 @@
+"""Mutations of valid inputs of every kind through the readers and whole commands: none may crash, hang or swell.
+
+    python -m benchmarks.mutations [--inputs 20000] [--kind NAME ...] [--jobs 2] [--seed 17]
+
+Each input is a valid one, damaged by a generator of its own seed (`SEED:KIND:NUMBER`), so that any of them can be made again.
+A reader may return or raise an error of ours. Anything else is a crash; more than 5 s is a hang; growth of the process above
+1 GiB is a swelling. Readers run in child processes, so that one that dies or never returns is counted and the next input goes
+on. Inputs are shared out between kinds by what one costs, and every kind gets at least 100.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import mmap
+import os
+import random
+import resource
+import select
+import signal
+import struct
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+
+import click
+
+from benchmarks.mutation_inputs import Kind, damaged_input, kinds
+from trimtab.errors import TrimtabError
+from trimtab.units import BYTES_PER_KIB, BYTES_PER_MIB, MIB_PER_GIB
+
+SEED = 17
+LIMIT_S = 5.0
+DEAF_S = 20.0
+"""A child that does not answer the alarm after so long is stuck below Python, and is killed."""
+MOST_MIB = MIB_PER_GIB
+LEAST = 100
+_MOST_EXAMPLES = 10
+
+
+class _TooSlow(BaseException):
+    """An input that took longer than the limit; no reader may catch it."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Tally:
+    """What came of the inputs of one kind."""
+
+    inputs: int = 0
+    read: int = 0
+    refused: int = 0
+    crashes: int = 0
+    hangs: int = 0
+    swellings: int = 0
+    slowest_s: float = 0.0
+    most_mib: float = 0.0
+    examples: list[str] = field(default_factory=list)
+
+    def note(self, text: str) -> None:
+        """Keep an example of each place of failure."""
+        place = text.partition(": ")[2]
+        if len(self.examples) < _MOST_EXAMPLES and not any(place == one.partition(": ")[2] for one in self.examples):
+            self.examples.append(text)
+
+
+def main() -> None:
+    """Feed the readers and print what happened, by kind."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--inputs", type=int, default=20_000)
+    parser.add_argument("--kind", nargs="*", help="only kinds whose name holds one of these")
+    parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1))
+    parser.add_argument("--seed", type=int, default=SEED)
+    options = parser.parse_args()
+    began = time.perf_counter()
+    found = run(options.inputs, seed=options.seed, jobs=options.jobs, names=options.kind or (), tell=_print)
+    wall_s = time.perf_counter() - began
+    print(json.dumps(_answer(found, options.seed, wall_s)))
+    sys.exit(1 if any(one.crashes or one.hangs or one.swellings for one in found.values()) else 0)
+
+
+def _answer(found: dict[str, Tally], seed: int, wall_s: float) -> dict[str, object]:
+    total = {
+        name: sum(getattr(one, name) for one in found.values()) for name in ("inputs", "crashes", "hangs", "swellings")
+    }
+    return {
+        "benchmark": "mutations", "seed": seed, "kinds": len(found), **total,
+        "slowest_s": round(max(one.slowest_s for one in found.values()), 2),
+        "most_mib": round(max(one.most_mib for one in found.values())),
+        "wall_s": round(wall_s), "inputs_per_s": round(total["inputs"] / wall_s, 1),
+    }  # fmt: skip
+
+
+def _print(name: str, tally: Tally) -> None:
+    counted = f"{tally.inputs:>8,} inputs {tally.refused:>8,} refused {tally.crashes:>3} crashes {tally.hangs:>3} hangs"
+    print(
+        f"{name:<28}{counted} {tally.swellings:>3} swellings {tally.slowest_s:6.2f} s {tally.most_mib:6.0f} MiB",
+        flush=True,
+    )
+    for example in tally.examples:
+        print(f"    {example}", flush=True)
+
+
+def run(
+    inputs: int,
+    *,
+    seed: int = SEED,
+    jobs: int = 1,
+    names: Sequence[str] = (),
+    tell: Callable[[str, Tally], None] = lambda name, tally: None,
+) -> dict[str, Tally]:
+    """Return the tallies by kind; each is told as it is there."""
+    with tempfile.TemporaryDirectory() as place:
+        chosen = [
+            one for one in kinds(_made(Path(place) / "all")) if not names or any(part in one.name for part in names)
+        ]
+        weight = sum(1 / one.cost for one in chosen)
+        shares = [max(LEAST if inputs > LEAST else 1, round(inputs / one.cost / weight)) for one in chosen]
+        with ThreadPoolExecutor(max_workers=jobs) as pool:
+            tallies = pool.map(lambda index: _kind(index, Path(place), shares[index], seed, names), range(len(chosen)))
+            found = {}
+            for kind, tally in zip(chosen, tallies, strict=True):
+                found[kind.name] = tally
+                tell(kind.name, tally)
+            return found
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
+def _kind(index: int, place: Path, count: int, seed: int, names: Sequence[str]) -> Tally:
+    """Feed one kind, in as many child processes as its crashes need."""
+    tally, first = Tally(inputs=count), 0
+    while first < count:
+        first = _child(index, place, first, count, seed, names, tally)
+    return tally
+
+
+def _child(index: int, place: Path, first: int, count: int, seed: int, names: Sequence[str], tally: Tally) -> int:
+    """Run inputs in a child from `first` on; return the first that is left to do."""
+    progress = mmap.mmap(-1, 8)
+    progress[:] = struct.pack("q", first)
+    reader, writer = os.pipe()
+    sys.stdout.flush()
+    child = os.fork()
+    if child == 0:
+        os.close(reader)
+        _feed(index, place, first, count, seed, names, progress, writer)
+        os._exit(0)
+    os.close(writer)
+    text, seen, changed = b"", first, time.monotonic()
+    while True:
+        if select.select([reader], [], [], 0.5)[0]:
+            part = os.read(reader, 65_536)
+            if not part:
+                break
+            text += part
+        at = struct.unpack("q", progress[:])[0]
+        if at != seen:
+            seen, changed = at, time.monotonic()
+        elif time.monotonic() - changed > DEAF_S:
+            os.kill(child, signal.SIGKILL)
+    os.close(reader)
+    _, status = os.waitpid(child, 0)
+    done = struct.unpack("q", progress[:])[0]
+    for line in text.decode().splitlines():
+        _take(json.loads(line), tally)
+    if status:
+        which = signal.Signals(os.WTERMSIG(status)).name if os.WIFSIGNALED(status) else f"exit {os.WEXITSTATUS(status)}"
+        tally.hangs += which == "SIGKILL"
+        tally.crashes += which != "SIGKILL"
+        tally.note(f"{done}: the process ended by {which}")
+        return int(done) + 1
+    return int(done)
+
+
+def _take(said: dict[str, object], tally: Tally) -> None:
+    """Add what a child says of its inputs, or of one of them."""
+    for name in ("read", "refused", "crashes", "hangs", "swellings"):
+        setattr(tally, name, getattr(tally, name) + int(str(said.get(name, 0))))
+    tally.slowest_s = max(tally.slowest_s, float(str(said.get("slowest_s", 0.0))))
+    tally.most_mib = max(tally.most_mib, float(str(said.get("most_mib", 0.0))))
+    if "example" in said:
+        tally.note(str(said["example"]))
+
+
+def _feed(
+    index: int, place: Path, first: int, count: int, seed: int, names: Sequence[str], progress: mmap.mmap, writer: int
+) -> None:
+    """Feed the inputs one after another, in the child; it ends early after an input that left the process too large."""
+    folder = _made(place / f"{index}-{first}")
+    os.chdir(folder)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    chosen = [one for one in kinds(folder) if not names or any(part in one.name for part in names)]
+    signal.signal(signal.SIGALRM, _alarm)
+    tally, before_mib = Tally(), _peak_mib()
+    for number in range(first, count):
+        progress[:] = struct.pack("q", number)
+        example = _one(chosen[index], number, seed, tally)
+        tally.most_mib = _peak_mib() - before_mib
+        if tally.most_mib > MOST_MIB:
+            tally.swellings += 1
+            example = f"{number}: grew to {tally.most_mib:.0f} MiB"
+        if example is not None:
+            os.write(writer, json.dumps({"example": example}).encode() + b"\n")
+        if tally.most_mib > MOST_MIB:
+            break
+    progress[:] = struct.pack("q", number + 1)
+    said = {name: getattr(tally, name) for name in Tally.__slots__ if name not in ("examples", "inputs")}
+    os.write(writer, json.dumps(said).encode() + b"\n")
+
+
+def _one(kind: Kind, number: int, seed: int, tally: Tally) -> str | None:
+    """Feed one input; return where it failed. Finding that is the point, so every exception is caught."""
+    content = damaged_input(kind, random.Random(f"{seed}:{kind.name}:{number}"))
+    began = time.perf_counter()
+    example = None
+    signal.setitimer(signal.ITIMER_REAL, LIMIT_S)
+    try:
+        kind.read(content)
+        tally.read += 1
+    except (TrimtabError, click.ClickException):
+        tally.refused += 1
+    except _TooSlow as error:
+        tally.hangs += 1
+        example = f"{number}: slow {_place(error)}"
+    except BaseException as error:  # a reader may raise anything, SystemExit too
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        tally.crashes += 1
+        example = f"{number}: {type(error).__name__} {str(error)[:100]!r} {_place(error)}"
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    tally.slowest_s = max(tally.slowest_s, time.perf_counter() - began)
+    return example
+
+
+def _place(error: BaseException) -> str:
+    """Return the last line of the project's own in a traceback."""
+    frames = [one for one in traceback.extract_tb(error.__traceback__) if "/trimtab/" in one.filename]
+    return f"{frames[-1].filename.rpartition('/trimtab/')[2]}:{frames[-1].lineno}" if frames else ""
+
+
+def _alarm(_number: int, _frame: FrameType | None) -> None:
+    raise _TooSlow
+
+
+def _peak_mib() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * BYTES_PER_KIB / BYTES_PER_MIB
+
+
+if __name__ == "__main__":
+    main()
