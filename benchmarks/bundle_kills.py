@@ -5,8 +5,8 @@
 Outcomes: `ok` the newest promised bundle or a later one is read whole, `stale` an older one, `lost` none, `mixed` tables of two
 writes in one bundle, `fail` an error. A bundle is promised once its write has returned. `left_over` counts what lies beside the
 bundle after it was read: that must be nothing. `--content files` writes three small files by the same code in place of Parquet:
-more rewrites in the same time. `--no-exchange` takes the way of a file system that cannot exchange two names. SIGKILL tests order,
-not what a power cut leaves, so that a folder in memory (`--folder /dev/shm`) will do.
+more rewrites in the same time. `--no-exchange` takes the way of a file system that cannot exchange two names. SIGKILL tests
+order, not what a power cut leaves, so that a folder in memory (`--folder /dev/shm`) will do.
 """
 
 from __future__ import annotations

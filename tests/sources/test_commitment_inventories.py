@@ -142,7 +142,7 @@ def test_the_public_sample_is_read_whole(shared_dir, read):
 def test_what_is_no_list_is_refused_with_those_that_are(read):
     with pytest.raises(InputError, match="describe-reserved-instances"):
         read({"things": []})
-    with pytest.raises(InputError, match="not readable as JSON"):
+    with pytest.raises(InputError, match="not JSON"):
         read("{")
 
 
