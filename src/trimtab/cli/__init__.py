@@ -6,6 +6,7 @@ help stands in `COMMANDS`, which a test holds against the command's own.
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -121,8 +122,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         code = root.main(args=arguments, prog_name="trimtab", standalone_mode=False)
     except click.ClickException as error:
-        error.message = shown(error.message)
-        error.show()
+        lines = io.StringIO()
+        error.show(file=lines)
+        click.echo(shown(lines.getvalue()), err=True, nl=False)
         sys.exit(error.exit_code)
     except click.Abort:
         click.echo("interrupted", err=True)
