@@ -298,11 +298,12 @@ def _traces(folder: Path) -> list[Kind]:
     as_csv = _lines("t_s,input_tokens,output_tokens", *(f"{second},100,50" for second in seconds))
     return [
         Kind(
-            name="traces of jobs and pods", seeds=tuple(map(_parquet, (philly, openb, gentd, dlrm))), wound=in_parquet,
+            name="traces of jobs and pods", wound=in_parquet,
+            seeds=(_parquet(philly), _parquet(openb), _parquet(gentd), _parquet(dlrm)),
             read=_file(folder, "trace.parquet", read_trace), cost=20,
         ),
         Kind(
-            name="traces of requests", seeds=tuple(map(_parquet, (requests, rates))), wound=in_parquet,
+            name="traces of requests", seeds=(_parquet(requests), _parquet(rates)), wound=in_parquet,
             read=_file(folder, "requests.parquet", lambda path: (read_request_mix(path), read_series(path))), cost=10,
         ),
         Kind(
@@ -369,6 +370,7 @@ def _servers(folder: Path) -> list[Kind]:
                     refused.append(error)
             if len(refused) == len(asked):
                 raise refused[0]
+            return len(refused)
 
     def kubernetes(content: bytes) -> object:
         body = content.decode("utf-8", "replace")

@@ -8,6 +8,7 @@ import io
 import json
 import random
 from collections.abc import Callable
+from typing import cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -101,7 +102,9 @@ def in_yaml(content: bytes, rng: random.Random) -> bytes:
     """Return YAML with one to three of its values replaced by odd ones or left out; or damaged as text."""
     if rng.random() < 0.5:
         return in_text(content, rng)
-    return yaml.safe_dump(_odd_tree(yaml.safe_load(content), rng), allow_unicode=True).encode("utf-8", "replace")
+    return yaml.safe_dump(_odd_tree(yaml.safe_load(content), rng), allow_unicode=True, sort_keys=False).encode(
+        "utf-8", "replace"
+    )
 
 
 def in_parquet(content: bytes, rng: random.Random) -> bytes:
@@ -162,19 +165,18 @@ def _odd_tree(tree: object, rng: random.Random) -> object:
                     deep = [deep]
                 holder[key] = deep
             case _:
-                holder[key] = rng.choice(ODD)
+                holder[key] = copy.deepcopy(rng.choice(ODD))
     return tree
 
 
-def _places(tree: object) -> list[tuple[dict | list, object]]:  # type: ignore[type-arg]  # whatever JSON holds
-    found: list[tuple[dict | list, object]] = []  # type: ignore[type-arg]
+def _places(tree: object) -> list[tuple[dict[object, object], object]]:
+    """Return every place of a tree: what holds it, and its key there. A list takes items by number as a dict does by key."""
+    found: list[tuple[dict[object, object], object]] = []
     level = [tree]
     while level:
         one = level.pop()
-        if isinstance(one, dict):
-            found += [(one, key) for key in one]
-            level += one.values()
-        elif isinstance(one, list):
-            found += [(one, at) for at in range(len(one))]
-            level += one
+        if isinstance(one, dict | list):
+            inside = dict(one) if isinstance(one, dict) else dict(enumerate(one))
+            found += [(cast("dict[object, object]", one), key) for key in inside]
+            level += inside.values()
     return found

@@ -23,9 +23,8 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import FrameType
 
@@ -125,13 +124,51 @@ def run(
         costs = _costs(Path(place), names)
         weight = sum(1 / cost for cost in costs.values())
         shares = [max(least, round(inputs / cost / weight)) for cost in costs.values()]
-        with ThreadPoolExecutor(max_workers=jobs) as pool:
-            tallies = pool.map(lambda index: _kind(index, Path(place), shares[index], seed, names), range(len(costs)))
-            found = {}
-            for name, tally in zip(costs, tallies, strict=True):
-                found[name] = tally
-                tell(name, tally)
-            return found
+        workers = [_worker(range(first, len(costs), jobs), Path(place), shares, seed, names) for first in range(jobs)]
+        found = {}
+        for line in _lines_of([reader for reader, _ in workers]):
+            index, said = json.loads(line)
+            name = list(costs)[index]
+            found[name] = Tally(**said)
+            tell(name, found[name])
+        for _, child in workers:
+            os.waitpid(child, 0)
+        return found
+
+
+def _worker(
+    indices: Sequence[int], place: Path, shares: Sequence[int], seed: int, names: Sequence[str]
+) -> tuple[int, int]:
+    """Fork a process that feeds some kinds one after another; return the pipe of its tallies, and its id.
+
+    No process has threads when it forks: a lock that another thread holds then would be held for ever in the child.
+    """
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.close(reader)
+            for index in indices:
+                tally = _kind(index, place, shares[index], seed, names)
+                os.write(writer, json.dumps([index, asdict(tally)]).encode() + b"\n")
+        finally:
+            os._exit(0)
+    os.close(writer)
+    return reader, child
+
+
+def _lines_of(readers: Sequence[int]) -> Iterator[str]:
+    """Yield the lines of several pipes as they come, until all are closed."""
+    rest = dict.fromkeys(readers, b"")
+    while rest:
+        for reader in select.select(list(rest), [], [])[0]:
+            part = os.read(reader, 65_536)
+            if not part:
+                os.close(reader)
+                del rest[reader]
+                continue
+            *lines, rest[reader] = (rest[reader] + part).split(b"\n")
+            yield from (line.decode() for line in lines)
 
 
 def _costs(place: Path, names: Sequence[str]) -> dict[str, int]:
@@ -139,9 +176,11 @@ def _costs(place: Path, names: Sequence[str]) -> dict[str, int]:
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
-        chosen = _chosen(_made(place / "all"), names)
-        os.write(writer, json.dumps({one.name: one.cost for one in chosen}).encode())
-        os._exit(0)
+        try:
+            chosen = _chosen(_made(place / "all"), names)
+            os.write(writer, json.dumps({one.name: one.cost for one in chosen}).encode())
+        finally:
+            os._exit(0)
     os.close(writer)
     with os.fdopen(reader) as pipe:
         answer: dict[str, int] = json.loads(pipe.read())
@@ -174,9 +213,12 @@ def _child(index: int, place: Path, first: int, count: int, seed: int, names: Se
     sys.stdout.flush()
     child = os.fork()
     if child == 0:
-        os.close(reader)
-        _feed(index, place, first, count, seed, names, progress, writer)
-        os._exit(0)
+        try:
+            os.close(reader)
+            _feed(index, place, first, count, seed, names, progress, writer)
+            os._exit(0)
+        finally:
+            os._exit(1)
     os.close(writer)
     text, seen, changed = b"", first, time.monotonic()
     while True:

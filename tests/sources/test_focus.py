@@ -286,3 +286,11 @@ def test_a_bill_packed_to_exhaust_memory_is_refused(tmp_path):
 
     with pytest.raises(BillError, match="100 times its size; if that is right, unpack it first"):
         read_bills([tmp_path / "bill.csv.gz"])
+
+
+def test_a_cur_without_its_cost_names_the_column(tmp_path):
+    text = (DATA / "cur_2_0.csv").read_text().replace("line_item_unblended_cost", "line_item_other")
+    (tmp_path / "cur.csv").write_text(text)
+
+    with pytest.raises(BillError, match="column BilledCost is missing"):
+        read_bills([tmp_path / "cur.csv"])

@@ -32,6 +32,8 @@ Entry = Mapping[str, object]
 
 _RUNNING = frozenset({"active", "payment-pending", "queued", "succeeded", ""})
 _TERM_BY_PLAN = {"P1Y": 1, "P3Y": 3, "TWELVE_MONTH": 1, "THIRTY_SIX_MONTH": 3}
+_MOST = 1e12
+"""No amount, count or time in seconds of a commitment is larger."""
 _FOCUS_COLUMNS = {"ContractCommitmentId", "ContractCommitmentCategory"}
 
 
@@ -281,7 +283,10 @@ def _day(moment: object) -> date:
 
 
 def _number(value: object) -> float:
-    return float(str(value))
+    number = float(str(value))
+    if not 0 <= number <= _MOST:
+        raise ValueError(f"{value!r} is no amount, count or time of a commitment; expected from 0 to {_MOST:g}")
+    return number
 
 
 def _list(value: object) -> list[object]:

@@ -77,6 +77,10 @@ def to_focus(table: pa.Table) -> pa.Table:
 
 
 def _effective(table: pa.Table, kinds: pa.ChunkedArray) -> pa.ChunkedArray:
+    if "line_item_unblended_cost" not in table.column_names:
+        return pa.chunked_array(
+            [pa.nulls(table.num_rows, pa.string())]
+        )  # who needs the billed cost says that it is missing
     billed = table.column("line_item_unblended_cost").cast(pa.string())
     cost = pc.if_else(_is_any(kinds, _NOTHING), "0", billed)
     for kind, name in _COVERED.items():
