@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -94,14 +94,6 @@ def _first_no_number(column: pa.ChunkedArray) -> tuple[int | None, str]:
         except ValueError:
             return row, str(text)[:40]
     return None, str(column.type)
-
-
-def require_columns(table: pa.Table, names: Sequence[str], where: str) -> None:
-    """Raise InputError naming the columns that a table lacks."""
-    missing = [name for name in names if name not in table.column_names]
-    if missing:
-        found = ", ".join(table.column_names[:20]) or "none"
-        raise InputError(f"{where}: no column {', '.join(missing)}; found {found}")
 
 
 def distinct_texts(column: pa.ChunkedArray, where: str) -> list[str]:
