@@ -120,3 +120,11 @@ def test_a_file_that_cannot_be_read_says_so(tmp_path):
         load_catalog(written(tmp_path, "prices: [", "broken.yaml"))
     with pytest.raises(InputError, match="must hold lists"):
         load_catalog(written(tmp_path, "- 1", "list.yaml"))
+
+
+@pytest.mark.parametrize("count", ["0", "-1", "8.5", "1" * 400, "nan", "inf"])
+def test_a_number_of_gpus_that_no_node_has_is_a_fault(tmp_path, count):
+    head = HEAD.strip() + ",gpu,gpu_count\n"
+
+    with pytest.raises(PriceFileError, match=r"row 2: gpu_count .* is not above 0"):
+        load_catalog(written(tmp_path, f"{head}lab,box,,on-demand,1.5,,,H100-80GB,{count}\n"))

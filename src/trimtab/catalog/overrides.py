@@ -39,6 +39,10 @@ _OWNED_FIELDS = frozenset(
 ) | _INSTANCE_FIELDS  # fmt: skip
 
 
+_MOST_GPUS, _MOST_VCPUS, _MOST_MEMORY_GIB = 1024, 100_000, 1_000_000
+"""Of one node; the largest sold have 72 GPUs (one NVL72 rack), 896 vCPUs and 32,768 GiB."""
+
+
 @dataclass(frozen=True, slots=True)
 class Overrides:
     """What a file adds: rates, and the types that the catalog did not know."""
@@ -86,11 +90,20 @@ class _Reading:
             provider=price.provider,
             name=price.instance_type,
             gpu=self.gpus.find(entry["gpu"]).name,
-            gpu_count=int(entry["gpu_count"]),
-            vcpus=int(entry["vcpus"]) if entry.get("vcpus") else None,
-            memory_gib=float(entry["memory_gib"]) if entry.get("memory_gib") else None,
+            gpu_count=int(_amount(entry, "gpu_count", _MOST_GPUS)),
+            vcpus=int(_amount(entry, "vcpus", _MOST_VCPUS)) if entry.get("vcpus") else None,
+            memory_gib=_amount(entry, "memory_gib", _MOST_MEMORY_GIB) if entry.get("memory_gib") else None,
             source="own",
         )
+
+
+def _amount(entry: Entry, name: str, most: float) -> float:
+    """Return how much a node has of something; raises KeyError, and ValueError where no node has so much."""
+    amount = float(entry[name])
+    if not 0 < amount <= most or (name != "memory_gib" and not amount.is_integer()):
+        whole = "" if name == "memory_gib" else ", a whole number"
+        raise ValueError(f"{name} {entry[name][:20]!r} is not above 0 and at most {most:,.0f}{whole}")
+    return amount
 
 
 def read_overrides(path: Path, gpus: GpuTable, known: Mapping[tuple[str, str], InstanceType]) -> Overrides:
