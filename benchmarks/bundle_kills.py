@@ -20,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from importlib import import_module
 from pathlib import Path
 
 from trimtab.errors import TrimtabError
@@ -63,6 +64,8 @@ def main() -> None:
 
 def kill_loop(folder: Path, kills: int, *, bundles: bool = False, seed: int = SEED) -> dict[str, object]:
     """Return the counts of outcomes over many kills, and what was left over."""
+    if bundles:
+        import_module("trimtab.tables.bundle")  # once here, rather than in each child
     rng = random.Random(seed)
     counts = dict.fromkeys(OUTCOMES, 0)
     left_over, reasons = 0, []
