@@ -7,7 +7,7 @@ PYTEST_ARGS ?= -n auto --maxprocesses=4
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test proving check format lock clean setup setup-dev setup-torch setup-spark setup-kubectl help
+.PHONY: demo test proving mutations check format lock clean setup setup-dev setup-torch setup-spark setup-kubectl help
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
@@ -19,6 +19,9 @@ test: setup-dev setup-torch setup-spark setup-kubectl  ## Set up, then run every
 
 proving: setup-dev  ## Fleets whose truth is another simulator's: fail where a claim breaks (minutes)
 	@$(BIN)/python -m benchmarks.proving --small --jobs 2
+
+mutations: setup-dev  ## Damaged inputs of every kind: fail where one crashes, hangs or swells (5 minutes)
+	@$(BIN)/python -m benchmarks.mutations --inputs 20000 --jobs 2
 
 check: setup-dev  ## Format, lint, types, import contracts, nothing unreachable
 	$(BIN)/ruff format --check .

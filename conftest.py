@@ -30,6 +30,12 @@ def _absent(what: str, cure: str) -> None:
     pytest.skip(f"{what} is missing: {cure}")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def own_key(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The tests' own user key: none is made in the home of who runs them."""
+    os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
+
+
 @pytest.fixture(scope="session")
 def shared_dir() -> Path:
     """The folder of shared measurement data beside the checkout."""

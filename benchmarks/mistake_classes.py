@@ -1,4 +1,4 @@
-"""The classes of mistakes that the mutator makes, by name; each is one function of `benchmarks.mutations`' means."""
+"""The classes of mistakes that the mutator makes, by name; each is one function of `benchmarks.mistake_mutations`' means."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from benchmarks.mutations import (
+from benchmarks.mistake_mutations import (
     Files,
     Mistake,
     Path,

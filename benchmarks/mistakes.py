@@ -25,7 +25,7 @@ from typing import Any
 import yaml
 
 from benchmarks.mistake_classes import CLASSES
-from benchmarks.mutations import Files, Mistake, meaning
+from benchmarks.mistake_mutations import Files, Mistake, meaning
 from trimtab.catalog import load_catalog
 from trimtab.catalog.pools import SharedPool
 from trimtab.catalog.registry import Catalog

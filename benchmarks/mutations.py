@@ -1,243 +1,328 @@
-"""Mistakes as people make them in manifests: a mutator that knows YAML, names of fields, PromQL's spelling and no check.
+"""Mutations of valid inputs of every kind through the readers and whole commands: none may crash, hang or swell.
 
-Nothing of `trimtab.check` is imported here. A class of mistakes is a function that takes a folder's files and a random
-generator and makes one mistake in a copy, or gives None where the folder has no place for it. What a mutation leaves equal is
-told apart by `meaning`: parsed, without comments and order, quantities by value.
+    python -m benchmarks.mutations [--inputs 20000] [--least 100] [--kind NAME ...] [--jobs 2] [--seed 17]
+
+Each input is a valid one, damaged by a generator of its own seed (`SEED:KIND:NUMBER`), so that any of them can be made again.
+A reader may return or raise an error of ours. Anything else is a crash; more than 5 s of processor (20 s of wall time) is a
+hang; growth of the process above 1 GiB is a swelling. Readers run in child processes, so that one that dies or never returns is
+counted and the next input goes on. Inputs are shared out between kinds by what one costs, every kind gets `--least`.
 """
 
 from __future__ import annotations
 
-import copy
+import argparse
+import json
+import mmap
+import os
 import random
-import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
+import resource
+import select
+import signal
+import struct
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from types import FrameType
 
-import yaml
+import click
 
-Files = dict[str, str]
-Path = tuple[str | int, ...]
-FREE = frozenset({
-    "labels", "annotations", "nodeSelector", "data", "matchLabels", "limits", "requests", "metadata/", "commonAnnotations",
-    "capacity", "patch",
-})  # fmt: skip
-"""Maps whose keys a writer chooses."""
+from benchmarks.mutation_inputs import Kind, damaged_input, kinds
+from trimtab.errors import TrimtabError
+from trimtab.units import BYTES_PER_KIB, BYTES_PER_MIB, MIB_PER_GIB
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mistake:
-    """A folder with one mistake in it."""
-
-    said: str
-    files: Files
-
-
-class Place:
-    """One object of a file (or inside a patch), and a way to write the file with the object changed."""
-
-    def __init__(self, files: Files, file: str, index: int, patch: int | None) -> None:
-        self.files, self.file, self.index, self.patch = files, file, index, patch
-
-    @property
-    def documents(self) -> list[Any]:
-        return list(loaded(self.files[self.file]))
-
-    @property
-    def body(self) -> Any:
-        body = self.documents[self.index]
-        return body if self.patch is None else next(iter(loaded(body["patches"][self.patch]["patch"])))
-
-    def written(self, body: Any, said: str) -> Mistake:
-        """Return the folder in which this object is another."""
-        documents = self.documents
-        if self.patch is None:
-            documents[self.index] = body
-        else:
-            documents[self.index]["patches"][self.patch]["patch"] = yaml.safe_dump(body, sort_keys=False)
-        text = yaml.safe_dump_all(documents, sort_keys=False)
-        return Mistake(said=f"{self.file}: {said}", files={**self.files, self.file: text})
+SEED = 17
+LIMIT_S = 5.0
+"""Of processor time: a machine that is busy with other work slows no input."""
+LIMIT_WALL_S = 20.0
+DEAF_S = 40.0
+"""A child that does not answer the alarm after so long is stuck below Python, and is killed."""
+MOST_MIB = MIB_PER_GIB
+LEAST = 100
+_MOST_EXAMPLES = 10
 
 
-_LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+class _TooSlow(BaseException):
+    """An input that took longer than the limit; no reader may catch it."""
 
 
-@lru_cache(maxsize=512)
-def _parsed(text: str) -> list[Any]:
-    return list(yaml.load_all(text, Loader=_LOADER))
+@dataclass(slots=True, kw_only=True)
+class Tally:
+    """What came of the inputs of one kind."""
+
+    inputs: int = 0
+    read: int = 0
+    refused: int = 0
+    crashes: int = 0
+    hangs: int = 0
+    swellings: int = 0
+    slowest_s: float = 0.0
+    most_mib: float = 0.0
+    examples: list[str] = field(default_factory=list)
+
+    def note(self, text: str) -> None:
+        """Keep an example of each place of failure."""
+        place = text.partition(": ")[2]
+        if len(self.examples) < _MOST_EXAMPLES and not any(place == one.partition(": ")[2] for one in self.examples):
+            self.examples.append(text)
 
 
-def loaded(text: str) -> list[Any]:
-    """Return the documents of a text, for the caller to change."""
-    return copy.deepcopy(_parsed(text))
+def main() -> None:
+    """Feed the readers and print what happened, by kind."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--inputs", type=int, default=20_000)
+    parser.add_argument("--least", type=int, default=LEAST, help="inputs that every kind gets")
+    parser.add_argument("--kind", nargs="*", help="only kinds whose name holds one of these")
+    parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1))
+    parser.add_argument("--seed", type=int, default=SEED)
+    options = parser.parse_args()
+    began = time.perf_counter()
+    found = run(
+        options.inputs, seed=options.seed, jobs=options.jobs, least=options.least, names=options.kind or (), tell=_print
+    )
+    wall_s = time.perf_counter() - began
+    print(json.dumps(_answer(found, options.seed, wall_s)))
+    sys.exit(1 if any(one.crashes or one.hangs or one.swellings for one in found.values()) else 0)
 
 
-def places(files: Files, *kinds: str, patches: bool = False) -> list[Place]:
-    """Return every object of a folder that is applied (of some kinds), and with `patches` what patches lay on others."""
-    found = []
-    for file in sorted(files):
-        if not file.endswith(".yaml") or file.startswith(("rollback/", "helm/")):
-            continue
-        for index, body in enumerate(loaded(files[file])):
-            kind = body.get("kind", "")
-            if kind not in ("Component", "Kustomization") and (not kinds or kind in kinds):
-                found.append(Place(files, file, index, None))
-            for number, patch in enumerate(body.get("patches", ()) if patches and kind == "Component" else ()):
-                inner = next(iter(loaded(patch["patch"])))
-                if isinstance(inner, dict) and (not kinds or inner.get("kind") in kinds):
-                    found.append(Place(files, file, index, number))
-    return found
+def _answer(found: dict[str, Tally], seed: int, wall_s: float) -> dict[str, object]:
+    total = {
+        name: sum(getattr(one, name) for one in found.values()) for name in ("inputs", "crashes", "hangs", "swellings")
+    }
+    return {
+        "benchmark": "mutations", "seed": seed, "kinds": len(found), **total,
+        "slowest_s": round(max(one.slowest_s for one in found.values()), 2),
+        "most_mib": round(max(one.most_mib for one in found.values())),
+        "wall_s": round(wall_s), "inputs_per_s": round(total["inputs"] / wall_s, 1),
+    }  # fmt: skip
 
 
-def walk(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """Yield every value below a value with its path."""
-    if isinstance(value, dict):
-        for key, child in value.items():
-            yield (*path, key), child
-            yield from walk(child, (*path, key))
-    elif isinstance(value, list):
-        for place, child in enumerate(value):
-            yield (*path, place), child
-            yield from walk(child, (*path, place))
+def _print(name: str, tally: Tally) -> None:
+    counted = f"{tally.inputs:>8,} inputs {tally.refused:>8,} refused {tally.crashes:>3} crashes {tally.hangs:>3} hangs"
+    print(
+        f"{name:<28}{counted} {tally.swellings:>3} swellings {tally.slowest_s:6.2f} s {tally.most_mib:6.0f} MiB",
+        flush=True,
+    )
+    for example in tally.examples:
+        print(f"    {example}", flush=True)
 
 
-def put(body: Any, path: Path, value: Any) -> Any:
-    """Return a copy with another value at a path."""
-    made = copy.deepcopy(body)
-    part = made
-    for key in path[:-1]:
-        part = part[key]
-    part[path[-1]] = value
-    return made
+def run(
+    inputs: int,
+    *,
+    seed: int = SEED,
+    jobs: int = 1,
+    least: int = LEAST,
+    names: Sequence[str] = (),
+    tell: Callable[[str, Tally], None] = lambda name, tally: None,
+) -> dict[str, Tally]:
+    """Return the tallies by kind; each is told as it is there."""
+    with tempfile.TemporaryDirectory() as place:
+        costs = _costs(Path(place), names)
+        weight = sum(1 / cost for cost in costs.values())
+        shares = [max(least, round(inputs / cost / weight)) for cost in costs.values()]
+        workers = [_worker(range(first, len(costs), jobs), Path(place), shares, seed, names) for first in range(jobs)]
+        found = {}
+        for line in _lines_of([reader for reader, _ in workers]):
+            index, said = json.loads(line)
+            name = list(costs)[index]
+            found[name] = Tally(**said)
+            tell(name, found[name])
+        for _, child in workers:
+            os.waitpid(child, 0)
+        return found
 
 
-def dropped(body: Any, path: Path) -> Any:
-    """Return a copy without what is at a path."""
-    made = copy.deepcopy(body)
-    part = made
-    for key in path[:-1]:
-        part = part[key]
-    del part[path[-1]]
-    return made
+def _worker(
+    indices: Sequence[int], place: Path, shares: Sequence[int], seed: int, names: Sequence[str]
+) -> tuple[int, int]:
+    """Fork a process that feeds some kinds one after another; return the pipe of its tallies, and its id.
+
+    No process has threads when it forks: a lock that another thread holds then would be held for ever in the child.
+    """
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.close(reader)
+            for index in indices:
+                tally = _kind(index, place, shares[index], seed, names)
+                os.write(writer, json.dumps([index, asdict(tally)]).encode() + b"\n")
+        finally:
+            os._exit(0)
+    os.close(writer)
+    return reader, child
 
 
-def renamed(body: Any, path: Path, key: str) -> Any:
-    """Return a copy in which a key is called otherwise."""
-    made = copy.deepcopy(body)
-    part = made
-    for each in path[:-1]:
-        part = part[each]
-    part[key] = part.pop(path[-1])
-    return made
+def _lines_of(readers: Sequence[int]) -> Iterator[str]:
+    """Yield the lines of several pipes as they come, until all are closed."""
+    rest = dict.fromkeys(readers, b"")
+    while rest:
+        for reader in select.select(list(rest), [], [])[0]:
+            part = os.read(reader, 65_536)
+            if not part:
+                os.close(reader)
+                del rest[reader]
+                continue
+            *lines, rest[reader] = (rest[reader] + part).split(b"\n")
+            yield from (line.decode() for line in lines)
 
 
-def misspelt(word: str, rng: random.Random) -> str:
-    """Return a word with two letters swapped, one left out, one twice, or one replaced: never the word itself."""
-    letters = [place for place, letter in enumerate(word) if letter.isalpha()]
+def _costs(place: Path, names: Sequence[str]) -> dict[str, int]:
+    """Return the kinds chosen and their costs, as a child says them: the parent of forks must not have threads of Arrow."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            chosen = _chosen(_made(place / "all"), names)
+            os.write(writer, json.dumps({one.name: one.cost for one in chosen}).encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as pipe:
+        answer: dict[str, int] = json.loads(pipe.read())
+    os.waitpid(child, 0)
+    return answer
+
+
+def _chosen(folder: Path, names: Sequence[str]) -> list[Kind]:
+    return [one for one in kinds(folder) if not names or any(part in one.name for part in names)]
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
+def _kind(index: int, place: Path, count: int, seed: int, names: Sequence[str]) -> Tally:
+    """Feed one kind, in as many child processes as its crashes need."""
+    tally, first = Tally(inputs=count), 0
+    while first < count:
+        first = _child(index, place, first, count, seed, names, tally)
+    return tally
+
+
+def _child(index: int, place: Path, first: int, count: int, seed: int, names: Sequence[str], tally: Tally) -> int:
+    """Run inputs in a child from `first` on; return the first that is left to do."""
+    progress = mmap.mmap(-1, 8)
+    progress[:] = struct.pack("q", first)
+    reader, writer = os.pipe()
+    sys.stdout.flush()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.close(reader)
+            _feed(index, place, first, count, seed, names, progress, writer)
+            os._exit(0)
+        finally:
+            os._exit(1)
+    os.close(writer)
+    text, seen, changed = b"", first, time.monotonic()
     while True:
-        place = rng.choice(letters)
-        turn = rng.randrange(4)
-        if turn == 0 and place + 1 < len(word) and word[place + 1].isalpha():
-            made = word[:place] + word[place + 1] + word[place] + word[place + 2 :]
-        elif turn == 1:
-            made = word[:place] + word[place + 1 :]
-        elif turn == 2:
-            made = word[:place] + word[place] + word[place:]
-        else:
-            made = word[:place] + rng.choice("abcdefghijklmnopqrstuvwxyz") + word[place + 1 :]
-        if made and made != word:
-            return made
+        if select.select([reader], [], [], 0.5)[0]:
+            part = os.read(reader, 65_536)
+            if not part:
+                break
+            text += part
+        at = struct.unpack("q", progress[:])[0]
+        if at != seen:
+            seen, changed = at, time.monotonic()
+        elif time.monotonic() - changed > DEAF_S:
+            os.kill(child, signal.SIGKILL)
+    os.close(reader)
+    _, status = os.waitpid(child, 0)
+    done = struct.unpack("q", progress[:])[0]
+    for line in text.decode().splitlines():
+        _take(json.loads(line), tally)
+    if status:
+        which = signal.Signals(os.WTERMSIG(status)).name if os.WIFSIGNALED(status) else f"exit {os.WEXITSTATUS(status)}"
+        tally.hangs += which == "SIGKILL"
+        tally.crashes += which != "SIGKILL"
+        tally.note(f"{done}: the process ended by {which}")
+        return int(done) + 1
+    return int(done)
 
 
-def fields(
-    files: Files, wanted: Callable[[Path, Any], bool], *kinds: str, patches: bool = True
-) -> list[tuple[Place, Path, Any]]:
-    """Return every field of a folder's objects that is wanted, with its object and value."""
-    return [
-        (place, path, value)
-        for place in places(files, *kinds, patches=patches)
-        for path, value in walk(place.body)
-        if wanted(path, value)
-    ]
+def _take(said: dict[str, object], tally: Tally) -> None:
+    """Add what a child says of its inputs, or of one of them."""
+    for name in ("read", "refused", "crashes", "hangs", "swellings"):
+        setattr(tally, name, getattr(tally, name) + int(str(said.get(name, 0))))
+    tally.slowest_s = max(tally.slowest_s, float(str(said.get("slowest_s", 0.0))))
+    tally.most_mib = max(tally.most_mib, float(str(said.get("most_mib", 0.0))))
+    if "example" in said:
+        tally.note(str(said["example"]))
 
 
-def changed(
-    files: Files,
-    rng: random.Random,
-    wanted: Callable[[Path, Any], bool],
-    make: Callable[[Any, random.Random], Any],
-    *kinds: str,
-    patches: bool = True,
-) -> Mistake | None:
-    """Return a folder in which one wanted field has another value."""
-    found = fields(files, wanted, *kinds, patches=patches)
-    if not found:
-        return None
-    place, path, value = rng.choice(found)
-    after = make(value, rng)
-    return place.written(put(place.body, path, after), f"{'.'.join(map(str, path))}: {value!r} -> {after!r}")
+def _feed(
+    index: int, place: Path, first: int, count: int, seed: int, names: Sequence[str], progress: mmap.mmap, writer: int
+) -> None:
+    """Feed the inputs one after another, in the child; it ends early after an input that left the process too large."""
+    folder = _made(place / f"{index}-{first}")
+    os.chdir(folder)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    chosen = _chosen(folder, names)
+    signal.signal(signal.SIGALRM, _alarm)
+    signal.signal(signal.SIGPROF, _alarm)
+    tally, before_mib = Tally(), _peak_mib()
+    for number in range(first, count):
+        progress[:] = struct.pack("q", number)
+        example = _one(chosen[index], number, seed, tally)
+        tally.most_mib = _peak_mib() - before_mib
+        if tally.most_mib > MOST_MIB:
+            tally.swellings += 1
+            example = f"{number}: grew to {tally.most_mib:.0f} MiB"
+        if example is not None:
+            os.write(writer, json.dumps({"example": example}).encode() + b"\n")
+        if tally.most_mib > MOST_MIB:
+            break
+    progress[:] = struct.pack("q", number + 1)
+    said = {name: getattr(tally, name) for name in Tally.__slots__ if name not in ("examples", "inputs")}
+    os.write(writer, json.dumps(said).encode() + b"\n")
 
 
-def key_is(*names: str) -> Callable[[Path, Any], bool]:
-    """Return a test for fields of some names that hold no map or list."""
-    return lambda path, value: path[-1] in names and not isinstance(value, dict | list) and value is not None
+def _one(kind: Kind, number: int, seed: int, tally: Tally) -> str | None:
+    """Feed one input; return where it failed. Finding that is the point, so every exception is caught."""
+    content = damaged_input(kind, random.Random(f"{seed}:{kind.name}:{number}"))
+    began = time.process_time()
+    example = None
+    signal.setitimer(signal.ITIMER_PROF, LIMIT_S)
+    signal.setitimer(signal.ITIMER_REAL, LIMIT_WALL_S)
+    try:
+        kind.read(content)
+        tally.read += 1
+    except (TrimtabError, click.ClickException):
+        tally.refused += 1
+    except _TooSlow as error:
+        tally.hangs += 1
+        example = f"{number}: slow {_place(error)}"
+    except BaseException as error:  # a reader may raise anything, SystemExit too
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        tally.crashes += 1
+        example = f"{number}: {type(error).__name__} {str(error)[:100]!r} {_place(error)}"
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    tally.slowest_s = max(tally.slowest_s, time.process_time() - began)
+    return example
 
 
-def below(*ends: tuple[str, ...]) -> Callable[[Path, Any], bool]:
-    """Return a test for fields whose path of names ends so."""
-
-    def wanted(path: Path, value: Any) -> bool:
-        names = tuple(str(key) for key in path if isinstance(key, str))
-        return any(names[-len(end) :] == end for end in ends) and value is not None
-
-    return wanted
+def _place(error: BaseException) -> str:
+    """Return the last line of the project's own in a traceback."""
+    frames = [one for one in traceback.extract_tb(error.__traceback__) if "/trimtab/" in one.filename]
+    return f"{frames[-1].filename.rpartition('/trimtab/')[2]}:{frames[-1].lineno}" if frames else ""
 
 
-def in_free_map(path: Path) -> bool:
-    """Tell whether a field's name is the writer's own."""
-    return any(key in FREE for key in path[:-1]) or (len(path) > 1 and path[-2] == "metadata" and "triggers" in path)
+def _alarm(_number: int, _frame: FrameType | None) -> None:
+    raise _TooSlow
 
 
-# --- meaning ---------------------------------------------------------------------------------------------------------------
-
-_AMOUNT = re.compile(r"([0-9.]+)(m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?")
-_UNITS = {
-    "m": 1e-3,
-    "k": 1e3,
-    "M": 1e6,
-    "G": 1e9,
-    "T": 1e12,
-    "P": 1e15,
-    "Ki": 2**10,
-    "Mi": 2**20,
-    "Gi": 2**30,
-    "Ti": 2**40,
-    "Pi": 2**50,
-}
+def _peak_mib() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * BYTES_PER_KIB / BYTES_PER_MIB
 
 
-def meaning(files: Files) -> object:
-    """Return what a folder's files say: parsed, without comments and order, amounts of resources by value."""
-    said: list[object] = []
-    for file in sorted(files):
-        if file.endswith(".yaml"):
-            try:
-                said += [_normal(body, ()) for body in loaded(files[file])]
-            except yaml.YAMLError:
-                return object()
-    return sorted(map(repr, said))
-
-
-def _normal(value: Any, path: Path) -> object:
-    if isinstance(value, dict):
-        return tuple(sorted((str(key), _normal(child, (*path, key))) for key, child in value.items()))
-    if isinstance(value, list):
-        return tuple(sorted((_normal(child, path) for child in value), key=repr))
-    if path and path[-1] == "patch" and isinstance(value, str):
-        return _normal(yaml.safe_load(value), ())
-    if len(path) > 1 and path[-2] in ("limits", "requests", "capacity"):
-        found = _AMOUNT.fullmatch(str(value))
-        if found:
-            return float(found[1]) * _UNITS.get(found[2] or "", 1.0)
-    return repr(value)
+if __name__ == "__main__":
+    main()

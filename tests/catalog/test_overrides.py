@@ -102,7 +102,7 @@ def test_an_empty_file_says_what_it_should_hold(tmp_path):
 
 
 def test_a_row_with_a_cell_too_many_is_a_fault(tmp_path):
-    with pytest.raises(PriceFileError, match="more cells than columns"):
+    with pytest.raises(InputError, match="row 2: more cells than the 7 columns"):
         load_catalog(written(tmp_path, HEAD + "aws,p5.48xlarge,us-east-1,on-demand,40.0,2026-01-01,note,extra\n"))
 
 
@@ -114,9 +114,17 @@ def test_a_file_saved_by_a_spreadsheet_is_read(tmp_path):
 
 
 def test_a_file_that_cannot_be_read_says_so(tmp_path):
-    with pytest.raises(InputError, match="cannot read the price file"):
+    with pytest.raises(InputError, match=r"cannot read .*absent\.csv"):
         load_catalog(tmp_path / "absent.csv")
-    with pytest.raises(InputError, match="not YAML"):
+    with pytest.raises(InputError, match="not valid YAML"):
         load_catalog(written(tmp_path, "prices: [", "broken.yaml"))
     with pytest.raises(InputError, match="must hold lists"):
         load_catalog(written(tmp_path, "- 1", "list.yaml"))
+
+
+@pytest.mark.parametrize("count", ["0", "-1", "8.5", "1" * 400, "nan", "inf"])
+def test_a_number_of_gpus_that_no_node_has_is_a_fault(tmp_path, count):
+    head = HEAD.strip() + ",gpu,gpu_count\n"
+
+    with pytest.raises(PriceFileError, match=r"row 2: gpu_count .* is not above 0"):
+        load_catalog(written(tmp_path, f"{head}lab,box,,on-demand,1.5,,,H100-80GB,{count}\n"))

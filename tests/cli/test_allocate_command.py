@@ -138,3 +138,12 @@ def test_every_wrong_budget_is_named(fleet, tmp_path, capsys):
 
     said = capsys.readouterr().err
     assert all(f"row {row}" in said for row in (2, 3, 5))
+
+
+def test_rows_of_a_bill_without_a_cost_are_counted_in_the_answer(fleet, tmp_path, capsys):
+    row = "2026-09-01T00:00:00Z,2026-09-02T00:00:00Z,NULL,NULL,USD,Usage,n0,\n"
+    (tmp_path / "bill.csv").write_text(CHARGES.replace("EUR", "USD") + row)
+
+    assert run(fleet, "-q", "--focus", str(tmp_path / "bill.csv")) == 0
+
+    assert "1 x bills: rows without a billed cost dropped." in " ".join(capsys.readouterr().out.split())

@@ -116,7 +116,7 @@ def test_a_file_that_cannot_be_compared_says_why(tmp_path, text, words):
         CliRunner().invoke(command, [str(path), str(path)], catch_exceptions=False)
 
 
-@pytest.mark.parametrize(("text", "words"), [("{", "cannot read"), ("{}", "save-detailed")])
+@pytest.mark.parametrize(("text", "words"), [("{", "not JSON"), ("{}", "save-detailed")])
 def test_a_result_without_single_requests_says_how_to_have_them(tmp_path, text, words):
     path = tmp_path / "a.json"
     path.write_text(text)

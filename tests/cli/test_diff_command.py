@@ -106,3 +106,22 @@ def test_two_quantiles_of_one_metric_are_each_held_against_their_own(document):
     assert rows("1", "1") == []
     assert rows("1", "2") == [("target loosened", f"{target.target} -> 95% within 8 s")]
     assert rows("2", "3") == [("target dropped", "99% within 9 s -> nothing")]
+
+
+def test_audits_that_another_user_kept_are_left_aside_unless_they_are_trusted(document, tmp_path, monkeypatch, caplog):
+    keep(document, kept())
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another"))
+
+    assert kept_audits() == []
+    assert "bear no seal of yours" in caplog.text
+    assert keep(document, kept()).number == 2
+
+    monkeypatch.setenv("TRIMTAB_TRUST_STATE", "1")
+    assert [one.number for one in kept_audits()] == [1, 2]
+
+
+def test_a_kept_audit_that_was_changed_is_left_aside(document):
+    one = keep(document, kept())
+    one.audit.write_text(one.audit.read_text().replace('"saving', '"Saving', 1) + " ")
+
+    assert kept_audits() == []

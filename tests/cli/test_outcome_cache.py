@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from trimtab.cli.outcome_cache import outcome_cache
+from trimtab.cli.user_key import user_key
 from trimtab.replay.outcomes.outcome import Outcome
 
 OUTCOME = Outcome(on_demand=np.arange(5), spot=np.zeros(5, dtype=np.int64), attained=(), interruptions=3, gpus=None)
@@ -73,3 +74,54 @@ def test_a_full_disk_costs_no_audit():
             store.put(f"key {number}", OUTCOME)
 
         assert store.get("key 0") is None
+
+
+def test_what_another_user_kept_is_left_aside_and_said_once(file, tmp_path, monkeypatch, caplog):
+    with outcome_cache() as store:
+        store.put("one", OUTCOME)
+        store.put("two", OUTCOME)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another"))
+
+    with outcome_cache() as store:
+        assert store.get("one") is None
+        assert store.get("two") is None
+
+    assert [record.getMessage() for record in caplog.records].count(
+        "kept outcomes that you did not keep yourself are left aside and replayed"
+    ) == 1
+
+
+def test_an_outcome_under_another_key_than_its_own_is_left_aside(file):
+    with outcome_cache() as store:
+        store.put("dear", OUTCOME)
+    with sqlite3.connect(file) as connection:
+        connection.execute("UPDATE outcome SET key = replace(key, 'dear', 'cheap')")
+
+    with outcome_cache() as store:
+        assert store.get("cheap") is None
+
+
+def test_a_file_with_a_view_in_place_of_the_table_is_begun_anew(file):
+    with sqlite3.connect(file) as connection:
+        connection.execute(
+            "CREATE VIEW outcome AS WITH RECURSIVE n(key, body) AS (SELECT 1, x'00' UNION ALL SELECT key + 1, body FROM n) "
+            "SELECT key, body FROM n"
+        )
+
+    with outcome_cache() as store:
+        store.put("key", OUTCOME)
+        store.flush()
+        assert store.get("key") is not None
+
+
+def test_the_key_is_readable_by_its_user_alone(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    key = user_key()
+
+    file = tmp_path / "state" / "trimtab" / "key"
+    assert user_key() == key == file.read_bytes()
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert file.parent.stat().st_mode & 0o777 == 0o700
+
+    file.chmod(0o644)
+    assert user_key() is None

@@ -22,6 +22,7 @@ def state(tmp_path, monkeypatch):
     folder = tmp_path / "state"
     shutil.copytree(WRITTEN / "state", folder)
     monkeypatch.setenv("TRIMTAB_STATE", str(folder))
+    monkeypatch.setenv("TRIMTAB_TRUST_STATE", "1")  # 0.1.0 sealed nothing
     monkeypatch.chdir(tmp_path)
     return folder
 

@@ -123,3 +123,22 @@ def test_generated_bills_are_split_as_exact_fractions_say(seed, basis):
         {name: float(right.get(name, 0)) for name in {*right, *got}}, abs=2e-6
     )
     assert usd(sum(got.values())) == pytest.approx(float(sum(right.values())), abs=1e-6)
+
+
+def test_charges_beyond_what_whole_billionths_can_hold_are_refused_by_row():
+    with pytest.raises(BillError, match=r"exceed \$9,000,000,000 together.*row 2"):
+        paid(charge(4.4e9, ResourceId="n0"), charge(-5e9, ResourceId="n0"))
+
+
+def test_a_charge_that_is_no_number_is_refused_by_row():
+    with pytest.raises(BillError, match="row 2 has a cost that is no number"):
+        paid(charge(1.0, ResourceId="n0"), charge(float("nan"), ResourceId="n0"))
+
+
+def test_a_large_bill_is_split_to_the_billionth():
+    rows = [charge(8.9e9, ResourceId="n0")]
+
+    found = paid(*rows)
+
+    assert sum(found.values()) == pytest.approx(8.9e9, abs=1e-6)
+    assert found["assist"] == pytest.approx(4.45e9, abs=1e-6)

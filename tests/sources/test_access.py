@@ -7,9 +7,10 @@ import subprocess
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import httpx
 import pytest
 
-from trimtab.errors import CredentialsError, SourceError
+from trimtab.errors import CredentialsError, SourceError, UsageError
 from trimtab.sources.access import Access
 from trimtab.sources.promql import Prometheus
 
@@ -88,3 +89,24 @@ def test_a_certificate_that_nobody_vouches_for_is_refused_unless_told_otherwise(
         server.check()
     with Prometheus(url, Access(bearer="secret", tenant="prod", insecure=True)) as server:
         server.check()
+
+
+def test_a_token_with_a_line_break_is_refused_and_not_shown():
+    with pytest.raises(UsageError) as raised:
+        Access(bearer="hunter22\nhunter33").request_headers()
+
+    assert "hunter" not in str(raised.value)
+
+
+def test_a_refusal_that_echoes_the_token_does_not_show_it():
+    transport = httpx.MockTransport(
+        lambda request: httpx.Response(401, json={"error": f"bad {request.headers['Authorization']}"})
+    )
+    with (
+        Prometheus("http://me:pass-word@prom.test", Access(bearer="hunter22"), transport=transport) as server,
+        pytest.raises(CredentialsError) as raised,
+    ):
+        server.check()
+
+    assert "hunter22" not in str(raised.value)
+    assert "pass-word" not in str(raised.value)

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from trimtab.errors import InputError, SourceError
+from trimtab.errors import InputError
 from trimtab.sources.batch_files import read_arrivals, read_curve
 
 
@@ -71,8 +71,8 @@ def test_what_is_wrong_in_a_file_is_said_with_its_place(tmp_path, text, message)
         read_arrivals(written(tmp_path, text))
 
 
-def test_a_file_that_is_no_table_is_a_source_error(tmp_path):
-    with pytest.raises(SourceError, match="cannot read"):
+def test_a_file_that_is_no_table_is_refused(tmp_path):
+    with pytest.raises(InputError, match="not a readable Parquet"):
         read_arrivals(written(tmp_path, "not parquet", name="x.parquet"))
 
 

@@ -142,7 +142,7 @@ def test_the_public_sample_is_read_whole(shared_dir, read):
 def test_what_is_no_list_is_refused_with_those_that_are(read):
     with pytest.raises(InputError, match="describe-reserved-instances"):
         read({"things": []})
-    with pytest.raises(InputError, match="not readable as JSON"):
+    with pytest.raises(InputError, match="not JSON"):
         read("{")
 
 
@@ -151,3 +151,9 @@ def test_every_entry_at_fault_is_named(read):
 
     with pytest.raises(PriceFileError, match=r"(?s)entry 1.*entry 2"):
         read({"ReservedInstances": broken}, region="us-east-1")
+
+
+@pytest.mark.parametrize("odd", ["inf", "nan", "-1", 1e308])
+def test_an_amount_that_no_commitment_has_names_its_entry(read, odd):
+    with pytest.raises(PriceFileError, match="entry 1"):
+        read({"ReservedInstances": [{**RESERVED, "InstanceCount": odd}]}, region="us-east-1")

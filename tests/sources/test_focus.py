@@ -1,4 +1,5 @@
 import csv
+import gzip
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -243,3 +244,53 @@ def test_charges_that_two_files_hold_are_charged_once(tmp_path):
 
     assert sorted(twice.table["BilledCost"].to_pylist()) == sorted(once.table["BilledCost"].to_pylist())
     assert twice.counts["bills: charges that an earlier file holds too, dropped"] == 2
+
+
+def test_rows_of_parquet_whose_cost_is_no_number_are_dropped_and_counted(tmp_path):
+    moments = [datetime(2026, 9, 1, tzinfo=UTC)] * 4, [datetime(2026, 9, 2, tzinfo=UTC)] * 4
+    costs = pa.array([1.0, None, float("nan"), float("inf")])
+    effective = pa.array([float("nan"), 1.0, 1.0, 1.0])
+    names = ["ChargePeriodStart", "ChargePeriodEnd", "BilledCost", "EffectiveCost"]
+    pq.write_table(pa.table([*moments, costs, effective], names=names), tmp_path / "bill.parquet")
+
+    bills = read_bills([tmp_path / "bill.parquet"])
+
+    assert bills.table["BilledCost"].to_pylist() == [1.0]
+    assert bills.table["EffectiveCost"].to_pylist() == [None]
+    assert bills.counts == {
+        "bills: rows without a billed cost dropped": 3,
+        "bills: EffectiveCost unreadable, left empty": 1,
+    }
+
+
+@pytest.mark.parametrize(
+    "cell",
+    ["line_item_unblended_cost", "reservation_unused_recurring_fee", "savings_plan_total_commitment_to_date"],
+)
+def test_a_cell_of_a_cur_that_is_no_number_is_named_or_counted(tmp_path, cell):
+    with (DATA / "cur_2_0.csv").open() as stream:
+        rows = list(csv.DictReader(stream))
+    rows[0][cell] = "ten"
+    with (tmp_path / "cur.csv").open("w") as stream:
+        writer = csv.DictWriter(stream, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+
+    with suppress(BillError):
+        assert read_bills([tmp_path / "cur.csv"]).table.num_rows == len(rows)
+
+
+def test_a_bill_packed_to_exhaust_memory_is_refused(tmp_path):
+    head = b"BilledCost,ChargePeriodStart,ChargePeriodEnd\n"
+    (tmp_path / "bill.csv.gz").write_bytes(gzip.compress(head + b"1,2026-09-01,2026-09-02\n" * 6_000_000, 9))
+
+    with pytest.raises(BillError, match="100 times its size; if that is right, unpack it first"):
+        read_bills([tmp_path / "bill.csv.gz"])
+
+
+def test_a_cur_without_its_cost_names_the_column(tmp_path):
+    text = (DATA / "cur_2_0.csv").read_text().replace("line_item_unblended_cost", "line_item_other")
+    (tmp_path / "cur.csv").write_text(text)
+
+    with pytest.raises(BillError, match="column BilledCost is missing"):
+        read_bills([tmp_path / "cur.csv"])

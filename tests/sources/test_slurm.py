@@ -277,7 +277,7 @@ def test_blocks_of_scontrol_without_o_are_read():
         ("", "is empty"),
         ("hello\n", "no dump of Slurm that is known"),
         ("JobID|State\n1|COMPLETED\n", "no column SUBMIT, START, END, ALLOCTRES"),
-        ('{"jobs": [', "cut short"),
+        ('{"jobs": [', "is it cut short"),
         ('{"meta": {}}', "without a list of jobs"),
         (f"{HEADER}\n", "no jobs at all"),
         (f"{HEADER}\nx\ny\nz\n", "3 of 3 lines cannot be understood"),

@@ -52,3 +52,45 @@ def test_a_key_that_is_refused_is_not_tried_again():
 def test_an_address_without_a_scheme_is_refused():
     with pytest.raises(UsageError, match="https://"):
         WebServer("prices.example")
+
+
+def test_a_key_does_not_follow_to_another_origin():
+    with answering(fine) as (other, other_url):
+        moved = {"Location": f"{other_url}/prices"}
+        with (
+            answering(lambda _asked: (302, moved, b"")) as (first, url),
+            WebServer(url, headers={"X-Goog-Api-Key": "hunter22"}) as server,
+        ):
+            assert server.get("/prices") == b"fine"
+
+    assert first.seen[0].headers["X-Goog-Api-Key"] == "hunter22"
+    assert "hunter22" not in str(other.seen[0].headers)
+
+
+def test_a_key_follows_within_an_origin():
+    with answering(fine) as (script, url), WebServer(url, headers={"X-Goog-Api-Key": "hunter22"}) as server:
+        script.faults = [(302, {"Location": "/elsewhere"}, b"")]
+        server.get("/prices")
+
+    assert script.seen[1].headers["X-Goog-Api-Key"] == "hunter22"
+
+
+def test_a_server_that_sends_on_for_ever_is_an_error():
+    with (
+        answering(lambda _asked: (302, {"Location": "/prices"}, b"")) as (_, url),
+        WebServer(url, sleep=lambda s: None) as server,
+        pytest.raises(SourceError, match="sent on more than"),
+    ):
+        server.get("/prices")
+
+
+def test_a_refusal_that_echoes_the_key_does_not_show_it():
+    with (
+        answering(lambda asked: (401, {}, f"no such key {asked.headers['X-Goog-Api-Key']}".encode())) as (_, url),
+        WebServer(url.replace("http://", "http://me:pass-word@"), headers={"X-Goog-Api-Key": "hunter22"}) as server,
+        pytest.raises(CredentialsError) as raised,
+    ):
+        server.get("/prices")
+
+    assert "hunter22" not in str(raised.value)
+    assert "pass-word" not in str(raised.value)

@@ -152,3 +152,10 @@ def test_any_bytes_as_a_table_are_refused_on_purpose(tmp_path_factory, blob):
 
     with pytest.raises(BundleError, match=r"nodes\.parquet"):
         checked_bundle(folder)
+
+
+def test_an_empty_name_of_a_workload_is_a_fault():
+    bundle = memory_bundle(tables(allocations=[allocation(workload="")]), META)
+
+    with pytest.raises(BundleError, match="column workload has 1 value"):
+        check_bundle(bundle)

@@ -193,3 +193,10 @@ def test_the_command_writes_a_table_of_a_bundle(files, tmp_path, capsys):
     assert stopped.value.code == 0
     assert "by DuckDB" in capsys.readouterr().out
     assert_same(pq.read_table(out), rollup_samples(fleet_samples(), step_s=STEP_S))
+
+
+def test_samples_that_are_no_parquet_are_told(tmp_path):
+    (tmp_path / "s.parquet").write_bytes(b"PAR1 and no more PAR1")
+
+    with open_engine("duckdb://") as engine, pytest.raises(InputError, match="not readable as Parquet"):
+        engine.table(str(tmp_path / "s.parquet"))

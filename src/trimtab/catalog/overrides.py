@@ -6,13 +6,10 @@ at once, with its row. A discount is never taken from a percentage: the file sta
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
-
-import yaml
 
 from trimtab.catalog.gpus import GpuTable
 from trimtab.catalog.instances import InstanceType
@@ -20,6 +17,9 @@ from trimtab.catalog.kinds import BuyingOption, InterruptionBucket, PriceBasis
 from trimtab.catalog.owned import OwnedHardware, owned_price
 from trimtab.catalog.prices import ANY_REGION, Price
 from trimtab.errors import Fault, InputError, PriceFileError, UnknownName
+from trimtab.inputs.csv_rows import csv_rows
+from trimtab.inputs.files import read_text
+from trimtab.inputs.yaml_text import load_yaml
 
 Entry = Mapping[str, str]
 
@@ -37,6 +37,10 @@ _OWNED_FIELDS = frozenset(
         "electricity_usd_kwh", "operations_usd_year", "capital_rate_frac", "as_of",
     }
 ) | _INSTANCE_FIELDS  # fmt: skip
+
+
+_MOST_GPUS, _MOST_VCPUS, _MOST_MEMORY_GIB = 1024, 100_000, 1_000_000
+"""Of one node; the largest sold have 72 GPUs (one NVL72 rack), 896 vCPUs and 32,768 GiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +90,20 @@ class _Reading:
             provider=price.provider,
             name=price.instance_type,
             gpu=self.gpus.find(entry["gpu"]).name,
-            gpu_count=int(entry["gpu_count"]),
-            vcpus=int(entry["vcpus"]) if entry.get("vcpus") else None,
-            memory_gib=float(entry["memory_gib"]) if entry.get("memory_gib") else None,
+            gpu_count=int(_amount(entry, "gpu_count", _MOST_GPUS)),
+            vcpus=int(_amount(entry, "vcpus", _MOST_VCPUS)) if entry.get("vcpus") else None,
+            memory_gib=_amount(entry, "memory_gib", _MOST_MEMORY_GIB) if entry.get("memory_gib") else None,
             source="own",
         )
+
+
+def _amount(entry: Entry, name: str, most: float) -> float:
+    """Return how much a node has of something; raises KeyError, and ValueError where no node has so much."""
+    amount = float(entry[name])
+    if not 0 < amount <= most or (name != "memory_gib" and not amount.is_integer()):
+        whole = "" if name == "memory_gib" else ", a whole number"
+        raise ValueError(f"{name} {entry[name][:20]!r} is not above 0 and at most {most:,.0f}{whole}")
+    return amount
 
 
 def read_overrides(path: Path, gpus: GpuTable, known: Mapping[tuple[str, str], InstanceType]) -> Overrides:
@@ -115,21 +128,15 @@ def read_overrides(path: Path, gpus: GpuTable, known: Mapping[tuple[str, str], I
 
 def _entries(path: Path) -> tuple[list[tuple[str, Entry]], list[tuple[str, Entry]]]:
     """Return the rates and the owned nodes of a file, each with where it stands."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read the price file {path}: {error}") from error
+    text = read_text(path)
     if path.suffix in {".yaml", ".yml"}:
         return _yaml_entries(path, text)
-    rows = csv.DictReader(text.splitlines(), restkey="(more cells than columns)")
+    rows = csv_rows(text, str(path))
     return [(f"{path.name} row {number}", _texts(row)) for number, row in enumerate(rows, start=2)], []
 
 
 def _yaml_entries(path: Path, text: str) -> tuple[list[tuple[str, Entry]], list[tuple[str, Entry]]]:
-    try:
-        parsed = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise InputError(f"the price file {path} is not YAML: {error}") from error
+    parsed = load_yaml(text, f"the price file {path}")
     sections: list[list[tuple[str, Entry]]] = []
     for name in ("prices", "owned"):
         entries = (parsed.get(name) or []) if isinstance(parsed, dict) else None
@@ -139,7 +146,7 @@ def _yaml_entries(path: Path, text: str) -> tuple[list[tuple[str, Entry]], list[
     return sections[0], sections[1]
 
 
-def _texts(entry: Mapping[str | None, object]) -> Entry:
+def _texts(entry: Mapping[str, object]) -> Entry:
     return {str(key): str(value).strip() for key, value in entry.items() if value not in (None, "")}
 
 

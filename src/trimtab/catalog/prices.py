@@ -6,7 +6,6 @@ an unlisted region or under an option that is not sold there is no price, and th
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
@@ -18,6 +17,8 @@ from trimtab.catalog.rows import Row, day, packaged_rows
 from trimtab.errors import MissingPrice, UnknownName
 from trimtab.units import HR_PER_MO
 
+MOST_USD_HR = 1e6
+"""No node costs more; a thousand times the dearest that is sold."""
 ANY_REGION = "any"
 """The region of a rate that holds wherever the provider sells."""
 
@@ -43,8 +44,9 @@ class Price:
     note: str = ""
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.usd_hr) and self.usd_hr > 0):
-            raise ValueError(f"a price must be above 0 USD an hour, got {self.usd_hr} for {self.offering}")
+        if not 0 < self.usd_hr <= MOST_USD_HR:
+            bounds = f"above 0 USD an hour and at most {MOST_USD_HR:,.0f}"
+            raise ValueError(f"a price must be {bounds}, got {self.usd_hr:g} for {self.offering}")
 
     @property
     def key(self) -> PriceKey:

@@ -6,6 +6,7 @@ help stands in `COMMANDS`, which a test holds against the command's own.
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -14,7 +15,9 @@ from importlib import import_module
 import click
 
 from trimtab._version import __version__
+from trimtab.cli.screen import say, shown
 from trimtab.errors import TrimtabError
+from trimtab.safe_text import for_terminal
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "audit": (
@@ -135,12 +138,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         code = root.main(args=arguments, prog_name="trimtab", standalone_mode=False)
     except click.ClickException as error:
-        error.show()
+        lines = io.StringIO()
+        error.show(file=lines)
+        click.echo(shown(lines.getvalue()), err=True, nl=False)
         sys.exit(error.exit_code)
     except click.Abort:
         click.echo("interrupted", err=True)
         sys.exit(_INTERRUPTED)
     except TrimtabError as error:
-        click.echo(f"{click.style('error:', fg='red', bold=True)} {error}", err=True)
+        say(f"{click.style('error:', fg='red', bold=True)} {for_terminal(str(error))}", err=True)
         sys.exit(error.exit_code)
     sys.exit(code if isinstance(code, int) else 0)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from pathlib import Path
 
@@ -27,11 +26,13 @@ from trimtab.diagnose.charges import DEMAND_COLUMNS, Charge, Rules, charges, ser
 from trimtab.diagnose.reconciliation import Month, months
 from trimtab.diagnose.spent import Spent, spent_at_list
 from trimtab.diagnose.split import Split
-from trimtab.errors import Fault, InputError, PriceFileError, UsageError
+from trimtab.errors import Fault, PriceFileError, UsageError
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.model import Fleet
 from trimtab.fleet.settings import Settings
+from trimtab.inputs.csv_rows import read_csv_rows
 from trimtab.pipeline import priced_history
+from trimtab.sources.focus import BILL_COUNTS
 from trimtab.tables.resource_ids import nodes_by_resource
 from trimtab.units import HR_PER_DAY, micro_usd, per_month, usd, usd_cents
 
@@ -76,7 +77,9 @@ def run_allocate(request: AllocateRequest) -> None:
         found = _split(request, history)
     served = served_in(history.bundle.table("demand", DEMAND_COLUMNS), found.fleet.window)
     rows = charges(found.fleet, found.spent, request.split, request.rules, served)
-    _write(request, history.name, _answer(rows, found, budgets))
+    answer = _answer(rows, found, budgets)
+    left_out = _left_out_notes(history.bundle.meta.counts) if found.months else []
+    _write(request, history.name, replace(answer, notes=[*answer.notes, *left_out]))
 
 
 def _split(request: AllocateRequest, history: History) -> _Split:
@@ -165,6 +168,11 @@ def _month_notes(found: Sequence[Month]) -> list[str]:
     return lines
 
 
+def _left_out_notes(counts: Mapping[str, int]) -> list[str]:
+    """Say which rows of the bill are in no charge, and which cells were left empty."""
+    return [f"{number:,} x {reason}." for reason, number in sorted(counts.items()) if reason.startswith(BILL_COUNTS)]
+
+
 def _budget_notes(rows: Sequence[Charge], budgets: Mapping[str, float]) -> list[str]:
     unknown = sorted(budgets.keys() - {row.name for row in rows})
     return [f"Budgets of names that nothing was charged to: {', '.join(unknown)}."] if unknown else []
@@ -189,11 +197,7 @@ def _write(request: AllocateRequest, title: str, answer: Answer) -> None:
 
 def read_budgets(path: Path) -> dict[str, float]:
     """Read a CSV of `name,usd_mo`; raises PriceFileError with every row at fault."""
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as lines:
-            rows = list(csv.DictReader(lines))
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read {path}: {error}") from error
+    rows = read_csv_rows(path)
     found: dict[str, float] = {}
     faults = []
     for number, row in enumerate(rows, start=2):

@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 
-import click
-
 from trimtab.catalog import load_catalog
 from trimtab.cli.faces import check_fields, render_audit
 from trimtab.cli.held import held_commitments
@@ -18,6 +16,7 @@ from trimtab.cli.kept_audits import keep
 from trimtab.cli.outcome_cache import outcome_cache
 from trimtab.cli.output import PLAIN_WIDTH, Format, colour_wanted, screen_width, write, write_sheet
 from trimtab.cli.progress import progress_bar, set_verbosity
+from trimtab.cli.screen import say
 from trimtab.cli.settings import Resolved, resolve
 from trimtab.diagnose.billed import BILL_COLUMNS, billed
 from trimtab.emit.audit_document import audit_document
@@ -82,7 +81,7 @@ def run_audit(request: AuditRequest) -> int:
         notes.append(f"warning: {fault}")
     if not request.quiet:
         for note in notes:
-            click.echo(note, err=True)
+            say(note, err=True)
     limit = request.fail_over_usd_mo
     return EXIT_OVER if limit is not None and document.plan.joint_saving_usd_mo > limit else 0
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from trimtab.cli.place_options import Places, place_options, print_rbac
+from trimtab.cli.screen import say
 from trimtab.cli.server_options import ServerOptions, server_options
 
 
@@ -70,12 +71,12 @@ def command(
         collected = gather(source, places, report, journal)
     bundle = write_bundle(out, collected.tables, collected.meta, declared)
     journal.remove()
-    click.echo(f"{out}: {bundle_coverage(bundle)}")
+    say(f"{out}: {bundle_coverage(bundle)}")
     for name, table in collected.tables.items():
-        click.echo(f"  {name:<12} {table.num_rows:>9,} rows")
+        say(f"  {name:<12} {table.num_rows:>9,} rows")
     for line in missing_prices(collected):
-        click.echo(line, err=True)
+        say(line, err=True)
     for line in (*collected.meta.sources, *collected.meta.notes):
-        click.echo(f"  {line}", err=True)
+        say(f"  {line}", err=True)
     for reason, number in collected.meta.counts.items():
-        click.echo(f"  {number:,} x {reason}", err=True)
+        say(f"  {number:,} x {reason}", err=True)

@@ -5,17 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import click
-
 from trimtab.cli.emitted_folder import write_folder
 from trimtab.cli.kept_audits import recall_plan
 from trimtab.cli.output import Format, write_sheet
+from trimtab.cli.screen import say
 from trimtab.cli.sheet import Column, Sheet
 from trimtab.emit.manifests.cluster_file import parse_cluster_file, with_cluster_file
 from trimtab.emit.manifests.emission import STAGE_MEANING, Emission
 from trimtab.emit.manifests.facts import Autoscaler, EmitFacts
 from trimtab.emit.manifests.plan_files import emit_plan
-from trimtab.errors import UsageError
+from trimtab.inputs.files import read_text
 
 _COLUMNS = (
     Column(key="stage", title="stage", whole=True),
@@ -49,16 +48,13 @@ def run_emit(request: EmitRequest) -> None:
     for_people = request.output_format is Format.TABLE
     write_sheet(_sheet(emission, request), request.output_format, fields=("path", "actions") if for_people else ())
     for action, subjects, reason in emission.grouped():
-        click.echo(f"left to you: {action}, {', '.join(subjects)}: {reason}", err=True)
+        say(f"left to you: {action}, {', '.join(subjects)}: {reason}", err=True)
 
 
 def _facts(facts: EmitFacts, request: EmitRequest) -> EmitFacts:
     if request.cluster_file is not None:
         where = str(request.cluster_file)
-        try:
-            text = request.cluster_file.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"cannot read {where}: {error}") from error
+        text = read_text(request.cluster_file)
         facts = with_cluster_file(facts, parse_cluster_file(text, where=where), where=where)
     return replace(facts, autoscaler=request.autoscaler or facts.autoscaler, add_only=request.add_only)
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
 from trimtab.errors import UsageError
+from trimtab.inputs.files import read_text
+from trimtab.tables.whole_folder import replaced_whole
 
 LISTING = ".trimtab-files"
 """Names the files that emit wrote to a folder, each behind its digest."""
@@ -33,13 +34,8 @@ def write_folder(out: Path, files: Mapping[str, str], *, force: bool = False) ->
         if not force:
             _refuse_to_lose(out, files, stale, earlier)
         _refuse_links(out, files)
-        out.parent.mkdir(parents=True, exist_ok=True)
-        fresh = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
-        try:
+        with replaced_whole(out) as fresh:
             _fill(fresh, out, files, stale)
-            _put_in_place(fresh, out)
-        finally:
-            shutil.rmtree(fresh, ignore_errors=True)
     except OSError as error:
         raise UsageError(f"cannot write to {out}: {error}") from error
 
@@ -53,7 +49,7 @@ def _listed(out: Path) -> dict[str, str]:
     listing = out / LISTING
     if not listing.is_file():
         return {}
-    lines = [line.rpartition("  ") for line in listing.read_text(encoding="utf-8").splitlines() if line]
+    lines = [line.rpartition("  ") for line in read_text(listing).splitlines() if line]
     return {path: digest for digest, _, path in lines}
 
 
@@ -105,7 +101,6 @@ def _fill(fresh: Path, out: Path, files: Mapping[str, str], stale: list[str]) ->
         place.write_text(text, encoding="utf-8")
     lines = [f"{_digest(text.encode())}  {path}" for path, text in files.items()]
     (fresh / LISTING).write_text("\n".join(lines) + "\n", encoding="utf-8")
-    fresh.chmod(out.stat().st_mode if out.is_dir() else 0o755)
 
 
 def _prune(gone: Path, root: Path) -> None:
@@ -114,21 +109,3 @@ def _prune(gone: Path, root: Path) -> None:
     while folder != root and folder.is_dir() and not any(folder.iterdir()):
         folder.rmdir()
         folder = folder.parent
-
-
-def _put_in_place(fresh: Path, out: Path) -> None:
-    """Give the finished folder its place; the old one is put back where that fails."""
-    if not out.exists():
-        fresh.rename(out)
-        return
-    aside = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
-    former = aside / out.name
-    out.rename(former)
-    try:
-        fresh.rename(out)
-    except BaseException:
-        former.rename(out)
-        raise
-    finally:
-        if out.exists():
-            shutil.rmtree(aside, ignore_errors=True)

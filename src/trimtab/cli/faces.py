@@ -19,6 +19,7 @@ from trimtab.emit.audit_yaml import render_yaml
 from trimtab.emit.document import AuditDocument
 from trimtab.emit.html.report_page import render_html
 from trimtab.errors import UnknownName, UsageError
+from trimtab.safe_text import csv_text
 
 _VERSION_KEY = "schema_version"
 
@@ -71,8 +72,4 @@ def _keys(whole: Mapping[str, object], fields: Sequence[str]) -> dict[str, objec
 
 def _columns(text: str, fields: Sequence[str]) -> str:
     rows = csv.DictReader(io.StringIO(text))
-    stream = io.StringIO()
-    writer = csv.DictWriter(stream, fields, extrasaction="ignore", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return stream.getvalue()
+    return csv_text(fields, ([row[name] for name in fields] for row in rows))

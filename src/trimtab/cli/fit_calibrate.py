@@ -5,13 +5,13 @@ Every form needs to say on which GPU it was measured: `gpu` in the file, or `--m
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from trimtab.catalog import Gpu
 from trimtab.errors import UsageError
+from trimtab.inputs.json_text import read_json
 from trimtab.physics.boards import board
 from trimtab.physics.models import Architecture
 from trimtab.physics.offers import owned_offer
@@ -31,6 +31,10 @@ _TOK_S = ("tok_s", "tokens_per_s", "train_tokens_per_second")
 """Our own names, and the one that transformers' Trainer logs."""
 
 
+_MOST = 1e15
+"""No figure of a benchmark is larger."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
     """A point that somebody measured; what it does not tell is None."""
@@ -45,10 +49,7 @@ class Measured:
 
 def read_measured(path: Path, on: str | None = None) -> Measured:
     """Read a benchmark's result or a profile; raises UsageError where it cannot be one, or hides its GPU."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UsageError(f"cannot read {path}: {error}") from error
+    content = read_json(path)
     if not isinstance(content, dict):
         raise UsageError(f"{path} must hold one JSON object: a result of vllm bench, genai-perf, k6, or a profile")
     fields = _flat(content)
@@ -82,7 +83,7 @@ def _number(fields: Mapping[str, object], *keys: str) -> float | None:
             inner = value.get("values")
             record = inner if isinstance(inner, Mapping) else value
             value = next((record[name] for name in ("avg", "max", "value") if name in record), None)
-        if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
+        if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < _MOST:
             return float(value)
     return None
 

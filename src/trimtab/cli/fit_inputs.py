@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
-from collections.abc import Mapping
 from pathlib import Path
 
 from trimtab.errors import InputError, UnknownName, UsageError
+from trimtab.inputs.json_text import read_json_object
 from trimtab.physics.hf_config import architecture_from_config
 from trimtab.physics.models import Architecture, generic_model, known_models, model_named
 from trimtab.units import MS_PER_S, S_PER_DAY, S_PER_HR, parse_span
@@ -57,7 +56,7 @@ def model_of(name: str | None, params: str | None, active: str | None = None) ->
     """
     if name is not None:
         if (path := _config_path(name)) is not None:
-            return architecture_from_config(_read(path), name=name)
+            return architecture_from_config(read_json_object(path), name=name)
         if params is None:
             return _named(name)
     if params is None:
@@ -88,13 +87,3 @@ def _config_path(name: str) -> Path | None:
     snapshots = home / "hub" / f"models--{name.replace('/', '--')}" / "snapshots"
     found = sorted(snapshots.glob("*/config.json")) if "/" in name and snapshots.is_dir() else []
     return found[-1] if found else None
-
-
-def _read(path: Path) -> Mapping[str, object]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"cannot read {path}: {error}") from error
-    if not isinstance(content, dict):
-        raise InputError(f"{path} holds no JSON object")
-    return content

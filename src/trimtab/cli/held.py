@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import click
-
 from trimtab.catalog import Catalog
+from trimtab.cli.screen import say
 from trimtab.plan.commitments.inventory import Owned
 from trimtab.sources.commitment_inventories import Inventory, read_inventory, types_in_bill
 from trimtab.tables.bundle import Bundle
@@ -24,5 +23,5 @@ def held_commitments(path: Path | None, catalog: Catalog, bundle: Bundle) -> tup
     """Return the commitments to machines and to spend that a file names; say on stderr what of it is not taken."""
     held = held_inventory(path, catalog, bundle)
     for line in held.left_out:
-        click.echo(f"warning: left out: {line}", err=True)
+        say(f"warning: left out: {line}", err=True)
     return held.owned

@@ -10,6 +10,7 @@ from trimtab.cli.progress import Tell
 from trimtab.cli.server_options import ServerOptions
 from trimtab.errors import UsageError
 from trimtab.pipeline import open_demo, open_trace
+from trimtab.safe_text import without_secrets
 from trimtab.sources.collect import bundle_with_bills, with_bills
 from trimtab.tables.bundle import Bundle, memory_bundle
 from trimtab.tables.checks import check_bundle, checked_bundle
@@ -74,4 +75,6 @@ def _opened(named: Named, tell: Tell) -> History:
     if named.demo is not None:
         return History(name=f"demo {named.demo}", bundle=open_demo(named.demo), demo=True)
     found = with_bills(collect_servers(named.source, tell), named.source.bills)
-    return History(name=str(named.source.url), bundle=check_bundle(memory_bundle(found.tables, found.meta)))
+    return History(
+        name=without_secrets(str(named.source.url)), bundle=check_bundle(memory_bundle(found.tables, found.meta))
+    )

@@ -5,6 +5,7 @@ The last of them is what later commands speak of, so that `explain` and `emit` n
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import tempfile
@@ -14,14 +15,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trimtab.cli.state import prepared_folder, state_folder
+from trimtab.cli.user_key import TRUST_VARIABLE, is_sealed, seal_of, trusts_others, user_key
 from trimtab.emit.audit_json import parse_document, render_json
 from trimtab.emit.document import AuditDocument
 from trimtab.emit.kept_plan import KeptPlan, parse_kept_plan, render_kept_plan
 from trimtab.errors import InputError, UnknownName
+from trimtab.inputs.files import read_bytes, read_text
 from trimtab.units import S_PER_HR
 
 _HISTORY = "history"
-_AUDIT, _PLAN = "audit.json", "plan.json"
+_AUDIT, _PLAN, _SEAL = "audit.json", "plan.json", "seal"
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,20 +39,33 @@ class KeptAudit:
 
 def kept_audits() -> list[KeptAudit]:
     """Return the history, oldest first; a folder that a crash left unfinished is none of it."""
-    folder = _folder()
-    numbers = sorted(int(one.name) for one in folder.iterdir() if one.name.isdecimal()) if folder.is_dir() else []
-    return [_kept(number) for number in numbers]
+    kept = [_kept(number) for number in _numbers()]
+    if trusts_others() or not kept or (user := user_key()) is None:
+        return kept
+    mine = [one for one in kept if _is_mine(one, user)]
+    if len(mine) < len(kept):
+        log.warning(
+            "%d of %d audits in %s bear no seal of yours (others or an older version kept them) and are left aside; "
+            "set %s=1 to take them",
+            len(kept) - len(mine),
+            len(kept),
+            _folder(),
+            TRUST_VARIABLE,
+        )
+    return mine
 
 
 def keep(document: AuditDocument, plan: KeptPlan) -> KeptAudit:
     """Add an audit to the history: written aside, then renamed to the next number; raises OSError."""
     folder = prepared_folder() / _HISTORY
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
     _clear_unfinished(folder)
     fresh = Path(tempfile.mkdtemp(prefix=".", dir=folder))
     try:
         _to_disk(fresh / _AUDIT, render_json(document))
         _to_disk(fresh / _PLAN, render_kept_plan(plan))
+        if (user := user_key()) is not None:
+            _to_disk(fresh / _SEAL, seal_of(user, *_content(fresh)).hex())
         return _numbered(fresh)
     except OSError:
         shutil.rmtree(fresh, ignore_errors=True)
@@ -58,13 +75,13 @@ def keep(document: AuditDocument, plan: KeptPlan) -> KeptAudit:
 def recall(file: Path | None = None) -> AuditDocument:
     """Return an audit from a file, or the last one; raises InputError where there is none."""
     path = file or _last().audit
-    return parse_document(_text(path), where=str(path))
+    return parse_document(read_text(path), where=str(path))
 
 
 def recall_plan(file: Path | None = None) -> KeptPlan:
     """Return a kept plan from a file, or that of the last audit; raises InputError where there is none."""
     path = file or _last().plan
-    return parse_kept_plan(_text(path), where=str(path))
+    return parse_kept_plan(read_text(path), where=str(path))
 
 
 def find(name: str) -> KeptAudit:
@@ -84,7 +101,7 @@ def _numbered(fresh: Path) -> KeptAudit:
     A rename onto a folder with files fails, so that nothing is ever replaced: of two audits that end at once, one counts on.
     """
     while True:
-        kept = _kept(max((one.number for one in kept_audits()), default=0) + 1)
+        kept = _kept(max(_numbers(), default=0) + 1)
         try:
             fresh.rename(kept.audit.parent)
         except OSError:
@@ -92,6 +109,25 @@ def _numbered(fresh: Path) -> KeptAudit:
                 raise
         else:
             return kept
+
+
+def _numbers() -> list[int]:
+    folder = _folder()
+    return sorted(int(one.name) for one in folder.iterdir() if one.name.isdecimal()) if folder.is_dir() else []
+
+
+def _content(folder: Path) -> tuple[bytes, bytes]:
+    return read_bytes(folder / _AUDIT), read_bytes(folder / _PLAN)
+
+
+def _is_mine(kept: KeptAudit, user: bytes) -> bool:
+    """Tell whether the user sealed the audit together with its plan."""
+    folder = kept.audit.parent
+    try:
+        seal = bytes.fromhex(read_text(folder / _SEAL, most_mib=1))
+        return is_sealed(seal, user, *_content(folder))
+    except (InputError, ValueError):
+        return False
 
 
 def _clear_unfinished(folder: Path) -> None:
@@ -115,13 +151,6 @@ def _last() -> KeptAudit:
     if not known:
         raise InputError(f"no audit in {_folder()}; run `trimtab audit` here first, or `trimtab audit --demo`")
     return known[-1]
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read {path}: {error}") from error
 
 
 def _folder() -> Path:

@@ -1,8 +1,8 @@
 """Outcomes of replays kept on disk between commands: a changed price or quota then replays nothing.
 
 One SQLite file beside the last audit. A key is a digest of all that an outcome depends on (`replay.outcomes.outcome_store`) and
-of the program itself, every module and data file of it, so that what is found is right; what cannot be read is replayed again.
-Losing the file costs time only.
+of the program itself, every module and data file of it, so that what is found is right; each entry bears its user's
+seal, and what bears none or cannot be read is replayed again. Losing the file costs time only.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import numpy as np
 import trimtab
 import trimtab_runtime
 from trimtab.cli.state import prepared_folder
+from trimtab.cli.user_key import SEAL_BYTES, is_sealed, seal_of, user_key
 from trimtab.fleet.model import Target
 from trimtab.replay.outcomes.outcome import Attained, Outcome
 from trimtab.tables.workloads import TargetMetric
@@ -35,6 +36,7 @@ _MOST_BYTES = BYTES_PER_GIB
 """A file larger than this is emptied before it is used again."""
 _WRITTEN_AT_ONCE = 64
 """Outcomes (some kilobytes each) that wait for one short transaction."""
+_TABLE = "CREATE TABLE outcome (key TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID"
 _HEAD = "head"
 _SUFFIX = ".npy"
 log = logging.getLogger(__name__)
@@ -47,9 +49,12 @@ class OutcomeCache:
     audit: from then on nothing is looked up or kept.
     """
 
-    def __init__(self, connection: sqlite3.Connection, program: str) -> None:
+    def __init__(self, connection: sqlite3.Connection, program: str, user: bytes) -> None:
+        """Take what was kept under the user's key by this state of the program; see `user_key`."""
         self._connection = connection
         self._program = program
+        self._user = user
+        self._foreign = False
         self._one_at_a_time = Lock()
         self._unwritten: dict[str, bytes] = {}
         self._failed = False
@@ -61,20 +66,31 @@ class OutcomeCache:
         key = self._of_program(key)
         with self._one_at_a_time:
             body = self._unwritten.get(key) or self._read(key)
-        outcome = None if body is None else _readable(body)
+            mine = None if body is None else self._unsealed(key, body)
+        outcome = None if mine is None else _readable(mine)
         self.found += outcome is not None
         return outcome
 
     def put(self, key: str, outcome: Outcome) -> None:
         """Keep an outcome; it is on disk when the cache is closed."""
-        body = encoded(outcome)
+        body, key = encoded(outcome), self._of_program(key)
         with self._one_at_a_time:
-            self._unwritten[self._of_program(key)] = body
+            self._unwritten[key] = seal_of(self._user, key.encode(), body) + body
             if len(self._unwritten) >= _WRITTEN_AT_ONCE:
                 self._write()
 
     def _of_program(self, key: str) -> str:
         return f"{self._program}:{key}"
+
+    def _unsealed(self, key: str, sealed: bytes) -> bytes | None:
+        """Return what was kept under the key, None where it is not the user's own; that is said once."""
+        body = sealed[SEAL_BYTES:]
+        if is_sealed(sealed[:SEAL_BYTES], self._user, key.encode(), body):
+            return body
+        if not self._foreign:
+            log.warning("kept outcomes that you did not keep yourself are left aside and replayed")
+        self._foreign = True
+        return None
 
     def flush(self) -> None:
         """Write what is not written yet."""
@@ -89,7 +105,7 @@ class OutcomeCache:
         except sqlite3.Error as error:
             self._give_up(error)
             return None
-        return None if row is None else row[0]
+        return row[0] if row is not None and isinstance(row[0], bytes) else None
 
     def _write(self) -> None:
         if not self._failed:
@@ -128,6 +144,11 @@ def program_digest() -> str:
 @contextmanager
 def outcome_cache() -> Iterator[OutcomeCache | None]:
     """Open the cache; None where the folder cannot be written: then everything is replayed. A file that is damaged goes."""
+    user = user_key()
+    if user is None:
+        log.warning("outcomes are not kept")
+        yield None
+        return
     try:
         file = prepared_folder() / _FILE
         connection = _connected(file) or _connected(file)
@@ -138,7 +159,7 @@ def outcome_cache() -> Iterator[OutcomeCache | None]:
         yield None
         return
     try:
-        cache = OutcomeCache(connection, program_digest())
+        cache = OutcomeCache(connection, program_digest(), user)
         yield cache
         cache.flush()
         log.info("replays: %d looked up, %d added", cache.found, cache.added)
@@ -163,7 +184,12 @@ def _connected(file: Path) -> sqlite3.Connection | None:
 
 def _prepare(connection: sqlite3.Connection) -> None:
     """Make the table, empty a file that has grown too large; raises sqlite3.Error, DatabaseError where it is damaged."""
-    connection.execute("CREATE TABLE IF NOT EXISTS outcome (key TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID")
+    connection.execute("PRAGMA trusted_schema = OFF")
+    if not connection.execute("SELECT 1 FROM sqlite_master").fetchone():
+        connection.execute(_TABLE)
+    # a view or a trigger under our table's name would run what somebody else wrote
+    if [sql for (sql,) in connection.execute("SELECT sql FROM sqlite_master")] != [_TABLE]:
+        raise sqlite3.DatabaseError("it holds other things than kept outcomes")
     (pages,), (size,) = (connection.execute(f"PRAGMA {name}").fetchone() for name in ("page_count", "page_size"))
     if pages * size > _MOST_BYTES:
         connection.execute("DELETE FROM outcome")

@@ -6,8 +6,6 @@ that name their units.
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import os
 import shutil
@@ -23,6 +21,7 @@ import yaml
 from trimtab.cli.sheet import Cell, Column, Sheet, fixed
 from trimtab.cli.text_table import text_table
 from trimtab.errors import UsageError
+from trimtab.safe_text import csv_text, for_terminal
 
 __all__ = [
     "Cell",
@@ -88,7 +87,8 @@ def output_options(*formats: Format) -> Callable[[Callable[..., object]], Callab
 def write(text: str, out: Path | None) -> None:
     """Write an answer to a file, or to the screen."""
     if out is None:
-        click.echo(text, color=colour_wanted(), nl=not text.endswith("\n"))
+        shown = for_terminal(text, colours=True) if sys.stdout.isatty() else text
+        click.echo(shown, color=colour_wanted(), nl=not text.endswith("\n"))
         return
     try:
         out.write_text(text if text.endswith("\n") else f"{text}\n", encoding="utf-8")
@@ -146,13 +146,11 @@ def _plain(cell: Cell) -> object:
 
 
 def _csv(sheet: Sheet) -> str:
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow([column.key for column in sheet.columns])
-    for row in sheet.rows:
-        cells = (_plain(row.get(column.key)) for column in sheet.columns)
-        writer.writerow([";".join(cell) if isinstance(cell, list) else cell for cell in cells])
-    return stream.getvalue()
+    rows = ((_plain(row.get(column.key)) for column in sheet.columns) for row in sheet.rows)
+    return csv_text(
+        [column.key for column in sheet.columns],
+        ([";".join(cell) if isinstance(cell, list) else cell for cell in row] for row in rows),
+    )
 
 
 def _markdown(sheet: Sheet) -> str:

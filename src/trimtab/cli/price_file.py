@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +12,10 @@ import yaml
 from trimtab.catalog import Catalog, Price
 from trimtab.catalog.overrides import read_overrides
 from trimtab.errors import UsageError
+from trimtab.inputs.csv_rows import csv_rows
+from trimtab.inputs.files import read_text
+from trimtab.inputs.yaml_text import load_yaml
+from trimtab.safe_text import csv_text
 
 _COLUMNS = (
     "provider", "instance_type", "region", "option", "usd_hr", "as_of", "source", "basis", "purchasable", "interruption",
@@ -66,11 +68,12 @@ def write_price_file(path: Path, former: PriceFile, prices: Iterable[Price]) -> 
 
 def _rows(path: Path) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
     """Return the rows of a file that was read before, as they stand: rates and owned nodes."""
-    text = path.read_text(encoding="utf-8-sig")
-    if path.suffix in _YAML:
-        parsed = yaml.safe_load(text)
-        return list(parsed.get("prices") or []), list(parsed.get("owned") or [])
-    return [dict(row) for row in csv.DictReader(text.splitlines())], []
+    text = read_text(path)
+    if path.suffix not in _YAML:
+        return [dict(row) for row in csv_rows(text, str(path))], []
+    parsed = load_yaml(text, str(path))
+    assert isinstance(parsed, dict)
+    return list(parsed.get("prices") or []), list(parsed.get("owned") or [])
 
 
 def _row(price: Price) -> dict[str, object]:
@@ -91,11 +94,7 @@ def _row(price: Price) -> dict[str, object]:
 
 def _csv_text(rows: Sequence[Mapping[str, object]]) -> str:
     more = sorted({key for row in rows for key in row} - set(_COLUMNS))
-    stream = io.StringIO()
-    writer = csv.DictWriter(stream, [*_COLUMNS, *more], restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return stream.getvalue()
+    return csv_text([*_COLUMNS, *more], ([row.get(name, "") for name in (*_COLUMNS, *more)] for row in rows))
 
 
 def _yaml_text(rows: Sequence[Mapping[str, object]], owned: Sequence[Mapping[str, object]]) -> str:

@@ -11,6 +11,7 @@ import click
 
 from trimtab.catalog import load_catalog
 from trimtab.cli.output import Format, output_options, write_sheet
+from trimtab.cli.screen import say
 from trimtab.errors import SourceError, UsageError
 
 if TYPE_CHECKING:
@@ -75,19 +76,19 @@ def command(
     former = read_price_file(path, packaged, REFRESHED)
     reading, failed = read_lists(asked, packaged)
     for provider, error in failed.items():
-        click.echo(f"{provider}: {error}", err=True)
+        say(f"{provider}: {error}", err=True)
     if failed and not (keep_going and reading.prices):
         raise SourceError(f"{path} stays as it was: {', '.join(failed)} failed; --keep-going writes what there is")
     found = found_changes(reading, former, packaged)
     people = output_format in (Format.TABLE, Format.MARKDOWN)
     write_sheet(refresh_sheet(found, for_people=people), output_format, out=out, fields=fields)
     for line in summary(found, reading):
-        click.echo(line, err=True)
+        say(line, err=True)
     if not accept_vanished:
         refuse_a_broken_list(found, former)
     if not dry_run:
         write_price_file(path, former, merged_history(former.listed, found, asked.now.date()))
-        click.echo(f"{path}: written; use it with --prices {path} or TRIMTAB_PRICES={path}", err=True)
+        say(f"{path}: written; use it with --prices {path} or TRIMTAB_PRICES={path}", err=True)
     if failed:
         raise click.exceptions.Exit(1)
 

@@ -10,14 +10,27 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from trimtab.cli.screen import shown
+from trimtab.safe_text import for_terminal
+
 Tell = Callable[[str, float], None]
 """Told the stage and its share done, in 0..1."""
+
+
+class _Shown(logging.Formatter):
+    """Lines without secrets, and without what a terminal would obey."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line of a record."""
+        return shown(super().format(record))
 
 
 def set_verbosity(verbose: int, quiet: bool) -> None:
     """Send logs to stderr: errors with -q, warnings by default, one line a stage with -v, every step with -vv."""
     level = logging.ERROR if quiet else (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)]
-    logging.basicConfig(stream=sys.stderr, level=level, format="%(levelname)s %(name)s: %(message)s", force=True)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Shown("%(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(handlers=[handler], level=level, force=True)
     for noisy in ("httpx", "httpcore", "httpx2", "httpcore2", "numba"):
         logging.getLogger(noisy).setLevel(max(level, logging.WARNING))
 
@@ -35,14 +48,14 @@ def progress_bar(*, quiet: bool) -> Iterator[Tell]:
     columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), TimeElapsedColumn(), *left)
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("starting", total=1.0)
-        shown = "starting"
+        stage_shown = "starting"
 
         def tell(stage: str, done_frac: float) -> None:
-            nonlocal shown
-            if stage != shown:
+            nonlocal stage_shown
+            if stage != stage_shown:
                 bar.reset(task)
-                shown = stage
-            bar.update(task, description=stage, completed=done_frac)
+                stage_shown = stage
+            bar.update(task, description=for_terminal(stage), completed=done_frac)
 
         yield tell
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from trimtab.cli.output import Column, Format, Sheet, fixed, output_options, write, write_sheet
+from trimtab.cli.screen import say
 from trimtab.errors import SourceError, UsageError
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def command(
     for reading in _readings(regions, projects, places, endpoints):
         quotas += reading.quotas
         for note in reading.notes:
-            click.echo(note, err=True)
+            say(note, err=True)
     if not quotas:
         raise SourceError("no quota of a GPU type was found: is this the region, project or subscription?")
     if as_settings:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from trimtab.errors import InputError, UsageError
+from trimtab.inputs.arrow_tables import distinct_texts, floats, read_arrow_table
 from trimtab.policies.hedge import HedgePolicy
 from trimtab.policies.scaling import SYNC_S
 from trimtab.replay.compare import PolicyRun, first_replicas
@@ -70,20 +70,19 @@ def read_availability(path: Path) -> RecordedZones:
 
     Zones that were probed for less than half as long as the longest are left out.
     """
-    try:
-        table = pq.read_table(path)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise InputError(f"{path}: not a readable Parquet file ({error})") from error
+    table = read_arrow_table(path)
     lacking = {"zone", "t_s", "available_nodes"} - set(table.column_names)
     if lacking:
         raise InputError(
             f"{path}: spot availability has zone, t_s and available_nodes; missing: {', '.join(sorted(lacking))}"
         )
     group = next((name for name in ("dataset", "trace") if name in table.column_names), None)
-    groups = np.array(table[group].cast("string").to_pylist()) if group else np.full(table.num_rows, "")
-    names = np.array(table["zone"].cast("string").to_pylist())
-    t_s = np.asarray(table["t_s"].to_numpy(), dtype=np.float64)
-    up = np.asarray(table["available_nodes"].to_numpy() > 0)
+    groups = _texts(table, group, path) if group else np.full(table.num_rows, "")
+    names = _texts(table, "zone", path)
+    t_s = floats(table, "t_s", str(path))
+    up = floats(table, "available_nodes", str(path)) > 0
+    if not table.num_rows or not np.isfinite(t_s).all():
+        raise InputError(f"{path}: t_s must be finite numbers, one for each probe; it has {table.num_rows} rows")
     best: list[Probes] = []
     for one in np.unique(groups):
         zones = [
@@ -94,6 +93,11 @@ def read_availability(path: Path) -> RecordedZones:
         if len(kept) > len(best):
             best = kept
     return RecordedZones(zones=tuple(best))
+
+
+def _texts(table: pa.Table, name: str, path: Path) -> np.ndarray:
+    distinct_texts(table[name], f"{path}: {name}")
+    return np.array([str(text) for text in table[name].cast("string").to_pylist()])
 
 
 def _probes(zone: str, t_s: np.ndarray, up: np.ndarray, chosen: np.ndarray) -> Probes:

@@ -18,6 +18,8 @@ from trimtab.errors import Fault, InputError, SettingsError, near_matches
 from trimtab.fleet.limits import isolation_of, quotas_of
 from trimtab.fleet.reach import listed, named_regions
 from trimtab.fleet.settings import Settings
+from trimtab.inputs.files import read_text
+from trimtab.inputs.json_text import check_depth
 from trimtab.levers.registry import with_all_efforts
 
 SETTINGS_FILE = "trimtab.toml"
@@ -133,9 +135,10 @@ def _from_file(file: Path | None) -> list[tuple[str, str, object]]:
     if file is None and not path.is_file():
         return []
     try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InputError(f"cannot read the settings file {path}: {error}") from error
+        raw = tomllib.loads(read_text(path))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"cannot read the settings file {path}: {error}; mend the syntax") from error
+    check_depth(raw, f"the settings file {path}")
     return [(str(path), key, value) for key, value in _flat(raw, "")]
 
 

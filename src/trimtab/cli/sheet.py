@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from trimtab.errors import UnknownName
+from trimtab.safe_text import for_terminal
 
 Cell = str | int | float | bool | Sequence[str] | None
 """A raw value. None means unknown or not sold: never shown as 0."""
@@ -27,7 +28,7 @@ class Column:
 
     def text(self, cell: Cell) -> str:
         """Return what a person reads; an unknown value is a dash."""
-        return "–" if cell is None or cell == "" else self.show(cell)
+        return "–" if cell is None or cell == "" else for_terminal(self.show(cell))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ def state_folder() -> Path:
 def prepared_folder() -> Path:
     """Make the folder, out of the way of version control, and return it; raises OSError."""
     folder = state_folder()
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     ignore = folder / ".gitignore"
     if not ignore.exists():
         ignore.write_text("*\n", encoding="utf-8")

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import click
 
 from trimtab.cli.sheet import Column, Sheet
+from trimtab.safe_text import for_terminal
 
 _GAP = 2
 _NARROWEST = 8
@@ -17,7 +18,7 @@ _NARROWEST = 8
 def text_table(sheet: Sheet, width: int, colour: bool) -> str:
     """Return a sheet as a table of at most `width` columns, where its unbreakable cells allow it."""
     parts = ["\n".join(_part_lines(columns, sheet, width, colour)) for columns in _parts(sheet, width)]
-    notes = [line for note in sheet.notes for line in _note_lines(note, width)]
+    notes = [line for note in sheet.notes for line in _note_lines(for_terminal(note), width)]
     foot = "\n".join(_styled(line, "dim", colour) for line in notes)
     return "\n\n".join([*parts, *([foot] if foot else [])])
 
@@ -34,7 +35,7 @@ def _part_lines(columns: Sequence[Column], sheet: Sheet, width: int, colour: boo
     group = ""
     for row in sheet.rows:
         if sheet.section and row[sheet.section] != group:
-            group = str(row[sheet.section])
+            group = for_terminal(str(row[sheet.section]))
             lines += ["", _styled(group, "bold cyan", colour)]
         texts = [column.text(row.get(column.key)) for column in columns]
         lines += _row_lines(columns, texts, widths, gap, "" if colour else None)

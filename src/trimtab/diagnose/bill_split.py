@@ -50,6 +50,8 @@ COLUMNS = (
     "Tags",
 )
 DOLLAR = "USD"
+MOST_USD = 9e9
+"""Charges together stay below this: 2^63 billionths of a dollar are 9.22e9 dollars."""
 UNSEEN = "shared (machines without telemetry)"
 UNTAGGED = "shared (untagged)"
 _SHARED = {
@@ -91,7 +93,24 @@ def charges_of(costs: pa.Table, basis: Basis, usd_per: Mapping[str, float]) -> C
     names = list(rates)
     index = pc.index_in(currency, value_set=pa.array(names)).to_numpy()
     usd = cost.to_numpy() * np.array([rates[name] for name in names])[index]
+    _check_amounts(usd)
     return Charges(rows=costs, nano_usd=np.rint(usd * NANO_PER_USD).astype(np.int64))
+
+
+def _check_amounts(usd: FloatArray) -> None:
+    """Raise BillError where amounts (n_rows,) are no numbers, or too many dollars for whole billionths in 64 bits."""
+    bad = np.flatnonzero(~np.isfinite(usd))
+    if len(bad):
+        raise BillError(
+            f"the bill's row {bad[0] + 1} has a cost that is no number, as have {len(bad) - 1} others; "
+            "mend them, or read the bill again with --focus, which counts and leaves out such rows"
+        )
+    if np.abs(usd).sum() >= MOST_USD:
+        row = int(np.argmax(np.abs(usd)))
+        raise BillError(
+            f"the bill's charges exceed ${MOST_USD:,.0f} together, the most that is added up exactly; the largest, "
+            f"${usd[row]:,.2f}, is row {row + 1}: mend it, or give the bill in parts"
+        )
 
 
 def spent_of_bill(charges: Charges, fleet: Fleet, resources: Mapping[str, str], split: Split) -> Spent:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import csv
-import io
-
 from trimtab.emit.document import ActionPart, AuditDocument
 from trimtab.emit.roadmap_words import quick_wins
+from trimtab.safe_text import csv_text
 
 COLUMNS = (
     "id",
@@ -29,24 +27,18 @@ COLUMNS = (
     "quick_win",
     "rollback",
 )
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t")
 
 
 def render_csv(document: AuditDocument) -> str:
     """Return the actions as CSV text with a header row."""
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for action in document.plan.actions:
-        writer.writerow([_cell(document, action, column) for column in COLUMNS])
-    return stream.getvalue()
+    return csv_text(
+        COLUMNS, ([_cell(document, action, column) for column in COLUMNS] for action in document.plan.actions)
+    )
 
 
 def _cell(document: AuditDocument, action: ActionPart, column: str) -> object:
-    """Return one value; text that a spreadsheet would run as a formula is quoted with an apostrophe."""
+    """Return one value."""
     if column == "quick_win":
         return "yes" if action.id in quick_wins(document) else "no"
     value: object = getattr(action, column)
-    if isinstance(value, str) and value.startswith(_FORMULA_STARTS):
-        return f"'{value}"
     return value

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from trimtab.emit.manifests.facts import EmitFacts
 from trimtab.emit.plain import Plain, from_plain, to_plain
 from trimtab.errors import InputError
+from trimtab.inputs.json_text import load_json
 from trimtab.plan.model import Plan
 from trimtab.plan.verify.baseline import Baseline
 
@@ -37,10 +38,7 @@ def render_kept_plan(kept: KeptPlan) -> str:
 
 def parse_kept_plan(text: str, *, where: str) -> KeptPlan:
     """Read a kept plan back; raises InputError where it is none of this version."""
-    try:
-        plain = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise InputError(f"{where} is no JSON: {error}; run `trimtab audit` again") from error
+    plain = load_json(text, where)
     if not isinstance(plain, dict) or plain.get(_VERSION) not in (_LEVERS_BY_ENUM, FORMAT):
         raise InputError(f"{where} is not a plan of this version of trimtab; run `trimtab audit` again")
     kept = plain.get(_KEPT)

@@ -34,7 +34,9 @@ def apportion_groups(totals: IntArray, group: IntArray, weights: FloatArray) -> 
     share = np.where(scale[group] > 0, weights / np.where(scale > 0, scale, 1.0)[group], 1.0 / cells[group])
     exact = totals[group] * share
     parts = np.minimum(np.floor(exact).astype(np.int64), totals[group])
-    left = totals - np.bincount(group, weights=parts, minlength=len(totals)).astype(np.int64)
+    given = np.zeros(len(totals), dtype=np.int64)
+    np.add.at(given, group, parts)  # in whole numbers: bincount adds in floats, which are exact up to 2^53 only
+    left = totals - given
     order = np.lexsort((np.arange(len(group)), parts - exact, group))
     first = np.concatenate(([0], np.cumsum(cells)[:-1])) if len(cells) else np.zeros(0, dtype=np.int64)
     rank = np.empty(len(group), dtype=np.int64)

@@ -12,9 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
-import yaml
-
 from trimtab.errors import InputError
+from trimtab.inputs.yaml_text import load_yaml
 from trimtab.sources.kube_objects import Object, at, listed, mapping, number, text
 
 GPU = "nvidia.com/gpu"
@@ -367,9 +366,9 @@ def _take_patch(found: Manifests, file: str, patch: Object) -> None:
     """Read a kustomize patch for what it sets; a JSON 6902 patch for replicas, GPUs and node selectors."""
     body = at(patch, "patch")
     try:
-        content = yaml.safe_load(body) if isinstance(body, str) else None
-    except yaml.YAMLError as error:
-        found.unread.append(Unread(what="a patch", file=file, why=f"not YAML: {str(error).splitlines()[0]}"))
+        content = load_yaml(body, file) if isinstance(body, str) else None
+    except InputError as error:
+        found.unread.append(Unread(what="a patch", file=file, why=str(error).removeprefix(f"{file}: ")))
         return
     kind, name = text(patch, "target", "kind"), text(patch, "target", "name")
     namespace = text(patch, "target", "namespace")

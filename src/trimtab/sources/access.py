@@ -36,6 +36,12 @@ class Access:
             headers["Authorization"] = f"Basic {pair}"
         if self.tenant is not None:
             headers["X-Scope-OrgID"] = self.tenant
+        for name, value in headers.items():
+            if not value.isprintable() or not value.isascii():
+                raise UsageError(
+                    f"the header {name} would hold a line break or another character that no header may hold; "
+                    "is the token cut from a file with more lines? give it alone"
+                )
         return headers
 
     def trust(self) -> bool | ssl.SSLContext:

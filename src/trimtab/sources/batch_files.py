@@ -2,36 +2,46 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
 from statistics import median
 
-from pyarrow import parquet
-
-from trimtab.errors import InputError, SourceError
+from trimtab.errors import InputError
+from trimtab.inputs.arrow_tables import read_arrow_table
+from trimtab.inputs.csv_rows import read_csv_rows
 from trimtab.physics.batch_curve import BatchCurve
 from trimtab.units import MS_PER_S, as_utc
 
 SIZE_COLUMNS = ("batch", "batch_size", "size")
 SECOND_COLUMNS = ("seconds", "run_s", "time_s", "ms", "run_ms", "time_ms")
 ARRIVAL_COLUMNS = ("t_s", "arrival_s", "timestamp", "time")
+_LARGEST_BATCH = 1_000_000
 _KNOWN = frozenset({*SIZE_COLUMNS, *SECOND_COLUMNS, *ARRIVAL_COLUMNS})
 
 
 def read_curve(path: Path) -> BatchCurve:
     """Read (batch, seconds) rows; several measurements of one size become their median. A `_ms` column is milliseconds."""
     columns = _columns(path)
-    sizes = [int(value) for value in _numbers(path, columns, _which(path, columns, SIZE_COLUMNS))]
+    name = _which(path, columns, SIZE_COLUMNS)
+    sizes = [_size(path, row, value) for row, value in enumerate(_numbers(path, columns, name), 2)]
     name = _which(path, columns, SECOND_COLUMNS)
     scale = MS_PER_S if name.endswith("ms") else 1
     by_size: dict[int, list[float]] = {}
     for size, time in zip(sizes, _numbers(path, columns, name), strict=True):
         by_size.setdefault(size, []).append(time / scale)
     ordered = sorted(by_size)
-    return BatchCurve(sizes=tuple(ordered), seconds=tuple(median(by_size[size]) for size in ordered))
+    try:
+        return BatchCurve(sizes=tuple(ordered), seconds=tuple(median(by_size[size]) for size in ordered))
+    except ValueError as error:
+        raise InputError(f"{path}: no curve of batch times: {error}; measure each size again") from error
+
+
+def _size(path: Path, row: int, value: float) -> int:
+    if not (1 <= value <= _LARGEST_BATCH and value.is_integer()):
+        raise InputError(f"{path} row {row}: a batch of {value:g}; write a whole number from 1 to {_LARGEST_BATCH:,}")
+    return int(value)
 
 
 def read_arrivals(path: Path) -> list[float]:
@@ -44,16 +54,11 @@ def read_arrivals(path: Path) -> list[float]:
 
 
 def _columns(path: Path) -> dict[str, Sequence[object]]:
-    try:
-        if path.suffix == ".parquet":
-            table = parquet.read_table(path)
-            return {name: table[name].to_pylist() for name in table.column_names if name in _KNOWN}
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            rows = list(csv.DictReader(file))
-    except (OSError, UnicodeDecodeError, csv.Error, ValueError) as error:
-        raise SourceError(f"cannot read {path}: {error}") from error
-    names = list(rows[0]) if rows else []
-    return {name: [row.get(name) for row in rows] for name in names}
+    if path.suffix == ".parquet":
+        table = read_arrow_table(path)
+        return {name: table[name].to_pylist() for name in table.column_names if name in _KNOWN}
+    rows = read_csv_rows(path)
+    return {name: [row[name] for row in rows] for name in (rows[0] if rows else ())}
 
 
 def _which(path: Path, columns: Iterable[str], wanted: Sequence[str]) -> str:

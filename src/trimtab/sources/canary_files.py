@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv as pa_csv
-import pyarrow.parquet as pq
 
 from trimtab.diagnose.canary import MIN_SLICES, Run, run_of
 from trimtab.errors import InputError
 from trimtab.fleet.model import FloatArray
+from trimtab.inputs.arrow_tables import read_arrow_table
+from trimtab.inputs.json_text import read_json
 from trimtab.units import MS_PER_S, US_PER_S
 
 LATENCY_S = ("latency_s", "latency", "duration_s", "duration", "e2e_latency_s", "e2e_latency", "elapsed_s")
@@ -52,10 +51,7 @@ def _check(path: Path, latency: FloatArray, start: FloatArray, failed: FloatArra
 
 
 def _from_table(path: Path) -> tuple[FloatArray, FloatArray, FloatArray]:
-    try:
-        table = pq.read_table(path) if path.suffix.lower() == ".parquet" else pa_csv.read_csv(path)
-    except (OSError, pa.ArrowInvalid) as error:
-        raise InputError(f"cannot read {path} as CSV or Parquet of requests: {error}") from error
+    table = read_arrow_table(path)
     columns = {name.lower(): name for name in table.column_names}
     latency = _latency(path, table, columns)
     start_name = next((columns[name] for name in START if name in columns), None)
@@ -109,10 +105,7 @@ def _is_fine(status: object) -> bool:
 
 def _from_bench(path: Path) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return requests of a benchmark: first token and the gaps between tokens add up to a latency."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise InputError(f"cannot read {path} as JSON: {error}") from error
+    found = read_json(path)
     if not isinstance(found, dict) or not {"ttfts", "itls"} <= found.keys():
         raise InputError(
             f"{path}: no single requests in it (keys ttfts, itls): run `vllm bench serve --save-result --save-detailed`"
@@ -120,9 +113,14 @@ def _from_bench(path: Path) -> tuple[FloatArray, FloatArray, FloatArray]:
     ttft, gaps = found["ttfts"], found["itls"]
     if not isinstance(ttft, Sequence) or not isinstance(gaps, Sequence) or len(ttft) != len(gaps):
         raise InputError(f"{path}: ttfts and itls must be lists of the same length")
-    latency = np.array([first + sum(rest) for first, rest in zip(ttft, gaps, strict=True)], dtype=np.float64)
     errors = found.get("errors") or [""] * len(ttft)
-    failed = np.array([float(bool(error) or not value > 0) for error, value in zip(errors, latency, strict=True)])
+    try:
+        latency = np.array([first + sum(rest) for first, rest in zip(ttft, gaps, strict=True)], dtype=np.float64)
+        failed = np.array([float(bool(error) or not value > 0) for error, value in zip(errors, latency, strict=True)])
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InputError(
+            f"{path}: ttfts must hold numbers, itls lists of numbers, errors one text a request ({error}); run it again"
+        ) from error
     return latency, _starts(found, path, len(latency)), failed
 
 
@@ -130,7 +128,10 @@ def _starts(found: Mapping[str, object], path: Path, count: int) -> FloatArray:
     """Return when requests began; spread evenly over the run where the file does not say."""
     starts = found.get("start_times")
     if isinstance(starts, Sequence) and len(starts) == count:
-        return np.asarray(starts, dtype=np.float64)
+        try:
+            return np.asarray(starts, dtype=np.float64)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise InputError(f"{path}: start_times must hold numbers ({error}); run it again") from error
     duration = found.get("duration")
     if not isinstance(duration, int | float) or not duration > 0:
         raise InputError(f"{path}: neither start_times nor a duration above 0")

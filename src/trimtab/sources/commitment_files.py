@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
 
 from trimtab.catalog.pools import Pool
 from trimtab.errors import Fault, InputError, PriceFileError
+from trimtab.inputs.csv_rows import read_csv_rows
 from trimtab.levers.commit_table import Offer
 from trimtab.plan.commitments.inventory import Owned, OwnedNodes
 
@@ -30,11 +30,7 @@ TERMS = {"1y": 1, "3y": 3}
 
 def read_owned(path: Path) -> tuple[Owned, ...]:
     """Read commitments that are held: one a row, `upfront_usd` and `usd_hr` per node; raises PriceFileError with all faults."""
-    try:
-        with path.open(encoding="utf-8", newline="") as lines:
-            rows = list(csv.DictReader(lines))
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read {path}: {error}") from error
+    rows = read_csv_rows(path)
     owned, faults = [], []
     for number, row in enumerate(rows, start=2):
         try:

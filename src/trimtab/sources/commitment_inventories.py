@@ -9,8 +9,6 @@ name, with the reason.
 
 from __future__ import annotations
 
-import csv
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
@@ -21,6 +19,9 @@ import pyarrow as pa
 from trimtab.catalog import BuyingOption, Catalog
 from trimtab.catalog.pools import Pool
 from trimtab.errors import Fault, InputError, MissingPrice, PriceFileError, UnknownName
+from trimtab.inputs.csv_rows import csv_rows
+from trimtab.inputs.files import read_text
+from trimtab.inputs.json_text import load_json
 from trimtab.levers.commit_table import Offer
 from trimtab.plan.commitments.inventory import Owned, OwnedNodes, OwnedSpend
 from trimtab.sources.bill_cells import find_instance_type
@@ -31,6 +32,8 @@ Entry = Mapping[str, object]
 
 _RUNNING = frozenset({"active", "payment-pending", "queued", "succeeded", ""})
 _TERM_BY_PLAN = {"P1Y": 1, "P3Y": 3, "TWELVE_MONTH": 1, "THIRTY_SIX_MONTH": 3}
+_MOST = 1e12
+"""No amount, count or time in seconds of a commitment is larger."""
 _FOCUS_COLUMNS = {"ContractCommitmentId", "ContractCommitmentCategory"}
 
 
@@ -58,14 +61,13 @@ def read_inventory(path: Path, catalog: Catalog, *, region: str | None, type_of:
     Raises InputError where the file is none of the known lists, PriceFileError naming every entry that cannot be read.
     """
     reader = _Lists(catalog=catalog, region=region, type_of=type_of)
-    text = _text(path)
+    text = read_text(path)
     if text.lstrip()[:1] in ("{", "["):
         return reader.read(path, *_json_entries(path, text))
-    with path.open(encoding="utf-8-sig", newline="") as lines:
-        rows = csv.DictReader(lines)
-        if not set(rows.fieldnames or ()) >= _FOCUS_COLUMNS:
-            return Inventory(owned=read_owned(path))
-        return reader.read(path, [dict(row) for row in rows], _Lists.focus)
+    rows = csv_rows(text, str(path))
+    if not rows or not rows[0].keys() >= _FOCUS_COLUMNS:
+        return Inventory(owned=read_owned(path))
+    return reader.read(path, rows, _Lists.focus)
 
 
 def types_in_bill(costs: pa.Table) -> dict[str, str]:
@@ -74,18 +76,8 @@ def types_in_bill(costs: pa.Table) -> dict[str, str]:
     return {row["CommitmentDiscountId"]: row["instance_type"] for row in pairs.to_pylist()}
 
 
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read {path}: {error}") from error
-
-
 def _json_entries(path: Path, text: str) -> tuple[list[Entry], Callable[[_Lists, Entry, _Found], None]]:
-    try:
-        raw: object = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not readable as JSON: {error}") from error
+    raw = load_json(text, str(path))
     for key, read in (("ReservedInstances", _Lists.aws_reserved), ("savingsPlans", _Lists.aws_savings_plan)):
         if isinstance(raw, Mapping) and isinstance(raw.get(key), list):
             return list(_mappings(raw[key])), read
@@ -291,7 +283,10 @@ def _day(moment: object) -> date:
 
 
 def _number(value: object) -> float:
-    return float(str(value))
+    number = float(str(value))
+    if not 0 <= number <= _MOST:
+        raise ValueError(f"{value!r} is no amount, count or time of a commitment; expected from 0 to {_MOST:g}")
+    return number
 
 
 def _list(value: object) -> list[object]:

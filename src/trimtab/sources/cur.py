@@ -11,6 +11,8 @@ from collections.abc import Collection, Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from trimtab.sources.bill_cells import mapped, read_number, texts
+
 _RENAMED: Mapping[str, str] = {
     "line_item_usage_start_date": "ChargePeriodStart",
     "line_item_usage_end_date": "ChargePeriodEnd",
@@ -75,6 +77,10 @@ def to_focus(table: pa.Table) -> pa.Table:
 
 
 def _effective(table: pa.Table, kinds: pa.ChunkedArray) -> pa.ChunkedArray:
+    if "line_item_unblended_cost" not in table.column_names:
+        return pa.chunked_array(
+            [pa.nulls(table.num_rows, pa.string())]
+        )  # who needs the billed cost says that it is missing
     billed = table.column("line_item_unblended_cost").cast(pa.string())
     cost = pc.if_else(_is_any(kinds, _NOTHING), "0", billed)
     for kind, name in _COVERED.items():
@@ -107,7 +113,7 @@ def _number(table: pa.Table, name: str) -> pa.ChunkedArray:
         return pa.chunked_array([pa.array([0.0] * table.num_rows)])
     column = table.column(name)
     if pa.types.is_string(column.type):
-        column = pc.if_else(pc.equal(column, ""), "0", column)
+        return mapped(texts(column), read_number, pa.float64())[0].fill_null(0.0)
     return pc.fill_null(column.cast(pa.float64()), 0.0)
 
 

@@ -16,7 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pcsv
 
-from trimtab.errors import BillError, BundleError, Fault, near_matches
+from trimtab.errors import BillError, BundleError, Fault, InputError, near_matches
+from trimtab.inputs.arrow_tables import ARROW_ERRORS, column_names
+from trimtab.inputs.files import open_packed
 from trimtab.sources import focus_columns
 from trimtab.sources.bill_cells import (
     find_instance_type,
@@ -36,6 +38,8 @@ from trimtab.tables.schemas import COSTS, Column, Dtype
 
 logger = logging.getLogger(__name__)
 
+BILL_COUNTS = "bills: "
+"""What the reasons begin with under which a reader of bills counts rows."""
 _NEEDED = ("ChargePeriodStart", "ChargePeriodEnd", "BilledCost")
 _SYNONYMS = {"ProviderName": ("ServiceProviderName", "HostProviderName", "PublisherName")}
 """Columns that later versions spell otherwise: 1.3 deprecated and 1.4 removed ProviderName."""
@@ -175,7 +179,11 @@ def _file_rows(path: Path, said: BillNotes, once: _Once | None) -> Iterator[pa.T
         if _is_other_data_set(table.column_names):
             return
         fresh = np.ones(table.num_rows, dtype=np.bool_) if once is None else once.fresh(table)
-        yield _costs(table, path, first_row, said, fresh)
+        try:
+            yield _costs(table, path, first_row, said, fresh)
+        except ARROW_ERRORS as error:
+            rows = f"{first_row + 1} to {first_row + table.num_rows}"
+            raise BillError(f"{path} rows {rows}: {str(error).splitlines()[0]}; export the bill again") from error
         first_row += table.num_rows
     if first_row == 0:
         said.note(f"{path.name}: no rows in it")
@@ -187,22 +195,28 @@ def _batches(path: Path) -> Iterator[pa.RecordBatch]:
         raise BillError(f"{path}: the file is empty")
     try:
         if _kind(path) == "parquet":
-            yield from open_parquet(path).iter_batches()
+            for batch in open_parquet(path).iter_batches():
+                batch.validate(full=True)
+                yield batch
             return
-        with pcsv.open_csv(path, **_csv_options(path)) as reader:
+        with open_packed(path) as stream, pcsv.open_csv(stream, **_csv_options(path)) as reader:
             yield from reader
     except BundleError as error:
         raise BillError(str(error.faults[0])) from error
-    except (pa.ArrowInvalid, OSError) as error:
-        raise BillError(f"{path}: not readable as CSV: {str(error).splitlines()[0]}") from error
+    except InputError as error:
+        raise BillError(str(error)) from error
+    except ARROW_ERRORS as error:
+        raise BillError(
+            f"{path}: not readable as CSV or Parquet: {str(error).splitlines()[0]}; export the bill again"
+        ) from error
 
 
 def _csv_options(path: Path) -> dict[str, pcsv.ReadOptions | pcsv.ParseOptions | pcsv.ConvertOptions]:
     parse = pcsv.ParseOptions(newlines_in_values=True)
     reading = pcsv.ReadOptions(block_size=_BATCH_BYTES)
-    with pcsv.open_csv(path, read_options=reading, parse_options=parse) as probe:
-        names = probe.schema.names
-    as_text = pcsv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False)
+    as_text = pcsv.ConvertOptions(
+        column_types=dict.fromkeys(column_names(path), pa.string()), strings_can_be_null=False
+    )
     return {"read_options": reading, "parse_options": parse, "convert_options": as_text}
 
 
@@ -294,11 +308,11 @@ class _Reader:
             return pa.chunked_array([pa.nulls(self.table.num_rows, kind)])
         raw = self.table.column(column.name)
         if raw.type == kind and not pa.types.is_string(kind):
-            return raw
+            return self._finite(column, raw) if column.dtype is Dtype.FLOAT else raw
         if column.dtype is Dtype.TIME and pa.types.is_timestamp(raw.type):
             return raw.cast(pa.timestamp("us", tz=raw.type.tz or "UTC")).cast(kind)
         if column.dtype is Dtype.FLOAT and not (pa.types.is_string(raw.type) or pa.types.is_large_string(raw.type)):
-            return raw.cast(kind, safe=False)
+            return self._finite(column, raw.cast(kind, safe=False))
         if column.dtype is Dtype.LABELS:
             return self._labels(raw)
         cells = texts(raw)
@@ -315,6 +329,13 @@ class _Reader:
         if column.name not in _NEEDED:
             self.said.count(f"bills: {column.name} unreadable, left empty", len(refused))
         return values
+
+    def _finite(self, column: Column, values: pa.ChunkedArray) -> pa.ChunkedArray:
+        """Return numbers with NaN and infinity made null, and count those that may be empty."""
+        finite = pc.fill_null(pc.is_finite(values), True)
+        if column.name not in _NEEDED:
+            self.said.count(f"bills: {column.name} unreadable, left empty", pc.sum(pc.invert(finite)).as_py() or 0)
+        return pc.if_else(finite, values, pa.scalar(None, values.type))
 
     def _labels(self, raw: pa.ChunkedArray) -> pa.ChunkedArray:
         kind = arrow_type(Dtype.LABELS)

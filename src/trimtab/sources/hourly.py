@@ -7,7 +7,6 @@ two after it.
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -16,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from trimtab.errors import Fault, InputError, PriceFileError
+from trimtab.inputs.csv_rows import read_csv_rows
 from trimtab.tables.bundle import Bundle
 from trimtab.tables.workloads import Workloads
 from trimtab.units import HR_PER_DAY, as_utc
@@ -43,11 +43,7 @@ class CheapHours:
 
 def read_cheap_hours(path: Path) -> CheapHours:
     """Read the file; raises InputError or PriceFileError with every row at fault, and where an hour of the day is missing."""
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as lines:
-            rows = list(csv.DictReader(lines))
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read {path}: {error}") from error
+    rows = read_csv_rows(path)
     measure = next((name for name in MEASURES if rows and name in rows[0]), None)
     if measure is None:
         raise InputError(f"{path}: no column {' or '.join(MEASURES)}, beside hour or timestamp")

@@ -7,6 +7,7 @@ are there and asks for the others. Owners, nodes, demand and runs are asked for 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 from collections.abc import Mapping
@@ -18,10 +19,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from trimtab.errors import InputError
+from trimtab.inputs.arrow_tables import read_arrow_table
 from trimtab.sources.dcgm import GpuLabels
 from trimtab.sources.gpu_series import Tally
 from trimtab.sources.hours import Cube, HourGrid, UsageKey
 from trimtab.sources.promql import Floats
+
+logger = logging.getLogger(__name__)
 
 Bins = Mapping[UsageKey, Mapping[int, list[int]]]
 _KEY_COLUMNS = ("device", "namespace", "pod")
@@ -67,7 +72,13 @@ class Journal:
         """Return a span, or None where it is not there."""
         if self.folder is None or not self.holds(span):
             return None
-        return _span(pq.read_table(self._file(self.folder, span)), span)
+        file = self._file(self.folder, span)
+        try:
+            return _span(read_arrow_table(file), span)
+        except (InputError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            # what cannot be read is asked of the server again, and written over
+            logger.warning("%s: a part kept of an earlier run cannot be read and is collected again: %s", file, error)
+            return None
 
     def write(self, grid: HourGrid, span: Span) -> None:
         """Keep a span: after a crash it is there whole or not at all."""

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-import yaml
-
 from trimtab.errors import InputError
+from trimtab.inputs.files import read_text
+from trimtab.inputs.json_text import check_depth
+from trimtab.inputs.yaml_text import load_yaml_documents
 from trimtab.units import as_utc
 
 Object = Mapping[str, object]
@@ -180,10 +181,7 @@ def _files(path: Path) -> list[Path]:
 
 def documents_of(path: Path) -> Iterator[object]:
     """Yield the documents of a JSON or YAML file; raises InputError where it is empty, or cut short."""
-    try:
-        content = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read {path}: {error}") from error
+    content = read_text(path)
     if not content.strip():
         raise InputError(f"{path}: the file is empty; did kubectl fail? write it again with: kubectl get ... -o json")
     if path.suffix in (".yaml", ".yml"):
@@ -194,11 +192,7 @@ def documents_of(path: Path) -> Iterator[object]:
 
 def yaml_documents(path: Path, content: str) -> Iterator[object]:
     """Yield the documents of a YAML text that are not empty; raises InputError naming the path."""
-    try:
-        documents = list(yaml.safe_load_all(content))
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not YAML ({str(error).splitlines()[0]}); write it again with kubectl") from error
-    yield from (document for document in documents if document is not None)
+    yield from (document for document in load_yaml_documents(content, str(path)) if document is not None)
 
 
 def json_documents(content: str, where: str) -> Iterator[object]:
@@ -218,4 +212,5 @@ def json_documents(content: str, where: str) -> Iterator[object]:
                 f"{where} line {line}: not JSON ({error}), near {cut!r}; the file is cut short or is a table: "
                 "write it again with -o json"
             ) from error
+        check_depth(document, where)
         yield document

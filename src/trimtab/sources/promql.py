@@ -20,6 +20,7 @@ import numpy.typing as npt
 import orjson
 
 from trimtab.errors import CredentialsError, SourceError, UsageError
+from trimtab.safe_text import secrets_in, without_secrets
 from trimtab.sources.access import Access
 from trimtab.units import BYTES_PER_MIB, MS_PER_S, S_PER_HR
 
@@ -96,7 +97,9 @@ class Prometheus:
         access = access or Access()
         if not url.startswith(("http://", "https://")):
             raise UsageError(f"{url!r} is no address of a Prometheus server; write http://HOST:9090")
-        self.url = url.rstrip("/")
+        self._address = url.rstrip("/")
+        self.url = without_secrets(self._address)
+        """The server's address as it is shown: without a password."""
         self.selector = selector
         self.at_once = at_once
         self.requests = 0
@@ -105,8 +108,10 @@ class Prometheus:
         """Warnings that came with answers, and how often."""
         self._counting = threading.Lock()
         self._sleep = sleep
+        headers = access.request_headers()
+        self._secrets = secrets_in(url, headers)
         self._client = httpx.Client(
-            headers=access.request_headers(),
+            headers=headers,
             timeout=httpx.Timeout(timeout_s, connect=10.0),
             verify=access.trust(),
             transport=transport,
@@ -214,7 +219,9 @@ class Prometheus:
                     raise _TooLargeError("no answer in time") from error
                 if attempt + 1 == tries:
                     raise self._unreachable(error) from error
-                logger.info("%s: %s; trying again", self.url, error or type(error).__name__)
+                logger.info(
+                    "%s: %s; trying again", self.url, without_secrets(str(error), self._secrets) or type(error).__name__
+                )
                 self._sleep(_BACKOFF_S[attempt])
         raise AssertionError("the loop returns or raises")
 
@@ -222,7 +229,7 @@ class Prometheus:
         with self._counting:
             self.requests += 1
         form, asked = (dict(parameters), None) if method == "POST" else (None, dict(parameters))
-        with self._client.stream(method, self.url + path, data=form, params=asked) as response:
+        with self._client.stream(method, self._address + path, data=form, params=asked) as response:
             body = self._body(response)
             content_type = response.headers.get("content-type", "")
         if response.status_code != httpx.codes.OK:
@@ -236,7 +243,7 @@ class Prometheus:
         if not isinstance(answer, dict) or answer.get("status") != "success":
             raise self._foreign("the answer is not of Prometheus' form")
         for warning in [*(answer.get("warnings") or ()), *(("isPartial",) if answer.get("isPartial") else ())]:
-            self._warned(str(warning))
+            self._warned(without_secrets(str(warning), self._secrets))
         return answer.get("data")
 
     def _warned(self, warning: str) -> None:
@@ -261,7 +268,7 @@ class Prometheus:
 
     def _refuse(self, status: int, body: bytes, content_type: str, query: str) -> None:
         """Raise the error that a status means; return where it means success."""
-        said = _said(body)
+        said = without_secrets(_said(body), self._secrets)
         if status in (401, 403):
             raise CredentialsError(
                 f"{self.url} answered {status}, not allowed: {said or 'no reason given'}; "
@@ -288,11 +295,12 @@ class Prometheus:
 
     def _foreign(self, why: str) -> SourceError:
         return SourceError(
-            f"{self.url} does not speak Prometheus' HTTP API: {why}; check the address and its path prefix"
+            f"{self.url} does not speak Prometheus' HTTP API: {without_secrets(why, self._secrets)}; "
+            "check the address and its path prefix"
         )
 
     def _unreachable(self, error: Exception) -> SourceError:
-        reason = str(error) or type(error).__name__
+        reason = without_secrets(str(error), self._secrets) or type(error).__name__
         return SourceError(f"{self.url} cannot be reached: {reason}; check the address, or port-forward the service")
 
 

@@ -15,12 +15,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv as pa_csv
-import pyarrow.parquet as pq
 
 from trimtab.errors import InputError, UnknownName
+from trimtab.inputs.arrow_tables import distinct_texts, floats, read_arrow_table
 from trimtab.tables.bundle import META_FILE, read_bundle
-from trimtab.units import S_PER_MIN
+from trimtab.units import HR_PER_YEAR, S_PER_HR, S_PER_MIN
 
 Floats = npt.NDArray[np.float64]
 
@@ -28,6 +27,10 @@ PEAK_QUANTILE = 0.99
 """The busiest of a hundred intervals is what replicas are sized for."""
 LARGE_RATE = 100.0
 """From here on, requests a second are told whole."""
+MOST_YEARS = 10
+MOST_TOKENS = 10**9
+"""No request is longer: the largest context of a model sold is 10^7."""
+MOST_REQ_S = 1e9
 PEAK_SIGMAS = 2.33
 """The same quantile of a normal count within an interval, where only its mean and burstiness are known."""
 
@@ -70,7 +73,7 @@ def read_request_mix(path: Path, *, workload: str | None = None) -> RequestMix:
     """
     if path.is_dir():
         return _bundle_mix(path, workload)
-    table = _table(path)
+    table = read_arrow_table(path)
     if "t_s" not in table.column_names:
         found = ", ".join(table.column_names)
         raise InputError(f"{path}: a trace has a column t_s (seconds from its start); found {found}")
@@ -80,20 +83,13 @@ def read_request_mix(path: Path, *, workload: str | None = None) -> RequestMix:
     return _rate_mix(table, path) if "requests_per_s" in table.column_names else _request_mix(table, path)
 
 
-def _table(path: Path) -> pa.Table:
-    try:
-        return pa_csv.read_csv(path) if path.suffix == ".csv" else pq.read_table(path)
-    except FileNotFoundError as error:
-        raise InputError(f"{path}: no such file; give a trace or a fleet bundle") from error
-    except (pa.ArrowInvalid, OSError) as error:
-        raise InputError(f"{path}: not a readable Parquet or CSV file ({error})") from error
-
-
 def _one_of(table: pa.Table, column: str, wanted: str | None, path: Path) -> pa.Table:
     """Return the rows of one model or service; the only one there is when none is named."""
     if column not in table.column_names:
         return table
-    names = sorted(str(name) for name in pc.unique(table[column].cast(pa.string())).to_pylist())
+    names = distinct_texts(table[column], f"{path}: {column}")
+    if not names:
+        raise InputError(f"{path}: holds no row; give a trace of requests")
     if wanted is None and len(names) > 1:
         raise InputError(f"{path}: holds several: {', '.join(names)}; choose one with --workload")
     chosen = wanted or names[0]
@@ -102,17 +98,19 @@ def _one_of(table: pa.Table, column: str, wanted: str | None, path: Path) -> pa.
     return table.filter(pc.equal(table[column].cast(pa.string()), chosen))
 
 
-def _floats(table: pa.Table, name: str) -> Floats | None:
-    """Return a column as numbers, NaN where one is missing; None without the column."""
-    if name not in table.column_names:
-        return None
-    return np.asarray(table[name].cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
+def _floats(table: pa.Table, name: str, path: Path) -> Floats | None:
+    """Return a column as numbers, NaN where one is missing; None without the column. Raises InputError."""
+    return floats(table, name, str(path)) if name in table.column_names else None
 
 
 def _times(table: pa.Table, path: Path) -> Floats:
-    found = _floats(table, "t_s")
+    found = _floats(table, "t_s", path)
     if found is None or not np.isfinite(found).all():
         raise InputError(f"{path}: t_s must be finite numbers")
+    if len(found) and float(np.ptp(found)) > MOST_YEARS * HR_PER_YEAR * S_PER_HR:
+        raise InputError(
+            f"{path}: t_s spans {np.ptp(found):g} s; a trace spans up to {MOST_YEARS} years: is t_s in seconds?"
+        )
     return found
 
 
@@ -125,8 +123,8 @@ def _request_mix(table: pa.Table, path: Path) -> RequestMix:
     window_s = min(float(S_PER_MIN), span_s)
     counts = np.bincount(((t_s - t_s[0]) // window_s).astype(np.int64))
     whole = counts[:-1] if len(counts) > 1 else counts
-    tokens_in, tokens_out = _floats(table, "input_tokens"), _floats(table, "output_tokens")
-    longest = None if tokens_in is None or tokens_out is None else math.ceil(float(np.nanmax(tokens_in + tokens_out)))
+    tokens_in, tokens_out = _floats(table, "input_tokens", path), _floats(table, "output_tokens", path)
+    longest = None if tokens_in is None or tokens_out is None else _longest(tokens_in + tokens_out, path)
     return RequestMix(
         peak_req_s=float(np.quantile(whole, PEAK_QUANTILE)) / window_s,
         mean_req_s=len(t_s) / span_s,
@@ -136,6 +134,17 @@ def _request_mix(table: pa.Table, path: Path) -> RequestMix:
         longest_tokens=longest,
         hours=span_s / (S_PER_MIN * S_PER_MIN),
     )
+
+
+def _longest(tokens: Floats, path: Path) -> int | None:
+    """Return the most tokens that a request and its answer have together; None where no row tells both."""
+    known = tokens[np.isfinite(tokens)]
+    if not len(known):
+        return None
+    row = int(np.nanargmax(np.abs(tokens)))
+    if np.isinf(tokens).any() or not 0 <= known.min() <= known.max() <= MOST_TOKENS:
+        raise InputError(f"{path} row {row + 2}: {tokens[row]:g} tokens; a request has from 0 to {MOST_TOKENS:,}")
+    return math.ceil(float(known.max()))
 
 
 def _mean(values: Floats | None, weights: Floats | None = None) -> float | None:
@@ -149,9 +158,9 @@ def _mean(values: Floats | None, weights: Floats | None = None) -> float | None:
 
 def _rate_mix(table: pa.Table, path: Path) -> RequestMix:
     """Read rates per interval; rows of several clients at one time are added up."""
-    t_s, rate = _times(table, path), _floats(table, "requests_per_s")
+    t_s, rate = _times(table, path), _floats(table, "requests_per_s", path)
     assert rate is not None
-    cv = _floats(table, "iat_cv")
+    cv = _floats(table, "iat_cv", path)
     known = np.isfinite(rate) & (rate >= 0)
     at, place = np.unique(t_s[known], return_inverse=True)
     if len(at) < 2:
@@ -159,7 +168,7 @@ def _rate_mix(table: pa.Table, path: Path) -> RequestMix:
     step_s = float(np.median(np.diff(at)))
     total = np.bincount(place, weights=rate[known]).astype(np.float64)
     burst = np.ones(len(at)) if cv is None else _pooled_cv(rate[known], np.nan_to_num(cv[known], nan=1.0), place, total)
-    return _from_rates(total, burst, step_s, _floats(table, "peak_minute_requests_per_s"), None, None)
+    return _from_rates(total, burst, step_s, _floats(table, "peak_minute_requests_per_s", path), None, None)
 
 
 def _pooled_cv(rate: Floats, cv: Floats, place: npt.NDArray[np.intp], total: Floats) -> Floats:
@@ -179,8 +188,10 @@ def _from_rates(
     """Size by the busiest minutes: as recorded, or the mean and the spread that its burstiness gives a minute's count."""
     busiest = peaks if peaks is not None else rate + PEAK_SIGMAS * burst * np.sqrt(rate / S_PER_MIN)
     peak, mean = float(np.nanquantile(busiest, PEAK_QUANTILE)), float(np.nanmean(rate))
-    if not mean > 0:
-        raise InputError("the trace holds no requests")
+    if not 0 < mean < MOST_REQ_S or not np.isfinite(peak):
+        raise InputError(
+            f"the trace holds no requests, or more than {MOST_REQ_S:g} a second (mean {mean:g}, peak {peak:g})"
+        )
     into, out = tokens or (None, None)
     return RequestMix(
         peak_req_s=max(peak, mean),
@@ -198,7 +209,7 @@ def _bundle_mix(folder: Path, workload: str | None) -> RequestMix:
         raise InputError(f"{folder}: no fleet bundle and no trace file")
     columns = ["workload", "interval_s", "arrivals", "input_tokens_mean", "output_tokens_mean"]
     table = _one_of(read_bundle(folder).table("demand", columns), "workload", workload, folder)
-    arrivals, interval_s = _floats(table, "arrivals"), _floats(table, "interval_s")
+    arrivals, interval_s = _floats(table, "arrivals", folder), _floats(table, "interval_s", folder)
     assert arrivals is not None
     assert interval_s is not None
     known = np.isfinite(arrivals) & (interval_s > 0)
@@ -206,7 +217,7 @@ def _bundle_mix(folder: Path, workload: str | None) -> RequestMix:
         raise InputError(f"{folder}: the demand of {workload or 'its services'} holds no arrivals")
     rate = arrivals[known] / interval_s[known]
     tokens = (
-        _mean(_floats(table, "input_tokens_mean"), arrivals),
-        _mean(_floats(table, "output_tokens_mean"), arrivals),
+        _mean(_floats(table, "input_tokens_mean", folder), arrivals),
+        _mean(_floats(table, "output_tokens_mean", folder), arrivals),
     )
     return _from_rates(rate, np.ones(len(rate)), float(np.median(interval_s[known])), None, tokens, None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -11,6 +10,8 @@ from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from trimtab.errors import Fault, InputError, UsageError
+from trimtab.inputs import files
+from trimtab.inputs.json_text import load_json
 from trimtab.units import as_utc
 
 SACCT = (
@@ -61,10 +62,7 @@ class Account:
 
 def read_text(path: Path) -> str:
     """Read a dump; raises InputError where it cannot be read or is empty."""
-    try:
-        content = path.read_text(encoding="utf-8-sig", errors="replace")
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error}") from error
+    content = files.read_text(path, errors="replace")
     if not content.strip():
         raise InputError(f"{path}: the file is empty; write it again with: {SACCT}")
     return content
@@ -99,10 +97,7 @@ def _kind_of_json(path: Path, content: str) -> Dump:
 
 def parsed_json(path: Path, content: str) -> Mapping[str, object]:
     """Return a JSON object; raises InputError."""
-    try:
-        parsed = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not JSON ({error}); is the file cut short? write it again") from error
+    parsed = load_json(content, str(path))
     if not isinstance(parsed, dict):
         raise InputError(f"{path}: JSON, but no object; write it with: sacct --json")
     return parsed

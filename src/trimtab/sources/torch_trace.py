@@ -7,14 +7,14 @@ user_annotation or cpu_op, times in microseconds. The loader's wait is the event
 
 from __future__ import annotations
 
-import gzip
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
 from trimtab.diagnose.profiled import TraceSigns
 from trimtab.errors import InputError
+from trimtab.inputs.files import read_packed
+from trimtab.inputs.json_text import load_json
 from trimtab.units import US_PER_S
 
 Span = tuple[float, float]
@@ -49,12 +49,7 @@ def read_trace(path: Path) -> TraceSigns:
 
 
 def _events(path: Path) -> Sequence[Mapping[str, object]]:
-    try:
-        raw = path.read_bytes()
-        text = gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
-        document = json.loads(text)
-    except (OSError, EOFError, ValueError) as error:
-        raise InputError(f"cannot read the trace {path}: {error}") from error
+    document = load_json(read_packed(path), f"the trace {path}")
     events = document.get("traceEvents") if isinstance(document, dict) else document
     if not isinstance(events, list):
         raise InputError(f"{path} is no Chrome trace: it has no list of traceEvents")

@@ -6,8 +6,6 @@ the columns asked for are read.
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -20,8 +18,10 @@ import yaml
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from trimtab.errors import BundleError, Fault, InputError
+from trimtab.inputs.arrow_tables import ARROW_ERRORS, whole
 from trimtab.tables.arrow import arrow_schema, columns_of, conform, empty_table
 from trimtab.tables.schemas import Dtype
+from trimtab.tables.whole_folder import replaced_whole, settle
 from trimtab.tables.workloads import WORKLOADS_FILE, Workloads, read_workloads, workloads_text
 from trimtab.tables.yaml_faults import load_mapping, read_text, validation_faults
 
@@ -107,22 +107,24 @@ def _read_columns(path: Path, schema: pa.Schema) -> pa.Table:
     file = open_parquet(path)
     present = [column for column in schema.names if column in file.schema_arrow.names]
     try:
-        table = file.read(columns=present)
-    except (pa.ArrowException, OSError) as error:
+        table = whole(file.read(columns=present))
+        if present and table.num_rows != file.metadata.num_rows:
+            raise pa.ArrowInvalid(f"{table.num_rows} rows where it says that it has {file.metadata.num_rows}")
+        for missing in schema.names:
+            if missing not in present:
+                table = table.append_column(missing, pa.nulls(table.num_rows, schema.field(missing).type))
+        return table.select(schema.names).cast(schema)
+    except ARROW_ERRORS as error:
         raise BundleError(
             [Fault(what="the file is damaged", where=str(path), value=str(error), cure="collect it again")]
         ) from error
-    for missing in schema.names:
-        if missing not in present:
-            table = table.append_column(missing, pa.nulls(table.num_rows, schema.field(missing).type))
-    return table.select(schema.names).cast(schema)
 
 
 def open_parquet(path: Path) -> pq.ParquetFile:
     """Open a Parquet file; raises BundleError where it is empty, truncated or not Parquet at all."""
     try:
         return pq.ParquetFile(path)
-    except (pa.ArrowInvalid, OSError) as error:
+    except ARROW_ERRORS as error:
         size = path.stat().st_size if path.is_file() else 0
         what = "the file is empty" if size == 0 else "not a readable Parquet file (truncated?)"
         raise BundleError(
@@ -146,29 +148,12 @@ def write_bundle(
     conformed = {name: conform(name, table) for name, table in tables.items()}
     if path.exists() and not (path.is_dir() and ((path / META_FILE).is_file() or not any(path.iterdir()))):
         raise InputError(f"{path}: exists and is no fleet bundle; choose another folder")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-    try:
+    with replaced_whole(path) as fresh:
         for name, table in conformed.items():
             pq.write_table(table, table_file(fresh, name), compression="zstd", row_group_size=_ROW_GROUP_ROWS)
         (fresh / META_FILE).write_text(meta_text(meta), encoding="utf-8")
         (fresh / WORKLOADS_FILE).write_text(workloads_text(workloads or Workloads()), encoding="utf-8")
-        fresh.chmod(0o755)
-        _put_in_place(fresh, path)
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
     return Bundle(meta=meta, workloads=workloads or Workloads(), path=path)
-
-
-def _put_in_place(fresh: Path, path: Path) -> None:
-    """Rename the finished folder to its place; the former one goes only when the new one stands."""
-    if not path.exists():
-        fresh.rename(path)
-        return
-    aside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-    path.rename(aside / "former")
-    fresh.rename(path)
-    shutil.rmtree(aside)
 
 
 def meta_text(meta: BundleMeta) -> str:
@@ -195,6 +180,7 @@ def read_bundle(path: Path | str) -> Bundle:
     Raises InputError where the folder is no bundle, BundleError where its YAML files are at fault.
     """
     folder = Path(path)
+    settle(folder)
     if not (folder / META_FILE).is_file():
         raise InputError(f"{folder}: no {META_FILE} there; a fleet bundle is a folder that `trimtab collect` wrote")
     meta = parse_meta(read_text(folder / META_FILE), where=str(folder / META_FILE))

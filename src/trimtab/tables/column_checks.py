@@ -30,6 +30,8 @@ ABSENT_TEXTS = frozenset(
     }
 )
 """Texts by which tools say that they have no value (nvidia-smi, FOCUS exports)."""
+_NAMES = frozenset({"workload", "node", "device", "job"})
+"""Columns by which rows of tables find one another: an empty text is no name."""
 _PERCENT_SHARE = 0.05
 _PERCENT_MOST = 100.0
 ROUNDING = 1e-9
@@ -117,7 +119,8 @@ def _looks_like_percent(numbers: npt.NDArray[np.float64]) -> bool:
 
 
 def _check_texts(column: Column, values: pa.ChunkedArray, place: str, findings: ColumnFindings) -> None:
-    absent = pc.is_in(values, value_set=pa.array(sorted(ABSENT_TEXTS), type=values.type))
+    no_value = ABSENT_TEXTS | {""} if column.name in _NAMES and not column.nullable else ABSENT_TEXTS
+    absent = pc.is_in(values, value_set=pa.array(sorted(no_value), type=values.type))
     mask = np.asarray(absent.to_numpy(), dtype=np.bool_)
     if mask.any():
         shown = np.asarray(values.to_numpy(), dtype=np.object_)

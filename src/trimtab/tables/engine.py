@@ -74,11 +74,16 @@ def _duckdb(path: str, options: Mapping[str, str]) -> Iterator[Engine]:
         views = count()
 
         def table(place: str) -> ir.Table:
-            relation = connection.read_parquet(files_of(place)) if is_file(place) else connection.table(place)
-            name = f"files_{next(views)}" if is_file(place) else place
-            if is_file(place):
-                relation.create_view(name)
-            return ibis.table(ibis.Schema.from_pyarrow(relation.limit(0).to_arrow_table().schema), name=name)
+            try:
+                relation = connection.read_parquet(files_of(place)) if is_file(place) else connection.table(place)
+                name = f"files_{next(views)}" if is_file(place) else place
+                if is_file(place):
+                    relation.create_view(name)
+                schema = relation.limit(0).to_arrow_table().schema
+            except duckdb.Error as error:
+                what = "not readable as Parquet" if is_file(place) else "no table of the engine"
+                raise InputError(f"{place}: {what} ({str(error).splitlines()[0]}); write it again") from error
+            return ibis.table(ibis.Schema.from_pyarrow(schema), name=name)
 
         def execute(expression: ir.Table) -> pa.Table:
             try:

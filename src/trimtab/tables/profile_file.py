@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from trimtab.errors import InputError
+from trimtab.inputs.json_text import read_json_object
 
 
 class _Model(BaseModel):
@@ -128,10 +128,4 @@ def checked_profile(document: Mapping[str, object], where: str = "the profile") 
 
 def profile_values(path: Path) -> dict[str, object]:
     """Read a profile's plain values, unchecked; raises InputError where there is no JSON object."""
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"cannot read {path}: {error}") from error
-    if not isinstance(document, dict):
-        raise InputError(f"{path} holds no JSON object")
-    return document
+    return read_json_object(path)

@@ -2,48 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import get_args
 
-import yaml
 from pydantic import BaseModel, ValidationError
-from yaml.constructor import ConstructorError
 
-from trimtab.errors import BundleError, Fault, near_matches
+from trimtab.errors import BundleError, Fault, InputError, near_matches
+from trimtab.inputs import files
+from trimtab.inputs.yaml_text import load_yaml
 
 
 def read_text(path: Path) -> str:
     """Return a file's text; raises BundleError where it cannot be read or is not UTF-8."""
     try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        return files.read_text(path)
+    except InputError as error:
         raise BundleError(
             [Fault(what="not a readable text file", where=str(path), value=str(error), cure="write it as UTF-8")]
         ) from error
 
 
-class _UniqueKeys(yaml.SafeLoader):
-    """Refuses a key that stands twice in one mapping, where YAML would silently let the last one win."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, object]:
-        """Return the mapping; raises ConstructorError at the second of two equal keys."""
-        seen: set[str] = set()
-        for key, _ in node.value:
-            if key.value in seen:
-                raise ConstructorError(None, None, f"the key {key.value} stands twice", key.start_mark)
-            seen.add(str(key.value))
-        found: dict[Hashable, object] = super().construct_mapping(node, deep)
-        return found
-
-
 def load_mapping(text: str, where: str) -> dict[str, object]:
     """Load YAML text that must hold a mapping (or nothing); raises BundleError."""
     try:
-        raw: object = yaml.load(text, _UniqueKeys)
-    except yaml.YAMLError as error:
-        problem = " ".join(str(error).split())
-        raise BundleError([Fault(what="not valid YAML", where=where, value=problem, cure="mend the syntax")]) from error
+        raw = load_yaml(text, where)
+    except InputError as error:
+        problem = str(error).removeprefix(f"{where}: ")
+        raise BundleError([Fault(what=problem, where=where)]) from error
     if raw is None:
         return {}
     if not isinstance(raw, dict):

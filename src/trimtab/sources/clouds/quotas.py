@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,6 +10,8 @@ from pydantic import BaseModel, ValidationError
 
 from trimtab.catalog import CapacityType
 from trimtab.errors import InputError
+from trimtab.inputs.csv_rows import read_csv_rows
+from trimtab.safe_text import csv_text
 
 
 class NodeQuota(BaseModel, frozen=True):
@@ -81,21 +81,20 @@ def settings_text(quotas: Iterable[NodeQuota]) -> str:
 
 def quotas_text(quotas: Iterable[NodeQuota]) -> str:
     """Return quotas as CSV, as `read_quotas` takes them."""
-    stream = io.StringIO()
-    writer = csv.DictWriter(stream, list(NodeQuota.model_fields), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({**one.model_dump(mode="json")} for one in quotas)
-    return stream.getvalue()
+    names = list(NodeQuota.model_fields)
+    plain = (one.model_dump(mode="json") for one in quotas)
+    return csv_text(names, ([one[name] for name in names] for one in plain))
 
 
 def read_quotas(path: Path) -> tuple[NodeQuota, ...]:
     """Read a file that `trimtab quotas` wrote. Raises InputError."""
+    return tuple(_quota(row, f"{path} row {number}") for number, row in enumerate(read_csv_rows(path), start=2))
+
+
+def _quota(row: Mapping[str, str], where: str) -> NodeQuota:
     try:
-        rows = list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
-        return tuple(NodeQuota.model_validate({key: value or None for key, value in row.items()}) for row in rows)
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read the quotas {path}: {error}") from error
+        return NodeQuota.model_validate({key: value or None for key, value in row.items()})
     except ValidationError as error:
         fault = error.errors()[0]
-        where = ".".join(str(part) for part in fault["loc"])
-        raise InputError(f"{path}: {where}: {fault['msg']}; write the file with trimtab quotas -o csv") from error
+        column = ".".join(str(part) for part in fault["loc"])
+        raise InputError(f"{where}: {column}: {fault['msg']}; write the file with trimtab quotas -o csv") from error

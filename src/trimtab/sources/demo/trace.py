@@ -15,16 +15,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from trimtab.errors import InputError
+from trimtab.inputs.arrow_tables import distinct_texts, floats, read_arrow_table
 from trimtab.sources.demo.draft import FleetDraft, meta
 from trimtab.sources.demo.machines import P4D, Machine
 from trimtab.sources.demo.online import nodes
 from trimtab.sources.demo.services import LatencyLaw, Served, Service, answer
 from trimtab.sources.demo.shapes import SIX_WEEKS, Floats, Span
 from trimtab.sources.demo.usage import UsageBlock, serving
-from trimtab.units import S_PER_DAY, S_PER_HR, S_PER_MIN
+from trimtab.units import HR_PER_YEAR, S_PER_DAY, S_PER_HR, S_PER_MIN
 
 ANSWER = LatencyLaw(base_s=2.0)
 FIRST_TOKEN = LatencyLaw(base_s=0.2, load_gain=0.8, sigma=0.4)
@@ -57,6 +57,8 @@ class Series:
 
 
 FLEET = TraceFleet()
+_MOST_S = HR_PER_YEAR * S_PER_HR
+_MOST_REQ_S = 1e9
 _READINGS = frozenset({"pod", "zone"})
 """Columns of samples that a monitor took of something, at moments that say nothing of demand."""
 
@@ -79,7 +81,8 @@ def read_series(path: Path, *, step_s: int = S_PER_MIN) -> list[Series]:
     table = _read(path)
     if "model" not in table.column_names:
         return [_series(path, path.stem, table, step_s)]
-    models = sorted(pc.unique(table["model"]).to_pylist())
+    models = distinct_texts(table["model"], f"{path}: model")
+    table = table.set_column(table.column_names.index("model"), "model", table["model"].cast(pa.string()))
     return [_series(path, model, table.filter(pc.equal(table["model"], model)), step_s) for model in models]
 
 
@@ -94,12 +97,7 @@ def rates_by_model(table: pa.Table) -> pa.Table:
 
 
 def _read(path: Path) -> pa.Table:
-    try:
-        table = pq.read_table(path)
-    except FileNotFoundError as error:
-        raise InputError(f"{path}: no such file; give a Parquet file with a column t_s") from error
-    except (pa.ArrowInvalid, OSError) as error:
-        raise InputError(f"{path}: not a readable Parquet file ({error})") from error
+    table = read_arrow_table(path)
     if "t_s" not in table.column_names:
         found = ", ".join(table.column_names)
         raise InputError(f"{path}: a trace has a column t_s (seconds from its start); found {found}")
@@ -116,21 +114,25 @@ def _read(path: Path) -> pa.Table:
 
 
 def _series(path: Path, name: str, table: pa.Table, step_s: int) -> Series:
-    t_s = np.asarray(table["t_s"].to_numpy(), dtype=np.float64)
-    if not np.isfinite(t_s).all() or t_s.min() < 0:
-        raise InputError(f"{path}: t_s must be finite and not negative; its least value is {t_s.min()}")
+    t_s = floats(table, "t_s", str(path))
+    if not len(t_s) or not np.isfinite(t_s).all() or t_s.min() < 0 or t_s.max() > _MOST_S:
+        raise InputError(f"{path}: t_s must be seconds from the trace's start, finite, not negative, within a year")
     if "requests_per_s" in table.column_names:
-        return _rate_series(path, name, t_s, np.asarray(table["requests_per_s"].to_numpy(), dtype=np.float64))
+        return _rate_series(path, name, t_s, floats(table, "requests_per_s", str(path)))
     return _request_series(name, t_s, table, step_s)
 
 
 def _rate_series(path: Path, name: str, t_s: Floats, rate: Floats) -> Series:
     """Lay rates on the grid of their most common step; rates that are not numbers are gaps."""
+    if len(t_s) < 2:
+        raise InputError(f"{path}: {name} has {len(t_s)} rates; a step of time needs two")
     order = np.argsort(t_s, kind="stable")
     interval_s = int(np.median(np.diff(t_s[order])))
     if interval_s < 1 or interval_s % S_PER_MIN:
         raise InputError(f"{path}: rates every {interval_s} s; give whole minutes")
     known = np.isfinite(rate)
+    if not known.any() or rate[known].min() < 0 or not 0 < rate[known].max() < _MOST_REQ_S:
+        raise InputError(f"{path}: requests_per_s must hold rates above 0 and below {_MOST_REQ_S:g}")
     slot = (t_s // interval_s).astype(np.int64)
     arrivals = np.zeros(int(slot.max()) + 1)
     present = np.zeros(len(arrivals), dtype=np.bool_)
@@ -149,7 +151,7 @@ def _request_series(name: str, t_s: Floats, table: pa.Table, step_s: int) -> Ser
     def mean_of(column: str) -> Floats | None:
         if column not in table.column_names:
             return None
-        tokens = np.asarray(table[column].to_numpy(), dtype=np.float64)[inside]
+        tokens = floats(table, column, name)[inside]
         total = np.bincount(step[inside], weights=tokens, minlength=n_steps)
         return np.where(arrivals > 0, total / np.maximum(arrivals, 1.0), np.nan)
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from trimtab.errors import InputError
+from trimtab.inputs.arrow_tables import read_arrow_table
 from trimtab.sources.prometheus import Collected
 from trimtab.sources.recorded import alibaba, gentd26, philly, requests
 from trimtab.sources.recorded.machine import Machine
@@ -71,7 +71,7 @@ def read_trace(path: Path, machine: Machine | None = None) -> Collected:
 
     Raises InputError where the file is no trace that is known, naming the columns of those that are.
     """
-    table = _read(path)
+    table = read_arrow_table(path)
     kind = next((one for one in FORMATS if one.columns <= set(table.column_names)), None)
     if kind is None:
         known = "\n".join(f"  {one.what}: {', '.join(sorted(one.columns))}" for one in FORMATS)
@@ -81,12 +81,3 @@ def read_trace(path: Path, machine: Machine | None = None) -> Collected:
     if table.num_rows < 2:
         raise InputError(f"{path}: {table.num_rows} rows are no trace")
     return kind.build(path, table, machine)
-
-
-def _read(path: Path) -> pa.Table:
-    try:
-        return pq.read_table(path)
-    except FileNotFoundError as error:
-        raise InputError(f"{path}: no such file; give a trace in Parquet") from error
-    except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{path}: not a readable Parquet file ({error})") from error

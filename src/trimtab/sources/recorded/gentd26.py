@@ -16,13 +16,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from trimtab.errors import InputError
+from trimtab.inputs.arrow_tables import floats
 from trimtab.sources.prometheus import Collected
 from trimtab.sources.recorded.machine import Machine, machine_of
-from trimtab.sources.recorded.runs import node_name, node_row, start_of
+from trimtab.sources.recorded.runs import MOST_YEARS, node_name, node_row, start_of
 from trimtab.tables.arrow import table_from_rows
 from trimtab.tables.bundle import BundleMeta
 from trimtab.tables.schemas import HISTOGRAM_BINS
-from trimtab.units import BYTES_PER_GIB, S_PER_HR
+from trimtab.units import BYTES_PER_GIB, HR_PER_YEAR, S_PER_HR
 
 MACHINE = "aws:p4de.24xlarge"
 """Boards of 80 GB: the series shows up to 47.3 GiB in use, more than a board of 48 GB often has."""
@@ -35,7 +36,7 @@ Row = dict[str, object]
 def build(path: Path, table: pa.Table, machine: Machine | None) -> Collected:
     """Return the fleet; raises InputError where the assumed board has less memory than was seen in use."""
     laid = machine or machine_of(MACHINE)
-    t_s, use, memory_gib = _columns(table)
+    t_s, use, memory_gib = _columns(table, path)
     most_gib = float(np.nanmax(memory_gib, initial=0.0))
     if most_gib > laid.memory_gib:
         raise InputError(
@@ -69,11 +70,10 @@ def build(path: Path, table: pa.Table, machine: Machine | None) -> Collected:
     return Collected(tables={name: table_from_rows(name, rows) for name, rows in tables.items()}, meta=meta)
 
 
-def _columns(table: pa.Table) -> tuple[Floats, Floats, Floats]:
-    t_s, percent, used = (
-        np.asarray(table[name].cast(pa.float64(), safe=False).to_numpy(), dtype=np.float64)
-        for name in ("t_s", "gpu_util_pct", "gpu_mem_used_bytes")
-    )
+def _columns(table: pa.Table, path: Path) -> tuple[Floats, Floats, Floats]:
+    t_s, percent, used = (floats(table, name, str(path)) for name in ("t_s", "gpu_util_pct", "gpu_mem_used_bytes"))
+    if not np.isfinite(t_s).all() or t_s.min() < 0 or t_s.max() > MOST_YEARS * HR_PER_YEAR * S_PER_HR:
+        raise InputError(f"{path}: t_s must be seconds from the trace's start, finite, up to {MOST_YEARS} years")
     with np.errstate(invalid="ignore"):
         use = np.where((percent >= 0) & (percent <= _PERCENT), percent / _PERCENT, np.nan)
         memory = np.where(used >= 0, used / BYTES_PER_GIB, np.nan)

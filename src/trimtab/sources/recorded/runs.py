@@ -13,12 +13,15 @@ from trimtab.sources.recorded.machine import Machine
 from trimtab.sources.recorded.packing import Piece, pack
 from trimtab.tables.arrow import table_from_rows
 from trimtab.tables.bundle import BundleMeta
-from trimtab.units import DAYS_PER_WEEK, S_PER_DAY, S_PER_HR
+from trimtab.units import DAYS_PER_WEEK, HR_PER_YEAR, S_PER_DAY, S_PER_HR
 
 LATEST = datetime(2026, 9, 28, tzinfo=UTC)
 """The Monday before which a trace without dates is taken to end."""
 Row = dict[str, object]
 _MOST_NODES = 20_000
+MOST_YEARS = 10
+"""A run or a trace that is longer is a mistaken moment."""
+_IMPOSSIBLE = f"runs of more than {MOST_YEARS} years or {_MOST_NODES:,} GPUs, left out"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +55,13 @@ def fleet_of(
     start: datetime | None = None,
 ) -> Collected:
     """Return the tables of runs over `[0, length_s)`; raises InputError where none held a GPU within it."""
+    if not 0 < length_s <= MOST_YEARS * HR_PER_YEAR * S_PER_HR:
+        raise InputError(f"{source}: spans {length_s:g} s; a trace spans up to {MOST_YEARS} years: mend its moments")
     hours = math.ceil(length_s / S_PER_HR)
     start = start or start_of(length_s)
+    given = len(runs)
+    runs = [run for run in runs if _is_possible(run)]
+    counts = {**counts, _IMPOSSIBLE: given - len(runs)}
     held = [run for run in runs if run.start_s is not None and _within(run, length_s)]
     if not held:
         raise InputError(f"{source}: no run held a GPU within {hours} hours; is it the file that was meant?")
@@ -82,6 +90,13 @@ def fleet_of(
         counts={reason: number for reason, number in counts.items() if number},
     )
     return Collected(tables={name: table_from_rows(name, rows) for name, rows in tables.items()}, meta=meta)
+
+
+def _is_possible(run: Run) -> bool:
+    """Tell whether its moments and GPUs are numbers that a cluster can have."""
+    most_s = MOST_YEARS * HR_PER_YEAR * S_PER_HR
+    times = [time_s for time_s in (run.submit_s, run.start_s, run.end_s) if time_s is not None]
+    return all(abs(time_s) <= most_s for time_s in times) and 0 <= run.gpus <= _MOST_NODES
 
 
 def start_of(length_s: float) -> datetime:

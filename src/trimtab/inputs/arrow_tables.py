@@ -1,0 +1,108 @@
+"""CSV and Parquet that others wrote, as Arrow tables: every way in which they can be damaged is one InputError."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+
+from trimtab.errors import InputError
+from trimtab.inputs.csv_rows import MOST_HEAD_BYTES, check_columns
+from trimtab.inputs.files import open_packed
+
+ARROW_ERRORS = (pa.ArrowException, OSError, ValueError, OverflowError)
+"""What Arrow says of damaged files: some of its errors are its own, some Python's."""
+
+
+def read_arrow_table(path: Path) -> pa.Table:
+    """Return the table of a `.csv`, `.csv.gz` or Parquet file; raises InputError."""
+    try:
+        if path.name.lower().endswith((".csv", ".csv.gz")):
+            column_names(path)
+            with open_packed(path) as stream:
+                return whole(pa_csv.read_csv(stream))
+        with open_parquet_file(path) as file:
+            return whole(file.read())
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: no such file") from error
+    except ARROW_ERRORS as error:
+        raise InputError(
+            f"{path}: not a readable Parquet or CSV file ({_first_line(error)}); write it again"
+        ) from error
+
+
+@contextmanager
+def open_parquet_file(path: Path) -> Iterator[pq.ParquetFile]:
+    """Open a Parquet file whose columns are named once; raises InputError, or one of `ARROW_ERRORS`."""
+    with pq.ParquetFile(path) as file:
+        check_columns(list(file.schema_arrow.names), str(path))
+        yield file
+
+
+def whole(table: pa.Table) -> pa.Table:
+    """Return the table once its offsets and texts are known to be sound; raises ArrowInvalid.
+
+    A damaged file may decode into texts that are no UTF-8, or lists beyond their end: those fail far from here otherwise.
+    """
+    table.validate(full=True)
+    return table
+
+
+def column_names(path: Path) -> list[str]:
+    """Return the names in the head of a CSV file, packed or not; raises InputError where it is too wide or no text."""
+    try:
+        with open_packed(path) as stream:
+            start = stream.read(MOST_HEAD_BYTES)
+        if len(start) == MOST_HEAD_BYTES and b"\n" not in start and b"\r" not in start:
+            raise InputError(
+                f"{path}: its first line is longer than {MOST_HEAD_BYTES:,} bytes; is it a CSV with a head?"
+            )
+        # a line break within a quoted name is read as part of it; what follows the head does not matter here
+        head = next(csv.reader(io.StringIO(start.decode("utf-8-sig", errors="replace"), newline="")), [])
+    except (OSError, csv.Error) as error:
+        raise InputError(f"{path}: not readable as CSV: {error}") from error
+    check_columns(head, str(path))
+    return head
+
+
+def floats(table: pa.Table, name: str, where: str) -> npt.NDArray[np.float64]:
+    """Return a column as numbers (n_rows,), NaN where one is missing; raises InputError naming the first that is none."""
+    column = table[name]
+    try:
+        return np.asarray(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
+    except ARROW_ERRORS as error:
+        row, seen = _first_no_number(column)
+        place = f"{where} row {row + 2}" if row is not None else where
+        raise InputError(f"{place}: {name} is no number (saw {seen!r}); write a plain number such as 12.5") from error
+
+
+def _first_no_number(column: pa.ChunkedArray) -> tuple[int | None, str]:
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        return None, str(column.type)
+    for row, text in enumerate(column.to_pylist()):
+        try:
+            float(text or 0)
+        except ValueError:
+            return row, str(text)[:40]
+    return None, str(column.type)
+
+
+def distinct_texts(column: pa.ChunkedArray, where: str) -> list[str]:
+    """Return a column's distinct values as texts, sorted; raises InputError where its values are none."""
+    try:
+        return sorted(str(name) for name in pc.unique(column.cast(pa.string())).to_pylist())
+    except ARROW_ERRORS as error:
+        raise InputError(f"{where}: {_first_line(error)}; give a column of texts") from error
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
