@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
+from trimtab.deployment.effects import SetReplicaPolicy
 from trimtab.fleet.settings import Settings
 from trimtab.pipeline import audit, open_demo
 from trimtab.plan.model import CapacityPicture
-from trimtab.plan.proof.robustness import DEPARTURES, steepest_hours
+from trimtab.plan.proof.robustness import DEPARTURES, LATE_METRICS, NO_CAPACITY, steepest_hours
 from trimtab.policies.scaling import HpaPolicy
 from trimtab.replay.services import ServiceHistory, ServiceModel, replay_service
 
@@ -71,3 +72,34 @@ def test_nothing_starts_while_no_node_can_be_had(closed, served):
     rush = replay.held[6 * 240 + 4 : 12 * 240]
     assert (replay.attained_frac[0] > 0.95) == served
     assert (rush.max() > 3) == served
+
+
+def test_a_rule_with_late_metrics_does_the_same_later():
+    """Replicas are plentiful and start at once: the rule sees load alone, so that lateness changes nothing else."""
+    arrivals = np.where(np.arange(12 * 240) // 240 % 2 == 0, 30.0, 90.0)
+    history = ServiceHistory(arrivals=arrivals, step_s=15.0)
+    policy = HpaPolicy(target_frac=0.2, min_replicas=1, max_replicas=100, up_stabilization_s=0, down_stabilization_s=0)
+
+    def held(late_s):
+        model = ServiceModel(
+            capacity_req_s=1.0,
+            load_grid=np.array([0.0, 1.0]),
+            ok_frac=np.ones((1, 2)),
+            wait_limit_s=np.array([60.0]),
+            cold_start_s=0.0,
+            metrics_late_s=late_s,
+        )
+        return replay_service(history, model, policy, initial_replicas=10).held
+
+    prompt, late = held(0.0), held(120.0)
+
+    assert prompt.max() > prompt.min()
+    assert np.array_equal(late[8 + 20 :], prompt[20:-8])
+
+
+def test_what_can_only_touch_scaled_services_is_told_of_plans_that_scale_some(found):
+    scaled = any(isinstance(change.effect, SetReplicaPolicy) for one in found.plan.actions for change in one.changes)
+
+    told = {one.departure for one in found.robustness.stressed}
+
+    assert {LATE_METRICS, NO_CAPACITY} <= told if scaled else not {LATE_METRICS, NO_CAPACITY} & told

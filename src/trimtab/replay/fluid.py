@@ -47,6 +47,8 @@ class ServerShape(NamedTuple):
     closed_to: int
     full_req_s: float
     """What a replica serves before the rule is told of a queue: more than the capacity where that is a careful one."""
+    late_steps: int
+    """How old what the rule sees of load and queue is, on top of what its windows take."""
 
 
 class QueueTotals(NamedTuple):
@@ -347,6 +349,7 @@ def serve_history(
     desired = initial_replicas
     direction = 0  # whether the rule last asked for more (1) or for fewer (-1)
     queue, queue_seen, step = 0.0, 0.0, -1
+    told = np.zeros((shape.late_steps + 1, 4))
     near, tabulated_frac = 1, -1.0
     for t in range(len(arrivals)):
         if out_of_reach(requests, ok, allowed_misses):
@@ -405,6 +408,12 @@ def serve_history(
             # replicas that were lost stay wanted: the rule sees them as not ready, and does not take the loss for its own doing
             missing = max(0, desired - all_ready)
             load, waiting = arrived_seen / (shape.capacity_req_s * SYNC_S), queue_seen / shape.capacity_req_s
+            if shape.late_steps > 0:
+                latest, oldest = step % len(told), max(0, step - shape.late_steps) % len(told)
+                told[latest, 0], told[latest, 1] = load, duty_cycle_frac
+                told[latest, 2], told[latest, 3] = waiting, wanted_signal
+                load, duty_cycle_frac = told[oldest, 0], told[oldest, 1]
+                waiting, wanted_signal = told[oldest, 2], told[oldest, 3]
             seen = Observation(step, all_ready, missing, load, duty_cycle_frac, waiting, wanted_signal)
             wanted = decide(rule, by_hour, memory, seen)
             counts[QUOTA_SHORT_S] += max(0, wanted - shape.quota_replicas) * SYNC_S

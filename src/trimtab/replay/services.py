@@ -123,7 +123,8 @@ class ServiceModel:
     `cold_start_s` is a node's start, the pull of the image and the load of the model; a replica that finds room on a node that
     is up takes `warm_start_s` (the load; None: as long as any). A node that is empty stays up, and billed, for
     `empty_node_kept_s`. `beside` says whether room beside ready replicas counts, or only what they left.
-    From the first of `closed_hours` to the second, counted from the history's start, nothing can be started.
+    From the first of `closed_hours` to the second, counted from the history's start, nothing can be started. What rules see is
+    `metrics_late_s` old.
 
     Rules are told of a queue where more comes than `full_req_s` (None: the capacity), which is more than a careful capacity.
     """
@@ -141,6 +142,7 @@ class ServiceModel:
     empty_node_kept_s: float = 0.0
     beside: bool = True
     closed_hours: tuple[int, int] = (0, 0)
+    metrics_late_s: float = 0.0
     full_req_s: float | None = None
 
     def __post_init__(self) -> None:
@@ -340,6 +342,7 @@ def shape_of(model: ServiceModel) -> ServerShape:
         closed_from=model.closed_hours[0] * S_PER_HR // SYNC_S,
         closed_to=model.closed_hours[1] * S_PER_HR // SYNC_S,
         full_req_s=model.capacity_req_s if model.full_req_s is None else model.full_req_s,
+        late_steps=math.ceil(model.metrics_late_s / SYNC_S - metrics.ROUNDING),
     )
 
 

@@ -35,6 +35,7 @@ class Departure:
     no_capacity_hr: int = 0
     """Hours in which services get no further node, from the hour on after which the plan asks for most more."""
     zones_lost: int = 0
+    metrics_late_s: float = 0.0
 
 
 _AT_ONCE = 2
@@ -47,6 +48,8 @@ DEPARTURES = (
 """What every plan is proved under."""
 NO_CAPACITY = Departure(name="no further node for services for 6 hours, at their steepest rise", no_capacity_hr=6)
 """For plans that scale services. How long capacity is short nobody publishes: six hours are most of a working day."""
+LATE_METRICS = Departure(name="metrics two minutes late", metrics_late_s=120.0)
+"""For plans that scale services: two scrapes a minute apart, where the second fails, and the rule behind them (assumed)."""
 ZONE_LOST = Departure(name="one zone of spot lost for good", zones_lost=1)
 """For plans that serve from spot over several zones."""
 
@@ -93,6 +96,7 @@ def robustness(
             speed=departure.speed,
             closed_hours=steepest_hours(proven.capacity, departure.no_capacity_hr),
             zones_lost=departure.zones_lost,
+            metrics_late_s=departure.metrics_late_s,
         )
         again = prove(planned, fleet, market, settings, seed=seed, stress=stress).proof
         worse = {
@@ -120,6 +124,7 @@ def _of_capacity(planned: Planned) -> Iterator[Departure]:
     deployments = planned.deployments.values()
     if any(isinstance(one.scaling, SetReplicaPolicy) for one in deployments):
         yield NO_CAPACITY
+        yield LATE_METRICS
     if any(isinstance(one.buying, HedgeOnSpot) and one.buying.zones > 1 for one in deployments):
         yield ZONE_LOST
 

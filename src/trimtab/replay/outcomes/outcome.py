@@ -39,6 +39,8 @@ class Stress:
     """From the first hour of the window to the second no node can be had for services: what runs stays, nothing starts."""
     zones_lost: int = 0
     """Zones of spot that give services nothing, of those that they use."""
+    metrics_late_s: float = 0.0
+    """How much later than measured what scaling rules see reaches them."""
 
 
 AS_PREDICTED = Stress()

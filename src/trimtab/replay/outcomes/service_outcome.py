@@ -345,6 +345,7 @@ def service_model(
         gpus_per_replica=place.gpus_per_pod,
         gpus_per_node=place.gpus_per_node,
         closed_hours=case.stress.closed_hours,
+        metrics_late_s=case.stress.metrics_late_s,
         queue_limit_s=max(
             [QUEUE_LIMIT_S, _held_s(place), *(one.limit_s for one in targets if one.limit_s is not None)]
         ),
