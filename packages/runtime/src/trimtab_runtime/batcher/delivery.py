@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import logging
-from asyncio import AbstractEventLoop, InvalidStateError
 from collections.abc import Callable, Sequence
+from concurrent.futures import InvalidStateError
 from time import monotonic
+from typing import TYPE_CHECKING
 
 from trimtab_runtime.batcher.metrics import Metrics
-from trimtab_runtime.batcher.request import Request
+from trimtab_runtime.batcher.request import Reply, Request
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
 
 logger = logging.getLogger(__name__)
 
@@ -64,16 +68,30 @@ def _answer(
 ) -> None:
     abandoned = failed = 0
     for request, result in zip(requests, results, strict=True):
-        try:
-            if isinstance(result, Exception):
-                request.reply.set_exception(result)
-                failed += 1
-            else:
-                request.reply.set_result(result)
-        except InvalidStateError:  # cancelled meanwhile
+        if not _reach(request.reply, result):
             abandoned += 1
+        elif isinstance(result, Exception):
+            failed += 1
     metrics.count_answers(requests, monotonic(), abandoned=abandoned, failed=failed)
     after()
+
+
+def _reach(reply: Reply, result: object) -> bool:
+    """Answer one caller; say whether it still wanted that.
+
+    A coroutine's future is only touched on its own loop, so that asking first is enough; a thread may cancel its future
+    between the question and the answer.
+    """
+    if reply.done():
+        return False
+    try:
+        if isinstance(result, Exception):
+            reply.set_exception(result)
+        else:
+            reply.set_result(result)
+    except InvalidStateError:
+        return False
+    return True
 
 
 def refuse(requests: Sequence[Request], error: Exception, metrics: Metrics, reason: str) -> None:
@@ -81,16 +99,9 @@ def refuse(requests: Sequence[Request], error: Exception, metrics: Metrics, reas
     metrics.count_refused(reason, len(requests))
     for request in requests:
         if request.loop is None:
-            _fail(request, error)
+            _reach(request.reply, error)
             continue
         try:
-            request.loop.call_soon_threadsafe(_fail, request, error)
+            request.loop.call_soon_threadsafe(_reach, request.reply, error)
         except RuntimeError:
             logger.debug("a refused request had no event loop left")
-
-
-def _fail(request: Request, error: Exception) -> None:
-    try:
-        request.reply.set_exception(error)
-    except InvalidStateError:  # cancelled meanwhile
-        return
