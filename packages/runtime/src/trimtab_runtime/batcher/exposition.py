@@ -52,7 +52,7 @@ def _starlette_kind(response: type) -> type[MetricsText]:
 
         def init(self: MetricsText, text: str) -> None:
             MetricsText.__init__(self, text)
-            response.__init__(self, text, media_type=CONTENT_TYPE)
+            vars(response)["__init__"](self, text, media_type=CONTENT_TYPE)
 
         _kinds[response] = type("MetricsText", (MetricsText, response), {"__init__": init})
     return _kinds[response]

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from trimtab_runtime.errors import UsageError
 from trimtab_runtime.http.app import BatchApp, Limits
+
+if TYPE_CHECKING:  # so that a type checker sees the functions and not what `__getattr__` returns
+    from trimtab_runtime.http.serving import serve, server
 
 __all__ = ["BatchApp", "Limits", "serve", "server"]
 
