@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R")
 
-_new_reply: Callable[[], asyncio.Future[object]]
-"""Make the future of a coroutine's request, on its running loop; set on first use, since asyncio takes long to import."""
-
 _batchers: weakref.WeakSet[Batcher[object, object]] = weakref.WeakSet()
 
 
@@ -55,11 +52,12 @@ class Batcher(Generic[T, R]):
         A higher priority goes first. `within_s` is the time allowed from now: a request that cannot be answered in time fails
         with `DeadlineExceeded` and is not run. Cancelling the awaitable takes the item off the queue.
         """
-        reply = _new_reply()
+        loop = _running_loop()
+        reply = _new_future(loop=loop)
         engine = self._engine
         if inside.get(None):
             engine.refuse_own_call()
-        engine.put(item, reply, reply.get_loop(), priority, within_s)
+        engine.put(item, reply, loop, priority, within_s)
         return reply  # type: ignore[return-value]  # the engine answers with what the function returns, an R
 
     def submit(self, item: T, /, *, priority: int = 0, within_s: float | None = None) -> ThreadFuture[R]:
@@ -143,19 +141,18 @@ class Batcher(Generic[T, R]):
         self._runner.reset()
 
 
-def _first_reply() -> asyncio.Future[object]:
-    """Make a future, and let the next ones be made without this detour."""
-    global _new_reply
+def _first_running_loop() -> asyncio.AbstractEventLoop:
+    """Return the running loop, and import what the next ones are found by: callers in threads need no asyncio."""
+    global _running_loop, _new_future
     from asyncio import Future, get_running_loop
 
-    def new_reply() -> asyncio.Future[object]:
-        return Future(loop=get_running_loop())
-
-    _new_reply = new_reply
-    return new_reply()
+    _running_loop, _new_future = get_running_loop, Future
+    return get_running_loop()
 
 
-_new_reply = _first_reply
+_running_loop: Callable[[], asyncio.AbstractEventLoop] = _first_running_loop
+_new_future: type[asyncio.Future[object]]
+"""Set with the first running loop, before which nobody needs one."""
 
 
 def _close_elsewhere(engine: Engine) -> None:
@@ -192,9 +189,7 @@ class StreamBatcher(Generic[T, R]):
 
     def __call__(self, item: T, /, *, priority: int = 0, within_s: float | None = None) -> AsyncIterator[R]:
         """Queue an item from a coroutine and return its parts as they come; closing the iterator gives the rest up."""
-        from asyncio import get_running_loop
-
-        loop = get_running_loop()
+        loop = _running_loop()
         channel = AsyncChannel(loop)
         self.batcher._engine.refuse_own_call()
         self.batcher._engine.put(item, channel, loop, priority, within_s)

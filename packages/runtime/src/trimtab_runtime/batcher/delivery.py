@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import InvalidStateError
+from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING
 
 from trimtab_runtime.batcher.metrics import Metrics
-from trimtab_runtime.batcher.request import Reply, Request
+from trimtab_runtime.batcher.request import Request
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -68,30 +69,19 @@ def _answer(
 ) -> None:
     abandoned = failed = 0
     for request, result in zip(requests, results, strict=True):
-        if not _reach(request.reply, result):
+        reply = request.reply
+        try:
+            if reply.done():
+                abandoned += 1
+            elif isinstance(result, Exception):
+                reply.set_exception(result)
+                failed += 1
+            else:
+                reply.set_result(result)
+        except InvalidStateError:  # a thread has just cancelled it; on an event loop nothing comes between
             abandoned += 1
-        elif isinstance(result, Exception):
-            failed += 1
     metrics.count_answers(requests, monotonic(), abandoned=abandoned, failed=failed)
     after()
-
-
-def _reach(reply: Reply, result: object) -> bool:
-    """Answer one caller; say whether it still wanted that.
-
-    A coroutine's future is only touched on its own loop, so that asking first is enough; a thread may cancel its future
-    between the question and the answer.
-    """
-    if reply.done():
-        return False
-    try:
-        if isinstance(result, Exception):
-            reply.set_exception(result)
-        else:
-            reply.set_result(result)
-    except InvalidStateError:
-        return False
-    return True
 
 
 def refuse(requests: Sequence[Request], error: Exception, metrics: Metrics, reason: str) -> None:
@@ -99,9 +89,15 @@ def refuse(requests: Sequence[Request], error: Exception, metrics: Metrics, reas
     metrics.count_refused(reason, len(requests))
     for request in requests:
         if request.loop is None:
-            _reach(request.reply, error)
+            _fail(request, error)
             continue
         try:
-            request.loop.call_soon_threadsafe(_reach, request.reply, error)
+            request.loop.call_soon_threadsafe(_fail, request, error)
         except RuntimeError:
             logger.debug("a refused request had no event loop left")
+
+
+def _fail(request: Request, error: Exception) -> None:
+    with suppress(InvalidStateError):
+        if not request.reply.done():
+            request.reply.set_exception(error)
