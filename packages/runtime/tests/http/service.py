@@ -6,8 +6,7 @@ import socket
 import threading
 import time
 
-from trimtab_runtime import batch
-from trimtab_runtime.http import server
+from trimtab_runtime import batch, http
 
 
 def fresh(**options):
@@ -21,7 +20,7 @@ def fresh(**options):
 @contextlib.contextmanager
 def served(app, **options):
     """Serve in a thread; give the server, ask it to end and wait until it has."""
-    serving = server(app, port=0, **options)
+    serving = http.server(app, port=0, **options)
     thread = threading.Thread(target=lambda: asyncio.run(serving.serve()), daemon=True)
     thread.start()
     ended = time.monotonic() + 10
