@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import socket
+import threading
+from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -25,6 +28,8 @@ HEAD_S = 20.0
 LINGER_S = 1.0
 """How long, once told to end, the server still answers on kept connections and asks to close them; then idle ones are cut."""
 LINGER_STEP_S = 0.02
+LAST_RESORT_S = 5.0
+"""How long after the drain the process is ended where the event loop still does not turn."""
 MOST_CONNECTIONS = 4096
 MOST_PIPELINED = 64
 """Requests that a client may send ahead on one connection. uvicorn reads on after each answer, up to 256 KiB a time, whatever
@@ -108,15 +113,37 @@ class DrainingServer(uvicorn.Server):  # type: ignore[misc]  # as above
     def __init__(self, config: uvicorn.Config, app: BatchApp[Any, Any]) -> None:
         super().__init__(config)
         self._app = app
+        self._last_resort: threading.Timer | None = None
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Begin to end; an `async def` that blocks the event loop cannot keep the process from it."""
+        if self._last_resort is None:
+            limit_s = LINGER_S + self._app.limits.drain_s + LAST_RESORT_S
+            self._last_resort = threading.Timer(limit_s, _give_up, (limit_s,))
+            self._last_resort.daemon = True
+            self._last_resort.start()
+        super().handle_exit(sig, frame)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Ask clients to close kept connections as they are answered, then close what is idle and drain."""
+        try:
+            await self._shut_down(sockets)
+        finally:
+            if self._last_resort is not None:
+                self._last_resort.cancel()
+
+    async def _shut_down(self, sockets: list[socket.socket] | None) -> None:
         self._app.begin_drain()
         loop = asyncio.get_running_loop()
         ends_s = loop.time() + LINGER_S
         while self.server_state.connections and loop.time() < ends_s and not self.force_exit:
             await asyncio.sleep(LINGER_STEP_S)
         await super().shutdown(sockets)
+
+
+def _give_up(limit_s: float) -> None:
+    logger.error("the event loop has not turned for %g s since the end was asked for: ending the process", limit_s)
+    os._exit(1)
 
 
 def server(
