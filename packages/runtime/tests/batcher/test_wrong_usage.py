@@ -153,6 +153,24 @@ def test_a_stream_that_a_second_run_would_not_repeat_fails_with_the_error():
     assert isinstance(good, ValueError)
 
 
+def test_parts_are_not_sent_twice_where_they_are_not_kept():
+    @batch(isolate=False)
+    def spell(words: list[str]):
+        yield [word[0] for word in words]
+        if len(words) > 1:
+            raise MemoryError("out of memory")
+        yield [word[1] for word in words]
+
+    async def read(word, seen):
+        seen.extend([letter async for letter in spell(word)])
+
+    async def scenario():
+        seen: list[list[str]] = [[], []]
+        return await asyncio.gather(read("ab", seen[0]), read("cd", seen[1]), return_exceptions=True)
+
+    assert [type(error) for error in asyncio.run(scenario())] == [MemoryError, MemoryError]
+
+
 @pytest.mark.timeout(60)
 def test_a_hung_worker_process_is_replaced_after_the_limit():
     with pytest.raises(WorkerLost, match="longer than"):

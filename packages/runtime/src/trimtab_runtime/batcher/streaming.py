@@ -190,11 +190,9 @@ class Sent:
 
     def news(self, request: Request, place: int, part: object) -> object:
         """Return what to send for the part at `place` of a run: the part, `REPEATED` for nothing, or an error."""
-        if not self._keep:
-            return part
         before = self._parts.setdefault(id(request), [])
         if place == len(before):
-            before.append(part)
+            before.append(part if self._keep else FORGOTTEN)
             return part
         with Attempt() as compared:
             if _is_same(before[place], part):
@@ -210,6 +208,8 @@ class Repeated(Enum):
 
 REPEATED = Repeated.REPEATED
 """A part that the caller has already."""
+FORGOTTEN = object()
+"""Stands for a part that was sent and not kept: none that comes in its place is known to be the same."""
 
 
 def _is_same(before: object, part: object) -> bool:
