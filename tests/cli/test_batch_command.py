@@ -52,7 +52,15 @@ def test_the_answer_is_a_line_to_write(run):
     _, out, _ = run("--target-ms", "30")
 
     assert "Write: @trimtab.batch(max_batch=64, min_batch=" in out
-    assert "target_s=0.03)" in " ".join(out.split())
+    assert "target_s=0.027)" in " ".join(out.split())
+
+
+def test_the_settings_leave_the_stated_headroom(run):
+    _, out, _ = run("--target-ms", "30")
+    tight = rows(run("--target-ms", "30", "--headroom", "0.2", "-o", "json")[1])
+
+    assert "within 27 ms in the replay: 10 % of the 30 ms" in " ".join(out.split())
+    assert tight[0]["latency_s"] <= 0.024
 
 
 def test_a_target_that_nothing_keeps_says_what_would_do(run):

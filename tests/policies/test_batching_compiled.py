@@ -15,7 +15,7 @@ def one_decision(rule, time, learned, moment, cycle, cap):
     learned = Learned(batching.observe_cycle(learned.returns, cycle), learned.bursts)
     decision = batching.decide(rule, time, learned, moment)
     cap = batching.observe_fit(batching.observe_oom(cap, 64), 32, 64)
-    return decision.wait_s, decision.wake_at, batching.horizon_s(time), cap.limit
+    return decision.wait_s, decision.wake_at, batching.horizon_s(time), cap.limit, batching.refusal_s(time, 20.0, 0.0)
 
 
 def test_the_compiled_rule_decides_as_the_plain_one():

@@ -35,7 +35,9 @@ def test_the_wheel_depends_on_nothing_and_holds_no_tests(wheel):
     assert not [name for name in names if "test" in name]
 
 
-@pytest.mark.parametrize("command", ["--version", "--help", "spot-run --help", "profile --help", "checkpoints --help"])
+@pytest.mark.parametrize(
+    "command", ["--version", "--help", "spot-run --help", "profile --help", "checkpoints --help", "serve --help"]
+)
 def test_installed_alone_its_command_line_works(wheel, tmp_path, command):
     environment = {**os.environ, "PYTHONPATH": str(wheel)}  # a wheel of plain Python is importable as it is
 

@@ -31,7 +31,7 @@ NEVER = {"ssl", "asyncio", "http.client", "email", "multiprocessing", "uuid", "a
 """What takes long to import, and is loaded by the parts that use it alone."""
 PARTS = {
     "trimtab_runtime": (3, set()),
-    "trimtab_runtime.batcher": (25, {"ssl", "asyncio"}),
+    "trimtab_runtime.batcher": (25, set()),
     "trimtab_runtime.checkpoint.checkpointer": (50, {"ctypes"}),
     "trimtab_runtime.notice.watcher": (12, set()),
     "trimtab_runtime.spot_run": (18, set()),

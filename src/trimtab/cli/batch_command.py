@@ -10,7 +10,7 @@ import click
 from trimtab.cli.output import Cell, Column, Format, Sheet, fixed, output_options, write_sheet
 from trimtab.cli.progress import progress_bar
 from trimtab.errors import UsageError
-from trimtab.replay.batch_tuning import Objective, Trial
+from trimtab.replay.batch_tuning import HEADROOM_FRAC, Objective, Trial
 from trimtab.replay.batch_tuning import tune as tune_batches
 from trimtab.sources.batch_files import read_arrivals, read_curve
 from trimtab.units import MS_PER_S
@@ -39,6 +39,8 @@ def command() -> None:
               help="Latency that the quantile must keep.")  # fmt: skip
 @click.option("--quantile", type=click.FloatRange(0.5, 0.999), default=0.95, show_default=True,
               help="Share of requests that must be within the target.")  # fmt: skip
+@click.option("--headroom", type=click.FloatRange(0, 0.9), default=HEADROOM_FRAC, show_default=True,
+              help="Share of the target left free for what a replay lacks: waking threads, run times that vary.")  # fmt: skip
 @click.option("--replicas", type=click.IntRange(min=1), default=1, show_default=True,
               help="Replicas among which arrivals are dealt in turn; one of them is replayed.")  # fmt: skip
 @click.option("--speedup", type=click.FloatRange(min=0, min_open=True), default=1.0, show_default=True,
@@ -53,6 +55,7 @@ def tune(
     arrivals: Path,
     target_ms: float,
     quantile: float,
+    headroom: float,
     replicas: int,
     speedup: float,
     objective: str,
@@ -77,13 +80,14 @@ def tune(
             read_curve(curve),
             target_s=target_ms / MS_PER_S,
             share=quantile,
+            headroom_frac=headroom,
             objective=Objective(objective),
             progress=lambda done, whole: tell(f"setting {done} of {whole}", done / whole),
         )
-    write_sheet(trials_sheet(trials, quantile), output_format, out=out, fields=fields)
+    write_sheet(trials_sheet(trials, quantile, target_ms, headroom), output_format, out=out, fields=fields)
 
 
-def trials_sheet(trials: Sequence[Trial], quantile: float) -> Sheet:
+def trials_sheet(trials: Sequence[Trial], quantile: float, target_ms: float, headroom: float) -> Sheet:
     """Return the best trials as rows, and the chosen one as the line to write in code."""
     columns = (
         Column(key="max_batch", title="max batch", right=True),
@@ -99,7 +103,12 @@ def trials_sheet(trials: Sequence[Trial], quantile: float) -> Sheet:
     greedy = next(trial for trial in trials if trial.rule.window_s == 0)
     shown = [trial for trial in trials if trial.meets][:SHOWN]
     rows = [_row(trial) for trial in shown] + ([] if greedy in shown else [_row(greedy)])
-    notes = (f"Write: {decorator(trials[0])}", "A window of 0 is greedy, with learned waits.")
+    aim = f"Chosen to keep p{100 * quantile:g} within {(1 - headroom) * target_ms:g} ms in the replay"
+    notes = (
+        f"Write: {decorator(trials[0])}",
+        f"{aim}: {100 * headroom:g} % of the {target_ms:g} ms are left for what a replay lacks (--headroom).",
+        "A window of 0 is greedy, with learned waits.",
+    )
     return Sheet(columns=columns, rows=rows, notes=notes)
 
 

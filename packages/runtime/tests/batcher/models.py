@@ -28,3 +28,10 @@ def unpicklable(items: list[int]) -> list[object]:
 def double(items: list[int]) -> list[int]:
     time.sleep(0.001)
     return [2 * item for item in items]
+
+
+@batch(worker="process", run_limit_s=0.5)
+def hang_on_seven(items: list[int]) -> list[int]:
+    if 7 in items:
+        time.sleep(60)
+    return items

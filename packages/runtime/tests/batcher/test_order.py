@@ -5,7 +5,7 @@ import threading
 import time
 
 import pytest
-from packages.runtime.tests.batcher.callers import Model, held_batcher, until, wrapped
+from packages.runtime.tests.batcher.callers import Model, held_batcher, wrapped
 
 from trimtab_runtime import batch
 from trimtab_runtime.errors import (
@@ -31,23 +31,6 @@ def test_late_work_is_refused_before_it_runs():
     assert good == 20
     assert model.batches == [[0], [2]]
     assert stats.refused["deadline"] == 1
-
-
-def test_a_deadline_that_the_learned_run_time_cannot_meet_is_refused():
-    ran = []
-
-    @batch
-    def model(items: list[int]) -> list[int]:
-        ran.append(items)
-        time.sleep(0.02)
-        return items
-
-    model.call(1)
-    assert asyncio.run(until(lambda: model.stats().running == 0)) is None
-
-    with pytest.raises(DeadlineExceeded):
-        model.call(2, within_s=0.005)
-    assert ran == [[1]]
 
 
 def test_higher_priorities_go_first_and_equals_stay_in_order():

@@ -75,10 +75,10 @@ def test_an_exception_among_the_parts_ends_one_stream():
     assert isinstance(two, ValueError)
 
 
-def test_a_failure_after_the_first_part_ends_the_open_streams_without_a_second_run():
+def test_a_failure_after_the_first_part_ends_the_open_streams_where_a_second_run_is_not_wanted():
     runs = []
 
-    @batch
+    @batch(isolate=False)
     def model(items: list[int]):
         runs.append(items)
         yield [DONE if item == 1 else item for item in items]

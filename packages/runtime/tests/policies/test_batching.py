@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from trimtab_runtime.policies.batching import (
     GO,
+    OUTLIER,
+    PROBE_IDLE,
     BatchRule,
     Cap,
     Cycle,
@@ -22,6 +24,7 @@ from trimtab_runtime.policies.batching import (
     observe_fit,
     observe_oom,
     observe_run,
+    refusal_s,
     run_time_s,
 )
 
@@ -206,3 +209,41 @@ def test_small_batches_do_not_count_towards_a_larger_cap():
 
 def test_a_cap_never_falls_below_one():
     assert observe_oom(Cap(1), 1).limit == 1
+
+
+def learned(runs_s, size=8):
+    time = RunTime()
+    for run_s in runs_s:
+        time = observe_run(time, size, run_s)
+    return time
+
+
+SECONDS = st.floats(1e-4, 10.0)
+
+
+@given(st.lists(SECONDS, max_size=40), st.floats(1, 64), st.floats(0, 1e4))
+def test_refusing_never_assumes_a_longer_run_than_planning(runs_s, size, idle_s):
+    time = learned(runs_s)
+
+    assert 0 <= refusal_s(time, size, idle_s) <= run_time_s(time, size)
+
+
+@given(st.lists(SECONDS, min_size=1, max_size=40), st.floats(1, 64))
+def test_after_a_rest_a_probe_goes_whatever_was_learned(runs_s, size):
+    time = learned(runs_s)
+
+    assert refusal_s(time, size, PROBE_IDLE * run_time_s(time, size) + 1e-3) == 0
+
+
+@given(SECONDS, SECONDS, st.integers(8, 40))
+def test_what_warming_up_took_is_forgotten(first_s, run_s, runs):
+    time = learned([first_s] + [run_s] * runs)
+
+    assert run_time_s(time, 8) <= max(run_s, min(first_s, OUTLIER * run_s)) * (1 + 1e-9)
+
+
+def test_one_run_at_the_old_speed_ends_a_slow_phase():
+    slow = learned([0.1] * 20)
+
+    assert refusal_s(slow, 8, 0.0) == pytest.approx(0.1)
+    assert refusal_s(observe_run(slow, 8, 0.01), 8, 0.0) < 0.011

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-import asyncio
+import _thread
 import functools
 import inspect
 import os
 import weakref
-from asyncio import Future, get_running_loop
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import Future as ThreadFuture
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from types import TracebackType
-from typing import Generic, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, Self, TypeVar, cast
 
-from trimtab_runtime.batcher.engine import Engine
-from trimtab_runtime.batcher.loops import AsyncCall, LoopRunner
+from trimtab_runtime.batcher.engine import Engine, inside
+from trimtab_runtime.batcher.exposition import MetricsText, metrics_response
 from trimtab_runtime.batcher.metrics import Stats, render
 from trimtab_runtime.batcher.options import Options
-from trimtab_runtime.batcher.streaming import AsyncStream, ThreadStream
+from trimtab_runtime.batcher.streaming import AsyncChannel, AsyncStream, ThreadChannel, ThreadStream
 from trimtab_runtime.batcher.threads import Call, ThreadRunner
 from trimtab_runtime.errors import UsageError
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from trimtab_runtime.batcher.loops import AsyncCall, LoopRunner
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -39,7 +43,7 @@ class Batcher(Generic[T, R]):
         self._engine = Engine(options, name, streams=streams)
         self._runner = _runner(self._engine, cast("Call", function), options)
         functools.update_wrapper(self, function, updated=())
-        weakref.finalize(self, self._engine.close).atexit = False
+        weakref.finalize(self, _close_elsewhere, self._engine).atexit = False
         _batchers.add(cast("Batcher[object, object]", self))
 
     def __call__(self, item: T, /, *, priority: int = 0, within_s: float | None = None) -> Awaitable[R]:
@@ -48,9 +52,12 @@ class Batcher(Generic[T, R]):
         A higher priority goes first. `within_s` is the time allowed from now: a request that cannot be answered in time fails
         with `DeadlineExceeded` and is not run. Cancelling the awaitable takes the item off the queue.
         """
-        loop = get_running_loop()
-        reply: Future[object] = Future(loop=loop)
-        self._engine.put(item, reply, loop, priority, within_s)
+        loop = _running_loop()
+        reply = _new_future(loop=loop)
+        engine = self._engine
+        if inside.get(None):
+            engine.refuse_own_call()
+        engine.put(item, reply, loop, priority, within_s)
         return reply  # type: ignore[return-value]  # the engine answers with what the function returns, an R
 
     def submit(self, item: T, /, *, priority: int = 0, within_s: float | None = None) -> ThreadFuture[R]:
@@ -68,6 +75,7 @@ class Batcher(Generic[T, R]):
         self, item: T, /, *, priority: int = 0, within_s: float | None = None, timeout_s: float | None = None
     ) -> R:
         """Queue an item from a thread and wait for its result, at most `timeout_s`."""
+        self._engine.refuse_own_call()
         reply = self.submit(item, priority=priority, within_s=within_s)
         try:
             return reply.result(timeout_s)
@@ -76,15 +84,20 @@ class Batcher(Generic[T, R]):
 
     async def map(self, items: Iterable[T], *, priority: int = 0, within_s: float | None = None) -> list[R]:
         """Queue many items from a coroutine and return their results in order."""
+        import asyncio
+
         return await asyncio.gather(*[self(item, priority=priority, within_s=within_s) for item in items])
 
     def call_map(self, items: Iterable[T], *, priority: int = 0, within_s: float | None = None) -> list[R]:
         """Queue many items from a thread and return their results in order."""
+        self._engine.refuse_own_call()
         replies = [self.submit(item, priority=priority, within_s=within_s) for item in items]
         return [reply.result() for reply in replies]
 
     async def drain(self, timeout_s: float | None = None) -> None:
         """Refuse new requests, finish those accepted, and return; raise TimeoutError if that takes longer."""
+        import asyncio
+
         await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(self._engine.drain())), timeout_s)
 
     def drain_wait(self, timeout_s: float | None = None) -> None:
@@ -115,14 +128,37 @@ class Batcher(Generic[T, R]):
         """Return a snapshot of counters and gauges."""
         return self._engine.stats()
 
-    def metrics(self) -> str:
-        """Return the Prometheus text of this batcher."""
+    def metrics(self) -> MetricsText:
+        """Return the Prometheus text of this batcher, which an endpoint can return as its response."""
+        return metrics_response(self._text())
+
+    def _text(self) -> str:
         return render(self._engine.name, self._engine.metrics, self._engine.stats())
 
     def reset_after_fork(self) -> None:
         """Start afresh in a forked child: the parent keeps the requests, and its threads are not here."""
         self._engine.reset()
         self._runner.reset()
+
+
+def _first_running_loop() -> asyncio.AbstractEventLoop:
+    """Return the running loop, and import what the next ones are found by: callers in threads need no asyncio."""
+    global _running_loop, _new_future
+    from asyncio import Future, get_running_loop
+
+    _running_loop, _new_future = get_running_loop, Future
+    return get_running_loop()
+
+
+_running_loop: Callable[[], asyncio.AbstractEventLoop] = _first_running_loop
+_new_future: type[asyncio.Future[object]]
+"""Set with the first running loop, before which nobody needs one."""
+
+
+def _close_elsewhere(engine: Engine) -> None:
+    """Close an engine in a thread of its own: the collector may run in one that holds the engine's locks."""
+    with suppress(RuntimeError):  # the interpreter ends, and with it what would be closed
+        _thread.start_new_thread(engine.close, ())
 
 
 def _runner(engine: Engine, function: Call, options: Options) -> ThreadRunner | LoopRunner:
@@ -134,8 +170,10 @@ def _runner(engine: Engine, function: Call, options: Options) -> ThreadRunner | 
         from trimtab_runtime.batcher.processes import ProcessCall, importable  # multiprocessing takes long to import
 
         module, name = importable(function)
-        return ThreadRunner(engine, lambda: ProcessCall(module, name))
+        return ThreadRunner(engine, lambda: ProcessCall(module, name, options.run_limit_s))
     if on_loop:
+        from trimtab_runtime.batcher.loops import LoopRunner  # asyncio takes long to import
+
         return LoopRunner(engine, cast("AsyncCall", function))
     return ThreadRunner(engine, lambda: nullcontext(function))
 
@@ -151,16 +189,18 @@ class StreamBatcher(Generic[T, R]):
 
     def __call__(self, item: T, /, *, priority: int = 0, within_s: float | None = None) -> AsyncIterator[R]:
         """Queue an item from a coroutine and return its parts as they come; closing the iterator gives the rest up."""
-        loop = get_running_loop()
-        stream = AsyncStream(loop)
-        self.batcher._engine.put(item, stream, loop, priority, within_s)
-        return cast("AsyncIterator[R]", stream)
+        loop = _running_loop()
+        channel = AsyncChannel(loop)
+        self.batcher._engine.refuse_own_call()
+        self.batcher._engine.put(item, channel, loop, priority, within_s)
+        return cast("AsyncIterator[R]", AsyncStream(channel))
 
     def call(self, item: T, /, *, priority: int = 0, within_s: float | None = None) -> Iterator[R]:
         """Queue an item from a thread and return its parts as they come."""
-        stream = ThreadStream()
-        self.batcher._engine.put(item, stream, None, priority, within_s)
-        return cast("Iterator[R]", stream)
+        channel = ThreadChannel()
+        self.batcher._engine.refuse_own_call()
+        self.batcher._engine.put(item, channel, None, priority, within_s)
+        return cast("Iterator[R]", ThreadStream(channel))
 
 
 def _reset_all() -> None:
@@ -172,6 +212,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_reset_all)
 
 
-def metrics_text() -> str:
-    """Return the Prometheus text of every batcher of this process."""
-    return "".join(batcher.metrics() for batcher in sorted(_batchers, key=lambda batcher: batcher._engine.name))
+def metrics_text() -> MetricsText:
+    """Return the Prometheus text of every batcher of this process, which an endpoint can return as its response."""
+    batchers = sorted(_batchers, key=lambda batcher: batcher._engine.name)
+    return metrics_response("".join(batcher._text() for batcher in batchers))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import threading
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
 from math import inf
-from typing import Generic, Protocol, TypeVar, overload
+from typing import Generic, Protocol, TypeVar, cast, overload
 
 from trimtab_runtime.batcher.batcher import Batcher, StreamBatcher
 from trimtab_runtime.batcher.options import BatchReport, Options, WhenFull, Workers, is_out_of_memory
@@ -36,6 +37,24 @@ class Decorator(Protocol):
     def __call__(self, function: Callable[[S, list[T]], Sequence[R]], /) -> BatchMethod[S, T, R]: ...
 
 
+class Owned:
+    """The batcher of one object's method, and whose it is. A copy of the object gets an empty one: its batcher is its own."""
+
+    def __init__(self, owner: object = None, batcher: Batcher[object, object] | None = None) -> None:
+        self._owner = None if owner is None else weakref.ref(owner)
+        self.batcher = batcher
+
+    def of(self, owner: object) -> bool:
+        """Say whether this belongs to `owner`, and not to what it was copied from."""
+        return self._owner is not None and self._owner() is owner
+
+    def __reduce__(self) -> tuple[type[Owned], tuple[()]]:
+        return Owned, ()
+
+
+_making = threading.Lock()
+
+
 class BatchMethod(Generic[S, T, R]):
     """A batched method: each object has a batcher of its own, made when the method is first asked for."""
 
@@ -58,10 +77,19 @@ class BatchMethod(Generic[S, T, R]):
             attributes = vars(instance)
         except TypeError:
             raise UsageError(f"batch: {owner.__name__} needs a __dict__ to hold the batcher of {self._name}") from None
-        batcher: Batcher[T, R] | None = attributes.get(self._name)
-        if batcher is None:
-            batcher = attributes.setdefault(self._name, Batcher(bound(self.function, instance), self.options))
-        return batcher
+        owned: Owned | None = attributes.get(self._name)
+        if owned is None or not owned.of(instance):
+            owned = self._make(instance, attributes)
+        return cast("Batcher[T, R]", owned.batcher)
+
+    def _make(self, instance: S, attributes: dict[str, object]) -> Owned:
+        """Give an object its batcher, unless another thread has just done so."""
+        with _making:
+            owned = attributes.get(self._name)
+            if not isinstance(owned, Owned) or not owned.of(instance):
+                batcher: Batcher[T, R] = Batcher(bound(self.function, instance), self.options)
+                owned = attributes[self._name] = Owned(instance, cast("Batcher[object, object]", batcher))
+        return owned
 
 
 def bound(function: Callable[[S, list[T]], object], instance: S) -> Callable[[list[T]], object]:
@@ -136,6 +164,7 @@ def batch(
     is_oom: Callable[[BaseException], bool] = is_out_of_memory,
     on_oom: Callable[[], object] | None = None,
     worker: Workers = "thread",
+    run_limit_s: float | None = None,
     workers: int = 1,
     ordered: bool = False,
     on_batch: Callable[[BatchReport], object] | None = None,
@@ -157,6 +186,7 @@ def batch(function: Callable[..., object] | None = None, /, **settings: object) 
     within_s: default deadline of a request: late work is refused before it runs.
     isolate: whether, or for which errors, a failed batch is split to find the items at fault.
     is_oom, on_oom: what counts as out of memory, and what to call then (`torch.cuda.empty_cache`).
+    run_limit_s: a worker process that takes longer over a batch is killed and replaced; 600 s where none is given.
     worker, workers: "thread" or "process", and how many; ordered=True runs the batches of a key one after another.
     on_batch: called with a `BatchReport` after each run. name: label in metrics and messages.
     """

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import logging
-from asyncio import AbstractEventLoop, InvalidStateError
 from collections.abc import Callable, Sequence
+from concurrent.futures import InvalidStateError
+from contextlib import suppress
 from time import monotonic
+from typing import TYPE_CHECKING
 
 from trimtab_runtime.batcher.metrics import Metrics
 from trimtab_runtime.batcher.request import Request
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
 
 logger = logging.getLogger(__name__)
 
@@ -64,13 +69,16 @@ def _answer(
 ) -> None:
     abandoned = failed = 0
     for request, result in zip(requests, results, strict=True):
+        reply = request.reply
         try:
-            if isinstance(result, Exception):
-                request.reply.set_exception(result)
+            if reply.done():
+                abandoned += 1
+            elif isinstance(result, Exception):
+                reply.set_exception(result)
                 failed += 1
             else:
-                request.reply.set_result(result)
-        except InvalidStateError:  # cancelled meanwhile
+                reply.set_result(result)
+        except InvalidStateError:  # a thread has just cancelled it; on an event loop nothing comes between
             abandoned += 1
     metrics.count_answers(requests, monotonic(), abandoned=abandoned, failed=failed)
     after()
@@ -90,7 +98,6 @@ def refuse(requests: Sequence[Request], error: Exception, metrics: Metrics, reas
 
 
 def _fail(request: Request, error: Exception) -> None:
-    try:
-        request.reply.set_exception(error)
-    except InvalidStateError:  # cancelled meanwhile
-        return
+    with suppress(InvalidStateError):
+        if not request.reply.done():
+            request.reply.set_exception(error)

@@ -7,13 +7,14 @@ asks `next_step` for a batch or a wait, runs it and reports back. Nothing here r
 from __future__ import annotations
 
 import threading
-from asyncio import AbstractEventLoop
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future as ThreadFuture
+from contextvars import ContextVar
 from math import inf
+from operator import index
 from time import monotonic
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from trimtab_runtime.batcher.delivery import refuse
 from trimtab_runtime.batcher.lanes import Lane, Lanes, Taken
@@ -23,14 +24,19 @@ from trimtab_runtime.batcher.request import Reply, Request
 from trimtab_runtime.batcher.steps import ENDED, State, Step, Waker
 from trimtab_runtime.batcher.telling import Teller
 from trimtab_runtime.batcher.traffic import Ended, Traffic
-from trimtab_runtime.errors import BatcherClosed, DeadlineExceeded, ItemTooLarge, QueueFull
+from trimtab_runtime.errors import BatcherClosed, DeadlineExceeded, ItemTooLarge, QueueFull, UsageError
 from trimtab_runtime.policies.batching import observe_fit, observe_oom, observe_run
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
 
 NEVER = 1 << 60
 """More requests than will ever wait: no arrival wakes anyone."""
 SWEEP_SHARE = 4
 """A full queue is swept of cancelled requests once per this share of its size in refusals, so that the cost stays constant."""
 
+inside: ContextVar[list[Engine]] = ContextVar("inside")
+"""The engine whose batch function runs in this context; emptied when the run ends, since tasks begun in it may outlive it."""
 
 _new_request = cast("Callable[[type[Request], tuple[object, ...]], Request]", tuple.__new__)
 """Half the time of the constructor, on the one path that every request takes."""
@@ -45,6 +51,8 @@ class Engine:
         self.streams = streams
         self.metrics = Metrics()
         self.waker: Waker | None = None
+        self.move: Callable[[AbstractEventLoop | None], None] | None = None
+        """Where batches run on an event loop: told, under the lock, of a caller that is not on it, before it is queued."""
         self.teller = Teller(name, options)
         self._rule = options.rule()
         self._key = options.key
@@ -65,6 +73,8 @@ class Engine:
         )
         self.running = 0
         self.in_flight = 0
+        self.home: AbstractEventLoop | None = None
+        """The event loop on which an asynchronous batch function runs; None in worker threads."""
         self.traffic = Traffic(self._rule)
         self._wake_at = 1
         self._last_loop: AbstractEventLoop | None = None
@@ -91,12 +101,16 @@ class Engine:
         now_s = monotonic()
         if within_s is None:
             within_s = self._within_s
+        if priority.__class__ is not int:
+            priority = self._whole(priority)
         key = None if self._key is None else self._key(item)
         size = 1 if self._size is None else self._measure(item)
         deadline_s = inf if within_s is None else now_s + within_s
         request = _new_request(Request, (item, reply, loop, key, priority, size, now_s, deadline_s))
         lanes = self.lanes
         with self.lock:
+            if self.move is not None and (loop is None or loop is not self.home):
+                self.move(loop)
             if lanes.count >= self._limit and self._not_admitted(request, admitted):
                 return True
             lane = lanes.add(request)
@@ -114,9 +128,26 @@ class Engine:
         """Say whether a lane that is being waited for has become full by size."""
         return self._wake_at != NEVER and self.lanes.is_full(lane)
 
+    def _whole(self, priority: object) -> int:
+        """Return a priority as an int; anything that cannot be compared with the others would stop the worker."""
+        try:
+            return index(cast("int", priority))
+        except TypeError:
+            raise UsageError(f"{self.name}: priority must be a whole number (saw {priority!r})") from None
+
+    def refuse_own_call(self) -> None:
+        """Raise `UsageError` inside this engine's own batch function: it would wait for itself."""
+        if self in inside.get(()):
+            raise UsageError(
+                f"{self.name}: called from inside its own batch function, which would wait for itself; "
+                "call the function behind it (`.function`) with a list instead"
+            )
+
     def _measure(self, item: object) -> int:
         assert self._size is not None
         size = self._size(item)
+        if not _is_amount(size):
+            raise UsageError(f"{self.name}: the size function must return an amount of 0 or more (saw {size!r})")
         max_size = self.options.max_size
         if max_size is not None and size > max_size:
             self.metrics.count_refused("too_large")
@@ -158,10 +189,15 @@ class Engine:
 
     # ------------------------------------------------------------ batches go out
 
-    def next_step(self) -> Step:
-        """Decide under the lock: a batch to run now, a wait, or the end."""
+    def next_step(self, here: AbstractEventLoop | None = None) -> Step:
+        """Decide under the lock: a batch to run now, a wait, or the end.
+
+        `here` is the event loop that asks: one that is no longer the home gets nothing, since the callers of others wait too.
+        """
         late: list[Request] = []
         with self.lock:
+            if here is not self.home:
+                return Step(None)
             step = self._decide(monotonic(), late)
             if step.taken is not None:
                 self.running += 1
@@ -171,7 +207,7 @@ class Engine:
                 self._admit()
             admitted, self._admitted = self._admitted, []
         for waiter in admitted:
-            waiter.set_result(None)
+            _finish(waiter)
         if late:
             refuse(late, self._too_late(), self.metrics, "deadline")
         return step
@@ -235,6 +271,7 @@ class Engine:
         with self.lock:
             self.running -= 1
             taken.lane.running -= 1
+            taken.lane.ended_s = monotonic()
             self.in_flight -= len(taken.batch)
             self._end_if_drained()
 
@@ -273,7 +310,7 @@ class Engine:
         self.state = State.CLOSED
         drained, self._drained = self._drained, []
         for done in drained:
-            done.set_result(None)
+            _finish(done)
 
     def close(self) -> None:
         """Take no more requests and refuse those that wait; what runs is answered."""
@@ -285,7 +322,7 @@ class Engine:
             self._end_if_drained()
         refuse(waiting, BatcherClosed(f"{self.name}: closed before the request was run"), self.metrics, "closed")
         for waiter in admitted:
-            waiter.set_result(None)
+            _finish(waiter)
         self.drain()
 
     def stats(self) -> Stats:
@@ -300,3 +337,16 @@ class Engine:
                 metrics.runs, metrics.extra_runs, metrics.items, metrics.poisoned, metrics.out_of_memory,
                 metrics.busy_s, caps,
             )  # fmt: skip
+
+
+def _finish(waiter: ThreadFuture[None]) -> None:
+    """Let somebody go on who waits, unless that was given up."""
+    if waiter.set_running_or_notify_cancel():
+        waiter.set_result(None)
+
+
+def _is_amount(size: object) -> bool:
+    try:
+        return bool(cast("float", size) >= 0)
+    except TypeError:
+        return False

@@ -8,16 +8,18 @@ from math import inf
 from typing import NamedTuple
 
 from trimtab_runtime.batcher.request import Request
-from trimtab_runtime.policies.batching import Cap, RunTime, run_time_s
+from trimtab_runtime.policies.batching import Cap, RunTime, refusal_s
 
 MOST_IDLE_LANES = 4096
-"""Empty lanes kept for what they have learned; beyond it all that are idle and uncapped are forgotten."""
+"""Empty lanes kept for what they have learned; beyond it all that are idle and uncapped are forgotten.
+
+Where more than half as many stay, the next time is when their number has doubled, so that each new lane costs the same."""
 
 
 class Lane:
     """The requests of one key, what its batches take, and what memory allows them."""
 
-    __slots__ = ("cap", "count", "key", "lines", "running", "time", "total")
+    __slots__ = ("cap", "count", "ended_s", "key", "lines", "running", "time", "total")
 
     def __init__(self, key: Hashable, max_batch: int) -> None:
         self.key = key
@@ -25,6 +27,8 @@ class Lane:
         self.count = 0
         self.total = 0
         self.running = 0
+        self.ended_s = 0.0
+        """When its last batch ended, on the monotonic clock."""
         self.time = RunTime()
         self.cap = Cap(max_batch)
 
@@ -49,6 +53,7 @@ class Lanes:
         self._padded = padded
         self._ordered = ordered
         self._lanes: dict[Hashable, Lane] = {}
+        self._forget_at = MOST_IDLE_LANES
         self._levels: dict[int, dict[Lane, None]] = {}
 
     def add(self, request: Request) -> Lane:
@@ -68,9 +73,10 @@ class Lanes:
         return lane
 
     def _new_lane(self, key: Hashable) -> Lane:
-        if len(self._lanes) >= MOST_IDLE_LANES:
+        if len(self._lanes) >= self._forget_at:
             kept = {k: lane for k, lane in self._lanes.items() if lane.count or lane.running or lane.cap.reduced}
             self._lanes = kept
+            self._forget_at = max(MOST_IDLE_LANES, 2 * len(kept))
         lane = self._lanes[key] = Lane(key, self._max_batch)
         return lane
 
@@ -94,7 +100,8 @@ class Lanes:
         """Take the next batch off a lane; drop the cancelled, set aside those whose deadline cannot be met."""
         limit = min(lane.cap.limit, self._max_batch)
         planned = min(lane.total, self._max_total) if self._sized else min(lane.count, limit)
-        finish_s = now_s + run_time_s(lane.time, planned)
+        idle_s = 0.0 if lane.running else now_s - lane.ended_s
+        finish_s = now_s + refusal_s(lane.time, planned, idle_s)
         batch: list[Request] = []
         late: list[Request] = []
         total = largest = freed = 0

@@ -1,21 +1,25 @@
-"""Run asynchronous batch functions on the event loop of their callers; thread callers share a loop of their own."""
+"""Run asynchronous batch functions on an event loop: their callers' while that is one and the same, else one of their own.
+
+A batch must not end with the loop of somebody who has no part in it. So it runs on a caller's loop only while all callers are
+there. From the first caller in a thread, or on another loop while the first is open, batches run on a loop of the batcher's
+own, in a thread of its own, for good. Loops that follow one another, as `asyncio.run` makes them, each run their own batches.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 from asyncio import AbstractEventLoop
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import suppress
 
-from trimtab_runtime.batcher.engine import Engine
-from trimtab_runtime.batcher.lanes import Taken
+from trimtab_runtime.batcher.engine import Engine, inside
 from trimtab_runtime.batcher.recovery import Attempt, Outcome
 from trimtab_runtime.batcher.request import Request
 from trimtab_runtime.batcher.running import Run
 from trimtab_runtime.batcher.steps import FOREVER_S, Waker
 
-AsyncCall = Callable[[list[object]], Awaitable[object] | AsyncIterator[object]]
+AsyncCall = Callable[[list[object]], Awaitable[object] | AsyncGenerator[object]]
 
 
 class LoopRunner:
@@ -26,65 +30,105 @@ class LoopRunner:
         self._call = call
         self.reset()
         engine.waker = Waker(self.wake, self.wake_all)
+        engine.move = self.move
 
     def reset(self) -> None:
         """Forget loops and tasks, as a forked child must."""
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._runs: dict[asyncio.Task[None], Run] = {}
         self._own_loop: AbstractEventLoop | None = None
-        self._last_loop: AbstractEventLoop | None = None
         self._lock = threading.Lock()
+
+    # ------------------------------------------------------------ where batches run
+
+    def move(self, loop: AbstractEventLoop | None) -> None:
+        """Choose the loop on which batches run from now on; called under the engine's lock."""
+        home = self._engine.home
+        if home is not None and home is self._own_loop:
+            return
+        if loop is None or (home is not None and not home.is_closed()):
+            self._engine.home = self._begin_own_loop()
+        else:
+            self._engine.home = loop
+
+    def _begin_own_loop(self) -> AbstractEventLoop:
+        loop = self._own_loop = asyncio.new_event_loop()
+        name = f"batcher {self._engine.name}"
+        threading.Thread(target=_run, args=(loop,), name=name, daemon=True).start()
+        return loop
 
     def wake(self, loop: AbstractEventLoop | None, complete: bool) -> None:
         """Look at the queue in the next turn of the caller's loop, so that others of this turn can join."""
         if loop is None:
-            self._background().call_soon_threadsafe(self._pump)
+            self._pump_at_home()
         else:
-            self._last_loop = loop
-            loop.call_soon(self._pump)
+            loop.call_soon(self._pump if loop is self._engine.home else self._pump_at_home)
 
     def wake_all(self) -> None:
-        """Look at the queue once more, to see that the batcher is closing."""
-        for loop in (self._last_loop, self._own_loop):
-            if loop is not None:
-                with suppress(RuntimeError):  # closed: it has nothing left to look for
-                    loop.call_soon_threadsafe(self._pump)
+        """Look at the queue once more, to see that the batcher is closing, wherever its loop has gone."""
+        self._end_runs_of_closed_loops()
+        engine = self._engine
+        with engine.lock:
+            if engine.home is not None and engine.home.is_closed() and engine.lanes.count:
+                engine.home = self._begin_own_loop()
+        self._pump_at_home()
 
-    def _background(self) -> AbstractEventLoop:
-        with self._lock:
-            if self._own_loop is None:
-                self._own_loop = asyncio.new_event_loop()
-                name = f"batcher {self._engine.name}"
-                threading.Thread(target=_run, args=(self._own_loop,), name=name, daemon=True).start()
-            return self._own_loop
+    def _pump_at_home(self) -> None:
+        home = self._engine.home
+        if home is None:
+            return
+        with suppress(RuntimeError):  # closed: what waits is its own callers', who have gone with it
+            home.call_soon_threadsafe(self._pump)
+
+    # ------------------------------------------------------------ batches
 
     def _pump(self) -> None:
         """Start batches until none is due or as many run as may."""
         loop = asyncio.get_running_loop()
-        self._forget_dead_loops()
-        while len(self._tasks) < self._engine.options.workers:
-            step = self._engine.next_step()
+        self._end_runs_of_closed_loops()
+        while self._has_room():
+            step = self._engine.next_step(loop)
             if step.taken is None:
-                if step.ended and loop is self._own_loop and not self._tasks:
+                if self._engine.home is not loop:
+                    self._pump_at_home()
+                elif step.ended and loop is self._own_loop and not self._runs:
                     loop.stop()
                 elif not step.ended and step.wait_s != FOREVER_S:
                     loop.call_later(step.wait_s, self._pump)
                 return
-            task = loop.create_task(self._run(step.taken, loop))
-            self._tasks.add(task)
+            run = Run(self._engine, step.taken, loop)
+            task = loop.create_task(self._run(run))
+            with self._lock:
+                self._runs[task] = run
             task.add_done_callback(self._ended)
 
+    def _has_room(self) -> bool:
+        """Say whether another batch may start. A loop that stands still does not keep others from running."""
+        with self._lock:
+            return sum(task.get_loop().is_running() for task in self._runs) < self._engine.options.workers
+
     def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        task.get_loop().call_soon(self._pump)  # behind the callers just answered, so that they can join
+        with self._lock:
+            self._runs.pop(task, None)
+        home = self._engine.home
+        if home is task.get_loop():
+            home.call_soon(self._pump)  # behind the callers just answered, so that they can join
+        else:
+            self._pump_at_home()
 
-    def _forget_dead_loops(self) -> None:
-        """Free the places of tasks whose loop was closed under them."""
-        self._tasks = {task for task in self._tasks if not task.get_loop().is_closed()}
+    def _end_runs_of_closed_loops(self) -> None:
+        """Close the books of batches whose loop was closed under them: nobody is left who could be answered."""
+        with self._lock:
+            closed = [task for task in self._runs if task.get_loop().is_closed()]
+            runs = [self._runs.pop(task) for task in closed]
+        for run in runs:
+            run.abandon()
 
-    async def _run(self, taken: Taken, loop: AbstractEventLoop) -> None:
-        run = Run(self._engine, taken, loop)
+    async def _run(self, run: Run) -> None:
+        here = [self._engine]
+        inside.set(here)
         with Attempt() as whole:
             await self._run_and_settle(run)
+        here.clear()
         run.end(whole.error)
 
     async def _run_and_settle(self, run: Run) -> None:
@@ -111,7 +155,7 @@ class LoopRunner:
         results: Sequence[object] = ()
         with Attempt() as tried:
             returned = self._call(run.items(requests))
-            if isinstance(returned, AsyncIterator):
+            if isinstance(returned, AsyncGenerator):
                 results = await run.stream_async(requests, returned)
             else:
                 results = run.results(requests, await returned)
@@ -119,6 +163,6 @@ class LoopRunner:
 
 
 def _run(loop: AbstractEventLoop) -> None:
-    """Run the loop that thread callers share until the batcher ends."""
+    """Run the batcher's own loop until the batcher ends."""
     loop.run_forever()
     loop.close()

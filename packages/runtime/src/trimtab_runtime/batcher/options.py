@@ -60,6 +60,7 @@ class Options:
     is_oom: Callable[[BaseException], bool] = is_out_of_memory
     on_oom: Callable[[], object] | None = None
     worker: Workers = "thread"
+    run_limit_s: float | None = None
     workers: int = 1
     ordered: bool = False
     on_batch: Callable[[BatchReport], object] | None = None
@@ -85,6 +86,11 @@ class Options:
             raise UsageError(f"batch: max_size must be above 0 (saw {self.max_size!r})")
         if self.worker not in ("thread", "process"):
             raise UsageError(f"batch: worker must be 'thread' or 'process' (saw {self.worker!r})")
+        if self.run_limit_s is not None and (self.worker != "process" or not self.run_limit_s > 0):
+            raise UsageError(
+                f"batch: run_limit_s must be above 0 and is for worker='process' (saw {self.run_limit_s!r}, "
+                f"{self.worker!r}): a thread cannot be ended from outside"
+            )
         if self.when_full not in ("wait", "refuse"):
             raise UsageError(f"batch: when_full must be 'wait' or 'refuse' (saw {self.when_full!r})")
 

@@ -10,16 +10,21 @@ import multiprocessing
 import sys
 from collections.abc import Callable
 from importlib import import_module
+from math import inf
 from multiprocessing.connection import Connection
 from operator import attrgetter
 from types import TracebackType
-from typing import cast
+from typing import NoReturn, cast
 
 from trimtab_runtime.batcher.recovery import Attempt
 from trimtab_runtime.errors import UsageError, WorkerLost
 
+RUN_LIMIT_S = 600.0
+"""How long a batch may take in a process, where the settings do not say: beyond it the process counts as hung."""
 END_WAIT_S = 5.0
 """How long a process that was told to end may take before it is killed."""
+READY = "ready"
+"""Sent by a process once its function is imported: the limit of a run does not count the loading of a model."""
 
 
 def importable(function: Callable[..., object]) -> tuple[str, str]:
@@ -42,6 +47,8 @@ def serve(connection: Connection, module: str, name: str) -> None:
     """Answer batches until the other side hangs up: what the worker process runs."""
     with Attempt() as imported:
         function = find_function(module, name)
+    with Attempt():  # the other side may have given up meanwhile, which the next line to it tells
+        connection.send(READY)
     while True:
         try:
             items = connection.recv()
@@ -61,11 +68,13 @@ def serve(connection: Connection, module: str, name: str) -> None:
 class ProcessCall:
     """A batch function in another process, started at the first call and again after it has died."""
 
-    def __init__(self, module: str, name: str) -> None:
+    def __init__(self, module: str, name: str, run_limit_s: float | None) -> None:
         self._module = module
         self._name = name
+        self._run_limit_s = RUN_LIMIT_S if run_limit_s is None else run_limit_s
         self._process: multiprocessing.process.BaseProcess | None = None
         self._connection: Connection | None = None
+        self._ready = False
 
     def __enter__(self) -> ProcessCall:
         return self
@@ -78,7 +87,11 @@ class ProcessCall:
     def __call__(self, items: list[object]) -> object:
         connection = self._connection or self._start()
         try:
+            if not self._ready:
+                self._ready = connection.recv() == READY
             connection.send(items)
+            if not connection.poll(None if self._run_limit_s == inf else self._run_limit_s):
+                self._kill(len(items))
             results, error = connection.recv()
         except (EOFError, ConnectionError) as lost:
             code = self._end()
@@ -89,13 +102,24 @@ class ProcessCall:
             raise error
         return cast(object, results)
 
+    def _kill(self, items: int) -> NoReturn:
+        """End a process that hangs; the next batch starts another."""
+        process = self._process
+        if process is not None:
+            process.kill()
+        self._end()
+        raise WorkerLost(
+            f"{self._name}: the worker process took longer than {self._run_limit_s:g} s on a batch of {items} and was killed; "
+            "raise run_limit_s where a batch may take that long"
+        ) from TimeoutError()
+
     def _start(self) -> Connection:
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
         process = context.Process(target=serve, args=(theirs, self._module, self._name), daemon=True)
         process.start()
         theirs.close()
-        self._process, self._connection = process, ours
+        self._process, self._connection, self._ready = process, ours, False
         return ours
 
     def _end(self) -> int | None:

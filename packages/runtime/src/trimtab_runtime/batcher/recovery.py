@@ -62,6 +62,11 @@ class Part:
         """The error that the neighbour to the right is known to raise if this part is sound."""
 
 
+def is_unwanted(request: Request) -> bool:
+    """Say whether nobody waits for the answer any more."""
+    return request.reply.done()
+
+
 class Recovery(NamedTuple):
     """How a batcher treats failures."""
 
@@ -70,6 +75,8 @@ class Recovery(NamedTuple):
     is_oom: Callable[[BaseException], bool]
     on_oom: Callable[[int], int]
     """Told the size of each batch that ran out of memory; returns the largest to try next."""
+    is_over: Callable[[Request], bool] = is_unwanted
+    """Whether nothing is left to be said to a request: it is left out of the runs that follow."""
 
 
 def recover(requests: Sequence[Request], error: Exception, how: Recovery) -> Generator[Sequence[Request], Outcome]:
@@ -79,14 +86,14 @@ def recover(requests: Sequence[Request], error: Exception, how: Recovery) -> Gen
     limit = len(requests)
     while parts:
         part = parts.pop()
-        live = [request for request in part.requests if not request.reply.done()]
+        live = [request for request in part.requests if not how.is_over(request)]
         if not live:
             continue
         if len(live) > limit:
             parts += _halves(live, None)
             continue
         failure = part.known
-        if failure is None or len(live) < len(part.requests):
+        if failure is None or (len(live) < len(part.requests) and how.isolates(failure)):
             outcome = yield live
             failure = outcome.error
             if failure is None:

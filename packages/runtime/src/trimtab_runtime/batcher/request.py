@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from asyncio import AbstractEventLoop
 from collections.abc import Hashable
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:  # asyncio takes long to import, and callers in threads need none
+    from asyncio import AbstractEventLoop
 
 
 class Reply(Protocol):
     """Where an answer goes: an asyncio future, a concurrent future or a stream."""
 
-    def done(self) -> bool: ...
+    def done(self) -> bool:
+        """Say whether nobody wants an answer any more."""
+
     def set_result(self, result: object, /) -> None: ...
     def set_exception(self, exception: BaseException, /) -> None: ...
 

@@ -3,31 +3,35 @@
 from __future__ import annotations
 
 import logging
-from asyncio import CancelledError
-from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping, Sequence, Set
+from contextlib import aclosing, closing
 from functools import partial
 from time import monotonic
 from typing import cast
 
 from trimtab_runtime.batcher.delivery import deliver
-from trimtab_runtime.batcher.engine import Engine
+from trimtab_runtime.batcher.engine import Engine, inside
 from trimtab_runtime.batcher.lanes import Taken
 from trimtab_runtime.batcher.recovery import Attempt, Outcome, Recovery, recover
 from trimtab_runtime.batcher.request import Request
-from trimtab_runtime.batcher.streaming import Parts
-from trimtab_runtime.errors import WrongResults
+from trimtab_runtime.batcher.streaming import Parts, Sent
+from trimtab_runtime.errors import WorkerLost, WrongResults
 
 logger = logging.getLogger(__name__)
 
-TEXT = (str, bytes, bytearray, dict)
+TEXT = (str, bytes, bytearray, memoryview)
 """Types that have a length and are never one result per item."""
+NOT_THE_ITEMS = {"CancelledError", "GeneratorExit", "TimeoutError"}
+"""What ends a run whatever its items are (the task, its loop, a hung process): halves would fare the same."""
+UNORDERED = (Set, Mapping)
+"""Types whose elements have no order, or another than the items'."""
 
 
 def checked(name: str, results: object, items: int) -> Sequence[object]:
     """Return the results as a sequence of one per item, or raise `WrongResults`."""
     if type(results) is list and len(results) == items:
         return results
-    if isinstance(results, TEXT) or not isinstance(results, Iterable):
+    if isinstance(results, TEXT + UNORDERED) or not isinstance(results, Iterable):
         raise WrongResults(
             f"{name}: the batch function returned {type(results).__name__} for {items} items; "
             "return a sequence with one result per item, in their order"
@@ -41,13 +45,6 @@ def checked(name: str, results: object, items: int) -> Sequence[object]:
     return listed
 
 
-def stream_ends(parts: Parts, error: Exception | None) -> Sequence[object]:
-    """Return how each stream ends. Before the first part an error is a failed run like any other, and is isolated."""
-    if error is not None and not parts.begun:
-        raise error
-    return parts.ends(error)
-
-
 class Run:
     """One taken batch on its way through the batch function."""
 
@@ -57,6 +54,8 @@ class Run:
         self.here = here
         self.began_s = 0.0
         self.run_s = 0.0
+        self.ended = False
+        self.sent = Sent(keep=engine.options.isolate is not False)
 
     def items(self, requests: Sequence[Request]) -> list[object]:
         """Return the items as the batch function gets them."""
@@ -77,21 +76,21 @@ class Run:
         return [unpad(result, request.item) for request, result in zip(requests, results, strict=True)]
 
     def _stream(self, requests: Sequence[Request], returned: object) -> Sequence[object]:
-        parts = Parts(requests)
-        with Attempt() as tried:
-            for yielded in cast("Iterator[object]", returned):
+        parts = Parts(requests, self.sent)
+        with closing(cast("Generator[object]", returned)) as generator:
+            for yielded in generator:
                 if not parts.send(checked(self.engine.name, yielded, len(requests)), self.here):
                     break
-        return stream_ends(parts, tried.error)
+        return parts.ends()
 
-    async def stream_async(self, requests: Sequence[Request], returned: AsyncIterator[object]) -> Sequence[object]:
+    async def stream_async(self, requests: Sequence[Request], returned: AsyncGenerator[object]) -> Sequence[object]:
         """Pass on what an asynchronous generator yields."""
-        parts = Parts(requests)
-        with Attempt() as tried:
-            async for yielded in returned:
+        parts = Parts(requests, self.sent)
+        async with aclosing(returned) as generator:
+            async for yielded in generator:
                 if not parts.send(checked(self.engine.name, yielded, len(requests)), self.here):
                     break
-        return stream_ends(parts, tried.error)
+        return parts.ends()
 
     def observe(self, requests: Sequence[Request], outcome: Outcome, *, extra: bool) -> None:
         """Let the engine learn from one run."""
@@ -123,17 +122,29 @@ class Run:
         self.engine.end_cycle(self.taken)
 
     def end(self, error: Exception | None) -> None:
-        """Let the engine go on. An error that no caller has seen yet, such as one of a user's hook, goes to those who wait."""
-        if error is not None:
-            logger.error("%s: a batch could not be settled", self.engine.name, exc_info=error)
-            waiting = [request for request in self.taken.batch if not request.reply.done()]
-            if waiting:
-                self.settle(waiting, Outcome((), error))
-        self.engine.finished(self.taken)
+        """Let the engine go on, once; an error that no caller has seen yet, say a hook's, goes to those who wait."""
+        if self.ended:
+            return
+        self.ended = True
+        try:
+            if error is not None:
+                logger.error("%s: a batch could not be settled", self.engine.name, exc_info=error)
+                waiting = [request for request in self.taken.batch if not request.reply.done()]
+                if waiting:
+                    self.settle(waiting, Outcome((), error))
+        finally:
+            self.engine.finished(self.taken)
+
+    def abandon(self) -> None:
+        """Let the engine go on from a batch whose callers are all gone, and with them the loop that ran it."""
+        requests = self.taken.batch
+        self.engine.metrics.count_answers(requests, monotonic(), abandoned=len(requests), failed=0)
+        self.end(None)
 
     def recovery(self, error: Exception) -> Generator[Sequence[Request], Outcome]:
         """Return the groups to run after the whole batch has failed with `error`."""
         engine = self.engine
+        self.sent.error = error
 
         def settle(requests: Sequence[Request], outcome: Outcome) -> None:
             if outcome.error is not None and len(requests) == 1 < len(self.taken.batch):
@@ -142,7 +153,7 @@ class Run:
             self.settle(requests, outcome)
 
         def isolates(error: BaseException) -> bool:
-            if isinstance(error, WrongResults) or isinstance(error.__cause__, CancelledError):
+            if isinstance(error, WrongResults) or _is_not_the_items(error):
                 return False
             return engine.options.isolates(error)
 
@@ -150,7 +161,13 @@ class Run:
             engine.out_of_memory(self.taken.lane, items)
             return self.taken.lane.cap.limit
 
-        return recover(self.taken.batch, error, Recovery(settle, isolates, engine.options.is_oom, on_oom))
+        return recover(
+            self.taken.batch, error, Recovery(settle, isolates, engine.options.is_oom, on_oom, self.sent.has_ended)
+        )
+
+
+def _is_not_the_items(error: BaseException) -> bool:
+    return isinstance(error, WorkerLost) and type(error.__cause__).__name__ in NOT_THE_ITEMS
 
 
 def attempt(run: Run, requests: Sequence[Request], call: Callable[[list[object]], object]) -> Outcome:
@@ -164,8 +181,12 @@ def attempt(run: Run, requests: Sequence[Request], call: Callable[[list[object]]
 def run_batch(engine: Engine, taken: Taken, call: Callable[[list[object]], object]) -> None:
     """Run a taken batch in this thread and settle all of its requests, whatever fails, also a user's own hook."""
     run = Run(engine, taken)
+    here = [engine]
+    token = inside.set(here)
     with Attempt() as whole:
         _run_and_settle(run, call)
+    here.clear()
+    inside.reset(token)
     run.end(whole.error)
 
 

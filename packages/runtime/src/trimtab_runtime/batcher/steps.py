@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from asyncio import AbstractEventLoop
 from collections.abc import Callable
 from enum import Enum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from trimtab_runtime.batcher.lanes import Taken
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
 
 FOREVER_S = -1.0
 

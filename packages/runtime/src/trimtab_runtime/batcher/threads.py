@@ -5,13 +5,16 @@ from __future__ import annotations
 import _thread
 import logging
 import threading
-from asyncio import AbstractEventLoop
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
 
 from trimtab_runtime.batcher.engine import Engine
 from trimtab_runtime.batcher.running import run_batch
 from trimtab_runtime.batcher.steps import FOREVER_S, Waker
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
 
 logger = logging.getLogger(__name__)
 

@@ -19,6 +19,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Run a program on spot capacity: on a notice tell it, wait, and exit so that it is run again.",
     ),
     "profile": ("trimtab_runtime.cli.profile", "Record what the GPUs do while a program runs."),
+    "serve": ("trimtab_runtime.cli.serve", "Serve a batched function over HTTP."),
     "checkpoints": ("trimtab_runtime.cli.checkpoints", "List the checkpoints in a folder, and verify them."),
 }
 """Command name -> (module that defines `run`, one-line help), in the order in which help shows them."""

@@ -23,7 +23,12 @@ SEEN_ENOUGH = 8
 SPREAD_ENOUGH = 0.01
 """Smallest squared coefficient of variation of batch sizes at which a slope is read off them (10 % apart)."""
 OUTLIER = 4.0
-"""A run longer than this many times its prediction (a first compilation, a paused host) counts as this many."""
+"""A run longer than this many times its prediction (a first compilation, a paused host) counts as this many; while little has
+been seen, one shorter by as much shows that what came before was warming up, and replaces it."""
+PROBE_IDLE = 4.0
+"""Where a deadline cannot be met, the request is refused unless nothing has run for this many times the predicted run: then it
+goes as a probe, since the prediction may have become wrong and nothing else would show it. At most 1 / 5 of the device's time
+goes to probes that come too late."""
 HORIZON_FRAC = 0.6
 """Arrivals within this share of `base` after an event count as its echo."""
 EXCESS_FRAC = 0.35
@@ -57,6 +62,8 @@ class RunTime(NamedTuple):
     covariance: float = 0.0
     slope_s: float = -1.0
     """Seconds per unit of size; negative while unknown."""
+    last_frac: float = 1.0
+    """The last run as a share of what was predicted for it."""
 
 
 class Echo(NamedTuple):
@@ -130,10 +137,12 @@ GO = Decision(0.0, 1)
 
 def observe_run(time: RunTime, size: float, run_s: float) -> RunTime:
     """Add one run of a batch of `size` to the learned run time."""
-    if time.runs == 0:
-        return RunTime(1, float(size), run_s, 0.0, 0.0, -1.0)
+    predicted_s = run_time_s(time, size)
+    if time.runs == 0 or (time.runs < SEEN_ENOUGH and run_s * OUTLIER < predicted_s):
+        return RunTime(time.runs + 1, float(size), run_s, 0.0, 0.0, -1.0, 1.0)
+    last_frac = run_s / predicted_s if predicted_s > 0 else 1.0
     if time.runs >= SEEN_ENOUGH:
-        run_s = min(run_s, OUTLIER * run_time_s(time, size))
+        run_s = min(run_s, OUTLIER * predicted_s)
     weight = max(MEMORY, 1 / (time.runs + 1))
     size_step, time_step = size - time.mean_size, run_s - time.mean_s
     mean_size, mean_s = time.mean_size + weight * size_step, time.mean_s + weight * time_step
@@ -142,7 +151,7 @@ def observe_run(time: RunTime, size: float, run_s: float) -> RunTime:
     slope_s = time.slope_s
     if variance > SPREAD_ENOUGH * mean_size * mean_size:
         slope_s = max(0.0, min(covariance / variance, mean_s / mean_size))
-    return RunTime(time.runs + 1, mean_size, mean_s, variance, covariance, slope_s)
+    return RunTime(time.runs + 1, mean_size, mean_s, variance, covariance, slope_s, last_frac)
 
 
 def base_s(time: RunTime) -> float:
@@ -157,6 +166,19 @@ def run_time_s(time: RunTime, size: float) -> float:
     if time.slope_s < 0:
         return time.mean_s
     return max(0.0, time.mean_s + time.slope_s * (size - time.mean_size))
+
+
+def refusal_s(time: RunTime, size: float, idle_s: float) -> float:
+    """Return the run time by which to judge that a deadline cannot be met; 0 where nothing but its passing refuses a request.
+
+    `idle_s` is the time since a batch of this kind last ran. Refusing needs more certainty than planning, since what is refused
+    teaches nothing: little seen refuses nobody; one run at the old speed ends a slow phase; and after a rest one batch goes
+    through as a probe.
+    """
+    predicted_s = run_time_s(time, size)
+    if time.runs < SEEN_ENOUGH or idle_s > PROBE_IDLE * predicted_s:
+        return 0.0
+    return predicted_s * min(1.0, time.last_frac)
 
 
 def horizon_s(time: RunTime) -> float:
