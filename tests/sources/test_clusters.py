@@ -1,9 +1,10 @@
 import pytest
-from tests.tables.bundles import META, allocation, device, node, tables, usage
+from tests.tables.bundles import META, START, allocation, device, node, tables, usage
 
 from trimtab.errors import UsageError
 from trimtab.sources.clusters import merge_clusters
 from trimtab.sources.prometheus import Collected
+from trimtab.tables.arrow import table_from_rows
 from trimtab.tables.bundle import memory_bundle
 from trimtab.tables.checks import check_bundle
 
@@ -54,3 +55,22 @@ def test_one_cluster_alone_keeps_its_names():
 def test_no_cluster_at_all_is_told():
     with pytest.raises(UsageError, match="cluster label"):
         merge_clusters({})
+
+
+def test_what_stands_beside_the_workloads_names_them_as_they_are_named():
+    def with_objects(gpu):
+        part = cluster(gpu)
+        pod = {"pod": "chat-0", "namespace": "prod", "workload": "prod/chat", "node": "n0", "phase": "Running",
+               "created": START, "gpus": 1.0}  # fmt: skip
+        scaler = {"kind": "ScaledObject", "name": "chat", "target": "prod/chat"}
+        image = {"node": "n0", "image": "chat:1", "size_gib": 1.0}
+        beside = {"pods": [pod], "scalers": [scaler], "images": [image]}
+        more = {table: table_from_rows(table, rows) for table, rows in beside.items()}
+        return Collected(tables={**part.tables, **more}, meta=part.meta)
+
+    merged = merge_clusters({"east": with_objects("GPU-0"), "west": with_objects("GPU-1")}).tables
+
+    assert merged["pods"]["workload"].to_pylist() == ["prod/chat@east", "prod/chat@west"]
+    assert merged["pods"]["node"].to_pylist() == ["n0@east", "n0@west"]
+    assert merged["scalers"]["target"].to_pylist() == ["prod/chat@east", "prod/chat@west"]
+    assert merged["images"]["node"].to_pylist() == ["n0@east", "n0@west"]

@@ -15,8 +15,9 @@ from trimtab.errors import UsageError
 from trimtab.sources.prometheus import Collected
 from trimtab.tables.bundle import BundleMeta
 
-_WORKLOADS = ("allocations", "gpu_usage", "demand", "jobs")
-_NODES = ("nodes", "devices", "allocations", "jobs")
+_WORKLOADS = ("allocations", "gpu_usage", "demand", "jobs", "pods", "volumes")
+_TARGETS = ("scalers",)
+_NODES = ("nodes", "devices", "allocations", "jobs", "pods", "images")
 _DEVICES = ("devices", "allocations", "gpu_usage")
 _JOINED = ","
 """What the nodes of a job that ran on several are joined with."""
@@ -42,7 +43,12 @@ def merge_clusters(parts: Mapping[str, Collected]) -> Collected:
 def _named(tables: Mapping[str, pa.Table], cluster: str) -> dict[str, pa.Table]:
     """Return the tables with the cluster behind every name that another cluster may have too."""
     changed = dict(tables)
-    columns = (("workload", _WORKLOADS, _behind), ("node", _NODES, _behind_each), ("device", _DEVICES, _behind_host))
+    columns = (
+        ("workload", _WORKLOADS, _behind),
+        ("target", _TARGETS, _behind),
+        ("node", _NODES, _behind_each),
+        ("device", _DEVICES, _behind_host),
+    )
     for column, names, rename in columns:
         for name in names:
             if name in changed:
