@@ -65,6 +65,9 @@ class Checkpointer:
         self.next_step = 0
         self.interrupted = False
         self.failed_saves = 0
+        self._saved_step: int | None = None
+        """The step of the newest save that is durable or under way, or of the checkpoint resumed from."""
+        self._stepped = False
         self._clock = clock
         self._files = files or FileOperations()
         self._ranks = ranks or current_ranks()
@@ -117,7 +120,12 @@ class Checkpointer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.close()
+        """Save the last step if the loop ended by itself, and close; after an exception only close."""
+        try:
+            if kind is None:
+                self.finish()
+        finally:
+            self.close()
 
     @property
     def exit_code(self) -> int:
@@ -137,6 +145,7 @@ class Checkpointer:
             return None
         notes = self._job.apply(found.saved)
         self.next_step = found.name.step + 1
+        self._saved_step = found.name.step
         self._policy = CheckpointState(self._clock(), NOTHING_ANSWERED)
         self._boundary_s = self._clock()
         logger.info("resumed after step %d from %s", found.name.step, found.name.folder)
@@ -152,6 +161,7 @@ class Checkpointer:
         self._collect()
         decision = self._agree(step, now_s)
         self.next_step = step + 1
+        self._stepped = True
         match decision:
             case Decision.SAVE:
                 self._save_or_log(step, wait=not self.settings.asynchronous)
@@ -209,6 +219,7 @@ class Checkpointer:
         name = CheckpointName(save_number=self._save_number, step=step)
         self._save_number += 1
         pending = self._pending = PendingSave(step)
+        self._saved_step = step
         self._timing.add_stall(self._clock() - began_s)
         self._saver.save(snapshot, name, pending, wait=wait)
         if wait:
@@ -241,7 +252,20 @@ class Checkpointer:
             self._timing.add_save(self._timing.stall_s + (pending.seconds or 0.0))
             return
         self.failed_saves += 1
+        self._saved_step = None
         logger.error("save number %d in a row failed: %s", self.failed_saves, pending.error)
+
+    def finish(self) -> None:
+        """Save the last completed step unless it is saved: a finished run that is started again has nothing left to do.
+
+        The end of the `with` block calls it, unless an exception or an interruption ended the loop; every rank must come
+        there. Leave the loop right after `step_done`, before the next step changes anything.
+        """
+        self.settle()
+        last_step = self.next_step - 1
+        missing = self._stepped and not self.interrupted and self._saved_step != last_step
+        if self._ranks.highest([float(missing)])[0]:  # a save may have failed on one rank alone
+            self._save_or_log(last_step, wait=True)
 
     def close(self) -> None:
         """Wait for the save and the upload under way (after a notice until its deadline), and give the folder free."""
