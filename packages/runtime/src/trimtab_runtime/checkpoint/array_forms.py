@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from math import prod
 from typing import Any, Protocol, cast
 
 from trimtab_runtime.checkpoint import arrays
@@ -22,7 +21,6 @@ class _DType(Protocol):
     """What is asked of a NumPy element type."""
 
     kind: str
-    str: str
     names: tuple[str, ...] | None
     fields: dict[str, tuple[Any, ...]]
     itemsize: int
@@ -30,6 +28,9 @@ class _DType(Protocol):
     subdtype: tuple[_DType, tuple[int, ...]] | None
     hasobject: bool
     type: type
+
+    @property
+    def str(self) -> str: ...
 
 
 def is_scalar(value: object) -> bool:
@@ -173,7 +174,7 @@ def memory_order(shape: Sequence[int], strides: Sequence[int], step: int) -> tup
         if shape[axis] != 1 and strides[axis] != expected:
             return None
         expected *= shape[axis]
-    return tuple(order) if order != sorted(order) and prod(shape) else None
+    return tuple(order) if order != sorted(order) and 0 not in shape else None
 
 
 def unwrapped(tag: str, detail: Json, inner: object) -> object:

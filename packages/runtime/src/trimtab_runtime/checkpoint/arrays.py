@@ -29,10 +29,13 @@ class TensorLike(Protocol):
     layout: object
     is_quantized: bool
     is_nested: bool
+    is_sparse: bool
+    is_mkldnn: bool
     is_meta: bool
     is_cpu: bool
     is_cuda: bool
     requires_grad: bool
+    itemsize: int
     device: object
 
     def numel(self) -> int: ...
@@ -71,6 +74,25 @@ def is_tensor(value: object) -> bool:
     """Say whether this is a torch tensor, a DTensor included."""
     torch = loaded("torch")
     return torch is not None and isinstance(value, torch.Tensor)
+
+
+def tensor_type() -> type | None:
+    """Return torch's tensor type, None in a job without torch."""
+    torch = loaded("torch")
+    return None if torch is None else cast(type, torch.Tensor)
+
+
+def is_plain(tensor: TensorLike) -> bool:
+    """Say in few steps, since there may be 100,000, whether a tensor (no subclass) is stored as it lies in memory."""
+    return (
+        (tensor.is_cpu or tensor.is_cuda)
+        and not (
+            tensor.is_sparse or tensor.is_mkldnn or tensor.is_quantized or tensor.is_nested or tensor.requires_grad
+        )
+        and str(tensor.layout) == "torch.strided"
+        and tensor.is_contiguous()
+        and (tensor.data_ptr() != 0 or tensor.numel() == 0)
+    )
 
 
 def is_array(value: object) -> bool:
@@ -130,12 +152,12 @@ def is_parameter(value: object) -> bool:
 
 def identity(value: object) -> tuple[object, ...]:
     """Return a key that is equal for two names of the very same memory (tied weights) and for nothing else."""
-    if is_array(value):
+    if not is_tensor(value):
         return ("array", id(value))
     tensor = cast(TensorLike, value)
-    if is_sharded(value) or tensor.numel() == 0:
+    if tensor.numel() == 0 or is_sharded(value):
         return ("tensor", id(value))
-    return (tensor.device, tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride())
+    return (tensor.is_cpu, tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride())
 
 
 def is_sharded(value: object) -> bool:
@@ -199,17 +221,10 @@ def torch_constant(name: str) -> object:
 
 def extent(name: str, value: object) -> Extent:
     """Describe a whole tensor or array."""
-    shape = tuple(int(length) for length in cast(TensorLike, value).shape)
-    if is_array(value):
-        array = cast(ArrayLike, value)
-        dtype, size_bytes = str(array.dtype), array.nbytes
-    else:
-        tensor = cast(TensorLike, value)
-        dtype = str(tensor.dtype).removeprefix("torch.")
-        size_bytes = tensor.numel() * tensor.element_size()
-    return Extent(
-        name=name, dtype=dtype, shape=shape, size_bytes=size_bytes, whole_shape=shape, piece_offset=(0,) * len(shape)
-    )
+    described = cast(TensorLike, value)
+    shape = tuple(map(int, described.shape))
+    dtype = str(described.dtype).removeprefix("torch.")
+    return Extent(name, dtype, shape, prod(shape) * described.itemsize, shape, (0,) * len(shape))
 
 
 def numpy_dtype(text: str) -> Any:

@@ -11,11 +11,12 @@ sys.exit(checkpointer.exit_code)
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from math import inf
 from pathlib import Path
 from types import TracebackType
@@ -27,9 +28,8 @@ from trimtab_runtime.checkpoint.finding import Resumed, find_newest, require_ste
 from trimtab_runtime.checkpoint.folder import open_folder
 from trimtab_runtime.checkpoint.folder_lock import FolderLock
 from trimtab_runtime.checkpoint.layout import CheckpointName
-from trimtab_runtime.checkpoint.mirror import Mirror
 from trimtab_runtime.checkpoint.ranks import Ranks, current_ranks
-from trimtab_runtime.checkpoint.saver import PendingSave, Saver, SaveSettings
+from trimtab_runtime.checkpoint.saver import PendingSave, Saver, SaveSettings, Uploads
 from trimtab_runtime.checkpoint.settings import CheckpointSettings
 from trimtab_runtime.checkpoint.snapshot import SnapshotTaker
 from trimtab_runtime.checkpoint.timing import Timing
@@ -74,10 +74,12 @@ class Checkpointer:
         self._root = Path(folder).resolve()
         self._rule = self.settings.rule()
         self._timing = Timing()
+        self._copy_s = 0.0
+        """How long the newest save held the training up before anything was written."""
         self._job = job_state.job_state(state, self._ranks)
         self._taker = SnapshotTaker(rank=self._ranks.rank, world_size=self._ranks.world_size)
         self._pending: PendingSave | None = None
-        self._mirror: Mirror | None = None
+        self._mirror: Uploads | None = None
         self._lock = FolderLock(self._root)
         self._open()
         self._policy = CheckpointState(self._clock(), NOTHING_ANSWERED)
@@ -107,9 +109,11 @@ class Checkpointer:
         number = open_folder(self._files, self._root, self._lock, self.settings.lock_wait_s)
         if self.settings.upload_to is None:
             return number
+        from trimtab_runtime.checkpoint.mirror import Mirror  # only who uploads waits for it
+
         try:
-            self._mirror = Mirror(self._files, self._root, self.settings.upload_to, self.settings.upload_keep)
-            return max(number, self._mirror.fetch() + 1)
+            mirror = self._mirror = Mirror(self._files, self._root, self.settings.upload_to, self.settings.upload_keep)
+            return max(number, mirror.fetch() + 1)
         except BaseException:
             self._lock.release()
             raise
@@ -210,17 +214,20 @@ class Checkpointer:
         """
         self.settle()
         began_s = self._clock()
-        pieces, values = self._job.capture()
-        allocating_s = self._clock()
-        self._taker.prepare(pieces)  # slow the first time only, so it says nothing about later saves
-        began_s += self._clock() - allocating_s
-        snapshot = self._taker.take(step, pieces, values)
+        with _no_garbage_collection():
+            pieces, values = self._job.capture()
+            allocating_s = self._clock()
+            self._taker.prepare(pieces)  # slow the first time only, so it says nothing about later saves
+            began_s += self._clock() - allocating_s
+            snapshot = self._taker.take(step, pieces, values, whole=not wait)
         self._timing.assume_size(len(snapshot.data))
         name = CheckpointName(save_number=self._save_number, step=step)
         self._save_number += 1
         pending = self._pending = PendingSave(step)
         self._saved_step = step
-        self._timing.add_stall(self._clock() - began_s)
+        self._copy_s = self._clock() - began_s
+        if not wait:  # one that is waited for copies while it writes: it says nothing about the others
+            self._timing.add_stall(self._copy_s)
         self._saver.save(snapshot, name, pending, wait=wait)
         if wait:
             self._collect()
@@ -249,7 +256,7 @@ class Checkpointer:
         self._pending = None
         if pending.error is None:
             self.failed_saves = 0
-            self._timing.add_save(self._timing.stall_s + (pending.seconds or 0.0))
+            self._timing.add_save(self._copy_s + (pending.seconds or 0.0))
             return
         self.failed_saves += 1
         self._saved_step = None
@@ -278,6 +285,18 @@ class Checkpointer:
             if not self._mirror.close(left_s):
                 logger.warning("the upload under way did not end before the deadline; the one before it stands")
         self._lock.release()
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """Hold cyclic garbage collection off: describing 100,000 tensors would set it off over and over, for half of the time."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def machine_age_s() -> float:

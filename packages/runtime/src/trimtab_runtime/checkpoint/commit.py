@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from trimtab_runtime.checkpoint.files import FileOperations, flush_folder, write_durably
+from trimtab_runtime.checkpoint.host_copy import CopyJob
 from trimtab_runtime.checkpoint.layout import COMMIT_NAME, CheckpointName, parse_name, shard_names
 from trimtab_runtime.checkpoint.records import FORMAT, FORMAT_VERSION, Manifest, manifest_from_json, require_our_format
 from trimtab_runtime.checkpoint.sealed import Json, JsonObject, seal, unseal
@@ -53,11 +54,17 @@ class Commit:
         return sum(entry.size_bytes for entry in self.files)
 
 
-def write_rank(files: FileOperations, saving: Path, manifest: Manifest, data: memoryview) -> None:
+def write_rank(
+    files: FileOperations,
+    saving: Path,
+    manifest: Manifest,
+    data: memoryview,
+    copies: Sequence[Sequence[CopyJob]] = (),
+) -> None:
     """Write one rank's data and manifest durably; the manifest's appearance tells rank 0 that this rank is done."""
     data_name, manifest_name = shard_names(manifest.rank)
     files.make_folder(saving)
-    checksums = write_shard(files, saving / data_name, data)
+    checksums = write_shard(files, saving / data_name, data, copies)
     body = manifest.as_json() | {"chunk_crc32": list(checksums)}
     part = saving / (manifest_name + _PART_SUFFIX)
     write_durably(files, part, seal(body))

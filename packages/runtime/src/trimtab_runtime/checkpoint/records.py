@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from trimtab_runtime.checkpoint.sealed import Json, JsonObject
 from trimtab_runtime.errors import CheckpointDamaged, CheckpointMismatch
@@ -23,8 +24,7 @@ MOST_CHUNK_BYTES = 1 << 30
 """A chunk is read into memory whole. Written are 16 MiB."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class Record(NamedTuple):
     """One tensor's bytes: C-contiguous, little-endian, at `offset_bytes` of the data file.
 
     A piece of a sharded tensor also says where in the whole it belongs.
@@ -53,9 +53,11 @@ class Record:
         return body
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Extent:
-    """What is about to be laid out: a name, an element type, a shape, a size and its place in the whole."""
+class Extent(NamedTuple):
+    """What is about to be laid out: a name, an element type, a shape, a size and its place in the whole.
+
+    A named tuple, since a job may have 100,000 and all are compared with those of the save before.
+    """
 
     name: str
     dtype: str

@@ -13,9 +13,8 @@ import math
 import struct
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from dataclasses import dataclass
 from enum import Enum
-from typing import cast
+from typing import NamedTuple, cast
 
 from trimtab_runtime.checkpoint import array_forms, arrays, named_types
 from trimtab_runtime.checkpoint.sealed import Json
@@ -30,8 +29,7 @@ _FACTORIES = {made.__name__: made for made in (int, float, complex, bool, str, b
 """What a defaultdict may make: built-in types, which are known by name on every machine."""
 
 
-@dataclass(frozen=True, slots=True)
-class Leaf:
+class Leaf(NamedTuple):
     """A tensor or array inside the state, under the path by which it was found."""
 
     name: str
@@ -90,11 +88,14 @@ class _Encoder:
         self.refused: list[str] = []
         self._taken: set[str] = set()
         self._seen: dict[tuple[object, ...], str] = {}
+        self._tensor = arrays.tensor_type()
         self._within: set[int] = set()
         """The containers that the walk is inside of, by identity."""
 
     def encode(self, value: object, path: str) -> Json:
         kind = type(value)
+        if kind is self._tensor and arrays.is_plain(cast(arrays.TensorLike, value)):
+            return {"$tensor": self._leaf(value, value, path)}
         if kind is str or kind is bool or value is None:
             return cast("str | bool | None", value)
         if kind is int:
@@ -118,8 +119,9 @@ class _Encoder:
         finally:
             self._within.discard(id(value))
 
-    def _refuse(self, path: str, reason: str) -> None:
+    def _refuse(self, path: str, reason: str) -> Json:
         self.refused.append(f"{path or '/'}: {reason}")
+        return None
 
     def _items(self, value: object, path: str) -> list[Json]:
         return [self.encode(item, f"{path}/{index}") for index, item in enumerate(cast("Iterable[object]", value))]
@@ -276,9 +278,9 @@ def _decode_tagged(tag: str, item: Json, leaf: Callable[[str], object]) -> objec
         case "$counter", list(pairs):
             return Counter(cast("dict[object, int]", dict(_decoded_pairs(pairs, leaf))))
         case "$set", list(items):
-            return {cast(Hashable, decode(entry, leaf)) for entry in items}
+            return {decode(entry, leaf) for entry in items}
         case "$frozenset", list(items):
-            return frozenset(cast(Hashable, decode(entry, leaf)) for entry in items)
+            return frozenset(decode(entry, leaf) for entry in items)
         case "$namedtuple", [str(name), list(items)]:
             return named_types.namedtuple(name, [decode(entry, leaf) for entry in items])
         case "$masked", [data, mask, fill_value, bool(is_hard)]:
@@ -326,5 +328,5 @@ def _decoded_pairs(pairs: list[Json], leaf: Callable[[str], object]) -> list[tup
     for pair in pairs:
         if not isinstance(pair, list) or len(pair) != 2:
             raise CheckpointDamaged("the manifest holds a mapping whose entries are not pairs")
-        decoded.append((cast(Hashable, decode(pair[0], leaf)), decode(pair[1], leaf)))
+        decoded.append((decode(pair[0], leaf), decode(pair[1], leaf)))
     return decoded
