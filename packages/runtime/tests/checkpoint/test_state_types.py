@@ -208,6 +208,14 @@ def test_a_value_comes_back_as_it_was(memory_path, name):
     assert_same(KEPT[name], there_and_back(memory_path, KEPT[name]))
 
 
+def test_many_masked_arrays_whose_parts_are_made_on_the_way_stay_apart(memory_path):
+    state = [np.ma.MaskedArray(np.full((2, 3), float(index), order="F"), mask=False) for index in range(50)]
+
+    back = there_and_back(memory_path, state)
+
+    assert [array.data[0, 0] for array in back] == list(range(50))
+
+
 def test_an_ordered_dictionary_keeps_its_attributes(memory_path):
     state = OrderedDict([("a", 1)])
     state._metadata = OrderedDict([("", {"version": 2})])

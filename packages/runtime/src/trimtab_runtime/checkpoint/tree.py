@@ -88,6 +88,8 @@ class _Encoder:
         self.refused: list[str] = []
         self._taken: set[str] = set()
         self._seen: dict[tuple[object, ...], str] = {}
+        self._alive: list[object] = []
+        """What `_seen` tells apart by its address, which must not be given to another meanwhile."""
         self._tensor = arrays.tensor_type()
         self._within: set[int] = set()
         """The containers that the walk is inside of, by identity."""
@@ -222,6 +224,7 @@ class _Encoder:
             name = f"{path.removeprefix('/')}#{copy}"
         self._taken.add(name)
         self._seen[identity] = name
+        self._alive.append(value)
         self.leaves.append(Leaf(name, stored))
         return name
 
