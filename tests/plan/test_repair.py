@@ -113,3 +113,38 @@ def test_a_service_whose_plan_is_late_gets_a_safer_way_or_stays():
     assert repair.workload == "prod/api"
     assert Promise.LATENCY in {one.promise for one in repair.missed}
     assert not [one for one in found.proof.targets if one.is_missed_by_plan]
+
+
+def test_a_service_that_moves_and_would_be_late_on_slow_gpus_gets_a_safer_way():
+    """Requests take a second, in the proof half as much again: in time at the middle of a new GPU's speed, not at its low end."""
+    late_from = FIT_DAYS * 24
+    quick = (0.04, 0.46, 0.35, 0.11, 0.03, 0.01, 0.0, 0.0)
+    slow = (0.0, 0.16, 0.35, 0.27, 0.12, 0.09, 0.01, 0.0)
+
+    def rate(hour):
+        return 4_000 if 8 <= hour % 24 < 20 else 2_000
+
+    rows = FleetRows(DAYS).node("n", "p4d.24xlarge")
+    rows.hold("prod/api", "n", range(8), owner_kind="Deployment")
+    for number, allocation in enumerate(rows.rows["allocations"]):
+        allocation["pod"] = f"api-{number}"
+    for gpu in range(8):
+        rows.use("prod/api", "n", gpu, range(DAYS * 24), sm=lambda hour: rate(hour) / 20_000, memory_gib=6.0)
+    rows.demand(
+        "prod/api",
+        rate,
+        8,
+        (0.5, 1.0, 1.5, 2.0, 2.5, 4.0, 6.0, float("inf")),
+        lambda hour: [rate(hour) * share for share in (slow if hour >= late_from else quick)],
+        running=lambda hour: rate(hour) * (1.5 if hour >= late_from else 1.0) / 3600,
+    )
+    rows.workloads["prod/api"] = {
+        "targets": [{"metric": "latency", "quantile": 0.9, "limit_s": 6.0}],
+        "min_replicas": 1,
+    }
+
+    (repair,) = audit(rows.bundle(), SETTINGS).proof.repairs
+
+    assert repair.workload == "prod/api"
+    assert repair.when_slow
+    assert repair.missed

@@ -27,14 +27,27 @@ before = set(sys.modules)
 import {name}
 print(json.dumps(sorted(set(sys.modules) - before)))
 """
-NEVER = {"ssl", "asyncio", "http.client", "email", "multiprocessing", "uuid", "argparse", "ctypes", "torch", "numpy"}
+NEVER = {
+    "ssl",
+    "asyncio",
+    "http.client",
+    "email",
+    "multiprocessing",
+    "uuid",
+    "argparse",
+    "ctypes",
+    "hashlib",
+    "random",
+    "torch",
+    "numpy",
+}
 """What takes long to import, and is loaded by the parts that use it alone."""
 PARTS = {
     "trimtab_runtime": (3, set()),
     "trimtab_runtime.batcher": (25, set()),
-    "trimtab_runtime.checkpoint.checkpointer": (50, {"ctypes"}),
+    "trimtab_runtime.checkpoint.checkpointer": (44, {"ctypes"}),
     "trimtab_runtime.notice.watcher": (12, set()),
-    "trimtab_runtime.spot_run": (18, set()),
+    "trimtab_runtime.spot_run": (18, {"hashlib", "random"}),
     "trimtab_runtime.profile": (20, {"ctypes"}),
     "trimtab_runtime.cli": (4, set()),
 }

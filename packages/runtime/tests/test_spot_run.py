@@ -1,5 +1,7 @@
 """Any program can be run through interruptions: told, given its time, and exiting so that it runs again."""
 
+import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -95,6 +97,77 @@ def test_what_the_program_started_does_not_outlive_it(tmp_path):
             return
         time.sleep(0.02)
     pytest.fail(f"process {pid} outlived its parent")
+
+
+SLOW_SAVE = """
+import os, pathlib, signal, sys, time
+def stop(number, frame):
+    time.sleep(1.5)
+    pathlib.Path(sys.argv[2]).write_text(f"saved on {number}")
+    sys.exit(0)
+for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+    signal.signal(number, stop)
+pathlib.Path(sys.argv[1]).write_text("ready")
+time.sleep(30)
+"""
+
+
+def in_front(shell, folder):
+    """Return a command that runs the slowly saving program behind a shell."""
+    job = shlex.join(python(SLOW_SAVE, folder / "ready", folder / "saved"))
+    if shell == "bash run.sh":
+        (folder / "run.sh").write_text(f"{job}\necho done\n")
+        return ["bash", str(folder / "run.sh")]
+    return ["sh", "-c", {"a; b": f"{job}; true", "a & wait": f"{job} & wait"}[shell]]
+
+
+@pytest.mark.parametrize("shell", ["bash run.sh", "a; b", "a & wait"])
+def test_a_shell_in_front_does_not_cost_the_checkpoint(tmp_path, shell):
+    began_s = time.monotonic()
+
+    result = spot_run(in_front(shell, tmp_path), NoticeOnceReady(tmp_path / "ready", 20.0), SETTINGS)
+
+    assert (tmp_path / "saved").read_text() == "saved on 15"
+    assert result.exit_code == 75
+    assert time.monotonic() - began_s < 15.0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP, signal.SIGQUIT])
+@pytest.mark.parametrize("shell", [None, "bash run.sh"])
+def test_other_signals_are_passed_on_and_waited_for(tmp_path, number, shell):
+    job = in_front(shell, tmp_path) if shell else python(SLOW_SAVE, tmp_path / "ready", tmp_path / "saved")
+    command = [*TRIMTAB, "spot-run", "--notice", "none", "--restarts", "3", "--", *job]
+    running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    await_text(tmp_path / "ready")
+
+    running.send_signal(number)
+    running.communicate(timeout=30)
+
+    assert (tmp_path / "saved").read_text() == f"saved on {int(number)}"
+    assert running.returncode in (0, 128 + number)  # bash goes on after a program that took Ctrl-C for itself
+
+
+def test_a_program_that_ignores_ctrl_c_is_killed_by_the_third(tmp_path):
+    ignoring = "import signal, time, pathlib, sys; signal.signal(2, signal.SIG_IGN)\n"
+    ignoring += "pathlib.Path(sys.argv[1]).write_text('ready'); time.sleep(60)"
+    command = [*TRIMTAB, "spot-run", "--notice", "none", "--", *python(ignoring, tmp_path / "ready")]
+    running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    await_text(tmp_path / "ready")
+
+    for _ in range(3):
+        time.sleep(0.3)
+        running.send_signal(signal.SIGINT)
+    running.communicate(timeout=30)
+
+    assert running.returncode == 137
+
+
+def await_text(path):
+    for _ in range(1500):
+        if path.exists() and path.read_text():
+            return
+        time.sleep(0.02)
+    pytest.fail(f"{path} did not appear")
 
 
 def test_crashes_are_restarted_as_often_as_allowed(tmp_path):

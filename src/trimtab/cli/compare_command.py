@@ -72,6 +72,9 @@ def command(
     Roll back: a figure is surely worse (p99, throughput: beyond the slack; cost: at all; failures: by half a percent). Promote:
     none can be worse than that. Hold: the runs cannot tell yet.
 
+    Exit code 0 whatever the verdict, which each row carries (`-o json`); 1: the runs cannot be read or compared; 2: wrong
+    options.
+
     \b
     Examples:
       trimtab compare before.csv canary.csv

@@ -2,8 +2,12 @@
 
 import json
 import logging
+import os
 import random
 import shutil
+import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -185,3 +189,61 @@ def test_a_second_job_in_the_same_folder_is_refused_by_name(memory_path):
         pytest.raises(CheckpointLocked, match="another checkpointer of this process"),
     ):
         Checkpointer(memory_path / "run", {"part": Part()}, SETTINGS)
+
+
+HOLD = """
+import sys
+from trimtab_runtime import Checkpointer, CheckpointSettings
+class Part:
+    def state_dict(self): return {}
+    def load_state_dict(self, state): pass
+try:
+    Checkpointer(sys.argv[1], {"part": Part()}, CheckpointSettings(lock_wait_s=0.2))
+    print("got in")
+except Exception as error:
+    print(type(error).__name__)
+"""
+FORKED = """
+import os, sys, time
+from trimtab_runtime import Checkpointer, CheckpointSettings
+class Part:
+    def state_dict(self): return {}
+    def load_state_dict(self, state): pass
+checkpointer = Checkpointer(sys.argv[1], {"part": Part()})
+if os.fork() == 0:
+    time.sleep(30)
+print("ready", flush=True)
+time.sleep(30)
+"""
+
+
+def another_job(root):
+    return subprocess.run([sys.executable, "-c", HOLD, root], capture_output=True, text=True, timeout=60).stdout.strip()
+
+
+def test_the_lock_outlives_any_other_close_of_its_file(memory_path):
+    root = memory_path / "run"
+    with Checkpointer(root, {"part": Part()}, SETTINGS):
+        shutil.copytree(root, memory_path / "copy")
+        (root / ".lock").read_text()
+
+        assert another_job(root) == "CheckpointLocked"
+
+    assert another_job(root) == "got in"
+
+
+def test_a_worker_that_outlives_a_killed_job_does_not_keep_its_successor_out(memory_path):
+    root = memory_path / "run"
+    job = subprocess.Popen(
+        [sys.executable, "-c", FORKED, root], stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        assert job.stdout.readline() == "ready\n"
+        assert another_job(root) == "CheckpointLocked"
+        job.kill()
+        job.wait()
+
+        assert another_job(root) == "got in"
+    finally:
+        os.killpg(job.pid, signal.SIGKILL)
+        job.stdout.close()

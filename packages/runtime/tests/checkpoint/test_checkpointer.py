@@ -1,5 +1,6 @@
 """What a training loop sees of the checkpointer: when it saves, when it stops, and what it says when something is wrong."""
 
+import errno
 import json
 import logging
 import os
@@ -92,6 +93,60 @@ def test_the_first_checkpoint_comes_before_any_save_was_measured(run):
         job.step(step)
 
     assert job.saved()
+
+
+def test_a_run_that_finishes_saves_its_last_step(memory_path):
+    for first, last in ((0, 7), (7, 7), (7, 9)):
+        job = Run(memory_path / "run", every_s=1e6, keep=100)
+        with job.checkpointer as checkpointer:
+            checkpointer.resume()
+            assert checkpointer.next_step == first
+            for step in range(first, last):
+                assert not job.step(step)
+
+    assert job.saved() == [6, 8]
+
+
+def test_the_last_step_is_not_saved_twice_nor_after_an_exception_or_an_interruption(memory_path):
+    job = Run(memory_path / "saved", every_s=1.0, keep=100)
+    with job.checkpointer:
+        job.step(0)
+    assert job.saved() == [0]
+
+    job = Run(memory_path / "failed", every_s=1e6)
+    with pytest.raises(ZeroDivisionError), job.checkpointer:
+        1 / (0 * job.step(0))
+    assert job.saved() == []
+
+    job = Run(memory_path / "taken", every_s=1e6)
+    with job.checkpointer:
+        job.checkpointer._timing.add_save(20.0)
+        job.notice(left_s=5.0)
+        assert job.step(0)
+    assert job.saved() == []
+
+
+def test_a_last_step_whose_save_failed_is_saved_at_the_end(memory_path):
+    files = FullOnce()
+    job = Run(memory_path / "run", every_s=1.0, files=files)
+    with job.checkpointer:
+        files.full = True
+        job.step(0)
+        assert job.checkpointer.failed_saves == 1
+        files.full = False
+
+    assert job.saved() == [0]
+
+
+class FullOnce(FileOperations):
+    """A disk that can be full for a while."""
+
+    full = False
+
+    def write_at(self, descriptor, data, offset):
+        if self.full:
+            raise OSError(errno.ENOSPC, "no space left")
+        return super().write_at(descriptor, data, offset)
 
 
 def test_a_notice_is_used_to_train_on_and_the_last_save_fits(run):

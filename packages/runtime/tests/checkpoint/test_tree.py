@@ -69,10 +69,6 @@ def test_arrays_at_paths_that_collide_stay_apart():
     assert back["a"]["b"].tolist() == [1, 1]
 
 
-def test_numpy_scalars_become_python_numbers():
-    assert there_and_back({"step": np.int64(7), "loss": np.float32(0.5)}) == {"step": 7, "loss": 0.5}
-
-
 @given(st.lists(st.integers(0, 300), max_size=30))
 def test_records_do_not_overlap_are_aligned_and_fill_whole_blocks(lengths):
     records, size_bytes = lay_out([extent(str(index), np.zeros(length, "u1")) for index, length in enumerate(lengths)])

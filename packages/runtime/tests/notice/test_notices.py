@@ -1,5 +1,6 @@
 """Interruptions are seen in time on emulated metadata servers, whatever the clock of this machine says."""
 
+import json
 import logging
 import os
 import signal
@@ -15,7 +16,7 @@ from trimtab_runtime.notice.azure import AzureScheduledEvents
 from trimtab_runtime.notice.detect import automatic_watcher, cloud_sources
 from trimtab_runtime.notice.file_source import FileNotices
 from trimtab_runtime.notice.gcp import GcpPreemptionNotices
-from trimtab_runtime.notice.metadata import Answer, seconds_until
+from trimtab_runtime.notice.metadata import Answer, MetadataServer, seconds_until
 from trimtab_runtime.notice.notice import Notice, NoticeBoard, NoticeKind
 from trimtab_runtime.notice.signals import SignalNotices
 from trimtab_runtime.notice.watcher import NoticeWatcher
@@ -200,3 +201,104 @@ def test_the_automatic_watcher_takes_a_file_from_the_environment(tmp_path):
         assert board.wait(3.0)
 
     assert board.interruption.deadline_s - board.interruption.seen_s == 45.0
+
+
+DEEP = "[" * 100_000
+ODD_AWS = {
+    "year one": '{"action": "terminate", "time": "0001-01-01T00:00:00+14:00"}',
+    "deep": DEEP,
+    "a list": "[]",
+    "a number": '{"time": 5}',
+    "another alphabet": '{"time": "²"}',
+}
+
+
+class OddServer(MetadataServer):
+    """Answers what a test chooses."""
+
+    def __init__(self, body, etag=""):
+        self.body, self.etag, self.paths = body, etag, []
+
+    def ask(self, method, path, headers, timeout_s):
+        self.paths.append(path)
+        body = self.body if "action" in path or "event" in path or "preempted" in path else "name"
+        status = 404 if "rebalance" in path else 200
+        return Answer(status=status, body=body, etag=self.etag, server_time=datetime.now(UTC))
+
+
+@pytest.mark.parametrize("name", ODD_AWS)
+def test_an_aws_notice_that_cannot_be_read_is_one_all_the_same(name):
+    source = AwsSpotNotices("http://127.0.0.1:1")
+    source._server = OddServer(ODD_AWS[name])
+
+    (notice,) = source.look()
+
+    assert 0 <= notice.deadline_s - notice.seen_s <= 120.0
+
+
+@pytest.mark.parametrize(
+    "body", ['{"Events": null}', '{"Events": []}', '{"Events": [5, null, {"EventType": ["Preempt"]}]}']
+)
+def test_azure_events_of_other_forms_are_none(body):
+    source = AzureScheduledEvents("http://127.0.0.1:1")
+    source._server = OddServer(body)
+
+    assert list(source.look()) == []
+
+
+@pytest.mark.parametrize("date", ["", "nonsense", "Mon, 01 Jan 0001 00:00:00 +1400", 5])
+def test_an_azure_event_with_an_odd_time_leaves_the_least_lead(date):
+    source = AzureScheduledEvents("http://127.0.0.1:1")
+    source._server = OddServer(json.dumps({"Events": [{"EventType": "Preempt", "NotBefore": date}]}))
+
+    (notice,) = source.look()
+
+    assert notice.deadline_s - notice.seen_s <= 30.0
+
+
+def test_an_odd_etag_is_sent_back_in_ascii():
+    source = GcpPreemptionNotices("http://127.0.0.1:1")
+    source._server = OddServer("FALSE", etag="é &x=1\n")
+    source.look()
+    source.look()
+
+    assert source._server.paths[-1].isascii()
+    assert " " not in source._server.paths[-1]
+
+
+@pytest.mark.parametrize("text", ["²", "1e999", "nan", "-5", "\x00", "12,5"])
+def test_a_file_that_holds_no_number_announces_an_interruption_all_the_same(tmp_path, text):
+    (tmp_path / "notice").write_text(text)
+
+    (notice,) = FileNotices(tmp_path / "notice", 30.0).look()
+
+    assert 0 <= notice.deadline_s - notice.seen_s <= 30.0
+
+
+class Odd:
+    """A source whose first answers raise what a test chooses."""
+
+    name, pause_s = "odd", 0.0
+
+    def __init__(self, error):
+        self.error, self.looks = error, 0
+
+    def look(self):
+        self.looks += 1
+        if self.looks < 3:
+            raise self.error
+        return [Notice(source="odd", kind=NoticeKind.INTERRUPTION, seen_s=0.0, deadline_s=1.0)]
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("a token\n"), OverflowError(), RecursionError(), TypeError(), KeyError("x")]
+)
+def test_the_watch_outlives_any_odd_answer_which_is_counted_and_said_once(monkeypatch, caplog, error):
+    monkeypatch.setattr("trimtab_runtime.notice.watcher._FIRST_RETRY_S", 0.01)
+    board = NoticeBoard()
+
+    with NoticeWatcher(board, [Odd(error)]) as watcher:
+        assert board.wait(5.0)
+
+    assert watcher.failed_looks == 2
+    assert len([record for record in caplog.records if record.levelno == logging.WARNING]) == 1

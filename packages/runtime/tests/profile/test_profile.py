@@ -1,7 +1,12 @@
 """`with profile()`: a thread beside the program, a document after it, never an exception into it."""
 
 import json
+import signal
+import subprocess
+import sys
 import time
+
+import pytest
 
 from trimtab_runtime.profile import Profile, profile
 
@@ -90,3 +95,33 @@ def test_a_call_that_does_not_come_back_is_left_alone_and_named(nvml_script, mon
 
     assert seen.document()["problem"] == "a call of the driver has not come back"
     seen._thread.join()
+
+
+STOPPED = """
+import pathlib, signal, sys, time
+def stop(number, frame):
+    pathlib.Path(sys.argv[2]).write_text(f"saved on {number}")
+    sys.exit(5)
+signal.signal(signal.SIGTERM, stop)
+signal.signal(signal.SIGHUP, stop)
+pathlib.Path(sys.argv[1]).write_text("ready")
+time.sleep(30)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_is_passed_on_to_the_program_and_the_record_is_written(monkeypatch, tmp_path, number):
+    monkeypatch.setenv("TRIMTAB_NVML", "/nonexistent/libnvidia-ml.so.1")
+    out, ready, saved = tmp_path / "profile.json", tmp_path / "ready", tmp_path / "saved"
+    command = [sys.executable, "-m", "trimtab_runtime", "profile", "--out", out, "--"]
+    running = subprocess.Popen([*command, sys.executable, "-c", STOPPED, ready, saved], stdout=subprocess.DEVNULL)
+    for _ in range(1500):
+        if ready.exists() and ready.read_text():
+            break
+        time.sleep(0.02)
+
+    running.send_signal(number)
+
+    assert running.wait(30) == 5
+    assert saved.read_text() == f"saved on {int(number)}"
+    assert json.loads(out.read_text())["wall_s"] > 0

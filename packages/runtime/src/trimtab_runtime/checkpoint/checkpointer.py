@@ -11,11 +11,12 @@ sys.exit(checkpointer.exit_code)
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from math import inf
 from pathlib import Path
 from types import TracebackType
@@ -27,9 +28,8 @@ from trimtab_runtime.checkpoint.finding import Resumed, find_newest, require_ste
 from trimtab_runtime.checkpoint.folder import open_folder
 from trimtab_runtime.checkpoint.folder_lock import FolderLock
 from trimtab_runtime.checkpoint.layout import CheckpointName
-from trimtab_runtime.checkpoint.mirror import Mirror
 from trimtab_runtime.checkpoint.ranks import Ranks, current_ranks
-from trimtab_runtime.checkpoint.saver import PendingSave, Saver, SaveSettings
+from trimtab_runtime.checkpoint.saver import PendingSave, Saver, SaveSettings, Uploads
 from trimtab_runtime.checkpoint.settings import CheckpointSettings
 from trimtab_runtime.checkpoint.snapshot import SnapshotTaker
 from trimtab_runtime.checkpoint.timing import Timing
@@ -65,16 +65,21 @@ class Checkpointer:
         self.next_step = 0
         self.interrupted = False
         self.failed_saves = 0
+        self._saved_step: int | None = None
+        """The step of the newest save that is durable or under way, or of the checkpoint resumed from."""
+        self._stepped = False
         self._clock = clock
         self._files = files or FileOperations()
         self._ranks = ranks or current_ranks()
         self._root = Path(folder).resolve()
         self._rule = self.settings.rule()
         self._timing = Timing()
+        self._copy_s = 0.0
+        """How long the newest save held the training up before anything was written."""
         self._job = job_state.job_state(state, self._ranks)
         self._taker = SnapshotTaker(rank=self._ranks.rank, world_size=self._ranks.world_size)
         self._pending: PendingSave | None = None
-        self._mirror: Mirror | None = None
+        self._mirror: Uploads | None = None
         self._lock = FolderLock(self._root)
         self._open()
         self._policy = CheckpointState(self._clock(), NOTHING_ANSWERED)
@@ -104,9 +109,11 @@ class Checkpointer:
         number = open_folder(self._files, self._root, self._lock, self.settings.lock_wait_s)
         if self.settings.upload_to is None:
             return number
+        from trimtab_runtime.checkpoint.mirror import Mirror  # only who uploads waits for it
+
         try:
-            self._mirror = Mirror(self._files, self._root, self.settings.upload_to, self.settings.upload_keep)
-            return max(number, self._mirror.fetch() + 1)
+            mirror = self._mirror = Mirror(self._files, self._root, self.settings.upload_to, self.settings.upload_keep)
+            return max(number, mirror.fetch() + 1)
         except BaseException:
             self._lock.release()
             raise
@@ -117,7 +124,12 @@ class Checkpointer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.close()
+        """Save the last step if the loop ended by itself, and close; after an exception only close."""
+        try:
+            if kind is None:
+                self.finish()
+        finally:
+            self.close()
 
     @property
     def exit_code(self) -> int:
@@ -137,6 +149,7 @@ class Checkpointer:
             return None
         notes = self._job.apply(found.saved)
         self.next_step = found.name.step + 1
+        self._saved_step = found.name.step
         self._policy = CheckpointState(self._clock(), NOTHING_ANSWERED)
         self._boundary_s = self._clock()
         logger.info("resumed after step %d from %s", found.name.step, found.name.folder)
@@ -152,6 +165,7 @@ class Checkpointer:
         self._collect()
         decision = self._agree(step, now_s)
         self.next_step = step + 1
+        self._stepped = True
         match decision:
             case Decision.SAVE:
                 self._save_or_log(step, wait=not self.settings.asynchronous)
@@ -200,16 +214,20 @@ class Checkpointer:
         """
         self.settle()
         began_s = self._clock()
-        pieces, values = self._job.capture()
-        allocating_s = self._clock()
-        self._taker.prepare(pieces)  # slow the first time only, so it says nothing about later saves
-        began_s += self._clock() - allocating_s
-        snapshot = self._taker.take(step, pieces, values)
+        with _no_garbage_collection():
+            pieces, values = self._job.capture()
+            allocating_s = self._clock()
+            self._taker.prepare(pieces)  # slow the first time only, so it says nothing about later saves
+            began_s += self._clock() - allocating_s
+            snapshot = self._taker.take(step, pieces, values, whole=not wait)
         self._timing.assume_size(len(snapshot.data))
         name = CheckpointName(save_number=self._save_number, step=step)
         self._save_number += 1
         pending = self._pending = PendingSave(step)
-        self._timing.add_stall(self._clock() - began_s)
+        self._saved_step = step
+        self._copy_s = self._clock() - began_s
+        if not wait:  # one that is waited for copies while it writes: it says nothing about the others
+            self._timing.add_stall(self._copy_s)
         self._saver.save(snapshot, name, pending, wait=wait)
         if wait:
             self._collect()
@@ -238,10 +256,23 @@ class Checkpointer:
         self._pending = None
         if pending.error is None:
             self.failed_saves = 0
-            self._timing.add_save(self._timing.stall_s + (pending.seconds or 0.0))
+            self._timing.add_save(self._copy_s + (pending.seconds or 0.0))
             return
         self.failed_saves += 1
+        self._saved_step = None
         logger.error("save number %d in a row failed: %s", self.failed_saves, pending.error)
+
+    def finish(self) -> None:
+        """Save the last completed step unless it is saved: a finished run that is started again has nothing left to do.
+
+        The end of the `with` block calls it, unless an exception or an interruption ended the loop; every rank must come
+        there. Leave the loop right after `step_done`, before the next step changes anything.
+        """
+        self.settle()
+        last_step = self.next_step - 1
+        missing = self._stepped and not self.interrupted and self._saved_step != last_step
+        if self._ranks.highest([float(missing)])[0]:  # a save may have failed on one rank alone
+            self._save_or_log(last_step, wait=True)
 
     def close(self) -> None:
         """Wait for the save and the upload under way (after a notice until its deadline), and give the folder free."""
@@ -254,6 +285,18 @@ class Checkpointer:
             if not self._mirror.close(left_s):
                 logger.warning("the upload under way did not end before the deadline; the one before it stands")
         self._lock.release()
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """Hold cyclic garbage collection off: describing 100,000 tensors would set it off over and over, for half of the time."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def machine_age_s() -> float:

@@ -10,19 +10,22 @@ from __future__ import annotations
 
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from trimtab_runtime.checkpoint.files import FileOperations, flush_folder, write_durably
-from trimtab_runtime.checkpoint.layout import COMMIT_NAME, CheckpointName, shard_names
+from trimtab_runtime.checkpoint.host_copy import CopyJob
+from trimtab_runtime.checkpoint.layout import COMMIT_NAME, CheckpointName, parse_name, shard_names
 from trimtab_runtime.checkpoint.records import FORMAT, FORMAT_VERSION, Manifest, manifest_from_json, require_our_format
 from trimtab_runtime.checkpoint.sealed import Json, JsonObject, seal, unseal
 from trimtab_runtime.checkpoint.shard_writer import write_shard
 from trimtab_runtime.errors import CheckpointDamaged, CheckpointNotSaved
 
 _POLL_S = 0.01
+MOST_TEXT_BYTES = 1 << 30
+"""A manifest of ten million tensors is of this size; a longer one is not read."""
 _PART_SUFFIX = ".part"
 _FAILED_SUFFIX = ".failed"
 
@@ -51,11 +54,17 @@ class Commit:
         return sum(entry.size_bytes for entry in self.files)
 
 
-def write_rank(files: FileOperations, saving: Path, manifest: Manifest, data: memoryview) -> None:
+def write_rank(
+    files: FileOperations,
+    saving: Path,
+    manifest: Manifest,
+    data: memoryview,
+    copies: Sequence[Sequence[CopyJob]] = (),
+) -> None:
     """Write one rank's data and manifest durably; the manifest's appearance tells rank 0 that this rank is done."""
     data_name, manifest_name = shard_names(manifest.rank)
     files.make_folder(saving)
-    checksums = write_shard(files, saving / data_name, data)
+    checksums = write_shard(files, saving / data_name, data, copies)
     body = manifest.as_json() | {"chunk_crc32": list(checksums)}
     part = saving / (manifest_name + _PART_SUFFIX)
     write_durably(files, part, seal(body))
@@ -138,7 +147,10 @@ def read_file(files: FileOperations, path: Path) -> bytes:
     except FileNotFoundError as error:
         raise CheckpointDamaged(f"{path}: the file is missing") from error
     try:
-        content = bytearray(files.size_bytes(descriptor))
+        size_bytes = files.size_bytes(descriptor)
+        if size_bytes > MOST_TEXT_BYTES:
+            raise CheckpointDamaged(f"{path}: {size_bytes} bytes are more than a manifest may have")
+        content = bytearray(size_bytes)
         done = 0
         while done < len(content):
             came = files.read_at(descriptor, [memoryview(content)[done:]], done)
@@ -157,14 +169,29 @@ def read_commit(files: FileOperations, folder: Path) -> Commit:
     require_our_format(body, where)
     match body:
         case {"step": int(step), "save_number": int(number), "world_size": int(world_size), "files": list(entries)}:
-            return Commit(step=step, save_number=number, world_size=world_size, files=tuple(map(_file_entry, entries)))
+            marker = Commit(
+                step=step, save_number=number, world_size=world_size, files=tuple(map(_file_entry, entries))
+            )
         case _:
             raise CheckpointDamaged(f"{where}: lacks the step, the world size or the list of files")
+    if not _lists_its_ranks(marker):
+        raise CheckpointDamaged(f"{where}: lists other files than those of {marker.world_size} rank(s)")
+    if parse_name(folder.name) not in (None, CheckpointName(save_number=marker.save_number, step=marker.step)):
+        raise CheckpointDamaged(f"{where}: is the marker of step {marker.step}, save {marker.save_number}")
+    return marker
+
+
+def _lists_its_ranks(marker: Commit) -> bool:
+    """Say whether a marker names the files of its ranks and no others: no name can then lead out of the folder."""
+    listed = [entry.name for entry in marker.files]
+    if not 0 < marker.world_size == len(listed) // 2:
+        return False
+    return listed == [name for rank in range(marker.world_size) for name in shard_names(rank)]
 
 
 def _file_entry(entry: Json) -> FileEntry:
     match entry:
-        case {"name": str(name), "size_bytes": int(size_bytes), "crc32": (int() | None) as crc32}:
+        case {"name": str(name), "size_bytes": int(size_bytes), "crc32": (int() | None) as crc32} if size_bytes >= 0:
             return FileEntry(name=name, size_bytes=size_bytes, crc32=crc32)
         case _:
             raise CheckpointDamaged(f"a commit marker lists a file without its name or size (saw {entry!r})")
@@ -177,4 +204,7 @@ def read_manifest(files: FileOperations, folder: Path, rank: int, marker: Commit
     expected = {entry.name: entry.crc32 for entry in marker.files}
     if expected.get(path.name) != zlib.crc32(content):
         raise CheckpointDamaged(f"{path}: is not the manifest that was committed")
-    return manifest_from_json(unseal(content, str(path)), str(path))
+    manifest = manifest_from_json(unseal(content, str(path)), str(path))
+    if (manifest.step, manifest.rank, manifest.world_size) != (marker.step, rank, marker.world_size):
+        raise CheckpointDamaged(f"{path}: is the manifest of another step or rank")
+    return manifest

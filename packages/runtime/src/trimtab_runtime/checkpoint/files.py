@@ -7,8 +7,11 @@ the tests fail, shorten or interrupt each call in turn.
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Sequence
 from pathlib import Path
+
+from trimtab_runtime.errors import CheckpointDamaged
 
 NEW_FILE_MODE = 0o644
 
@@ -40,16 +43,19 @@ class FileOperations:
         os.close(descriptor)
 
     def open_for_reading(self, path: Path) -> int:
-        """Open a file or a folder for reading and return its descriptor."""
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        """Open a file or a folder for reading and return its descriptor; a pipe is not waited at."""
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
 
     def read_at(self, descriptor: int, into: Sequence[memoryview], offset: int) -> int:
         """Fill buffers from an offset and return how many bytes came, which may be fewer than fit."""
         return os.preadv(descriptor, into, offset)
 
     def size_bytes(self, descriptor: int) -> int:
-        """Return the size of an open file."""
-        return os.fstat(descriptor).st_size
+        """Return the size of an open file; raise `CheckpointDamaged` for what is none: a folder, a pipe, a device."""
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise CheckpointDamaged("something else lies in the place of a file")
+        return found.st_size
 
     def rename(self, source: Path, target: Path) -> None:
         """Move a file or folder within one file system, atomically."""
@@ -98,7 +104,10 @@ def write_durably(files: FileOperations, path: Path, content: bytes) -> None:
 
 
 def remove_tree(files: FileOperations, folder: Path) -> None:
-    """Remove a flat folder and what is in it."""
+    """Remove a flat folder and what is in it; of a link only the link, never what it leads to."""
+    if folder.is_symlink():
+        files.remove_file(folder)
+        return
     for name in files.names(folder):
         files.remove_file(folder / name)
     files.remove_folder(folder)

@@ -16,13 +16,17 @@ class HostViews:
     """The places of records in a host buffer, ready to be copied into."""
 
     def __init__(self, memory: memoryview, records: Sequence[Record], values: Sequence[object]) -> None:
-        self._address = ctypes.addressof(ctypes.c_char.from_buffer(memory)) if memory else 0
+        self.address = ctypes.addressof(ctypes.c_char.from_buffer(memory)) if memory else 0
         self._records = tuple(records)
         self._views = [_view(memory, record, value) for record, value in zip(records, values, strict=True)]
 
     def fill(self, values: Sequence[object]) -> None:
         """Copy the values into the buffer and return when they are there, whatever device they come from."""
-        jobs: list[CopyJob] = []
+        copy_all(self.begin(values))
+
+    def begin(self, values: Sequence[object]) -> list[CopyJob]:
+        """Copy the values that lie elsewhere or in another order, and return the plain copies that are left to make."""
+        base, jobs = self.address, list[CopyJob]()
         pairs: list[tuple[object, object]] = []
         for record, view, value in zip(self._records, self._views, values, strict=True):
             if view is None:
@@ -31,19 +35,19 @@ class HostViews:
             if address is None:
                 pairs.append((view, value))
             else:
-                jobs.append(CopyJob(self._address + record.offset_bytes, address, record.size_bytes))
-        copy_all(jobs)
+                jobs.append(CopyJob(base + record.offset_bytes, address, record.size_bytes))
         _copy_elementwise([pair for pair in pairs if arrays.is_array(pair[0])])
         _copy_tensors([pair for pair in pairs if arrays.is_tensor(pair[0])])
+        return jobs
 
 
 def _host_address(value: object) -> int | None:
     """Return where a value's bytes lie in host memory in the order in which they are stored; None if nowhere."""
-    if arrays.is_array(value):
+    if not arrays.is_tensor(value):
         array = cast(arrays.ArrayLike, value)
         return array.ctypes.data if array.flags.c_contiguous else None
     tensor = cast(arrays.TensorLike, value)
-    plain = str(tensor.device) == "cpu" and tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg()
+    plain = tensor.is_cpu and tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg()
     return tensor.data_ptr() if plain else None
 
 

@@ -14,6 +14,7 @@ from trimtab_runtime.checkpoint.reading import SavedState
 from trimtab_runtime.checkpoint.sealed import JsonObject
 from trimtab_runtime.checkpoint.snapshot import Piece
 from trimtab_runtime.checkpoint.whole_state import WholeState
+from trimtab_runtime.errors import CheckpointMismatch
 
 
 class _Parts(Protocol):
@@ -42,8 +43,15 @@ class JobState:
         """Give the job its state back and return notes on what differs. Random generators come last: loading may draw."""
         notes = [*self._parts.apply(saved), *saved.notes]
         if "random" in saved.local:
-            notes += random_state.restore(cast("Mapping[str, object]", saved.local["random"]))
+            notes += _restored_random(cast("Mapping[str, object]", saved.local["random"]))
         return notes
+
+
+def _restored_random(states: Mapping[str, object]) -> list[str]:
+    try:
+        return random_state.restore(states)
+    except (RuntimeError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise CheckpointMismatch(f"the random generators do not accept the checkpoint's state: {error!r}") from error
 
 
 def job_state(parts: Mapping[str, object], ranks: Ranks) -> JobState:

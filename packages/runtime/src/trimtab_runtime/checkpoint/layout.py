@@ -25,7 +25,8 @@ DAMAGED_PREFIX = ".damaged-"
 TRASH_PREFIX = ".trash-"
 LEFTOVER_PREFIXES = (SAVING_PREFIX, TRASH_PREFIX)
 
-_COMMITTED = re.compile(r"step-(\d{12})\.(\d{8})")
+_SHARD = re.compile(r"rank-[0-9]{5,20}\.(bin|json)")
+_COMMITTED = re.compile(r"step-([0-9]{12,20})\.([0-9]{8,20})")
 
 
 class CheckpointName(NamedTuple):
@@ -52,10 +53,15 @@ def parse_name(folder: str) -> CheckpointName | None:
 
 def any_save_number(folder: str) -> int:
     """Return the number of the save that a folder of any state belongs to, 0 if it is none of ours."""
-    match = re.search(r"\d{12}\.(\d{8})", folder)
+    match = re.search(r"[0-9]{12,20}\.([0-9]{8,20})", folder)
     return int(match[1]) if match else 0
 
 
 def shard_names(rank: int) -> tuple[str, str]:
     """Return the names of a rank's data file and of its manifest."""
     return f"rank-{rank:05d}.bin", f"rank-{rank:05d}.json"
+
+
+def is_file_name(name: str) -> bool:
+    """Say whether a checkpoint may hold a file of this name: a shard, a manifest or the marker, and no way out of it."""
+    return name == COMMIT_NAME or _SHARD.fullmatch(name) is not None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import sys
 from collections.abc import Mapping
 from types import ModuleType
@@ -13,7 +12,9 @@ _DEVICE_MODULES = ("cuda", "xpu", "mps")
 
 def capture() -> dict[str, object]:
     """Return the state of the global generators that are in use in this process."""
-    states: dict[str, object] = {"python": random.getstate()}
+    states: dict[str, object] = {}
+    if "random" in sys.modules:
+        states["python"] = sys.modules["random"].getstate()
     numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
     if numpy is not None:
         states["numpy"] = numpy.random.get_state(legacy=False)
@@ -36,7 +37,10 @@ def _capture_device(device: str) -> dict[str, object]:
 def restore(states: Mapping[str, object]) -> list[str]:
     """Set the generators back and return what could not be, in words."""
     notes = []
-    random.setstate(cast("tuple[int, tuple[int, ...], float | None]", states["python"]))
+    if "python" in states:
+        import random
+
+        random.setstate(cast("tuple[int, tuple[int, ...], float | None]", states["python"]))
     if "numpy" in states:
         import numpy
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 from trimtab_runtime.checkpoint import arrays
 from trimtab_runtime.checkpoint.commit import Commit, read_manifest
@@ -29,7 +29,8 @@ class SavedState:
 
 def read_records(files: FileOperations, folder: Path, manifest: Manifest, names: Collection[str]) -> dict[str, object]:
     """Return the named tensors of one rank's data file; raise `CheckpointDamaged` if any byte of their chunks differs."""
-    kinds = tensor_kinds(manifest.values)
+    with damage_if_malformed(str(folder)):
+        kinds = tensor_kinds(manifest.values)
     tensors: dict[str, object] = {}
     destinations = []
     for record in manifest.records:
@@ -48,7 +49,27 @@ def with_tensors(values: Json, tensors: Mapping[str, object], where: str) -> dic
             raise CheckpointDamaged(f"{where}: the manifest names the tensor {name!r} but no record holds it")
         return tensors[name]
 
-    return cast("dict[str, object]", decode(values, tensor))
+    with damage_if_malformed(where):
+        decoded = decode(values, tensor)
+    if not isinstance(decoded, dict):
+        raise CheckpointDamaged(f"{where}: the manifest holds {type(decoded).__name__} where a job's parts belong")
+    return decoded
+
+
+def part_of_values(manifest: Manifest, key: str, where: str) -> Json:
+    """Return the values of the job's parts or of this rank; raise `CheckpointDamaged` if the manifest has none."""
+    if key not in manifest.values:
+        raise CheckpointDamaged(f"{where}: the manifest lacks the values of {key!r}")
+    return manifest.values[key]
+
+
+@contextmanager
+def damage_if_malformed(where: str) -> Iterator[None]:
+    """Turn what building values from a manifest may raise into `CheckpointDamaged`: its forms do not fit together."""
+    try:
+        yield
+    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RuntimeError) as error:
+        raise CheckpointDamaged(f"{where}: the manifest's values cannot be built: {error!r}") from error
 
 
 def read_whole(files: FileOperations, folder: Path, rank: int, marker: Commit) -> SavedState:
@@ -56,8 +77,8 @@ def read_whole(files: FileOperations, folder: Path, rank: int, marker: Commit) -
     manifest = read_manifest(files, folder, rank, marker)
     tensors = read_records(files, folder, manifest, {record.name for record in manifest.records})
     return SavedState(
-        parts=with_tensors(manifest.values[PARTS_KEY], tensors, str(folder)),
-        local=with_tensors(manifest.values[LOCAL_KEY], tensors, str(folder)),
+        parts=with_tensors(part_of_values(manifest, PARTS_KEY, str(folder)), tensors, str(folder)),
+        local=with_tensors(part_of_values(manifest, LOCAL_KEY, str(folder)), tensors, str(folder)),
     )
 
 

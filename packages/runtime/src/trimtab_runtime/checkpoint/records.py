@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from trimtab_runtime.checkpoint.sealed import Json, JsonObject
-from trimtab_runtime.errors import CheckpointMismatch
+from trimtab_runtime.errors import CheckpointDamaged, CheckpointMismatch
 
 FORMAT = "trimtab-checkpoint"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""2: values keep their exact types (NumPy scalars, named tuples, enums, ordered dictionaries, order in memory, ...)."""
 PARTS_KEY = "parts"
 LOCAL_KEY = "rank"
 """Keys of a manifest's values: the job's parts, and what belongs to this rank alone, such as its random generators."""
@@ -18,9 +20,11 @@ ALIGNMENT_BYTES = 64
 BLOCK_BYTES = 4096
 """Data files are whole blocks, as direct writes demand; the padding is zeros and counts in the checksum."""
 
+MOST_CHUNK_BYTES = 1 << 30
+"""A chunk is read into memory whole. Written are 16 MiB."""
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+
+class Record(NamedTuple):
     """One tensor's bytes: C-contiguous, little-endian, at `offset_bytes` of the data file.
 
     A piece of a sharded tensor also says where in the whole it belongs.
@@ -49,9 +53,11 @@ class Record:
         return body
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Extent:
-    """What is about to be laid out: a name, an element type, a shape, a size and its place in the whole."""
+class Extent(NamedTuple):
+    """What is about to be laid out: a name, an element type, a shape, a size and its place in the whole.
+
+    A named tuple, since a job may have 100,000 and all are compared with those of the save before.
+    """
 
     name: str
     dtype: str
@@ -127,18 +133,54 @@ def require_our_format(body: Mapping[str, Json], where: str) -> None:
 
 
 def manifest_from_json(body: JsonObject, where: str) -> Manifest:
-    """Read a manifest whose seal has been checked."""
+    """Read a manifest whose seal has been checked; raise `CheckpointDamaged` unless it describes a file of this layout."""
     require_our_format(body, where)
-    return Manifest(
-        step=_whole(body["step"]),
-        rank=_whole(body["rank"]),
-        world_size=_whole(body["world_size"]),
-        size_bytes=_whole(body["size_bytes"]),
-        chunk_bytes=_whole(body["chunk_bytes"]),
-        chunk_crc32=_wholes(body["chunk_crc32"]),
-        records=tuple(_record(entry) for entry in _items(body["records"])),
-        values=_object(body["values"]),
-    )
+    try:
+        manifest = Manifest(
+            step=_whole(body["step"]),
+            rank=_whole(body["rank"]),
+            world_size=_whole(body["world_size"]),
+            size_bytes=_whole(body["size_bytes"]),
+            chunk_bytes=_whole(body["chunk_bytes"]),
+            chunk_crc32=_wholes(body["chunk_crc32"]),
+            records=tuple(_record(entry) for entry in _items(body["records"])),
+            values=_object(body["values"]),
+        )
+    except KeyError as error:
+        raise CheckpointDamaged(f"{where}: the manifest lacks {error}") from error
+    fault = _layout_fault(manifest)
+    if fault:
+        raise CheckpointDamaged(f"{where}: {fault}")
+    return manifest
+
+
+def _layout_fault(manifest: Manifest) -> str:
+    """Say what speaks against the places that a manifest gives; empty if nothing does.
+
+    Records fill the file but for their alignment, so that nobody is made to read what no tensor needs.
+    """
+    if not BLOCK_BYTES <= manifest.chunk_bytes <= MOST_CHUNK_BYTES:
+        return f"chunks of {manifest.chunk_bytes} bytes"
+    if len(manifest.chunk_crc32) != -(-manifest.size_bytes // manifest.chunk_bytes):
+        return f"{len(manifest.chunk_crc32)} checksums for {manifest.size_bytes} bytes"
+    end, seen = 0, set()
+    for record in manifest.records:
+        if not end <= record.offset_bytes < end + ALIGNMENT_BYTES or (record.name, record.piece_offset) in seen:
+            return f"the record {record.name!r} lies upon another one, or behind a gap"
+        if not _is_piece(record):
+            return f"the record {record.name!r} is no piece of its whole"
+        end = record.offset_bytes + record.size_bytes
+        seen.add((record.name, record.piece_offset))
+    if not end <= manifest.size_bytes < end + ALIGNMENT_BYTES + BLOCK_BYTES:
+        return f"records of {end} bytes in a file of {manifest.size_bytes}"
+    return ""
+
+
+def _is_piece(record: Record) -> bool:
+    if not len(record.shape) == len(record.whole_shape) == len(record.piece_offset):
+        return False
+    places = zip(record.shape, record.whole_shape, record.piece_offset, strict=True)
+    return all(offset + length <= whole for length, whole, offset in places)
 
 
 def _record(entry: Json) -> Record:
@@ -156,14 +198,14 @@ def _record(entry: Json) -> Record:
 
 
 def _whole(value: Json) -> int:
-    if not isinstance(value, int):
-        raise CheckpointMismatch(f"a whole number was expected in a checkpoint's manifest (saw {value!r})")
+    if type(value) is not int or value < 0:
+        raise CheckpointDamaged(f"a whole number from 0 on was expected in a checkpoint's manifest (saw {value!r})")
     return value
 
 
 def _items(value: Json) -> list[Json]:
     if not isinstance(value, list):
-        raise CheckpointMismatch(f"a list was expected in a checkpoint's manifest (saw {type(value).__name__})")
+        raise CheckpointDamaged(f"a list was expected in a checkpoint's manifest (saw {type(value).__name__})")
     return value
 
 
@@ -173,5 +215,5 @@ def _wholes(value: Json) -> tuple[int, ...]:
 
 def _object(value: Json) -> JsonObject:
     if not isinstance(value, dict):
-        raise CheckpointMismatch(f"an object was expected in a checkpoint's manifest (saw {type(value).__name__})")
+        raise CheckpointDamaged(f"an object was expected in a checkpoint's manifest (saw {type(value).__name__})")
     return value

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Protocol, cast
 
-from trimtab_runtime.checkpoint.layout import CheckpointName, parse_name
+from trimtab_runtime.checkpoint.layout import CheckpointName, is_file_name, parse_name
 from trimtab_runtime.checkpoint.records import FORMAT, FORMAT_VERSION, require_our_format
 from trimtab_runtime.checkpoint.sealed import Json, JsonObject, seal, unseal
 from trimtab_runtime.errors import CheckpointDamaged, UsageError
@@ -27,7 +27,7 @@ PART_BYTES = 32 * BYTES_PER_MIB
 MARKER_SUFFIX = ".json"
 _PARTS_FOLDER = "parts"
 _PROBE_NAME = "trimtab-was-here"
-_PART_NAME = re.compile(r"[0-9a-f]{64}-(\d+)")
+_PART_NAME = re.compile(r"[0-9a-f]{64}-([0-9]{1,20})")
 
 
 class _FileSystem(Protocol):
@@ -108,7 +108,9 @@ class RemoteFolder:
         body = unseal(self._file_system.cat_file(where), where)
         require_our_format(body, where)
         files = body.get("files")
-        return [_remote_file(entry, where) for entry in (files if isinstance(files, list) else [])]
+        if not isinstance(files, list):
+            raise CheckpointDamaged(f"{where}: lacks the list of files")
+        return [_remote_file(entry, where) for entry in files]
 
     def remove_marker(self, name: CheckpointName) -> None:
         """Withdraw a checkpoint; its parts are removed once nobody else needs them."""
@@ -123,6 +125,10 @@ def part_name(content: bytes | memoryview) -> str:
     return f"{hashlib.sha256(content).hexdigest()}-{len(content)}"
 
 
+def _is_part_name(part: Json) -> bool:
+    return isinstance(part, str) and _PART_NAME.fullmatch(part) is not None
+
+
 def _is_whole(name: str, size_bytes: int) -> bool:
     match = _PART_NAME.fullmatch(name)
     return match is not None and int(match[1]) == size_bytes
@@ -130,7 +136,7 @@ def _is_whole(name: str, size_bytes: int) -> bool:
 
 def _remote_file(entry: Json, where: str) -> RemoteFile:
     match entry:
-        case {"name": str(name), "parts": list(parts)} if "/" not in name:
+        case {"name": str(name), "parts": list(parts)} if is_file_name(name) and all(map(_is_part_name, parts)):
             return RemoteFile(name, tuple(str(part) for part in parts))
         case _:
             raise CheckpointDamaged(f"{where}: lists a file without its name or parts (saw {entry!r})")

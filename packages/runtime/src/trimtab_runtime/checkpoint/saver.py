@@ -10,12 +10,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from trimtab_runtime.checkpoint import commit as protocol
 from trimtab_runtime.checkpoint import store
 from trimtab_runtime.checkpoint.files import FileOperations, remove_tree
 from trimtab_runtime.checkpoint.layout import CheckpointName
-from trimtab_runtime.checkpoint.mirror import Mirror
 from trimtab_runtime.checkpoint.snapshot import Snapshot
 from trimtab_runtime.errors import CheckpointError, CheckpointNotSaved
 
@@ -32,6 +32,16 @@ class SaveSettings:
     launch: str
     keep: int
     rank_timeout_s: float
+
+
+class Uploads(Protocol):
+    """What is asked of the bucket side of the folder, which is imported only where there is one."""
+
+    @property
+    def last_seconds(self) -> float: ...
+    def close(self, timeout_s: float | None) -> bool: ...
+    def offer(self, name: CheckpointName) -> None: ...
+    def needed(self) -> set[CheckpointName]: ...
 
 
 class PendingSave:
@@ -74,7 +84,7 @@ class Saver:
     files takes as long as writing a fifth of one.
     """
 
-    def __init__(self, files: FileOperations, settings: SaveSettings, *, mirror: Mirror | None = None) -> None:
+    def __init__(self, files: FileOperations, settings: SaveSettings, *, mirror: Uploads | None = None) -> None:
         self._files = files
         self._settings = settings
         self._mirror = mirror
@@ -140,12 +150,12 @@ class Saver:
     def _write(self, snapshot: Snapshot, name: CheckpointName, saving: Path) -> None:
         settings = self._settings
         try:
-            protocol.write_rank(self._files, saving, snapshot.manifest, snapshot.data)
+            protocol.write_rank(self._files, saving, snapshot.manifest, snapshot.data, snapshot.copies)
         except OSError as error:
             if error.errno != errno.ENOSPC or settings.rank != 0:
                 raise
             self._make_room(saving)
-            protocol.write_rank(self._files, saving, snapshot.manifest, snapshot.data)
+            protocol.write_rank(self._files, saving, snapshot.manifest, snapshot.data, snapshot.copies)
         if settings.rank == 0:
             protocol.await_ranks(saving, settings.world_size, settings.rank_timeout_s)
             protocol.commit(self._files, settings.root, name, saving, settings.world_size)

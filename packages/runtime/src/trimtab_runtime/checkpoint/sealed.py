@@ -24,12 +24,19 @@ def seal(body: JsonObject) -> bytes:
     return text + _SEAL + b"%08x\n" % zlib.crc32(text)
 
 
+def _no_number(text: str) -> Json:
+    raise ValueError(f"{text} is no number of JSON")
+
+
 def unseal(content: bytes, where: str) -> JsonObject:
     """Return the object in sealed text; raise `CheckpointDamaged` if a single bit of it differs from what was written."""
     text, line = content[:-_SEAL_BYTES], content[-_SEAL_BYTES:]
     if line != _SEAL + b"%08x\n" % zlib.crc32(text):
         raise CheckpointDamaged(f"{where}: the checksum of its text does not match; the file is damaged or cut short")
-    body = json.loads(text)
+    try:
+        body = json.loads(text, parse_constant=_no_number)
+    except (ValueError, RecursionError) as error:
+        raise CheckpointDamaged(f"{where}: is not the JSON that this program writes: {error}") from error
     if not isinstance(body, dict):
         raise CheckpointDamaged(f"{where}: holds {type(body).__name__} where an object belongs")
     return body

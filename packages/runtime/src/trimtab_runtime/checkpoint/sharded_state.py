@@ -17,7 +17,7 @@ from trimtab_runtime.checkpoint import arrays, components, distributed_parts
 from trimtab_runtime.checkpoint.commit import Commit, read_manifest
 from trimtab_runtime.checkpoint.files import FileOperations
 from trimtab_runtime.checkpoint.ranks import TorchRanks
-from trimtab_runtime.checkpoint.reading import SavedState, read_records, with_tensors
+from trimtab_runtime.checkpoint.reading import SavedState, part_of_values, read_records, with_tensors
 from trimtab_runtime.checkpoint.records import LOCAL_KEY, PARTS_KEY, Extent, Manifest
 from trimtab_runtime.checkpoint.resharding import read_resharded
 from trimtab_runtime.checkpoint.sealed import JsonObject
@@ -57,11 +57,12 @@ class ShardedState:
         mine = manifests[self._ranks.rank if same_size else 0]
         _, leaves = encode({PARTS_KEY: components.capture(self._parts)})
         present = {leaf.name: leaf.value for leaf in leaves}
-        wanted = tensor_kinds(mine.values[PARTS_KEY])
+        values = part_of_values(mine, PARTS_KEY, str(folder))
+        wanted = tensor_kinds(values)
         tensors = read_resharded(files, folder, manifests, wanted, present, is_first=self._ranks.rank == 0)
         notes = () if same_size else (_resharded_note(marker.world_size, self._ranks.world_size),)
         return SavedState(
-            parts=with_tensors(mine.values[PARTS_KEY], tensors, str(folder)),
+            parts=with_tensors(values, tensors, str(folder)),
             local=_local(files, folder, mine) if same_size else {},
             notes=notes,
         )
@@ -72,8 +73,9 @@ class ShardedState:
 
 
 def _local(files: FileOperations, folder: Path, manifest: Manifest) -> dict[str, object]:
-    tensors = read_records(files, folder, manifest, set(tensor_kinds(manifest.values[LOCAL_KEY])))
-    return with_tensors(manifest.values[LOCAL_KEY], tensors, str(folder))
+    values = part_of_values(manifest, LOCAL_KEY, str(folder))
+    tensors = read_records(files, folder, manifest, set(tensor_kinds(values)))
+    return with_tensors(values, tensors, str(folder))
 
 
 def _resharded_note(before: int, now: int) -> str:

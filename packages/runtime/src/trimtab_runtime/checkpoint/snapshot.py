@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from trimtab_runtime.checkpoint import arrays
 from trimtab_runtime.checkpoint.host_buffer import HostBuffer
+from trimtab_runtime.checkpoint.host_copy import CopyJob, in_chunks
 from trimtab_runtime.checkpoint.host_views import HostViews
 from trimtab_runtime.checkpoint.pinning import PinnedMemory, cuda_runtime
 from trimtab_runtime.checkpoint.records import Extent, Manifest, Record, lay_out
 from trimtab_runtime.checkpoint.sealed import JsonObject
-from trimtab_runtime.checkpoint.shard_writer import CHUNK_BYTES
+from trimtab_runtime.checkpoint.shard_writer import CHUNK_BYTES, COPY_BYTES
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):
     """A tensor of this rank, or this rank's part of one, and how it is recorded."""
 
     extent: Extent
@@ -28,6 +29,8 @@ class Snapshot:
 
     manifest: Manifest
     data: memoryview
+    copies: Sequence[Sequence[CopyJob]] = ()
+    """By `COPY_BYTES`, the copies that are still to be made: whoever waits for the save leaves the state as it is meanwhile."""
 
 
 class SnapshotTaker:
@@ -60,11 +63,18 @@ class SnapshotTaker:
         if pinned:
             self._pinned.pin(self._data, runtime)
 
-    def take(self, step: int, pieces: Sequence[Piece], values: JsonObject) -> Snapshot:
-        """Copy the pieces and return the snapshot; the previous one must have been written."""
+    def take(self, step: int, pieces: Sequence[Piece], values: JsonObject, *, whole: bool = True) -> Snapshot:
+        """Copy the pieces and return the snapshot; the previous one must have been written.
+
+        Unless `whole`, what lies in host memory is copied while it is written, chunk after chunk.
+        """
         self.prepare(pieces)
-        if self._views is not None:
+        copies: Sequence[Sequence[CopyJob]] = ()
+        if self._views is not None and whole:
             self._views.fill([piece.value for piece in pieces])
+        elif self._views is not None:
+            jobs = self._views.begin([piece.value for piece in pieces])
+            copies = in_chunks(jobs, self._views.address, len(self._data), COPY_BYTES)
         manifest = Manifest(
             step=step,
             rank=self._rank,
@@ -75,4 +85,4 @@ class SnapshotTaker:
             records=self._records,
             values=values,
         )
-        return Snapshot(manifest=manifest, data=self._data)
+        return Snapshot(manifest=manifest, data=self._data, copies=copies)

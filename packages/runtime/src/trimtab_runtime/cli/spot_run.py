@@ -30,7 +30,11 @@ DESCRIPTION = """\
 Run a program on spot capacity: on a notice tell it, wait, and exit so that it is run again.
 
 The program is sent a signal, and a file named in TRIMTAB_NOTICE_FILE appears with the seconds that are left. A job
-that embeds trimtab_runtime.Checkpointer needs nothing else.
+that embeds trimtab_runtime.Checkpointer needs nothing else. All that the program started is waited for until then.
+SIGINT (Ctrl-C), SIGHUP and SIGQUIT are passed on and waited for; the third Ctrl-C kills.
+
+Exit codes: 75 (--exit-code) after a notice, or where the program itself ends with it: run it again elsewhere. Else the
+program's own, and 128 + N where signal N ended it. 1: the program cannot be started, an unknown name; 2: wrong options.
 """
 EXAMPLES = """\
 Examples:

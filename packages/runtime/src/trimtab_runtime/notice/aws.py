@@ -74,7 +74,7 @@ def _interruption(answer: Answer) -> Notice | None:
         document = json.loads(answer.body)
         lead_s = seconds_until(as_utc(datetime.fromisoformat(document["time"])), answer, LEAD_S)
         return interruption("aws", lead_s, now_s, str(document.get("action", "")))
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         # Something is announced that cannot be read: the shortest lead that leaves room for a save is the safe reading.
         return interruption("aws", LEAD_S / 4, now_s, f"unreadable: {answer.body[:100]}")
 

@@ -58,15 +58,15 @@ class AzureScheduledEvents:
     def _concerns_us(self, event: Mapping[str, object]) -> bool:
         resources = event.get("Resources")
         named = not self._machine or not isinstance(resources, list) or not resources or self._machine in resources
-        return named and event.get("EventType") in _ENDS_THE_MACHINE
+        return named and str(event.get("EventType")) in _ENDS_THE_MACHINE
 
 
 def _events(answer: Answer) -> list[Mapping[str, object]]:
     try:
-        events = json.loads(answer.body).get("Events", [])
-    except (ValueError, AttributeError) as error:
+        events = json.loads(answer.body).get("Events") or []
+        return [event for event in events if isinstance(event, dict)]
+    except (ValueError, AttributeError, TypeError, RecursionError) as error:
         raise ConnectionError(f"scheduled events are not the JSON that was expected: {answer.body[:100]}") from error
-    return [event for event in events if isinstance(event, dict)]
 
 
 def _notice(event: Mapping[str, object], answer: Answer) -> Notice:
@@ -81,6 +81,6 @@ def _lead_s(event: Mapping[str, object], answer: Answer) -> float:
 
     try:
         not_before = parsedate_to_datetime(str(event.get("NotBefore") or "")).replace(tzinfo=UTC)
-    except ValueError:
+    except (ValueError, TypeError, OverflowError):
         return LEAD_S
     return seconds_until(not_before, answer, _MOST_LEAD_S)

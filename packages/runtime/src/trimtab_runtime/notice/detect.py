@@ -8,10 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from trimtab_runtime.errors import UsageError
-from trimtab_runtime.notice.aws import AwsSpotNotices
-from trimtab_runtime.notice.azure import AzureScheduledEvents
 from trimtab_runtime.notice.file_source import FileNotices
-from trimtab_runtime.notice.gcp import GcpPreemptionNotices
 from trimtab_runtime.notice.notice import NoticeBoard
 from trimtab_runtime.notice.signals import KUBERNETES_GRACE_S, SignalNotices
 from trimtab_runtime.notice.source import NoticeSource
@@ -26,13 +23,19 @@ FILE_VARIABLE = "TRIMTAB_NOTICE_FILE"
 
 
 def cloud_sources(firmware_folder: Path = FIRMWARE_FOLDER) -> list[NoticeSource]:
-    """Return the source of the cloud that this machine runs in; none outside the three."""
+    """Return the source of the cloud that this machine runs in; none outside the three. Only that one is imported."""
     firmware = " ".join(_read(firmware_folder / name) for name in _FIRMWARE_FILES)
     if "Amazon EC2" in firmware:
+        from trimtab_runtime.notice.aws import AwsSpotNotices
+
         return [AwsSpotNotices()]
     if "Google" in firmware:
+        from trimtab_runtime.notice.gcp import GcpPreemptionNotices
+
         return [GcpPreemptionNotices()]
     if AZURE_ASSET_TAG in firmware:
+        from trimtab_runtime.notice.azure import AzureScheduledEvents
+
         return [AzureScheduledEvents()]
     return []
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from math import isfinite
 from pathlib import Path
 
 from trimtab_runtime.notice.notice import Notice, interruption
@@ -30,7 +31,16 @@ class FileNotices:
             words = self._path.read_text(errors="replace").split()
         except FileNotFoundError:
             return []
-        lead_s = self._lead_s
-        if words and words[0].replace(".", "", 1).isdigit():
-            lead_s = float(words[0])
+        lead_s = _seconds(words[0]) if words else None
+        if lead_s is None:
+            lead_s = self._lead_s
         return [interruption("file", lead_s, time.monotonic(), str(self._path))]
+
+
+def _seconds(word: str) -> float | None:
+    """Read a number of seconds; None for any other word."""
+    try:
+        seconds = float(word)
+    except ValueError:
+        return None
+    return seconds if isfinite(seconds) else None

@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Sequence
 from http import HTTPStatus
+from urllib.parse import quote
 
 from trimtab_runtime.notice.metadata import MetadataServer
 from trimtab_runtime.notice.notice import Notice, interruption
@@ -34,7 +35,9 @@ class GcpPreemptionNotices:
 
     def look(self) -> Sequence[Notice]:
         """Wait for a change, or on the first look return the value as it is."""
-        wait = f"?wait_for_change=true&last_etag={self._etag}&timeout_sec={self._long_poll_s}" if self._etag else ""
+        wait = (
+            f"?wait_for_change=true&last_etag={quote(self._etag)}&timeout_sec={self._long_poll_s}" if self._etag else ""
+        )
         answer = self._server.ask(
             "GET", _PATH + wait, {"Metadata-Flavor": "Google"}, self._long_poll_s + _TIMEOUT_MARGIN_S
         )

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
 HTTP_PORT = 80
+MOST_BODY_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +39,7 @@ class MetadataServer:
             response = connection.getresponse()
             return Answer(
                 status=response.status,
-                body=response.read().decode(errors="replace"),
+                body=response.read(MOST_BODY_BYTES).decode(errors="replace"),
                 etag=response.headers.get("ETag", ""),
                 server_time=_server_time(response.headers.get("Date")),
             )
@@ -53,7 +54,7 @@ def _server_time(date: str | None) -> datetime:
 
     try:
         return parsedate_to_datetime(date or "").astimezone(UTC)
-    except ValueError:
+    except (ValueError, TypeError, OverflowError):
         return datetime.now(UTC)
 
 

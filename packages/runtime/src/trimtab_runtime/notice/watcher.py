@@ -16,6 +16,8 @@ logger = logging.getLogger(__name__)
 
 _FIRST_RETRY_S = 1.0
 _LONGEST_RETRY_S = 30.0
+_ODD_ANSWERS = (OSError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RuntimeError)
+"""What reading an answer that nobody foresaw may raise: the watch goes on, since the next answer may be the notice."""
 
 
 class NoticeWatcher:
@@ -28,6 +30,8 @@ class NoticeWatcher:
         self._sources = sources
         self._signals = signals
         self._stop = threading.Event()
+        self.failed_looks = 0
+        """How often no answer, or none that could be read, came from a source."""
 
     def start(self) -> Self:
         """Start watching."""
@@ -60,8 +64,9 @@ class NoticeWatcher:
                 for notice in source.look():
                     self.board.post(notice)
                 retry_s, pause_s = _FIRST_RETRY_S, source.pause_s
-            except OSError as error:
+            except _ODD_ANSWERS as error:
+                self.failed_looks += 1
                 level = logging.WARNING if retry_s == _FIRST_RETRY_S else logging.DEBUG
-                logger.log(level, "no notice can be had from %s (%s); trying again", source.name, error)
+                logger.log(level, "no notice can be had from %s (%r); trying again", source.name, error)
                 pause_s, retry_s = retry_s, min(_LONGEST_RETRY_S, 2 * retry_s)
             self._stop.wait(pause_s)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from types import FrameType
 
 from trimtab_runtime.errors import InputError, UsageError
 from trimtab_runtime.profile.host import process_tree
@@ -40,7 +42,7 @@ def observe_program(
         seen.stop()
         raise InputError(seen.problem)
     try:
-        with view(seen) if view is not None else nullcontext():
+        with _signals_passed_on(child), view(seen) if view is not None else nullcontext():
             code = _wait(child, pid, limit_s)
     except KeyboardInterrupt:
         code = _interrupted(child)
@@ -50,6 +52,26 @@ def observe_program(
     if tokens is not None:
         _add_tokens(document, tokens)
     return document, code
+
+
+@contextmanager
+def _signals_passed_on(child: subprocess.Popen[bytes] | None) -> Iterator[None]:
+    """Pass SIGTERM and SIGHUP on to the program, whose end is then waited for; without a program they end the watch."""
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if child is None:
+            raise KeyboardInterrupt
+        child.send_signal(number)
+
+    if threading.current_thread() is not threading.main_thread():  # where Python lets nobody handle signals
+        yield
+        return
+    before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _add_tokens(document: dict[str, object], tokens: float) -> None:

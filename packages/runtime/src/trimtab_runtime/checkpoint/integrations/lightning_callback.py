@@ -79,7 +79,9 @@ class LightningCheckpoints:
             trainer.should_stop = True
 
     def on_fit_end(self, trainer: _Trainer, pl_module: object) -> None:
-        """Wait for the save under way."""
+        """Save the last step and wait for it."""
+        if self._checkpointer is not None:
+            self._checkpointer.finish()
         self._close()
 
     def on_exception(self, trainer: _Trainer, pl_module: object, exception: BaseException) -> None:

@@ -64,8 +64,9 @@ class TransformersCallback:
     """Evaluation may take longer than a notice leaves, so the flag is looked at there too."""
 
     def on_train_end(self, args: object, state: _TrainerState, control: _TrainerControl, **parts: object) -> None:
-        """Wait for the save under way."""
+        """Save the last step and wait for it."""
         if self._checkpointer is not None:
+            self._checkpointer.finish()
             self._checkpointer.close()
             self._checkpointer = None
 
