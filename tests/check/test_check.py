@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from tests.emit.cluster_example import example_facts
 from tests.emit.example import example_audit
 from tests.emit.test_any_plan import FACTS, plans
+from tests.emit.test_node_groups import POOLS, on_spot
 
 from trimtab.catalog import load_catalog
 from trimtab.emit.manifests.facts import Autoscaler
@@ -57,6 +58,13 @@ def test_what_emit_writes_has_no_error(autoscaler, tmp_path):
 
 def test_what_emit_writes_has_no_error_where_nothing_is_known_of_the_cluster(tmp_path):
     assert checked(tmp_path, EMITTED[Autoscaler.KEDA], cluster=None).errors == ()
+
+
+@pytest.mark.parametrize("provider", POOLS)
+def test_what_emit_writes_without_karpenter_has_no_error(provider, tmp_path):
+    files = {file.path: file.text for file in on_spot(provider).files}
+
+    assert checked(tmp_path, files).errors == ()
 
 
 SLIPS = [

@@ -149,3 +149,14 @@ def test_a_pool_of_karpenters_without_a_node_today_is_karpenter_all_the_same():
     told = with_cluster(EmitFacts(), None, nodes=nodes, held=(), pods=(), scalers=pools)
 
     assert told.node_maker is NodeMaker.KARPENTER
+
+
+def test_a_commitment_is_shown_to_karpenter_alone():
+    karpenter, groups = (
+        {file.path for file in emit_plan(PLAN, facts).files if file.stage is Stage.COMMIT}
+        for facts in (replace(example_facts(), node_maker=NodeMaker.KARPENTER), without_karpenter(example_facts()))
+    )
+
+    assert any(path.endswith(".nodeoverlay.yaml") for path in karpenter)
+    assert groups
+    assert all(path.startswith("orders/") for path in groups)

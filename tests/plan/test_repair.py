@@ -116,7 +116,7 @@ def test_a_service_whose_plan_is_late_gets_a_safer_way_or_stays():
 
 
 def test_a_service_that_moves_and_would_be_late_on_slow_gpus_gets_a_safer_way():
-    """Requests take a second, in the proof half as much again: in time at the middle of a new GPU's speed, not at its low end."""
+    """Requests take half as long again in the proof: in time at the middle of a new GPU's speed, not at its low end."""
     late_from = FIT_DAYS * 24
     quick = (0.04, 0.46, 0.35, 0.11, 0.03, 0.01, 0.0, 0.0)
     slow = (0.0, 0.16, 0.35, 0.27, 0.12, 0.09, 0.01, 0.0)

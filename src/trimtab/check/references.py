@@ -23,7 +23,7 @@ from trimtab.sources.kube_objects import Object, at, listed, mapping, text
 CLUSTER_WIDE = frozenset({
     "Namespace", "NodePool", "NodeOverlay", "PriorityClass", "ClusterRole", "ClusterRoleBinding", "ClusterQueue",
     "ResourceFlavor", "EC2NodeClass", "AKSNodeClass", "GCENodeClass", "Node", "StorageClass", "RuntimeClass", "DeviceClass",
-    "CustomResourceDefinition", "PersistentVolume", "NodeClass",
+    "CustomResourceDefinition", "PersistentVolume", "NodeClass", "ComputeClass",
 })  # fmt: skip
 _KEPT_OFF = frozenset({"NoSchedule", "NoExecute"})
 _QUEUE_LABEL = "kueue.x-k8s.io/queue-name"

@@ -32,7 +32,7 @@ from trimtab.emit.manifests.batching import batching_page
 from trimtab.emit.manifests.block_order import block_order
 from trimtab.emit.manifests.deferral import QUEUE_LABEL, cluster_queue_objects, deferral_objects, queue_name
 from trimtab.emit.manifests.emission import ManifestFile, Piece, Stage, Withheld
-from trimtab.emit.manifests.facts import SCALABLE, EmitFacts, WorkloadFacts
+from trimtab.emit.manifests.facts import SCALABLE, EmitFacts, NodeMaker, WorkloadFacts
 from trimtab.emit.manifests.karpenter import NODE_CLASSES, node_limit, node_overlay
 from trimtab.emit.manifests.keda import scheduled_object
 from trimtab.emit.manifests.objects import dns_name, node_name, yaml_text
@@ -60,7 +60,8 @@ def action_files(action: Action, change: Change, scope: Scope) -> Iterator[Piece
         return
     match effect:
         case BuyCommitment():
-            yield from _price(action, effect)
+            if scope.facts.node_maker is not NodeMaker.NODE_GROUPS:
+                yield from _price(action, effect)
         case BuySpendPlan():
             pass  # an order for the whole fleet: `purchase_pages`
         case ReleaseNodes():
@@ -259,6 +260,7 @@ def purchase_pages(actions: Sequence[Action]) -> Iterator[ManifestFile]:
 
 
 def _price(action: Action, effect: BuyCommitment) -> Iterator[Piece]:
+    """Yield what shows Karpenter the price that is paid from then on."""
     if effect.pool.provider in NODE_CLASSES:
         overlay = node_overlay(action, effect)
         yield ManifestFile(

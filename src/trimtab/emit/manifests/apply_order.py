@@ -48,6 +48,8 @@ def _stages(emission: Emission) -> Iterator[str]:
         mine = [file for file in emission.files if file.stage is stage]
         roots = sorted(file.path.removesuffix("/kustomization.yaml") for file in mine if file.kind == "Kustomization")
         steps = _replicas_steps(mine) if stage is Stage.SCALE else _STEPS.get(stage)
+        if stage is Stage.COMMIT and not roots:
+            steps = None  # no Karpenter, which would be shown a price
         for step in (_applied(roots), steps):
             if step:
                 yield step

@@ -26,7 +26,7 @@ STAGE_MEANING = {
     Stage.WORKLOADS: "changes to workloads' own manifests, one canary first",
     Stage.SCALE: "autoscalers, timetables and disruption budgets; the first day with --add-only",
     Stage.RELEASE: "give back nodes",
-    Stage.COMMIT: "buy commitments on the days of their orders; then show their price to Karpenter",
+    Stage.COMMIT: "buy commitments on the days of their orders",
     Stage.UNDO: "only to go back: what was there before",
 }
 
