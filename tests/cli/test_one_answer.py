@@ -70,7 +70,7 @@ def test_every_command_says_the_same_tranches_and_nothing_is_bought_for_an_idle_
 def test_the_record_and_order_say_that_it_binds_and_what_it_costs_if_the_use_halves(folder, program):
     program("audit", "fleet", "-q", "-o", "json")
     program("emit", "--out", "manifests")
-    (record,) = (folder / "manifests" / "decisions").glob("*commitment.md")
+    (record,) = (folder / "manifests" / "decisions").glob("commitment-*.md")
     (order,) = (folder / "manifests" / "orders").glob("*buy*.md")
 
     text = record.read_text(encoding="utf-8")

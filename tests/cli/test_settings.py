@@ -89,7 +89,7 @@ def test_a_number_is_a_finite_number(raw, tmp_path, monkeypatch):
 
 
 def test_a_settings_file_that_was_asked_for_must_be_there(tmp_path):
-    with pytest.raises(InputError, match="cannot read the settings file"):
+    with pytest.raises(InputError, match=r"cannot read .*absent\.toml"):
         resolve(file=tmp_path / "absent.toml", environ={}, flags=())
 
 

@@ -63,7 +63,7 @@ def named(folder):
         (one["kind"], one["metadata"]["name"])
         for path, texts in objects(folder).items()
         for one in texts
-        if not path.startswith("rollback/") and one["kind"] != "Kustomization"
+        if not path.startswith(("rollback/", "templates/")) and one["kind"] != "Kustomization"
     }
 
 

@@ -69,10 +69,10 @@ POLICIES = st.fixed_dictionaries(
         "up_frac": st.sampled_from([0.0, 0.5, 1.0]),
         "down_stabilization_s": st.sampled_from([0, 300, 3600]),
     }
-).map(lambda values: HpaPolicy(**values))
+).map(lambda values: HpaPolicy(**{**values, "max_replicas": max(values["max_replicas"], values["min_replicas"])}))
 FORECASTS = st.builds(
     forecast_policy, cold_start_s=SECONDS, mean_req_s=st.floats(0.1, 1000), min_replicas=st.integers(0, 5),
-    max_replicas=LIMITS, target_frac=SHARES,
+    max_replicas=LIMITS.map(lambda most: max(most, 5)), target_frac=SHARES,
 )  # fmt: skip
 TO_NONE = st.builds(
     SetReplicaPolicy,

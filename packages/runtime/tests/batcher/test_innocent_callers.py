@@ -180,7 +180,8 @@ def test_thousands_of_keys_that_wait_cost_no_more_each_than_few():
 
     few_s = min(per_put_s(4_000) for _ in range(2))
 
-    assert per_put_s(20_000) < 5 * few_s
+    # looking through all keys at each took 130 times as long
+    assert per_put_s(20_000) < 25 * few_s
 
 
 @pytest.mark.timeout(60)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 
 from trimtab.catalog.kinds import CapacityType
 from trimtab.catalog.pools import Pool
@@ -25,9 +25,9 @@ _REGION = "label_topology_kubernetes_io_region"
 _CAPACITY_TYPE = "label_karpenter_sh_capacity_type"
 
 
-def dashboard(actions: Sequence[Action], facts: EmitFacts) -> str:
-    """Return the dashboard as JSON text: fleet panels first, then two panels for each scaled service."""
-    panels = [*_fleet_panels(facts), *_service_panels(actions, facts)]
+def dashboard(actions: Sequence[Action], facts: EmitFacts, recorded: Container[str]) -> str:
+    """Return the dashboard as JSON text: fleet panels first, then two for each scaled service that has recording rules."""
+    panels = [*_fleet_panels(facts), *_service_panels(actions, facts, recorded)]
     body: dict[str, Plain] = {
         "uid": "trimtab",
         "title": "trimtab: plan in effect",
@@ -86,11 +86,13 @@ def _spend(pool: Pool, rate_micro_usd_hr: int) -> str:
     return f"count({nodes}) * {usd(rate_micro_usd_hr):.6f}"
 
 
-def _service_panels(actions: Sequence[Action], facts: EmitFacts) -> Iterator[dict[str, Plain]]:
+def _service_panels(
+    actions: Sequence[Action], facts: EmitFacts, recorded: Container[str]
+) -> Iterator[dict[str, Plain]]:
     for action in actions:
         for change in action.changes:
             known = facts.workload(change.subject)
-            if isinstance(change.effect, SetReplicaPolicy) and known is not None:
+            if isinstance(change.effect, SetReplicaPolicy) and known is not None and known.name in recorded:
                 yield _replica_panel(change.effect, known)
                 yield from _target_panels(known)
 

@@ -19,7 +19,7 @@ from trimtab.emit.manifests.kubernetes import adapter_values
 from trimtab.emit.manifests.machine_files import machine_files
 from trimtab.emit.manifests.node_classes import node_class_templates
 from trimtab.emit.manifests.node_files import layout_files, pool_files
-from trimtab.emit.manifests.objects import node_name, yaml_text
+from trimtab.emit.manifests.objects import dns_name, node_name, yaml_text
 from trimtab.emit.manifests.scope import Scope, scope_of
 from trimtab.emit.manifests.stage_folders import DASHBOARD, helm_files, kustomizations, needs
 from trimtab.emit.manifests.workload_files import workload_files
@@ -150,7 +150,13 @@ def _shared(scope: Scope, files: Sequence[ManifestFile]) -> Iterator[ManifestFil
     scaled = tuple(dict.fromkeys(name for file in files if file.stage is Stage.MEASURE for name in file.actions))
     if not scaled:
         return
-    text = dashboard(scope.actions, scope.facts)
+    paths = {file.path for file in files}
+    recorded = {
+        one.name
+        for one in scope.facts.workloads
+        if f"monitoring/{dns_name(one.namespace)}/{dns_name(one.short_name)}.rules.yaml" in paths
+    }
+    text = dashboard(scope.actions, scope.facts, recorded)
     yield ManifestFile(path=f"monitoring/{DASHBOARD}", text=text, kind="dashboard", actions=scaled, stage=Stage.MEASURE)
     if scope.facts.autoscaler is Autoscaler.HPA:
         yield ManifestFile(

@@ -22,6 +22,8 @@ from trimtab_runtime.errors import CheckpointDamaged, UsageError
 
 MOST_DEPTH = 100
 """Containers within containers: far more than any state has, and what Python's own recursion bears twice over."""
+_MOST_LEVELS = 5 * MOST_DEPTH
+"""Of JSON: one container of the state takes at most five (an OrderedDict: its tag, both parts, the pairs, a pair)."""
 _SHOWN_FAULTS = 20
 _MOST_DECIMAL_BITS = 2000
 """Longer whole numbers are written in base 16: Python may refuse more than 640 decimal digits (`int_max_str_digits`)."""
@@ -50,14 +52,38 @@ def encode(state: object) -> tuple[Json, tuple[Leaf, ...]]:
 
 
 def decode(body: Json, leaf: Callable[[str], object]) -> object:
-    """Return the state that `encode` was given, with `leaf(name)` in the place of each tensor."""
+    """Return the state that `encode` was given, with `leaf(name)` in the place of each tensor.
+
+    Raises CheckpointDamaged for a form that `encode` never writes.
+    """
+    if _is_deeper(body, _MOST_LEVELS):
+        raise CheckpointDamaged(f"the manifest holds a form that is nested deeper than {MOST_DEPTH} containers")
+    return _decode(body, leaf)
+
+
+def _is_deeper(body: Json, most: int) -> bool:
+    """Tell whether a form has more levels; asked of files of others, it does not rest on the interpreter's own limit."""
+    within = [body]
+    for _ in range(most):
+        within = [
+            item
+            for form in within
+            for item in (form if isinstance(form, list) else form.values() if isinstance(form, dict) else ())
+            if isinstance(item, list | dict)
+        ]
+        if not within:
+            return False
+    return True
+
+
+def _decode(body: Json, leaf: Callable[[str], object]) -> object:
     if isinstance(body, list):
-        return [decode(item, leaf) for item in body]
+        return [_decode(item, leaf) for item in body]
     if isinstance(body, dict):
         tag = next(iter(body)) if len(body) == 1 else ""
         if tag.startswith("$"):
             return _decode_tagged(tag, body[tag], leaf)
-        return {key: decode(item, leaf) for key, item in body.items()}
+        return {key: _decode(item, leaf) for key, item in body.items()}
     return body
 
 
@@ -269,25 +295,27 @@ def _decode_tagged(tag: str, item: Json, leaf: Callable[[str], object]) -> objec
         case (("$tensor" | "$array"), str(name)):
             return leaf(name)
         case "$tuple", list(items):
-            return tuple(decode(entry, leaf) for entry in items)
+            return tuple(_decode(entry, leaf) for entry in items)
         case "$map", list(pairs):
             return dict(_decoded_pairs(pairs, leaf))
         case "$ordered", [list(pairs), attributes]:
             ordered = OrderedDict(_decoded_pairs(pairs, leaf))
-            vars(ordered).update(cast("dict[str, object]", decode(attributes, leaf)))
+            vars(ordered).update(cast("dict[str, object]", _decode(attributes, leaf)))
             return ordered
         case "$default", [(str() | None) as made, list(pairs)]:
             return defaultdict(None if made is None else _FACTORIES[made], _decoded_pairs(pairs, leaf))
         case "$counter", list(pairs):
             return Counter(cast("dict[object, int]", dict(_decoded_pairs(pairs, leaf))))
         case "$set", list(items):
-            return {decode(entry, leaf) for entry in items}
+            return {_decode(entry, leaf) for entry in items}
         case "$frozenset", list(items):
-            return frozenset(decode(entry, leaf) for entry in items)
+            return frozenset(_decode(entry, leaf) for entry in items)
         case "$namedtuple", [str(name), list(items)]:
-            return named_types.namedtuple(name, [decode(entry, leaf) for entry in items])
+            return named_types.namedtuple(name, [_decode(entry, leaf) for entry in items])
         case "$masked", [data, mask, fill_value, bool(is_hard)]:
-            return array_forms.masked(decode(data, leaf), decode(mask, leaf), decode(fill_value, leaf), is_hard=is_hard)
+            return array_forms.masked(
+                _decode(data, leaf), _decode(mask, leaf), _decode(fill_value, leaf), is_hard=is_hard
+            )
         case _:
             return _decode_value(tag, item, leaf)
 
@@ -313,14 +341,14 @@ def _decode_value(tag: str, item: Json, leaf: Callable[[str], object]) -> object
         case "$scalar", [form, str(text)]:
             return array_forms.scalar(form, base64.b64decode(text, validate=True))
         case (("$permuted" | "$typed" | "$recarray" | "$parameter" | "$grad"), [detail, inner]):
-            return array_forms.unwrapped(tag, detail, decode(inner, leaf))
+            return array_forms.unwrapped(tag, detail, _decode(inner, leaf))
         case _:
             raise CheckpointDamaged(f"the manifest holds an unknown form {tag!r}")
 
 
 def _part(form: Json) -> float:
     """Read one part of a complex number: a number, its form, or its text as format version 1 wrote it."""
-    number = float(form) if isinstance(form, str) else decode(form, lambda name: name)
+    number = float(form) if isinstance(form, str) else _decode(form, lambda name: name)
     if not isinstance(number, float):
         raise CheckpointDamaged(f"the manifest holds a complex number with the part {form!r}")
     return number
@@ -331,5 +359,5 @@ def _decoded_pairs(pairs: list[Json], leaf: Callable[[str], object]) -> list[tup
     for pair in pairs:
         if not isinstance(pair, list) or len(pair) != 2:
             raise CheckpointDamaged("the manifest holds a mapping whose entries are not pairs")
-        decoded.append((decode(pair[0], leaf), decode(pair[1], leaf)))
+        decoded.append((_decode(pair[0], leaf), _decode(pair[1], leaf)))
     return decoded
