@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, cast
 
-from trimtab_runtime.batcher import Batcher as TrimtabBatcher
-from trimtab_runtime.batcher import Options
+from trimtab_runtime.batcher import Batcher as TrimtabBatcher, Options
 
 WITHIN_S = 3600.0
 MAX_TOTAL = 1 << 20

@@ -4,8 +4,7 @@ import math
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from tests.fleets import SHAPES, FleetRows, at
 
 from trimtab.cli import root

@@ -4,8 +4,7 @@ import csv
 import io
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from trimtab.safe_text import csv_text, for_terminal, secrets_in, spreadsheet_cell, without_secrets
 

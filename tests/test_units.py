@@ -1,8 +1,7 @@
 """Units: conversions are exact, money adds up."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from trimtab.units import apportion, cents, micro_usd, mul_div, parse_span, per_month, round_parts
 

@@ -39,56 +39,22 @@ from dataclasses import dataclass
 
 from trimtab_runtime.errors import (
     BatcherClosed as BatcherClosed,
-)
-from trimtab_runtime.errors import (
     BatchError as BatchError,
-)
-from trimtab_runtime.errors import (
     CheckpointDamaged as CheckpointDamaged,
-)
-from trimtab_runtime.errors import (
     CheckpointError as CheckpointError,
-)
-from trimtab_runtime.errors import (
     CheckpointLocked as CheckpointLocked,
-)
-from trimtab_runtime.errors import (
     CheckpointMismatch as CheckpointMismatch,
-)
-from trimtab_runtime.errors import (
     CheckpointNotSaved as CheckpointNotSaved,
-)
-from trimtab_runtime.errors import (
     DeadlineExceeded as DeadlineExceeded,
-)
-from trimtab_runtime.errors import (
     InputError as InputError,
-)
-from trimtab_runtime.errors import (
     ItemTooLarge as ItemTooLarge,
-)
-from trimtab_runtime.errors import (
     ProfileError as ProfileError,
-)
-from trimtab_runtime.errors import (
     QueueFull as QueueFull,
-)
-from trimtab_runtime.errors import (
     TrimtabError as TrimtabError,
-)
-from trimtab_runtime.errors import (
     UnknownName as UnknownName,
-)
-from trimtab_runtime.errors import (
     UsageError as UsageError,
-)
-from trimtab_runtime.errors import (
     WorkerLost as WorkerLost,
-)
-from trimtab_runtime.errors import (
     WrongResults as WrongResults,
-)
-from trimtab_runtime.errors import (
     near_matches as near_matches,
 )
 

@@ -14,47 +14,19 @@ from typing import NewType
 
 from trimtab_runtime.units import (
     BYTES_PER_GB as BYTES_PER_GB,
-)
-from trimtab_runtime.units import (
     BYTES_PER_GIB as BYTES_PER_GIB,
-)
-from trimtab_runtime.units import (
     BYTES_PER_KIB as BYTES_PER_KIB,
-)
-from trimtab_runtime.units import (
     BYTES_PER_MIB as BYTES_PER_MIB,
-)
-from trimtab_runtime.units import (
     DAYS_PER_WEEK as DAYS_PER_WEEK,
-)
-from trimtab_runtime.units import (
     HR_PER_DAY as HR_PER_DAY,
-)
-from trimtab_runtime.units import (
     MIB_PER_GIB as MIB_PER_GIB,
-)
-from trimtab_runtime.units import (
     MJ_PER_KWH as MJ_PER_KWH,
-)
-from trimtab_runtime.units import (
     MS_PER_S as MS_PER_S,
-)
-from trimtab_runtime.units import (
     MW_PER_W as MW_PER_W,
-)
-from trimtab_runtime.units import (
     S_PER_DAY as S_PER_DAY,
-)
-from trimtab_runtime.units import (
     S_PER_HR as S_PER_HR,
-)
-from trimtab_runtime.units import (
     S_PER_MIN as S_PER_MIN,
-)
-from trimtab_runtime.units import (
     as_utc as as_utc,
-)
-from trimtab_runtime.units import (
     parse_span as parse_span,
 )
 

@@ -5,8 +5,7 @@ import pytest
 from benchmarks.reference.deadline_job import hindsight_cost, replay_deadline_job
 from benchmarks.reference.fallback import Rule
 from benchmarks.reference.spot_plan import Market, ages, learn_market, plan_job
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 DEADLINE_RULES = [Rule.GREEDY, Rule.UNIFORM_PROGRESS, Rule.PLAN]
 

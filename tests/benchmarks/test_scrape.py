@@ -2,8 +2,7 @@ import csv
 
 import pytest
 from benchmarks.reference.scrape import canonical_metrics, parse_sample, read_scrape
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from trimtab.sources.dcgm import METRICS
 

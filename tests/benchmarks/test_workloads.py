@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 from benchmarks.reference.workloads import WorkloadQuery, predict_workload
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from trimtab.errors import Unpredictable
 from trimtab.physics.boards import board

@@ -3,8 +3,7 @@
 from datetime import date
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from trimtab.catalog import BuyingOption, OwnedHardware, PriceBasis, owned_price
 from trimtab.catalog.owned import annuity, owned_usd_hr

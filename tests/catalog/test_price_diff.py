@@ -3,8 +3,7 @@
 from dataclasses import replace
 from datetime import date
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from trimtab.catalog import BuyingOption, Price, PriceBook, load_catalog
 from trimtab.catalog.price_diff import ChangeKind, buyable_as_before, changes, merged_history, without_own

@@ -4,8 +4,7 @@ import math
 from datetime import date, timedelta
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from trimtab.catalog import BuyingOption, InstanceType, InterruptionBucket, Price, PriceBasis, PriceBook
 from trimtab.catalog.prices import ANY_REGION

@@ -6,8 +6,7 @@ import json
 
 import pytest
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from trimtab.cli.output import Column, Format, Sheet, fixed, render
 from trimtab.errors import UnknownName, UsageError

@@ -9,8 +9,7 @@ from pkgutil import iter_modules
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from tests.plan.fleets import EXACT, SPOT, A, B, choices, nodes_of, problems, rounding, so_much, spend_at
 
 from trimtab.catalog.kinds import BuyingOption

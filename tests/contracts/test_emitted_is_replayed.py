@@ -10,8 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 from tests.contracts.random_fleets import DAYS, HOURS, LE_S, SHARES, nightly_idle, notebooks, runs, services
 from tests.fleets import FleetRows
 

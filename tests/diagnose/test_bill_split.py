@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 from benchmarks.bill_splits import oracle, ours, world
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from tests.tables.bundles import META, START, allocation, node, tables
 
 from trimtab.diagnose.bill_split import COLUMNS, UNSEEN, UNTAGGED, Basis, charges_of, spent_of_bill

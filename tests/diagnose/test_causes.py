@@ -1,8 +1,7 @@
 """Each of the five causes needs a witness of its own; without one the answer is that the evidence cannot tell."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from trimtab.diagnose.causes import Cause, Signs, causes_of
 

@@ -1,8 +1,7 @@
 from datetime import timedelta
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from tests.tables.bundles import END, META, START, allocation, device, node, tables
 
 from trimtab.diagnose.charges import DEMAND_COLUMNS, Rules, SharedRule, charges, served_in

@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import pytest
 import yaml
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from tests.emit.cluster_example import WORKLOADS, example_facts
 from tests.emit.example import P4D, example_audit
 from tests.emit.strategies import EFFECTS

@@ -1,6 +1,5 @@
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from trimtab.emit.money import dollars, dollars_and_cents, month_cents, month_usd, month_usd_parts, percent
 from trimtab.units import micro_usd

@@ -3,8 +3,7 @@
 import re
 
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from trimtab.emit.manifests.objects import dns_name, yaml_text
 

@@ -1,8 +1,7 @@
 import doctest
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import trimtab.emit.html.markup
 import trimtab.emit.html.svg

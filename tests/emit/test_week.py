@@ -1,8 +1,7 @@
 """Hours of the week as cron."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from trimtab.emit.manifests.week import cron_spans, held_stretches
 

@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from trimtab.fleet.law_places import REACH, served_with_places, time_in_work
 from trimtab.fleet.model import ServiceObservation

@@ -1,8 +1,7 @@
 """What programs on one GPU leave each other: never less than a fair share, never better for being more."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from trimtab.catalog import load_catalog
 from trimtab.physics.colocation import AS_MET, MET_BOTH_WAYS, left_frac, met_frac, mps_share, time_slice

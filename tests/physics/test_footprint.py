@@ -1,8 +1,7 @@
 """Memory of inference, item by item, against worked figures."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from trimtab.catalog import load_catalog
 from trimtab.physics.footprint import (

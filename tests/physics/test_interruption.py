@@ -3,8 +3,7 @@
 import math
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import trimtab as tt
 from trimtab.catalog import BuyingOption, InterruptionBucket, load_catalog

@@ -1,8 +1,7 @@
 """From a rate to replicas and whole nodes."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from trimtab.errors import InputError
 from trimtab.physics.sizing import nodes_for, replicas_for

@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from trimtab.errors import InputError
 from trimtab.physics.terms import Term, Terms, terms_from, terms_to_json

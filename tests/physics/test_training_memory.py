@@ -1,8 +1,7 @@
 """Memory of training against the published rules."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from trimtab.catalog import load_catalog
 from trimtab.errors import InputError

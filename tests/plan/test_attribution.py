@@ -5,8 +5,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 from benchmarks.attribution import airport, exact_shapley, random_game, referee_error_frac
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from trimtab.plan.actions.attribution import EXACT_PLAYERS, attribute, components
 

@@ -3,8 +3,7 @@
 from itertools import permutations
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from trimtab.levers import commitments, right_size, schedule, spot
 from trimtab.plan.actions.best_order import EXACT_ACTIONS, Work, best_order, better_order, year_of

@@ -4,8 +4,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from trimtab.fleet.model import Window
 from trimtab.levers import commitments, right_size, spot

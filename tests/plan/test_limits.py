@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from tests.plan.fleets import EXACT, SPOT, A, B, choices, problems, rounding
 
 from trimtab.errors import PlanError

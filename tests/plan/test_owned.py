@@ -3,8 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from tests.plan.fleets import EXACT, A, B, brute_force, nodes_of, problems, rounding, so_much
 
 from trimtab.plan.problem import NodeGroup, Option, Problem

@@ -4,8 +4,7 @@ import math
 from dataclasses import replace
 from itertools import pairwise
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from tests.plan.fleets import A, nodes_of, so_much
 
 from trimtab.fleet.settings import Planning, Settings

@@ -4,8 +4,7 @@ from datetime import date
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from tests.fleets import FleetRows
 
 from trimtab.catalog import load_catalog

@@ -4,8 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from tests.catalog.test_mig_packing import fewest
 from tests.plan.fleets import EXACT, MIG, SHARED, A, B, brute_force, nodes_of, rounding
 

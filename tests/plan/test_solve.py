@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 from benchmarks.plan_fleets import generated, tiny
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from tests.plan.fleets import EXACT, A, B, brute_force, nodes_of, problems, rounding
 
 from trimtab.fleet.settings import Planning

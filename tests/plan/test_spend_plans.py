@@ -5,8 +5,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from tests.plan.fleets import EXACT, A, B, brute_force, choices, nodes_of, problems, rounding, so_much, spend_at
 
 from trimtab.catalog.kinds import BuyingOption, CapacityType

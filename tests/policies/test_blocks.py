@@ -3,8 +3,7 @@
 import math
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from trimtab.policies.blocks import BlockCalendar, blocks_of, purchases, stands_for_s, weekday_at
 

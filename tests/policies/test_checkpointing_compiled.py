@@ -4,27 +4,17 @@ from math import inf
 
 import numba
 import pytest
+from packages.runtime.tests.policies.test_checkpointing import RULE
 
 from trimtab.replay.compiled import admit
 from trimtab_runtime.policies import checkpointing
 from trimtab_runtime.policies.checkpointing import (
     NOTHING_ANSWERED,
-    CheckpointRule,
     CheckpointState,
     Observation,
-    constant_hazard,
     decide,
 )
 
-RULE = CheckpointRule(
-    hazard=constant_hazard(6 * 3600.0),
-    notice_s=120.0,
-    notice_missing_frac=1.0,
-    min_interval_s=1.0,
-    max_interval_s=1e6,
-    save_slack=1.5,
-    margin_s=2.0,
-)
 CALM = Observation(
     now_s=1000.0, age_s=1000.0, step_s=0.5, stall_s=0.2, save_s=4.0, saving=False, risk_raised=False, notice_left_s=inf
 )

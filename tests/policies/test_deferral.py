@@ -1,7 +1,6 @@
 """Runs that wait for an hour: worked by hand, and within their slack whatever the hour."""
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from trimtab.policies.deferral import DeferPolicy, start_s
 

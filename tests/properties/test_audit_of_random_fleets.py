@@ -2,8 +2,7 @@
 
 import re
 
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from tests.fleets import FleetRows
 from tests.plan.fleets import make_plan
 

@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from trimtab.policies.commitment import backed_units, no_evidence, observe
 from trimtab.replay.commit_choice import (

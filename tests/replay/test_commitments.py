@@ -2,8 +2,7 @@ import csv
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from trimtab.replay.commitments import CommitRule, best_level, cost, held_units
 

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from trimtab.policies.blocks import BlockCalendar
 from trimtab.replay.blocks import Blocks, booked_node_seconds

@@ -1,8 +1,7 @@
 """Emitted forecast rules read back: the policy that was written, or a refusal."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from trimtab.emit.manifests.forecast_rules import forecast_records
 from trimtab.policies.forecast import ForecastPolicy, ForecastRules, forecast_policy

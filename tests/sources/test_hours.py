@@ -1,8 +1,7 @@
 from itertools import pairwise
 
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from trimtab.sources.hours import Cube, HourGrid, UsageKey
 

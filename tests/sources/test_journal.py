@@ -1,6 +1,5 @@
 import numpy as np
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from trimtab.sources.dcgm import GpuLabels
 from trimtab.sources.gpu_series import Tally

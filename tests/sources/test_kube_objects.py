@@ -2,8 +2,7 @@ import contextlib
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from tests.kube_cluster import cluster, dump, node, pod
 
 from trimtab.errors import InputError

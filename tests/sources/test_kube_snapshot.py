@@ -5,8 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import jsonschema
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from tests.kube_cluster import GPU, NOW, OLD, cluster, dump, meta, node, pod
 
 from trimtab.errors import InputError

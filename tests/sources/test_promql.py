@@ -3,8 +3,7 @@ from urllib.parse import parse_qs
 
 import httpx
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from trimtab.errors import CredentialsError, SourceError, UsageError
 from trimtab.sources.access import Access

@@ -5,8 +5,7 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from trimtab.errors import InputError, UsageError
 from trimtab.sources.slurm import collect_slurm, read_slurm

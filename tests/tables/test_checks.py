@@ -1,8 +1,7 @@
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from tests.tables.bundles import END, HOUR, META, START, allocation, device, node, tables, usage
 
 from trimtab.errors import BundleError

@@ -4,8 +4,7 @@ from datetime import timedelta
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from tests.fleets import FleetRows, at
 from tests.tables.bundles import END, HOUR, META, START, allocation, device, node, tables
 

@@ -4,8 +4,7 @@ import ibis
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from tests.tables.bundles import HOUR, START
 from tests.tables.reference import histogram_quantile, rollup_samples
 

@@ -2,8 +2,7 @@ from contextlib import suppress
 
 import pytest
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from trimtab.errors import BundleError
 from trimtab.tables.workloads import (

@@ -10,8 +10,7 @@ import click
 from trimtab.cli.output import Cell, Column, Format, Sheet, fixed, output_options, write_sheet
 from trimtab.cli.progress import progress_bar
 from trimtab.errors import UsageError
-from trimtab.replay.batch_tuning import HEADROOM_FRAC, Objective, Trial
-from trimtab.replay.batch_tuning import tune as tune_batches
+from trimtab.replay.batch_tuning import HEADROOM_FRAC, Objective, Trial, tune as tune_batches
 from trimtab.sources.batch_files import read_arrivals, read_curve
 from trimtab.units import MS_PER_S
 

@@ -17,8 +17,16 @@ from trimtab.cli.commit_picture import picture, picture_points
 from trimtab.cli.commit_sheets import Section, curve, sheet_of
 from trimtab.cli.held import held_inventory
 from trimtab.cli.outcome_cache import outcome_cache
-from trimtab.cli.output import PLAIN_WIDTH, SCHEMA_VERSION, Format, colour_wanted, render, screen_width, write
-from trimtab.cli.output import write_sheet as write_rows
+from trimtab.cli.output import (
+    PLAIN_WIDTH,
+    SCHEMA_VERSION,
+    Format,
+    colour_wanted,
+    render,
+    screen_width,
+    write,
+    write_sheet as write_rows,
+)
 from trimtab.cli.progress import Tell, progress_bar, set_verbosity
 from trimtab.cli.settings import resolve
 from trimtab.cli.sheet import Sheet

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trimtab.cli.replay_picture import STYLE as CHART_STYLE
-from trimtab.cli.replay_picture import capacity_chart, front_chart, waits_chart
+from trimtab.cli.replay_picture import STYLE as CHART_STYLE, capacity_chart, front_chart, waits_chart
 from trimtab.cli.replay_run import ServiceRuns
 from trimtab.cli.sheet import Sheet
 from trimtab.emit.html.markup import Html, tag

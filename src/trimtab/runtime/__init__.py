@@ -20,47 +20,19 @@ import trimtab_runtime
 if TYPE_CHECKING:  # so that a type checker sees the classes and not what `__getattr__` returns
     from trimtab_runtime import (
         Batcher as Batcher,
-    )
-    from trimtab_runtime import (
         BatchMethod as BatchMethod,
-    )
-    from trimtab_runtime import (
         BatchReport as BatchReport,
-    )
-    from trimtab_runtime import (
         Checkpointer as Checkpointer,
-    )
-    from trimtab_runtime import (
         CheckpointSettings as CheckpointSettings,
-    )
-    from trimtab_runtime import (
         NoticeBoard as NoticeBoard,
-    )
-    from trimtab_runtime import (
         NoticeWatcher as NoticeWatcher,
-    )
-    from trimtab_runtime import (
         PendingSave as PendingSave,
-    )
-    from trimtab_runtime import (
         ResumableLoader as ResumableLoader,
-    )
-    from trimtab_runtime import (
         Resumed as Resumed,
-    )
-    from trimtab_runtime import (
         TransformersCallback as TransformersCallback,
-    )
-    from trimtab_runtime import (
         accelerate_parts as accelerate_parts,
-    )
-    from trimtab_runtime import (
         batch as batch,
-    )
-    from trimtab_runtime import (
         lightning_callback as lightning_callback,
-    )
-    from trimtab_runtime import (
         metrics_text as metrics_text,
     )
 

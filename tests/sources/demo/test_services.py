@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from trimtab.sources.demo.services import LATENCY_LE_S, LatencyLaw, Service, answer
 

@@ -1,8 +1,7 @@
 """Keys that group items of similar length."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from trimtab_runtime.batcher import buckets
 from trimtab_runtime.errors import ItemTooLarge, UsageError

@@ -3,8 +3,7 @@
 import math
 from concurrent.futures import Future
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from trimtab_runtime.batcher.recovery import Attempt, Outcome, Recovery, recover
 from trimtab_runtime.batcher.request import Request

@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as nps
 
 from trimtab_runtime.checkpoint.checkpointer import Checkpointer

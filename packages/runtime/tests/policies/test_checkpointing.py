@@ -3,8 +3,7 @@
 from math import inf, sqrt
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from trimtab_runtime.policies.checkpointing import (
     NOTHING_ANSWERED,

@@ -1,7 +1,6 @@
 """A time-weighted distribution in bounded memory."""
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from trimtab_runtime.profile.sketch import MOST_BINS, Sketch
 

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from trimtab_runtime.checkpoint import commit as protocol
-from trimtab_runtime.checkpoint import store
+from trimtab_runtime.checkpoint import commit as protocol, store
 from trimtab_runtime.checkpoint.files import FileOperations, remove_tree
 from trimtab_runtime.checkpoint.layout import CheckpointName
 from trimtab_runtime.checkpoint.snapshot import Snapshot
