@@ -71,16 +71,16 @@ def command(
     """
     from trimtab.cli.allocate_run import AllocateRequest, parse_invoices, parse_rates, run_allocate
     from trimtab.cli.history import Named
-    from trimtab.diagnose.bill_split import Basis
+    from trimtab.diagnose.bill_split import ChargeBasis
     from trimtab.diagnose.charges import Rules, SharedRule
-    from trimtab.diagnose.split import Split
+    from trimtab.diagnose.split import CostSplit
 
     at_list = basis == "list"
     run_allocate(
         AllocateRequest(
             named=Named(bundle=bundle, demo=demo, demo_trace=None, source=source),
-            split=Split.parse(split),
-            basis=Basis(basis) if basis is not None and not at_list else None,
+            split=CostSplit.parse(split),
+            basis=ChargeBasis(basis) if basis is not None and not at_list else None,
             at_list=at_list,
             rules=Rules(idle=SharedRule(idle), shared=SharedRule(shared)),
             usd_per=parse_rates(rates),

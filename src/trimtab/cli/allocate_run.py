@@ -20,12 +20,12 @@ from trimtab.cli.allocate_sheets import (
 from trimtab.cli.history import History, Named, open_history
 from trimtab.cli.output import Format, write, write_sheet
 from trimtab.cli.progress import progress_bar, set_verbosity
-from trimtab.diagnose.bill_split import COLUMNS, Basis, charges_of, spent_of_bill
+from trimtab.diagnose.bill_split import COLUMNS, ChargeBasis, charges_of, spent_of_bill
 from trimtab.diagnose.budgets import MonthEnd, month_end
 from trimtab.diagnose.charges import DEMAND_COLUMNS, Charge, Rules, charges, served_in
 from trimtab.diagnose.reconciliation import Month, months
-from trimtab.diagnose.spent import Spent, spent_at_list
-from trimtab.diagnose.split import Split
+from trimtab.diagnose.spent import DailySpend, spent_at_list
+from trimtab.diagnose.split import CostSplit
 from trimtab.errors import Fault, PriceFileError, UsageError
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.model import Fleet
@@ -42,8 +42,8 @@ class AllocateRequest:
     """The arguments of `trimtab allocate`."""
 
     named: Named
-    split: Split
-    basis: Basis | None
+    split: CostSplit
+    basis: ChargeBasis | None
     at_list: bool
     rules: Rules
     usd_per: Mapping[str, float]
@@ -63,7 +63,7 @@ class _Split:
     """A fleet with what was spent on it and on what grounds, and the bill's months where there is a bill."""
 
     fleet: Fleet
-    spent: Spent
+    spent: DailySpend
     basis: str
     months: tuple[Month, ...] = ()
 
@@ -94,16 +94,16 @@ def _split(request: AllocateRequest, history: History) -> _Split:
         fleet, allocation = priced_history(bundle, catalog=load_catalog(request.prices), at=request.at)
         return _Split(fleet=fleet, spent=spent_at_list(fleet, allocation, request.split), basis="list prices")
     fleet = build_fleet(bundle, Settings())
-    basis = request.basis or Basis.EFFECTIVE
-    either = {one: charges_of(costs, one, request.usd_per) for one in Basis}
+    basis = request.basis or ChargeBasis.EFFECTIVE
+    either = {one: charges_of(costs, one, request.usd_per) for one in ChargeBasis}
     spent = spent_of_bill(
         either[basis], fleet, nodes_by_resource(bundle.table("nodes", ["node", "labels"])), request.split
     )
     return _Split(
         fleet=fleet,
         spent=spent,
-        basis="what the invoice asks" if basis is Basis.BILLED else "amortised charges",
-        months=months(either[Basis.BILLED], either[Basis.EFFECTIVE], request.invoices),
+        basis="what the invoice asks" if basis is ChargeBasis.BILLED else "amortised charges",
+        months=months(either[ChargeBasis.BILLED], either[ChargeBasis.EFFECTIVE], request.invoices),
     )
 
 
@@ -130,7 +130,7 @@ def _answer(rows: Sequence[Charge], found: _Split, budgets: Mapping[str, float])
     )
 
 
-def _month_end(row: Charge, spent: Spent, whole_days: int) -> MonthEnd:
+def _month_end(row: Charge, spent: DailySpend, whole_days: int) -> MonthEnd:
     """Forecast a payer's month: its own days, scaled to bear its part of what is shared."""
     days = spent.unheld[row.name] if row.nobodys else spent.held[row.name]
     own = int(days.sum())

@@ -11,7 +11,7 @@ from trimtab.cli.output import Cell, Column, Format, Sheet, output_options, writ
 from trimtab.cli.price_options import prices_option
 
 if TYPE_CHECKING:
-    from trimtab.diagnose.canary import Comparison, Contrast, Run
+    from trimtab.diagnose.canary import CanaryComparison, CanaryRun, Contrast
 
 SEED = 7
 _POSITIVE = click.FloatRange(min=0, min_open=True)
@@ -83,16 +83,16 @@ def command(
       trimtab compare stable.parquet canary.parquet --split -o markdown
     """
     from trimtab.cli.compare_run import open_run
-    from trimtab.diagnose.canary import Rule, compare
+    from trimtab.diagnose.canary import CanaryRule, compare
 
     costs = usd_hr or (None, None)
     one = open_run(present, costs[0], workload, prices)
     other = open_run(canary, costs[1], workload, prices)
-    found = compare(one, other, Rule(slack_frac=slack, throughput=not split), seed=seed)
+    found = compare(one, other, CanaryRule(slack_frac=slack, throughput=not split), seed=seed)
     write_sheet(_sheet(found, one, other, split), output_format, out=out, fields=fields)
 
 
-def _sheet(found: Comparison, present: Run, canary: Run, split: bool) -> Sheet:
+def _sheet(found: CanaryComparison, present: CanaryRun, canary: CanaryRun, split: bool) -> Sheet:
     notes = [
         f"{found.verdict.value.upper()}: {'; '.join(found.because)}.",
         f"{present.answered:,.0f} requests answered in the present, {canary.answered:,.0f} in the canary.",
@@ -104,7 +104,7 @@ def _sheet(found: Comparison, present: Run, canary: Run, split: bool) -> Sheet:
     return Sheet(columns=COLUMNS, rows=[_row(one, found) for one in found.contrasts], notes=notes)
 
 
-def _row(one: Contrast, found: Comparison) -> dict[str, Cell]:
+def _row(one: Contrast, found: CanaryComparison) -> dict[str, Cell]:
     ratio = not one.what.startswith("failed")
     shift = 1.0 if ratio else 0.0
     change = one.canary / one.present - 1 if ratio and one.present else one.canary - one.present

@@ -10,7 +10,7 @@ from trimtab.catalog import BuyingOption, load_catalog
 from trimtab.cli.fit_inputs import amount, amount_per_second, seconds
 from trimtab.errors import UsageError
 from trimtab.fleet.settings import Assumptions
-from trimtab.physics.ask import Market
+from trimtab.physics.ask import FitMarket
 from trimtab.physics.interruption import Interruptions
 from trimtab.physics.search_training import TrainingDemand
 from trimtab.physics.serving_demand import Demand, Targets
@@ -34,9 +34,9 @@ def market_of(
     option: str,
     driver: str | None,
     cuda: str | None,
-) -> Market:
+) -> FitMarket:
     """Return today's market, with own rates from a file; what losing spot nodes costs is as assumed."""
-    return Market(
+    return FitMarket(
         gpus=gpus,
         own=own,
         provider=provider,

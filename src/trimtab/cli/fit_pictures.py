@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from trimtab.emit.fit_document import Way, frontier
+from trimtab.emit.fit_document import FitWay, frontier
 from trimtab.fleet.ownership import TotalCost
 from trimtab.physics.roofline import Roofline
 
@@ -46,7 +46,7 @@ def roofline_picture(one: Roofline) -> str:
     return _drawn(grid, title, told)
 
 
-def pareto_picture(found: Sequence[Way]) -> str:
+def pareto_picture(found: Sequence[FitWay]) -> str:
     """Return cost (up) against time (right); numbers are ranks, the frontier is listed below."""
     shown = list(found[:9])
     costs = [one.cost.value for one in shown]
@@ -63,7 +63,7 @@ def pareto_picture(found: Sequence[Way]) -> str:
     return _drawn(grid, title, f"nothing beats: {named}")
 
 
-def value_bars(found: Sequence[Way]) -> str:
+def value_bars(found: Sequence[FitWay]) -> str:
     """Return a bar per offering: tokens a second for a dollar an hour."""
     values = [(one.label, one.tok_s_per_usd_hr) for one in found if one.tok_s_per_usd_hr]
     if not values:

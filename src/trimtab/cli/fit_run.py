@@ -34,14 +34,14 @@ from trimtab.cli.fit_words import (
 )
 from trimtab.cli.output import SCHEMA_VERSION, Format, write, write_sheet
 from trimtab.cli.sheet import Column, Sheet
-from trimtab.emit.fit_document import FitDocument, Way, serving_ways, training_ways
+from trimtab.emit.fit_document import FitDocument, FitWay, serving_ways, training_ways
 from trimtab.emit.html.fit_page import render_fit
 from trimtab.emit.launch import training_arguments, vllm_serve
 from trimtab.emit.manifests.bench_jobs import bench_job, job_name
 from trimtab.errors import PlanError, UsageError
 from trimtab.fleet.ownership import TotalCost, serving_cost, training_cost
 from trimtab.fleet.settings import Settings
-from trimtab.physics.ask import Market, serving_answer, training_answer
+from trimtab.physics.ask import FitMarket, serving_answer, training_answer
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.found_ways import ServingOption, Unmet
 from trimtab.physics.models import Architecture
@@ -104,7 +104,7 @@ def _without_empty(sheet: Sheet) -> Sheet:
 def fit_serving_question(
     model: Architecture,
     demand: Demand,
-    market: Market,
+    market: FitMarket,
     wishes: Wishes,
     *,
     engine: str,
@@ -161,7 +161,7 @@ def fit_serving_question(
     return _answer(page, sheet_of(rows, SERVING_COLUMNS, ()), machine, lines, wishes)
 
 
-def fit_training_question(model: Architecture, demand: TrainingDemand, market: Market, wishes: Wishes) -> Answer:
+def fit_training_question(model: Architecture, demand: TrainingDemand, market: FitMarket, wishes: Wishes) -> Answer:
     """Answer `--finetune` and `--pretrain`."""
     scale = speed_scale(model, demand, wishes.measured)
     answer = training_answer(model, demand, market, scale=scale)
@@ -196,7 +196,7 @@ def fit_training_question(model: Architecture, demand: TrainingDemand, market: M
 def _faster(
     model: Architecture,
     demand: Demand,
-    market: Market,
+    market: FitMarket,
     engine: str,
     formats: Sequence[WeightFormat],
     scale: float,
@@ -258,6 +258,6 @@ def _answer(
     return Answer(sheet=replace(sheet, notes=told), document=document, nearest=tuple(lines), page=page)
 
 
-def _drawn(shown: Sequence[Way], roofs: Sequence[Roofline]) -> list[str]:
+def _drawn(shown: Sequence[FitWay], roofs: Sequence[Roofline]) -> list[str]:
     pictures = (pareto_picture(shown), value_bars(shown), *(roofline_picture(one) for one in roofs))
     return [text for text in pictures if text]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from trimtab.physics.ask import Market
+from trimtab.physics.ask import FitMarket
 from trimtab.physics.boards import board
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.found_ways import ServingOption
@@ -16,7 +16,9 @@ from trimtab.physics.single_change import cheapest_change, serving_change
 from trimtab.physics.support import notes
 
 
-def change_lines(model: Architecture, demand: Demand | TrainingDemand, market: Market, engine: str = "") -> list[str]:
+def change_lines(
+    model: Architecture, demand: Demand | TrainingDemand, market: FitMarket, engine: str = ""
+) -> list[str]:
     """Name the single change that makes a model fit one's own card; nothing where no card was named."""
     if market.own is None:
         return []
@@ -28,7 +30,7 @@ def change_lines(model: Architecture, demand: Demand | TrainingDemand, market: M
     return [f"what makes it fit {card.name}: {change or 'nothing; it needs a larger card or several'}"]
 
 
-def serving_words(demand: Demand, market: Market) -> str:
+def serving_words(demand: Demand, market: FitMarket) -> str:
     """Say what is to be served, within what, and where."""
     load = f"{demand.rate_req_s:,.4g} requests/s" if demand.rate_req_s else f"{demand.concurrency} requests at once"
     if demand.mean_req_s:
@@ -39,13 +41,13 @@ def serving_words(demand: Demand, market: Market) -> str:
     return f"{load}{'; ' + told if told else ''}; {_place(market)}"
 
 
-def training_words(demand: TrainingDemand, market: Market) -> str:
+def training_words(demand: TrainingDemand, market: FitMarket) -> str:
     """Say what is to be trained, by when, and where."""
     deadline = f"; done in {demand.deadline_days:g} days" if demand.deadline_days else ""
     return f"sequences of {demand.sequence:,}{deadline}; {_place(market)}"
 
 
-def _place(market: Market) -> str:
+def _place(market: FitMarket) -> str:
     if market.own:
         return f"on one's own {market.own}"
     place = " ".join(word for word in (market.provider, market.region) if word) or "any provider and region"

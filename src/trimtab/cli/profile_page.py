@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from trimtab.cli.sheet import Column, Sheet, fixed
 from trimtab.cli.text_table import text_table
-from trimtab.diagnose.causes import Cause, Finding
+from trimtab.diagnose.causes import Cause, CauseFinding
 from trimtab.diagnose.profiled import RooflinePoint, RunVerdict
 from trimtab.tables.profile_file import ProfileDevice, ProfileFile
 from trimtab.units import S_PER_HR, S_PER_MIN
@@ -112,7 +112,7 @@ def _roofline(point: RooflinePoint | None) -> Iterator[str]:
     yield f"roofline  at most {point.tflops:,.0f} TFLOP/s, {point.dram_gb_s:,.0f} GB/s; {where}"
 
 
-def _findings(findings: Sequence[Finding]) -> str:
+def _findings(findings: Sequence[CauseFinding]) -> str:
     lines = []
     for one in findings:
         lead = "undetermined" if one.cause is Cause.UNDETERMINED else one.cause.value

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from trimtab.catalog import load_catalog
 from trimtab.errors import UsageError
-from trimtab.physics.ask import DEFAULT_ENGINE, FitAnswer, Market, serving_answer, training_answer
+from trimtab.physics.ask import DEFAULT_ENGINE, FitAnswer, FitMarket, serving_answer, training_answer
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.models import Architecture, model_named
 from trimtab.physics.search_training import TrainingDemand
@@ -18,7 +18,7 @@ def fit(
     *,
     serve: Demand | None = None,
     train: TrainingDemand | None = None,
-    market: Market | None = None,
+    market: FitMarket | None = None,
     engine: str = DEFAULT_ENGINE,
     formats: Sequence[WeightFormat] = (),
 ) -> FitAnswer:
@@ -31,7 +31,7 @@ def fit(
     >>> answer.found[0].usd_per_mtok.value < answer.found[-1].usd_per_mtok.value
     True
     """
-    market = market or Market(catalog=load_catalog())
+    market = market or FitMarket(catalog=load_catalog())
     architecture = model_named(model) if isinstance(model, str) else model
     match serve, train:
         case Demand(), None:
