@@ -9,7 +9,7 @@ from benchmarks.proving.world.arrivals import arrivals as drawn_times
 
 from trimtab.policies.scaling import SYNC_S, HpaPolicy
 from trimtab.replay.services import ServiceHistory, ServiceModel, replay_service
-from trimtab.replay.within_steps import arrivals_by_decision
+from trimtab.replay.within_steps import arrivals_by_decision, usual_demand
 
 MINUTE_S, HOURS = 60, 72
 BOOT_S, LOAD_S, KEPT_S = 180.0, 90.0, 600.0
@@ -45,6 +45,42 @@ def test_quarters_of_a_minute_spread_as_independent_arrivals_do():
 def test_what_came_by_decision_is_not_split():
     counts = np.arange(5.0)
     assert arrivals_by_decision(counts, step_s=SYNC_S, seed=[7]) is counts
+
+
+def test_a_gap_holds_what_is_usual_at_its_hour_and_a_demand_that_nobody_measured_stays_unknown():
+    days = np.tile(np.repeat(np.arange(24.0), 60), 4)
+    holed = days.copy()
+    holed[1440:2880] = np.nan
+    never_seen = days.copy()
+    never_seen[np.arange(len(days)) // 60 % 24 == 5] = np.nan
+
+    assert np.array_equal(usual_demand(holed, step_s=60), days)
+    assert usual_demand(never_seen, step_s=60)[5 * 60] == pytest.approx(np.nanmean(never_seen))
+    assert np.isnan(usual_demand(np.full(10, np.nan), step_s=60)).all()
+    assert usual_demand(days, step_s=60) is days
+
+
+def test_a_rule_scales_through_a_gap_of_the_history_and_nothing_in_it_counts():
+    minute = np.arange(4 * 1440)
+    known = 60 * (3 - 2 * np.cos(2 * np.pi * minute / 1440))
+    holed = known.copy()
+    holed[1440:2880] = np.nan
+    policy = HpaPolicy(target_frac=0.7, min_replicas=1, max_replicas=40)
+
+    def replayed(arrivals, within):
+        history = ServiceHistory(arrivals=arrivals, step_s=60, within=within)
+        return replay_service(history, model(1.0, 1), policy, initial_replicas=4)
+
+    whole = replayed(known, known.repeat(4) / 4)
+    filled = replayed(holed, usual_demand(holed, step_s=60).repeat(4) / 4)
+    held = replayed(holed, holed.repeat(4) / 4)
+
+    assert filled.gap_steps == 1440
+    assert filled.requests == pytest.approx(np.nansum(holed))
+    assert filled.node_seconds.sum() == pytest.approx(whole.node_seconds.sum(), rel=0.02)
+    assert (
+        abs(held.node_seconds.sum() / whole.node_seconds.sum() - 1) > 0.04
+    )  # the level at which the gap began, for a day
 
 
 def test_requests_are_judged_over_whole_steps_and_the_rule_sees_what_came_inside():

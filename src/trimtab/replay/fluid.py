@@ -401,7 +401,7 @@ def serve_history(
             queue = min(left, room)
 
             # what the rule is told: the same, by the arrivals of this decision
-            work_seen = queue_seen + arrived_seen if known else queue_seen
+            work_seen = queue_seen if math.isnan(arrived_seen) else queue_seen + arrived_seen
             if all_ready > 0:
                 duty_cycle_frac = min(work_seen / (rate_req_s * SYNC_S), 1.0)
             queue_seen = min(max(0.0, work_seen - all_ready * shape.full_req_s * SYNC_S), room)

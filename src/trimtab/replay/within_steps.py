@@ -14,6 +14,7 @@ import numpy as np
 
 from trimtab.policies.scaling import SYNC_S
 from trimtab.replay.series import FloatArray
+from trimtab.units import HR_PER_DAY, S_PER_HR
 
 
 def arrivals_by_decision(arrivals: FloatArray, *, step_s: float, seed: Sequence[int]) -> FloatArray:
@@ -30,3 +31,20 @@ def arrivals_by_decision(arrivals: FloatArray, *, step_s: float, seed: Sequence[
     split = np.random.default_rng(list(seed)).multinomial(whole, np.full(parts, 1.0 / parts))
     weight = np.where(whole > 0, arrivals / np.maximum(whole, 1), np.where(known, 0.0, np.nan))
     return np.asarray((split * weight[:, None]).reshape(-1), dtype=np.float64)
+
+
+def usual_demand(demand: FloatArray, *, step_s: float) -> FloatArray:
+    """Return demand by step (n_steps,) whose unknown steps (NaN) hold what was usual at that hour of the day.
+
+    Monitoring that was down is no demand of zero, and no reason for an autoscaler to stand still for days: it is the history
+    that has a gap, not the cluster. Where an hour of the day was never seen, its place is taken by the mean of all that was;
+    a demand that nobody measured at all stays unknown.
+    """
+    known = ~np.isnan(demand)
+    if known.all() or not known.any():
+        return demand
+    hour_of_day = (np.arange(len(demand)) * step_s // S_PER_HR).astype(np.int64) % HR_PER_DAY
+    seen = np.bincount(hour_of_day[known], minlength=HR_PER_DAY)
+    total = np.bincount(hour_of_day[known], weights=demand[known], minlength=HR_PER_DAY)
+    usual = np.where(seen > 0, total / np.maximum(seen, 1), demand[known].mean())
+    return np.asarray(np.where(known, demand, usual[hour_of_day]), dtype=np.float64)

@@ -18,7 +18,7 @@ from trimtab.policies.cron import CronPolicy
 from trimtab.policies.forecast import ForecastPolicy
 from trimtab.policies.hedge import HedgePolicy
 from trimtab.policies.keda import KedaPolicy
-from trimtab.policies.scaling import HpaPolicy, Metric, StaticReplicas
+from trimtab.policies.scaling import SYNC_S, HpaPolicy, Metric, StaticReplicas
 from trimtab.replay.hedged import SpotZones
 from trimtab.replay.outcomes.outcome import (
     Attained,
@@ -38,6 +38,7 @@ from trimtab.replay.services import (
     ServiceModel,
     ServiceReplay,
 )
+from trimtab.replay.within_steps import usual_demand
 from trimtab.tables.workloads import TargetMetric
 from trimtab.units import HR_PER_WEEK, S_PER_HR
 
@@ -136,10 +137,16 @@ def _judged_while_up(found: Outcome, while_up: Outcome, excused: Flags) -> Outco
 
 
 def _within(case: Case, demand: ServiceObservation, replays: ServiceReplays) -> FloatArray | None:
-    """Return requests by decision, as the emitted rule sees them; None where only activity was measured, which it averages."""
-    if case.workload.service is None:
+    """Return demand by decision as the emitted rule sees it, with gaps of the history filled; None where it is the steps' own.
+
+    Requests are drawn within each step. Activity is averaged by the rule and needs no more than its gaps filled.
+    """
+    if case.workload.service is not None:
+        return replays.drawn(demand, seed_of(case, case.window))
+    if not np.isnan(demand.arrivals).any():
         return None
-    return replays.drawn(demand, seed_of(case, case.window))
+    decisions = int(demand.step_s) // SYNC_S
+    return np.repeat(usual_demand(demand.arrivals, step_s=demand.step_s) / decisions, decisions)
 
 
 def seed_of(case: Case, window: Window) -> tuple[int, ...]:

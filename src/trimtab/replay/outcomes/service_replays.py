@@ -27,7 +27,7 @@ from trimtab.replay.services import (
     replay_service,
     seconds_held,
 )
-from trimtab.replay.within_steps import arrivals_by_decision
+from trimtab.replay.within_steps import arrivals_by_decision, usual_demand
 
 _RECORDED = 4
 """Forecasts that are kept: places come one after the other, with all their policies."""
@@ -62,9 +62,10 @@ class ServiceReplays:
     _drawn: FloatArray | None = None
 
     def drawn(self, demand: ServiceObservation, seed: Sequence[int]) -> FloatArray:
-        """Return the service's arrivals by decision, drawn once for all that it is replayed under."""
+        """Return the service's arrivals by decision, gaps filled, drawn once for all that it is replayed under."""
         if self._drawn is None:
-            self._drawn = arrivals_by_decision(demand.arrivals, step_s=demand.step_s, seed=seed)
+            usual = usual_demand(demand.arrivals, step_s=demand.step_s)
+            self._drawn = arrivals_by_decision(usual, step_s=demand.step_s, seed=seed)
         return self._drawn
 
     def expected(
