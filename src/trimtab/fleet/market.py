@@ -142,6 +142,10 @@ class Market:
         except UnknownName:
             return None
 
+    def unknown_gpus(self, names: Iterable[str | None]) -> frozenset[str]:
+        """Return those names of GPUs that the catalog does not know; None names nothing."""
+        return frozenset(name for name in names if name is not None and self.gpu(name) is None)
+
     def commitment(self, pool: Pool) -> Price | None:
         """Return the cheapest commitment that covers a pool, of an allowed term; None where none is sold."""
         allowed = [
