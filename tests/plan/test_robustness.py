@@ -3,13 +3,21 @@
 import numpy as np
 import pytest
 
-from trimtab.deployment.effects import SetReplicaPolicy
+from trimtab.deployment.effects import DeferRuns, ReleaseIdle, SetReplicaPolicy, StartBeforeRuns
 from trimtab.fleet.settings import Settings
 from trimtab.pipeline import audit, open_demo
 from trimtab.plan.model import CapacityPicture
-from trimtab.plan.proof.robustness import DEPARTURES, LATE_METRICS, NO_CAPACITY, steepest_hours
+from trimtab.plan.proof.robustness import (
+    DEPARTURES,
+    LATE_METRICS,
+    NO_CAPACITY,
+    NO_CAPACITY_FOR_RUNS,
+    busiest_hours,
+    steepest_hours,
+)
 from trimtab.policies.scaling import HpaPolicy
 from trimtab.replay.services import ServiceHistory, ServiceModel, replay_service
+from trimtab.tables.workloads import TargetMetric
 
 
 @pytest.fixture(scope="module")
@@ -103,3 +111,32 @@ def test_what_can_only_touch_scaled_services_is_told_of_plans_that_scale_some(fo
     told = {one.departure for one in found.robustness.stressed}
 
     assert {LATE_METRICS, NO_CAPACITY} <= told if scaled else not {LATE_METRICS, NO_CAPACITY} & told
+
+
+def test_no_node_for_runs_is_told_of_plans_whose_runs_ask_for_some(found):
+    effects = [change.effect for one in found.plan.actions for change in one.changes]
+    told = {one.departure: one for one in found.robustness.stressed}
+
+    assert any(isinstance(effect, DeferRuns | ReleaseIdle | StartBeforeRuns) for effect in effects)
+    closed = told[NO_CAPACITY_FOR_RUNS]
+    assert closed.runs_without_node > 0
+    assert 0 < closed.longest_without_node_s <= 6 * 3600
+    assert all(one.runs_without_node == 0 for one in told.values() if one is not closed)
+
+
+def test_runs_that_find_no_node_keep_their_work_and_miss_what_they_must_start_by(found):
+    closed = next(one for one in found.robustness.stressed if one.departure == NO_CAPACITY_FOR_RUNS)
+    usual = {(one.workload, one.target): one for one in found.proof.targets}
+
+    for result in closed.results:
+        same = usual[result.workload, result.target]
+        if result.target.metric is TargetMetric.THROUGHPUT:
+            assert result.attained_frac == pytest.approx(same.attained_frac, abs=0.02)
+        else:
+            assert result.attained_frac <= same.attained_frac + 1e-9
+
+
+def test_nodes_are_kept_from_runs_when_most_is_asked_for():
+    assert busiest_hours(np.array([1.0, 0.0, 0.0, 4.0, 3.0, 0.0, 5.0]), 2) == (3, 5)
+    assert busiest_hours(np.zeros(3), 0) == (0, 0)
+    assert busiest_hours(np.zeros(3), 6) == (0, 6)

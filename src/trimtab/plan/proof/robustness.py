@@ -14,13 +14,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from trimtab.deployment.effects import HedgeOnSpot, SetReplicaPolicy
+from trimtab.fleet.kinds import RUN_KINDS
 from trimtab.fleet.market import Market
-from trimtab.fleet.model import Fleet
+from trimtab.fleet.model import Fleet, FloatArray
 from trimtab.fleet.scaled import scaled_fleet
 from trimtab.fleet.settings import Settings
 from trimtab.plan.model import Action, CapacityPicture, TargetResult
 from trimtab.plan.planner import Planned
 from trimtab.plan.proof.proof_window import Proven, prove
+from trimtab.replay.outcomes.jobs_outcome import asked_gpus
 from trimtab.replay.outcomes.outcome import Stress
 from trimtab.units import per_month, usd
 
@@ -34,6 +36,8 @@ class Departure:
     demand: float = 1.0
     no_capacity_hr: int = 0
     """Hours in which services get no further node, from the hour on after which the plan asks for most more."""
+    runs_no_capacity_hr: int = 0
+    """Hours in which runs get none: those in which runs of most GPUs ask for some."""
     zones_lost: int = 0
     metrics_late_s: float = 0.0
 
@@ -48,6 +52,10 @@ DEPARTURES = (
 """What every plan is proved under."""
 NO_CAPACITY = Departure(name="no further node for services for 6 hours, at their steepest rise", no_capacity_hr=6)
 """For plans that scale services. How long capacity is short nobody publishes: six hours are most of a working day."""
+NO_CAPACITY_FOR_RUNS = Departure(
+    name="no further node for runs for 6 hours, in which most of their GPUs are asked for", runs_no_capacity_hr=6
+)
+"""For plans whose runs hold nodes only while they run, or run on spot."""
 LATE_METRICS = Departure(name="metrics two minutes late", metrics_late_s=120.0)
 """For plans that scale services: two scrapes a minute apart, where the second fails, and the rule behind them (assumed)."""
 ZONE_LOST = Departure(name="one zone of spot lost for good", zones_lost=1)
@@ -68,6 +76,9 @@ class Stressed:
     """The bill under the plan there."""
     results: tuple[TargetResult, ...]
     """Every target there."""
+    runs_without_node: int = 0
+    """Runs that waited while no node could be had."""
+    longest_without_node_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +99,7 @@ def robustness(
     planned: Planned, proven: Proven, proof_fleet: Fleet, market: Market, settings: Settings, *, seed: int
 ) -> Robustness:
     """Prove a plan again under every departure that can touch it; two at once, for compiled replays let go of the lock."""
+    asked = _asked_for_runs(planned, proven)
     missed = {(result.workload, result.target) for result in proven.proof.targets if not result.kept}
 
     def stressed(departure: Departure) -> Stressed:
@@ -95,6 +107,7 @@ def robustness(
         stress = Stress(
             speed=departure.speed,
             closed_hours=steepest_hours(proven.capacity, departure.no_capacity_hr),
+            runs_closed_hours=busiest_hours(asked, departure.runs_no_capacity_hr),
             zones_lost=departure.zones_lost,
             metrics_late_s=departure.metrics_late_s,
         )
@@ -112,19 +125,23 @@ def robustness(
             missed=tuple(sorted(worse)),
             bill_usd_mo=per_month(usd(again.after_micro_usd), again.window.hours),
             results=again.targets,
+            runs_without_node=again.runs_without_node,
+            longest_without_node_s=again.longest_without_node_s,
         )
 
     with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
-        found = tuple(pool.map(stressed, (*DEPARTURES, *_of_capacity(planned))))
+        found = tuple(pool.map(stressed, (*DEPARTURES, *_of_capacity(planned, asked))))
     return Robustness(stressed=found, price_usd_mo=planned.plan.usd_mo(planned.headroom_micro_usd))
 
 
-def _of_capacity(planned: Planned) -> Iterator[Departure]:
+def _of_capacity(planned: Planned, asked: FloatArray) -> Iterator[Departure]:
     """Yield the departures of capacity that can touch a plan."""
     deployments = planned.deployments.values()
     if any(isinstance(one.scaling, SetReplicaPolicy) for one in deployments):
         yield NO_CAPACITY
         yield LATE_METRICS
+    if asked.any():
+        yield NO_CAPACITY_FOR_RUNS
     if any(isinstance(one.buying, HedgeOnSpot) and one.buying.zones > 1 for one in deployments):
         yield ZONE_LOST
 
@@ -137,3 +154,22 @@ def steepest_hours(services: Sequence[CapacityPicture], hours: int) -> tuple[int
     rise = [float(held[at + 1 : at + hours + 1].max() - held[at]) for at in range(len(held) - hours)]
     start = int(np.argmax(rise)) + 1
     return start, start + hours
+
+
+def busiest_hours(asked: FloatArray, hours: int) -> tuple[int, int]:
+    """Return the first hour of a stretch and the one after it: that in which most is asked for (n_hours,)."""
+    if not hours or len(asked) <= hours:
+        return 0, hours
+    within = np.convolve(asked, np.ones(hours), mode="valid")
+    start = int(np.argmax(within))
+    return start, start + hours
+
+
+def _asked_for_runs(planned: Planned, proven: Proven) -> FloatArray:
+    """Return the GPUs of the plan's runs that ask for nodes in each hour of the proof window (n_hours,)."""
+    asked = np.zeros(proven.proof.window.hours)
+    for index, evaluator in proven.enacted.evaluators.items():
+        deployment = planned.deployments.get(proven.enacted.fleet.workloads[index].name)
+        if deployment is not None and evaluator.case.workload.kind in RUN_KINDS:
+            asked += asked_gpus(evaluator.case, evaluator.place(deployment))
+    return asked

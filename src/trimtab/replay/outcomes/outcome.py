@@ -37,6 +37,8 @@ class Stress:
     speed: float = 1.0
     closed_hours: tuple[int, int] = (0, 0)
     """From the first hour of the window to the second no node can be had for services: what runs stays, nothing starts."""
+    runs_closed_hours: tuple[int, int] = (0, 0)
+    """The same for runs: those that would start, or start again, wait."""
     zones_lost: int = 0
     """Zones of spot that give services nothing, of those that they use."""
     metrics_late_s: float = 0.0
@@ -99,6 +101,9 @@ class Outcome:
     attained: tuple[Attained, ...]
     interruptions: int = 0
     lost_gpu_hr: float = 0.0
+    runs_without_node: int = 0
+    """Runs that waited while no node could be had."""
+    longest_without_node_s: float = 0.0
     booked: IntArray | None = None
     """Node-seconds per hour (n_hours,) in capacity blocks, paid whether used or not; None where none are booked."""
     booked_used_frac: float | None = None
