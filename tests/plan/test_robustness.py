@@ -1,5 +1,7 @@
 """The proof under stress: what departs changes the answer, what does not depart leaves it."""
 
+from datetime import timedelta
+
 import numpy as np
 import pytest
 
@@ -17,6 +19,8 @@ from trimtab.plan.proof.robustness import (
 )
 from trimtab.policies.scaling import HpaPolicy
 from trimtab.replay.services import ServiceHistory, ServiceModel, replay_service
+from trimtab.tables.arrow import table_from_rows
+from trimtab.tables.bundle import memory_bundle
 from trimtab.tables.workloads import TargetMetric
 
 
@@ -140,3 +144,46 @@ def test_nodes_are_kept_from_runs_when_most_is_asked_for():
     assert busiest_hours(np.array([1.0, 0.0, 0.0, 4.0, 3.0, 0.0, 5.0]), 2) == (3, 5)
     assert busiest_hours(np.zeros(3), 0) == (0, 0)
     assert busiest_hours(np.zeros(3), 6) == (0, 6)
+
+
+def started(node_s):
+    """The demonstration with pods on record, each of which waited so long for a node of its own."""
+    bundle = open_demo("finetune-7b")
+    nodes = bundle.table("nodes").slice(0, 12).to_pylist(maps_as_pydicts="strict")
+    pods = [
+        {
+            "pod": f"p{number}", "namespace": "ml", "workload": "ml/other", "node": row["node"], "phase": "Running",
+            "gpus": 1.0,
+            "created": row["start"] - timedelta(seconds=1), "scheduled": row["start"] + timedelta(seconds=node_s - 1),
+        }
+        for number, row in enumerate(nodes)
+    ]  # fmt: skip
+    return memory_bundle(
+        {name: bundle.table(name) for name in bundle.tables} | {"pods": table_from_rows("pods", pods)},
+        bundle.meta,
+        bundle.workloads,
+    )
+
+
+def test_starts_are_as_slow_as_the_slowest_tenth_measured(found):
+    slow = audit(started(3 * 3600.0), Settings()).robustness
+
+    (row,) = (one for one in slow.stressed if one.departure.starts.node_s)
+    assert row.departure.starts.node_s == 3 * 3600.0
+    assert "a node 10800 s" in row.departure.name
+    assert row.bill_usd_mo > found.robustness.stressed[0].bill_usd_mo
+    assert [one.departure for one in slow.stressed if one is not row] == [
+        one.departure for one in found.robustness.stressed
+    ]
+    assert not any("No start of a node" in note for note in slow.notes)
+
+
+def test_starts_that_nobody_measured_are_said_to_be_assumed(found):
+    assert any("No start of a node was measured" in note and "300 s" in note for note in found.robustness.notes)
+
+
+def test_starts_no_slower_than_planned_are_said_and_make_no_row(found):
+    quick = audit(started(120.0), Settings()).robustness
+
+    assert len(quick.stressed) == len(found.robustness.stressed)
+    assert any("a node 120 s" in note and "no longer than plans take" in note for note in quick.notes)

@@ -138,3 +138,5 @@ class RobustnessPart(Part):
     """One entry a departure."""
     price_usd_mo: float
     """Dollars a month that a plan without headroom for demand, speed and targets would save besides."""
+    notes: tuple[str, ...] = ()
+    """What no departure could be made of, such as start-up times that nobody measured."""

@@ -70,6 +70,7 @@ def robustness_part(found: Robustness) -> RobustnessPart:
             for one in found.stressed
         ),
         price_usd_mo=round(found.price_usd_mo, 2),
+        notes=found.notes,
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -19,11 +19,13 @@ from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet, FloatArray
 from trimtab.fleet.scaled import scaled_fleet
 from trimtab.fleet.settings import Settings
+from trimtab.fleet.starts import MeasuredStarts, SlowStarts
 from trimtab.plan.model import Action, CapacityPicture, TargetResult
 from trimtab.plan.planner import Planned
 from trimtab.plan.proof.proof_window import Proven, prove
 from trimtab.replay.outcomes.jobs_outcome import asked_gpus
-from trimtab.replay.outcomes.outcome import Stress
+from trimtab.replay.outcomes.outcome import Case, Stress
+from trimtab.replay.outcomes.service_outcome import planned_start_of
 from trimtab.units import per_month, usd
 
 
@@ -40,10 +42,13 @@ class Departure:
     """Hours in which runs get none: those in which runs of most GPUs ask for some."""
     zones_lost: int = 0
     metrics_late_s: float = 0.0
+    starts: SlowStarts = field(default_factory=SlowStarts)
 
 
 _AT_ONCE = 2
 """Departures that are replayed at once."""
+_NAMED = 3
+"""Services that a sentence names."""
 DEPARTURES = (
     Departure(name="speeds 20% lower", speed=0.8),
     Departure(name="speeds 20% higher", speed=1.2),
@@ -88,6 +93,8 @@ class Robustness:
     stressed: tuple[Stressed, ...]
     price_usd_mo: float
     """What a plan without headroom for demand, speed and targets would save besides on the fit window."""
+    notes: tuple[str, ...] = ()
+    """What no departure could be made of, and why."""
 
     def fragile(self, action: Action) -> tuple[str, ...]:
         """Return the departures under which workloads of an action miss a target."""
@@ -96,10 +103,21 @@ class Robustness:
 
 
 def robustness(
-    planned: Planned, proven: Proven, proof_fleet: Fleet, market: Market, settings: Settings, *, seed: int
+    planned: Planned,
+    proven: Proven,
+    proof_fleet: Fleet,
+    market: Market,
+    settings: Settings,
+    *,
+    seed: int,
+    starts: MeasuredStarts,
 ) -> Robustness:
-    """Prove a plan again under every departure that can touch it; two at once, for compiled replays let go of the lock."""
+    """Prove a plan again under every departure that can touch it; two at once, for compiled replays let go of the lock.
+
+    `starts` are those that history measured.
+    """
     asked = _asked_for_runs(planned, proven)
+    slow_starts, notes = _slow_starts(_scaled(planned), sorted(asked), starts, settings)
     missed = {(result.workload, result.target) for result in proven.proof.targets if not result.kept}
 
     def stressed(departure: Departure) -> Stressed:
@@ -107,9 +125,10 @@ def robustness(
         stress = Stress(
             speed=departure.speed,
             closed_hours=steepest_hours(proven.capacity, departure.no_capacity_hr),
-            runs_closed_hours=busiest_hours(asked, departure.runs_no_capacity_hr),
+            runs_closed_hours=busiest_hours(sum(asked.values(), np.zeros(1)), departure.runs_no_capacity_hr),
             zones_lost=departure.zones_lost,
             metrics_late_s=departure.metrics_late_s,
+            starts=departure.starts,
         )
         again = prove(planned, fleet, market, settings, seed=seed, stress=stress).proof
         worse = {
@@ -130,20 +149,78 @@ def robustness(
         )
 
     with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
-        found = tuple(pool.map(stressed, (*DEPARTURES, *_of_capacity(planned, asked))))
-    return Robustness(stressed=found, price_usd_mo=planned.plan.usd_mo(planned.headroom_micro_usd))
+        found = tuple(pool.map(stressed, (*DEPARTURES, *_of_capacity(planned, runs_ask=bool(asked)), *slow_starts)))
+    price_usd_mo = planned.plan.usd_mo(planned.headroom_micro_usd)
+    return Robustness(stressed=found, price_usd_mo=price_usd_mo, notes=notes)
 
 
-def _of_capacity(planned: Planned, asked: FloatArray) -> Iterator[Departure]:
+def _of_capacity(planned: Planned, *, runs_ask: bool) -> Iterator[Departure]:
     """Yield the departures of capacity that can touch a plan."""
     deployments = planned.deployments.values()
-    if any(isinstance(one.scaling, SetReplicaPolicy) for one in deployments):
+    if _scaled(planned):
         yield NO_CAPACITY
         yield LATE_METRICS
-    if asked.any():
+    if runs_ask:
         yield NO_CAPACITY_FOR_RUNS
     if any(isinstance(one.buying, HedgeOnSpot) and one.buying.zones > 1 for one in deployments):
         yield ZONE_LOST
+
+
+def _scaled(planned: Planned) -> list[Case]:
+    """Return the services that the plan scales."""
+    return [
+        planned.cases[name]
+        for name, deployment in sorted(planned.deployments.items())
+        if isinstance(deployment.scaling, SetReplicaPolicy)
+    ]
+
+
+def _slow_starts(
+    scaled: Sequence[Case], runs: Sequence[str], starts: MeasuredStarts, settings: Settings
+) -> tuple[tuple[Departure, ...], tuple[str, ...]]:
+    """Return the departure in which all starts are as slow as the slowest tenth measured, and what was not measured.
+
+    Nothing starts sooner there than the plan takes it to; where nothing starts later either, a note says so instead.
+    """
+    if not scaled and not runs:
+        return (), ()
+    slow, node_s = starts.slow, settings.assumptions.node_startup_s
+    services = {one.workload.name: planned_start_of(one) for one in scaled}
+    own_s = {name: slow.own_s[name] for name in (*services, *runs) if name in slow.own_s}
+    unknown = sorted(services.keys() - own_s.keys())
+    notes = []
+    if slow.node_s is None:
+        notes.append(
+            f"No start of a node was measured: of the pods on record none waited for one. Plans take {node_s:.0f} s; collect "
+            "with --context or --kube-dump while nodes come and go."
+        )
+    if unknown:
+        notes.append(
+            f"No start on a node that is up was measured of {_named(unknown)}: plans take what workloads.yaml says, else "
+            f"{settings.assumptions.service_cold_start_s:.0f} s."
+        )
+    told = [] if slow.node_s is None else [f"a node {slow.node_s:.0f} s, of {len(starts.node_s)}"]
+    if own_s:
+        told.append(_named([f"{name} {took:.0f} s, of {len(starts.own_s[name])}" for name, took in own_s.items()]))
+    late = (
+        (slow.node_s or 0.0) > node_s,
+        any(own_s.get(name, 0.0) > planned_s for name, planned_s in services.items()),
+        any(slow.run_start_s(name, node_s) > node_s for name in runs),
+    )
+    if any(late):
+        return (
+            Departure(name=f"starts as slow as the slowest tenth measured ({'; '.join(told)})", starts=slow),
+        ), tuple(notes)
+    if told:
+        notes.append(
+            f"The slowest tenth of starts measured ({'; '.join(told)}) took no longer than plans take them to."
+        )
+    return (), tuple(notes)
+
+
+def _named(items: Sequence[str]) -> str:
+    more = f" and {len(items) - _NAMED} more" if len(items) > _NAMED else ""
+    return f"{', '.join(items[:_NAMED])}{more}"
 
 
 def steepest_hours(services: Sequence[CapacityPicture], hours: int) -> tuple[int, int]:
@@ -165,11 +242,12 @@ def busiest_hours(asked: FloatArray, hours: int) -> tuple[int, int]:
     return start, start + hours
 
 
-def _asked_for_runs(planned: Planned, proven: Proven) -> FloatArray:
-    """Return the GPUs of the plan's runs that ask for nodes in each hour of the proof window (n_hours,)."""
-    asked = np.zeros(proven.proof.window.hours)
-    for index, evaluator in proven.enacted.evaluators.items():
-        deployment = planned.deployments.get(proven.enacted.fleet.workloads[index].name)
-        if deployment is not None and evaluator.case.workload.kind in RUN_KINDS:
-            asked += asked_gpus(evaluator.case, evaluator.place(deployment))
-    return asked
+def _asked_for_runs(planned: Planned, proven: Proven) -> dict[str, FloatArray]:
+    """Return the GPUs of runs that ask for nodes in each hour of the proof window (n_hours,), by workload that has some."""
+    asked = {}
+    for evaluator in proven.enacted.evaluators.values():
+        workload = evaluator.case.workload
+        deployment = planned.deployments.get(workload.name)
+        if deployment is not None and workload.kind in RUN_KINDS:
+            asked[workload.name] = asked_gpus(evaluator.case, evaluator.place(deployment))
+    return {name: gpus for name, gpus in asked.items() if gpus.any()}

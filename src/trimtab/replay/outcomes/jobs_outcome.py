@@ -39,7 +39,7 @@ def jobs_outcome(case: Case, place: Placement) -> Outcome:
     if jobs is None:
         raise ValueError(f"{case.workload.name} has no runs")
     lead_s = place.holding.lead_s if isinstance(place.holding, StartBeforeRuns) else 0.0
-    startup_s = _startup(place.holding)
+    startup_s = _startup(case, place.holding)
     held = startup_s is None
     jobs, ahead_s = _in_order(jobs, lead_s, _held_s(case, jobs, place.holding))
     ran_s = jobs.end_s - jobs.start_s
@@ -92,7 +92,7 @@ def jobs_outcome(case: Case, place: Placement) -> Outcome:
 def asked_gpus(case: Case, place: Placement) -> FloatArray:
     """Return the GPUs of the runs that ask for nodes in each hour (n_hours,), or may have to; none where their nodes stay."""
     jobs, asked = case.workload.jobs, np.zeros(case.window.hours)
-    if jobs is None or (_startup(place.holding) is None and place.spot is None):
+    if jobs is None or (_startup(case, place.holding) is None and place.spot is None):
         return asked
     lead_s = place.holding.lead_s if isinstance(place.holding, StartBeforeRuns) else 0.0
     jobs, ahead_s = _in_order(jobs, lead_s, _held_s(case, jobs, place.holding))
@@ -130,11 +130,12 @@ def _judged(target: Target) -> bool:
     return target.metric in {TargetMetric.QUEUE_WAIT, TargetMetric.THROUGHPUT}
 
 
-def _startup(holding: Holding | None) -> float | None:
+def _startup(case: Case, holding: Holding | None) -> float | None:
     """Return how long a run waits for its nodes to start; None where history's nodes stay."""
-    if isinstance(holding, StartBeforeRuns):
-        return holding.lead_s
-    return holding.startup_s if isinstance(holding, DeferRuns | ReleaseIdle) else None
+    if not isinstance(holding, StartBeforeRuns | DeferRuns | ReleaseIdle):
+        return None
+    planned_s = holding.lead_s if isinstance(holding, StartBeforeRuns) else holding.startup_s
+    return case.stress.starts.run_start_s(case.workload.name, planned_s)
 
 
 def _held_s(case: Case, jobs: JobsObservation, holding: Holding | None) -> FloatArray:

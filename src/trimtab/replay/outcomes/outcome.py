@@ -19,6 +19,7 @@ from trimtab.deployment.placement import Placement, is_measured_same, resolve
 from trimtab.fleet.model import IntArray, Target, Window, Workload
 from trimtab.fleet.service_law import ServiceLaw
 from trimtab.fleet.settings import Settings
+from trimtab.fleet.starts import SlowStarts
 from trimtab.provenance import Estimate
 from trimtab.tables.workloads import TargetMetric, WorkloadKind
 from trimtab.units import S_PER_HR
@@ -43,6 +44,8 @@ class Stress:
     """Zones of spot that give services nothing, of those that they use."""
     metrics_late_s: float = 0.0
     """How much later than measured what scaling rules see reaches them."""
+    starts: SlowStarts = field(default_factory=SlowStarts)
+    """How long starts take where that is longer than planned."""
 
 
 AS_PREDICTED = Stress()
