@@ -4,9 +4,13 @@ from datetime import timedelta
 
 import numpy as np
 import pytest
+from tests.fleets import MONDAY, FleetRows
 
 from trimtab.deployment.effects import DeferRuns, ReleaseIdle, SetReplicaPolicy, StartBeforeRuns
+from trimtab.fleet.build import build_fleet
+from trimtab.fleet.model import Window
 from trimtab.fleet.settings import Settings
+from trimtab.fleet.starts import SlowStarts
 from trimtab.pipeline import audit, open_demo
 from trimtab.plan.model import CapacityPicture
 from trimtab.plan.proof.robustness import (
@@ -18,6 +22,8 @@ from trimtab.plan.proof.robustness import (
     steepest_hours,
 )
 from trimtab.policies.scaling import HpaPolicy
+from trimtab.replay.outcomes.outcome import Case, Stress
+from trimtab.replay.outcomes.service_outcome import cold_start_of, warm_start_of
 from trimtab.replay.services import ServiceHistory, ServiceModel, replay_service
 from trimtab.tables.arrow import table_from_rows
 from trimtab.tables.bundle import memory_bundle
@@ -187,3 +193,22 @@ def test_starts_no_slower_than_planned_are_said_and_make_no_row(found):
 
     assert len(quick.stressed) == len(found.robustness.stressed)
     assert any("a node 120 s" in note and "no longer than plans take" in note for note in quick.notes)
+
+
+def test_replicas_start_as_slowly_as_measured_and_never_sooner_than_planned():
+    rows = FleetRows(2).node("n", "g5.xlarge").hold("prod/chat", "n", [0])
+    workload = build_fleet(rows.bundle(), Settings()).workload("prod/chat")
+    window, planned = Window(start=MONDAY, hours=48), 300.0 + 180.0
+
+    def cold_and_warm(**starts):
+        stress = Stress(starts=SlowStarts(**starts))
+        case = Case(
+            workload=workload, window=window, targets=(), law=None, settings=Settings(), seed=1, stress=stress
+        )  # fmt: skip
+        return cold_start_of(case), warm_start_of(case)
+
+    assert cold_and_warm() == (planned, 180.0)
+    assert cold_and_warm(node_s=600.0) == (780.0, 180.0)
+    assert cold_and_warm(node_s=60.0, own_s={"prod/chat": 240.0}) == (planned, 240.0)
+    assert cold_and_warm(own_s={"prod/chat": 400.0}) == (700.0, 400.0)
+    assert cold_and_warm(node_s=20.0, own_s={"prod/other": 900.0}) == (planned, 180.0)
