@@ -212,3 +212,24 @@ def test_replicas_start_as_slowly_as_measured_and_never_sooner_than_planned():
     assert cold_and_warm(node_s=60.0, own_s={"prod/chat": 240.0}) == (planned, 240.0)
     assert cold_and_warm(own_s={"prod/chat": 400.0}) == (700.0, 400.0)
     assert cold_and_warm(node_s=20.0, own_s={"prod/other": 900.0}) == (planned, 180.0)
+
+
+def test_runs_that_must_start_soon_miss_it_while_no_node_can_be_had():
+    """Four runs a day of two hours, on a node that is up all the time; each may wait an hour."""
+    rows = FleetRows(6).node("n", "p4d.24xlarge")
+    for hour in range(0, 6 * 24, 6):
+        name = f"exp-{hour}"
+        rows.hold("research/exp", "n", range(8), start=hour, end=hour + 2, pod=name, owner_kind="Job")
+        rows.job("research/exp", hour, hour, hour + 2, 8, name=name)
+    for device in range(8):
+        rows.use("research/exp", "n", device, [hour for hour in range(6 * 24) if hour % 6 < 2], sm=0.9)
+    rows.workloads = {"research/exp": {"kind": "training", "deferrable": {"within_hr": 1}}}
+
+    found = audit(rows.bundle(), Settings())
+
+    closed = next(one for one in found.robustness.stressed if one.departure == NO_CAPACITY_FOR_RUNS)
+    assert found.proof.saving_frac > 0.2
+    assert closed.missed == ("research/exp",)
+    assert closed.runs_without_node == 1
+    assert closed.longest_without_node_s == 6 * 3600.0
+    assert closed.bill_usd_mo == pytest.approx(found.robustness.stressed[0].bill_usd_mo)
