@@ -1,14 +1,19 @@
 """Nodes without a price and GPUs that nobody knows are carried, unjudged, and never keep the rest from an answer."""
 
 import math
+from datetime import date
 
 import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings, strategies as st
 from tests.fleets import SHAPES, FleetRows, at
 
+from trimtab.catalog import load_catalog
 from trimtab.cli import root
+from trimtab.deployment.effects import BuyCommitment
 from trimtab.errors import MissingPrice
+from trimtab.fleet.market import Market
+from trimtab.fleet.settings import Settings
 from trimtab.pipeline import audit, priced_history
 from trimtab.tables.bundle import write_bundle
 
@@ -50,25 +55,76 @@ def test_nodes_without_a_price_are_carried_and_the_rest_is_audited(changes):
         "2 node(s) of" in line and "carried at $0" in line and "--prices FILE" in line for line in found.degraded
     )
     assert found.bill_micro_usd > 0
-    released = {
-        name
+    assert released_nodes(found) == {"spare"}
+
+
+def with_unknown_gpus(*names, rows=None):
+    """A service on a known GPU; one on a priced type whose nodes name a GPU that no catalog has, and such a node idle."""
+    rows = rows or service(FleetRows(4), "a/known", "n", "g5.xlarge")
+    service(rows, "b/odd", "m", "g5.12xlarge", gpus=4).node("spare", "g5.12xlarge")
+    for row in (*rows.rows["nodes"], *rows.rows["devices"]):
+        if row["node"] in ("m", "spare", *names):
+            row["gpu"] = "Riva X900"
+    return rows
+
+
+def released_nodes(found):
+    effects = [change.effect for action in found.plan.actions for change in action.changes]
+    return {name for effect in effects for name in getattr(effect, "nodes", ())}
+
+
+def test_gpus_that_nobody_knows_on_nodes_with_a_price_are_billed_and_left_unjudged():
+    found = audit(with_unknown_gpus().bundle())
+
+    hours = found.plan.window.hours
+    assert found.bill_micro_usd / 1e6 / hours == pytest.approx(1.006 + 2 * 5.672, rel=1e-6)
+    (row,) = found.unjudged
+    assert (row.workload, row.micro_usd) == ("b/odd", hours * 5_672_000)
+    assert "GPU model Riva X900 is not in the catalog" in row.reason
+    assert not released_nodes(found)
+    assert "b/odd" not in {change.subject for action in found.plan.actions for change in action.changes}
+    assert {result.workload for result in found.proof.targets} <= {"a/known"}
+    (line,) = (line for line in found.degraded if "Riva X900" in line)
+    assert "2 node(s) of" in line
+    assert "$5.67 an hour each" in line
+
+
+def test_a_name_that_leaves_a_boards_memory_open_is_no_unknown_gpu():
+    market = Market.of(load_catalog(), date(2026, 11, 1), Settings())
+
+    named = ["A100", "nvidia-a100-80gb", "NVIDIA H100", "Riva X900", "H100 MEGA", None]
+
+    assert market.unknown_gpus(named) == {"Riva X900", "H100 MEGA"}
+
+
+def test_a_fleet_of_which_no_gpu_is_known_is_billed_and_keeps_its_plan_empty():
+    found = audit(with_unknown_gpus("n").bundle())
+
+    assert {row.workload for row in found.unjudged} == {"a/known", "b/odd"}
+    assert found.plan.actions == ()
+    assert found.bill_micro_usd == found.plan.before_micro_usd == found.plan.after_micro_usd
+
+
+def test_a_workload_is_known_by_the_gpus_of_its_own_nodes_where_others_of_that_type_name_another():
+    rows = service(FleetRows(4), "a/known", "n", "g5.12xlarge", gpus=4)
+
+    found = audit(with_unknown_gpus(rows=rows).bundle())
+
+    assert [row.workload for row in found.unjudged] == ["b/odd"]
+
+
+def test_idle_nodes_of_unknown_gpus_back_no_commitment():
+    rows = service(FleetRows(35), "a/known", "n", "g5.xlarge")
+
+    found = audit(with_unknown_gpus(rows=rows.node("spare", "g5.12xlarge")).bundle())
+
+    bought = [
+        change.effect.count
         for action in found.plan.actions
         for change in action.changes
-        for name in getattr(change.effect, "nodes", ())
-    }
-    assert released == {"spare"}
-
-
-def test_gpus_that_nobody_knows_on_nodes_with_a_price_are_billed():
-    rows = service(FleetRows(4), "a/known", "n", "g5.xlarge")
-    service(rows, "b/odd", "m", "g5.12xlarge", gpus=4)
-    for row in (*rows.rows["nodes"][1:], *rows.rows["devices"][1:]):
-        row["gpu"] = "Riva X900"
-
-    found = audit(rows.bundle())
-
-    bill_usd_hr = found.bill_micro_usd / 1e6 / found.plan.window.hours
-    assert bill_usd_hr == pytest.approx(1.006 + 5.672, rel=1e-3)
+        if isinstance(change.effect, BuyCommitment) and change.effect.pool.instance_type == "g5.12xlarge"
+    ]
+    assert sum(bought) <= 1
 
 
 def test_the_bill_of_the_others_is_split_without_them():

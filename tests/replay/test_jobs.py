@@ -315,3 +315,66 @@ def test_runs_never_use_more_than_is_booked(submit, work, nodes):
     assert (result.block_node_seconds <= paid).all()
     assert (result.start_s == history.submit_s).all()
     assert (result.finish_s >= history.submit_s + work - 1).all()
+
+
+CLOSED = (1800.0, 7200.0)
+
+
+def test_what_starts_while_no_node_can_be_had_waits_and_what_runs_goes_on():
+    result = replay_jobs(jobs(3, every_s=1800.0), JobRules(startup_s=300.0, closed_s=CLOSED), hours=6, seed=0)
+
+    assert result.start_s.tolist() == [0.0, 7200.0, 7200.0]
+    assert result.wait_s.tolist() == [0.0, 5400.0, 3600.0]
+    assert result.no_node_s.tolist() == [0.0, 5400.0, 3600.0]
+    assert result.on_demand_node_seconds.sum() == 3 * 7500
+
+
+def test_nodes_that_stay_are_there_while_no_other_can_be_had():
+    rules = JobRules(closed_s=CLOSED, first_nodes_stay=True)
+
+    assert replay_jobs(jobs(3, every_s=1800.0), rules, hours=6, seed=0).wait_s.tolist() == [0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("stay", [False, True])
+def test_a_job_that_loses_its_nodes_while_none_can_be_had_goes_on_afterwards(stay):
+    market = Spot(droughts=droughts((2000.0, 2001.0)))
+    rules = JobRules(capacity=market, checkpoints=SAVES, closed_s=CLOSED, first_nodes_stay=stay)
+
+    result = replay_jobs(jobs(), rules, hours=6, seed=0)
+
+    # 2000 s keep three intervals of 600 s; the rest takes 30 s to restore and 8 saves
+    assert result.start_s.tolist() == [0.0]
+    assert result.no_node_s.tolist() == [5200.0]
+    assert result.finish_s.tolist() == [7200.0 + 30 + 5400 + 8 * 60]
+
+
+def test_booked_nodes_are_there_while_no_other_can_be_had():
+    block = Blocks(calendar=BlockCalendar(nodes=(1,) * 7), first_week_hour=0)
+
+    result = replay_jobs(jobs(2), JobRules(capacity=block, closed_s=(0.0, 7200.0)), hours=24, seed=0)
+
+    assert result.start_s.tolist() == [0.0, 7200.0]
+
+
+def test_pods_find_room_on_nodes_that_are_up_while_no_other_can_be_had():
+    _, result = beside([0, 1800, 1900], [7200, 600, 600], [1, 1, 1], [4, 4, 4], closed_s=CLOSED)
+
+    # the third waits until the second has left
+    assert result.start_s.tolist() == [0.0, 1800.0, 2400.0]
+    assert result.no_node_s.tolist() == [0.0, 0.0, 500.0]
+
+
+@given(
+    begins=st.floats(0, 20_000), lasts=st.floats(0, 40_000), gpus=st.sampled_from([None, 8.0]), loss=st.floats(0, 0.5)
+)
+def test_all_work_is_done_and_billed_however_long_no_node_can_be_had(begins, lasts, gpus, loss):
+    history = replace(jobs(12, every_s=2000.0), pods=np.ones(12, dtype=int), pod_gpus=np.full(12, 3.0))
+    market = {} if gpus else {"capacity": Spot(loss_per_hr=loss)}
+    rules = JobRules(shared_node_gpus=gpus, checkpoints=SAVES, closed_s=(begins, begins + lasts), **market)
+
+    result, free = (replay_jobs(history, one, hours=48, seed=1) for one in (rules, replace(rules, closed_s=(0.0, 0.0))))
+
+    billed_s = result.on_demand_node_seconds.sum() + result.spot_node_seconds.sum()
+    assert billed_s >= history.work_s.sum() * (3 / 8 if gpus else 1) - 20
+    assert (result.start_s >= free.start_s - 1e-6).all()
+    assert ((result.start_s < begins) | (result.start_s >= begins + lasts) | (gpus is not None)).all()

@@ -94,3 +94,10 @@ def test_a_record_of_spot_is_enough_once_it_decides_more_than_the_stated_odds(ma
     assert (none.status, short.status, long.status) == (Status.WEAK, Status.WEAK, Status.OK)
     assert "one NodePool with both" in none.fix
     assert "the record counts 67%" in long.detail
+
+
+def test_gpu_models_that_no_catalog_has_are_named(market):
+    found, _ = judged(market, nodes=[node(), node("n1", gpu="Riva X900")])
+
+    assert found["GPU models"].status is Status.WEAK
+    assert "Riva X900" in found["GPU models"].detail

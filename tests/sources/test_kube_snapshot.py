@@ -72,6 +72,17 @@ def test_what_a_pod_asks_for_tolerates_and_runs_is_kept():
     assert found["images"] == "r/vllm:1"
 
 
+@pytest.mark.parametrize(("status", "restarts", "known"), [("True", 0, True), ("False", 0, False), ("True", 2, False)])
+def test_a_pod_became_ready_unless_it_is_not_or_started_again(status, restarts, known):
+    one = pod("m-0", "ml", owner=("StatefulSet", "m"))
+    one["status"]["conditions"].append({"type": "Ready", "status": status, "lastTransitionTime": NOW})
+    one["status"]["containerStatuses"] = [{"restartCount": restarts}]
+
+    ready = by_name(collected([node(), one]), "pods", "pod")["m-0"]["ready"]
+
+    assert ready == (datetime.fromisoformat(NOW) if known else None)
+
+
 def test_holdings_end_with_the_last_container_and_daemon_sets_hold_nothing():
     found = by_name(collected(), "allocations", "pod")
 

@@ -344,7 +344,8 @@ def _laws(document: AuditDocument) -> RenderableType:
 def _robustness(found: RobustnessPart) -> RenderableType:
     lines = [Text(f"· {stress_line(one)}", style="yellow" if one.missed else "") for one in found.stressed]
     gloss = "the proof again, where the world departs from what the plan was made for"
-    return _section("Robustness", gloss, *lines, Text(headroom_line(found), style="dim"))
+    dim = [Text(line, style="dim") for line in (headroom_line(found), *found.notes)]
+    return _section("Robustness", gloss, *lines, *dim)
 
 
 def _what_if(found: WhatIfPart) -> RenderableType:

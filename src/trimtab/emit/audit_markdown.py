@@ -187,7 +187,8 @@ def _robustness(document: AuditDocument) -> str:
     found = document.robustness
     if found is None:
         return ""
-    return _join(["### Robustness", _bullets(_text(stress_line(one)) for one in found.stressed), headroom_line(found)])
+    lines = _bullets(_text(stress_line(one)) for one in found.stressed)
+    return _join(["### Robustness", lines, headroom_line(found), *map(_text, found.notes)])
 
 
 def _what_if(document: AuditDocument) -> str:

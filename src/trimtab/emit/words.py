@@ -177,7 +177,16 @@ def stress_line(one: StressedPart) -> str:
     more = f" and {len(one.missed) - _NAMED} more" if len(one.missed) > _NAMED else ""
     kept = f"{one.targets_kept} of {one.targets} targets kept"
     bill = "" if one.bill_usd_mo is None else f"the bill is {dollars(one.bill_usd_mo)} a month, "
-    return f"{one.departure}: {bill}saves {percent(one.saving_frac, 1)}, {kept}{missed}{more}{_worst(one)}"
+    waits = _waits(one)
+    return f"{one.departure}: {bill}saves {percent(one.saving_frac, 1)}, {waits}{kept}{missed}{more}{_worst(one)}"
+
+
+def _waits(one: StressedPart) -> str:
+    """Say which runs wait for a node."""
+    if not one.runs_without_node:
+        return ""
+    runs = "1 run waits" if one.runs_without_node == 1 else f"{one.runs_without_node:,} runs wait"
+    return f"{runs} for a node, up to {one.longest_without_node_s / S_PER_HR:.1f} h, "
 
 
 def _worst(one: StressedPart) -> str:

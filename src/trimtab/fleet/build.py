@@ -156,17 +156,18 @@ class _Facts:
         return np.asarray(share @ self.held.node_seconds, dtype=np.float64)
 
     def _home(self, index: int) -> tuple[Pool, str | None, int]:
-        """Return the pool, GPU and GPUs per node that carried most of a workload's GPU time."""
+        """Return the pool, GPU and GPUs per node that carried most of a workload's GPU time, of its main pool."""
         mine = self.held.holdings.owner == index
         weight = np.bincount(
             self.held.holdings.node[mine], weights=self.held.holdings.node_seconds[mine], minlength=len(self.held.nodes)
         )
         by_pool: dict[Pool, float] = defaultdict(float)
+        by_kind: dict[tuple[Pool, str | None, int], float] = defaultdict(float)
         for node, seconds in zip(self.held.nodes, weight, strict=True):
             by_pool[node.pool] += float(seconds) * node.gpu_count
+            by_kind[node.pool, node.gpu, node.gpu_count] += float(seconds) * node.gpu_count
         pool = max(sorted(by_pool), key=lambda candidate: by_pool[candidate])
-        node = next(node for node in self.held.nodes if node.pool == pool)
-        return pool, node.gpu, node.gpu_count
+        return max((kind for kind in by_kind if kind[0] == pool), key=lambda kind: by_kind[kind])
 
 
 def _gpu_seconds(held: Occupancy, owners: int, hours: int) -> FloatArray:

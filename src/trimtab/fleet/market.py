@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
@@ -25,6 +26,11 @@ _OPTION = {
     CapacityType.CAPACITY_BLOCK: BuyingOption.CAPACITY_BLOCK,
     CapacityType.OWNED: BuyingOption.OWNED,
 }
+
+
+def _words(gpu_name: str) -> frozenset[str]:
+    """Return the words of a GPU's name, hyphens and underscores between them."""
+    return frozenset(re.split(r"[\s_-]+", gpu_name.casefold()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +147,12 @@ class Market:
             return None if name is None else self.catalog.gpu(name)
         except UnknownName:
             return None
+
+    def unknown_gpus(self, names: Iterable[str | None]) -> frozenset[str]:
+        """Return those names of GPUs that the catalog does not know; None names nothing, "A100" a board that it does."""
+        known = {word for gpu in self.catalog.gpus for word in _words(f"{gpu.name} {gpu.nvidia_smi_name}")}
+        missing = {name for name in names if name is not None and self.gpu(name) is None}
+        return frozenset(name for name in missing if not _words(name) <= known)
 
     def commitment(self, pool: Pool) -> Price | None:
         """Return the cheapest commitment that covers a pool, of an allowed term; None where none is sold."""

@@ -268,10 +268,14 @@ class Fleet:
     carried_micro_usd_hr: Mapping[Pool, int] = field(default_factory=dict)
     """Pools of which no rate is listed, and what an hour of their nodes is carried at: what the bill says, else nothing. No
     plan touches them."""
+    unknown_gpus: frozenset[str] = frozenset()
+    """Models of GPUs, as nodes name them, that no catalog has. Their nodes are billed, and no plan touches them."""
 
     def is_left_alone(self, node: Node) -> bool:
-        """Tell whether a node stays whatever is planned, for nobody knows who works on it or what it costs."""
-        return node.name in self.unknown_holders or node.pool in self.carried_micro_usd_hr
+        """Tell whether a node stays whatever is planned, for nobody knows who works on it, its price or its GPUs."""
+        return (
+            node.name in self.unknown_holders or node.pool in self.carried_micro_usd_hr or node.gpu in self.unknown_gpus
+        )
 
     def workload(self, name: str) -> Workload:
         """Return a workload by name; raises KeyError."""

@@ -27,6 +27,7 @@ from trimtab.fleet.reach import check_reach
 from trimtab.fleet.scaled import scaled_fleet
 from trimtab.fleet.settings import Settings
 from trimtab.fleet.spot_record import SpotRecord
+from trimtab.fleet.starts import NODE_COLUMNS, POD_COLUMNS, measured_starts
 from trimtab.ledger import Allocation, Bill, Commitment, allocate, bill
 from trimtab.levers.registry import lever_named
 from trimtab.pipeline.opening import bundle_name, carried_at, own_spot_records, require_nodes, split_window
@@ -99,7 +100,8 @@ def audit(
     by_action = proof_by_action(planned, proven, seed=SEED)
     found = replace(found, proof=replace(found.proof, actions=by_action))
     tell("proving under stress", 0.0)
-    stressed = robustness(planned, proven, opened.proof, market, opened.settings, seed=SEED)
+    starts = measured_starts(bundle.table("pods", POD_COLUMNS), bundle.table("nodes", NODE_COLUMNS))
+    stressed = robustness(planned, proven, opened.proof, market, opened.settings, seed=SEED, starts=starts)
     missing = undeclared(planned, market, opened.settings, tell)
     found = replace(found, owned=held, robustness=stressed, undeclared=missing)
     if scenario is None:

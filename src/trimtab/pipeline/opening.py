@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
@@ -118,7 +118,8 @@ class Carried:
 
 
 def carried_at(bundle: Bundle, market: Market, *fleets: Fleet) -> Carried:
-    """Carry nodes that no list has at what the bundle's bill says they cost, else at nothing, unjudged.
+    """Carry nodes that no list has at what the bundle's bill says they cost, else at nothing, and nodes with GPUs that no
+    catalog has at their price: both unjudged.
 
     A price is never guessed, and what one kind of nodes costs is no reason to say nothing of the others. Raises MissingPrice,
     naming all, where no node has a price and no bill names any.
@@ -132,10 +133,16 @@ def carried_at(bundle: Bundle, market: Market, *fleets: Fleet) -> Carried:
             f"no node of the fleet has a price; give yours with --prices FILE (trimtab prices --help):\n{lines}"
         )
     rates = {pool: billed[pool].micro_usd_hr if pool in billed else 0 for pool in missing}
+    unknown = market.unknown_gpus(node.gpu for fleet in fleets for node in fleet.nodes)
+    fleets = tuple(replace(fleet, carried_micro_usd_hr=rates, unknown_gpus=unknown) for fleet in fleets)
+    market = market.carrying(rates) if missing else market
     return Carried(
-        fleets=tuple(replace(fleet, carried_micro_usd_hr=rates) for fleet in fleets),
-        market=market.carrying(rates) if missing else market,
-        said=tuple(_carried(pool, reason, billed.get(pool), fleets) for pool, reason in missing.items()),
+        fleets=fleets,
+        market=market,
+        said=(
+            *(_carried(pool, reason, billed.get(pool), fleets) for pool, reason in missing.items()),
+            *_of_unknown_gpus(market, fleets),
+        ),
     )
 
 
@@ -159,6 +166,29 @@ def _carried(pool: Pool, reason: str, billed: BilledRate | None, fleets: Sequenc
         f"{len(names)} node(s) of {pool} are carried at $0 and left as they are ({hours:,.0f} node-hours): {reason}; give "
         "their price with --prices FILE, or collect their type and region from the cluster (--kube-dump or --context)"
     )
+
+
+def _of_unknown_gpus(market: Market, fleets: Sequence[Fleet]) -> Iterator[str]:
+    """Say which priced nodes have GPUs that no catalog has, and what they cost."""
+    lives = [
+        (node, int(seconds.sum()))
+        for fleet in fleets
+        for node, seconds in zip(fleet.nodes, fleet.node_seconds, strict=True)
+    ]
+    kinds = {
+        (node.pool, node.gpu)
+        for fleet in fleets
+        for node in fleet.nodes
+        if node.gpu in fleet.unknown_gpus and node.pool not in fleet.carried_micro_usd_hr
+    }
+    for pool, gpu in sorted(kinds, key=str):
+        mine = [(node.name, seconds) for node, seconds in lives if (node.pool, node.gpu) == (pool, gpu)]
+        hours = sum(seconds for _, seconds in mine) / S_PER_HR
+        yield (
+            f"{len(dict(mine))} node(s) of {pool} are billed at ${usd(market.rate(pool)):,.2f} an hour each and left as they "
+            f"are ({hours:,.0f} node-hours): GPU model {gpu} is not in the catalog; mend `gpu` in nodes.parquet if it is a "
+            "board that `trimtab prices --gpus` lists, to have what runs on them judged"
+        )
 
 
 def bundle_name(bundle: Bundle) -> str:

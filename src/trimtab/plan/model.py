@@ -232,6 +232,9 @@ class Proof:
     """What the plan does otherwise since its first form missed targets here."""
     first_saving_micro_usd: int | None = None
     """What the plan claimed to save over its fit window before the repairs; None where nothing was repaired."""
+    runs_without_node: int = 0
+    """Runs that waited while no node could be had."""
+    longest_without_node_s: float = 0.0
 
     @property
     def saving_frac(self) -> float:

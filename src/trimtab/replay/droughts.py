@@ -1,4 +1,4 @@
-"""Droughts: stretches of time in which spot of a pool cannot be had, drawn from stated odds or recorded."""
+"""Droughts: stretches of time in which spot of a pool, or any node, cannot be had, drawn from stated odds or recorded."""
 
 from __future__ import annotations
 
@@ -35,6 +35,12 @@ class Droughts:
         if following == len(self.begins_s):
             rounds, following = rounds + 1, 0
         return rounds * self.length_s + float(self.begins_s[following])
+
+
+def opens_s(closed_s: tuple[float, float], at_s: float) -> float:
+    """Return the first moment from one on at which a node can be had; none can from the first of `closed_s` to the second."""
+    begins_s, ends_s = closed_s
+    return ends_s if begins_s <= at_s < ends_s else at_s
 
 
 def draw_droughts(unavailable_frac: float, mean_s: float, length_s: float, *, take_nodes: bool, seed: int) -> Droughts:

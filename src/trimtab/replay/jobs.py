@@ -3,7 +3,8 @@
 Jobs start first come, first served, within a quota of nodes. On spot a job lives through node losses: what was not saved since
 the last checkpoint is done again and paid again, and so is every start. What starts or starts again in a drought runs on demand
 to its end: a node pool that lists both takes on demand then, and moves no pod back. In capacity blocks a job takes booked nodes
-where enough are free when it starts, and goes on elsewhere, on demand, once its block ends.
+where enough are free when it starts, and goes on elsewhere, on demand, once its block ends. While no node can
+be had at all, what would start or start again waits.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trimtab.replay.blocks import Blocks, BookedNodes
-from trimtab.replay.droughts import Droughts
+from trimtab.replay.droughts import Droughts, opens_s
 from trimtab.replay.packed_nodes import PackedNodes
 from trimtab.replay.series import FloatArray, IntArray, add_interval
 from trimtab.units import S_PER_HR
@@ -96,6 +97,10 @@ class JobRules:
     max_nodes: int | None = None
     empty_node_kept_s: float = 0.0
     shared_node_gpus: float | None = None
+    closed_s: tuple[float, float] = (0.0, 0.0)
+    """From the first second to the second no node can be had but those that are booked."""
+    first_nodes_stay: bool = False
+    """Each job's first nodes are up whether it runs or not: only those that take the place of lost ones must be had."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -119,6 +124,8 @@ class JobsReplay:
     interruptions: int
     lost_s: FloatArray
     impossible: int
+    no_node_s: FloatArray
+    """How long each job waited while no node could be had (`JobRules.closed_s`)."""
 
 
 @dataclass(slots=True)
@@ -129,6 +136,17 @@ class _Run:
     left_s: float
     interruptions: int = 0
     lost_s: float = 0.0
+    started_s: float | None = None
+    """When it first had its nodes."""
+    no_node_s: float = 0.0
+
+    def take_nodes(self, rules: JobRules) -> None:
+        """Wait until nodes can be had."""
+        if self.started_s is not None or not rules.first_nodes_stay:
+            opens = opens_s(rules.closed_s, self.now_s)
+            self.no_node_s += opens - self.now_s if opens > self.now_s else 0.0
+            self.now_s = opens
+        self.started_s = self.now_s if self.started_s is None else self.started_s
 
 
 def replay_jobs(history: JobHistory, rules: JobRules, *, hours: int, seed: int) -> JobsReplay:
@@ -142,7 +160,7 @@ def replay_jobs(history: JobHistory, rules: JobRules, *, hours: int, seed: int) 
     jobs = len(history.submit_s)
     start_s, finish_s = np.full(jobs, np.nan), np.full(jobs, np.nan)
     queue = _Quota(rules.max_nodes)
-    interruptions, lost_s = 0, np.zeros(jobs)
+    interruptions, lost_s, no_node_s = 0, np.zeros(jobs), np.zeros(jobs)
     for job in range(jobs):
         nodes = int(history.nodes[job])
         begins_s = queue.wait_for(nodes, float(history.submit_s[job]))
@@ -154,9 +172,9 @@ def replay_jobs(history: JobHistory, rules: JobRules, *, hours: int, seed: int) 
             _run_in_block(run, rules, booked, nodes, block)
         _run_job(run, rules, nodes, rng, on_demand, spot)
         queue.release_at(run.now_s, nodes)
-        start_s[job], finish_s[job] = begins_s, run.now_s
+        start_s[job], finish_s[job] = begins_s if run.started_s is None else run.started_s, run.now_s
         interruptions += run.interruptions
-        lost_s[job] = run.lost_s
+        lost_s[job], no_node_s[job] = run.lost_s, run.no_node_s
     return JobsReplay(
         on_demand_node_seconds=on_demand,
         spot_node_seconds=spot,
@@ -168,6 +186,7 @@ def replay_jobs(history: JobHistory, rules: JobRules, *, hours: int, seed: int) 
         interruptions=interruptions,
         lost_s=lost_s,
         impossible=int(np.isnan(start_s).sum()),
+        no_node_s=no_node_s,
     )
 
 
@@ -180,14 +199,17 @@ def _replay_beside(
         startup_s=rules.startup_s,
         kept_s=rules.empty_node_kept_s,
         max_nodes=rules.max_nodes,
+        closed_s=rules.closed_s,
     )
     jobs = len(history.submit_s)
     start_s, ready_s, finish_s = np.full(jobs, np.nan), np.full(jobs, np.nan), np.full(jobs, np.nan)
+    no_node_s = np.zeros(jobs)
     for job in range(jobs):
         gpus = float(pod_gpus[job])
         placed = nodes.place(int(pods[job]), gpus, float(history.submit_s[job]))
         if placed is not None:
             start_s[job], ready_s[job], taken = placed
+            no_node_s[job] = _closed_within(rules.closed_s, float(history.submit_s[job]), start_s[job])
             finish_s[job] = ready_s[job] + history.work_s[job]
             nodes.hold(taken, gpus, float(finish_s[job]))
     on_demand, nothing = np.zeros(hours, dtype=np.int64), np.zeros(hours, dtype=np.int64)
@@ -204,7 +226,13 @@ def _replay_beside(
         interruptions=0,
         lost_s=np.zeros(jobs),
         impossible=int(np.isnan(start_s).sum()),
+        no_node_s=no_node_s,
     )
+
+
+def _closed_within(closed_s: tuple[float, float], begins_s: float, ends_s: float) -> float:
+    """Return how long no node could be had between two moments."""
+    return max(0.0, min(closed_s[1], ends_s) - max(closed_s[0], begins_s))
 
 
 class _Quota:
@@ -239,13 +267,17 @@ def _run_job(
     """Run one job to its end, on spot while the rules let it."""
     match rules.capacity:
         case Spot() as market:
-            while run.left_s > 0 and not _falls_back(market, run):
+            while run.left_s > 0:
+                run.take_nodes(rules)
+                if _falls_back(market, run):
+                    break
                 _run_life(run, rules, market, nodes, rng, spot)
                 if run.interruptions > MOST_LOSSES:
                     run.now_s, run.left_s = math.inf, 0.0
         case OnDemand() | Blocks():
             pass
     if run.left_s > 0:
+        run.take_nodes(rules)
         begins_s = run.now_s
         run.now_s += rules.startup_s + _restore_s(rules, run) + run.left_s
         run.left_s = 0.0
@@ -299,6 +331,7 @@ def _run_in_block(run: _Run, rules: JobRules, booked: BookedNodes, nodes: int, b
     needed_s = rules.startup_s + run.left_s
     if stands_s <= rules.startup_s:
         return
+    run.started_s = begins_s
     if needed_s <= stands_s:
         run.now_s += needed_s
         run.left_s = 0.0

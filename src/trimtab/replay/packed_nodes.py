@@ -10,6 +10,8 @@ from __future__ import annotations
 import heapq
 from dataclasses import dataclass, field
 
+from trimtab.replay.droughts import opens_s
+
 _ROUNDING = 1e-9
 """Of a GPU: what pods ask for are floats."""
 
@@ -33,6 +35,8 @@ class PackedNodes:
     startup_s: float
     kept_s: float
     max_nodes: int | None
+    closed_s: tuple[float, float] = (0.0, 0.0)
+    """From the first second to the second no new node can be had."""
     up: list[SharedNode] = field(default_factory=list)
     lives: list[tuple[float, float]] = field(default_factory=list)
     """When each node that has gone began and ended."""
@@ -43,7 +47,7 @@ class PackedNodes:
     def place(self, pods: int, gpus: float, submit_s: float) -> tuple[float, float, list[SharedNode]] | None:
         """Return when a run gets its nodes, when the last of them is ready, and each pod's node; None if it never does.
 
-        First come, first served: within a quota it waits for those before it.
+        First come, first served: within a quota it waits for those before it, and while no node can be had for room.
         """
         beside = int(self.gpus_per_node / gpus + _ROUNDING)
         if beside < 1 or (self.max_nodes is not None and -(-pods // beside) > self.max_nodes):
@@ -84,6 +88,8 @@ class PackedNodes:
         new = -(-missing // beside)
         if self.max_nodes is not None and len(self.up) + new > self.max_nodes:
             return None
+        if new and opens_s(self.closed_s, self._now_s) > self._now_s:
+            return None
         fresh = [
             SharedNode(begins_s=self._now_s, ready_s=self._now_s + self.startup_s, free=self.gpus_per_node)
             for _ in range(new)
@@ -92,9 +98,11 @@ class PackedNodes:
         return taken + [fresh[pod // beside] for pod in range(missing)]
 
     def _next_change_s(self) -> float:
-        """Return when a pod leaves or an empty node goes next."""
-        gone = [node.empty_s + self.kept_s for node in self.up if not node.pods]
-        return min([*gone, *(end_s for end_s, *_ in self._ends[:1])])
+        """Return when a pod leaves, an empty node goes or nodes can be had again next."""
+        changes = [node.empty_s + self.kept_s for node in self.up if not node.pods]
+        changes += [end_s for end_s, *_ in self._ends[:1]]
+        opens = opens_s(self.closed_s, self._now_s)
+        return min([*changes, opens] if opens > self._now_s else changes)
 
     def _pass(self, now_s: float) -> None:
         """Let pods leave and empty nodes go up to a moment; a node that would go at that very moment goes."""

@@ -79,7 +79,8 @@ def _days(bundle: Bundle) -> Finding:
 
 
 def _nodes(bundle: Bundle, market: Market) -> Iterator[Finding]:
-    rows = bundle.table("nodes", ["provider", "instance_type", "region", "capacity_type", "gpu_count"]).to_pylist()
+    columns = ["provider", "instance_type", "region", "capacity_type", "gpu", "gpu_count"]
+    rows = bundle.table("nodes", columns).to_pylist()
     rows = [row for row in rows if row["gpu_count"] > 0]
     typed = sum(row["instance_type"] != UNKNOWN for row in rows)
     detail = f"{typed} of {len(rows)} node lives"
@@ -94,6 +95,15 @@ def _nodes(bundle: Bundle, market: Market) -> Iterator[Finding]:
     else:
         yield Finding(what="instance types", status=Status.OK, detail=detail)
     pools = {Pool(row["provider"], row["instance_type"], row["region"], row["capacity_type"]) for row in rows}
+    unknown = market.unknown_gpus(row["gpu"] for row in rows)
+    if unknown:
+        yield Finding(
+            what="GPU models",
+            status=Status.WEAK,
+            detail=f"not in the catalog: {', '.join(sorted(unknown))}",
+            cost="their nodes are billed and left as they are; what runs on them is not judged",
+            fix="mend `gpu` in nodes.parquet where `trimtab prices --gpus` lists the board under another name",
+        )
     missing = market.unpriced(sorted(pools))
     yield _prices(missing, len(pools), some=len(missing) < len(pools) or _bill_names_nodes(bundle))
 

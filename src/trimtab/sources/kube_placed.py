@@ -34,6 +34,7 @@ class PlacedPod:
     node: str | None
     created: datetime
     scheduled: datetime | None
+    ready: datetime | None
     ended: datetime | None
     selector: Mapping[str, str] = field(default_factory=dict)
     """Labels by which its Deployment or StatefulSet selects its pods."""
@@ -79,6 +80,7 @@ def placed_pods(objects: Objects, tally: Tally) -> list[PlacedPod]:
                 node=node,
                 created=created,
                 scheduled=_scheduled(one) if node else None,
+                ready=_ready(one),
                 ended=_ended(one),
                 selector=selectors.get(owners.of(namespace, name).workload, {}),
             )
@@ -89,6 +91,13 @@ def placed_pods(objects: Objects, tally: Tally) -> list[PlacedPod]:
 def _scheduled(one: Object) -> datetime | None:
     told = condition(one, "PodScheduled")
     return moment_at(told, "lastTransitionTime") or moment_at(one, "status", "startTime")
+
+
+def _ready(one: Object) -> datetime | None:
+    """Return when a pod last became ready; None where it is not, or where that may be of a container's second life."""
+    if any(item.get("restartCount") for item in listed(one, "status", "containerStatuses")):
+        return None
+    return moment_at(condition(one, "Ready"), "lastTransitionTime")
 
 
 def _ended(one: Object) -> datetime | None:
@@ -141,6 +150,7 @@ def pod_row(pod: PlacedPod) -> dict[str, object]:
         "memory_limit_gib": None if limit is None else limit / BYTES_PER_GIB,
         "created": pod.created,
         "scheduled": pod.scheduled,
+        "ready": pod.ready,
         "ended": pod.ended,
         "queue": queue_of(pod.source),
         "priority_class": text(spec, "priorityClassName") or None,

@@ -276,6 +276,11 @@ PODS = (
     _amount("memory_limit_gib", "memory allowed; null = no limit", "GiB", origin="resources.limits"),
     _time("created", "when it was created"),
     _time("scheduled", "when it got its node; null while it waits", nullable=True),
+    _time(
+        "ready",
+        "when it last became ready; null where it is not, or a container of it was started again",
+        nullable=True,
+    ),
     _time("ended", "when its last container ended; null while it runs", nullable=True),
     _text("queue", "Kueue or Volcano queue that it names", nullable=True),
     _text("priority_class", "priority class", nullable=True),

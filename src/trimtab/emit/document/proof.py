@@ -125,6 +125,10 @@ class StressedPart(Part):
     """The bill under the plan there, dollars a month; null in documents made before it was told."""
     attained: tuple[StressedTargetPart, ...] = ()
     """Every target there."""
+    runs_without_node: int = 0
+    """Runs that wait while no node can be had."""
+    longest_without_node_s: float = 0.0
+    """The longest of these waits, in seconds."""
 
 
 class RobustnessPart(Part):
@@ -134,3 +138,5 @@ class RobustnessPart(Part):
     """One entry a departure."""
     price_usd_mo: float
     """Dollars a month that a plan without headroom for demand, speed and targets would save besides."""
+    notes: tuple[str, ...] = ()
+    """What no departure could be made of, such as start-up times that nobody measured."""

@@ -64,10 +64,13 @@ def robustness_part(found: Robustness) -> RobustnessPart:
                 missed=one.missed,
                 bill_usd_mo=round(one.bill_usd_mo, 2),
                 attained=tuple(_stressed_target(result) for result in one.results),
+                runs_without_node=one.runs_without_node,
+                longest_without_node_s=round(one.longest_without_node_s, 1),
             )
             for one in found.stressed
         ),
         price_usd_mo=round(found.price_usd_mo, 2),
+        notes=found.notes,
     )
 
 

@@ -58,7 +58,8 @@ def robustness_section(document: AuditDocument) -> Html:
     if found is None:
         return Html()
     lead = "The proof again, where speeds and demand depart from what the plan was made for."
-    return section("robustness", "Robustness", lead, bullets([*map(stress_line, found.stressed), headroom_line(found)]))
+    lines = [*map(stress_line, found.stressed), headroom_line(found), *found.notes]
+    return section("robustness", "Robustness", lead, bullets(lines))
 
 
 def what_if_section(document: AuditDocument) -> Html:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from types import MappingProxyType
@@ -48,6 +48,8 @@ class Groups:
     stays: Mapping[Pool, IntArray]
     staying: tuple[int, ...]
     """The nodes of `stays`."""
+    idle_staying: tuple[int, ...] = ()
+    """Those of them that nobody held, and that stay because nobody knows their GPUs."""
 
 
 def groups_of(fleet: Fleet, held_before: Mapping[str, frozenset[str]] = NOT_HELD) -> Groups:
@@ -85,7 +87,15 @@ def groups_of(fleet: Fleet, held_before: Mapping[str, frozenset[str]] = NOT_HELD
         unheld={pool: tuple(nodes) for pool, nodes in unheld.items()},
         stays=usage_of_nodes(fleet, fixed),
         staying=tuple(fixed),
+        idle_staying=tuple(_idle_of_unknown_gpus(fleet, fixed)),
     )
+
+
+def _idle_of_unknown_gpus(fleet: Fleet, fixed: Sequence[int]) -> Iterator[int]:
+    """Yield the nodes that stay because nobody knows their GPUs, and on which nobody is known or seen to work."""
+    unknown = [index for index in fixed if fleet.nodes[index].gpu in fleet.unknown_gpus]
+    held = {int(node) for node in fleet.holdings.node[fleet.holdings.owner != IDLE]} if unknown else set()
+    yield from (one for one in unknown if one not in held and fleet.nodes[one].name not in fleet.unknown_holders)
 
 
 def holders_by_node(fleet: Fleet) -> dict[str, frozenset[str]]:
@@ -217,9 +227,12 @@ class FleetBill:
         return summed(parts)
 
     def idle_but(self, released: Iterable[str]) -> dict[Pool, IntArray]:
-        """Return node-seconds per pool of the nodes that nobody held in the whole window, without those given back."""
+        """Return node-seconds per pool of the nodes that nobody held in the whole window, without those given back.
+
+        Those that stay because nobody knows their GPUs are among them, those with work of unknown holders are not.
+        """
         gone = frozenset(released)
-        idle = [node for nodes in self.groups.unheld.values() for node in nodes]
+        idle = [*self.groups.idle_staying, *chain(*self.groups.unheld.values())]
         return usage_of_nodes(self.fleet, [node for node in idle if self.fleet.nodes[node].name not in gone])
 
     def bill(self, in_force: Mapping[int, Deployment], released: Iterable[str], bought: Sequence[Commitment]) -> Bill:

@@ -166,6 +166,8 @@ def prove(
             targets=(*targets, *(_untouched(evaluators, in_force) if as_measured and stress == AS_PREDICTED else ())),
             interruptions=sum(outcome.interruptions for outcome in outcomes.values()),
             lost_gpu_hr=sum(outcome.lost_gpu_hr for outcome in outcomes.values()),
+            runs_without_node=sum(outcome.runs_without_node for outcome in outcomes.values()),
+            longest_without_node_s=max([outcome.longest_without_node_s for outcome in outcomes.values()], default=0.0),
             notes=(
                 *_notes(planned, proof_fleet),
                 *_over_quota(enacted.usage(in_force, planned.released), settings),

@@ -9,19 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from trimtab.deployment.effects import HedgeOnSpot, SetReplicaPolicy
+from trimtab.fleet.kinds import RUN_KINDS
 from trimtab.fleet.market import Market
-from trimtab.fleet.model import Fleet
+from trimtab.fleet.model import Fleet, FloatArray
 from trimtab.fleet.scaled import scaled_fleet
 from trimtab.fleet.settings import Settings
+from trimtab.fleet.starts import MeasuredStarts, SlowStarts
 from trimtab.plan.model import Action, CapacityPicture, TargetResult
 from trimtab.plan.planner import Planned
 from trimtab.plan.proof.proof_window import ProofResult, prove
-from trimtab.replay.outcomes.outcome import Stress
+from trimtab.replay.outcomes.jobs_outcome import asked_gpus
+from trimtab.replay.outcomes.outcome import Case, Stress
+from trimtab.replay.outcomes.service_outcome import planned_start_of
 from trimtab.units import per_month, usd
 
 
@@ -34,12 +38,17 @@ class Perturbation:
     demand: float = 1.0
     no_capacity_hr: int = 0
     """Hours in which services get no further node, from the hour on after which the plan asks for most more."""
+    runs_no_capacity_hr: int = 0
+    """Hours in which runs get none: those in which runs of most GPUs ask for some."""
     zones_lost: int = 0
     metrics_late_s: float = 0.0
+    starts: SlowStarts = field(default_factory=SlowStarts)
 
 
 _AT_ONCE = 2
 """Departures that are replayed at once."""
+_NAMED = 3
+"""Services that a sentence names."""
 DEPARTURES = (
     Perturbation(name="speeds 20% lower", speed=0.8),
     Perturbation(name="speeds 20% higher", speed=1.2),
@@ -48,6 +57,10 @@ DEPARTURES = (
 """What every plan is proved under."""
 NO_CAPACITY = Perturbation(name="no further node for services for 6 hours, at their steepest rise", no_capacity_hr=6)
 """For plans that scale services. How long capacity is short nobody publishes: six hours are most of a working day."""
+NO_CAPACITY_FOR_RUNS = Perturbation(
+    name="no further node for runs for 6 hours, in which most of their GPUs are asked for", runs_no_capacity_hr=6
+)
+"""For plans whose runs hold nodes only while they run, or run on spot."""
 LATE_METRICS = Perturbation(name="metrics two minutes late", metrics_late_s=120.0)
 """For plans that scale services: two scrapes a minute apart, where the second fails, and the rule behind them (assumed)."""
 ZONE_LOST = Perturbation(name="one zone of spot lost for good", zones_lost=1)
@@ -68,6 +81,9 @@ class PerturbedProof:
     """The bill under the plan there."""
     results: tuple[TargetResult, ...]
     """Every target there."""
+    runs_without_node: int = 0
+    """Runs that waited while no node could be had."""
+    longest_without_node_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +93,8 @@ class Robustness:
     stressed: tuple[PerturbedProof, ...]
     price_usd_mo: float
     """What a plan without headroom for demand, speed and targets would save besides on the fit window."""
+    notes: tuple[str, ...] = ()
+    """What no departure could be made of, and why."""
 
     def fragile(self, action: Action) -> tuple[str, ...]:
         """Return the departures under which workloads of an action miss a target."""
@@ -85,9 +103,21 @@ class Robustness:
 
 
 def robustness(
-    planned: Planned, proven: ProofResult, proof_fleet: Fleet, market: Market, settings: Settings, *, seed: int
+    planned: Planned,
+    proven: ProofResult,
+    proof_fleet: Fleet,
+    market: Market,
+    settings: Settings,
+    *,
+    seed: int,
+    starts: MeasuredStarts,
 ) -> Robustness:
-    """Prove a plan again under every departure that can touch it; two at once, for compiled replays let go of the lock."""
+    """Prove a plan again under every departure that can touch it; two at once, for compiled replays let go of the lock.
+
+    `starts` are those that history measured.
+    """
+    asked = _asked_for_runs(planned, proven)
+    slow_starts, notes = _slow_starts(_scaled(planned), sorted(asked), starts, settings)
     missed = {(result.workload, result.target) for result in proven.proof.targets if not result.kept}
 
     def stressed(departure: Perturbation) -> PerturbedProof:
@@ -95,8 +125,10 @@ def robustness(
         stress = Stress(
             speed=departure.speed,
             closed_hours=steepest_hours(proven.capacity, departure.no_capacity_hr),
+            runs_closed_hours=busiest_hours(sum(asked.values(), np.zeros(1)), departure.runs_no_capacity_hr),
             zones_lost=departure.zones_lost,
             metrics_late_s=departure.metrics_late_s,
+            starts=departure.starts,
         )
         again = prove(planned, fleet, market, settings, seed=seed, stress=stress).proof
         worse = {
@@ -112,21 +144,83 @@ def robustness(
             missed=tuple(sorted(worse)),
             bill_usd_mo=per_month(usd(again.after_micro_usd), again.window.hours),
             results=again.targets,
+            runs_without_node=again.runs_without_node,
+            longest_without_node_s=again.longest_without_node_s,
         )
 
     with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
-        found = tuple(pool.map(stressed, (*DEPARTURES, *_of_capacity(planned))))
-    return Robustness(stressed=found, price_usd_mo=planned.plan.usd_mo(planned.headroom_micro_usd))
+        found = tuple(pool.map(stressed, (*DEPARTURES, *_of_capacity(planned, runs_ask=bool(asked)), *slow_starts)))
+    price_usd_mo = planned.plan.usd_mo(planned.headroom_micro_usd)
+    return Robustness(stressed=found, price_usd_mo=price_usd_mo, notes=notes)
 
 
-def _of_capacity(planned: Planned) -> Iterator[Perturbation]:
+def _of_capacity(planned: Planned, *, runs_ask: bool) -> Iterator[Perturbation]:
     """Yield the departures of capacity that can touch a plan."""
     deployments = planned.deployments.values()
-    if any(isinstance(one.scaling, SetReplicaPolicy) for one in deployments):
+    if _scaled(planned):
         yield NO_CAPACITY
         yield LATE_METRICS
+    if runs_ask:
+        yield NO_CAPACITY_FOR_RUNS
     if any(isinstance(one.buying, HedgeOnSpot) and one.buying.zones > 1 for one in deployments):
         yield ZONE_LOST
+
+
+def _scaled(planned: Planned) -> list[Case]:
+    """Return the services that the plan scales."""
+    return [
+        planned.cases[name]
+        for name, deployment in sorted(planned.deployments.items())
+        if isinstance(deployment.scaling, SetReplicaPolicy)
+    ]
+
+
+def _slow_starts(
+    scaled: Sequence[Case], runs: Sequence[str], starts: MeasuredStarts, settings: Settings
+) -> tuple[tuple[Perturbation, ...], tuple[str, ...]]:
+    """Return the departure in which all starts are as slow as the slowest tenth measured, and what was not measured.
+
+    Nothing starts sooner there than the plan takes it to; where nothing starts later either, a note says so instead.
+    """
+    if not scaled and not runs:
+        return (), ()
+    slow, node_s = starts.slow, settings.assumptions.node_startup_s
+    services = {one.workload.name: planned_start_of(one) for one in scaled}
+    own_s = {name: slow.own_s[name] for name in (*services, *runs) if name in slow.own_s}
+    unknown = sorted(services.keys() - own_s.keys())
+    notes = []
+    if slow.node_s is None:
+        notes.append(
+            f"No start of a node was measured: of the pods on record none waited for one. Plans take {node_s:.0f} s; collect "
+            "with --context or --kube-dump while nodes come and go."
+        )
+    if unknown:
+        notes.append(
+            f"No start on a node that is up was measured of {_named(unknown)}: plans take what workloads.yaml says, else "
+            f"{settings.assumptions.service_cold_start_s:.0f} s."
+        )
+    told = [] if slow.node_s is None else [f"a node {slow.node_s:.0f} s, of {len(starts.node_s)}"]
+    if own_s:
+        told.append(_named([f"{name} {took:.0f} s, of {len(starts.own_s[name])}" for name, took in own_s.items()]))
+    late = (
+        (slow.node_s or 0.0) > node_s,
+        any(own_s.get(name, 0.0) > planned_s for name, planned_s in services.items()),
+        any(slow.run_start_s(name, node_s) > node_s for name in runs),
+    )
+    if any(late):
+        return (
+            Perturbation(name=f"starts as slow as the slowest tenth measured ({'; '.join(told)})", starts=slow),
+        ), tuple(notes)
+    if told:
+        notes.append(
+            f"The slowest tenth of starts measured ({'; '.join(told)}) took no longer than plans take them to."
+        )
+    return (), tuple(notes)
+
+
+def _named(items: Sequence[str]) -> str:
+    more = f" and {len(items) - _NAMED} more" if len(items) > _NAMED else ""
+    return f"{', '.join(items[:_NAMED])}{more}"
 
 
 def steepest_hours(services: Sequence[CapacityPicture], hours: int) -> tuple[int, int]:
@@ -137,3 +231,23 @@ def steepest_hours(services: Sequence[CapacityPicture], hours: int) -> tuple[int
     rise = [float(held[at + 1 : at + hours + 1].max() - held[at]) for at in range(len(held) - hours)]
     start = int(np.argmax(rise)) + 1
     return start, start + hours
+
+
+def busiest_hours(asked: FloatArray, hours: int) -> tuple[int, int]:
+    """Return the first hour of a stretch and the one after it: that in which most is asked for (n_hours,)."""
+    if not hours or len(asked) <= hours:
+        return 0, hours
+    within = np.convolve(asked, np.ones(hours), mode="valid")
+    start = int(np.argmax(within))
+    return start, start + hours
+
+
+def _asked_for_runs(planned: Planned, proven: ProofResult) -> dict[str, FloatArray]:
+    """Return the GPUs of runs that ask for nodes in each hour of the proof window (n_hours,), by workload that has some."""
+    asked = {}
+    for evaluator in proven.enacted.evaluators.values():
+        workload = evaluator.case.workload
+        deployment = planned.deployments.get(workload.name)
+        if deployment is not None and workload.kind in RUN_KINDS:
+            asked[workload.name] = asked_gpus(evaluator.case, evaluator.place(deployment))
+    return {name: gpus for name, gpus in asked.items() if gpus.any()}

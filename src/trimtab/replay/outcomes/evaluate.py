@@ -84,6 +84,10 @@ def cases_of(
         law = law_of(learnt, settings)
         if workload.pool in fleet.carried_micro_usd_hr:
             cases[workload.name] = _unlisted(workload.pool, fleet.carried_micro_usd_hr[workload.pool])
+        elif workload.gpu in fleet.unknown_gpus:
+            cases[workload.name] = (
+                f"GPU model {workload.gpu} is not in the catalog: its nodes are billed and left as they are"
+            )
         elif isinstance(law, str):
             cases[workload.name] = law
         elif workload.activity.signal == "none":

@@ -39,7 +39,7 @@ def jobs_outcome(case: Case, place: Placement) -> Outcome:
     if jobs is None:
         raise ValueError(f"{case.workload.name} has no runs")
     lead_s = place.holding.lead_s if isinstance(place.holding, StartBeforeRuns) else 0.0
-    startup_s = _startup(place.holding)
+    startup_s = _startup(case, place.holding)
     held = startup_s is None
     jobs, ahead_s = _in_order(jobs, lead_s, _held_s(case, jobs, place.holding))
     ran_s = jobs.end_s - jobs.start_s
@@ -51,7 +51,7 @@ def jobs_outcome(case: Case, place: Placement) -> Outcome:
         pods=jobs.pods,
         pod_gpus=pod_gpus_of_runs(jobs, place),
     )
-    held_nodes = held_usage(case.workload, place)
+    held_nodes, closed_hours = held_usage(case.workload, place), case.stress.runs_closed_hours
     rules = JobRules(
         capacity=_capacity(case, place),
         startup_s=startup_s or 0.0,
@@ -59,6 +59,8 @@ def jobs_outcome(case: Case, place: Placement) -> Outcome:
         max_nodes=int(held_nodes.max(initial=0)) // S_PER_HR if held else _quota(place),
         empty_node_kept_s=0.0 if held else RUN_NODES_KEPT_S,
         shared_node_gpus=_shared_node_gpus(history, place),
+        closed_s=(closed_hours[0] * S_PER_HR, closed_hours[1] * S_PER_HR),
+        first_nodes_stay=held,
     )
     replayed = replay_jobs(history, rules, hours=case.window.hours, seed=case.seed)
     on_demand, spot = replayed.on_demand_node_seconds, replayed.spot_node_seconds
@@ -80,9 +82,23 @@ def jobs_outcome(case: Case, place: Placement) -> Outcome:
         attained=tuple(_attained(target, wait_s, ratio, low_ratio) for target in case.targets if _judged(target)),
         interruptions=replayed.interruptions,
         lost_gpu_hr=float((replayed.lost_s * jobs.pods * pod_gpus_of_runs(jobs, place)).sum()) / S_PER_HR,
+        runs_without_node=int((replayed.no_node_s > 0).sum()),
+        longest_without_node_s=float(replayed.no_node_s.max(initial=0.0)),
         booked=booked,
         booked_used_frac=used_frac,
     )
+
+
+def asked_gpus(case: Case, place: Placement) -> FloatArray:
+    """Return the GPUs of the runs that ask for nodes in each hour (n_hours,), or may have to; none where their nodes stay."""
+    jobs, asked = case.workload.jobs, np.zeros(case.window.hours)
+    if jobs is None or (_startup(case, place.holding) is None and place.spot is None):
+        return asked
+    lead_s = place.holding.lead_s if isinstance(place.holding, StartBeforeRuns) else 0.0
+    jobs, ahead_s = _in_order(jobs, lead_s, _held_s(case, jobs, place.holding))
+    hour = ((jobs.submit_s - ahead_s) // S_PER_HR).astype(np.int64)
+    np.add.at(asked, np.clip(hour, 0, case.window.hours - 1), jobs.gpus)
+    return asked
 
 
 def _shared_node_gpus(history: JobHistory, place: Placement) -> float | None:
@@ -114,11 +130,12 @@ def _judged(target: Target) -> bool:
     return target.metric in {TargetMetric.QUEUE_WAIT, TargetMetric.THROUGHPUT}
 
 
-def _startup(holding: Holding | None) -> float | None:
+def _startup(case: Case, holding: Holding | None) -> float | None:
     """Return how long a run waits for its nodes to start; None where history's nodes stay."""
-    if isinstance(holding, StartBeforeRuns):
-        return holding.lead_s
-    return holding.startup_s if isinstance(holding, DeferRuns | ReleaseIdle) else None
+    if not isinstance(holding, StartBeforeRuns | DeferRuns | ReleaseIdle):
+        return None
+    planned_s = holding.lead_s if isinstance(holding, StartBeforeRuns) else holding.startup_s
+    return case.stress.starts.run_start_s(case.workload.name, planned_s)
 
 
 def _held_s(case: Case, jobs: JobsObservation, holding: Holding | None) -> FloatArray:

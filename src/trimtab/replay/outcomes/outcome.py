@@ -21,6 +21,7 @@ from trimtab.deployment.placement import Placement, is_measured_same, resolve
 from trimtab.fleet.model import IntArray, Target, Window, Workload
 from trimtab.fleet.service_law import ServiceLaw
 from trimtab.fleet.settings import Settings
+from trimtab.fleet.starts import SlowStarts
 from trimtab.provenance import Estimate
 from trimtab.tables.workloads import TargetMetric, WorkloadKind
 from trimtab.units import S_PER_HR
@@ -39,10 +40,14 @@ class Stress:
     speed: float = 1.0
     closed_hours: tuple[int, int] = (0, 0)
     """From the first hour of the window to the second no node can be had for services: what runs stays, nothing starts."""
+    runs_closed_hours: tuple[int, int] = (0, 0)
+    """The same for runs: those that would start, or start again, wait."""
     zones_lost: int = 0
     """Zones of spot that give services nothing, of those that they use."""
     metrics_late_s: float = 0.0
     """How much later than measured what scaling rules see reaches them."""
+    starts: SlowStarts = field(default_factory=SlowStarts)
+    """How long starts take where that is longer than planned."""
 
 
 AS_PREDICTED = Stress()
@@ -101,6 +106,9 @@ class Outcome:
     attained: tuple[Attained, ...]
     interruptions: int = 0
     lost_gpu_hr: float = 0.0
+    runs_without_node: int = 0
+    """Runs that waited while no node could be had."""
+    longest_without_node_s: float = 0.0
     booked: IntArray | None = None
     """Node-seconds per hour (n_hours,) in capacity blocks, paid whether used or not; None where none are booked."""
     booked_used_frac: float | None = None

@@ -315,11 +315,18 @@ def _most_replicas(replayed: ServiceReplay, hours: int, place: Placement) -> Int
 
 def cold_start_of(case: Case) -> float:
     """Return the time from asking for a replica to a ready one on a new node: its start, then the service's own."""
-    return warm_start_of(case) + case.settings.assumptions.node_startup_s
+    node_s, slow_node_s = case.settings.assumptions.node_startup_s, case.stress.starts.node_s
+    slow_s = warm_start_of(case) + (node_s if slow_node_s is None else slow_node_s)
+    return max(planned_start_of(case) + node_s, slow_s)
 
 
 def warm_start_of(case: Case) -> float:
-    """Return the service's own start, on a node that is up: declared, else the stated assumption."""
+    """Return the service's own start, on a node that is up."""
+    return max(planned_start_of(case), case.stress.starts.own_s.get(case.workload.name, 0.0))
+
+
+def planned_start_of(case: Case) -> float:
+    """Return the service's own start that plans take: declared, else the stated assumption."""
     declared = case.workload.spec.cold_start_s
     return case.settings.assumptions.service_cold_start_s if declared is None else declared
 
