@@ -6,7 +6,6 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable
-from contextlib import contextmanager
 from dataclasses import dataclass
 from math import inf
 from time import monotonic
@@ -18,7 +17,7 @@ from trimtab_runtime.http.asgi import Headers, Receive, Scope, Send
 from trimtab_runtime.units import MS_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterator
+    from collections.abc import Awaitable
 
 logger = logging.getLogger(__name__)
 
@@ -26,6 +25,12 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 TIMEOUT_HEADER = b"x-request-timeout-ms"
+BODY_IS_HERE = "trimtab_runtime.body_is_here"
+"""Set in the scope by a server (ours does) that has the whole body already: reading it needs no time-out."""
+ANSWER = "trimtab_runtime.answer"
+"""In the scope of a server (ours) that writes head and body of a good answer at once: an `Answer`."""
+Answer = Callable[[Headers, bytes], bool]
+"""Takes headers and body; says whether they are on their way, and `send` need not be called."""
 RETRY_AFTER = (b"retry-after", b"1")
 STATUSES: tuple[tuple[type[Exception], int], ...] = (
     (QueueFull, 503),
@@ -36,6 +41,15 @@ STATUSES: tuple[tuple[type[Exception], int], ...] = (
 """What a client should do: come back later, give up, send less. What the model raises is left to the server: 500."""
 NOT_AN_ITEM = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 """What reading an item from a stranger's JSON may raise: the request is wrong, not the service."""
+
+
+def _not_json(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no JSON")
+
+
+DECODER = json.JSONDecoder(parse_constant=_not_json)
+ENCODER = json.JSONEncoder(allow_nan=False)
+"""Made once: `json.loads` and `json.dumps` make one for each call that has an option."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +159,8 @@ class BatchApp(Generic[T, R]):
         if status == 405:
             headers.append((b"allow", b"POST"))
         headers.append((b"content-length", b"%d" % len(body)))
+        if status == 200 and self._end_s == inf and ANSWER in scope and cast("Answer", scope[ANSWER])(headers, body):
+            return
         if self._end_s != inf or status in (408, 413):  # what is left of the body is not read
             send = closing(send)
         await send({"type": "http.response.start", "status": status, "headers": headers})
@@ -156,38 +172,39 @@ class BatchApp(Generic[T, R]):
         if scope["method"] != "POST":
             raise Refused(405, f"POST to {self._path}")
         refuse_ambiguous(scope)
-        with self._admitted() as place:
-            body = await self._read_body(receive, place)
-            return await self._answer(scope, body)
-
-    @contextmanager
-    def _admitted(self) -> Iterator[Place]:
-        """Hold a place for a request and its body; raise `Refused` where there is none."""
         if self._requests >= self.limits.most_requests:
             raise Refused(503, f"{self._requests} requests are being served, the most that this service takes at once")
         self._requests += 1
         place = Place()
         try:
-            yield place
+            if BODY_IS_HERE in scope:
+                body = await self._read_pieces(receive, place)
+            else:
+                body = await self._read_in_time(receive, place)
+            return await self._answer(scope, body)
         finally:
             self._requests -= 1
             self._pending_bytes -= place.taken_bytes
 
-    async def _read_body(self, receive: Receive, place: Place) -> bytes:
-        """Return the whole body; raise `Refused` for one that is too large or too slow, `Gone` where the client left."""
-        pieces: list[bytes] = []
+    async def _read_in_time(self, receive: Receive, place: Place) -> bytes:
+        """Return the whole body; raise `Refused` for one that is too slow."""
         try:
             async with asyncio.timeout(self.limits.body_s):
-                more = True
-                while more:
-                    message = await receive()
-                    if message["type"] == "http.disconnect":
-                        raise Gone
-                    pieces.append(cast(bytes, message.get("body", b"")))
-                    self._reserve(place, len(pieces[-1]))
-                    more = bool(message.get("more_body", False))
+                return await self._read_pieces(receive, place)
         except TimeoutError:
             raise Refused(408, f"the body did not come within {self.limits.body_s:g} s") from None
+
+    async def _read_pieces(self, receive: Receive, place: Place) -> bytes:
+        """Return the whole body; raise `Refused` for one that is too large, `Gone` where the client left."""
+        pieces: list[bytes] = []
+        more = True
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise Gone
+            pieces.append(cast(bytes, message.get("body", b"")))
+            self._reserve(place, len(pieces[-1]))
+            more = bool(message.get("more_body", False))
         return b"".join(pieces)
 
     def _reserve(self, place: Place, piece_bytes: int) -> None:
@@ -202,7 +219,7 @@ class BatchApp(Generic[T, R]):
 
     async def _answer(self, scope: Scope, body: bytes) -> bytes:
         try:
-            value: object = json.loads(body, parse_constant=_not_json)
+            value: object = DECODER.decode(body.decode(json.detect_encoding(body), "surrogatepass"))
             item = self._decode(value) if self._decode is not None else cast(T, value)
             within_s = timeout_s(scope)
         except NOT_AN_ITEM as wrong:
@@ -217,7 +234,7 @@ class BatchApp(Generic[T, R]):
     def _encoded(self, result: R) -> bytes:
         value = self._encode(result) if self._encode is not None else result
         try:
-            return json.dumps(value, allow_nan=False).encode()
+            return ENCODER.encode(value).encode()
         except (ValueError, TypeError, RecursionError) as error:
             message = f"the model's result cannot be sent as JSON ({error}); turn it into what can be with `encode`"
             logger.error("%s: %s", self._path, message)
@@ -275,7 +292,3 @@ def timeout_s(scope: Scope) -> float | None:
                 raise ValueError(f"{TIMEOUT_HEADER.decode()} must not be negative")
             return within_s
     return None
-
-
-def _not_json(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no JSON")
