@@ -18,7 +18,7 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from trimtab_runtime.http.app import ANSWER, BODY_IS_HERE, Answer, BatchApp
+from trimtab_runtime.http.app import EXCHANGE, BatchApp
 from trimtab_runtime.http.asgi import Headers
 
 logger = logging.getLogger(__name__)
@@ -37,10 +37,25 @@ MOST_PIPELINED = 64
 still waits: 16 MiB of requests whose answers nobody read were taken in within a second."""
 
 
-def answerer(cycle: RequestResponseCycle) -> Answer:
-    """Return what answers a request with status 200 in one write; through `send`, head and body are a system call each."""
+class WholeExchange:
+    """The short way through uvicorn's cycle of request and response; through `send`, head and body are a system call each."""
 
-    def answer(headers: Headers, body: bytes) -> bool:
+    __slots__ = ("_cycle",)
+
+    def __init__(self, cycle: RequestResponseCycle) -> None:
+        self._cycle = cycle
+
+    def take_body(self) -> bytes | None:
+        """Return the body where `receive` would return all of it at once."""
+        cycle = self._cycle
+        if cycle.more_body or cycle.disconnected or cycle.waiting_for_100_continue:
+            return None
+        body, cycle.body = bytes(cycle.body), bytearray()
+        return body
+
+    def answer(self, headers: Headers, body: bytes) -> bool:
+        """Do what two calls of `send` would, unless the client reads too slowly."""
+        cycle = self._cycle
         if cycle.response_started or cycle.flow.write_paused:
             return False
         if cycle.disconnected:
@@ -55,8 +70,6 @@ def answerer(cycle: RequestResponseCycle) -> Answer:
             cycle.transport.close()
         cycle.on_response()
         return True
-
-    return answer
 
 
 class GuardedProtocol(HttpToolsProtocol):  # type: ignore[misc]  # uvicorn is optional: untyped here
@@ -100,11 +113,10 @@ class GuardedProtocol(HttpToolsProtocol):  # type: ignore[misc]  # uvicorn is op
         if len(self.pipeline) >= MOST_PIPELINED:
             raise ValueError("too many requests sent ahead")  # the parser stops, uvicorn answers 400 and closes
         super().on_headers_complete()
-        self.scope[ANSWER] = answerer(self.cycle)
+        self.scope[EXCHANGE] = WholeExchange(self.cycle)
 
     def on_message_complete(self) -> None:
         self._in_head = True
-        self.scope[BODY_IS_HERE] = True
         super().on_message_complete()
 
     def _stop_timer(self) -> None:
