@@ -15,13 +15,15 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple, cast
@@ -75,12 +77,12 @@ class Server(NamedTuple):
             return False
 
     def end(self) -> None:
-        """Stop it, also where it does not want to."""
+        """Stop it and the processes that it started, also those that do not want to."""
         self.process.terminate()
-        try:
+        with suppress(subprocess.TimeoutExpired):
             self.process.wait(10)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
 
 
 class Client(asyncio.Protocol):
@@ -142,7 +144,9 @@ def under_load(script: Path, server: Server, connections: int, seconds: int) -> 
 
 def started(port: int, path: str, *words: str) -> Server:
     """Start a server and wait until it answers."""
-    server = Server(port, path, subprocess.Popen([sys.executable, "-m", *words], stderr=subprocess.DEVNULL))
+    quiet = subprocess.DEVNULL
+    line = [sys.executable, "-m", *words]
+    server = Server(port, path, subprocess.Popen(line, stdout=quiet, stderr=quiet, start_new_session=True))
     deadline_s = time.monotonic() + 20
     while not server.answers() and time.monotonic() < deadline_s:
         time.sleep(0.1)

@@ -2,7 +2,7 @@
 
 Under greedy batching they split into two cohorts: a round of all takes two fixed times of the device, however well it runs. One
 cohort takes one, and the time in which all return. The best of both is known here: greedy, and waiting for every client. The
-rule was designed on the cases with `TUNED` clients; those with `HELD_OUT` were first run when it was done.
+rule was designed on the cases with `TUNED` clients; nothing in it was decided on those with `HELD_OUT`.
 """
 
 import random
