@@ -235,7 +235,7 @@ def run(*, quick: bool) -> dict[str, object]:
         "closed": lambda: closed_figures(names, repeats, seconds),
         "open": lambda: open_figures(fast, repeats - 1, 2 * seconds),
         "slow_model_p95_ms": lambda: slow_figures(fast, repeats - 1, 2 * seconds),
-        "http": lambda: batcher_http.measure(seconds=1 if quick else 3, repeats=repeats),
+        "http": lambda: batcher_http.measure(seconds=1 if quick else 3, runs=repeats),
         "storm": lambda: batcher_storm.storm(30_000),
     }
     for name, part in parts.items():

@@ -17,10 +17,10 @@ from trimtab_runtime.policies.batching import (
     Learned,
     RunTime,
     decide,
-    horizon_s,
     learn,
     moment_of,
     observe_run,
+    saving_s,
 )
 
 
@@ -100,7 +100,7 @@ class Replay:
             answered=self._answered,
             answered_s=self._answered_s,
             idle=self._idle,
-            horizon=horizon_s(self._time) if self._rule.learn else 0.0,
+            saved_s=saving_s(self._time) if self._rule.learn else 0.0,
             now_s=end_s,
         )
         self._answered, self._answered_s = batch, end_s

@@ -6,7 +6,10 @@ these modules is a fault.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta, tzinfo
+import typing
+
+if typing.TYPE_CHECKING:  # dates take long to import, and few of those who need a unit need one
+    from datetime import datetime, timedelta, tzinfo
 
 S_PER_MIN = 60
 S_PER_HR = 3600
@@ -25,13 +28,17 @@ MW_PER_W = 1000
 MS_PER_S = 1000
 
 
-def as_utc(moment: datetime, zone: tzinfo = UTC) -> datetime:
-    """Return a moment in UTC; one that names no zone is of `zone`."""
-    return (moment.replace(tzinfo=zone) if moment.tzinfo is None else moment).astimezone(UTC)
+def as_utc(moment: datetime, zone: tzinfo | None = None) -> datetime:
+    """Return a moment in UTC; one that names no zone is of `zone`, or in UTC already."""
+    from datetime import UTC
+
+    return (moment.replace(tzinfo=zone or UTC) if moment.tzinfo is None else moment).astimezone(UTC)
 
 
 def parse_span(text: str) -> timedelta:
     """Read a length of time such as `15s`, `5m`, `24h`, `14d`, `2w`."""
+    from datetime import timedelta
+
     units = {"s": 1, "m": S_PER_MIN, "h": S_PER_HR, "d": S_PER_DAY, "w": S_PER_DAY * DAYS_PER_WEEK}
     number, unit = text[:-1], text[-1:]
     try:

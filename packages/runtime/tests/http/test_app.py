@@ -40,6 +40,8 @@ def test_an_item_goes_in_and_its_result_comes_out():
     ("request_parts", "status"),
     [
         ({"content": b"{not json"}, 400),
+        ({"content": '"\u00e9"'.encode("utf-16")}, 400),
+        ({"content": b'"\xff"'}, 400),
         ({"content": b"[" * 100_000}, 400),
         ({"content": b'{"a":' * 100_000}, 400),
         ({"content": b"NaN"}, 400),

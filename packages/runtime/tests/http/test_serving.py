@@ -39,6 +39,38 @@ def test_requests_on_one_connection_are_answered_in_order_even_when_sent_at_once
     assert [part[:1] for part in text.split(b"\r\n\r\n")[1:]] == [b"1", b"2"]
 
 
+def test_an_answer_leaves_in_one_piece(shared_service):
+    with connect(shared_service) as connection:
+        for _ in range(20):
+            connection.sendall(post(b"1"))
+
+            assert connection.recv(65_536).endswith(b"\r\n\r\n1")
+
+
+def test_a_body_that_comes_after_its_head_or_after_a_go_ahead_is_read(shared_service):
+    with connect(shared_service) as connection:
+        connection.sendall(HEAD + b"Content-Length: 2\r\n\r\n1")
+        time.sleep(0.05)
+        connection.sendall(b"2")
+        assert connection.recv(65_536).endswith(b"\r\n\r\n12")
+
+        connection.sendall(HEAD + b"Content-Length: 1\r\nExpect: 100-continue\r\n\r\n")
+        assert connection.recv(65_536) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        connection.sendall(b"3")
+        assert connection.recv(65_536).endswith(b"\r\n\r\n3")
+
+
+def test_a_client_of_http_1_0_is_answered_and_its_connection_closed(shared_service):
+    with connect(shared_service) as connection:
+        connection.sendall(b"POST /predict HTTP/1.0\r\nContent-Length: 1\r\n\r\n1")
+        text = b""
+        while piece := connection.recv(65_536):
+            text += piece
+
+    assert b"connection: close\r\n" in text
+    assert text.endswith(b"\r\n\r\n1")
+
+
 def test_as_many_requests_as_may_be_sent_ahead_are_answered(shared_service):
     with connect(shared_service) as connection:
         connection.sendall(post(b"1") * serving.MOST_PIPELINED)

@@ -15,6 +15,8 @@ from trimtab_runtime.policies.batching import (
     Echo,
     Learned,
     Moment,
+    Returns,
+    Round,
     RunTime,
     base_s,
     decide,
@@ -22,9 +24,13 @@ from trimtab_runtime.policies.batching import (
     observe_cycle,
     observe_fit,
     observe_oom,
+    observe_returns,
     observe_run,
     refusal_s,
+    returning_frac,
+    round_of,
     run_time_s,
+    saving_s,
 )
 
 BASE_S, PER_ITEM_S = 0.005, 0.0001
@@ -51,7 +57,21 @@ def moment(**seen: float) -> Moment:
     return Moment(**(usual | seen))
 
 
-CLOSED_LOOP = Cycle(units=16, early=16, later=0, span_s=0.001, length_s=0.0066, horizon_s=0.003)
+def returns_of(*rounds: Round, times: int = 50) -> Returns:
+    returns = Returns()
+    for _ in range(times):
+        for seen in rounds:
+            returns = observe_returns(returns, seen)
+    return returns
+
+
+def all_return(answered: int, return_s: float, length_s: float = 0.0066) -> Round:
+    """What is seen where `answered` clients return one after another within `return_s`."""
+    arrivals = [return_s * (number + 1) / answered for number in range(answered)]
+    return round_of(arrivals, answered, 0.0, BASE_S, length_s)
+
+
+CLOSED_LOOP = returns_of(all_return(16, 0.001))
 
 
 def test_fixed_and_marginal_time_are_read_off_runs_of_different_sizes():
@@ -90,15 +110,19 @@ def test_a_batch_leaves_at_once_before_anything_is_learned():
 
 
 def test_independent_arrivals_are_never_waited_for():
-    poisson = Cycle(units=20, early=9, later=11, span_s=0.0029, length_s=0.0066, horizon_s=0.003)
-    learned = Learned(echo_of(poisson), echo_of(poisson))
+    burst = Cycle(early=9, later=11, span_s=0.0029, length_s=0.0066, horizon_s=0.003)
+    rounds = [
+        round_of([0.0066 * (at + 0.5) / arrived for at in range(arrived)], 20, 0.0, BASE_S, 0.0066)
+        for arrived in (14, 26)  # 20 give or take about the square root of 2 x 20, as two independent numbers differ
+    ]
+    learned = Learned(returns_of(*rounds), echo_of(burst))
     now = moment(waiting=4, answered=20, since_answer_s=0.0, first_age_s=0.0)
 
     assert decide(BatchRule(), learned_time(1, 32), learned, now) == GO
 
 
 def test_returning_clients_are_waited_for_until_all_are_back():
-    learned = Learned(returns=echo_of(CLOSED_LOOP))
+    learned = Learned(returns=CLOSED_LOOP)
     now = moment(waiting=16, answered=16, since_answer_s=0.0)
 
     decision = decide(BatchRule(), learned_time(1, 32), learned, now)
@@ -108,21 +132,80 @@ def test_returning_clients_are_waited_for_until_all_are_back():
 
 
 def test_nobody_is_waited_for_once_all_clients_are_back():
-    learned = Learned(returns=echo_of(CLOSED_LOOP))
+    learned = Learned(returns=CLOSED_LOOP)
     now = moment(waiting=16, answered=16, since_answer_s=0.0005, returned=16)
 
     assert decide(BatchRule(), learned_time(1, 32), learned, now) == GO
 
 
 def test_the_wait_ends_when_returns_are_overdue():
-    learned = Learned(returns=echo_of(CLOSED_LOOP))
+    learned = Learned(returns=CLOSED_LOOP)
     now = moment(waiting=16, answered=16, since_answer_s=0.004)
 
     assert decide(BatchRule(), learned_time(1, 32), learned, now) == GO
 
 
+def test_a_return_that_takes_as_long_as_a_batch_saves_is_not_waited_for():
+    slow = Learned(returns=returns_of(all_return(16, 0.96 * BASE_S)))
+    now = moment(waiting=16, answered=16, since_answer_s=0.0)
+
+    assert decide(BatchRule(), learned_time(1, 32), slow, now) == GO
+
+
+def test_cohorts_that_would_return_too_slowly_together_are_not_joined():
+    # 24 return within 3.6 ms, 6 within 0.9 ms: 30 would take 4.5 ms of the 5 ms that one batch less saves
+    learned = Learned(returns=returns_of(all_return(24, 0.0036), all_return(6, 0.0009)))
+    time = learned_time(6, 24)
+
+    few = decide(BatchRule(), time, learned, moment(waiting=2, answered=24, since_answer_s=0.0))
+    many = decide(BatchRule(), time, learned, moment(waiting=8, answered=24, since_answer_s=0.0))
+
+    assert few.wake_at == 26
+    assert many == GO
+
+
+def test_the_time_of_a_return_goes_by_the_number_answered():
+    learned = Learned(returns=returns_of(all_return(2, 0.0002), all_return(30, 0.0030)))
+    time = learned_time(2, 30)
+
+    short = decide(BatchRule(), time, learned, moment(waiting=30, answered=2, since_answer_s=0.0))
+    long = decide(BatchRule(), time, learned, moment(waiting=2, answered=30, since_answer_s=0.0))
+
+    assert short.wait_s < 0.0005
+    assert 0.0030 < long.wait_s < 0.0040
+
+
+def test_a_batch_that_room_leaves_half_filled_is_worth_half_a_wait():
+    # of 32 answered 16 have room: half of the 5 ms that a batch less saves
+    quick, slow = (Learned(returns=returns_of(all_return(32, span_s))) for span_s in (0.0020, 0.0026))
+    rule, time = BatchRule(max_batch=32), learned_time(1, 32)
+    now = moment(waiting=16, answered=32, since_answer_s=0.0)
+
+    assert decide(rule, time, quick, now).wake_at == 32
+    assert decide(rule, time, slow, now) == GO
+
+
+def test_single_items_that_return_at_once_are_joined_before_the_fixed_time_is_known():
+    learned = Learned(returns=returns_of(all_return(1, 0.0002, 0.0051)))
+    time = learned_time(1)
+
+    decision = decide(BatchRule(), time, learned, moment(waiting=1, answered=1, since_answer_s=0.0))
+
+    assert base_s(time) == 0 < saving_s(time)
+    assert decision.wake_at == 2
+
+
+@given(st.lists(st.tuples(st.integers(0, 64), st.integers(1, 64)), min_size=1, max_size=60))
+def test_the_share_that_returns_is_a_share(counts):
+    rounds = [
+        round_of([0.001 * at for at in range(arrived)], answered, 0.0, BASE_S, 0.1) for arrived, answered in counts
+    ]
+
+    assert 0 <= returning_frac(returns_of(*rounds, times=1)) <= 1
+
+
 def test_the_rest_of_a_burst_is_waited_for():
-    burst = Cycle(units=1, early=7, later=0, span_s=0.0005, length_s=0.006, horizon_s=0.003)
+    burst = Cycle(early=7, later=0, span_s=0.0005, length_s=0.006, horizon_s=0.003)
     learned = Learned(bursts=echo_of(burst))
 
     decision = decide(BatchRule(), learned_time(1, 32), learned, moment(first_age_s=0.0))
@@ -131,7 +214,7 @@ def test_the_rest_of_a_burst_is_waited_for():
 
 
 def test_no_wait_breaks_the_latency_target():
-    learned = Learned(returns=echo_of(CLOSED_LOOP))
+    learned = Learned(returns=CLOSED_LOOP)
     now = moment(waiting=16, answered=16, since_answer_s=0.0, oldest_age_s=0.006)
 
     late = decide(BatchRule(target_s=0.010), learned_time(1, 32), learned, now)
@@ -157,7 +240,7 @@ def test_a_window_holds_a_small_batch_back_for_what_is_left_of_it():
     st.floats(0, 1e-2),
 )  # fmt: skip
 def test_the_share_explained_by_an_event_is_a_share(inside, horizon, early, later, length, span):
-    cycle = Cycle(units=1, early=early, later=later, span_s=span, length_s=length, horizon_s=horizon)
+    cycle = Cycle(early=early, later=later, span_s=span, length_s=length, horizon_s=horizon)
 
     assert 0 <= excess_frac(echo_of(cycle, 10)) <= 1
 
@@ -172,7 +255,7 @@ def test_a_learned_wait_is_shorter_than_the_fixed_time_and_within_the_target(
     time = learned_time(1, 32)
     now = moment(waiting=waiting, answered=answered, since_answer_s=since, returned=returned, oldest_age_s=age)
 
-    decision = decide(BatchRule(target_s=target), time, Learned(returns=echo_of(CLOSED_LOOP)), now)
+    decision = decide(BatchRule(target_s=target), time, Learned(returns=CLOSED_LOOP), now)
 
     assert decision.wait_s < base_s(time)
     assert decision.wait_s == 0 or age + decision.wait_s + run_time_s(time, decision.wake_at) <= target + 1e-9

@@ -14,11 +14,11 @@ from trimtab_runtime.policies.batching import (
     Learned,
     Moment,
     RunTime,
+    clumps,
     decide,
-    echoes,
-    horizon_s,
     learn,
     moment_of,
+    saving_s,
 )
 
 
@@ -75,15 +75,15 @@ class Traffic:
 
     def learn(self, time: RunTime, ended: Ended) -> None:
         """Learn from how arrivals followed the answers before them."""
-        horizon = horizon_s(time) if self._rule.learn else 0.0
-        if horizon > 0:
+        saved_s = saving_s(time) if self._rule.learn else 0.0
+        if saved_s > 0:
             self._learned = learn(
                 self._learned,
                 ended.arrivals,
                 answered=ended.answered,
                 answered_s=ended.answered_s,
                 idle=ended.idle,
-                horizon=horizon,
+                saved_s=saved_s,
                 now_s=ended.now_s,
             )
-            self.may_wait = self._rule.window_s > 0 or echoes(self._learned)
+            self.may_wait = self._rule.window_s > 0 or clumps(self._learned)

@@ -12,8 +12,8 @@ import time
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from trimtab_runtime.checkpoint.files import FileOperations, flush_folder, write_durably
 from trimtab_runtime.checkpoint.host_copy import CopyJob
@@ -30,8 +30,7 @@ _PART_SUFFIX = ".part"
 _FAILED_SUFFIX = ".failed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileEntry:
+class FileEntry(NamedTuple):
     """One file of a committed checkpoint; manifests also by their checksum, data files by those in the manifest."""
 
     name: str
@@ -39,8 +38,7 @@ class FileEntry:
     crc32: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Commit:
+class Commit(NamedTuple):
     """What a commit marker says."""
 
     step: int

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from trimtab_runtime.checkpoint import store
 from trimtab_runtime.checkpoint.commit import Commit, read_commit
@@ -20,16 +20,14 @@ logger = logging.getLogger(__name__)
 Reader = Callable[[FileOperations, Path, Commit], SavedState]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Skipped:
+class Skipped(NamedTuple):
     """A checkpoint that was passed over, and why."""
 
     folder: str
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resumed:
+class Resumed(NamedTuple):
     """Where training goes on: the step that was completed, where it came from, what was passed over, what differs."""
 
     step: int
@@ -38,8 +36,7 @@ class Resumed:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(NamedTuple):
     """A verified checkpoint that has not been applied yet."""
 
     name: CheckpointName
@@ -76,8 +73,7 @@ def find_newest(
 _GOOD, _UNREADABLE, _DAMAGED = 0, 1, 2
 
 
-@dataclass(frozen=True, slots=True)
-class _Attempt:
+class _Attempt(NamedTuple):
     verdict: int
     found: Found | None
     reason: str

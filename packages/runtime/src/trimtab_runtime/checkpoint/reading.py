@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from trimtab_runtime.checkpoint import arrays
 from trimtab_runtime.checkpoint.commit import Commit, read_manifest
@@ -18,8 +18,7 @@ from trimtab_runtime.checkpoint.tree import decode, tensor_kinds
 from trimtab_runtime.errors import CheckpointDamaged
 
 
-@dataclass(frozen=True, slots=True)
-class SavedState:
+class SavedState(NamedTuple):
     """What a checkpoint gives back, verified: values with tensors in place, for the job and for this rank alone."""
 
     parts: dict[str, object]

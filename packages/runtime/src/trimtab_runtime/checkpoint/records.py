@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from trimtab_runtime.checkpoint.sealed import Json, JsonObject
@@ -91,8 +90,7 @@ def _round_up(value: int, multiple: int) -> int:
     return -(-value // multiple) * multiple
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Manifest:
+class Manifest(NamedTuple):
     """What one rank wrote: its records, its other values, and a checksum for every chunk of the data file."""
 
     step: int

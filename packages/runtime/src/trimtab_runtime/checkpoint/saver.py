@@ -8,9 +8,8 @@ import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from trimtab_runtime.checkpoint import commit as protocol, store
 from trimtab_runtime.checkpoint.files import FileOperations, remove_tree
@@ -21,8 +20,7 @@ from trimtab_runtime.errors import CheckpointError, CheckpointNotSaved
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SaveSettings:
+class SaveSettings(NamedTuple):
     """What does not change from one save to the next."""
 
     root: Path

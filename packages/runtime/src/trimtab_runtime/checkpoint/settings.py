@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 from trimtab_runtime.errors import UsageError
 from trimtab_runtime.policies.checkpointing import CheckpointRule, Hazard, constant_hazard, hazard_from_lifetimes
@@ -12,15 +12,8 @@ REQUEUE_EXIT_CODE = 75
 """EX_TEMPFAIL of sysexits.h, "temporary failure, try again": what a requeue rule should look for."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckpointSettings:
-    """How often to save, how many to keep, how to behave when a machine is taken.
-
-    `every_s` fixes the interval; without it the interval follows from the measured time of a save and the market's
-    life times (`lifetimes_s` if there are any, else `mean_life_s`). `notice_s` is the lead time to count on: 120 s on
-    AWS, 30 s elsewhere. `upload_to` is any fsspec address. `rank_timeout_s` bounds how long rank 0 waits for the
-    slowest rank's bytes.
-    """
+class Choices(NamedTuple):
+    """The settings as they come. Checked as `CheckpointSettings`; no dataclass: `inspect` would be imported for it alone."""
 
     every_s: float | None = None
     mean_life_s: float = 6.0 * S_PER_HR
@@ -39,18 +32,25 @@ class CheckpointSettings:
     lock_wait_s: float = 5.0
     rank_timeout_s: float = 600.0
 
-    def __post_init__(self) -> None:
-        faults = [
-            f"{name} must be above zero (saw {getattr(self, name)})"
-            for name in ("mean_life_s", "max_interval_s", "save_slack", "keep", "upload_keep", "rank_timeout_s")
-            if not getattr(self, name) > 0
-        ]
-        if not 0.0 <= self.notice_missing_frac <= 1.0:
-            faults.append(f"notice_missing_frac must lie in 0..1 (saw {self.notice_missing_frac})")
-        if self.every_s is not None and not self.every_s >= 0:
-            faults.append(f"every_s must not be negative (saw {self.every_s})")
-        if faults:
-            raise UsageError("checkpoint settings: " + "; ".join(faults))
+
+class CheckpointSettings(Choices):
+    """How often to save, how many to keep, how to behave when a machine is taken.
+
+    `every_s` fixes the interval; without it the interval follows from the measured time of a save and the market's
+    life times (`lifetimes_s` if there are any, else `mean_life_s`). `notice_s` is the lead time to count on: 120 s on
+    AWS, 30 s elsewhere. `upload_to` is any fsspec address. `rank_timeout_s` bounds how long rank 0 waits for the
+    slowest rank's bytes.
+    """
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:  # type checkers see the arguments of `Choices`
+
+        def __new__(cls, *values: object, **settings: object) -> CheckpointSettings:
+            """Raise `UsageError` for settings that cannot be meant."""
+            checked = super().__new__(cls, *values, **settings)
+            checked._check()
+            return checked
 
     def rule(self) -> CheckpointRule:
         """Return the decision rule that these settings describe."""
@@ -64,6 +64,20 @@ class CheckpointSettings:
             save_slack=self.save_slack,
             margin_s=self.margin_s,
         )
+
+    def _check(self) -> None:
+        """Raise `UsageError` for what cannot be meant, all of it at once."""
+        faults = [
+            f"{name} must be above zero (saw {getattr(self, name)})"
+            for name in ("mean_life_s", "max_interval_s", "save_slack", "keep", "upload_keep", "rank_timeout_s")
+            if not getattr(self, name) > 0
+        ]
+        if not 0.0 <= self.notice_missing_frac <= 1.0:
+            faults.append(f"notice_missing_frac must lie in 0..1 (saw {self.notice_missing_frac})")
+        if self.every_s is not None and not self.every_s >= 0:
+            faults.append(f"every_s must not be negative (saw {self.every_s})")
+        if faults:
+            raise UsageError("checkpoint settings: " + "; ".join(faults))
 
     def _hazard(self) -> Hazard:
         return hazard_from_lifetimes(self.lifetimes_s) if self.lifetimes_s else constant_hazard(self.mean_life_s)

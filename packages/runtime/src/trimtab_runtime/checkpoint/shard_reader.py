@@ -9,8 +9,8 @@ from __future__ import annotations
 import zlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from trimtab_runtime.checkpoint.files import FileOperations
 from trimtab_runtime.checkpoint.records import Manifest
@@ -21,8 +21,7 @@ _MOST_BUFFERS = 512
 """Buffers in one read call; Linux allows 1,024 (IOV_MAX)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Destination:
+class Destination(NamedTuple):
     """Memory that the bytes of a file from `offset_bytes` on belong to."""
 
     offset_bytes: int

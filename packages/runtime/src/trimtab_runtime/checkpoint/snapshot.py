@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from trimtab_runtime.checkpoint import arrays
@@ -23,8 +22,7 @@ class Piece(NamedTuple):
     value: object
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(NamedTuple):
     """State at one step boundary, frozen in host memory; valid until the next one is taken."""
 
     manifest: Manifest

@@ -6,11 +6,10 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable
-from contextlib import contextmanager
 from dataclasses import dataclass
 from math import inf
 from time import monotonic
-from typing import TYPE_CHECKING, Generic, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, NoReturn, Protocol, TypeVar, cast
 
 from trimtab_runtime.batcher.batcher import Batcher
 from trimtab_runtime.errors import BatcherClosed, BatchError, DeadlineExceeded, ItemTooLarge, QueueFull, UsageError
@@ -18,7 +17,7 @@ from trimtab_runtime.http.asgi import Headers, Receive, Scope, Send
 from trimtab_runtime.units import MS_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterator
+    from collections.abc import Awaitable
 
 logger = logging.getLogger(__name__)
 
@@ -26,6 +25,8 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 TIMEOUT_HEADER = b"x-request-timeout-ms"
+EXCHANGE = "trimtab_runtime.exchange"
+"""In the scope of our own server: the request's `Exchange`."""
 RETRY_AFTER = (b"retry-after", b"1")
 STATUSES: tuple[tuple[type[Exception], int], ...] = (
     (QueueFull, 503),
@@ -36,6 +37,15 @@ STATUSES: tuple[tuple[type[Exception], int], ...] = (
 """What a client should do: come back later, give up, send less. What the model raises is left to the server: 500."""
 NOT_AN_ITEM = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 """What reading an item from a stranger's JSON may raise: the request is wrong, not the service."""
+
+
+def _not_json(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no JSON")
+
+
+DECODER = json.JSONDecoder(parse_constant=_not_json)
+ENCODER = json.JSONEncoder(allow_nan=False)
+"""Made once: `json.loads` and `json.dumps` make one for each call that has an option."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +66,16 @@ class Limits:
         for name in self.__slots__:
             if not getattr(self, name) > 0:
                 raise UsageError(f"http: {name} must be above 0 (saw {getattr(self, name)!r})")
+
+
+class Exchange(Protocol):
+    """A short way past `receive` and `send` for what most requests are: wholly here, and answered well."""
+
+    def take_body(self) -> bytes | None:
+        """Return the request's body where all of it has come and nobody has asked for it, else None."""
+
+    def answer(self, headers: Headers, body: bytes) -> bool:
+        """Send a whole answer with status 200 in one write; say whether that was possible."""
 
 
 class Refused(Exception):
@@ -145,6 +165,9 @@ class BatchApp(Generic[T, R]):
         if status == 405:
             headers.append((b"allow", b"POST"))
         headers.append((b"content-length", b"%d" % len(body)))
+        exchange = exchange_of(scope)
+        if exchange is not None and status == 200 and self._end_s == inf and exchange.answer(headers, body):
+            return
         if self._end_s != inf or status in (408, 413):  # what is left of the body is not read
             send = closing(send)
         await send({"type": "http.response.start", "status": status, "headers": headers})
@@ -155,39 +178,42 @@ class BatchApp(Generic[T, R]):
             raise Refused(404, f"POST to {self._path}, or GET /metrics")
         if scope["method"] != "POST":
             raise Refused(405, f"POST to {self._path}")
-        refuse_ambiguous(scope)
-        with self._admitted() as place:
-            body = await self._read_body(receive, place)
-            return await self._answer(scope, body)
-
-    @contextmanager
-    def _admitted(self) -> Iterator[Place]:
-        """Hold a place for a request and its body; raise `Refused` where there is none."""
+        timeout_ms = timeout_header(scope)
         if self._requests >= self.limits.most_requests:
             raise Refused(503, f"{self._requests} requests are being served, the most that this service takes at once")
         self._requests += 1
         place = Place()
         try:
-            yield place
+            exchange = exchange_of(scope)
+            body = exchange.take_body() if exchange is not None else None
+            if body is None:
+                body = await self._read_in_time(receive, place)
+            else:
+                self._reserve(place, len(body))
+            return await self._answer(body, timeout_ms)
         finally:
             self._requests -= 1
             self._pending_bytes -= place.taken_bytes
 
-    async def _read_body(self, receive: Receive, place: Place) -> bytes:
-        """Return the whole body; raise `Refused` for one that is too large or too slow, `Gone` where the client left."""
-        pieces: list[bytes] = []
+    async def _read_in_time(self, receive: Receive, place: Place) -> bytes:
+        """Return the whole body; raise `Refused` for one that is too slow."""
         try:
             async with asyncio.timeout(self.limits.body_s):
-                more = True
-                while more:
-                    message = await receive()
-                    if message["type"] == "http.disconnect":
-                        raise Gone
-                    pieces.append(cast(bytes, message.get("body", b"")))
-                    self._reserve(place, len(pieces[-1]))
-                    more = bool(message.get("more_body", False))
+                return await self._read_pieces(receive, place)
         except TimeoutError:
             raise Refused(408, f"the body did not come within {self.limits.body_s:g} s") from None
+
+    async def _read_pieces(self, receive: Receive, place: Place) -> bytes:
+        """Return the whole body; raise `Refused` for one that is too large, `Gone` where the client left."""
+        pieces: list[bytes] = []
+        more = True
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise Gone
+            pieces.append(cast(bytes, message.get("body", b"")))
+            self._reserve(place, len(pieces[-1]))
+            more = bool(message.get("more_body", False))
         return b"".join(pieces)
 
     def _reserve(self, place: Place, piece_bytes: int) -> None:
@@ -200,11 +226,11 @@ class BatchApp(Generic[T, R]):
         if self._pending_bytes > limits.most_pending_bytes:
             raise Refused(503, f"requests of more than {limits.most_pending_bytes} bytes are being served")
 
-    async def _answer(self, scope: Scope, body: bytes) -> bytes:
+    async def _answer(self, body: bytes, timeout_ms: bytes | None) -> bytes:
         try:
-            value: object = json.loads(body, parse_constant=_not_json)
+            value: object = DECODER.decode(body.decode())
             item = self._decode(value) if self._decode is not None else cast(T, value)
-            within_s = timeout_s(scope)
+            within_s = timeout_s(timeout_ms)
         except NOT_AN_ITEM as wrong:
             raise Refused(400, f"{type(wrong).__name__}: {wrong}") from None
         try:
@@ -217,7 +243,7 @@ class BatchApp(Generic[T, R]):
     def _encoded(self, result: R) -> bytes:
         value = self._encode(result) if self._encode is not None else result
         try:
-            return json.dumps(value, allow_nan=False).encode()
+            return ENCODER.encode(value).encode()
         except (ValueError, TypeError, RecursionError) as error:
             message = f"the model's result cannot be sent as JSON ({error}); turn it into what can be with `encode`"
             logger.error("%s: %s", self._path, message)
@@ -245,37 +271,41 @@ def closing(send: Send) -> Send:
     return cast("Send", send_closing)
 
 
-def refuse_ambiguous(scope: Scope) -> None:
-    """Raise `Refused` for a head that a gateway and this server could read differently (RFC 9112, 3.2 and 6.1).
+def exchange_of(scope: Scope) -> Exchange | None:
+    """Return the short way that our own server offers."""
+    return cast("Exchange | None", scope.get(EXCHANGE))
 
-    Servers refuse most of these themselves; what remains with uvicorn and httptools is refused here.
+
+def timeout_header(scope: Scope) -> bytes | None:
+    """Return the client's time-out as it was sent.
+
+    Raises `Refused` for a head that a gateway and this server could read differently (RFC 9112, 3.2 and 6.1). Servers refuse
+    most of these themselves; what remains with uvicorn and httptools is refused here.
     """
-    names = [name for name, _ in headers_of(scope)]
+    hosts = codings = 0
+    timeout_ms = None
+    for name, value in cast("Headers", scope["headers"]):
+        if name == b"host":
+            hosts += 1
+        elif name == b"transfer-encoding":
+            codings += 1
+        elif name == TIMEOUT_HEADER and timeout_ms is None:
+            timeout_ms = value
     version = scope.get("http_version", "1.1")
-    hosts, codings = names.count(b"host"), names.count(b"transfer-encoding")
     if hosts > 1 or (hosts == 0 and version == "1.1"):
         raise Refused(400, f"a request needs one Host header (saw {hosts})")
     if codings > 1 or (codings and version == "1.0"):
         raise Refused(400, "Transfer-Encoding must be chunked, on one line, and HTTP/1.1")
     if version == "2.0":  # of a request line; a server that does speak HTTP/2 says "2"
         raise Refused(400, "only HTTP/1.0 and 1.1 are spoken here")
+    return timeout_ms
 
 
-def headers_of(scope: Scope) -> Headers:
-    """Return a request's headers, names in lower case."""
-    return cast("Headers", scope["headers"])
-
-
-def timeout_s(scope: Scope) -> float | None:
+def timeout_s(timeout_ms: bytes | None) -> float | None:
     """Return the client's deadline from now, or None."""
-    for name, value in headers_of(scope):
-        if name == TIMEOUT_HEADER:
-            within_s = float(value) / MS_PER_S
-            if not within_s >= 0:
-                raise ValueError(f"{TIMEOUT_HEADER.decode()} must not be negative")
-            return within_s
-    return None
-
-
-def _not_json(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no JSON")
+    if timeout_ms is None:
+        return None
+    within_s = float(timeout_ms) / MS_PER_S
+    if not within_s >= 0:
+        raise ValueError(f"{TIMEOUT_HEADER.decode()} must not be negative")
+    return within_s

@@ -16,9 +16,10 @@ from types import FrameType
 from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from trimtab_runtime.http.app import BatchApp
+from trimtab_runtime.http.app import EXCHANGE, BatchApp
+from trimtab_runtime.http.asgi import Headers
 
 logger = logging.getLogger(__name__)
 
@@ -34,6 +35,41 @@ MOST_CONNECTIONS = 4096
 MOST_PIPELINED = 64
 """Requests that a client may send ahead on one connection. uvicorn reads on after each answer, up to 256 KiB a time, whatever
 still waits: 16 MiB of requests whose answers nobody read were taken in within a second."""
+
+
+class WholeExchange:
+    """The short way through uvicorn's cycle of request and response; through `send`, head and body are a system call each."""
+
+    __slots__ = ("_cycle",)
+
+    def __init__(self, cycle: RequestResponseCycle) -> None:
+        self._cycle = cycle
+
+    def take_body(self) -> bytes | None:
+        """Return the body where `receive` would return all of it at once."""
+        cycle = self._cycle
+        if cycle.more_body or cycle.disconnected or cycle.waiting_for_100_continue:
+            return None
+        body, cycle.body = bytes(cycle.body), bytearray()
+        return body
+
+    def answer(self, headers: Headers, body: bytes) -> bool:
+        """Do what two calls of `send` would, unless the client reads too slowly."""
+        cycle = self._cycle
+        if cycle.response_started or cycle.flow.write_paused:
+            return False
+        if cycle.disconnected:
+            return True
+        lines = [b"%b: %b\r\n" % header for header in (*cycle.default_headers, *headers)]
+        if not cycle.keep_alive:
+            lines.append(b"connection: close\r\n")
+        cycle.transport.write(b"HTTP/1.1 200 OK\r\n%b\r\n%b" % (b"".join(lines), body))
+        cycle.response_started = cycle.response_complete = True
+        cycle.message_event.set()
+        if not cycle.keep_alive:
+            cycle.transport.close()
+        cycle.on_response()
+        return True
 
 
 class GuardedProtocol(HttpToolsProtocol):  # type: ignore[misc]  # uvicorn is optional: untyped here
@@ -62,11 +98,13 @@ class GuardedProtocol(HttpToolsProtocol):  # type: ignore[misc]  # uvicorn is op
             return
         if self._in_head:
             self._head_bytes += len(data)
-            if self._head_timer is None:
-                self._head_timer = self.loop.call_later(HEAD_S, self._head_is_late)
         super().data_received(data)
-        if self._in_head and self._head_bytes > MOST_HEAD_BYTES and not self.transport.is_closing():
+        if not self._in_head or not self._head_bytes or self.transport.is_closing():
+            return
+        if self._head_bytes > MOST_HEAD_BYTES:
             refuse(self.transport, b"431 Request Header Fields Too Large", b"the request's head is too large")
+        elif self._head_timer is None:
+            self._head_timer = self.loop.call_later(HEAD_S, self._head_is_late)
 
     def on_headers_complete(self) -> None:
         self._in_head = False
@@ -75,6 +113,7 @@ class GuardedProtocol(HttpToolsProtocol):  # type: ignore[misc]  # uvicorn is op
         if len(self.pipeline) >= MOST_PIPELINED:
             raise ValueError("too many requests sent ahead")  # the parser stops, uvicorn answers 400 and closes
         super().on_headers_complete()
+        self.scope[EXCHANGE] = WholeExchange(self.cycle)
 
     def on_message_complete(self) -> None:
         self._in_head = True
@@ -157,6 +196,7 @@ def server(
         http=GuardedProtocol,
         ws="none",
         access_log=False,
+        proxy_headers=False,  # nothing here asks who the client is
         log_config=None,
         server_header=False,
         timeout_graceful_shutdown=max(1, int(app.limits.drain_s)),

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 
 class NoticeKind(Enum):
@@ -20,8 +20,7 @@ class NoticeKind(Enum):
     """The machine is at elevated risk; no deadline. A reason to save now, not to stop."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Notice:
+class Notice(NamedTuple):
     """One announcement. `deadline_s` is on the monotonic clock, so that a jump of the wall clock cannot move it."""
 
     source: str

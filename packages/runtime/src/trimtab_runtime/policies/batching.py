@@ -3,8 +3,9 @@
 Symbols: a batch of `x` (items, or their total size) takes `s(x) = base + slope * x` seconds, learned from the runs seen. With
 such an `s` a fixed window is never better than greedy on latency for independent arrivals (Inoue, "Queueing analysis of
 GPU-based inference servers with dynamic batching", arXiv 1912.06322). Waiting pays where arrivals come in clumps: clients
-that return just after their answers (a closed loop splits into two cohorts under greedy), or a caller that fans out. Both are
-told apart from independent arrivals by how far arrivals concentrate after an event; see `excess_frac`.
+that return just after their answers (a closed loop splits into two cohorts under greedy), or a caller that fans out. The first
+are told from independent arrivals by their number, which follows the number answered, and by how early they come
+(`returning_frac`); the second by how far arrivals concentrate after the first (`excess_frac`).
 
 Everything here is scalars and NamedTuples, so that a replay can compile the very functions that the runtime calls.
 """
@@ -30,9 +31,21 @@ PROBE_IDLE = 4.0
 goes as a probe, since the prediction may have become wrong and nothing else would show it. At most 1 / 5 of the device's time
 goes to probes that come too late."""
 HORIZON_FRAC = 0.6
-"""Arrivals within this share of `base` after an event count as its echo."""
+"""Arrivals within this share of `base` after a first arrival count as its burst."""
 EXCESS_FRAC = 0.35
-"""Least share of echoed arrivals at which waiting is considered; independent arrivals stay near 0."""
+"""Least share of arrivals in bursts at which waiting is considered; independent arrivals stay near 0."""
+PAYS_FRAC = 0.9
+"""Returns are waited for where they take at most this share of what one batch less saves: at more, the gain is in the noise."""
+SURE_CYCLES = 32
+"""Cycles to see before returns are told from independent arrivals."""
+MATCHED_FRAC = 0.75
+"""Least agreement between the numbers answered and returned. Independent arrivals have 0 on average; a mean over about 31
+cycles comes this high by chance in 1 of 100,000 (a chi-squared variable of 31 degrees of freedom below 31 / 4)."""
+EARLY_FRAC = 0.5
+"""Least earliness of arrivals in their cycles. Independent arrivals have 0, with a deviation of at most
+`sqrt(1 / (3 * 31)) = 0.1`: five of them."""
+LATE_FRAC = 0.25
+"""Returns that take this much longer than expected are no longer waited for, however steady they were."""
 SHORTEST_BASE_S = 50e-6
 """Below this the fixed time of a batch is too small to save anything by waiting."""
 FIRST_PATIENCE = 64
@@ -67,11 +80,11 @@ class RunTime(NamedTuple):
 
 
 class Echo(NamedTuple):
-    """How arrivals follow an event: an answered batch (per item answered) or a first arrival (per event)."""
+    """How arrivals follow the first one after idleness."""
 
     cycles: int = 0
     share: float = 0.0
-    """Arrivals within the horizon, per unit of the event."""
+    """Arrivals within the horizon, per burst."""
     early: float = 0.0
     later: float = 0.0
     horizon_frac: float = 0.0
@@ -80,23 +93,54 @@ class Echo(NamedTuple):
     span_deviation_s: float = 0.0
 
 
+class Returns(NamedTuple):
+    """How arrivals follow an answered batch, in moving averages over the cycles between answers."""
+
+    cycles: int = 0
+    answered: float = 0.0
+    arrived: float = 0.0
+    mismatch: float = 0.0
+    """Squared difference between the numbers answered and arrived."""
+    prompt: float = 0.0
+    """Arrivals so soon after the answer that waiting for them could pay."""
+    place: float = 0.0
+    """Sum of the arrivals' places in their cycle, from 0 at its begin to 1 at its end."""
+    time: RunTime = RunTime()
+    """Time from the answer to the last of so many prompt arrivals: in proportion to their number where one event loop serves
+    them one after another."""
+    deviation_s: float = 0.0
+    """How far that time has lain from its prediction."""
+
+
 class Learned(NamedTuple):
     """What a batcher has learned about its traffic."""
 
-    returns: Echo = Echo()
+    returns: Returns = Returns()
     bursts: Echo = Echo()
 
 
 class Cycle(NamedTuple):
-    """One event and what followed it until the next batch was answered."""
+    """A first arrival and what followed it until the next batch was answered."""
 
-    units: float
     early: int
     later: int
     span_s: float
     """Time from the event to its last early arrival."""
     length_s: float
     horizon_s: float
+
+
+class Round(NamedTuple):
+    """An answered batch and what arrived until the next one was answered."""
+
+    answered: int
+    arrived: int
+    prompt: int
+    """Arrivals within the time in which waiting for them could pay."""
+    prompt_s: float
+    """Time from the answer to the last of these."""
+    place: float
+    """Sum of the arrivals' places in the cycle, from 0 to 1."""
 
 
 class Moment(NamedTuple):
@@ -181,10 +225,16 @@ def refusal_s(time: RunTime, size: float, idle_s: float) -> float:
     return predicted_s * min(1.0, time.last_frac)
 
 
-def horizon_s(time: RunTime) -> float:
-    """Return how long after an event arrivals count as its echo; 0 while waiting could not pay."""
-    base = base_s(time)
-    return HORIZON_FRAC * base if base > SHORTEST_BASE_S else 0.0
+def saving_s(time: RunTime) -> float:
+    """Return the device time that one batch less saves; 0 while waiting could not pay.
+
+    While all batches have had one size, nothing shows how much of their time is fixed: all of it is taken to be, since a batch
+    that is waited for then has another size and shows it.
+    """
+    if time.runs < SEEN_ENOUGH:
+        return 0.0
+    saved_s = time.mean_s if time.slope_s < 0 else base_s(time)
+    return saved_s if saved_s > SHORTEST_BASE_S else 0.0
 
 
 def observe_cycle(echo: Echo, cycle: Cycle) -> Echo:
@@ -197,7 +247,7 @@ def observe_cycle(echo: Echo, cycle: Cycle) -> Echo:
         span_s += weight * (cycle.span_s - span_s)
     return Echo(
         echo.cycles + 1,
-        echo.share + weight * (cycle.early / cycle.units - echo.share),
+        echo.share + weight * (cycle.early - echo.share),
         echo.early + weight * (cycle.early - echo.early),
         echo.later + weight * (cycle.later - echo.later),
         echo.horizon_frac + weight * (inside - echo.horizon_frac),
@@ -206,11 +256,42 @@ def observe_cycle(echo: Echo, cycle: Cycle) -> Echo:
     )
 
 
-def cycle_of(arrivals: Sequence[float], event_s: float, units: float, horizon: float, now_s: float) -> Cycle:
-    """Return what followed an event: `arrivals` are sorted and lie between the event and now."""
-    early = bisect_right(arrivals, event_s + horizon)
-    span_s = arrivals[early - 1] - event_s if early else 0.0
-    return Cycle(units, early, len(arrivals) - early, span_s, now_s - event_s, horizon)
+def cycle_of(arrivals: Sequence[float], first_s: float, horizon: float, now_s: float) -> Cycle:
+    """Return what followed a first arrival: `arrivals` are sorted and lie between it and now."""
+    early = bisect_right(arrivals, first_s + horizon)
+    span_s = arrivals[early - 1] - first_s if early else 0.0
+    return Cycle(early, len(arrivals) - early, span_s, now_s - first_s, horizon)
+
+
+def round_of(arrivals: Sequence[float], answered: int, answered_s: float, saved_s: float, now_s: float) -> Round:
+    """Return what followed an answer until now; where a batch less saves `saved_s`, only sooner arrivals are worth a wait."""
+    prompt = min(answered, bisect_right(arrivals, answered_s + saved_s))
+    prompt_s = arrivals[prompt - 1] - answered_s if prompt else 0.0
+    length_s = now_s - answered_s
+    place = (sum(arrivals) - len(arrivals) * answered_s) / length_s if length_s > 0 else 0.0
+    return Round(answered, len(arrivals), prompt, prompt_s, place)
+
+
+def observe_returns(returns: Returns, seen: Round) -> Returns:
+    """Add one answered batch and what followed it."""
+    weight = max(MEMORY * 2, 1 / (returns.cycles + 1))
+    difference = seen.arrived - seen.answered
+    time, deviation_s = returns.time, returns.deviation_s
+    if seen.prompt:
+        expected_s = run_time_s(time, seen.prompt)
+        error_s = min(abs(seen.prompt_s - expected_s), expected_s) if time.runs else 0.0
+        deviation_s += weight * (error_s - deviation_s)
+        time = observe_run(time, seen.prompt, seen.prompt_s)
+    return Returns(
+        returns.cycles + 1,
+        returns.answered + weight * (seen.answered - returns.answered),
+        returns.arrived + weight * (seen.arrived - returns.arrived),
+        returns.mismatch + weight * (difference * difference - returns.mismatch),
+        returns.prompt + weight * (seen.prompt - returns.prompt),
+        returns.place + weight * (seen.place - returns.place),
+        time,
+        deviation_s,
+    )
 
 
 def learn(
@@ -220,16 +301,16 @@ def learn(
     answered: int,
     answered_s: float,
     idle: bool,
-    horizon: float,
+    saved_s: float,
     now_s: float,
 ) -> Learned:
     """Learn from a cycle that ends now: it began with `answered` items, and with an empty queue where `idle`."""
-    if horizon <= 0 or not answered or not arrivals:
+    if saved_s <= 0 or not answered:
         return learned
-    returns = observe_cycle(learned.returns, cycle_of(arrivals, answered_s, answered, horizon, now_s))
+    returns = observe_returns(learned.returns, round_of(arrivals, answered, answered_s, saved_s, now_s))
     bursts = learned.bursts
-    if idle:
-        bursts = observe_cycle(bursts, cycle_of(arrivals[1:], arrivals[0], 1, horizon, now_s))
+    if idle and arrivals:
+        bursts = observe_cycle(bursts, cycle_of(arrivals[1:], arrivals[0], HORIZON_FRAC * saved_s, now_s))
     return Learned(returns, bursts)
 
 
@@ -257,7 +338,7 @@ def moment_of(
 
 
 def excess_frac(echo: Echo) -> float:
-    """Return the share of arrivals that the event explains: 1 in a closed loop, about 0 for independent arrivals.
+    """Return the share of arrivals that come in bursts; about 0 for independent arrivals.
 
     Independent arrivals put a share `horizon_frac` of themselves within the horizon; what is above that, scaled to 1.
     """
@@ -267,31 +348,49 @@ def excess_frac(echo: Echo) -> float:
     return max(0.0, (echo.early / arrivals - echo.horizon_frac) / (1 - echo.horizon_frac))
 
 
-def echoes(learned: Learned) -> bool:
+def returning_frac(returns: Returns) -> float:
+    """Return the share of arrivals that are answered clients coming back; 0 where it cannot be told from independent arrivals.
+
+    As many come back as were answered, whereas the difference of two independent numbers has the sum of their means as its
+    mean square (less one each: a batch has at least one item, and a cycle that began idle at least one arrival). They come back
+    early, whereas independent arrivals lie in the middle of their cycle on average. Either shows it: the first where one event
+    loop spreads the returns over a cycle, the second where they are few or others arrive in between.
+    """
+    if returns.cycles < SURE_CYCLES or returns.arrived <= 0:
+        return 0.0
+    by_chance = returns.answered + returns.arrived - 2
+    matched = 1 - returns.mismatch / by_chance if by_chance >= 1 else 0.0
+    earliness = 1 - 2 * returns.place / returns.arrived
+    return max(matched if matched >= MATCHED_FRAC else 0.0, earliness if earliness >= EARLY_FRAC else 0.0)
+
+
+def clumps(learned: Learned) -> bool:
     """Say whether waiting has come into question at all; where not, `decide` never waits but by the window."""
-    return excess_frac(learned.returns) >= EXCESS_FRAC or excess_frac(learned.bursts) >= EXCESS_FRAC
+    return returning_frac(learned.returns) > 0 or excess_frac(learned.bursts) >= EXCESS_FRAC
 
 
-def expected(echo: Echo, units: float, since_s: float, arrived: int) -> tuple[float, float]:
-    """Return how many more arrivals of an echo to expect, and within what time."""
-    left_s = echo.span_s + 3 * echo.span_deviation_s - since_s
-    return (echo.share * units - arrived, left_s) if left_s > 0 else (0.0, 0.0)
-
-
-def returns_wait(rule: BatchRule, time: RunTime, echo: Echo, moment: Moment) -> Decision:
+def returns_wait(rule: BatchRule, time: RunTime, returns: Returns, moment: Moment) -> Decision:
     """Decide whether to wait for clients that have just been answered.
 
-    Two cohorts take `s(n) + s(k)` a round, one takes `s(n + k)` plus the wait: waiting pays while it is shorter than the fixed
-    time, weighed by the share of traffic that does return.
+    Two cohorts take `s(n) + s(k)` a round, one takes `s(n + k)` plus the return of all: waiting pays while that is shorter
+    than what one batch less saves, weighed by the share of the traffic that comes back, and of the returns that have room.
     """
-    excess = excess_frac(echo)
-    if excess < EXCESS_FRAC or moment.answered == 0:
+    share = returning_frac(returns)
+    if share <= 0 or moment.answered == 0:
         return GO
-    more, left_s = expected(echo, moment.answered, moment.since_answer_s, moment.returned)
-    room = rule.max_batch - moment.waiting
-    if more < 0.5 or left_s >= excess * base_s(time):
+    prompt = moment.answered * returns.prompt / returns.answered
+    more = prompt - moment.returned
+    joined = min(rule.max_batch - moment.waiting, int(more + 0.5))
+    if joined < 1:
         return GO
-    return Decision(left_s, moment.waiting + min(room, int(more + 0.5)))
+    expected_s = run_time_s(returns.time, prompt)
+    cohort = min(rule.max_batch, moment.waiting + joined)
+    pays_s = PAYS_FRAC * share * saving_s(time) * joined / (moment.answered - moment.returned)
+    if max(expected_s - moment.since_answer_s, run_time_s(returns.time, cohort)) > pays_s:
+        return GO
+    late_s = expected_s + max(3 * returns.deviation_s, LATE_FRAC * expected_s)
+    left_s = min(late_s, saving_s(time)) - moment.since_answer_s
+    return Decision(left_s, moment.waiting + joined) if left_s > 0 else GO
 
 
 def burst_wait(rule: BatchRule, time: RunTime, echo: Echo, moment: Moment) -> Decision:
@@ -301,10 +400,10 @@ def burst_wait(rule: BatchRule, time: RunTime, echo: Echo, moment: Moment) -> De
     """
     if excess_frac(echo) < EXCESS_FRAC or moment.first_age_s == inf:
         return GO
-    more, left_s = expected(echo, 1.0, moment.first_age_s, moment.followed)
-    room = min(rule.max_batch - moment.waiting, int(more + 0.5))
+    left_s = echo.span_s + 3 * echo.span_deviation_s - moment.first_age_s
+    room = min(rule.max_batch - moment.waiting, int(echo.share - moment.followed + 0.5))
     gain_s = room * (base_s(time) - left_s) - moment.waiting * (left_s + max(0.0, time.slope_s) * room)
-    if room < 1 or gain_s <= 0:
+    if left_s <= 0 or room < 1 or gain_s <= 0:
         return GO
     return Decision(left_s, moment.waiting + room)
 
