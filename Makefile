@@ -23,12 +23,13 @@ proving: setup-dev  ## Fleets whose truth is another simulator's: fail where a c
 mutations: setup-dev  ## Damaged inputs of every kind: fail where one crashes, hangs or swells (5 minutes)
 	@$(BIN)/python -m benchmarks.mutations --inputs 20000 --jobs 2
 
-check: setup-dev  ## Format, lint, types, import contracts, nothing unreachable
+check: setup-dev  ## Format, lint, types, import contracts, nothing unreachable, names of one meaning
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/check-reachable
+	$(BIN)/python scripts/check-names
 
 format: setup-dev  ## Reformat and fix what can be fixed
 	$(BIN)/ruff format .

@@ -11,8 +11,8 @@ from trimtab_runtime.policies.checkpointing import (
     RISK_ANSWERED,
     CheckpointRule,
     CheckpointState,
-    Decision,
     Observation,
+    StepDecision,
     constant_hazard,
     decide,
     expected_interruptions,
@@ -111,37 +111,37 @@ def test_equal_bounds_fix_the_interval():
 def test_it_saves_when_the_interval_is_over_and_not_before():
     span_s = interval_s(RULE, 1000.0, 0.2, 4.0, 0.5)
 
-    assert decide(RULE, saved_at(1000.0 - span_s), seen()) == (saved_at(1000.0), Decision.SAVE)
-    assert decide(RULE, saved_at(1000.1 - span_s), seen())[1] is Decision.TRAIN
+    assert decide(RULE, saved_at(1000.0 - span_s), seen()) == (saved_at(1000.0), StepDecision.SAVE)
+    assert decide(RULE, saved_at(1000.1 - span_s), seen())[1] is StepDecision.TRAIN
 
 
 def test_one_save_at_a_time():
-    assert decide(RULE, saved_at(0.0), seen(saving=True))[1] is Decision.TRAIN
+    assert decide(RULE, saved_at(0.0), seen(saving=True))[1] is StepDecision.TRAIN
 
 
 def test_a_raised_risk_is_answered_by_one_save():
     state, decision = decide(RULE, saved_at(999.0), seen(risk_raised=True))
 
-    assert (decision, state.answered) == (Decision.SAVE, RISK_ANSWERED)
-    assert decide(RULE, state, seen(risk_raised=True, now_s=1001.0))[1] is Decision.TRAIN
+    assert (decision, state.answered) == (StepDecision.SAVE, RISK_ANSWERED)
+    assert decide(RULE, state, seen(risk_raised=True, now_s=1001.0))[1] is StepDecision.TRAIN
 
 
 def test_a_notice_is_answered_at_once_then_trained_on_until_the_last_safe_moment():
     state, first = decide(RULE, saved_at(999.0), seen(notice_left_s=120.0))
-    assert (first, state.answered) == (Decision.SAVE, NOTICE_ANSWERED)
+    assert (first, state.answered) == (StepDecision.SAVE, NOTICE_ANSWERED)
 
     left_s, decision = 120.0, first
-    while decision in (Decision.SAVE, Decision.TRAIN):
+    while decision in (StepDecision.SAVE, StepDecision.TRAIN):
         left_s -= 0.5
         state, decision = decide(RULE, state, seen(notice_left_s=left_s))
 
-    assert decision is Decision.SAVE_AND_STOP
+    assert decision is StepDecision.SAVE_AND_STOP
     assert 4.0 * 1.5 + 2.0 < left_s < 4.0 * 1.5 + 2.0 + 1.5
 
 
 def test_a_save_that_does_not_fit_is_not_begun():
-    assert decide(RULE, saved_at(999.0), seen(notice_left_s=3.9))[1] is Decision.STOP
-    assert decide(RULE, saved_at(999.0), seen(notice_left_s=7.0, saving=True))[1] is Decision.STOP
+    assert decide(RULE, saved_at(999.0), seen(notice_left_s=3.9))[1] is StepDecision.STOP
+    assert decide(RULE, saved_at(999.0), seen(notice_left_s=7.0, saving=True))[1] is StepDecision.STOP
 
 
 @given(st.floats(0, 200), st.floats(0, 100), st.floats(0, 60), st.booleans(), st.sampled_from([0, 1, 2]))
@@ -152,9 +152,9 @@ def test_a_save_is_promised_only_if_the_measured_time_fits(left_s, save_s, step_
         seen(notice_left_s=left_s, save_s=save_s, step_s=step_s, saving=saving),
     )
 
-    if decision in (Decision.SAVE, Decision.SAVE_AND_STOP):
+    if decision in (StepDecision.SAVE, StepDecision.SAVE_AND_STOP):
         assert save_s * (2 if saving else 1) <= left_s
-    if decision is Decision.TRAIN:
+    if decision is StepDecision.TRAIN:
         assert left_s >= save_s + step_s
 
 

@@ -81,7 +81,7 @@ class ServiceReplays:
         if key not in self._expected:
             told = self._told(history, model, policy, stressed=False)
             replay = replay_service(told, model, policy, initial_replicas=replicas, required_frac=required_frac)
-            self._expected[key] = course_of(replay)
+            self._expected[key] = trace_of(replay)
             return replay
         return on_nodes(self._expected[key], model)
 
@@ -178,7 +178,7 @@ class ReplicaTrace:
     lengths: CountArray
 
 
-def course_of(replay: ServiceReplay) -> ReplicaTrace:
+def trace_of(replay: ServiceReplay) -> ReplicaTrace:
     """Return the course of a replay, in little memory."""
     starts = np.flatnonzero(np.diff(replay.held, prepend=-1))
     lengths = np.diff(starts, append=len(replay.held))

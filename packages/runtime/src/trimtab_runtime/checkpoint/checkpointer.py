@@ -36,7 +36,7 @@ from trimtab_runtime.checkpoint.timing import Timing
 from trimtab_runtime.errors import CheckpointError, CheckpointMismatch, CheckpointNotSaved
 from trimtab_runtime.notice.detect import automatic_watcher
 from trimtab_runtime.notice.notice import NoticeBoard
-from trimtab_runtime.policies.checkpointing import NOTHING_ANSWERED, CheckpointState, Decision, Observation, decide
+from trimtab_runtime.policies.checkpointing import NOTHING_ANSWERED, CheckpointState, Observation, StepDecision, decide
 
 logger = logging.getLogger(__name__)
 
@@ -167,19 +167,19 @@ class Checkpointer:
         self.next_step = step + 1
         self._stepped = True
         match decision:
-            case Decision.SAVE:
+            case StepDecision.SAVE:
                 self._save_or_log(step, wait=not self.settings.asynchronous)
-            case Decision.SAVE_AND_STOP:
+            case StepDecision.SAVE_AND_STOP:
                 self._save_or_log(step, wait=True)
-            case Decision.STOP:
+            case StepDecision.STOP:
                 logger.warning("the notice leaves no time to save step %d; the checkpoint before it stands", step)
-            case Decision.TRAIN:
+            case StepDecision.TRAIN:
                 pass
         self._boundary_s = self._clock()
-        self.interrupted = self.interrupted or decision in (Decision.SAVE_AND_STOP, Decision.STOP)
+        self.interrupted = self.interrupted or decision in (StepDecision.SAVE_AND_STOP, StepDecision.STOP)
         return self.interrupted
 
-    def _agree(self, step: int, now_s: float) -> Decision:
+    def _agree(self, step: int, now_s: float) -> StepDecision:
         """Return the gravest decision that any rank came to; raise `CheckpointMismatch` if they are at different steps."""
         state, decision = decide(self._rule, self._policy, self._observe(now_s))
         gravest, highest, lowest = self._ranks.highest([decision.value, step, -step])
@@ -187,8 +187,8 @@ class Checkpointer:
             raise CheckpointMismatch(
                 f"ranks are at different steps ({-lowest:.0f} to {highest:.0f}); they cannot save together"
             )
-        agreed = Decision(int(gravest))
-        self._policy = state if agreed in (decision, Decision.TRAIN) else CheckpointState(now_s, state.answered)
+        agreed = StepDecision(int(gravest))
+        self._policy = state if agreed in (decision, StepDecision.TRAIN) else CheckpointState(now_s, state.answered)
         return agreed
 
     def _observe(self, now_s: float) -> Observation:

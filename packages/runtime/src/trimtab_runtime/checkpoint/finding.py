@@ -36,7 +36,7 @@ class Resumed(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-class Found(NamedTuple):
+class FoundCheckpoint(NamedTuple):
     """A verified checkpoint that has not been applied yet."""
 
     name: CheckpointName
@@ -46,7 +46,7 @@ class Found(NamedTuple):
 
 def find_newest(
     files: FileOperations, root: Path, ranks: Ranks, read: Reader, *, step: int | None = None
-) -> tuple[Found | None, tuple[Skipped, ...]]:
+) -> tuple[FoundCheckpoint | None, tuple[Skipped, ...]]:
     """Return the newest checkpoint (of that step, if one is asked for) that every rank can verify, with those passed over.
 
     Damaged ones are set aside. Raise `CheckpointMismatch` for one that is intact but of another program, version or
@@ -75,7 +75,7 @@ _GOOD, _UNREADABLE, _DAMAGED = 0, 1, 2
 
 class _Attempt(NamedTuple):
     verdict: int
-    found: Found | None
+    found: FoundCheckpoint | None
     reason: str
 
 
@@ -83,14 +83,14 @@ def _try(files: FileOperations, root: Path, name: CheckpointName, read: Reader) 
     folder = root / name.folder
     try:
         marker = read_commit(files, folder)
-        return _Attempt(_GOOD, Found(name, marker, read(files, folder, marker)), "")
+        return _Attempt(_GOOD, FoundCheckpoint(name, marker, read(files, folder, marker)), "")
     except CheckpointDamaged as error:
         return _Attempt(_DAMAGED, None, str(error))
     except OSError as error:  # the disk or the network, perhaps for the moment: nothing is known against the checkpoint
         return _Attempt(_UNREADABLE, None, str(error))
 
 
-def require_step(found: Found | None, skipped: tuple[Skipped, ...], step: int | None, root: Path) -> None:
+def require_step(found: FoundCheckpoint | None, skipped: tuple[Skipped, ...], step: int | None, root: Path) -> None:
     """Raise `CheckpointError` if a step was asked for by number and no good checkpoint of it is there."""
     if step is not None and found is None:
         passed = "".join(f"\n  - {entry.folder}: {entry.reason}" for entry in skipped)

@@ -18,7 +18,7 @@ REFINEMENTS = 3
 """Rounds in which the interval and the danger over that interval are made to agree; the third moves it by under 1 %."""
 
 
-class Decision(Enum):
+class StepDecision(Enum):
     """What the job does at a step boundary."""
 
     TRAIN = 0
@@ -159,7 +159,7 @@ def interval_s(rule: CheckpointRule, age_s: float, stall_s: float, save_s: float
     return span_s
 
 
-def decide(rule: CheckpointRule, state: CheckpointState, seen: Observation) -> tuple[CheckpointState, Decision]:
+def decide(rule: CheckpointRule, state: CheckpointState, seen: Observation) -> tuple[CheckpointState, StepDecision]:
     """Return what to do at this step boundary.
 
     On a notice the job saves at once if a save fits, trains on, and saves and stops when one more step would endanger
@@ -169,24 +169,24 @@ def decide(rule: CheckpointRule, state: CheckpointState, seen: Observation) -> t
     if seen.notice_left_s < inf:
         return _decide_on_notice(rule, state, seen)
     if seen.saving:
-        return state, Decision.TRAIN
+        return state, StepDecision.TRAIN
     if seen.risk_raised and state.answered == NOTHING_ANSWERED:
-        return CheckpointState(seen.now_s, RISK_ANSWERED), Decision.SAVE
+        return CheckpointState(seen.now_s, RISK_ANSWERED), StepDecision.SAVE
     due_s = interval_s(rule, seen.age_s, seen.stall_s, seen.save_s, seen.step_s)
     if seen.now_s - state.saved_at_s >= due_s:
-        return CheckpointState(seen.now_s, state.answered), Decision.SAVE
-    return state, Decision.TRAIN
+        return CheckpointState(seen.now_s, state.answered), StepDecision.SAVE
+    return state, StepDecision.TRAIN
 
 
 def _decide_on_notice(
     rule: CheckpointRule, state: CheckpointState, seen: Observation
-) -> tuple[CheckpointState, Decision]:
+) -> tuple[CheckpointState, StepDecision]:
     first_s = seen.save_s if seen.saving else 0.0
     needed_s = first_s + time_to_save_s(rule, seen.save_s)
     if seen.notice_left_s < first_s + seen.save_s:
-        return state, Decision.STOP
+        return state, StepDecision.STOP
     if seen.notice_left_s < needed_s + 2.0 * seen.step_s:
-        return CheckpointState(seen.now_s, NOTICE_ANSWERED), Decision.SAVE_AND_STOP
+        return CheckpointState(seen.now_s, NOTICE_ANSWERED), StepDecision.SAVE_AND_STOP
     if state.answered != NOTICE_ANSWERED and not seen.saving:
-        return CheckpointState(seen.now_s, NOTICE_ANSWERED), Decision.SAVE
-    return state, Decision.TRAIN
+        return CheckpointState(seen.now_s, NOTICE_ANSWERED), StepDecision.SAVE
+    return state, StepDecision.TRAIN

@@ -60,7 +60,7 @@ class Unreadable:
 
 
 @dataclass(slots=True, kw_only=True)
-class Found:
+class OpenedDevices:
     """All devices, those that cannot be opened, and the buffer that their readings go to."""
 
     devices: list[Device]
@@ -76,7 +76,7 @@ class _Opened:
     gpu_instance: int | None
 
 
-def find_devices(nvml: Nvml, slot_s: float) -> Found:
+def find_devices(nvml: Nvml, slot_s: float) -> OpenedDevices:
     """Open every GPU and MIG instance; raises ProfileError where the driver does not even count them."""
     opened, unreadable = _open_all(nvml)
     buffer = ctypes.create_string_buffer(max(1, len(opened)) * BLOCK_BYTES)
@@ -97,7 +97,7 @@ def find_devices(nvml: Nvml, slot_s: float) -> Found:
         devices.append(
             Device(one.identity, one.handle, readings, DeviceRecord(slot_s), parent, is_mig=parent is not None)
         )
-    return Found(devices=devices, unreadable=unreadable, buffer=buffer)
+    return OpenedDevices(devices=devices, unreadable=unreadable, buffer=buffer)
 
 
 def _open_all(nvml: Nvml) -> tuple[list[_Opened], list[Unreadable]]:
