@@ -1,17 +1,21 @@
-"""Which history an audit reads: a bundle on disk, a demonstration fleet, a recorded trace, or a Prometheus server."""
+"""What a command reads of a fleet: its history (a bundle, a demonstration, a trace, a server), and the commitments it holds."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from trimtab.cli.collect_servers import collect_servers
+from trimtab.catalog import Catalog
+from trimtab.cli.collect.servers import collect_servers
 from trimtab.cli.progress import Tell
+from trimtab.cli.screen import say
 from trimtab.cli.server_options import ServerOptions
 from trimtab.errors import UsageError
 from trimtab.pipeline import open_demo, open_trace
+from trimtab.plan.commitments.inventory import Owned
 from trimtab.safe_text import without_secrets
 from trimtab.sources.collect import bundle_with_bills, with_bills
+from trimtab.sources.commitment_inventories import Inventory, read_inventory, types_in_bill
 from trimtab.tables.bundle import Bundle, memory_bundle
 from trimtab.tables.checks import check_bundle, checked_bundle
 from trimtab.tables.workloads import read_workloads
@@ -78,3 +82,19 @@ def _opened(named: Named, tell: Tell) -> History:
     return History(
         name=without_secrets(str(named.source.url)), bundle=check_bundle(memory_bundle(found.tables, found.meta))
     )
+
+
+def held_inventory(path: Path | None, catalog: Catalog, bundle: Bundle, *, region: str | None = None) -> Inventory:
+    """Return what a file says is held; types that it does not name come from the bundle's bill."""
+    if path is None:
+        return Inventory()
+    costs = bundle.table("costs", ["CommitmentDiscountId", "instance_type"])
+    return read_inventory(path, catalog, region=region, type_of=types_in_bill(costs))
+
+
+def held_commitments(path: Path | None, catalog: Catalog, bundle: Bundle) -> tuple[Owned, ...]:
+    """Return the commitments to machines and to spend that a file names; say on stderr what of it is not taken."""
+    held = held_inventory(path, catalog, bundle)
+    for line in held.left_out:
+        say(f"warning: left out: {line}", err=True)
+    return held.owned

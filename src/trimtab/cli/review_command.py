@@ -70,7 +70,7 @@ def command(
       trimtab audit --demo && trimtab emit && trimtab review manifests/ --demo
     """
     from trimtab.catalog import load_catalog
-    from trimtab.cli.held import held_commitments
+    from trimtab.cli.history import held_commitments
     from trimtab.cli.review_sheets import TABLE_FIELDS, review_comment, review_sheet
     from trimtab.errors import UsageError
     from trimtab.pipeline import open_demo, open_fleet, review

@@ -1,0 +1,119 @@
+"""`trimtab compare`: a canary held against what it would replace, and what to do with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from trimtab.cli.output import Cell, Column, Format, Sheet, output_options, write_sheet
+from trimtab.cli.price_options import prices_option
+
+if TYPE_CHECKING:
+    from trimtab.diagnose.canary import Comparison, Contrast, Run
+
+SEED = 7
+_POSITIVE = click.FloatRange(min=0, min_open=True)
+
+
+def _figure(cell: Cell) -> str:
+    return f"{cell:.4g}" if isinstance(cell, int | float) else str(cell)
+
+
+def _signed(cell: Cell) -> str:
+    return f"{cell:+.1%}" if isinstance(cell, int | float) else str(cell)
+
+
+COLUMNS = (
+    Column(key="what", title="", whole=True),
+    Column(key="present", title="present", show=_figure, right=True, whole=True),
+    Column(key="canary", title="canary", show=_figure, right=True, whole=True),
+    Column(key="change_frac", title="change", show=_signed, right=True, whole=True),
+    Column(key="low_frac", title="low", show=_signed, right=True, whole=True),
+    Column(key="high_frac", title="high", show=_signed, right=True, whole=True),
+    Column(key="verdict", title="so", whole=True),
+)
+
+
+@click.command()
+@click.argument("present", type=click.Path(exists=True, path_type=Path))
+@click.argument("canary", type=click.Path(exists=True, path_type=Path))
+@click.option("--workload", metavar="NAME", help="Which service, where a bundle holds several.")
+@click.option("--usd-hr", type=(_POSITIVE, _POSITIVE), metavar="PRESENT CANARY",
+              help="What each side costs an hour; a bundle knows its own.")  # fmt: skip
+@click.option("--slack", type=click.FloatRange(min=0, max=1), default=0.10, show_default=True,
+              help="How much worse p99 and throughput may be, as a share.")  # fmt: skip
+@click.option(
+    "--split", is_flag=True, help="The sides were sent different shares of traffic: throughput is not judged."
+)
+@prices_option("Your own rates for bundles, CSV or YAML; they go over the list.")
+@click.option("--seed", type=int, default=SEED, show_default=True, help="Fixes the resampling.")
+@output_options()
+def command(
+    present: Path,
+    canary: Path,
+    workload: str | None,
+    usd_hr: tuple[float, float] | None,
+    slack: float,
+    split: bool,
+    prices: Path | None,
+    seed: int,
+    output_format: Format,
+    out: Path | None,
+    fields: tuple[str, ...],
+) -> None:
+    """Hold a canary against what it would replace: promote, hold, or roll back.
+
+    Throughput, p99 latency, failures and dollars a request are compared; each has a 95 % interval of its change. PRESENT and
+    CANARY are files of requests (CSV or Parquet with a latency and a start), results of `vllm bench serve --save-detailed`, or
+    fleet bundles.
+
+    Roll back: a figure is surely worse (p99, throughput: beyond the slack; cost: at all; failures: by half a percent). Promote:
+    none can be worse than that. Hold: the runs cannot tell yet.
+
+    Exit code 0 whatever the verdict, which each row carries (`-o json`); 1: the runs cannot be read or compared; 2: wrong
+    options.
+
+    \b
+    Examples:
+      trimtab compare before.csv canary.csv
+      trimtab compare before.json canary.json --usd-hr 12.29 4.60
+      trimtab compare fleet-in-may/ fleet-in-june/ --workload chat/api
+      trimtab compare stable.parquet canary.parquet --split -o markdown
+    """
+    from trimtab.cli.compare.run import open_run
+    from trimtab.diagnose.canary import Rule, compare
+
+    costs = usd_hr or (None, None)
+    one = open_run(present, costs[0], workload, prices)
+    other = open_run(canary, costs[1], workload, prices)
+    found = compare(one, other, Rule(slack_frac=slack, throughput=not split), seed=seed)
+    write_sheet(_sheet(found, one, other, split), output_format, out=out, fields=fields)
+
+
+def _sheet(found: Comparison, present: Run, canary: Run, split: bool) -> Sheet:
+    notes = [
+        f"{found.verdict.value.upper()}: {'; '.join(found.because)}.",
+        f"{present.answered:,.0f} requests answered in the present, {canary.answered:,.0f} in the canary.",
+    ]
+    if present.usd_hr is None or canary.usd_hr is None:
+        notes.append("$ a request is not judged: say what each side costs an hour with --usd-hr.")
+    if split:
+        notes.append("Throughput is shown and not judged (--split).")
+    return Sheet(columns=COLUMNS, rows=[_row(one, found) for one in found.contrasts], notes=notes)
+
+
+def _row(one: Contrast, found: Comparison) -> dict[str, Cell]:
+    ratio = not one.what.startswith("failed")
+    shift = 1.0 if ratio else 0.0
+    change = one.canary / one.present - 1 if ratio and one.present else one.canary - one.present
+    return {
+        "what": one.what,
+        "present": one.present,
+        "canary": one.canary,
+        "change_frac": round(change, 6),
+        "low_frac": round(one.low - shift, 6),
+        "high_frac": round(one.high - shift, 6),
+        "verdict": found.verdict.value,
+    }

@@ -1,0 +1,208 @@
+"""`trimtab replay`: what would have happened under other scaling policies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from trimtab.cli.output import (
+    PLAIN_WIDTH,
+    ROW_FORMATS,
+    Cell,
+    Column,
+    Format,
+    Sheet,
+    fixed,
+    output_options,
+    screen_width,
+    write,
+    write_sheet,
+)
+from trimtab.cli.progress import progress_bar, set_verbosity
+from trimtab.errors import UsageError
+
+if TYPE_CHECKING:
+    from trimtab.cli.replay.run import ServiceRuns
+    from trimtab.tables.bundle import Bundle
+
+
+def _percent(cell: Cell) -> str:
+    return f"{cell:.2%}" if isinstance(cell, int | float) else str(cell)
+
+
+COLUMNS = (
+    Column(key="workload", title="service"),
+    Column(key="policy", title="policy", whole=True),
+    Column(key="usd_mo", title="$/month", show=fixed(0), right=True, whole=True),
+    Column(key="over_clairvoyant", title="x best", show=fixed(2), right=True, whole=True),
+    Column(key="attained_frac", title="in time", show=_percent, right=True, whole=True),
+    Column(key="keeps_targets", title="keeps", show=lambda cell: "yes" if cell else "no", whole=True),
+    Column(key="wait_p99_s", title="wait p99 s", show=fixed(1), right=True, whole=True),
+    Column(key="cold_starts", title="starts", show=fixed(0), right=True, whole=True),
+    Column(key="pareto", title="front", show=lambda cell: "*" if cell else " ", whole=True),
+)
+MORE_COLUMNS = (
+    Column(key="notes", title="notes"),
+    Column(key="wait_p50_s", title="wait p50 s", show=fixed(1), right=True),
+    Column(key="node_hr", title="node-hours", show=fixed(1), right=True),
+    Column(key="wait_p95_s", title="wait p95 s", show=fixed(1), right=True),
+    Column(key="given_up_frac", title="gave up", show=_percent, right=True),
+)
+SPOT_COLUMNS = (
+    Column(key="spot_frac", title="on spot", show=_percent, right=True, whole=True),
+    Column(key="lost_replicas", title="lost", show=fixed(0), right=True, whole=True),
+)
+TABLE_FIELDS = tuple(column.key for column in COLUMNS if column.key != "workload")
+"""A table heads each service's rows with its name; machines get every column."""
+
+
+@click.command()
+@click.argument("bundle", required=False, type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--demo", is_flag=False, flag_value="two-hundred-k", metavar="[NAME]",
+              help="Replay a demonstration fleet; two-hundred-k where no name is given.")  # fmt: skip
+@click.option("--demo-trace", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
+              help="Replay a recorded request trace (Parquet).")  # fmt: skip
+@click.option("--policy", "policies", multiple=True, metavar="NAME[:N]",
+              help="A policy to replay; give several. Without any: a usual selection.")  # fmt: skip
+@click.option("--sweep", "sweeps", multiple=True, metavar="NAME:FROM..TO[:STEP]",
+              help="A policy over a range, such as hpa:50..90:5.")  # fmt: skip
+@click.option("--workload", "only", multiple=True, metavar="NAME", help="Only this service; give several.")
+@click.option("--picture", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE.svg",
+              help="Draw capacity against demand of the first service.")  # fmt: skip
+@click.option("--spot", "floors", multiple=True, metavar="one-in-N|all",
+              help="Replay each policy on spot too: one replica in N on demand, or all on spot; give several.")  # fmt: skip
+@click.option("--loss", default="0.1/hr", show_default=True, help="How often an hour a zone takes its spot nodes back.")
+@click.option("--zones", type=click.IntRange(1), default=3, show_default=True, help="Zones that spot is spread over.")
+@click.option(
+    "--outage-hr", type=float, default=1.5, show_default=True, help="How long a zone then gives none, on average."
+)
+@click.option("--availability", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
+              help="Recorded spot probes (Parquet: zone, t_s, available_nodes) in place of these three.")  # fmt: skip
+@click.option("-q", "--quiet", is_flag=True, help="No progress.")
+@output_options(*ROW_FORMATS, Format.HTML)
+def command(
+    bundle: Path | None,
+    demo: str | None,
+    demo_trace: Path | None,
+    policies: tuple[str, ...],
+    sweeps: tuple[str, ...],
+    only: tuple[str, ...],
+    picture: Path | None,
+    floors: tuple[str, ...],
+    loss: str,
+    zones: int,
+    outage_hr: float,
+    availability: Path | None,
+    quiet: bool,
+    output_format: Format,
+    out: Path | None,
+    fields: tuple[str, ...],
+) -> None:
+    """Replay services under other scaling policies: cost, targets, and the distance to the best in hindsight.
+
+    Policies are tuned on the first part of the history and replayed over the rest: static[:REPLICAS], hpa:PERCENT,
+    hpa-duty:PERCENT, keda:PERCENT, knative:PERCENT, saturation, cron[:PERCENT], forecast[:PERCENT] and plan (what an
+    audit would choose). hpa and keda take further metrics, +duty:PERCENT, +queue:SECONDS (waiting work per replica),
+    +kv:PERCENT and +wait:SECONDS, and follow whichever asks for most. A * marks those that no other beats in both cost
+    and requests in time.
+
+    \b
+    Examples:
+      trimtab replay --demo
+      trimtab replay fleet/ --policy hpa:70 --policy plan
+      trimtab replay fleet/ --workload prod/chat-api --sweep hpa:40..90:5 -o csv
+      trimtab replay fleet/ --policy keda:70+queue:5+kv:95+wait:1
+      trimtab replay fleet/ --policy hpa:70 --spot one-in-4 --spot all --loss 0.1/hr
+      trimtab replay --demo-trace requests.parquet --policy forecast --picture replay.svg
+      trimtab replay --demo --sweep hpa:40..90:5 -o html --out replay.html
+    """
+    from trimtab.cli.replay.pictures import capacity_picture, lines, replay_page
+    from trimtab.cli.replay.run import DEFAULT_POLICIES, is_short, replay_services, replay_trace
+    from trimtab.cli.replay.spot import spot_asked
+    from trimtab.fleet.settings import Settings
+
+    set_verbosity(0, quiet)
+    names = [*policies, *sweeps] or list(DEFAULT_POLICIES)
+    asked = spot_asked(floors, loss, zones, outage_hr, availability)
+    if sum(1 for named in (bundle, demo, demo_trace) if named) != 1:
+        raise UsageError("which history? give one: a bundle's folder, --demo [NAME] or --demo-trace FILE")
+    with progress_bar(quiet=quiet) as tell:
+        tell("reading the fleet", 0.0)
+        if demo_trace is not None and is_short(demo_trace):
+            found = replay_trace(demo_trace, names, only, Settings(), tell, asked)
+        else:
+            found = replay_services(_opened(bundle, demo, demo_trace), names, only, Settings(), tell, asked)
+    if picture is not None:
+        write(capacity_picture(found[0]), picture)
+    sheet = _sheet(found)
+    if output_format is Format.HTML:
+        write(replay_page(found, sheet), out)
+        return
+    if output_format is Format.TABLE:
+        width = PLAIN_WIDTH if out else screen_width()
+        sheet = replace(sheet, notes=(*sheet.notes, *_remarks(found), *(lines(service, width) for service in found)))
+    usual = (*TABLE_FIELDS, *(column.key for column in SPOT_COLUMNS if asked is not None))
+    shown = fields or (usual if output_format is Format.TABLE else ())
+    write_sheet(sheet, output_format, out=out, fields=shown)
+
+
+def _opened(bundle: Path | None, demo: str | None, demo_trace: Path | None) -> Bundle:
+    from trimtab.pipeline import open_demo, open_trace
+    from trimtab.tables.checks import checked_bundle
+
+    if bundle is not None:
+        return checked_bundle(bundle)
+    return open_trace(demo_trace) if demo_trace is not None else open_demo(str(demo))
+
+
+def _sheet(found: list[ServiceRuns]) -> Sheet:
+    rows: list[dict[str, Cell]] = []
+    for service in found:
+        front = service.front()
+        rows += [
+            {
+                "workload": service.workload,
+                "policy": row.name,
+                "usd_mo": round(row.usd_mo, 2),
+                "over_clairvoyant": row.over_clairvoyant,
+                "attained_frac": row.attained_frac,
+                "keeps_targets": row.keeps,
+                "wait_p50_s": row.wait_p50_s,
+                "wait_p95_s": row.wait_p95_s,
+                "wait_p99_s": row.wait_p99_s,
+                "cold_starts": row.cold_starts,
+                "node_hr": row.node_hr,
+                "spot_frac": row.spot_frac,
+                "lost_replicas": row.lost_replicas,
+                "given_up_frac": row.given_up_frac,
+                "pareto": row.name in front,
+                "notes": "; ".join(row.notes),
+            }
+            for row in service.rows()
+        ]
+    return Sheet(
+        columns=(*COLUMNS, *SPOT_COLUMNS, *MORE_COLUMNS),
+        rows=rows,
+        section="workload",
+        notes=(
+            f"Replayed over {found[0].span}; policies are tuned on what came before.",
+            "x best: replica-hours over the least that would have served every step, had the future been known.",
+        ),
+    )
+
+
+def _remarks(found: list[ServiceRuns]) -> Iterator[str]:
+    """Yield what a reader must know beside the figures: runs that stand out, gaps, targets that nothing keeps."""
+    for service in found:
+        gaps = service.runs[0].replay.gap_steps
+        if gaps:
+            share = gaps / len(service.history.arrivals)
+            yield f"{service.workload}: {share:.1%} of the time has no record: nothing arrives then, what runs is billed."
+        yield from (f"{service.workload}: {said}." for said in service.impossible)
+        for row in service.rows():
+            if row.notes:
+                yield f"{service.workload}, {row.name}: {'; '.join(row.notes)}."
