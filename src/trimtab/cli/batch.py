@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
-from trimtab.cli.output import Cell, Column, Format, Sheet, fixed, output_options, write_sheet
+from trimtab.cli.options import FILE, AnswerOptions, answer_options, option, options_from
+from trimtab.cli.output import Cell, Column, Sheet, fixed, write_sheet
 from trimtab.cli.progress import progress_bar
 from trimtab.errors import UsageError
 from trimtab.replay.batch_tuning import HEADROOM_FRAC, Objective, Trial, tune as tune_batches
@@ -29,40 +31,51 @@ def command() -> None:
     """
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuneOptions:
+    """What was asked of `trimtab batch tune`."""
+
+    curve: Path = option(
+        "--curve", type=FILE, required=True, help="CSV of measured batch times: columns batch and seconds (or ms)."
+    )
+    arrivals: Path = option(
+        "--arrivals", type=FILE, required=True,
+        help="CSV or Parquet of arrival times: column t_s in seconds, or timestamp.",
+    )  # fmt: skip
+    target_ms: float = option(
+        "--target-ms", type=click.FloatRange(min=0, min_open=True), required=True,
+        help="Latency that the quantile must keep.",
+    )  # fmt: skip
+    quantile: float = option(
+        "--quantile", type=click.FloatRange(0.5, 0.999), default=0.95, show_default=True,
+        help="Share of requests that must be within the target.",
+    )  # fmt: skip
+    headroom: float = option(
+        "--headroom", type=click.FloatRange(0, 0.9), default=HEADROOM_FRAC, show_default=True,
+        help="Share of the target left free for what a replay lacks: waking threads, run times that vary.",
+    )  # fmt: skip
+    replicas: int = option(
+        "--replicas", type=click.IntRange(min=1), default=1, show_default=True,
+        help="Replicas among which arrivals are dealt in turn; one of them is replayed.",
+    )  # fmt: skip
+    speedup: float = option(
+        "--speedup", type=click.FloatRange(min=0, min_open=True), default=1.0, show_default=True,
+        help="Squeeze the arrivals: 2 is twice the rate.",
+    )  # fmt: skip
+    objective: str = option(
+        "--objective", type=click.Choice(["device", "latency"]), default="device", show_default=True,
+        help="What to make least within the target: device time or latency.",
+    )  # fmt: skip
+    limit: int = option(
+        "--limit", type=click.IntRange(min=1), default=MOST_ARRIVALS, show_default=True,
+        help="Most arrivals to replay, from the first on.",
+    )  # fmt: skip
+    answer: AnswerOptions = answer_options()
+
+
 @command.command()
-@click.option("--curve", type=click.Path(exists=True, dir_okay=False, path_type=Path), required=True,
-              help="CSV of measured batch times: columns batch and seconds (or ms).")  # fmt: skip
-@click.option("--arrivals", type=click.Path(exists=True, dir_okay=False, path_type=Path), required=True,
-              help="CSV or Parquet of arrival times: column t_s in seconds, or timestamp.")  # fmt: skip
-@click.option("--target-ms", type=click.FloatRange(min=0, min_open=True), required=True,
-              help="Latency that the quantile must keep.")  # fmt: skip
-@click.option("--quantile", type=click.FloatRange(0.5, 0.999), default=0.95, show_default=True,
-              help="Share of requests that must be within the target.")  # fmt: skip
-@click.option("--headroom", type=click.FloatRange(0, 0.9), default=HEADROOM_FRAC, show_default=True,
-              help="Share of the target left free for what a replay lacks: waking threads, run times that vary.")  # fmt: skip
-@click.option("--replicas", type=click.IntRange(min=1), default=1, show_default=True,
-              help="Replicas among which arrivals are dealt in turn; one of them is replayed.")  # fmt: skip
-@click.option("--speedup", type=click.FloatRange(min=0, min_open=True), default=1.0, show_default=True,
-              help="Squeeze the arrivals: 2 is twice the rate.")  # fmt: skip
-@click.option("--objective", type=click.Choice(["device", "latency"]), default="device", show_default=True,
-              help="What to make least within the target: device time or latency.")  # fmt: skip
-@click.option("--limit", type=click.IntRange(min=1), default=MOST_ARRIVALS, show_default=True,
-              help="Most arrivals to replay, from the first on.")  # fmt: skip
-@output_options()
-def tune(
-    curve: Path,
-    arrivals: Path,
-    target_ms: float,
-    quantile: float,
-    headroom: float,
-    replicas: int,
-    speedup: float,
-    objective: str,
-    limit: int,
-    output_format: Format,
-    out: Path | None,
-    fields: tuple[str, ...],
-) -> None:
+@options_from(TuneOptions)
+def tune(options: TuneOptions) -> None:
     """Find the batcher's settings for a latency target by replaying recorded arrivals.
 
     \b
@@ -70,20 +83,27 @@ def tune(
       trimtab batch tune --curve curve.csv --arrivals requests.csv --target-ms 50
       trimtab batch tune --curve curve.csv --arrivals day.parquet --target-ms 80 --replicas 4
     """
-    times_s = [time_s / speedup for time_s in read_arrivals(arrivals)[::replicas][:limit]]
+    times_s = [
+        time_s / options.speedup for time_s in read_arrivals(options.arrivals)[:: options.replicas][: options.limit]
+    ]
     if len(times_s) < 2:
-        raise UsageError(f"{arrivals}: fewer than two arrivals are left for a replica to replay")
+        raise UsageError(f"{options.arrivals}: fewer than two arrivals are left for a replica to replay")
     with progress_bar(quiet=False) as tell:
         trials = tune_batches(
             times_s,
-            read_curve(curve),
-            target_s=target_ms / MS_PER_S,
-            share=quantile,
-            headroom_frac=headroom,
-            objective=Objective(objective),
+            read_curve(options.curve),
+            target_s=options.target_ms / MS_PER_S,
+            share=options.quantile,
+            headroom_frac=options.headroom,
+            objective=Objective(options.objective),
             progress=lambda done, whole: tell(f"setting {done} of {whole}", done / whole),
         )
-    write_sheet(trials_sheet(trials, quantile, target_ms, headroom), output_format, out=out, fields=fields)
+    write_sheet(
+        trials_sheet(trials, options.quantile, options.target_ms, options.headroom),
+        options.answer.output_format,
+        out=options.answer.out,
+        fields=options.answer.fields,
+    )
 
 
 def trials_sheet(trials: Sequence[Trial], quantile: float, target_ms: float, headroom: float) -> Sheet:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from trimtab.cli.output import Cell, Column, Format, Sheet, fixed, output_options, write_sheet
+from trimtab.cli.options import AnswerOptions, answer_options, argument, options_from
+from trimtab.cli.output import Cell, Column, Sheet, fixed, write_sheet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -24,11 +26,18 @@ COLUMNS = (
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiffOptions:
+    """What was asked of `trimtab diff`."""
+
+    before: str = argument(default="-2")
+    after: str = argument(default="-1")
+    answer: AnswerOptions = answer_options()
+
+
 @click.command()
-@click.argument("before", default="-2")
-@click.argument("after", default="-1")
-@output_options()
-def command(before: str, after: str, output_format: Format, out: Path | None, fields: tuple[str, ...]) -> None:
+@options_from(DiffOptions)
+def command(options: DiffOptions) -> None:
     """Say what changed between two audits: actions that are new, gone or changed, the bill, the saving.
 
     A declared target that is gone or looser than it was is listed too.
@@ -43,8 +52,10 @@ def command(before: str, after: str, output_format: Format, out: Path | None, fi
       trimtab diff march.json april.json -o markdown
       trimtab diff -- -3 -1
     """
-    first, second = _audit(before), _audit(after)
-    write_sheet(_sheet(first, second), output_format, out=out, fields=fields)
+    first, second = _audit(options.before), _audit(options.after)
+    write_sheet(
+        _sheet(first, second), options.answer.output_format, out=options.answer.out, fields=options.answer.fields
+    )
 
 
 def _audit(name: str) -> AuditDocument:

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from trimtab.cli.output import Column, Format, Sheet, output_options, write, write_sheet
-from trimtab.cli.price_options import at_option, prices_option
-from trimtab.cli.server_options import ServerOptions, is_typed, server_options
+from trimtab.cli.options import (
+    FILE,
+    AnswerOptions,
+    answer_options,
+    at_option,
+    bundle_argument,
+    group,
+    is_typed,
+    option,
+    options_from,
+    prices_option,
+)
+from trimtab.cli.output import Column, Format, Sheet, write, write_sheet
+from trimtab.cli.server_options import ServerOptions
 from trimtab.errors import UsageError
 
 if TYPE_CHECKING:
@@ -20,24 +32,24 @@ if TYPE_CHECKING:
 _MARKS = {"ok": ("✓", "green"), "weak": ("~", "yellow"), "missing": ("✗", "red")}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoctorOptions:
+    """What was asked of `trimtab doctor`."""
+
+    bundle: Path | None = bundle_argument()
+    source: ServerOptions = group(ServerOptions)
+    prices: Path | None = prices_option("Your own rates, to see whether every node of a bundle has one.")
+    quotas: Path | None = option(
+        "--quotas", type=FILE, metavar="FILE",
+        help="Quotas that `trimtab quotas -o csv` wrote, to see whether a bundle may scale up.",
+    )  # fmt: skip
+    at: date | None = at_option("Prices that held on this day, for a bundle.")
+    answer: AnswerOptions = answer_options()
+
+
 @click.command()
-@click.argument("bundle", required=False, type=click.Path(exists=True, file_okay=False, path_type=Path))
-@server_options(required=False)
-@prices_option("Your own rates, to see whether every node of a bundle has one.")
-@click.option("--quotas", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
-              help="Quotas that `trimtab quotas -o csv` wrote, to see whether a bundle may scale up.")  # fmt: skip
-@at_option("Prices that held on this day, for a bundle.")
-@output_options()
-def command(
-    bundle: Path | None,
-    source: ServerOptions,
-    prices: Path | None,
-    quotas: Path | None,
-    at: date | None,
-    output_format: Format,
-    out: Path | None,
-    fields: tuple[str, ...],
-) -> None:
+@options_from(DoctorOptions)
+def command(options: DoctorOptions) -> None:
     """Say what is missing for a good answer, what that costs, and how to mend it.
 
     Looks at the last hours of the window on a Prometheus server, or at a bundle; changes nothing. Exits with 1 where a
@@ -50,19 +62,23 @@ def command(
       trimtab doctor fleet/ --prices owned.yaml
       trimtab doctor fleet/ --quotas quotas.csv
     """
-    if (bundle is None and not source.url) or (bundle is not None and is_typed("urls")):
+    if (options.bundle is None and not options.source.url) or (options.bundle is not None and is_typed("urls")):
         raise UsageError("give the folder of a bundle (trimtab doctor fleet/) or a server (--prometheus URL)")
-    if quotas is not None and bundle is None:
+    if options.quotas is not None and options.bundle is None:
         raise UsageError("--quotas are held against the nodes of a bundle: trimtab doctor fleet/ --quotas quotas.csv")
-    found, refused = _of_bundle(bundle, prices, quotas, at) if bundle else _of_server(source)
+    found, refused = (
+        _of_bundle(options.bundle, options.prices, options.quotas, options.at)
+        if options.bundle
+        else _of_server(options.source)
+    )
     rows = [
         {"what": one.what, "status": one.status.value, "detail": one.detail, "cost": one.cost, "fix": one.fix}
         for one in found
     ]
-    if output_format is Format.TABLE and not fields:
-        write(_page(rows), out)
+    if options.answer.output_format is Format.TABLE and not options.answer.fields:
+        write(_page(rows), options.answer.out)
     else:
-        write_sheet(_sheet(rows), output_format, out=out, fields=fields)
+        write_sheet(_sheet(rows), options.answer.output_format, out=options.answer.out, fields=options.answer.fields)
     if refused:
         raise click.exceptions.Exit(1)
 

@@ -31,7 +31,7 @@ class History:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Named:
+class HistoryChoice:
     """The histories that the arguments name; one of them must be."""
 
     bundle: Path | None
@@ -55,32 +55,32 @@ class Named:
             )
 
 
-def open_history(named: Named, tell: Tell) -> History:
+def open_history(choice: HistoryChoice, tell: Tell) -> History:
     """Open the one history that was named, with what people declared and the bills that were given."""
-    named.check()
-    history = _opened(named, tell)
+    choice.check()
+    history = _opened(choice, tell)
     bundle = history.bundle
-    if named.source.workloads is not None:
-        bundle = replace(bundle, workloads=read_workloads(named.source.workloads))
-    if named.source.bills and not _is_collected(named):
-        bundle = bundle_with_bills(bundle, named.source.bills)
+    if choice.source.workloads is not None:
+        bundle = replace(bundle, workloads=read_workloads(choice.source.workloads))
+    if choice.source.bills and not _is_collected(choice):
+        bundle = bundle_with_bills(bundle, choice.source.bills)
     return replace(history, bundle=bundle)
 
 
-def _is_collected(named: Named) -> bool:
-    return not (named.bundle or named.demo or named.demo_trace)
+def _is_collected(choice: HistoryChoice) -> bool:
+    return not (choice.bundle or choice.demo or choice.demo_trace)
 
 
-def _opened(named: Named, tell: Tell) -> History:
-    if named.bundle is not None:
-        return History(name=str(named.bundle), bundle=checked_bundle(named.bundle))
-    if named.demo_trace is not None:
-        return History(name=f"trace {named.demo_trace.name}", bundle=open_trace(named.demo_trace), demo=True)
-    if named.demo is not None:
-        return History(name=f"demo {named.demo}", bundle=open_demo(named.demo), demo=True)
-    found = with_bills(collect_servers(named.source, tell), named.source.bills)
+def _opened(choice: HistoryChoice, tell: Tell) -> History:
+    if choice.bundle is not None:
+        return History(name=str(choice.bundle), bundle=checked_bundle(choice.bundle))
+    if choice.demo_trace is not None:
+        return History(name=f"trace {choice.demo_trace.name}", bundle=open_trace(choice.demo_trace), demo=True)
+    if choice.demo is not None:
+        return History(name=f"demo {choice.demo}", bundle=open_demo(choice.demo), demo=True)
+    found = with_bills(collect_servers(choice.source, tell), choice.source.bills)
     return History(
-        name=without_secrets(str(named.source.url)), bundle=check_bundle(memory_bundle(found.tables, found.meta))
+        name=without_secrets(str(choice.source.url)), bundle=check_bundle(memory_bundle(found.tables, found.meta))
     )
 
 

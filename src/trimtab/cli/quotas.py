@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
 
-from trimtab.cli.output import Column, Format, Sheet, fixed, output_options, write, write_sheet
+from trimtab.cli.options import AnswerOptions, answer_options, option, options_from
+from trimtab.cli.output import Column, Format, Sheet, fixed, write, write_sheet
 from trimtab.cli.screen import say
 from trimtab.errors import SourceError, UsageError
 
@@ -16,24 +17,24 @@ if TYPE_CHECKING:
     from trimtab.sources.clouds.quotas import NodeQuota, QuotaReading
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotasOptions:
+    """What was asked of `trimtab quotas`."""
+
+    regions: tuple[str, ...] = option("--aws", metavar="REGION", help="EC2's quotas in a region; repeat for several.")
+    projects: tuple[str, ...] = option("--gcp-project", metavar="ID", help="Compute Engine's quotas of a project.")
+    places: tuple[str, ...] = option("--azure", metavar="SUBSCRIPTION@LOCATION", help="Azure's quotas in a location.")
+    as_settings: bool = option("--toml", help="Write the [limits.quotas] section of trimtab.toml instead.")
+    endpoints: tuple[str, ...] = option(
+        "--cloud-endpoint", metavar="NAME=URL", envvar="TRIMTAB_CLOUD_ENDPOINTS",
+        help="Another address of a cloud: aws, gcp-compute or azure-management.",
+    )  # fmt: skip
+    answer: AnswerOptions = answer_options()
+
+
 @click.command()
-@click.option("--aws", "regions", multiple=True, metavar="REGION", help="EC2's quotas in a region; repeat for several.")
-@click.option("--gcp-project", "projects", multiple=True, metavar="ID", help="Compute Engine's quotas of a project.")
-@click.option("--azure", "places", multiple=True, metavar="SUBSCRIPTION@LOCATION", help="Azure's quotas in a location.")
-@click.option("--toml", "as_settings", is_flag=True, help="Write the [limits.quotas] section of trimtab.toml instead.")
-@click.option("--cloud-endpoint", "endpoints", multiple=True, metavar="NAME=URL", envvar="TRIMTAB_CLOUD_ENDPOINTS",
-              help="Another address of a cloud: aws, gcp-compute or azure-management.")  # fmt: skip
-@output_options()
-def command(
-    regions: tuple[str, ...],
-    projects: tuple[str, ...],
-    places: tuple[str, ...],
-    as_settings: bool,
-    endpoints: tuple[str, ...],
-    output_format: Format,
-    out: Path | None,
-    fields: tuple[str, ...],
-) -> None:
+@options_from(QuotasOptions)
+def command(options: QuotasOptions) -> None:
     """Read the clouds' GPU quotas, in whole nodes, for settings and doctor.
 
     Each row says how many nodes of a type the quota allows if no other type draws on it. Reads only. Needs
@@ -47,31 +48,36 @@ def command(
       trimtab quotas --azure SUBSCRIPTION@eastus -o csv --out quotas.csv
       trimtab doctor fleet/ --quotas quotas.csv                   says where they stop a scale-up
     """
-    if not (regions or projects or places):
+    if not (options.regions or options.projects or options.places):
         raise UsageError("whose quotas? give --aws REGION, --gcp-project ID or --azure SUBSCRIPTION@LOCATION")
     from trimtab.sources.clouds.quotas import quotas_text, settings_text
 
     quotas: list[NodeQuota] = []
-    for reading in _readings(regions, projects, places, endpoints):
+    for reading in _readings(options.regions, options.projects, options.places, options.endpoints):
         quotas += reading.quotas
         for note in reading.notes:
             say(note, err=True)
     if not quotas:
         raise SourceError("no quota of a GPU type was found: is this the region, project or subscription?")
-    if as_settings:
-        write(settings_text(quotas), out)
-    elif output_format is Format.CSV and not fields:
-        write(quotas_text(quotas), out)
+    if options.as_settings:
+        write(settings_text(quotas), options.answer.out)
+    elif options.answer.output_format is Format.CSV and not options.answer.fields:
+        write(quotas_text(quotas), options.answer.out)
     else:
-        people = output_format in (Format.TABLE, Format.MARKDOWN)
-        write_sheet(_sheet(quotas, for_people=people), output_format, out=out, fields=fields)
+        people = options.answer.output_format in (Format.TABLE, Format.MARKDOWN)
+        write_sheet(
+            _sheet(quotas, for_people=people),
+            options.answer.output_format,
+            out=options.answer.out,
+            fields=options.answer.fields,
+        )
 
 
 def _readings(
     regions: tuple[str, ...], projects: tuple[str, ...], places: tuple[str, ...], endpoints: tuple[str, ...]
 ) -> Iterator[QuotaReading]:
     from trimtab.catalog import load_catalog
-    from trimtab.cli.collect_clouds import endpoints_of
+    from trimtab.cli.collect import endpoints_of
     from trimtab.sources.clouds import azure_quotas, gce
     from trimtab.sources.clouds.aws_quotas import aws_quotas
     from trimtab.sources.clouds.google_quotas import google_quotas

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from trimtab.cli.output import ROW_FORMATS, Format, output_options, write, write_sheet
-from trimtab.cli.price_options import at_option, prices_option
+from trimtab.cli.options import (
+    AnswerOptions,
+    answer_options,
+    argument,
+    at_option,
+    bundle_argument,
+    demo_option,
+    option,
+    options_from,
+    owned_option,
+    prices_option,
+    quiet_option,
+)
+from trimtab.cli.output import ROW_FORMATS, Format, write, write_sheet
 from trimtab.cli.progress import progress_bar, set_verbosity
 
 if TYPE_CHECKING:
@@ -24,34 +37,31 @@ EXIT_OVER = 10
 _PATH = click.Path(exists=True, path_type=Path)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReviewOptions:
+    """What was asked of `trimtab review`."""
+
+    manifests: Path = argument(type=_PATH)
+    bundle: Path | None = bundle_argument()
+    demo: str | None = demo_option("A demonstration fleet.")
+    against: Path | None = option(
+        "--against", type=_PATH, metavar="FOLDER",
+        help="The manifests in force, to replay beside them; else history stands as it ran.",
+    )  # fmt: skip
+    fail_over: float | None = option(
+        "--fail-over", type=float, metavar="USD_MO",
+        help="Exit with code 10 where the bill grows by more than so much a month.",
+    )  # fmt: skip
+    owned: Path | None = owned_option()
+    prices: Path | None = prices_option()
+    at: date | None = at_option()
+    quiet: bool = quiet_option()
+    answer: AnswerOptions = answer_options(*ROW_FORMATS, Format.GITHUB_COMMENT)
+
+
 @click.command()
-@click.argument("manifests", type=_PATH)
-@click.argument("bundle", required=False, type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--demo", is_flag=False, flag_value="two-hundred-k", metavar="[NAME]", help="A demonstration fleet.")
-@click.option("--against", type=_PATH, metavar="FOLDER",
-              help="The manifests in force, to replay beside them; else history stands as it ran.")  # fmt: skip
-@click.option("--fail-over", type=float, metavar="USD_MO",
-              help="Exit with code 10 where the bill grows by more than so much a month.")  # fmt: skip
-@click.option("--owned", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
-              help="Commitments that you hold, as `trimtab commit --owned` takes them.")  # fmt: skip
-@prices_option()
-@at_option()
-@click.option("-q", "--quiet", is_flag=True, help="No progress, errors only.")
-@output_options(*ROW_FORMATS, Format.GITHUB_COMMENT)
-def command(
-    manifests: Path,
-    bundle: Path | None,
-    demo: str | None,
-    against: Path | None,
-    fail_over: float | None,
-    owned: Path | None,
-    prices: Path | None,
-    at: date | None,
-    quiet: bool,
-    output_format: Format,
-    out: Path | None,
-    fields: tuple[str, ...],
-) -> int:
+@options_from(ReviewOptions)
+def command(options: ReviewOptions) -> int:
     """Say what a change of manifests would have cost over a fleet's history, and which targets it would have missed.
 
     MANIFESTS is a folder or a file: plain YAML, a kustomization, a chart that was rendered, or what `trimtab emit` wrote.
@@ -77,23 +87,23 @@ def command(
     from trimtab.review import read_objects
     from trimtab.sources.manifest_files import read_manifests
 
-    if (bundle is None) == (demo is None):
+    if (options.bundle is None) == (options.demo is None):
         raise UsageError("which history? give the folder of a bundle (trimtab review k8s/ fleet/), or --demo")
-    set_verbosity(0, quiet)
-    proposed = read_objects(read_manifests(manifests))
-    present = None if against is None else read_objects(read_manifests(against))
-    catalog = load_catalog(prices)
-    with progress_bar(quiet=quiet) as tell:
+    set_verbosity(0, options.quiet)
+    proposed = read_objects(read_manifests(options.manifests))
+    present = None if options.against is None else read_objects(read_manifests(options.against))
+    catalog = load_catalog(options.prices)
+    with progress_bar(quiet=options.quiet) as tell:
         tell("opening the fleet", 0.0)
-        history = open_fleet(bundle) if bundle is not None else open_demo(str(demo))
-        held = held_commitments(owned, catalog, history)
-        found = review(history, proposed, present, catalog=catalog, at=at, owned=held, progress=tell)
-    if output_format is Format.GITHUB_COMMENT:
-        write(review_comment(found), out)
+        history = open_fleet(options.bundle) if options.bundle is not None else open_demo(str(options.demo))
+        held = held_commitments(options.owned, catalog, history)
+        found = review(history, proposed, present, catalog=catalog, at=options.at, owned=held, progress=tell)
+    if options.answer.output_format is Format.GITHUB_COMMENT:
+        write(review_comment(found), options.answer.out)
     else:
-        shown = fields or (TABLE_FIELDS if output_format is Format.TABLE else ())
-        write_sheet(review_sheet(found), output_format, out=out, fields=shown)
-    return _ended(found, fail_over)
+        shown = options.answer.fields or (TABLE_FIELDS if options.answer.output_format is Format.TABLE else ())
+        write_sheet(review_sheet(found), options.answer.output_format, out=options.answer.out, fields=shown)
+    return _ended(found, options.fail_over)
 
 
 def _ended(found: Review, fail_over_usd_mo: float | None) -> int:

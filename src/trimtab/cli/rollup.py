@@ -2,39 +2,37 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
+from trimtab.cli.options import NEW_FILE, argument, option, options_from, verbose_option
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollupOptions:
+    """What was asked of `trimtab rollup`."""
+
+    samples: str = argument()
+    engine: str = option(
+        "--engine", envvar="TRIMTAB_ENGINE", default="duckdb://", show_default=True, metavar="URL",
+        help="Where it runs: duckdb://, spark://HOST:7077, clickhouse://, bigquery://, snowflake://, trino://.",
+    )  # fmt: skip
+    step_s: float = option(
+        "--step", type=click.FloatRange(min=1.0), default=60.0, show_default=True, metavar="SECONDS",
+        help="The scrape interval: it says how many samples a full hour has.",
+    )  # fmt: skip
+    out: Path = option(
+        "--out", type=NEW_FILE, default=Path("gpu_usage.parquet"), show_default=True,
+        help="The table to write; put it into a fleet bundle.",
+    )  # fmt: skip
+    verbose: int = verbose_option()
+
 
 @click.command()
-@click.argument("samples")
-@click.option(
-    "--engine",
-    envvar="TRIMTAB_ENGINE",
-    default="duckdb://",
-    show_default=True,
-    metavar="URL",
-    help="Where it runs: duckdb://, spark://HOST:7077, clickhouse://, bigquery://, snowflake://, trino://.",
-)
-@click.option(
-    "--step",
-    "step_s",
-    type=click.FloatRange(min=1.0),
-    default=60.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="The scrape interval: it says how many samples a full hour has.",
-)
-@click.option(
-    "--out",
-    type=click.Path(dir_okay=False, path_type=Path),
-    default=Path("gpu_usage.parquet"),
-    show_default=True,
-    help="The table to write; put it into a fleet bundle.",
-)
-@click.option("-v", "--verbose", count=True, help="Log stages (-v) or every step (-vv) on stderr.")  # fmt: skip
-def command(samples: str, engine: str, step_s: float, out: Path, verbose: int) -> None:
+@options_from(RollupOptions)
+def command(options: RollupOptions) -> None:
     """Roll raw GPU samples up to hourly rows with histograms, where the samples live.
 
     SAMPLES is a Parquet file, a folder or pattern of them, or the name of a table that the engine holds: a row a device and
@@ -52,8 +50,8 @@ def command(samples: str, engine: str, step_s: float, out: Path, verbose: int) -
     from trimtab.tables.rollup_spans import complete_samples, rollup_spans
     from trimtab.tables.usage_file import write_usage
 
-    set_verbosity(verbose, quiet=False)
-    with open_engine(engine) as opened:
-        table = complete_samples(opened.table(samples))
-        written = write_usage(out, rollup_spans(table, opened.execute, step_s=step_s))
-        click.echo(f"{out}: {written.rows:,} rows of {written.hours:,} hours, by {opened.name}")
+    set_verbosity(options.verbose, quiet=False)
+    with open_engine(options.engine) as opened:
+        table = complete_samples(opened.table(options.samples))
+        written = write_usage(options.out, rollup_spans(table, opened.execute, step_s=options.step_s))
+        click.echo(f"{options.out}: {written.rows:,} rows of {written.hours:,} hours, by {opened.name}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,8 +11,18 @@ from typing import TYPE_CHECKING
 import click
 import yaml
 
-from trimtab.cli.output import ROW_FORMATS, Cell, Column, Format, Sheet, fixed, output_options, write, write_sheet
-from trimtab.cli.price_options import at_option, prices_option
+from trimtab.cli.options import (
+    FOLDER,
+    AnswerOptions,
+    answer_options,
+    argument,
+    at_option,
+    option,
+    options_from,
+    prices_option,
+    quiet_option,
+)
+from trimtab.cli.output import ROW_FORMATS, Cell, Column, Format, Sheet, fixed, write, write_sheet
 from trimtab.cli.progress import progress_bar, set_verbosity
 
 if TYPE_CHECKING:
@@ -38,24 +49,24 @@ TABLE_FIELDS = ("id", "lever", "subject", "status", "predicted_usd_mo", "realise
 """What fits a terminal; machines get every column."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyOptions:
+    """What was asked of `trimtab verify`."""
+
+    bundle: Path = argument(type=FOLDER)
+    number: str | None = option(
+        "--audit", metavar="N", help="The kept audit whose plan it was, as `trimtab diff` counts them.",
+        show_default="the last one",
+    )  # fmt: skip
+    prices: Path | None = prices_option()
+    at: date | None = at_option("Today's rates are those that held on this day.")
+    quiet: bool = quiet_option("No progress.")
+    answer: AnswerOptions = answer_options(*ROW_FORMATS, Format.HTML)
+
+
 @click.command()
-@click.argument("bundle", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--audit", "number", metavar="N", help="The kept audit whose plan it was, as `trimtab diff` counts them.",
-              show_default="the last one")  # fmt: skip
-@prices_option()
-@at_option("Today's rates are those that held on this day.")
-@click.option("-q", "--quiet", is_flag=True, help="No progress.")
-@output_options(*ROW_FORMATS, Format.HTML)
-def command(
-    bundle: Path,
-    number: str | None,
-    prices: Path | None,
-    at: date | None,
-    quiet: bool,
-    output_format: Format,
-    out: Path | None,
-    fields: tuple[str, ...],
-) -> None:
+@options_from(VerifyOptions)
+def command(options: VerifyOptions) -> None:
     """Say what the plan of the last audit saved since: per action on track, short (and why), or not enacted.
 
     BUNDLE is later history of the same fleet. What counts as saved is the difference to the former way of running at today's
@@ -75,12 +86,12 @@ def command(
     from trimtab.cli.kept_audits import find, recall_plan
     from trimtab.pipeline import open_fleet, verify_plan
 
-    set_verbosity(0, quiet)
-    kept = recall_plan(find(number).plan if number else None)
-    with progress_bar(quiet=quiet) as tell:
+    set_verbosity(0, options.quiet)
+    kept = recall_plan(find(options.number).plan if options.number else None)
+    with progress_bar(quiet=options.quiet) as tell:
         tell("reading the later history", 0.0)
-        found = verify_plan(kept, open_fleet(bundle), catalog=load_catalog(prices), at=at)
-    _write(found, kept.fleet, output_format, out, fields)
+        found = verify_plan(kept, open_fleet(options.bundle), catalog=load_catalog(options.prices), at=options.at)
+    _write(found, kept.fleet, options.answer.output_format, options.answer.out, options.answer.fields)
 
 
 def _write(found: Verification, fleet: str, form: Format, out: Path | None, fields: tuple[str, ...]) -> None:

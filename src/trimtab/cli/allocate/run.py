@@ -8,6 +8,7 @@ from datetime import date, timedelta
 from pathlib import Path
 
 from trimtab.catalog import load_catalog
+from trimtab.cli.allocate import AllocateOptions
 from trimtab.cli.allocate.tables import (
     BUDGET_FIELDS,
     MONTH_FIELDS,
@@ -17,12 +18,12 @@ from trimtab.cli.allocate.tables import (
     page,
     who_sheet,
 )
-from trimtab.cli.history import History, Named, open_history
+from trimtab.cli.history import History, HistoryChoice, open_history
 from trimtab.cli.output import Format, write, write_sheet
 from trimtab.cli.progress import progress_bar, set_verbosity
 from trimtab.diagnose.bill_split import COLUMNS, Basis, charges_of, spent_of_bill
 from trimtab.diagnose.budgets import MonthEnd, month_end
-from trimtab.diagnose.charges import DEMAND_COLUMNS, Charge, Rules, charges, served_in
+from trimtab.diagnose.charges import DEMAND_COLUMNS, Charge, Rules, SharedRule, charges, served_in
 from trimtab.diagnose.reconciliation import Month, months
 from trimtab.diagnose.spent import Spent, spent_at_list
 from trimtab.diagnose.split import Split
@@ -38,27 +39,6 @@ from trimtab.units import HR_PER_DAY, micro_usd, per_month, usd, usd_cents
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AllocateRequest:
-    """The arguments of `trimtab allocate`."""
-
-    named: Named
-    split: Split
-    basis: Basis | None
-    at_list: bool
-    rules: Rules
-    usd_per: Mapping[str, float]
-    invoices: Mapping[str, int]
-    budgets: Path | None
-    show_months: bool
-    prices: Path | None
-    at: date | None
-    quiet: bool
-    output_format: Format
-    out: Path | None
-    fields: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Split:
     """A fleet with what was spent on it and on what grounds, and the bill's months where there is a bill."""
 
@@ -68,42 +48,68 @@ class _Split:
     months: tuple[Month, ...] = ()
 
 
-def run_allocate(request: AllocateRequest) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Terms:
+    """How a bill is to be split; `basis` is None where none was asked for, and with list prices (`at_list`)."""
+
+    split: Split
+    basis: Basis | None
+    at_list: bool
+    rules: Rules
+    usd_per: Mapping[str, float]
+    invoices: Mapping[str, int]
+
+
+def _terms(options: AllocateOptions) -> _Terms:
+    at_list = options.basis == "list"
+    return _Terms(
+        split=Split.parse(options.split),
+        basis=Basis(options.basis) if options.basis is not None and not at_list else None,
+        at_list=at_list,
+        rules=Rules(idle=SharedRule(options.idle), shared=SharedRule(options.shared)),
+        usd_per=parse_rates(options.rates),
+        invoices=parse_invoices(options.invoices),
+    )
+
+
+def run_allocate(options: AllocateOptions) -> None:
     """Split the bill and write the answer."""
-    set_verbosity(0, request.quiet)
-    budgets = read_budgets(request.budgets) if request.budgets else {}
-    with progress_bar(quiet=request.quiet) as tell:
-        history = open_history(request.named, tell)
-        found = _split(request, history)
+    terms = _terms(options)
+    set_verbosity(0, options.quiet)
+    budgets = read_budgets(options.budgets) if options.budgets else {}
+    choice = HistoryChoice(bundle=options.bundle, demo=options.demo, demo_trace=None, source=options.source)
+    with progress_bar(quiet=options.quiet) as tell:
+        history = open_history(choice, tell)
+        found = _split(options, terms, history)
     served = served_in(history.bundle.table("demand", DEMAND_COLUMNS), found.fleet.window)
-    rows = charges(found.fleet, found.spent, request.split, request.rules, served)
+    rows = charges(found.fleet, found.spent, terms.split, terms.rules, served)
     answer = _answer(rows, found, budgets)
     left_out = _left_out_notes(history.bundle.meta.counts) if found.months else []
-    _write(request, history.name, replace(answer, notes=[*answer.notes, *left_out]))
+    _write(options, history.name, replace(answer, notes=[*answer.notes, *left_out]))
 
 
-def _split(request: AllocateRequest, history: History) -> _Split:
+def _split(options: AllocateOptions, terms: _Terms, history: History) -> _Split:
     bundle = history.bundle
     costs = bundle.table("costs", COLUMNS)
-    if request.at_list or costs.num_rows == 0:
-        if request.basis is not None:
+    if terms.at_list or costs.num_rows == 0:
+        if terms.basis is not None:
             raise UsageError(
-                f"--cost {request.basis.value} needs a bill, and {history.name} holds none; give one with --focus FILE, "
+                f"--cost {terms.basis.value} needs a bill, and {history.name} holds none; give one with --focus FILE, "
                 "or split list prices with --cost list"
             )
-        fleet, allocation = priced_history(bundle, catalog=load_catalog(request.prices), at=request.at)
-        return _Split(fleet=fleet, spent=spent_at_list(fleet, allocation, request.split), basis="list prices")
+        fleet, allocation = priced_history(bundle, catalog=load_catalog(options.prices), at=options.at)
+        return _Split(fleet=fleet, spent=spent_at_list(fleet, allocation, terms.split), basis="list prices")
     fleet = build_fleet(bundle, Settings())
-    basis = request.basis or Basis.EFFECTIVE
-    either = {one: charges_of(costs, one, request.usd_per) for one in Basis}
+    basis = terms.basis or Basis.EFFECTIVE
+    either = {one: charges_of(costs, one, terms.usd_per) for one in Basis}
     spent = spent_of_bill(
-        either[basis], fleet, nodes_by_resource(bundle.table("nodes", ["node", "labels"])), request.split
+        either[basis], fleet, nodes_by_resource(bundle.table("nodes", ["node", "labels"])), terms.split
     )
     return _Split(
         fleet=fleet,
         spent=spent,
         basis="what the invoice asks" if basis is Basis.BILLED else "amortised charges",
-        months=months(either[Basis.BILLED], either[Basis.EFFECTIVE], request.invoices),
+        months=months(either[Basis.BILLED], either[Basis.EFFECTIVE], terms.invoices),
     )
 
 
@@ -178,20 +184,23 @@ def _budget_notes(rows: Sequence[Charge], budgets: Mapping[str, float]) -> list[
     return [f"Budgets of names that nothing was charged to: {', '.join(unknown)}."] if unknown else []
 
 
-def _write(request: AllocateRequest, title: str, answer: Answer) -> None:
-    if request.output_format is Format.HTML:
-        write(page(title, answer), request.out)
+def _write(options: AllocateOptions, title: str, answer: Answer) -> None:
+    if options.answer.output_format is Format.HTML:
+        write(page(title, answer), options.answer.out)
         return
-    people = request.output_format is Format.TABLE
-    if request.show_months:
+    people = options.answer.output_format is Format.TABLE
+    if options.show_months:
         if not answer.months:
             raise UsageError("--months needs a bill; give one with --focus FILE")
-        shown = request.fields or (MONTH_FIELDS if people else ())
-        write_sheet(months_sheet(answer), request.output_format, out=request.out, fields=shown)
+        shown = options.answer.fields or (MONTH_FIELDS if people else ())
+        write_sheet(months_sheet(answer), options.answer.output_format, out=options.answer.out, fields=shown)
         return
     usual = BUDGET_FIELDS if answer.budgets_usd_mo else TABLE_FIELDS
     write_sheet(
-        who_sheet(answer), request.output_format, out=request.out, fields=request.fields or (usual if people else ())
+        who_sheet(answer),
+        options.answer.output_format,
+        out=options.answer.out,
+        fields=options.answer.fields or (usual if people else ()),
     )
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import shlex
-from dataclasses import dataclass, replace
-from datetime import date
+from dataclasses import replace
 from pathlib import Path
 
 from trimtab.catalog import load_catalog
+from trimtab.cli.audit import AuditOptions
 from trimtab.cli.audit.render import check_fields, render_audit
-from trimtab.cli.history import History, Named, held_commitments, open_history
+from trimtab.cli.history import History, HistoryChoice, held_commitments, open_history
 from trimtab.cli.kept_audits import keep
+from trimtab.cli.options import AnswerOptions, setting_flags
 from trimtab.cli.outcome_cache import outcome_cache
 from trimtab.cli.output import PLAIN_WIDTH, Format, colour_wanted, screen_width, write, write_sheet
 from trimtab.cli.progress import progress_bar, set_verbosity
@@ -36,60 +37,43 @@ EXIT_OVER = 10
 REPORT = Path("trimtab-report") / "report.html"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditRequest:
-    """The arguments of `trimtab audit`."""
-
-    named: Named
-    prices: Path | None
-    at: date | None
-    scenario: Scenario | None
-    hourly: Path | None
-    owned: Path | None
-    settings_file: Path | None
-    flags: tuple[str, ...]
-    show_settings: bool
-    report: bool | None
-    """None: only with a demonstration."""
-    fail_over_usd_mo: float | None
-    quiet: bool
-    verbose: int
-    output_format: Format
-    out: Path | None
-    fields: tuple[str, ...]
-
-
-def run_audit(request: AuditRequest) -> int:
+def run_audit(options: AuditOptions) -> int:
     """Run the command and return its exit code."""
-    set_verbosity(request.verbose, request.quiet)
-    resolved = resolve(file=request.settings_file, environ=os.environ, flags=request.flags)
-    if request.show_settings:
-        write_sheet(resolved.sheet(), request.output_format, out=request.out, fields=request.fields)
+    scenario = options.other.scenario()
+    set_verbosity(options.verbose, options.quiet)
+    flags = (*options.flags, *setting_flags(options))
+    resolved = resolve(file=options.settings_file, environ=os.environ, flags=flags)
+    answer = options.answer
+    if options.show_settings:
+        write_sheet(resolved.sheet(), answer.output_format, out=answer.out, fields=answer.fields)
         return 0
-    request.named.check()
-    _check_output(request)
-    document, plan, is_demo = _audited(request, resolved)
+    choice = HistoryChoice(
+        bundle=options.bundle, demo=options.demo, demo_trace=options.demo_trace, source=options.source
+    )
+    choice.check()
+    _check_output(answer)
+    document, plan, is_demo = _audited(options, choice, scenario, resolved)
     notes = _kept(document, plan)
-    report, fault = _report(document) if (is_demo if request.report is None else request.report) else (None, "")
-    _show(request, document, report)
-    if report and request.output_format is not Format.TABLE:
+    report, fault = _report(document) if (is_demo if options.report is None else options.report) else (None, "")
+    _show(options, document, report)
+    if report and answer.output_format is not Format.TABLE:
         notes.append(f"wrote {report}")
-    if fault and request.report:
+    if fault and options.report:
         raise UsageError(fault)
     if fault:
         notes.append(f"warning: {fault}")
-    if not request.quiet:
+    if not options.quiet:
         for note in notes:
             say(note, err=True)
-    limit = request.fail_over_usd_mo
+    limit = options.fail_over_usd_mo
     return EXIT_OVER if limit is not None and document.plan.joint_saving_usd_mo > limit else 0
 
 
-def _check_output(request: AuditRequest) -> None:
+def _check_output(answer: AnswerOptions) -> None:
     """Refuse, before the work and not after it, an answer that could not be given; raises UsageError, UnknownName."""
-    check_fields(request.output_format, request.fields)
-    if request.out is not None and not request.out.parent.is_dir():
-        raise UsageError(f"cannot write {request.out}: there is no folder {request.out.parent}")
+    check_fields(answer.output_format, answer.fields)
+    if answer.out is not None and not answer.out.parent.is_dir():
+        raise UsageError(f"cannot write {answer.out}: there is no folder {answer.out.parent}")
 
 
 def _at_best_hours(history: History, hourly: Path | None) -> History:
@@ -102,25 +86,27 @@ def _at_best_hours(history: History, hourly: Path | None) -> History:
     return replace(history, bundle=replace(bundle, meta=meta))
 
 
-def _audited(request: AuditRequest, resolved: Resolved) -> tuple[AuditDocument, KeptPlan, bool]:
+def _audited(
+    options: AuditOptions, choice: HistoryChoice, scenario: Scenario | None, resolved: Resolved
+) -> tuple[AuditDocument, KeptPlan, bool]:
     """Return the audit's document, its plan as `trimtab emit` needs it, and whether the history was a demonstration."""
-    with progress_bar(quiet=request.quiet) as tell:
+    with progress_bar(quiet=options.quiet) as tell:
         tell("opening the fleet", 0.0)
-        history = _at_best_hours(open_history(request.named, tell), request.hourly)
-        catalog = load_catalog(request.prices)
+        history = _at_best_hours(open_history(choice, tell), options.hourly)
+        catalog = load_catalog(options.prices)
         with outcome_cache() as store:
             found = audit(
                 history.bundle,
                 resolved.settings,
                 catalog,
                 name=history.name,
-                at=request.at,
-                owned=held_commitments(request.owned, catalog, history.bundle),
-                scenario=request.scenario,
+                at=options.at,
+                owned=held_commitments(options.owned, catalog, history.bundle),
+                scenario=scenario,
                 store=store,
                 progress=tell,
             )
-        plan = kept_plan(found, history.bundle, resolved.settings, catalog, at=request.at)
+        plan = kept_plan(found, history.bundle, resolved.settings, catalog, at=options.at)
     document = audit_document(found)
     notes = (*document.coverage.notes, *_bill_notes(history.bundle, found))
     coverage = document.coverage.model_copy(update={"notes": notes})
@@ -168,26 +154,26 @@ def _report(document: AuditDocument) -> tuple[Path | None, str]:
     return REPORT, ""
 
 
-def _show(request: AuditRequest, document: AuditDocument, report: Path | None) -> None:
-    to_screen = request.out is None
+def _show(options: AuditOptions, document: AuditDocument, report: Path | None) -> None:
+    to_screen = options.answer.out is None
     text = render_audit(
         document,
-        request.output_format,
+        options.answer.output_format,
         width=screen_width() if to_screen else PLAIN_WIDTH,
         colour=to_screen and colour_wanted(),
-        fields=request.fields,
-        next_steps=_next_steps(document, request, report),
+        fields=options.answer.fields,
+        next_steps=_next_steps(document, options, report),
     )
-    write(text, request.out)
+    write(text, options.answer.out)
 
 
-def _next_steps(document: AuditDocument, request: AuditRequest, report: Path | None) -> list[tuple[str, str]]:
+def _next_steps(document: AuditDocument, options: AuditOptions, report: Path | None) -> list[tuple[str, str]]:
     """Return what a reader may do now: a command or a file, and what it gives."""
     steps = []
     if report:
         steps.append((f"open {report}", "this report with pictures, in a browser"))
     else:
-        again = " ".join(["trimtab audit", *([shlex.quote(str(request.named.bundle))] if request.named.bundle else [])])
+        again = " ".join(["trimtab audit", *([shlex.quote(str(options.bundle))] if options.bundle else [])])
         steps.append((f"{again} -o html --out report.html", "one page with pictures"))
     if document.plan.actions:
         largest = max(document.plan.actions, key=lambda action: action.saving_usd_mo)

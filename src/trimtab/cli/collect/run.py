@@ -6,21 +6,28 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from trimtab.catalog import CapacityType
+from trimtab.catalog import CapacityType, load_catalog
+from trimtab.cli.collect import CURRENT, PlaceOptions, endpoints_of
 from trimtab.cli.collect.servers import collect_servers
-from trimtab.cli.collect_clouds import collect_clouds
-from trimtab.cli.moments import parse_window
-from trimtab.cli.place_options import CURRENT, Places
+from trimtab.cli.options import is_typed
 from trimtab.cli.progress import Tell
-from trimtab.cli.server_options import ServerOptions, is_typed
+from trimtab.cli.server_options import ServerOptions, parse_window
 from trimtab.errors import UsageError
+from trimtab.sources.clouds import azure_monitor, gce, google_monitoring
+from trimtab.sources.clouds.azure_monitor import AzureMonitor
+from trimtab.sources.clouds.cloudwatch import CloudWatch
+from trimtab.sources.clouds.fleet import cloud_fleet
+from trimtab.sources.clouds.google_monitoring import GoogleMonitoring
+from trimtab.sources.clouds.readings import CloudMonitor
+from trimtab.sources.clouds.tokens import azure_headers, google_headers
+from trimtab.sources.clusters import merge_clusters
 from trimtab.sources.collect import with_bills
 from trimtab.sources.journal import Journal
 from trimtab.sources.kube_connect import cluster_api
 from trimtab.sources.kube_merge import with_snapshot
 from trimtab.sources.kube_objects import Objects, read_dumps
 from trimtab.sources.kube_snapshot import collect_snapshot, snapshot_moment
-from trimtab.sources.prometheus import Collected
+from trimtab.sources.prometheus import Collected, whole_hours
 from trimtab.sources.recorded import read_trace
 from trimtab.sources.recorded.machine import machine_of
 from trimtab.sources.recorded.repeat import repeated
@@ -28,14 +35,14 @@ from trimtab.sources.slurm import collect_slurm, read_slurm
 from trimtab.sources.slurm_lines import zone_of
 
 
-def gather(source: ServerOptions, places: Places, tell: Tell, journal: Journal | None = None) -> Collected:
+def gather(source: ServerOptions, places: PlaceOptions, tell: Tell, journal: Journal | None = None) -> Collected:
     """Collect from everything that was named; raises UsageError where nothing was. A journal keeps what is there so far."""
     elsewhere = bool(places.slurm or places.trace or places.clouds)
     places.check(source.url if is_typed("urls") or not elsewhere else None)
     return with_bills(_fleet(source, places, tell, journal), source.bills)
 
 
-def _fleet(source: ServerOptions, places: Places, tell: Tell, journal: Journal | None) -> Collected:
+def _fleet(source: ServerOptions, places: PlaceOptions, tell: Tell, journal: Journal | None) -> Collected:
     if places.slurm:
         return _slurm(source, places)
     if places.trace is not None:
@@ -52,16 +59,16 @@ def _fleet(source: ServerOptions, places: Places, tell: Tell, journal: Journal |
     return collect_snapshot(objects, *parse_window(source.start, source.end, newest), source=name)
 
 
-def _clouds(source: ServerOptions, places: Places, tell: Tell) -> Collected:
+def _clouds(source: ServerOptions, places: PlaceOptions, tell: Tell) -> Collected:
     """Read the clouds' monitors, completed from a cluster where one was named."""
-    found = collect_clouds(places, parse_window(source.start, source.end, datetime.now(UTC)), tell)
+    found = _read_clouds(places, parse_window(source.start, source.end, datetime.now(UTC)), tell)
     if not places.kubernetes:
         return found
     objects, name = _cluster(places, tell)
     return with_snapshot(found, objects, source=name)
 
 
-def _slurm(source: ServerOptions, places: Places) -> Collected:
+def _slurm(source: ServerOptions, places: PlaceOptions) -> Collected:
     """Read Slurm's dumps over all that they cover, unless a window was asked for."""
     boards = places.boards()
     dump = read_slurm(places.slurm, zone_of(places.timezone))
@@ -71,7 +78,7 @@ def _slurm(source: ServerOptions, places: Places) -> Collected:
     return collect_slurm(dump, start, end, gpu_names=boards, source=name)
 
 
-def _trace(path: Path, places: Places) -> Collected:
+def _trace(path: Path, places: PlaceOptions) -> Collected:
     """Make a fleet of a recorded trace; it covers what the trace does. Raises UsageError where a window was asked for."""
     if is_typed("start") or is_typed("end"):
         raise UsageError("a --trace is taken whole, on its own clock: leave --from and --to out")
@@ -79,7 +86,7 @@ def _trace(path: Path, places: Places) -> Collected:
     return repeated(made, places.repeat) if places.repeat else made
 
 
-def _cluster(places: Places, tell: Tell) -> tuple[Objects, str]:
+def _cluster(places: PlaceOptions, tell: Tell) -> tuple[Objects, str]:
     if places.kube_dumps:
         return read_dumps(places.kube_dumps), "Kubernetes dump " + ", ".join(path.name for path in places.kube_dumps)
     context = None if places.context in (None, CURRENT) else places.context
@@ -104,3 +111,28 @@ def missing_prices(collected: Collected) -> Iterator[str]:
         yield "        power_w: ...              # average draw at the plug"
         yield "        pue: ...                  # power of the site over power of the machines"
         yield "        electricity_usd_kwh: ..."
+
+
+def _read_clouds(places: PlaceOptions, window: tuple[datetime, datetime], tell: Tell) -> Collected:
+    """Collect from every monitor that was named; with several their names keep apart. Raises SourceError, UsageError."""
+    grid, catalog = whole_hours(*window), load_catalog()
+    return merge_clusters({name: cloud_fleet(monitor.read(grid, tell), catalog) for name, monitor in _monitors(places)})
+
+
+def _monitors(places: PlaceOptions) -> Iterator[tuple[str, CloudMonitor]]:
+    urls = endpoints_of(places.cloud_endpoints)
+    for region in places.cloudwatch:
+        yield region, CloudWatch(region=region, endpoint=urls.get("aws"))
+    for project in places.gcp_project:
+        yield (
+            project,
+            GoogleMonitoring(
+                project=project,
+                headers=google_headers(),
+                url=urls.get("gcp-monitoring", google_monitoring.DEFAULT_URL),
+                compute_url=urls.get("gcp-compute", gce.DEFAULT_URL),
+            ),
+        )
+    for workspace in places.azure:
+        url = urls.get("azure-logs", azure_monitor.DEFAULT_URL)
+        yield workspace, AzureMonitor(workspace=workspace, headers=azure_headers(azure_monitor.SCOPE), url=url)

@@ -6,13 +6,12 @@ import json
 import os
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from datetime import date
-from pathlib import Path
+from dataclasses import replace
 
 import yaml
 
 from trimtab.catalog import load_catalog
+from trimtab.cli.commit import CommitOptions
 from trimtab.cli.commit.tables import Section, curve, picture, picture_points, sheet_of
 from trimtab.cli.history import held_inventory
 from trimtab.cli.outcome_cache import outcome_cache
@@ -53,90 +52,71 @@ HIDDEN_FROM_PEOPLE = {"pool", "plan", "beside_reservations", "layers", "term_usd
 """Columns that tables for people leave out: the pool or plan stands above its rows."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommitRequest:
-    """The arguments of `trimtab commit`."""
-
-    bundle: Path | None
-    demo: str | None
-    as_it_was: bool
-    term: str
-    instance_type: str | None
-    nodes: int | None
-    hours_mo: float | None
-    quotes: tuple[str, ...]
-    owned: Path | None
-    owned_region: str | None
-    prices: Path | None
-    at: date | None
-    section: str | None
-    quiet: bool
-    verbose: int
-    output_format: Format
-    out: Path | None
-    fields: tuple[str, ...]
-
-
-def run_commit(request: CommitRequest) -> None:
+def run_commit(options: CommitOptions) -> None:
     """Run the command."""
-    set_verbosity(request.verbose, request.quiet)
-    _check(request)
-    with progress_bar(quiet=request.quiet) as tell:
+    set_verbosity(options.verbose, options.quiet)
+    _check(options)
+    with progress_bar(quiet=options.quiet) as tell:
         tell("opening the fleet", 0.0)
-        report = _report(request, tell)
-    sections = [Section(request.section)] if request.section else list(Section)
-    if request.section and request.output_format in (Format.CSV, Format.JSON, Format.YAML):
-        write_rows(sheet_of(sections[0], report), request.output_format, out=request.out, fields=request.fields)
+        report = _report(options, tell)
+    sections = [Section(options.section)] if options.section else list(Section)
+    if options.section and options.answer.output_format in (Format.CSV, Format.JSON, Format.YAML):
+        write_rows(
+            sheet_of(sections[0], report),
+            options.answer.output_format,
+            out=options.answer.out,
+            fields=options.answer.fields,
+        )
         return
-    write(_rendered(request, report, sections), request.out)
+    write(_rendered(options, report, sections), options.answer.out)
 
 
-def _check(request: CommitRequest) -> None:
-    if request.bundle and request.demo:
+def _check(options: CommitOptions) -> None:
+    if options.bundle and options.demo:
         raise UsageError("BUNDLE and --demo name different histories: give one of them")
-    if not request.bundle and not request.demo:
+    if not options.bundle and not options.demo:
         raise UsageError("which fleet? give the folder of a bundle (trimtab commit fleet/), or try --demo")
-    if request.output_format is Format.CSV and not request.section:
+    if options.answer.output_format is Format.CSV and not options.section:
         raise UsageError(
             "CSV holds one table: name it with --section steps, rules, returns, plans, inventory, held-plans or load"
         )
-    if request.fields and not request.section:
+    if options.answer.fields and not options.section:
         raise UsageError("--fields needs --section, because each part has its own columns")
 
 
-def _report(request: CommitRequest, tell: Tell) -> CommitReport:
+def _report(options: CommitOptions, tell: Tell) -> CommitReport:
     settings = resolve(file=None, environ=os.environ, flags=()).settings
-    bundle = checked_bundle(request.bundle) if request.bundle else open_demo(str(request.demo))
+    bundle = checked_bundle(options.bundle) if options.bundle else open_demo(str(options.demo))
     fleet = build_fleet(bundle, settings, bundle_window(bundle))
-    terms = tuple(TERMS.values()) if request.term == "any" else (TERMS[request.term],)
-    day = request.at or fleet.window.end.date()
-    catalog = load_catalog(request.prices)
-    held = held_inventory(request.owned, catalog, bundle, region=request.owned_region)
+    terms = tuple(TERMS.values()) if options.term == "any" else (TERMS[options.term],)
+    day = options.at or fleet.window.end.date()
+    catalog = load_catalog(options.prices)
+    held = held_inventory(options.owned, catalog, bundle, region=options.owned_region)
     market = Market(catalog=catalog, at=day, max_term_years=max(terms), assumptions=settings.assumptions)
     carried = carried_at(bundle, market, fleet)
     (fleet,), market = carried.fleets, carried.market
     usage, basis, window = fleet.usage, AS_IT_WAS, fleet.window
     ordered, notes = None, tuple[str, ...]()
-    _check_type(usage, request.instance_type)
-    quotes = [quoted_offer(text, pools_by_type(usage)) for text in request.quotes]
-    if not request.as_it_was:
+    _check_type(usage, options.instance_type)
+    quotes = [quoted_offer(text, pools_by_type(usage)) for text in options.quotes]
+    if not options.as_it_was or options.after_plan:
         allowed = replace(settings, planning=replace(settings.planning, max_term_years=max(terms)))
         with outcome_cache() as store:
             planned, opened = plan_fleet(
-                bundle, allowed, catalog, at=request.at, owned=held.owned, store=store, progress=tell
+                bundle, allowed, catalog, at=options.at, owned=held.owned, store=store, progress=tell
             )
         usage, window, notes = usage_after(planned), opened.fit.window, opened.degraded
-        basis = AFTER_PLAN_QUOTED if request.quotes else AFTER_PLAN
-        ordered = None if request.quotes else ordered_layers(planned, day)
+        basis = AFTER_PLAN_QUOTED if options.quotes else AFTER_PLAN
+        ordered = None if options.quotes else ordered_layers(planned, day)
     return commit_report(
         usage,
         window,
         market,
         Question(
             terms_years=terms,
-            instance_type=request.instance_type,
-            nodes=request.nodes,
-            hours_mo=request.hours_mo,
+            instance_type=options.instance_type,
+            nodes=options.nodes,
+            hours_mo=options.hours_mo,
         ),
         basis=basis,
         day=day,
@@ -160,18 +140,18 @@ def _check_type(usage: Usage, instance_type: str | None) -> None:
         raise UnknownName("instance type", instance_type, known, where="the fleet's on-demand nodes")
 
 
-def _rendered(request: CommitRequest, report: CommitReport, sections: Sequence[Section]) -> str:
+def _rendered(options: CommitOptions, report: CommitReport, sections: Sequence[Section]) -> str:
     """Return the parts of the answer in the form that was asked for."""
-    match request.output_format:
+    match options.answer.output_format:
         case Format.JSON:
             return json.dumps(_document(report), indent=2, allow_nan=False, ensure_ascii=False)
         case Format.YAML:
             return yaml.safe_dump(_document(report), sort_keys=False, allow_unicode=True)
         case Format.MARKDOWN:
-            return _for_people(request, report, sections, width=PLAIN_WIDTH, heading="## ")
+            return _for_people(options, report, sections, width=PLAIN_WIDTH, heading="## ")
         case _:
-            width = PLAIN_WIDTH if request.out else min(screen_width(), 100)
-            return _for_people(request, report, sections, width=width, heading="")
+            width = PLAIN_WIDTH if options.answer.out else min(screen_width(), 100)
+            return _for_people(options, report, sections, width=width, heading="")
 
 
 def _document(report: CommitReport) -> dict[str, object]:
@@ -191,12 +171,12 @@ def _document(report: CommitReport) -> dict[str, object]:
 
 
 def _for_people(
-    request: CommitRequest, report: CommitReport, sections: Sequence[Section], *, width: int, heading: str
+    options: CommitOptions, report: CommitReport, sections: Sequence[Section], *, width: int, heading: str
 ) -> str:
-    colour = request.out is None and colour_wanted()
+    colour = options.answer.out is None and colour_wanted()
     blocks = ["\n".join(textwrap.wrap(f"{report.window}; {report.basis}", width))]
     for section in sections:
-        body = _body(section, report, request, width, colour=colour)
+        body = _body(section, report, options, width, colour=colour)
         if body:
             blocks.append(f"{heading}{section.title}\n\n{body}")
     if not report.advice and not report.spend:
@@ -213,17 +193,17 @@ def _for_people(
     return "\n\n".join(blocks)
 
 
-def _body(section: Section, report: CommitReport, request: CommitRequest, width: int, *, colour: bool) -> str:
+def _body(section: Section, report: CommitReport, options: CommitOptions, width: int, *, colour: bool) -> str:
     if section is Section.LOAD:
         drawn = [f"{one.pool}\n{picture(curve(one, picture_points(width)))}" for one in report.advice]
-        fence = "```" if request.output_format is Format.MARKDOWN else ""
+        fence = "```" if options.answer.output_format is Format.MARKDOWN else ""
         return "\n\n".join(f"{fence}\n{text}\n{fence}".strip("\n") for text in drawn)
     sheet = sheet_of(section, report)
-    if request.fields:
-        sheet = sheet.only(request.fields)
+    if options.answer.fields:
+        sheet = sheet.only(options.answer.fields)
     if not sheet.rows and not sheet.notes:
         return ""
-    return render(_plain(sheet), request.output_format, width=width, colour=colour)
+    return render(_plain(sheet), options.answer.output_format, width=width, colour=colour)
 
 
 def _plain(sheet: Sheet) -> Sheet:

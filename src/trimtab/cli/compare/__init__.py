@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from trimtab.cli.output import Cell, Column, Format, Sheet, output_options, write_sheet
-from trimtab.cli.price_options import prices_option
+from trimtab.cli.options import (
+    FILE_OR_FOLDER,
+    AnswerOptions,
+    answer_options,
+    argument,
+    option,
+    options_from,
+    prices_option,
+)
+from trimtab.cli.output import Cell, Column, Sheet, write_sheet
 
 if TYPE_CHECKING:
     from trimtab.diagnose.canary import Comparison, Contrast, Run
@@ -36,33 +45,30 @@ COLUMNS = (
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompareOptions:
+    """What was asked of `trimtab compare`."""
+
+    present: Path = argument(type=FILE_OR_FOLDER)
+    canary: Path = argument(type=FILE_OR_FOLDER)
+    workload: str | None = option("--workload", metavar="NAME", help="Which service, where a bundle holds several.")
+    usd_hr: tuple[float, float] | None = option(
+        "--usd-hr", type=(_POSITIVE, _POSITIVE), metavar="PRESENT CANARY",
+        help="What each side costs an hour; a bundle knows its own.",
+    )  # fmt: skip
+    slack: float = option(
+        "--slack", type=click.FloatRange(min=0, max=1), default=0.1, show_default=True,
+        help="How much worse p99 and throughput may be, as a share.",
+    )  # fmt: skip
+    split: bool = option("--split", help="The sides were sent different shares of traffic: throughput is not judged.")
+    prices: Path | None = prices_option("Your own rates for bundles, CSV or YAML; they go over the list.")
+    seed: int = option("--seed", type=int, default=SEED, show_default=True, help="Fixes the resampling.")
+    answer: AnswerOptions = answer_options()
+
+
 @click.command()
-@click.argument("present", type=click.Path(exists=True, path_type=Path))
-@click.argument("canary", type=click.Path(exists=True, path_type=Path))
-@click.option("--workload", metavar="NAME", help="Which service, where a bundle holds several.")
-@click.option("--usd-hr", type=(_POSITIVE, _POSITIVE), metavar="PRESENT CANARY",
-              help="What each side costs an hour; a bundle knows its own.")  # fmt: skip
-@click.option("--slack", type=click.FloatRange(min=0, max=1), default=0.10, show_default=True,
-              help="How much worse p99 and throughput may be, as a share.")  # fmt: skip
-@click.option(
-    "--split", is_flag=True, help="The sides were sent different shares of traffic: throughput is not judged."
-)
-@prices_option("Your own rates for bundles, CSV or YAML; they go over the list.")
-@click.option("--seed", type=int, default=SEED, show_default=True, help="Fixes the resampling.")
-@output_options()
-def command(
-    present: Path,
-    canary: Path,
-    workload: str | None,
-    usd_hr: tuple[float, float] | None,
-    slack: float,
-    split: bool,
-    prices: Path | None,
-    seed: int,
-    output_format: Format,
-    out: Path | None,
-    fields: tuple[str, ...],
-) -> None:
+@options_from(CompareOptions)
+def command(options: CompareOptions) -> None:
     """Hold a canary against what it would replace: promote, hold, or roll back.
 
     Throughput, p99 latency, failures and dollars a request are compared; each has a 95 % interval of its change. PRESENT and
@@ -85,11 +91,16 @@ def command(
     from trimtab.cli.compare.run import open_run
     from trimtab.diagnose.canary import Rule, compare
 
-    costs = usd_hr or (None, None)
-    one = open_run(present, costs[0], workload, prices)
-    other = open_run(canary, costs[1], workload, prices)
-    found = compare(one, other, Rule(slack_frac=slack, throughput=not split), seed=seed)
-    write_sheet(_sheet(found, one, other, split), output_format, out=out, fields=fields)
+    costs = options.usd_hr or (None, None)
+    one = open_run(options.present, costs[0], options.workload, options.prices)
+    other = open_run(options.canary, costs[1], options.workload, options.prices)
+    found = compare(one, other, Rule(slack_frac=options.slack, throughput=not options.split), seed=options.seed)
+    write_sheet(
+        _sheet(found, one, other, options.split),
+        options.answer.output_format,
+        out=options.answer.out,
+        fields=options.answer.fields,
+    )
 
 
 def _sheet(found: Comparison, present: Run, canary: Run, split: bool) -> Sheet:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
@@ -10,8 +11,8 @@ import click
 
 from trimtab.catalog import BuyingOption, Catalog, load_catalog
 from trimtab.catalog.prices import Price
-from trimtab.cli.moments import parse_day
-from trimtab.cli.output import Format, Sheet, output_options, write_sheet
+from trimtab.cli.options import NEW_FILE, AnswerOptions, answer_options, option, options_from, today_option
+from trimtab.cli.output import Format, Sheet, write_sheet
 from trimtab.cli.prices.compare import STALE_DAYS, command as compare
 from trimtab.cli.prices.refresh import command as refresh
 from trimtab.cli.prices.tables import (
@@ -30,43 +31,37 @@ SHOWN_SHAPES = 40
 _FOR_PEOPLE = (Format.TABLE, Format.MARKDOWN)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PricesOptions:
+    """What was asked of `trimtab prices`."""
+
+    gpu: str | None = option("--gpu", help="Only this GPU, under any of its names: H100, A100-40GB, 'Tesla T4'.")
+    provider: str | None = option("--provider", help="Only this provider: aws, gcp, azure, oci, lambda, ...")
+    region: str | None = option("--region", help="Only this region, with the rates that hold in any region.")
+    instance_type: str | None = option("--type", help="Only this instance type: p5.48xlarge.")
+    buying: str | None = option(
+        "--option", type=click.Choice([option.value for option in BuyingOption]), help="Only this way of buying."
+    )
+    at: date = today_option()
+    matrix: bool = option("--gpus", help="Show the GPU matrix instead: rates, memory, links, price a month.")
+    everything: bool = option("--all", help="Also rates that a list states but nobody can buy.")
+    own: Path | None = option(
+        "--prices", type=NEW_FILE, envvar="TRIMTAB_PRICES", help="Your own rates, CSV or YAML; they go over the list."
+    )
+    stale_days: int = option(
+        "--stale-days", type=click.IntRange(min=1), default=STALE_DAYS, show_default=True,
+        help="Warn of rates last confirmed longer ago.",
+    )  # fmt: skip
+    limit: int = option(
+        "--limit", type=click.IntRange(min=0), default=SHOWN_SHAPES, show_default=True,
+        help="Most shapes in a table; 0 for all.",
+    )  # fmt: skip
+    answer: AnswerOptions = answer_options()
+
+
 @click.group(invoke_without_command=True)
-@click.option("--gpu", help="Only this GPU, under any of its names: H100, A100-40GB, 'Tesla T4'.")
-@click.option("--provider", help="Only this provider: aws, gcp, azure, oci, lambda, ...")
-@click.option("--region", help="Only this region, with the rates that hold in any region.")
-@click.option("--type", "instance_type", help="Only this instance type: p5.48xlarge.")
-@click.option("--option", type=click.Choice([option.value for option in BuyingOption]), help="Only this way of buying.")
-@click.option("--at", callback=parse_day, default=lambda: date.today().isoformat(), show_default="today", metavar="DATE",
-              help="The prices that held on this day.")  # fmt: skip
-@click.option(
-    "--gpus", "matrix", is_flag=True, help="Show the GPU matrix instead: rates, memory, links, price a month."
-)
-@click.option("--all", "everything", is_flag=True, help="Also rates that a list states but nobody can buy.")
-@click.option("--prices", "own", type=click.Path(dir_okay=False, path_type=Path), envvar="TRIMTAB_PRICES",
-              help="Your own rates, CSV or YAML; they go over the list.")  # fmt: skip
-@click.option("--stale-days", type=click.IntRange(min=1), default=STALE_DAYS, show_default=True,
-              help="Warn of rates last confirmed longer ago.")  # fmt: skip
-@click.option("--limit", type=click.IntRange(min=0), default=SHOWN_SHAPES, show_default=True,
-              help="Most shapes in a table; 0 for all.")  # fmt: skip
-@output_options()
-@click.pass_context
-def command(
-    context: click.Context,
-    gpu: str | None,
-    provider: str | None,
-    region: str | None,
-    instance_type: str | None,
-    option: str | None,
-    at: date,
-    matrix: bool,
-    everything: bool,
-    own: Path | None,
-    stale_days: int,
-    limit: int,
-    output_format: Format,
-    out: Path | None,
-    fields: tuple[str, ...],
-) -> None:
+@options_from(PricesOptions)
+def command(options: PricesOptions) -> None:
     """List what GPUs cost, at a date, in a region, under a buying option.
 
     \b
@@ -79,28 +74,35 @@ def command(
       trimtab prices compare A100 --term 3y             across clouds and regions, and a year of 8
       trimtab prices refresh --dry-run                  what the clouds' lists say today
     """
-    if context.invoked_subcommand is not None:
+    if click.get_current_context().invoked_subcommand is not None:
         return
-    catalog = load_catalog(own)
+    catalog = load_catalog(options.own)
     chosen = Selection(
-        at=at,
-        stale_days=stale_days,
-        gpu=catalog.gpu(gpu).name if gpu else None,
-        provider=provider,
-        region=region,
-        option=BuyingOption(option) if option else None,
-        instance_type=instance_type,
-        everything=everything,
+        at=options.at,
+        stale_days=options.stale_days,
+        gpu=catalog.gpu(options.gpu).name if options.gpu else None,
+        provider=options.provider,
+        region=options.region,
+        option=BuyingOption(options.buying) if options.buying else None,
+        instance_type=options.instance_type,
+        everything=options.everything,
     )
     _check_names(catalog, chosen)
     prices = selected(catalog, chosen)
-    if not prices and not matrix:
+    if not prices and not options.matrix:
         raise MissingPrice(_nothing(catalog, chosen))
     write_sheet(
-        _sheet(catalog, chosen, prices, matrix=matrix, limit=limit, for_people=output_format in _FOR_PEOPLE),
-        output_format,
-        out=out,
-        fields=fields,
+        _sheet(
+            catalog,
+            chosen,
+            prices,
+            matrix=options.matrix,
+            limit=options.limit,
+            for_people=options.answer.output_format in _FOR_PEOPLE,
+        ),
+        options.answer.output_format,
+        out=options.answer.out,
+        fields=options.answer.fields,
     )
     _warn_of_stale(chosen, prices)
     if catalog.questions:

@@ -11,9 +11,16 @@ from pathlib import Path
 import click
 
 from trimtab.catalog import ANY_REGION, BuyingOption, Catalog, Price, PriceBasis, load_catalog
-from trimtab.cli.moments import parse_day
-from trimtab.cli.output import Cell, Column, Format, Sheet, fixed, output_options, write_sheet
-from trimtab.cli.price_options import prices_option
+from trimtab.cli.options import (
+    AnswerOptions,
+    answer_options,
+    argument,
+    option,
+    options_from,
+    prices_option,
+    today_option,
+)
+from trimtab.cli.output import Cell, Column, Format, Sheet, fixed, write_sheet
 from trimtab.cli.prices.tables import usd_gpu_hr
 from trimtab.errors import MissingPrice, UnknownName
 from trimtab.units import HR_PER_YEAR
@@ -199,32 +206,32 @@ def _notes(shown: Sequence[dict[str, Cell]], rows: Sequence[dict[str, Cell]], as
     return notes
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PricesCompareOptions:
+    """What was asked of `trimtab prices compare`."""
+
+    gpu: str = argument()
+    term: str = option(
+        "--term", type=click.Choice(list(_TERMS)), default="on-demand", show_default=True,
+        help="The way of buying that the year is counted under.",
+    )  # fmt: skip
+    count: int = option(
+        "--count", type=click.IntRange(min=1), default=8, show_default=True, help="How many GPUs, for a year."
+    )
+    providers: tuple[str, ...] = option("--provider", help="Only this provider; repeat it for several.")
+    regions: tuple[str, ...] = option("--region", help="Only this region; repeat it for several.")
+    at: date = today_option()
+    own: Path | None = prices_option("Your own rates, or those of a refresh; they go over the list.")
+    limit: int = option(
+        "--limit", type=click.IntRange(min=0), default=_SHOWN, show_default=True,
+        help="Most places in a table; 0 for all.",
+    )  # fmt: skip
+    answer: AnswerOptions = answer_options()
+
+
 @click.command("compare")
-@click.argument("gpu")
-@click.option("--term", type=click.Choice(list(_TERMS)), default="on-demand", show_default=True,
-              help="The way of buying that the year is counted under.")  # fmt: skip
-@click.option("--count", type=click.IntRange(min=1), default=8, show_default=True, help="How many GPUs, for a year.")
-@click.option("--provider", "providers", multiple=True, help="Only this provider; repeat it for several.")
-@click.option("--region", "regions", multiple=True, help="Only this region; repeat it for several.")
-@click.option("--at", callback=parse_day, default=lambda: date.today().isoformat(), show_default="today", metavar="DATE",
-              help="The prices that held on this day.")  # fmt: skip
-@prices_option("Your own rates, or those of a refresh; they go over the list.", parameter="own")
-@click.option("--limit", type=click.IntRange(min=0), default=_SHOWN, show_default=True,
-              help="Most places in a table; 0 for all.")  # fmt: skip
-@output_options()
-def command(
-    gpu: str,
-    term: str,
-    count: int,
-    providers: tuple[str, ...],
-    regions: tuple[str, ...],
-    at: date,
-    own: Path | None,
-    limit: int,
-    output_format: Format,
-    out: Path | None,
-    fields: tuple[str, ...],
-) -> None:
+@options_from(PricesCompareOptions)
+def command(options: PricesCompareOptions) -> None:
     """Compare what a GPU costs across clouds and regions: an hour of one, and a year of several.
 
     A name that leaves the memory open (A100) compares every such board. A rate that is not known is shown as missing.
@@ -235,22 +242,24 @@ def command(
       trimtab prices compare H100 --term spot --region us-east-1 --region us-central1
       trimtab prices compare L4 --provider aws --provider gcp --count 16 -o csv
     """
-    catalog = load_catalog(own)
-    for provider in providers:
+    catalog = load_catalog(options.own)
+    for provider in options.providers:
         if provider not in catalog.providers:
             raise UnknownName("provider", provider, catalog.providers)
     asked = PriceComparison(
-        gpus=boards_named(catalog, gpu),
-        option=_TERMS[term],
-        count=count,
-        at=at,
-        providers=providers,
-        regions=regions,
+        gpus=boards_named(catalog, options.gpu),
+        option=_TERMS[options.term],
+        count=options.count,
+        at=options.at,
+        providers=options.providers,
+        regions=options.regions,
     )
-    sheet = comparison_sheet(catalog, asked, limit=limit, for_people=output_format in _FOR_PEOPLE)
+    sheet = comparison_sheet(
+        catalog, asked, limit=options.limit, for_people=options.answer.output_format in _FOR_PEOPLE
+    )
     if not sheet.rows:
-        where = ", ".join((*providers, *regions)) or "anywhere"
+        where = ", ".join((*options.providers, *options.regions)) or "anywhere"
         raise MissingPrice(
-            f"no price for {gpu} at {at} in {where}: drop a filter, or add your own rate with --prices FILE"
+            f"no price for {options.gpu} at {options.at} in {where}: drop a filter, or add your own rate with --prices FILE"
         )
-    write_sheet(sheet, output_format, out=out, fields=fields)
+    write_sheet(sheet, options.answer.output_format, out=options.answer.out, fields=options.answer.fields)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 from trimtab.catalog import load_catalog
-from trimtab.cli.output import Format, output_options, write_sheet
+from trimtab.cli.options import NEW_FILE, AnswerOptions, answer_options, option, options_from
+from trimtab.cli.output import Format, write_sheet
 from trimtab.cli.screen import say
 from trimtab.errors import SourceError, UsageError
 
@@ -21,38 +23,44 @@ _KEY, _TOKEN = "TRIMTAB_GCP_API_KEY", "TRIMTAB_GCP_TOKEN"
 _PROVIDERS = ("aws", "gcp", "azure")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PricesRefreshOptions:
+    """What was asked of `trimtab prices refresh`."""
+
+    path: Path = option(
+        "--to", type=NEW_FILE, default=Path("prices.csv"), show_default=True,
+        help="The price file to bring up to date, .csv or .yaml; rates of your own in it stay.",
+    )  # fmt: skip
+    providers: tuple[str, ...] = option(
+        "--provider", type=click.Choice(_PROVIDERS), show_default="aws, azure, and gcp where its key or token is set",
+        help="Read this list; repeatable.",
+    )  # fmt: skip
+    regions: tuple[str, ...] = option(
+        "--region", help="Only this region; repeatable. AWS: else those of the price book."
+    )
+    dry_run: bool = option("--dry-run", help="Show what would change, and write nothing.")
+    aws_via: str = option(
+        "--aws", type=click.Choice(["bulk", "query"]), default="bulk", show_default=True,
+        help="AWS's public offer files, or its Query API (credentials, much less to read).",
+    )  # fmt: skip
+    spot_via: str = option(
+        "--aws-spot", type=click.Choice(["advisor", "history", "none"]), default="advisor", show_default=True,
+        help="Derived from the Spot Advisor, or observed (credentials).",
+    )  # fmt: skip
+    endpoints: tuple[str, ...] = option(
+        "--endpoint", metavar="NAME=URL", envvar="TRIMTAB_PRICE_ENDPOINTS",
+        help="Another address: aws-bulk, aws-advisor, aws-pricing, aws-ec2, gcp or azure.",
+    )  # fmt: skip
+    keep_going: bool = option("--keep-going", help="Where a provider's list fails, write the others' all the same.")
+    accept_vanished: bool = option(
+        "--accept-vanished", help="Write also where most rates of the file are no longer listed."
+    )
+    answer: AnswerOptions = answer_options()
+
+
 @click.command("refresh")
-@click.option("--to", "path", type=click.Path(dir_okay=False, path_type=Path), default=Path("prices.csv"), show_default=True,
-              help="The price file to bring up to date, .csv or .yaml; rates of your own in it stay.")  # fmt: skip
-@click.option("--provider", "providers", type=click.Choice(_PROVIDERS), multiple=True,
-              show_default="aws, azure, and gcp where its key or token is set", help="Read this list; repeatable.")  # fmt: skip
-@click.option(
-    "--region", "regions", multiple=True, help="Only this region; repeatable. AWS: else those of the price book."
-)
-@click.option("--dry-run", is_flag=True, help="Show what would change, and write nothing.")
-@click.option("--aws", "aws_via", type=click.Choice(["bulk", "query"]), default="bulk", show_default=True,
-              help="AWS's public offer files, or its Query API (credentials, much less to read).")  # fmt: skip
-@click.option("--aws-spot", "spot_via", type=click.Choice(["advisor", "history", "none"]), default="advisor",
-              show_default=True, help="Derived from the Spot Advisor, or observed (credentials).")  # fmt: skip
-@click.option("--endpoint", "endpoints", multiple=True, metavar="NAME=URL", envvar="TRIMTAB_PRICE_ENDPOINTS",
-              help="Another address: aws-bulk, aws-advisor, aws-pricing, aws-ec2, gcp or azure.")  # fmt: skip
-@click.option("--keep-going", is_flag=True, help="Where a provider's list fails, write the others' all the same.")
-@click.option("--accept-vanished", is_flag=True, help="Write also where most rates of the file are no longer listed.")
-@output_options()
-def command(
-    path: Path,
-    providers: tuple[str, ...],
-    regions: tuple[str, ...],
-    dry_run: bool,
-    aws_via: str,
-    spot_via: str,
-    endpoints: tuple[str, ...],
-    keep_going: bool,
-    accept_vanished: bool,
-    output_format: Format,
-    out: Path | None,
-    fields: tuple[str, ...],
-) -> None:
+@options_from(PricesRefreshOptions)
+def command(options: PricesRefreshOptions) -> None:
     """Read the price lists of AWS, Google and Azure into a price file, and say what changed.
 
     The file then goes over the packaged list with --prices or TRIMTAB_PRICES; each rate names its list and its day. Where a
@@ -77,24 +85,31 @@ def command(
     )
     from trimtab.sources.price_lists.refresh import REFRESHED, read_lists
 
-    asked = _request(providers, regions, aws_via, spot_via, endpoints)
+    asked = _request(options.providers, options.regions, options.aws_via, options.spot_via, options.endpoints)
     packaged = load_catalog()
-    former = read_price_file(path, packaged, REFRESHED)
+    former = read_price_file(options.path, packaged, REFRESHED)
     reading, failed = read_lists(asked, packaged)
     for provider, error in failed.items():
         say(f"{provider}: {error}", err=True)
-    if failed and not (keep_going and reading.prices):
-        raise SourceError(f"{path} stays as it was: {', '.join(failed)} failed; --keep-going writes what there is")
+    if failed and not (options.keep_going and reading.prices):
+        raise SourceError(
+            f"{options.path} stays as it was: {', '.join(failed)} failed; --keep-going writes what there is"
+        )
     found = found_changes(reading, former, packaged)
-    people = output_format in (Format.TABLE, Format.MARKDOWN)
-    write_sheet(refresh_sheet(found, for_people=people), output_format, out=out, fields=fields)
+    people = options.answer.output_format in (Format.TABLE, Format.MARKDOWN)
+    write_sheet(
+        refresh_sheet(found, for_people=people),
+        options.answer.output_format,
+        out=options.answer.out,
+        fields=options.answer.fields,
+    )
     for line in summary(found, reading):
         say(line, err=True)
-    if not accept_vanished:
+    if not options.accept_vanished:
         refuse_a_broken_list(found, former)
-    if not dry_run:
-        write_price_file(path, former, merged_history(former.listed, found, asked.now.date()))
-        say(f"{path}: written; use it with --prices {path} or TRIMTAB_PRICES={path}", err=True)
+    if not options.dry_run:
+        write_price_file(options.path, former, merged_history(former.listed, found, asked.now.date()))
+        say(f"{options.path}: written; use it with --prices {options.path} or TRIMTAB_PRICES={options.path}", err=True)
     if failed:
         raise click.exceptions.Exit(1)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from trimtab.catalog import BuyingOption, Gpu, load_catalog
 from trimtab.cli.fit.inputs import amount, seconds
 from trimtab.cli.output import write
+from trimtab.cli.profile import ProfileOptions
 from trimtab.cli.profile.view import live_view, page, verdict_document
 from trimtab.diagnose.profiled import judge
 from trimtab.errors import InputError, UnknownName
@@ -26,22 +27,6 @@ from trimtab_runtime.profile.program import observe_program
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Observed:
-    """What is observed and how it is priced, as the command line gave it."""
-
-    program: tuple[str, ...]
-    pid: int | None
-    span: str | None
-    read_from: Path | None
-    every: str
-    usd_hr: float | None
-    expect: str | None
-    tokens: str | None
-    workload: str
-    live: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Rate:
     """What an hour of the machine costs, and why it is taken to."""
 
@@ -50,24 +35,24 @@ class Rate:
     offer: Offer | None = None
 
 
-def observe(asked: Observed) -> tuple[dict[str, object], int]:
+def observe(options: ProfileOptions) -> tuple[dict[str, object], int]:
     """Observe until the program ends, the time is over or Ctrl-C; return the profile and the program's exit code."""
-    if asked.read_from is not None:
-        return profile_values(asked.read_from), 0
+    if options.read_from is not None:
+        return profile_values(options.read_from), 0
     return observe_program(
-        asked.program,
-        asked.pid,
-        limit_s=seconds(asked.span),
-        interval_s=seconds(asked.every) or INTERVAL_S,
-        tokens=None if asked.tokens is None else amount(asked.tokens),
+        options.program,
+        options.pid,
+        limit_s=seconds(options.span),
+        interval_s=seconds(options.every) or INTERVAL_S,
+        tokens=None if options.tokens is None else amount(options.tokens),
         view=lambda seen: live_view(
-            seen, lambda document: rate_of(document, asked.usd_hr).usd_hr, _expected(asked), shown=asked.live
+            seen, lambda document: rate_of(document, options.usd_hr).usd_hr, _expected(options), shown=not options.quiet
         ),
     )
 
 
-def _expected(asked: Observed) -> float | None:
-    return seconds(asked.expect) if asked.expect else seconds(asked.span)
+def _expected(options: ProfileOptions) -> float | None:
+    return seconds(options.expect) if options.expect else seconds(options.span)
 
 
 def rate_of(document: Mapping[str, object], usd_hr: float | None) -> Rate:
@@ -95,18 +80,18 @@ def known_board(name: str | None) -> Gpu | None:
     return None
 
 
-def report(document: Mapping[str, object], asked: Observed, *, trace: Path | None, out: Path | None, form: str) -> None:
+def report(document: Mapping[str, object], options: ProfileOptions) -> None:
     """Judge a profile, write it where that was asked for, and show the answer."""
-    profile = checked_profile(document, str(asked.read_from or "the profile"))
-    rate = rate_of(document, asked.usd_hr)
-    verdict = judge(profile, known_board(profile.gpu), None if trace is None else read_trace(trace))
-    whole = {**document, **verdict_document(profile, verdict, rate.usd_hr, rate.because, _expected(asked))}
-    if form == "json":
+    profile = checked_profile(document, str(options.read_from or "the profile"))
+    rate = rate_of(document, options.usd_hr)
+    verdict = judge(profile, known_board(profile.gpu), None if options.trace is None else read_trace(options.trace))
+    whole = {**document, **verdict_document(profile, verdict, rate.usd_hr, rate.because, _expected(options))}
+    if options.form == "json":
         write(json.dumps(whole, indent=1, allow_nan=False), None)
     else:
-        write(page(profile, verdict, rate.usd_hr, rate.because, _expected(asked)), None)
-    if out is not None:
-        _write_out(out, whole, profile, rate, asked.workload)
+        write(page(profile, verdict, rate.usd_hr, rate.because, _expected(options)), None)
+    if options.out is not None:
+        _write_out(options.out, whole, profile, rate, options.workload)
 
 
 def _write_out(out: Path, whole: Mapping[str, object], profile: ProfileFile, rate: Rate, workload: str) -> None:

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from trimtab.cli.options import (
+    FILE,
+    NEW_FILE,
+    AnswerOptions,
+    answer_options,
+    bundle_argument,
+    demo_option,
+    option,
+    options_from,
+    quiet_option,
+)
 from trimtab.cli.output import (
     PLAIN_WIDTH,
     ROW_FORMATS,
@@ -17,7 +28,6 @@ from trimtab.cli.output import (
     Format,
     Sheet,
     fixed,
-    output_options,
     screen_width,
     write,
     write_sheet,
@@ -60,48 +70,49 @@ TABLE_FIELDS = tuple(column.key for column in COLUMNS if column.key != "workload
 """A table heads each service's rows with its name; machines get every column."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayOptions:
+    """What was asked of `trimtab replay`."""
+
+    bundle: Path | None = bundle_argument()
+    demo: str | None = demo_option("Replay a demonstration fleet; two-hundred-k where no name is given.")
+    demo_trace: Path | None = option(
+        "--demo-trace", type=FILE, metavar="FILE", help="Replay a recorded request trace (Parquet)."
+    )
+    policies: tuple[str, ...] = option(
+        "--policy", metavar="NAME[:N]", help="A policy to replay; give several. Without any: a usual selection."
+    )
+    sweeps: tuple[str, ...] = option(
+        "--sweep", metavar="NAME:FROM..TO[:STEP]", help="A policy over a range, such as hpa:50..90:5."
+    )
+    only: tuple[str, ...] = option("--workload", metavar="NAME", help="Only this service; give several.")
+    picture: Path | None = option(
+        "--picture", type=NEW_FILE, metavar="FILE.svg", help="Draw capacity against demand of the first service."
+    )
+    floors: tuple[str, ...] = option(
+        "--spot", metavar="one-in-N|all",
+        help="Replay each policy on spot too: one replica in N on demand, or all on spot; give several.",
+    )  # fmt: skip
+    loss: str = option(
+        "--loss", default="0.1/hr", show_default=True, help="How often an hour a zone takes its spot nodes back."
+    )
+    zones: int = option(
+        "--zones", type=click.IntRange(1), default=3, show_default=True, help="Zones that spot is spread over."
+    )
+    outage_hr: float = option(
+        "--outage-hr", type=float, default=1.5, show_default=True, help="How long a zone then gives none, on average."
+    )
+    availability: Path | None = option(
+        "--availability", type=FILE, metavar="FILE",
+        help="Recorded spot probes (Parquet: zone, t_s, available_nodes) in place of these three.",
+    )  # fmt: skip
+    quiet: bool = quiet_option("No progress.")
+    answer: AnswerOptions = answer_options(*ROW_FORMATS, Format.HTML)
+
+
 @click.command()
-@click.argument("bundle", required=False, type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--demo", is_flag=False, flag_value="two-hundred-k", metavar="[NAME]",
-              help="Replay a demonstration fleet; two-hundred-k where no name is given.")  # fmt: skip
-@click.option("--demo-trace", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
-              help="Replay a recorded request trace (Parquet).")  # fmt: skip
-@click.option("--policy", "policies", multiple=True, metavar="NAME[:N]",
-              help="A policy to replay; give several. Without any: a usual selection.")  # fmt: skip
-@click.option("--sweep", "sweeps", multiple=True, metavar="NAME:FROM..TO[:STEP]",
-              help="A policy over a range, such as hpa:50..90:5.")  # fmt: skip
-@click.option("--workload", "only", multiple=True, metavar="NAME", help="Only this service; give several.")
-@click.option("--picture", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE.svg",
-              help="Draw capacity against demand of the first service.")  # fmt: skip
-@click.option("--spot", "floors", multiple=True, metavar="one-in-N|all",
-              help="Replay each policy on spot too: one replica in N on demand, or all on spot; give several.")  # fmt: skip
-@click.option("--loss", default="0.1/hr", show_default=True, help="How often an hour a zone takes its spot nodes back.")
-@click.option("--zones", type=click.IntRange(1), default=3, show_default=True, help="Zones that spot is spread over.")
-@click.option(
-    "--outage-hr", type=float, default=1.5, show_default=True, help="How long a zone then gives none, on average."
-)
-@click.option("--availability", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
-              help="Recorded spot probes (Parquet: zone, t_s, available_nodes) in place of these three.")  # fmt: skip
-@click.option("-q", "--quiet", is_flag=True, help="No progress.")
-@output_options(*ROW_FORMATS, Format.HTML)
-def command(
-    bundle: Path | None,
-    demo: str | None,
-    demo_trace: Path | None,
-    policies: tuple[str, ...],
-    sweeps: tuple[str, ...],
-    only: tuple[str, ...],
-    picture: Path | None,
-    floors: tuple[str, ...],
-    loss: str,
-    zones: int,
-    outage_hr: float,
-    availability: Path | None,
-    quiet: bool,
-    output_format: Format,
-    out: Path | None,
-    fields: tuple[str, ...],
-) -> None:
+@options_from(ReplayOptions)
+def command(options: ReplayOptions) -> None:
     """Replay services under other scaling policies: cost, targets, and the distance to the best in hindsight.
 
     Policies are tuned on the first part of the history and replayed over the rest: static[:REPLICAS], hpa:PERCENT,
@@ -125,29 +136,31 @@ def command(
     from trimtab.cli.replay.spot import spot_asked
     from trimtab.fleet.settings import Settings
 
-    set_verbosity(0, quiet)
-    names = [*policies, *sweeps] or list(DEFAULT_POLICIES)
-    asked = spot_asked(floors, loss, zones, outage_hr, availability)
-    if sum(1 for named in (bundle, demo, demo_trace) if named) != 1:
+    set_verbosity(0, options.quiet)
+    names = [*options.policies, *options.sweeps] or list(DEFAULT_POLICIES)
+    asked = spot_asked(options.floors, options.loss, options.zones, options.outage_hr, options.availability)
+    if sum(1 for named in (options.bundle, options.demo, options.demo_trace) if named) != 1:
         raise UsageError("which history? give one: a bundle's folder, --demo [NAME] or --demo-trace FILE")
-    with progress_bar(quiet=quiet) as tell:
+    with progress_bar(quiet=options.quiet) as tell:
         tell("reading the fleet", 0.0)
-        if demo_trace is not None and is_short(demo_trace):
-            found = replay_trace(demo_trace, names, only, Settings(), tell, asked)
+        if options.demo_trace is not None and is_short(options.demo_trace):
+            found = replay_trace(options.demo_trace, names, options.only, Settings(), tell, asked)
         else:
-            found = replay_services(_opened(bundle, demo, demo_trace), names, only, Settings(), tell, asked)
-    if picture is not None:
-        write(capacity_picture(found[0]), picture)
+            found = replay_services(
+                _opened(options.bundle, options.demo, options.demo_trace), names, options.only, Settings(), tell, asked
+            )
+    if options.picture is not None:
+        write(capacity_picture(found[0]), options.picture)
     sheet = _sheet(found)
-    if output_format is Format.HTML:
-        write(replay_page(found, sheet), out)
+    if options.answer.output_format is Format.HTML:
+        write(replay_page(found, sheet), options.answer.out)
         return
-    if output_format is Format.TABLE:
-        width = PLAIN_WIDTH if out else screen_width()
+    if options.answer.output_format is Format.TABLE:
+        width = PLAIN_WIDTH if options.answer.out else screen_width()
         sheet = replace(sheet, notes=(*sheet.notes, *_remarks(found), *(lines(service, width) for service in found)))
     usual = (*TABLE_FIELDS, *(column.key for column in SPOT_COLUMNS if asked is not None))
-    shown = fields or (usual if output_format is Format.TABLE else ())
-    write_sheet(sheet, output_format, out=out, fields=shown)
+    shown = options.answer.fields or (usual if options.answer.output_format is Format.TABLE else ())
+    write_sheet(sheet, options.answer.output_format, out=options.answer.out, fields=shown)
 
 
 def _opened(bundle: Path | None, demo: str | None, demo_trace: Path | None) -> Bundle:

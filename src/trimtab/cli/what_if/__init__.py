@@ -2,51 +2,55 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
 import click
 
-from trimtab.cli.output import Format, output_options
-from trimtab.cli.price_options import at_option, prices_option
-from trimtab.cli.scenario_options import ScenarioOptions, scenario_options
+from trimtab.cli.options import (
+    AnswerOptions,
+    answer_options,
+    at_option,
+    bundle_argument,
+    demo_option,
+    group,
+    options_from,
+    owned_option,
+    prices_option,
+    quiet_option,
+    set_option,
+    verbose_option,
+)
+from trimtab.cli.scenario_options import ScenarioOptions, cloud_option, quota_option, spot_max_option
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhatIfOptions:
+    """What was asked of `trimtab what-if`."""
+
+    bundle: Path | None = bundle_argument()
+    demo: str | None = demo_option("A demonstration fleet.")
+    other: ScenarioOptions = group(ScenarioOptions)
+    quotas: tuple[str, ...] = quota_option(
+        "What if so many nodes were all one could get? p5.48xlarge=16, g6.xlarge@us-east-1:spot=40."
+    )
+    spot_max: float | None = spot_max_option("What if at most this share of node-hours could be on spot? 0.3")
+    clouds: tuple[str, ...] = cloud_option(
+        "What if work could move to another cloud? gcp, azure, ...; may be repeated."
+    )
+    owned: Path | None = owned_option()
+    prices: Path | None = prices_option()
+    at: date | None = at_option()
+    flags: tuple[str, ...] = set_option("planning.engineers=2")
+    quiet: bool = quiet_option()
+    verbose: int = verbose_option()
+    answer: AnswerOptions = answer_options()
 
 
 @click.command()
-@click.argument("bundle", required=False, type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--demo", is_flag=False, flag_value="two-hundred-k", metavar="[NAME]", help="A demonstration fleet.")
-@scenario_options
-@click.option("--quota", "quotas", multiple=True, metavar="TYPE=NODES",
-              help="What if so many nodes were all one could get? p5.48xlarge=16, g6.xlarge@us-east-1:spot=40.")  # fmt: skip
-@click.option("--spot-max", type=click.FloatRange(0, 1), metavar="SHARE",
-              help="What if at most this share of node-hours could be on spot? 0.3")  # fmt: skip
-@click.option("--cloud", "clouds", multiple=True, metavar="PROVIDER",
-              help="What if work could move to another cloud? gcp, azure, ...; may be repeated.")  # fmt: skip
-@click.option("--owned", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
-              help="Commitments that you hold, as `trimtab commit --owned` takes them.")  # fmt: skip
-@prices_option()
-@at_option()
-@click.option("--set", "flags", multiple=True, metavar="KEY=VALUE", help="One setting, such as planning.engineers=2.")
-@click.option("-q", "--quiet", is_flag=True, help="No progress, errors only.")
-@click.option("-v", "--verbose", count=True, help="Log stages (-v) or every step (-vv) on stderr.")
-@output_options()
-def command(
-    bundle: Path | None,
-    demo: str | None,
-    options: ScenarioOptions,
-    quotas: tuple[str, ...],
-    spot_max: float | None,
-    clouds: tuple[str, ...],
-    owned: Path | None,
-    prices: Path | None,
-    at: date | None,
-    flags: tuple[str, ...],
-    quiet: bool,
-    verbose: int,
-    output_format: Format,
-    out: Path | None,
-    fields: tuple[str, ...],
-) -> None:
+@options_from(WhatIfOptions)
+def command(options: WhatIfOptions) -> None:
     """Plan the fleet of the last audit, or of a bundle, in another world, and show both plans side by side.
 
     What the last audits replayed is looked up, so that another price, quota, budget or deadline is answered in seconds.
@@ -61,21 +65,6 @@ def command(
       trimtab what-if fleet/ --deadline 2027-03           what fits before March
       trimtab what-if --demo --price H100-15% -o json
     """
-    from trimtab.cli.what_if.run import WhatIfRequest, run_what_if
+    from trimtab.cli.what_if.run import run_what_if
 
-    run_what_if(
-        WhatIfRequest(
-            bundle=bundle,
-            demo=demo,
-            scenario=options.scenario(quotas=", ".join(quotas) or None, spot_max_frac=spot_max, clouds=clouds),
-            owned=owned,
-            prices=prices,
-            at=at,
-            flags=flags,
-            quiet=quiet,
-            verbose=verbose,
-            output_format=output_format,
-            out=out,
-            fields=fields,
-        )
-    )
+    run_what_if(options)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from datetime import date
 from pathlib import Path
 
 from trimtab.catalog import load_catalog
@@ -14,69 +12,55 @@ from trimtab.cli.outcome_cache import outcome_cache
 from trimtab.cli.output import Cell, Column, Format, Sheet, write_sheet
 from trimtab.cli.progress import progress_bar, set_verbosity
 from trimtab.cli.settings import resolve
+from trimtab.cli.what_if import WhatIfOptions
 from trimtab.emit.comparison import Compared, Unit, compared, shown
 from trimtab.errors import UsageError
 from trimtab.fleet.limits import quotas_of
 from trimtab.pipeline import open_demo, open_fleet, what_if
-from trimtab.plan.proof.scenario import Scenario, WhatIf
+from trimtab.plan.proof.scenario import WhatIf
 from trimtab.tables.bundle import Bundle
 
 DEMO_PREFIX = "demo "
 _PEOPLE = (Format.TABLE, Format.MARKDOWN)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WhatIfRequest:
-    """The arguments of `trimtab what-if`."""
-
-    bundle: Path | None
-    demo: str | None
-    scenario: Scenario | None
-    owned: Path | None
-    prices: Path | None
-    at: date | None
-    flags: tuple[str, ...]
-    quiet: bool
-    verbose: int
-    output_format: Format
-    out: Path | None
-    fields: tuple[str, ...]
-
-
-def run_what_if(request: WhatIfRequest) -> None:
+def run_what_if(options: WhatIfOptions) -> None:
     """Run the command."""
-    set_verbosity(request.verbose, request.quiet)
-    if request.scenario is None:
+    scenario = options.other.scenario(
+        quotas=", ".join(options.quotas) or None, spot_max_frac=options.spot_max, clouds=options.clouds
+    )
+    set_verbosity(options.verbose, options.quiet)
+    if scenario is None:
         raise UsageError(
             "what is different? give --demand, --price, --no-spot, --quota, --spot-max, --budget or --deadline"
         )
-    quotas_of(request.scenario.quotas or "")
-    settings = resolve(file=None, environ=os.environ, flags=request.flags).settings
-    with progress_bar(quiet=request.quiet) as tell, outcome_cache() as store:
+    quotas_of(scenario.quotas or "")
+    settings = resolve(file=None, environ=os.environ, flags=options.flags).settings
+    with progress_bar(quiet=options.quiet) as tell, outcome_cache() as store:
         tell("opening the fleet", 0.0)
-        bundle, catalog = _history(request), load_catalog(request.prices)
+        bundle, catalog = _history(options), load_catalog(options.prices)
         found = what_if(
             bundle,
-            request.scenario,
+            scenario,
             settings,
             catalog,
-            at=request.at,
-            owned=held_commitments(request.owned, catalog, bundle),
+            at=options.at,
+            owned=held_commitments(options.owned, catalog, bundle),
             store=store,
             progress=tell,
         )
-    sheet = what_if_sheet(found, people=request.output_format in _PEOPLE)
-    write_sheet(sheet, request.output_format, out=request.out, fields=request.fields)
+    sheet = what_if_sheet(found, people=options.answer.output_format in _PEOPLE)
+    write_sheet(sheet, options.answer.output_format, out=options.answer.out, fields=options.answer.fields)
 
 
-def _history(request: WhatIfRequest) -> Bundle:
+def _history(options: WhatIfOptions) -> Bundle:
     """Open the history that was named, else that of the last audit."""
-    if request.bundle is not None and request.demo is not None:
+    if options.bundle is not None and options.demo is not None:
         raise UsageError("BUNDLE and --demo name different histories: give one of them")
-    if request.bundle is not None:
-        return open_fleet(request.bundle)
-    if request.demo is not None:
-        return open_demo(request.demo)
+    if options.bundle is not None:
+        return open_fleet(options.bundle)
+    if options.demo is not None:
+        return open_demo(options.demo)
     name = recall().fleet
     if name.startswith(DEMO_PREFIX):
         return open_demo(name.removeprefix(DEMO_PREFIX))

@@ -2,7 +2,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from trimtab.cli.moments import parse_moment, parse_window
+from trimtab.cli.server_options import parse_moment, parse_window
 from trimtab.errors import UsageError
 
 NOW = datetime(2026, 9, 15, 12, tzinfo=UTC)
