@@ -25,8 +25,7 @@ from benchmarks.reference.scrape import read_scrape
 from trimtab.catalog import load_catalog
 from trimtab.cli import root
 from trimtab.cli.allocate.run import read_budgets
-from trimtab.cli.fit.calibrate import read_measured
-from trimtab.cli.fit.inputs import model_of
+from trimtab.cli.fit.inputs import model_of, read_measured
 from trimtab.cli.outcome_cache import OutcomeCache, encoded
 from trimtab.cli.replay.spot import read_availability
 from trimtab.cli.settings import resolve

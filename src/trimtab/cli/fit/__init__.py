@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +20,6 @@ from trimtab.cli.options import (
     set_option,
 )
 from trimtab.cli.output import Format
-from trimtab.errors import UsageError
 
 SHOWN = 12
 FINETUNES = ("full", "lora", "qlora")
@@ -136,97 +133,6 @@ def command(options: FitOptions) -> None:
       trimtab fit --params 7B --pretrain --tokens 140B --deadline 30d
       trimtab fit mistral-7b --finetune qlora --tokens 5M --on rtx4090
     """
-    from trimtab.cli.fit.calibrate import read_measured
-    from trimtab.cli.fit.inputs import market_of, model_of, serving_of, training_of
-    from trimtab.cli.fit.run import Wishes, deliver, fit_serving_question, fit_training_question
-    from trimtab.cli.settings import resolve
-    from trimtab.physics.formats import WeightFormat
-    from trimtab.sources.request_mix import read_request_mix
+    from trimtab.cli.fit.run import run_fit
 
-    kinds = {
-        "--serve": options.serve,
-        "--offline": bool(options.offline),
-        "--finetune": bool(options.finetune),
-        "--pretrain": options.pretrain,
-    }
-    asked = [name for name, given in kinds.items() if given]
-    if len(asked) != 1:
-        raise UsageError(f"give one of {', '.join(kinds)}" + (f", not {' and '.join(asked)}" if asked else ""))
-    _refuse_strays(
-        options.serve,
-        bool(options.offline),
-        {"--trace": options.trace, "--rate": options.rate, "--concurrency": options.concurrency},
-        options.within,
-    )
-    architecture = model_of(options.model, options.params, options.active)
-    settings = resolve(file=None, environ=os.environ, flags=options.flags).settings
-    market = market_of(
-        settings.assumptions,
-        options.prices,
-        gpus=options.gpus,
-        own=options.own,
-        provider=options.provider,
-        region=options.region,
-        option=options.buying,
-        driver=options.driver,
-        cuda=options.cuda,
-    )
-    mix = read_request_mix(options.trace, workload=options.workload) if options.trace else None
-    wishes = Wishes(
-        name=options.model,
-        settings=settings,
-        every=options.every,
-        limit=options.limit,
-        by_total=options.rank == "total",
-        measured=read_measured(options.calibrate, options.measured_on) if options.calibrate else None,
-        pictures=options.pictures or options.answer.output_format is Format.HTML,
-        explain=options.explain,
-        remarks=(mix.summary,) if mix else (),
-    )
-    if options.serve or options.offline:
-        question = serving_of(
-            mix,
-            offline=options.offline,
-            within=options.within,
-            rate=options.rate,
-            concurrency=options.concurrency,
-            input_tokens=options.input_tokens,
-            output_tokens=options.output_tokens,
-            limits=(options.ttft, options.tpot, options.latency),
-            headroom_frac=options.headroom,
-        )
-        answer = fit_serving_question(
-            architecture,
-            question.demand,
-            market,
-            wishes,
-            engine=options.engine,
-            formats=[WeightFormat(one) for one in options.formats],
-            hours_per_day=question.hours_per_day,
-            context=mix.longest_tokens if mix else None,
-            bench=options.emit_bench,
-        )
-    else:
-        training = training_of(
-            options.finetune,
-            options.pretrain,
-            tokens=options.tokens,
-            deadline=options.deadline,
-            sequence=options.sequence,
-            batch=options.batch,
-        )
-        answer = fit_training_question(architecture, training, market, wishes)
-    deliver(answer, options.answer.output_format, options.answer.out, options.answer.fields)
-
-
-def _refuse_strays(serve: bool, offline: bool, loads: Mapping[str, object], within: str | None) -> None:
-    """Refuse options that contradict one another; raises UsageError."""
-    given = [name for name, value in loads.items() if value is not None]
-    if within is not None and not offline:
-        raise UsageError("--within belongs to --offline: the time in which a day's requests must be done")
-    if offline and given:
-        raise UsageError(f"--offline states the amount: leave out {' and '.join(given)}")
-    if "--concurrency" in given and len(given) > 1:
-        raise UsageError(f"give one of {' and '.join(given)}: each states the load")
-    if not serve and given:
-        raise UsageError(f"{' and '.join(given)} belong to --serve")
+    run_fit(options)

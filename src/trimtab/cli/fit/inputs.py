@@ -1,4 +1,4 @@
-"""What `trimtab fit` is told: the model, amounts such as 7B or 1M/day, limits such as 300ms."""
+"""What `trimtab fit` is told, in values: the model, the market, the load or the training, one's own measurement."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from datetime import date
 from pathlib import Path
 
 from trimtab.catalog import BuyingOption, load_catalog
+from trimtab.cli.fit import FitOptions
 from trimtab.errors import InputError, UnknownName, UsageError
 from trimtab.fleet.settings import Assumptions
-from trimtab.inputs.json_text import read_json_object
+from trimtab.inputs.json_text import read_json, read_json_object
 from trimtab.physics.ask import Market
 from trimtab.physics.hf_config import architecture_from_config
 from trimtab.physics.interruption import Interruptions
+from trimtab.physics.measured_point import Measured, measured_point
 from trimtab.physics.models import Architecture, generic_model, known_models, model_named
 from trimtab.physics.search_training import TrainingDemand
 from trimtab.physics.serving_demand import Demand, Targets
@@ -103,29 +105,18 @@ def _config_path(name: str) -> Path | None:
     return found[-1] if found else None
 
 
-def market_of(
-    assumed: Assumptions,
-    prices: Path | None,
-    *,
-    gpus: tuple[str, ...],
-    own: str | None,
-    provider: str | None,
-    region: str | None,
-    option: str,
-    driver: str | None,
-    cuda: str | None,
-) -> Market:
+def market_of(options: FitOptions, assumed: Assumptions) -> Market:
     """Return today's market, with own rates from a file; what losing spot nodes costs is as assumed."""
     return Market(
-        gpus=gpus,
-        own=own,
-        provider=provider,
-        region=region,
-        option=BuyingOption(option),
+        gpus=options.gpus,
+        own=options.own,
+        provider=options.provider,
+        region=options.region,
+        option=BuyingOption(options.buying),
         at=date.today(),
-        catalog=load_catalog(prices),
-        driver=driver,
-        cuda=cuda,
+        catalog=load_catalog(options.prices),
+        driver=options.driver,
+        cuda=options.cuda,
         losses=Interruptions(
             startup_s=assumed.node_startup_s,
             cold_start_s=assumed.service_cold_start_s,
@@ -145,60 +136,68 @@ class ServingQuestion:
     hours_per_day: float
 
 
-def serving_of(
-    mix: RequestMix | None,
-    *,
-    offline: str | None,
-    within: str | None,
-    rate: str | None,
-    concurrency: int | None,
-    input_tokens: int | None,
-    output_tokens: int | None,
-    limits: tuple[str | None, str | None, str | None],
-    headroom_frac: float,
-) -> ServingQuestion:
+def serving_of(options: FitOptions, mix: RequestMix | None) -> ServingQuestion:
     """Return the load that was asked about: as stated, else as the trace has it, else the usual one.
 
-    `limits` are those of the first token, of each token and of a request. A day's bulk is spread over the time in which it must
-    be done, and needs no headroom.
+    A day's bulk is spread over the time in which it must be done, and needs no headroom.
     """
-    window_s = (seconds(within) or S_PER_DAY) if offline else S_PER_DAY
+    offline, rate = options.offline, options.rate
+    window_s = (seconds(options.within) or S_PER_DAY) if offline else S_PER_DAY
     arrivals = amount_per_second(rate) if rate else mix.peak_req_s if mix else None
     if offline:
         arrivals = amount_per_second(offline) * S_PER_DAY / window_s
-    elif concurrency is not None:
+    elif options.concurrency is not None:
         arrivals = None
-    ttft_s, tpot_s, latency_s = (seconds(one) for one in limits)
     demand = Demand(
-        input_tokens=float(input_tokens or (mix.input_tokens if mix else None) or _INPUT_TOKENS),
-        output_tokens=float(output_tokens or (mix.output_tokens if mix else None) or _OUTPUT_TOKENS),
+        input_tokens=float(options.input_tokens or (mix.input_tokens if mix else None) or _INPUT_TOKENS),
+        output_tokens=float(options.output_tokens or (mix.output_tokens if mix else None) or _OUTPUT_TOKENS),
         rate_req_s=arrivals,
         mean_req_s=mix.mean_req_s if mix and rate is None and arrivals is not None else None,
-        concurrency=(concurrency or _AT_ONCE) if arrivals is None else None,
-        targets=Targets(ttft_s=ttft_s, tpot_s=tpot_s, latency_s=latency_s),
-        headroom_frac=0.0 if offline else headroom_frac,
+        concurrency=(options.concurrency or _AT_ONCE) if arrivals is None else None,
+        targets=Targets(ttft_s=seconds(options.ttft), tpot_s=seconds(options.tpot), latency_s=seconds(options.latency)),
+        headroom_frac=0.0 if offline else options.headroom,
     )
     return ServingQuestion(demand=demand, hours_per_day=min(HR_PER_DAY, window_s / S_PER_DAY * HR_PER_DAY))
 
 
-def training_of(
-    finetune: str | None,
-    pretrain: bool,
-    *,
-    tokens: str | None,
-    deadline: str | None,
-    sequence: int,
-    batch: int | None,
-) -> TrainingDemand:
+def training_of(options: FitOptions) -> TrainingDemand:
     """Return the training that was asked about; raises UsageError without tokens."""
-    if tokens is None:
+    if options.tokens is None:
         raise UsageError("training needs --tokens, such as --tokens 2B")
-    limit_s = seconds(deadline)
+    limit_s = seconds(options.deadline)
     return TrainingDemand(
-        method=Method(finetune) if finetune else Method.FULL,
-        tokens=amount(tokens),
-        sequence=sequence,
-        global_batch=batch,
+        method=Method(options.finetune) if options.finetune else Method.FULL,
+        tokens=amount(options.tokens),
+        sequence=options.sequence,
+        global_batch=options.batch,
         deadline_days=None if limit_s is None else limit_s / S_PER_DAY,
-        pretrain=pretrain,
+        pretrain=options.pretrain,
     )
+
+
+def check_fit_options(options: FitOptions) -> None:
+    """Refuse options that contradict one another, or do not say what to find GPUs for; raises UsageError."""
+    kinds = {
+        "--serve": options.serve,
+        "--offline": bool(options.offline),
+        "--finetune": bool(options.finetune),
+        "--pretrain": options.pretrain,
+    }
+    asked = [name for name, given in kinds.items() if given]
+    if len(asked) != 1:
+        raise UsageError(f"give one of {', '.join(kinds)}" + (f", not {' and '.join(asked)}" if asked else ""))
+    loads = {"--trace": options.trace, "--rate": options.rate, "--concurrency": options.concurrency}
+    given = [name for name, value in loads.items() if value is not None]
+    if options.within is not None and not options.offline:
+        raise UsageError("--within belongs to --offline: the time in which a day's requests must be done")
+    if options.offline and given:
+        raise UsageError(f"--offline states the amount: leave out {' and '.join(given)}")
+    if "--concurrency" in given and len(given) > 1:
+        raise UsageError(f"give one of {' and '.join(given)}: each states the load")
+    if not options.serve and given:
+        raise UsageError(f"{' and '.join(given)} belong to --serve")
+
+
+def read_measured(path: Path, on: str | None = None) -> Measured:
+    """Read a benchmark's result or a profile; raises UsageError where it cannot be one, or hides its GPU."""
+    return measured_point(read_json(path), str(path), on)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from trimtab.cli.fit.calibrate import Measured, speed_scale, time_scale
+from trimtab.cli.fit import FitOptions
+from trimtab.cli.fit.inputs import check_fit_options, market_of, model_of, read_measured, serving_of, training_of
 from trimtab.cli.fit.tables import (
     MORE,
     SERVING_COLUMNS,
@@ -34,6 +36,7 @@ from trimtab.cli.fit.tables import (
     value_bars,
 )
 from trimtab.cli.output import SCHEMA_VERSION, Format, write, write_sheet
+from trimtab.cli.settings import resolve
 from trimtab.cli.sheet import Column, Sheet
 from trimtab.emit.fit_document import FitDocument, Way, serving_ways, training_ways
 from trimtab.emit.html.fit_page import render_fit
@@ -45,34 +48,40 @@ from trimtab.fleet.settings import Settings
 from trimtab.physics.ask import Market, serving_answer, training_answer
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.found_ways import ServingOption, Unmet
+from trimtab.physics.measured_point import Measured, speed_scale, time_scale
 from trimtab.physics.models import Architecture
 from trimtab.physics.roofline import Roofline, roofline, training_roofline
-from trimtab.physics.search_training import TrainingDemand, TrainingOption
+from trimtab.physics.search_training import TrainingOption
 from trimtab.physics.serving_demand import Demand
 from trimtab.physics.serving_ways import ways_of
-from trimtab.units import HR_PER_DAY, HR_PER_MO, S_PER_HR, TOKENS_PER_MTOK
-
-SPEED_STEPS = (0.7, 0.5, 0.35, 0.25)
-"""Tighter limits on the time per token, as shares of the cheapest way's: what speed costs."""
+from trimtab.pipeline.fitting import faster_ways, usd_per_mtok_all_told
+from trimtab.sources.request_mix import RequestMix, read_request_mix
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wishes:
-    """How the answer is to look, and what it is to be reckoned with."""
+class _Request:
+    """What was asked, with what was read for it."""
 
-    name: str | None
+    options: FitOptions
+    model: Architecture
+    market: Market
     settings: Settings
-    every: bool = False
-    limit: int = 12
-    by_total: bool = False
-    measured: Measured | None = None
-    pictures: bool = False
-    explain: bool = False
-    remarks: tuple[str, ...] = ()
+    measured: Measured | None
+    mix: RequestMix | None
+
+    @property
+    def name(self) -> str:
+        """Return what the answer calls the model."""
+        return self.options.model or self.model.name
+
+    @property
+    def drawn(self) -> bool:
+        """Tell whether pictures are wanted."""
+        return self.options.pictures or self.options.answer.output_format is Format.HTML
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class FitPresentation:
     """Rows for people, the whole document for programs, the page, and the nearest misses."""
 
     sheet: Sheet
@@ -81,7 +90,24 @@ class Answer:
     page: FitDocument | None
 
 
-def deliver(answer: Answer, form: Format, out: Path | None, fields: Sequence[str]) -> None:
+def run_fit(options: FitOptions) -> None:
+    """Run the command."""
+    check_fit_options(options)
+    model = model_of(options.model, options.params, options.active)
+    settings = resolve(file=None, environ=os.environ, flags=options.flags).settings
+    request = _Request(
+        options=options,
+        model=model,
+        settings=settings,
+        market=market_of(options, settings.assumptions),
+        mix=read_request_mix(options.trace, workload=options.workload) if options.trace else None,
+        measured=read_measured(options.calibrate, options.measured_on) if options.calibrate else None,
+    )
+    answer = _serving(request) if options.serve or options.offline else _training(request)
+    _deliver(answer, options.answer.output_format, options.answer.out, options.answer.fields)
+
+
+def _deliver(answer: FitPresentation, form: Format, out: Path | None, fields: Sequence[str]) -> None:
     """Write an answer; raises PlanError with the nearest misses when nothing works."""
     if not answer.sheet.rows or answer.page is None:
         raise PlanError("nothing works; the nearest misses:\n" + "\n".join(answer.nearest))
@@ -102,82 +128,79 @@ def _without_empty(sheet: Sheet) -> Sheet:
     )
 
 
-def fit_serving_question(
-    model: Architecture,
-    demand: Demand,
-    market: Market,
-    wishes: Wishes,
-    *,
-    engine: str,
-    formats: Sequence[WeightFormat] = (),
-    hours_per_day: float = HR_PER_DAY,
-    context: int | None = None,
-    bench: Path | None = None,
-) -> Answer:
-    """Answer `--serve` and `--offline`; `bench` is a folder that gets a benchmark Job per shown way."""
-    scale = time_scale(model, demand, engine, wishes.measured)
-    answer = serving_answer(model, demand, market, engine=engine, formats=formats, scale=scale)
+def _serving(request: _Request) -> FitPresentation:
+    """Answer `--serve` and `--offline`; with `--emit-bench` write a benchmark Job per shown way."""
+    options, model, market = request.options, request.model, request.market
+    question = serving_of(options, request.mix)
+    demand, hours_per_day = question.demand, question.hours_per_day
+    formats = [WeightFormat(name) for name in options.formats]
+    scale = time_scale(model, demand, options.engine, request.measured)
+    answer = serving_answer(model, demand, market, engine=options.engine, formats=formats, scale=scale)
 
-    def total(one: ServingOption) -> TotalCost:
-        return serving_cost(one, wishes.settings, output_tokens=demand.output_tokens, hours_per_day=hours_per_day)
-
-    def all_in(one: ServingOption) -> float:
-        answered = one.served_req_s * HR_PER_MO * hours_per_day / HR_PER_DAY * S_PER_HR
-        return total(one).usd / (answered * (demand.input_tokens + demand.output_tokens) / TOKENS_PER_MTOK)
+    def all_told(way: ServingOption) -> float:
+        return usd_per_mtok_all_told(way, request.settings, demand, hours_per_day)
 
     ways = [one for one in answer.found if isinstance(one, ServingOption)]
-    if wishes.by_total:
-        ways.sort(key=all_in)
-    shown = best_per_gpu(ways, wishes.limit, wishes.every)
+    if options.rank == "total":
+        ways.sort(key=all_told)
+    shown = best_per_gpu(ways, options.limit, options.every)
     lines = reject_lines(answer.rejected)
     if not shown:
         unfit = all(one.reason is not Unmet.TARGET for one in answer.rejected)
-        return _nothing(SERVING_COLUMNS, [*lines, *(change_lines(model, demand, market, engine) if unfit else ())])
-    first, name = shown[0], wishes.name or model.name
+        return _nothing(
+            SERVING_COLUMNS, [*lines, *(change_lines(model, demand, market, options.engine) if unfit else ())]
+        )
+    first, name = shown[0], request.name
+    context = request.mix.longest_tokens if request.mix else None
     paste = vllm_serve(first, name, context or math.ceil(demand.input_tokens + demand.output_tokens))
     remarks = [
-        *wishes.remarks,
+        *([request.mix.summary] if request.mix else []),
         size_line(first, demand),
         *model_lines(model, scale),
         *quality_lines(first),
         *kernel_lines(shown),
     ]
-    if bench is not None:
-        remarks += _write_jobs(shown, bench, name, demand)
-    roof = _serving_roof(first, demand, engine)
-    faster = _faster(model, demand, market, engine, formats, scale, first) if wishes.pictures else []
+    if options.emit_bench is not None:
+        remarks += _write_jobs(shown, options.emit_bench, name, demand)
+    faster = (
+        faster_ways(first, model, demand, market, engine=options.engine, formats=formats, scale=scale)
+        if request.drawn
+        else []
+    )
     page = FitDocument(
         title=f"{name}: {demand.input_tokens:,.0f} tokens in, {demand.output_tokens:,.0f} out",
         question=serving_words(demand, market),
         ways=serving_ways(shown),
         field=serving_ways([*ways, *faster]),
-        total=total(first),
-        rooflines=(roof,),
+        total=serving_cost(first, request.settings, output_tokens=demand.output_tokens, hours_per_day=hours_per_day),
+        rooflines=(_serving_roof(first, demand, options.engine),),
         rejected=answer.rejected,
         remarks=tuple(remarks),
         paste=paste,
     )
-    rows = [{**serving_row(one), "total_usd_per_mtok": round(all_in(one), 4)} for one in shown]
-    machine = [{**machine_serving_row(one), "total_usd_per_mtok": round(all_in(one), 4)} for one in shown]
-    return _answer(page, sheet_of(rows, SERVING_COLUMNS, ()), machine, lines, wishes)
+    rows = [{**serving_row(one), "total_usd_per_mtok": round(all_told(one), 4)} for one in shown]
+    machine = [{**machine_serving_row(one), "total_usd_per_mtok": round(all_told(one), 4)} for one in shown]
+    return _answer(page, sheet_of(rows, SERVING_COLUMNS, ()), machine, lines, request)
 
 
-def fit_training_question(model: Architecture, demand: TrainingDemand, market: Market, wishes: Wishes) -> Answer:
+def _training(request: _Request) -> FitPresentation:
     """Answer `--finetune` and `--pretrain`."""
-    scale = speed_scale(model, demand, wishes.measured)
+    options, model, market = request.options, request.model, request.market
+    demand = training_of(options)
+    scale = speed_scale(model, demand, request.measured)
     answer = training_answer(model, demand, market, scale=scale)
 
     def total(one: TrainingOption) -> TotalCost:
-        return training_cost(one, wishes.settings, setup_hr=demand.setup_hr, tokens=demand.tokens)
+        return training_cost(one, request.settings, setup_hr=demand.setup_hr, tokens=demand.tokens)
 
     runs = [one for one in answer.found if isinstance(one, TrainingOption)]
-    if wishes.by_total:
+    if options.rank == "total":
         runs.sort(key=lambda one: total(one).usd)
-    shown = best_per_gpu(runs, wishes.limit, wishes.every)
+    shown = best_per_gpu(runs, options.limit, options.every)
     lines = reject_lines(answer.rejected)
     if not shown:
         return _nothing(TRAINING_COLUMNS, [*lines, *change_lines(model, demand, market)])
-    first, name = shown[0], wishes.name or model.name
+    first, name = shown[0], request.name
     page = FitDocument(
         title=f"{name}: {'pre-training' if demand.pretrain else demand.method.value} on {demand.tokens:,.0f} tokens",
         question=training_words(demand, market),
@@ -186,30 +209,12 @@ def fit_training_question(model: Architecture, demand: TrainingDemand, market: M
         total=total(first),
         rooflines=(training_roofline(first.plan, first.gpu),),
         rejected=answer.rejected,
-        remarks=(*wishes.remarks, *model_lines(model, scale), *kernel_lines(shown)),
+        remarks=(*model_lines(model, scale), *kernel_lines(shown)),
         paste=training_arguments(first, name, demand.global_batch),
     )
     rows = [{**training_row(one), "total_usd": round(total(one).usd, 2)} for one in shown]
     machine = [{**machine_training_row(one), "total_usd": round(total(one).usd, 2)} for one in shown]
-    return _answer(page, sheet_of(rows, TRAINING_COLUMNS, ()), machine, lines, wishes)
-
-
-def _faster(
-    model: Architecture,
-    demand: Demand,
-    market: Market,
-    engine: str,
-    formats: Sequence[WeightFormat],
-    scale: float,
-    first: ServingOption,
-) -> list[ServingOption]:
-    """Return the cheapest ways under tighter and tighter times per token: what speed costs."""
-    found = []
-    for share in SPEED_STEPS:
-        tighter = replace(demand, targets=replace(demand.targets, tpot_s=first.tpot_s.value * share))
-        ways = serving_answer(model, tighter, market, engine=engine, formats=formats, scale=scale).found
-        found += [one for one in ways if isinstance(one, ServingOption)]
-    return found
+    return _answer(page, sheet_of(rows, TRAINING_COLUMNS, ()), machine, lines, request)
 
 
 def _write_jobs(shown: Sequence[ServingOption], folder: Path, name: str, demand: Demand) -> list[str]:
@@ -230,16 +235,16 @@ def _serving_roof(first: ServingOption, demand: Demand, engine: str) -> Roofline
     return roofline(replace(query, requests=first.concurrency))
 
 
-def _nothing(columns: Sequence[Column], lines: Sequence[str]) -> Answer:
+def _nothing(columns: Sequence[Column], lines: Sequence[str]) -> FitPresentation:
     told = tuple(line for line in lines if not line.endswith(MORE))
-    return Answer(sheet=sheet_of([], columns, ()), document={}, nearest=told, page=None)
+    return FitPresentation(sheet=sheet_of([], columns, ()), document={}, nearest=told, page=None)
 
 
 def _answer(
-    page: FitDocument, sheet: Sheet, rows: Sequence[Mapping[str, object]], lines: Sequence[str], wishes: Wishes
-) -> Answer:
-    drawn = _drawn(page.ways, page.rooflines) if wishes.pictures else []
-    costs = [cost_table(page.total)] if wishes.explain else []
+    page: FitDocument, sheet: Sheet, rows: Sequence[Mapping[str, object]], lines: Sequence[str], request: _Request
+) -> FitPresentation:
+    drawn = _drawn(page.ways, page.rooflines) if request.drawn else []
+    costs = [cost_table(page.total)] if request.options.explain else []
     cost = f"all told ${page.total.usd:,.0f} a {page.total.per} for the first row (--explain itemises it)"
     told = [*drawn, *costs, *lines, *page.remarks, *([] if costs else [cost]), "paste for the first row:", page.paste]
     document = {
@@ -256,7 +261,7 @@ def _answer(
         "remarks": page.remarks,
         "paste": page.paste,
     }
-    return Answer(sheet=replace(sheet, notes=told), document=document, nearest=tuple(lines), page=page)
+    return FitPresentation(sheet=replace(sheet, notes=told), document=document, nearest=tuple(lines), page=page)
 
 
 def _drawn(shown: Sequence[Way], roofs: Sequence[Roofline]) -> list[str]:

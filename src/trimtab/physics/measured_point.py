@@ -1,4 +1,4 @@
-"""One's own measured point for `trimtab fit`: results of vllm bench, genai-perf, k6, or a profile; measured over predicted.
+"""One's own measured point: a result of vllm bench, genai-perf or k6, or a profile; and measured over predicted.
 
 Every form needs to say on which GPU it was measured: `gpu` in the file, or `--measured-on`.
 """
@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from trimtab.catalog import Gpu
 from trimtab.errors import UsageError
-from trimtab.inputs.json_text import read_json
 from trimtab.physics.boards import board
 from trimtab.physics.models import Architecture
 from trimtab.physics.offers import owned_offer
@@ -46,17 +44,21 @@ class Measured:
     concurrency: int
 
 
-def read_measured(path: Path, on: str | None = None) -> Measured:
-    """Read a benchmark's result or a profile; raises UsageError where it cannot be one, or hides its GPU."""
-    content = read_json(path)
+def measured_point(content: object, where: str, on: str | None = None) -> Measured:
+    """Return the point that a benchmark's result or a profile states; `on` names its GPU, `where` is for messages.
+
+    Raises UsageError where the content cannot be a result, or hides its GPU.
+    """
     if not isinstance(content, dict):
-        raise UsageError(f"{path} must hold one JSON object: a result of vllm bench, genai-perf, k6, or a profile")
+        raise UsageError(f"{where} must hold one JSON object: a result of vllm bench, genai-perf, k6, or a profile")
     fields = _flat(content)
     name = on or next(
         (content[key] for key in ("gpu", "gpu_name", "device") if isinstance(content.get(key), str)), None
     )
     if name is None:
-        raise UsageError(f'{path} must say on which GPU it was measured: add "gpu": "A100-80GB", or give --measured-on')
+        raise UsageError(
+            f'{where} must say on which GPU it was measured: add "gpu": "A100-80GB", or give --measured-on'
+        )
     tpot_ms, latency_ms = _number(fields, *_TPOT_MS), _number(fields, *_LATENCY_MS)
     return Measured(
         gpu=board(name),
