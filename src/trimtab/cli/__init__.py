@@ -25,9 +25,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Find where a GPU fleet's money goes, what to do first, what it saves, and prove it.",
     ),
     "explain": ("trimtab.cli.explain", "Explain one action of the last audit; without ID, list the actions."),
-    "emit": ("trimtab.cli.emit_command", "Write the manifests that enact the plan of the last audit."),
+    "emit": ("trimtab.cli.emit", "Write the manifests that enact the plan of the last audit."),
     "review": (
-        "trimtab.cli.review_command",
+        "trimtab.cli.review",
         "Say what a change of manifests would have cost over a fleet's history, and which targets it would have missed.",
     ),
     "what-if": (

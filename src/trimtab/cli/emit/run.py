@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from trimtab.cli.emitted_folder import write_folder
+from trimtab.cli.emit.folder import write_folder
 from trimtab.cli.kept_audits import recall_plan
 from trimtab.cli.output import Format, write_sheet
 from trimtab.cli.screen import say

@@ -81,7 +81,7 @@ def command(options: ReviewOptions) -> int:
     """
     from trimtab.catalog import load_catalog
     from trimtab.cli.history import held_commitments
-    from trimtab.cli.review_sheets import TABLE_FIELDS, review_comment, review_sheet
+    from trimtab.cli.review.tables import TABLE_FIELDS, review_comment, review_sheet
     from trimtab.errors import UsageError
     from trimtab.pipeline import open_demo, open_fleet, review
     from trimtab.review import read_objects

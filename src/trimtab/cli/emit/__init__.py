@@ -84,7 +84,7 @@ def command(options: EmitOptions) -> int:
     from trimtab.errors import UsageError
 
     if options.checked is not None or options.compared is not None:
-        from trimtab.cli.emit_check import CheckRequest, run_check, run_diff
+        from trimtab.cli.emit.check import CheckRequest, run_check, run_diff
 
         folder = options.checked or options.compared
         if folder is None or (options.checked is not None and options.compared is not None):
@@ -105,7 +105,7 @@ def command(options: EmitOptions) -> int:
         or options.metrics is not None
     ):
         raise UsageError("--against, --context, --schemas and --metrics go with --check or --diff")
-    from trimtab.cli.emit_run import EmitRequest, run_emit
+    from trimtab.cli.emit.run import EmitRequest, run_emit
     from trimtab.emit.manifests.facts import Autoscaler
 
     run_emit(
