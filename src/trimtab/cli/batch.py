@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from trimtab.cli.options import FILE, AnswerOptions, answer_options, option, options_from
-from trimtab.cli.output import Cell, Column, Sheet, fixed, write_sheet
+from trimtab.cli.output import Cell, Column, Sheet, fixed
 from trimtab.cli.progress import progress_bar
 from trimtab.errors import UsageError
 from trimtab.replay.batch_tuning import HEADROOM_FRAC, Objective, Trial, tune as tune_batches
@@ -98,12 +98,7 @@ def tune(options: TuneOptions) -> None:
             objective=Objective(options.objective),
             progress=lambda done, whole: tell(f"setting {done} of {whole}", done / whole),
         )
-    write_sheet(
-        trials_sheet(trials, options.quantile, options.target_ms, options.headroom),
-        options.answer.output_format,
-        out=options.answer.out,
-        fields=options.answer.fields,
-    )
+    options.answer.write(trials_sheet(trials, options.quantile, options.target_ms, options.headroom))
 
 
 def trials_sheet(trials: Sequence[Trial], quantile: float, target_ms: float, headroom: float) -> Sheet:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from trimtab.cli.options import AnswerOptions, answer_options, argument, options_from
-from trimtab.cli.output import Cell, Column, Sheet, fixed, write_sheet
+from trimtab.cli.output import Cell, Column, Sheet, fixed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -53,9 +53,7 @@ def command(options: DiffOptions) -> None:
       trimtab diff -- -3 -1
     """
     first, second = _audit(options.before), _audit(options.after)
-    write_sheet(
-        _sheet(first, second), options.answer.output_format, out=options.answer.out, fields=options.answer.fields
-    )
+    options.answer.write(_sheet(first, second))
 
 
 def _audit(name: str) -> AuditDocument:

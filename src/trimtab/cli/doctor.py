@@ -22,7 +22,7 @@ from trimtab.cli.options import (
     options_from,
     prices_option,
 )
-from trimtab.cli.output import Column, Format, Sheet, write, write_sheet
+from trimtab.cli.output import Column, Format, Sheet, write
 from trimtab.cli.server_options import ServerOptions
 from trimtab.errors import UsageError
 
@@ -66,11 +66,7 @@ def command(options: DoctorOptions) -> None:
         raise UsageError("give the folder of a bundle (trimtab doctor fleet/) or a server (--prometheus URL)")
     if options.quotas is not None and options.bundle is None:
         raise UsageError("--quotas are held against the nodes of a bundle: trimtab doctor fleet/ --quotas quotas.csv")
-    found, refused = (
-        _of_bundle(options.bundle, options.prices, options.quotas, options.at)
-        if options.bundle
-        else _of_server(options.source)
-    )
+    found, refused = _of_bundle(options.bundle, options) if options.bundle else _of_server(options.source)
     rows = [
         {"what": one.what, "status": one.status.value, "detail": one.detail, "cost": one.cost, "fix": one.fix}
         for one in found
@@ -78,7 +74,7 @@ def command(options: DoctorOptions) -> None:
     if options.answer.output_format is Format.TABLE and not options.answer.fields:
         write(_page(rows), options.answer.out)
     else:
-        write_sheet(_sheet(rows), options.answer.output_format, out=options.answer.out, fields=options.answer.fields)
+        options.answer.write(_sheet(rows))
     if refused:
         raise click.exceptions.Exit(1)
 
@@ -96,7 +92,7 @@ def _of_server(source: ServerOptions) -> tuple[list[Finding], bool]:
     return found, any(one.status is Status.MISSING and one.what == "GPU metrics" for one in found)
 
 
-def _of_bundle(folder: Path, prices: Path | None, quotas: Path | None, at: date | None) -> tuple[list[Finding], bool]:
+def _of_bundle(folder: Path, options: DoctorOptions) -> tuple[list[Finding], bool]:
     """Return what a bundle lacks, and whether audit would refuse it."""
     from trimtab.catalog import load_catalog
     from trimtab.fleet.market import Market
@@ -106,8 +102,8 @@ def _of_bundle(folder: Path, prices: Path | None, quotas: Path | None, at: date 
     from trimtab.sources.quota_doctor import quota_findings
     from trimtab.tables.checks import checked_bundle
 
-    bundle, catalog, settings = checked_bundle(folder), load_catalog(prices), Settings()
-    day = at or bundle.end.date()
+    bundle, catalog, settings = checked_bundle(folder), load_catalog(options.prices), Settings()
+    day = options.at or bundle.end.date()
     market = Market(
         catalog=catalog,
         at=day,
@@ -116,8 +112,8 @@ def _of_bundle(folder: Path, prices: Path | None, quotas: Path | None, at: date 
     )
     newest = max(price.as_of for price in catalog.prices.prices)
     found = bundle_findings(bundle, market, _days_since(newest, day))
-    if quotas is not None:
-        found += quota_findings(bundle, read_quotas(quotas))
+    if options.quotas is not None:
+        found += quota_findings(bundle, read_quotas(options.quotas))
     return found, refuses(found)
 
 

@@ -30,6 +30,7 @@ from click.core import ParameterSource
 
 if TYPE_CHECKING:
     from trimtab.cli.output import Format
+    from trimtab.cli.sheet import Sheet
 
 Decorator = Callable[[Callable[..., object]], Callable[..., object]]
 T = TypeVar("T")
@@ -124,7 +125,7 @@ def _decorators(kind: type) -> Iterator[Decorator]:
     for part in fields(kind):
         declared = part.metadata[_DECLARED]
         if isinstance(declared, _Parameter):
-            yield declared.decorator(part.name, str(part.type))
+            yield declared.decorator(part.name, part.type.__name__ if isinstance(part.type, type) else str(part.type))
         elif declared.add is not None:
             yield declared.add
         else:
@@ -150,6 +151,12 @@ class AnswerOptions:
     output_format: Format
     out: Path | None
     fields: tuple[str, ...]
+
+    def write(self, sheet: Sheet) -> None:
+        """Write rows as asked; raises UnknownName for a column that they lack, UsageError where the file cannot be written."""
+        from trimtab.cli.output import write_sheet
+
+        write_sheet(sheet, self.output_format, out=self.out, fields=self.fields)
 
 
 def answer_options(*formats: Format) -> Any:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from trimtab.cli.options import AnswerOptions, answer_options, option, options_from
-from trimtab.cli.output import Column, Format, Sheet, fixed, write, write_sheet
+from trimtab.cli.output import Column, Format, Sheet, fixed, write
 from trimtab.cli.screen import say
 from trimtab.errors import SourceError, UsageError
 
@@ -53,7 +53,7 @@ def command(options: QuotasOptions) -> None:
     from trimtab.sources.clouds.quotas import quotas_text, settings_text
 
     quotas: list[NodeQuota] = []
-    for reading in _readings(options.regions, options.projects, options.places, options.endpoints):
+    for reading in _readings(options):
         quotas += reading.quotas
         for note in reading.notes:
             say(note, err=True)
@@ -65,17 +65,10 @@ def command(options: QuotasOptions) -> None:
         write(quotas_text(quotas), options.answer.out)
     else:
         people = options.answer.output_format in (Format.TABLE, Format.MARKDOWN)
-        write_sheet(
-            _sheet(quotas, for_people=people),
-            options.answer.output_format,
-            out=options.answer.out,
-            fields=options.answer.fields,
-        )
+        options.answer.write(_sheet(quotas, for_people=people))
 
 
-def _readings(
-    regions: tuple[str, ...], projects: tuple[str, ...], places: tuple[str, ...], endpoints: tuple[str, ...]
-) -> Iterator[QuotaReading]:
+def _readings(options: QuotasOptions) -> Iterator[QuotaReading]:
     from trimtab.catalog import load_catalog
     from trimtab.cli.collect import endpoints_of
     from trimtab.sources.clouds import azure_quotas, gce
@@ -83,12 +76,12 @@ def _readings(
     from trimtab.sources.clouds.google_quotas import google_quotas
     from trimtab.sources.clouds.tokens import azure_headers, google_headers
 
-    urls, catalog = endpoints_of(endpoints), load_catalog()
-    for region in regions:
+    urls, catalog = endpoints_of(options.endpoints), load_catalog()
+    for region in options.regions:
         yield aws_quotas(region, urls.get("aws"), catalog)
-    for project in projects:
+    for project in options.projects:
         yield google_quotas(urls.get("gcp-compute", gce.DEFAULT_URL), google_headers(), project, catalog)
-    for place in places:
+    for place in options.places:
         subscription, at, location = place.partition("@")
         if not at:
             raise UsageError(f"--azure {place!r}: write SUBSCRIPTION@LOCATION, as 0000-...@eastus")

@@ -13,7 +13,7 @@ from trimtab.cli.allocate.tables import (
     BUDGET_FIELDS,
     MONTH_FIELDS,
     TABLE_FIELDS,
-    Answer,
+    ChargeBack,
     months_sheet,
     page,
     who_sheet,
@@ -49,7 +49,7 @@ class _Split:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Terms:
+class _SplitTerms:
     """How a bill is to be split; `basis` is None where none was asked for, and with list prices (`at_list`)."""
 
     split: Split
@@ -60,9 +60,9 @@ class _Terms:
     invoices: Mapping[str, int]
 
 
-def _terms(options: AllocateOptions) -> _Terms:
+def _terms(options: AllocateOptions) -> _SplitTerms:
     at_list = options.basis == "list"
-    return _Terms(
+    return _SplitTerms(
         split=Split.parse(options.split),
         basis=Basis(options.basis) if options.basis is not None and not at_list else None,
         at_list=at_list,
@@ -88,7 +88,7 @@ def run_allocate(options: AllocateOptions) -> None:
     _write(options, history.name, replace(answer, notes=[*answer.notes, *left_out]))
 
 
-def _split(options: AllocateOptions, terms: _Terms, history: History) -> _Split:
+def _split(options: AllocateOptions, terms: _SplitTerms, history: History) -> _Split:
     bundle = history.bundle
     costs = bundle.table("costs", COLUMNS)
     if terms.at_list or costs.num_rows == 0:
@@ -113,7 +113,7 @@ def _split(options: AllocateOptions, terms: _Terms, history: History) -> _Split:
     )
 
 
-def _answer(rows: Sequence[Charge], found: _Split, budgets: Mapping[str, float]) -> Answer:
+def _answer(rows: Sequence[Charge], found: _Split, budgets: Mapping[str, float]) -> ChargeBack:
     window = found.fleet.window
     days = max((len(costs) for costs in (*found.spent.held.values(), *found.spent.unheld.values())), default=0)
     at_list = not found.months
@@ -126,7 +126,7 @@ def _answer(rows: Sequence[Charge], found: _Split, budgets: Mapping[str, float])
         f"Sum ${usd_cents(total):,.2f}, the bill of {first:%-d %b %Y} to {last:%-d %b %Y} "
         f"({found.basis}; ${per_month(usd_cents(total), window_hr):,.0f} a month)."
     ]
-    return Answer(
+    return ChargeBack(
         charges=rows,
         window_hr=window_hr,
         month_ends={row.name: _month_end(row, found.spent, whole_days) for row in rows} if days else {},
@@ -184,7 +184,7 @@ def _budget_notes(rows: Sequence[Charge], budgets: Mapping[str, float]) -> list[
     return [f"Budgets of names that nothing was charged to: {', '.join(unknown)}."] if unknown else []
 
 
-def _write(options: AllocateOptions, title: str, answer: Answer) -> None:
+def _write(options: AllocateOptions, title: str, answer: ChargeBack) -> None:
     if options.answer.output_format is Format.HTML:
         write(page(title, answer), options.answer.out)
         return

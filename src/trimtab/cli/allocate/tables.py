@@ -76,7 +76,7 @@ MONTHS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class ChargeBack:
     """What was found: charges, where each payer's month ends, budgets in dollars a month, the bill's months, what to say."""
 
     charges: Sequence[Charge]
@@ -92,7 +92,7 @@ class Answer:
         return sum(charge.micro_usd for charge in self.charges)
 
 
-def who_sheet(answer: Answer) -> Sheet:
+def who_sheet(answer: ChargeBack) -> Sheet:
     """Return a row a payer. Cents are given out so that the rows shown sum to the cent as well."""
     shown = round_parts([charge.micro_usd for charge in answer.charges], MICRO_PER_CENT)
     rows = [_who(charge, part / 100, answer) for charge, part in zip(answer.charges, shown, strict=True)]
@@ -100,7 +100,7 @@ def who_sheet(answer: Answer) -> Sheet:
     return Sheet(columns=columns, rows=rows, notes=answer.notes)
 
 
-def _who(charge: Charge, shown_usd: float, answer: Answer) -> Mapping[str, Cell]:
+def _who(charge: Charge, shown_usd: float, answer: ChargeBack) -> Mapping[str, Cell]:
     cost, total = usd(charge.micro_usd), answer.total_micro_usd
     row: dict[str, Cell] = {
         "name": charge.name,
@@ -126,7 +126,7 @@ def _who(charge: Charge, shown_usd: float, answer: Answer) -> Mapping[str, Cell]
     return row
 
 
-def months_sheet(answer: Answer) -> Sheet:
+def months_sheet(answer: ChargeBack) -> Sheet:
     """Return a row a billing month."""
     rows: list[Mapping[str, Cell]] = []
     for month in answer.months:
@@ -154,7 +154,7 @@ def months_sheet(answer: Answer) -> Sheet:
     return Sheet(columns=MONTHS, rows=rows, notes=[_MONTHS_NOTE])
 
 
-def page(title: str, answer: Answer) -> str:
+def page(title: str, answer: ChargeBack) -> str:
     """Return the page: who pays what, budgets where there are some, and each month's invoice."""
     who = who_sheet(answer)
     parts = [section("who", "Who pays", "", scroll(_table(who, WHO, bars=True)), bullets(answer.notes))]

@@ -14,7 +14,7 @@ from trimtab.cli.history import History, HistoryChoice, held_commitments, open_h
 from trimtab.cli.kept_audits import keep
 from trimtab.cli.options import AnswerOptions, setting_flags
 from trimtab.cli.outcome_cache import outcome_cache
-from trimtab.cli.output import PLAIN_WIDTH, Format, colour_wanted, screen_width, write, write_sheet
+from trimtab.cli.output import PLAIN_WIDTH, Format, colour_wanted, screen_width, write
 from trimtab.cli.progress import progress_bar, set_verbosity
 from trimtab.cli.screen import say
 from trimtab.cli.settings import Resolved, resolve
@@ -45,7 +45,7 @@ def run_audit(options: AuditOptions) -> int:
     resolved = resolve(file=options.settings_file, environ=os.environ, flags=flags)
     answer = options.answer
     if options.show_settings:
-        write_sheet(resolved.sheet(), answer.output_format, out=answer.out, fields=answer.fields)
+        answer.write(resolved.sheet())
         return 0
     choice = HistoryChoice(
         bundle=options.bundle, demo=options.demo, demo_trace=options.demo_trace, source=options.source

@@ -12,7 +12,7 @@ import click
 from trimtab.catalog import BuyingOption, Catalog, load_catalog
 from trimtab.catalog.prices import Price
 from trimtab.cli.options import NEW_FILE, AnswerOptions, answer_options, option, options_from, today_option
-from trimtab.cli.output import Format, Sheet, write_sheet
+from trimtab.cli.output import Format, Sheet
 from trimtab.cli.prices.compare import STALE_DAYS, command as compare
 from trimtab.cli.prices.refresh import command as refresh
 from trimtab.cli.prices.tables import (
@@ -91,7 +91,7 @@ def command(options: PricesOptions) -> None:
     prices = selected(catalog, chosen)
     if not prices and not options.matrix:
         raise MissingPrice(_nothing(catalog, chosen))
-    write_sheet(
+    options.answer.write(
         _sheet(
             catalog,
             chosen,
@@ -99,10 +99,7 @@ def command(options: PricesOptions) -> None:
             matrix=options.matrix,
             limit=options.limit,
             for_people=options.answer.output_format in _FOR_PEOPLE,
-        ),
-        options.answer.output_format,
-        out=options.answer.out,
-        fields=options.answer.fields,
+        )
     )
     _warn_of_stale(chosen, prices)
     if catalog.questions:

@@ -20,7 +20,7 @@ from trimtab.cli.options import (
     prices_option,
     today_option,
 )
-from trimtab.cli.output import Cell, Column, Format, Sheet, fixed, write_sheet
+from trimtab.cli.output import Cell, Column, Format, Sheet, fixed
 from trimtab.cli.prices.tables import usd_gpu_hr
 from trimtab.errors import MissingPrice, UnknownName
 from trimtab.units import HR_PER_YEAR
@@ -262,4 +262,4 @@ def command(options: PricesCompareOptions) -> None:
         raise MissingPrice(
             f"no price for {options.gpu} at {options.at} in {where}: drop a filter, or add your own rate with --prices FILE"
         )
-    write_sheet(sheet, options.answer.output_format, out=options.answer.out, fields=options.answer.fields)
+    options.answer.write(sheet)

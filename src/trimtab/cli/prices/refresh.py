@@ -12,7 +12,7 @@ import click
 
 from trimtab.catalog import load_catalog
 from trimtab.cli.options import NEW_FILE, AnswerOptions, answer_options, option, options_from
-from trimtab.cli.output import Format, write_sheet
+from trimtab.cli.output import Format
 from trimtab.cli.screen import say
 from trimtab.errors import SourceError, UsageError
 
@@ -85,7 +85,7 @@ def command(options: PricesRefreshOptions) -> None:
     )
     from trimtab.sources.price_lists.refresh import REFRESHED, read_lists
 
-    asked = _request(options.providers, options.regions, options.aws_via, options.spot_via, options.endpoints)
+    asked = _request(options)
     packaged = load_catalog()
     former = read_price_file(options.path, packaged, REFRESHED)
     reading, failed = read_lists(asked, packaged)
@@ -97,12 +97,7 @@ def command(options: PricesRefreshOptions) -> None:
         )
     found = found_changes(reading, former, packaged)
     people = options.answer.output_format in (Format.TABLE, Format.MARKDOWN)
-    write_sheet(
-        refresh_sheet(found, for_people=people),
-        options.answer.output_format,
-        out=options.answer.out,
-        fields=options.answer.fields,
-    )
+    options.answer.write(refresh_sheet(found, for_people=people))
     for line in summary(found, reading):
         say(line, err=True)
     if not options.accept_vanished:
@@ -114,14 +109,12 @@ def command(options: PricesRefreshOptions) -> None:
         raise click.exceptions.Exit(1)
 
 
-def _request(
-    providers: tuple[str, ...], regions: tuple[str, ...], aws_via: str, spot_via: str, endpoints: tuple[str, ...]
-) -> Request:
+def _request(options: PricesRefreshOptions) -> Request:
     from trimtab.sources.price_lists.refresh import ENDPOINTS, AwsVia, Request, SpotVia
 
     headers = _gcp_headers()
-    chosen = providers or tuple(name for name in _PROVIDERS if name != "gcp" or headers)
-    pairs = dict(_pair(text) for text in endpoints)
+    chosen = options.providers or tuple(name for name in _PROVIDERS if name != "gcp" or headers)
+    pairs = dict(_pair(text) for text in options.endpoints)
     for name in pairs:
         if name not in ENDPOINTS:
             raise UsageError(f"--endpoint {name}: the lists are {', '.join(ENDPOINTS)}")
@@ -129,11 +122,11 @@ def _request(
         raise UsageError(f"Google's price list needs an API key in {_KEY} or a token in {_TOKEN}")
     return Request(
         providers=chosen,
-        regions=regions,
+        regions=options.regions,
         now=datetime.now(UTC),
         endpoints=pairs,
-        aws_via=AwsVia(aws_via),
-        spot_via=SpotVia(spot_via),
+        aws_via=AwsVia(options.aws_via),
+        spot_via=SpotVia(options.spot_via),
         gcp_headers=headers,
     )
 

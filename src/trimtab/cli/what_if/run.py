@@ -9,7 +9,7 @@ from trimtab.catalog import load_catalog
 from trimtab.cli.history import held_commitments
 from trimtab.cli.kept_audits import recall
 from trimtab.cli.outcome_cache import outcome_cache
-from trimtab.cli.output import Cell, Column, Format, Sheet, write_sheet
+from trimtab.cli.output import Cell, Column, Format, Sheet
 from trimtab.cli.progress import progress_bar, set_verbosity
 from trimtab.cli.settings import resolve
 from trimtab.cli.what_if import WhatIfOptions
@@ -50,7 +50,7 @@ def run_what_if(options: WhatIfOptions) -> None:
             progress=tell,
         )
     sheet = what_if_sheet(found, people=options.answer.output_format in _PEOPLE)
-    write_sheet(sheet, options.answer.output_format, out=options.answer.out, fields=options.answer.fields)
+    options.answer.write(sheet)
 
 
 def _history(options: WhatIfOptions) -> Bundle:

@@ -17,7 +17,7 @@ from trimtab.cli.options import (
     options_from,
     prices_option,
 )
-from trimtab.cli.output import Cell, Column, Sheet, write_sheet
+from trimtab.cli.output import Cell, Column, Sheet
 
 if TYPE_CHECKING:
     from trimtab.diagnose.canary import Comparison, Contrast, Run
@@ -88,19 +88,14 @@ def command(options: CompareOptions) -> None:
       trimtab compare fleet-in-may/ fleet-in-june/ --workload chat/api
       trimtab compare stable.parquet canary.parquet --split -o markdown
     """
-    from trimtab.cli.compare.run import open_run
     from trimtab.diagnose.canary import Rule, compare
+    from trimtab.pipeline.canary import canary_side
 
     costs = options.usd_hr or (None, None)
-    one = open_run(options.present, costs[0], options.workload, options.prices)
-    other = open_run(options.canary, costs[1], options.workload, options.prices)
+    one = canary_side(options.present, costs[0], options.workload, options.prices)
+    other = canary_side(options.canary, costs[1], options.workload, options.prices)
     found = compare(one, other, Rule(slack_frac=options.slack, throughput=not options.split), seed=options.seed)
-    write_sheet(
-        _sheet(found, one, other, options.split),
-        options.answer.output_format,
-        out=options.answer.out,
-        fields=options.answer.fields,
-    )
+    options.answer.write(_sheet(found, one, other, options.split))
 
 
 def _sheet(found: Comparison, present: Run, canary: Run, split: bool) -> Sheet:

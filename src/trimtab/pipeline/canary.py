@@ -1,4 +1,4 @@
-"""One side of `trimtab compare`: a file of requests, or a service of a bundle with its measured latencies and its bill."""
+"""One side of a canary comparison: a file of requests, or a service of a bundle with its measured latencies and its bill."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trimtab.errors import InputError, UnknownName
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Workload
 from trimtab.fleet.settings import Settings
-from trimtab.pipeline import open_fleet, priced_history
+from trimtab.pipeline.opening import open_fleet, priced_history
 from trimtab.plan.verify.baseline import baseline_of
 from trimtab.sources.canary_files import read_run
 
@@ -20,7 +20,7 @@ _BEYOND = 2.0
 """A latency beyond the last bound of a histogram is taken as twice that bound."""
 
 
-def open_run(path: Path, usd_hr: float | None, name: str | None, prices: Path | None) -> Run:
+def canary_side(path: Path, usd_hr: float | None, name: str | None, prices: Path | None) -> Run:
     """Return a side; raises InputError, BundleError, MissingPrice, or UnknownName for a service that is not there."""
     if path.is_file():
         return read_run(path, usd_hr)
