@@ -107,19 +107,21 @@ def _sheet(found: Comparison, present: Run, canary: Run, split: bool) -> Sheet:
         notes.append("$ a request is not judged: say what each side costs an hour with --usd-hr.")
     if split:
         notes.append("Throughput is shown and not judged (--split).")
-    return Sheet(columns=COLUMNS, rows=[_row(one, found) for one in found.contrasts], notes=notes)
+    return Sheet(columns=COLUMNS, rows=[_row(contrast, found) for contrast in found.contrasts], notes=notes)
 
 
-def _row(one: Contrast, found: Comparison) -> dict[str, Cell]:
-    ratio = not one.what.startswith("failed")
+def _row(contrast: Contrast, found: Comparison) -> dict[str, Cell]:
+    ratio = not contrast.what.startswith("failed")
     shift = 1.0 if ratio else 0.0
-    change = one.canary / one.present - 1 if ratio and one.present else one.canary - one.present
+    change = (
+        contrast.canary / contrast.present - 1 if ratio and contrast.present else contrast.canary - contrast.present
+    )
     return {
-        "what": one.what,
-        "present": one.present,
-        "canary": one.canary,
+        "what": contrast.what,
+        "present": contrast.present,
+        "canary": contrast.canary,
         "change_frac": round(change, 6),
-        "low_frac": round(one.low - shift, 6),
-        "high_frac": round(one.high - shift, 6),
+        "low_frac": round(contrast.low - shift, 6),
+        "high_frac": round(contrast.high - shift, 6),
         "verdict": found.verdict.value,
     }

@@ -68,8 +68,14 @@ def command(options: DoctorOptions) -> None:
         raise UsageError("--quotas are held against the nodes of a bundle: trimtab doctor fleet/ --quotas quotas.csv")
     found, refused = _of_bundle(options.bundle, options) if options.bundle else _of_server(options.source)
     rows = [
-        {"what": one.what, "status": one.status.value, "detail": one.detail, "cost": one.cost, "fix": one.fix}
-        for one in found
+        {
+            "what": finding.what,
+            "status": finding.status.value,
+            "detail": finding.detail,
+            "cost": finding.cost,
+            "fix": finding.fix,
+        }
+        for finding in found
     ]
     if options.answer.output_format is Format.TABLE and not options.answer.fields:
         write(_page(rows), options.answer.out)
@@ -89,7 +95,7 @@ def _of_server(source: ServerOptions) -> tuple[list[Finding], bool]:
         facts = look(server, end)
     newest = max(price.as_of for price in load_catalog().prices.prices)
     found = findings(facts, bills=len(source.bills), newest_price_days=_days_since(newest, end.date()))
-    return found, any(one.status is Status.MISSING and one.what == "GPU metrics" for one in found)
+    return found, any(finding.status is Status.MISSING and finding.what == "GPU metrics" for finding in found)
 
 
 def _of_bundle(folder: Path, options: DoctorOptions) -> tuple[list[Finding], bool]:

@@ -214,7 +214,8 @@ def encoded(outcome: Outcome) -> bytes:
             arrays[field.name] = value
         elif field.name == "attained":
             head[field.name] = [
-                {**asdict(one), "target": {**asdict(one.target), "metric": one.target.metric.value}} for one in value
+                {**asdict(attained), "target": {**asdict(attained.target), "metric": attained.target.metric.value}}
+                for attained in value
             ]
         elif value is None or isinstance(value, bool | int | float | str):
             head[field.name] = value

@@ -91,7 +91,7 @@ def _readings(options: QuotasOptions) -> Iterator[QuotaReading]:
 
 def _sheet(quotas: list[NodeQuota], *, for_people: bool) -> Sheet:
     """Return a row a quota and type; people see the types of which at least a node is allowed, and how many are left out."""
-    shown = [one for one in quotas if one.nodes > 0 or not for_people]
+    shown = [quota for quota in quotas if quota.nodes > 0 or not for_people]
     notes = ["nodes: if no other type draws on the same quota."]
     if len(shown) < len(quotas):
         notes.append(f"{len(quotas) - len(shown)} of {len(quotas)} are below one node and not shown; -o csv has all.")
@@ -105,4 +105,4 @@ def _sheet(quotas: list[NodeQuota], *, for_people: bool) -> Sheet:
         Column(key="unit", title="of"),
         Column(key="quota", title="name"),
     ]
-    return Sheet(columns=columns, rows=[one.model_dump(mode="json") for one in shown], notes=notes)
+    return Sheet(columns=columns, rows=[quota.model_dump(mode="json") for quota in shown], notes=notes)

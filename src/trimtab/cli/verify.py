@@ -131,7 +131,7 @@ def _sheet(found: Verification) -> Sheet:
     return Sheet(columns=COLUMNS, rows=[_cells(one) for one in found.actions], notes=notes)
 
 
-def _cells(one: ActionVerdict) -> dict[str, Cell]:
+def _cells(verdict: ActionVerdict) -> dict[str, Cell]:
     from trimtab.emit.verify_document import verdict_row
 
-    return {key: value for key, value in verdict_row(one).items() if isinstance(value, str | int | float)}
+    return {key: value for key, value in verdict_row(verdict).items() if isinstance(value, str | int | float)}

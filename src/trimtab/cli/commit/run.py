@@ -195,7 +195,7 @@ def _for_people(
 
 def _body(section: Section, report: CommitReport, options: CommitOptions, width: int, *, colour: bool) -> str:
     if section is Section.LOAD:
-        drawn = [f"{one.pool}\n{picture(curve(one, picture_points(width)))}" for one in report.advice]
+        drawn = [f"{advice.pool}\n{picture(curve(advice, picture_points(width)))}" for advice in report.advice]
         fence = "```" if options.answer.output_format is Format.MARKDOWN else ""
         return "\n\n".join(f"{fence}\n{text}\n{fence}".strip("\n") for text in drawn)
     sheet = sheet_of(section, report)
@@ -207,4 +207,4 @@ def _body(section: Section, report: CommitReport, options: CommitOptions, width:
 
 
 def _plain(sheet: Sheet) -> Sheet:
-    return replace(sheet, columns=[one for one in sheet.columns if one.key not in HIDDEN_FROM_PEOPLE])
+    return replace(sheet, columns=[column for column in sheet.columns if column.key not in HIDDEN_FROM_PEOPLE])

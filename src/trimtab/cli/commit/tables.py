@@ -114,21 +114,21 @@ def curve(advice: Advice, points: int) -> tuple[LoadPoint, ...]:
 
 def _steps(report: CommitReport) -> Sheet:
     rows: list[dict[str, Cell]] = []
-    for one in report.advice:
-        held = one.owned
-        for layer in one.layers:
+    for advice in report.advice:
+        held = advice.owned
+        for layer in advice.layers:
             rows.append(
                 {
-                    "pool": str(one.pool),
+                    "pool": str(advice.pool),
                     "day": layer.day,
                     "buy_nodes": layer.buy,
                     "hold_nodes": layer.hold,
-                    "term_years": one.offer.term_years,
-                    "payment": one.offer.payment.value,
-                    "usd_hr": one.offer.effective_usd_hr,
-                    "discount_frac": one.discount_frac,
-                    "used_frac": one.used_frac(held, layer.hold),
-                    "source": one.offer.source,
+                    "term_years": advice.offer.term_years,
+                    "payment": advice.offer.payment.value,
+                    "usd_hr": advice.offer.effective_usd_hr,
+                    "discount_frac": advice.discount_frac,
+                    "used_frac": advice.used_frac(held, layer.hold),
+                    "source": advice.offer.source,
                 }
             )
             held = layer.hold
@@ -152,21 +152,21 @@ def _with_pool(columns: Sequence[Column], *more: str) -> list[Column]:
 
 def _steps_notes(report: CommitReport) -> list[str]:
     notes = []
-    for one in report.advice:
+    for advice in report.advice:
         saved = (
-            f"saves {dollars(one.saving_usd_mo)} a month on the use of the last four weeks"
-            if one.buy
+            f"saves {dollars(advice.saving_usd_mo)} a month on the use of the last four weeks"
+            if advice.buy
             else "buy nothing"
         )
         notes.append(
-            f"{one.pool.instance_type}: {saved}; the use backs {one.backed_nodes:.1f} nodes, {one.owned} held already; "
-            f"known afterwards, {one.best_nodes} would have been best; {_back_tested(one)}"
+            f"{advice.pool.instance_type}: {saved}; the use backs {advice.backed_nodes:.1f} nodes, "
+            f"{advice.owned} held already; known afterwards, {advice.best_nodes} would have been best; {_back_tested(advice)}"
         )
     return notes
 
 
-def _back_tested(one: Advice) -> str:
-    choice = one.choice
+def _back_tested(advice: Advice) -> str:
+    choice = advice.choice
     if not choice.back_tests:
         return "no back-test: too little history"
     return (
@@ -179,14 +179,14 @@ def _back_tested(one: Advice) -> str:
 def _rules(report: CommitReport) -> Sheet:
     rows: list[dict[str, Cell]] = [
         {
-            "pool": str(one.pool),
+            "pool": str(advice.pool),
             "rule": rule.value,
-            "cost_frac": one.rule_costs[rule],
-            "over_hindsight": one.rule_costs[rule] / one.rule_costs[CommitRule.HINDSIGHT],
-            "over_best_simple": one.rule_costs[rule] / min(one.rule_costs[simple] for simple in SIMPLE_RULES),
+            "cost_frac": advice.rule_costs[rule],
+            "over_hindsight": advice.rule_costs[rule] / advice.rule_costs[CommitRule.HINDSIGHT],
+            "over_best_simple": advice.rule_costs[rule] / min(advice.rule_costs[simple] for simple in SIMPLE_RULES),
         }
-        for one in report.advice
-        if one.rule_costs
+        for advice in report.advice
+        if advice.rule_costs
         for rule in _SHOWN_RULES
     ]
     columns = [
@@ -201,22 +201,22 @@ def _rules(report: CommitReport) -> Sheet:
 def _returns(report: CommitReport) -> Sheet:
     rows: list[dict[str, Cell]] = [
         {
-            "pool": str(one.offer.pool),
-            "offer": f"{one.offer.term_years} y, {one.offer.payment.value}",
-            "nodes": one.nodes,
-            "hours_mo": one.hours_mo,
-            "upfront_usd": one.offer.upfront_usd * one.nodes,
-            "on_demand_usd": one.on_demand_usd,
-            "committed_usd": one.committed_usd,
-            "saving_usd": one.saving_usd,
-            "saving_frac": one.saving_frac,
-            "break_even_mo": one.break_even_mo,
-            "on_demand_usd_year": one.on_demand_usd_year,
-            "committed_usd_year": one.committed_usd_year,
-            "loses_below_frac": one.loses_below_frac,
-            "source": one.offer.source,
+            "pool": str(row.offer.pool),
+            "offer": f"{row.offer.term_years} y, {row.offer.payment.value}",
+            "nodes": row.nodes,
+            "hours_mo": row.hours_mo,
+            "upfront_usd": row.offer.upfront_usd * row.nodes,
+            "on_demand_usd": row.on_demand_usd,
+            "committed_usd": row.committed_usd,
+            "saving_usd": row.saving_usd,
+            "saving_frac": row.saving_frac,
+            "break_even_mo": row.break_even_mo,
+            "on_demand_usd_year": row.on_demand_usd_year,
+            "committed_usd_year": row.committed_usd_year,
+            "loses_below_frac": row.loses_below_frac,
+            "source": row.offer.source,
         }
-        for one in report.returns
+        for row in report.returns
     ]
     columns = [
         Column(key="offer", title="offer", whole=True, repeat=True),
@@ -243,21 +243,21 @@ def _plans(advice: Sequence[SpendAdvice]) -> Sheet:
     """Return a row per provider, term and whether the reservations advised are bought as well."""
     rows: list[dict[str, Cell]] = [
         {
-            "plan": _named(one),
-            "beside_reservations": one.beside_reservations,
-            "on_demand_usd_mo": one.on_demand_usd_mo,
-            "discount_frac": one.discount_frac,
-            "first_usd_hr": one.layers[0].hold_usd_hr if one.layers and one.layers[0].day == 0 else 0.0,
-            "usd_hr": one.usd_hr,
-            "best_usd_hr": one.best_usd_hr,
-            "used_frac": one.used_frac if one.layers else None,
-            "saving_usd_mo": one.saving_usd_mo,
-            "break_even_mo": one.break_even_mo,
-            "loses_below_frac": one.loses_below_frac,
-            "term_usd": one.term_usd,
-            "layers": [f"day {layer.day}: {layer.buy_usd_hr:.2f} USD an hour" for layer in one.layers],
+            "plan": _named(plan),
+            "beside_reservations": plan.beside_reservations,
+            "on_demand_usd_mo": plan.on_demand_usd_mo,
+            "discount_frac": plan.discount_frac,
+            "first_usd_hr": plan.layers[0].hold_usd_hr if plan.layers and plan.layers[0].day == 0 else 0.0,
+            "usd_hr": plan.usd_hr,
+            "best_usd_hr": plan.best_usd_hr,
+            "used_frac": plan.used_frac if plan.layers else None,
+            "saving_usd_mo": plan.saving_usd_mo,
+            "break_even_mo": plan.break_even_mo,
+            "loses_below_frac": plan.loses_below_frac,
+            "term_usd": plan.term_usd,
+            "layers": [f"day {layer.day}: {layer.buy_usd_hr:.2f} USD an hour" for layer in plan.layers],
         }
-        for one in advice
+        for plan in advice
     ]
     columns = [
         text("plan", "plan"),
@@ -277,9 +277,9 @@ def _plans(advice: Sequence[SpendAdvice]) -> Sheet:
     return Sheet(columns=columns, rows=rows, section="plan", notes=_plans_notes(advice))
 
 
-def _named(one: SpendAdvice) -> str:
-    what = "on what the reservations leave" if one.beside_reservations else "without new reservations"
-    return f"{one.provider} {one.option.value}, {what}"
+def _named(plan: SpendAdvice) -> str:
+    what = "on what the reservations leave" if plan.beside_reservations else "without new reservations"
+    return f"{plan.provider} {plan.option.value}, {what}"
 
 
 def _plans_notes(advice: Sequence[SpendAdvice]) -> list[str]:
@@ -289,16 +289,16 @@ def _plans_notes(advice: Sequence[SpendAdvice]) -> list[str]:
         "$/h of spend, not of nodes: now, after all layers, and what would have been best over the last four weeks, known "
         "afterwards; saves: on their use"
     ]
-    for one in advice:
-        if len(one.layers) > 1:
-            later = ", ".join(f"day {layer.day} to {layer.hold_usd_hr:.2f}" for layer in one.layers[1:])
-            notes.append(f"{_named(one)}: {later} $/h, each only if the use still backs it")
-    alone = {(one.provider, one.option): one for one in advice if not one.beside_reservations}
+    for plan in advice:
+        if len(plan.layers) > 1:
+            later = ", ".join(f"day {layer.day} to {layer.hold_usd_hr:.2f}" for layer in plan.layers[1:])
+            notes.append(f"{_named(plan)}: {later} $/h, each only if the use still backs it")
+    alone = {(plan.provider, plan.option): plan for plan in advice if not plan.beside_reservations}
     notes += [
-        f"{one.provider} {one.option.value}: without new reservations it saves {dollars(alone[key].saving_usd_mo)} a month; "
-        f"beside them {dollars(one.saving_usd_mo)} more than they do"
-        for one in advice
-        if one.beside_reservations and (key := (one.provider, one.option)) in alone
+        f"{plan.provider} {plan.option.value}: without new reservations it saves {dollars(alone[key].saving_usd_mo)} a month; "
+        f"beside them {dollars(plan.saving_usd_mo)} more than they do"
+        for plan in advice
+        if plan.beside_reservations and (key := (plan.provider, plan.option)) in alone
     ]
     return notes
 
@@ -313,13 +313,13 @@ _USE = (
 """What both kinds of commitments held are judged by."""
 
 
-def _use(one: CommitmentUse) -> dict[str, Cell]:
+def _use(use: CommitmentUse) -> dict[str, Cell]:
     return {
-        "used_frac": one.used_frac,
-        "coverage_frac": one.coverage_frac,
-        "unused_usd_mo": one.unused_usd_mo,
-        "end": one.owned.end.isoformat(),
-        "days_left": one.days_left,
+        "used_frac": use.used_frac,
+        "coverage_frac": use.coverage_frac,
+        "unused_usd_mo": use.unused_usd_mo,
+        "end": use.owned.end.isoformat(),
+        "days_left": use.days_left,
     }
 
 
@@ -328,13 +328,13 @@ def _inventory(report: CommitReport) -> Sheet:
     rows: list[dict[str, Cell]] = [
         {
             "pool": str(scope.offer.pool),
-            "name": one.owned.name,
+            "name": use.owned.name,
             "count": scope.count,
-            **_use(one),
-            "held_after_nodes": one.held_after,
+            **_use(use),
+            "held_after_nodes": use.held_after,
         }
-        for one in report.held
-        if isinstance(scope := one.owned.scope, OwnedNodes)
+        for use in report.held
+        if isinstance(scope := use.owned.scope, OwnedNodes)
     ]
     columns = [text("name", "commitment"), number("count", "nodes"), *_USE, number("held_after_nodes", "held after")]
     return Sheet(columns=_with_pool(columns), rows=rows, section="pool")
@@ -343,9 +343,9 @@ def _inventory(report: CommitReport) -> Sheet:
 def _held_plans(report: CommitReport) -> Sheet:
     """Return a row per commitment to spend that runs and whose rates are known."""
     rows: list[dict[str, Cell]] = [
-        {"name": one.owned.name, "usd_hr": scope.usd_hr, **_use(one)}
-        for one in report.held
-        if isinstance(scope := one.owned.scope, OwnedSpend)
+        {"name": use.owned.name, "usd_hr": scope.usd_hr, **_use(use)}
+        for use in report.held
+        if isinstance(scope := use.owned.scope, OwnedSpend)
     ]
     return Sheet(columns=[text("name", "plan"), number("usd_hr", "$/h", 2), *_USE], rows=rows)
 
@@ -353,7 +353,7 @@ def _held_plans(report: CommitReport) -> Sheet:
 def _load(report: CommitReport) -> Sheet:
     rows: list[dict[str, Cell]] = [
         {
-            "pool": str(one.pool),
+            "pool": str(advice.pool),
             "hours_frac": point.hours_frac,
             "load_nodes": point.load,
             "owned_nodes": point.owned,
@@ -362,8 +362,8 @@ def _load(report: CommitReport) -> Sheet:
             "on_demand_nodes": point.on_demand,
             "unused_nodes": point.unused,
         }
-        for one in report.advice
-        for point in curve(one, CURVE_POINTS)
+        for advice in report.advice
+        for point in curve(advice, CURVE_POINTS)
     ]
     columns = [
         share("hours_frac", "hours"),

@@ -124,7 +124,8 @@ def _deliver(answer: FitPresentation, form: Format, out: Path | None, fields: Se
 def _without_empty(sheet: Sheet) -> Sheet:
     """Return the sheet without the columns that no row fills: ways of buying that nobody sells here."""
     return replace(
-        sheet, columns=[one for one in sheet.columns if any(row.get(one.key) is not None for row in sheet.rows)]
+        sheet,
+        columns=[column for column in sheet.columns if any(row.get(column.key) is not None for row in sheet.rows)],
     )
 
 
@@ -140,13 +141,13 @@ def _serving(request: _Request) -> FitPresentation:
     def all_told(way: ServingOption) -> float:
         return usd_per_mtok_all_told(way, request.settings, demand, hours_per_day)
 
-    ways = [one for one in answer.found if isinstance(one, ServingOption)]
+    ways = [way for way in answer.found if isinstance(way, ServingOption)]
     if options.rank == "total":
         ways.sort(key=all_told)
     shown = best_per_gpu(ways, options.limit, options.every)
     lines = reject_lines(answer.rejected)
     if not shown:
-        unfit = all(one.reason is not Unmet.TARGET for one in answer.rejected)
+        unfit = all(reject.reason is not Unmet.TARGET for reject in answer.rejected)
         return _nothing(
             SERVING_COLUMNS, [*lines, *(change_lines(model, demand, market, options.engine) if unfit else ())]
         )
@@ -178,8 +179,8 @@ def _serving(request: _Request) -> FitPresentation:
         remarks=tuple(remarks),
         paste=paste,
     )
-    rows = [{**serving_row(one), "total_usd_per_mtok": round(all_told(one), 4)} for one in shown]
-    machine = [{**machine_serving_row(one), "total_usd_per_mtok": round(all_told(one), 4)} for one in shown]
+    rows = [{**serving_row(way), "total_usd_per_mtok": round(all_told(way), 4)} for way in shown]
+    machine = [{**machine_serving_row(way), "total_usd_per_mtok": round(all_told(way), 4)} for way in shown]
     return _answer(page, sheet_of(rows, SERVING_COLUMNS, ()), machine, lines, request)
 
 
@@ -190,12 +191,12 @@ def _training(request: _Request) -> FitPresentation:
     scale = speed_scale(model, demand, request.measured)
     answer = training_answer(model, demand, market, scale=scale)
 
-    def total(one: TrainingOption) -> TotalCost:
-        return training_cost(one, request.settings, setup_hr=demand.setup_hr, tokens=demand.tokens)
+    def total(way: TrainingOption) -> TotalCost:
+        return training_cost(way, request.settings, setup_hr=demand.setup_hr, tokens=demand.tokens)
 
-    runs = [one for one in answer.found if isinstance(one, TrainingOption)]
+    runs = [way for way in answer.found if isinstance(way, TrainingOption)]
     if options.rank == "total":
-        runs.sort(key=lambda one: total(one).usd)
+        runs.sort(key=lambda way: total(way).usd)
     shown = best_per_gpu(runs, options.limit, options.every)
     lines = reject_lines(answer.rejected)
     if not shown:
@@ -212,8 +213,8 @@ def _training(request: _Request) -> FitPresentation:
         remarks=(*model_lines(model, scale), *kernel_lines(shown)),
         paste=training_arguments(first, name, demand.global_batch),
     )
-    rows = [{**training_row(one), "total_usd": round(total(one).usd, 2)} for one in shown]
-    machine = [{**machine_training_row(one), "total_usd": round(total(one).usd, 2)} for one in shown]
+    rows = [{**training_row(way), "total_usd": round(total(way).usd, 2)} for way in shown]
+    machine = [{**machine_training_row(way), "total_usd": round(total(way).usd, 2)} for way in shown]
     return _answer(page, sheet_of(rows, TRAINING_COLUMNS, ()), machine, lines, request)
 
 
@@ -222,8 +223,8 @@ def _write_jobs(shown: Sequence[ServingOption], folder: Path, name: str, demand:
     tokens = math.ceil(demand.input_tokens), math.ceil(demand.output_tokens)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for one in shown:
-            (folder / f"{job_name(one)}.yaml").write_text(bench_job(one, name, *tokens), encoding="utf-8")
+        for way in shown:
+            (folder / f"{job_name(way)}.yaml").write_text(bench_job(way, name, *tokens), encoding="utf-8")
     except OSError as error:
         raise UsageError(f"cannot write benchmark Jobs to {folder}: {error}") from error
     return [f"{len(shown)} benchmark Jobs written to {folder}; each prints its result as JSON"]
@@ -265,5 +266,5 @@ def _answer(
 
 
 def _drawn(shown: Sequence[Way], roofs: Sequence[Roofline]) -> list[str]:
-    pictures = (pareto_picture(shown), value_bars(shown), *(roofline_picture(one) for one in roofs))
+    pictures = (pareto_picture(shown), value_bars(shown), *(roofline_picture(roof) for roof in roofs))
     return [text for text in pictures if text]

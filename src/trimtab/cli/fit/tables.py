@@ -110,90 +110,90 @@ TRAINING_COLUMNS = (
 )
 
 
-def serving_row(one: ServingOption) -> dict[str, Cell]:
+def serving_row(way: ServingOption) -> dict[str, Cell]:
     """Return one way of serving as raw values."""
     return {
-        "gpu": one.gpu.name,
-        "gpus": one.gpus,
-        "replicas": one.replicas,
-        "format": one.stored.value,
-        "usd_per_mtok": round(one.usd_per_mtok.value, 4),
-        "usd_per_mtok_interval": _interval(one.usd_per_mtok, 2),
-        "usd_hr": round(one.usd_hr, 4),
-        "tok_s": round(one.tok_s.value * one.replicas, 1),
-        "ttft_ms": round(one.ttft_s.value * MS_PER_S, 1),
-        "tpot_ms": round(one.tpot_s.value * MS_PER_S, 2),
-        "concurrency": one.concurrency,
-        "memory": _memory_bar(one.footprint.total_gib, one.gpu.memory_gib),
-        "binding": one.binding.value,
-        "offering": one.offer.where,
-        "tok_s_per_usd_hr": None if one.tok_s_per_usd_hr is None else round(one.tok_s_per_usd_hr, 1),
-        "stranded_gpus": one.stranded_gpus,
-        **_buying(one.usd_hr_by_option, "usd_hr", 4),
+        "gpu": way.gpu.name,
+        "gpus": way.gpus,
+        "replicas": way.replicas,
+        "format": way.stored.value,
+        "usd_per_mtok": round(way.usd_per_mtok.value, 4),
+        "usd_per_mtok_interval": _interval(way.usd_per_mtok, 2),
+        "usd_hr": round(way.usd_hr, 4),
+        "tok_s": round(way.tok_s.value * way.replicas, 1),
+        "ttft_ms": round(way.ttft_s.value * MS_PER_S, 1),
+        "tpot_ms": round(way.tpot_s.value * MS_PER_S, 2),
+        "concurrency": way.concurrency,
+        "memory": _memory_bar(way.footprint.total_gib, way.gpu.memory_gib),
+        "binding": way.binding.value,
+        "offering": way.offer.where,
+        "tok_s_per_usd_hr": None if way.tok_s_per_usd_hr is None else round(way.tok_s_per_usd_hr, 1),
+        "stranded_gpus": way.stranded_gpus,
+        **_buying(way.usd_hr_by_option, "usd_hr", 4),
     }
 
 
-def training_row(one: TrainingOption) -> dict[str, Cell]:
+def training_row(way: TrainingOption) -> dict[str, Cell]:
     """Return one way of training as raw values."""
     return {
-        "gpu": one.gpu.name,
-        "gpus": one.gpus,
-        "usd": round(one.usd.value, 2),
-        "usd_interval": _interval(one.usd, 0),
-        "days": round(one.days.value, 3),
-        "tok_s": round(one.tok_s.value, 1),
-        "micro_batch": one.plan.micro_batch,
-        "recompute": one.plan.recompute.value,
-        "optimizer": one.plan.optimizer.value,
-        "memory": _memory_bar(one.footprint.total_gib, one.gpu.memory_gib),
-        "usd_hr": round(one.usd_hr, 4),
-        "offering": one.offer.where,
-        "tok_s_per_usd_hr": None if one.tok_s_per_usd_hr is None else round(one.tok_s_per_usd_hr, 1),
-        "stranded_gpus": one.stranded_gpus,
-        **_buying(one.usd_by_option, "usd", 2),
+        "gpu": way.gpu.name,
+        "gpus": way.gpus,
+        "usd": round(way.usd.value, 2),
+        "usd_interval": _interval(way.usd, 0),
+        "days": round(way.days.value, 3),
+        "tok_s": round(way.tok_s.value, 1),
+        "micro_batch": way.plan.micro_batch,
+        "recompute": way.plan.recompute.value,
+        "optimizer": way.plan.optimizer.value,
+        "memory": _memory_bar(way.footprint.total_gib, way.gpu.memory_gib),
+        "usd_hr": round(way.usd_hr, 4),
+        "offering": way.offer.where,
+        "tok_s_per_usd_hr": None if way.tok_s_per_usd_hr is None else round(way.tok_s_per_usd_hr, 1),
+        "stranded_gpus": way.stranded_gpus,
+        **_buying(way.usd_by_option, "usd", 2),
     }
 
 
-def machine_serving_row(one: ServingOption) -> dict[str, Cell]:
+def machine_serving_row(way: ServingOption) -> dict[str, Cell]:
     """Return one way of serving for programs: bounds and sizes as numbers instead of bars and ranges."""
     return {
-        **_numeric(serving_row(one)),
-        "usd_per_mtok_low": round(one.usd_per_mtok.low, 4),
-        "usd_per_mtok_high": round(one.usd_per_mtok.high, 4),
-        "ttft_low_ms": round(one.ttft_s.low * MS_PER_S, 1),
-        "ttft_high_ms": round(one.ttft_s.high * MS_PER_S, 1),
-        "tpot_low_ms": round(one.tpot_s.low * MS_PER_S, 2),
-        "tpot_high_ms": round(one.tpot_s.high * MS_PER_S, 2),
-        "memory_gib": round(one.footprint.total_gib, 2),
-        **_spot(one),
-        "basis": one.tok_s.basis.value,
+        **_numeric(serving_row(way)),
+        "usd_per_mtok_low": round(way.usd_per_mtok.low, 4),
+        "usd_per_mtok_high": round(way.usd_per_mtok.high, 4),
+        "ttft_low_ms": round(way.ttft_s.low * MS_PER_S, 1),
+        "ttft_high_ms": round(way.ttft_s.high * MS_PER_S, 1),
+        "tpot_low_ms": round(way.tpot_s.low * MS_PER_S, 2),
+        "tpot_high_ms": round(way.tpot_s.high * MS_PER_S, 2),
+        "memory_gib": round(way.footprint.total_gib, 2),
+        **_spot(way),
+        "basis": way.tok_s.basis.value,
     }
 
 
-def machine_training_row(one: TrainingOption) -> dict[str, Cell]:
+def machine_training_row(way: TrainingOption) -> dict[str, Cell]:
     """Return one way of training for programs."""
     return {
-        **_numeric(training_row(one)),
-        "usd_low": round(one.usd.low, 2),
-        "usd_high": round(one.usd.high, 2),
-        "days_low": round(one.days.low, 3),
-        "days_high": round(one.days.high, 3),
-        "memory_gib": round(one.footprint.total_gib, 2),
-        **_spot(one),
-        "basis": one.tok_s.basis.value,
+        **_numeric(training_row(way)),
+        "usd_low": round(way.usd.low, 2),
+        "usd_high": round(way.usd.high, 2),
+        "days_low": round(way.days.low, 3),
+        "days_high": round(way.days.high, 3),
+        "memory_gib": round(way.footprint.total_gib, 2),
+        **_spot(way),
+        "basis": way.tok_s.basis.value,
     }
 
 
-def _spot(one: ServingOption | TrainingOption) -> dict[str, Cell]:
+def _spot(way: ServingOption | TrainingOption) -> dict[str, Cell]:
     """Return the spot rate before losses, how often nodes are lost, and whether the rate was observed."""
-    listed = one.offer.usd_hr.get(BuyingOption.SPOT)
+    listed = way.offer.usd_hr.get(BuyingOption.SPOT)
     if listed is None:
         return {"spot_listed_usd_hr": None, "spot_interruption": None, "spot_derived": None}
-    bucket = one.offer.interruption
+    bucket = way.offer.interruption
     return {
-        "spot_listed_usd_hr": round(listed * one.nodes, 4),
+        "spot_listed_usd_hr": round(listed * way.nodes, 4),
         "spot_interruption": bucket.value if bucket else None,
-        "spot_derived": one.offer.spot_derived,
+        "spot_derived": way.offer.spot_derived,
     }
 
 
@@ -204,19 +204,20 @@ def _numeric(row: dict[str, Cell]) -> dict[str, Cell]:
 def best_per_gpu(found: Sequence[T], limit: int, every: bool) -> list[T]:
     """Return the cheapest way on each GPU (all ways when asked), at most `limit`."""
     kept: dict[str, T] = {}
-    for one in found:
-        kept.setdefault(one.gpu.name if not every else f"{len(kept)}", one)
+    for way in found:
+        kept.setdefault(way.gpu.name if not every else f"{len(kept)}", way)
     return list(kept.values())[:limit]
 
 
 def reject_lines(rejected: Sequence[Rejected], most: int = SHOWN_REJECTS) -> list[str]:
     """Return the nearest misses, one a GPU, and how many more there are."""
-    ranked = sorted(rejected, key=lambda one: (NEAREST_FIRST.index(one.reason), one.miss_frac, one.gpu))
+    ranked = sorted(rejected, key=lambda reject: (NEAREST_FIRST.index(reject.reason), reject.miss_frac, reject.gpu))
     first: dict[str, Rejected] = {}
-    for one in ranked:
-        first.setdefault(one.gpu, one)
+    for reject in ranked:
+        first.setdefault(reject.gpu, reject)
     lines = [
-        f"rejected: {one.gpu} {one.what}: {one.reason.value}: {one.because}" for one in list(first.values())[:most]
+        f"rejected: {reject.gpu} {reject.what}: {reject.reason.value}: {reject.because}"
+        for reject in list(first.values())[:most]
     ]
     more = len(rejected) - len(lines)
     return [*lines, f"rejected: {more} more {MORE}"] if more > 0 and lines else lines
@@ -224,7 +225,10 @@ def reject_lines(rejected: Sequence[Rejected], most: int = SHOWN_REJECTS) -> lis
 
 def reject_rows(rejected: Sequence[Rejected]) -> list[dict[str, Cell]]:
     """Return all rejects as raw values."""
-    return [{"gpu": one.gpu, "what": one.what, "reason": one.reason.value, "because": one.because} for one in rejected]
+    return [
+        {"gpu": reject.gpu, "what": reject.what, "reason": reject.reason.value, "because": reject.because}
+        for reject in rejected
+    ]
 
 
 def sheet_of(rows: Sequence[Mapping[str, Cell]], columns: Sequence[Column], notes: Sequence[str]) -> Sheet:
@@ -268,13 +272,13 @@ def _place(market: Market) -> str:
     return f"{market.option.value}, {place}"
 
 
-def size_line(one: ServingOption, demand: Demand) -> str:
+def size_line(way: ServingOption, demand: Demand) -> str:
     """Tell the requirement behind the count."""
     if demand.rate_req_s is None:
-        return f"{demand.concurrency} requests at once, {one.concurrency} a replica: {one.replicas} replicas"
-    needed = max(1, math.ceil(demand.rate_req_s / one.replica_req_s - 1e-9))
-    room = f", with {demand.headroom_frac:.0%} headroom {one.replicas}" if demand.headroom_frac else ""
-    return f"{demand.rate_req_s:,.3g} requests/s at {one.replica_req_s:,.3g} a replica need {needed} of {one.tensor} GPUs{room}"
+        return f"{demand.concurrency} requests at once, {way.concurrency} a replica: {way.replicas} replicas"
+    needed = max(1, math.ceil(demand.rate_req_s / way.replica_req_s - 1e-9))
+    room = f", with {demand.headroom_frac:.0%} headroom {way.replicas}" if demand.headroom_frac else ""
+    return f"{demand.rate_req_s:,.3g} requests/s at {way.replica_req_s:,.3g} a replica need {needed} of {way.tensor} GPUs{room}"
 
 
 def quality_lines(first: ServingOption) -> list[str]:
@@ -287,9 +291,9 @@ def quality_lines(first: ServingOption) -> list[str]:
 def kernel_lines(shown: Sequence[ServingOption] | Sequence[TrainingOption]) -> list[str]:
     """Return what each shown GPU needs or lacks: attention kernels, oldest CUDA and driver."""
     by_note: dict[str, list[str]] = {}
-    for one in shown:
-        for note in notes(one.gpu):
-            by_note.setdefault(note, []).append(one.gpu.name)
+    for way in shown:
+        for note in notes(way.gpu):
+            by_note.setdefault(note, []).append(way.gpu.name)
     return [f"{', '.join(dict.fromkeys(names))}: {note}" for note, names in by_note.items()]
 
 
@@ -344,8 +348,8 @@ def roofline_picture(one: Roofline) -> str:
 def pareto_picture(found: Sequence[Way]) -> str:
     """Return cost (up) against time (right); numbers are ranks, the frontier is listed below."""
     shown = list(found[:9])
-    costs = [one.cost.value for one in shown]
-    times = [one.time.value for one in shown]
+    costs = [way.cost.value for way in shown]
+    times = [way.time.value for way in shown]
     if not shown or min(costs) <= 0:
         return ""
     grid = [[" "] * WIDTH for _ in range(HEIGHT)]
@@ -353,14 +357,14 @@ def pareto_picture(found: Sequence[Way]) -> str:
         row = HEIGHT - 1 - _cell_at(cost, min(costs) / 1.2, max(costs) * 1.2, HEIGHT)
         grid[row][_cell_at(time, min(times) / 1.2, max(times) * 1.2, WIDTH)] = str(rank)
     best = frontier(shown)
-    named = ", ".join(f"{rank} {one.label}" for rank, one in enumerate(shown, start=1) if one in best)
+    named = ", ".join(f"{rank} {way.label}" for rank, way in enumerate(shown, start=1) if way in best)
     title = f"{shown[0].unit} (up) against {shown[0].time_unit} (right), by rank"
     return _drawn(grid, title, f"nothing beats: {named}")
 
 
 def value_bars(found: Sequence[Way]) -> str:
     """Return a bar per offering: tokens a second for a dollar an hour."""
-    values = [(one.label, one.tok_s_per_usd_hr) for one in found if one.tok_s_per_usd_hr]
+    values = [(way.label, way.tok_s_per_usd_hr) for way in found if way.tok_s_per_usd_hr]
     if not values:
         return ""
     most = max(value for _, value in values)

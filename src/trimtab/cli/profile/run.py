@@ -64,10 +64,12 @@ def rate_of(document: Mapping[str, object], usd_hr: float | None) -> Rate:
     if gpu is None or not isinstance(gpus, int):
         return Rate(usd_hr=None, because="the catalog does not know this GPU; give --usd-hr")
     offers = offers_for(load_catalog(), gpu, at=date.today())
-    priced = [(rate, one) for one in offers if (rate := one.gpu_usd_hr(BuyingOption.ON_DEMAND)) is not None]
+    priced = [
+        (rate, candidate) for candidate in offers if (rate := candidate.gpu_usd_hr(BuyingOption.ON_DEMAND)) is not None
+    ]
     if not priced:
         return Rate(usd_hr=None, because=f"no cloud sells {gpu.name} on demand; give --usd-hr")
-    exact = [(rate, one) for rate, one in priced if one.gpus == gpus] or priced
+    exact = [(rate, candidate) for rate, candidate in priced if candidate.gpus == gpus] or priced
     rate, offer = min(exact, key=lambda pair: (pair[0], pair[1].where))
     because = f"{gpus} of the GPUs of {offer.where}, on demand: the cheapest that carries {gpu.name}"
     return Rate(usd_hr=rate * gpus, because=because, offer=offer)

@@ -109,7 +109,7 @@ def _throttled(device: ProfileDevice) -> str | None:
 
 def _phases(verdict: RunVerdict) -> Iterator[str]:
     if verdict.phases:
-        lines = [f"{span(one.start_s):>9} to {span(one.end_s):<9} {one.kind.value}" for one in verdict.phases]
+        lines = [f"{span(phase.start_s):>9} to {span(phase.end_s):<9} {phase.kind.value}" for phase in verdict.phases]
         yield "phases    " + "\n          ".join(lines)
 
 
@@ -125,10 +125,10 @@ def _roofline(point: RooflinePoint | None) -> Iterator[str]:
 
 def _findings(findings: Sequence[Finding]) -> str:
     lines = []
-    for one in findings:
-        lead = "undetermined" if one.cause is Cause.UNDETERMINED else one.cause.value
-        lines.append(f"{lead}: {'; '.join(one.evidence)}")
-        lines.extend(f"  try: {advice}" for advice in one.try_next)
+    for finding in findings:
+        lead = "undetermined" if finding.cause is Cause.UNDETERMINED else finding.cause.value
+        lines.append(f"{lead}: {'; '.join(finding.evidence)}")
+        lines.extend(f"  try: {advice}" for advice in finding.try_next)
     return "verdict   " + "\n          ".join(lines)
 
 

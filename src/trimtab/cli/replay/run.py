@@ -95,12 +95,12 @@ class ServiceRuns:
         """Return the names of runs that no other beats in both cost and requests in time."""
         rows = self.rows()
         return {
-            one.name
-            for one in rows
+            row.name
+            for row in rows
             if not any(
-                (other.usd_mo, -other.attained_frac) != (one.usd_mo, -one.attained_frac)
-                and other.usd_mo <= one.usd_mo
-                and other.attained_frac >= one.attained_frac
+                (other.usd_mo, -other.attained_frac) != (row.usd_mo, -row.attained_frac)
+                and other.usd_mo <= row.usd_mo
+                and other.attained_frac >= row.attained_frac
                 for other in rows
             )
         }
@@ -288,7 +288,7 @@ def _history(case: Case, demand: ServiceObservation, window: Window) -> ServiceH
 
 def is_short(path: Path) -> bool:
     """Tell whether a trace has no two whole days."""
-    return max(len(one.arrivals) * one.interval_s for one in read_series(path)) < SHORT_S
+    return max(len(series.arrivals) * series.interval_s for series in read_series(path)) < SHORT_S
 
 
 def replay_trace(
