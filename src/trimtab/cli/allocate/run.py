@@ -9,13 +9,13 @@ from pathlib import Path
 
 from trimtab.catalog import load_catalog
 from trimtab.cli.allocate import AllocateOptions
+from trimtab.cli.allocate.page import page
 from trimtab.cli.allocate.tables import (
     BUDGET_FIELDS,
     MONTH_FIELDS,
     TABLE_FIELDS,
     ChargeBack,
     months_sheet,
-    page,
     who_sheet,
 )
 from trimtab.cli.history import History, HistoryChoice, open_history

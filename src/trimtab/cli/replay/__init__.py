@@ -131,7 +131,8 @@ def command(options: ReplayOptions) -> None:
       trimtab replay --demo-trace requests.parquet --policy forecast --picture replay.svg
       trimtab replay --demo --sweep hpa:40..90:5 -o html --out replay.html
     """
-    from trimtab.cli.replay.pictures import capacity_picture, lines, replay_page
+    from trimtab.cli.replay.page import replay_page
+    from trimtab.cli.replay.pictures import capacity_picture, lines
     from trimtab.cli.replay.run import DEFAULT_POLICIES, is_short, replay_services, replay_trace
     from trimtab.cli.replay.spot import spot_asked
     from trimtab.fleet.settings import Settings

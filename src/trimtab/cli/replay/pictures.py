@@ -1,4 +1,4 @@
-"""Replays drawn: lines for a terminal, an SVG picture, and one self-contained page with every service's figures."""
+"""Replays drawn: capacity against demand, waits, and cost against requests in time, as pictures and as lines of text."""
 
 from __future__ import annotations
 
@@ -8,10 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from trimtab.cli.replay.run import Row, ServiceRuns
-from trimtab.cli.sheet import Sheet
 from trimtab.emit.html.markup import Html, tag
-from trimtab.emit.html.sections import bullets, section, table
-from trimtab.emit.html.style import STYLE as PAGE_STYLE
 from trimtab.emit.html.svg import Frame, level_lines, picture, step_area, step_line, text, ticks
 from trimtab.replay.series import FloatArray
 from trimtab.units import S_PER_HR
@@ -20,7 +17,7 @@ WIDTH, HEIGHT = 960.0, 300.0
 COLOURS = ("#1b6ca8", "#c2410c", "#15803d", "#7e22ce", "#b45309", "#0f766e", "#be123c", "#6b7280")
 MOST_LINES = len(COLOURS)
 MOST_COLUMNS = 480
-_CHART_STYLE = ".demand{fill:#9ca3af;opacity:.45}" + "".join(
+STYLE = ".demand{fill:#9ca3af;opacity:.45}" + "".join(
     f".line-{at}{{stroke:{colour};stroke-width:1.5}}.name-{at}{{fill:{colour};color:{colour}}}"
     for at, colour in enumerate(COLOURS)
 )
@@ -31,30 +28,12 @@ _LINE = 14.0
 MARKS = "▁▂▃▄▅▆▇█"
 GAP = "·"
 _NAME = 26
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
-_STYLE = """
-.chart .dot { fill: var(--before); opacity: .7; } .chart .dot-best { fill: var(--accent); }
-.chart .front { stroke: var(--accent); stroke-width: 1.5; } .chart .name-7 { fill: var(--soft); }
-"""
-_SHOWN = (
-    "policy",
-    "usd_mo",
-    "over_clairvoyant",
-    "attained_frac",
-    "keeps_targets",
-    "wait_p50_s",
-    "wait_p95_s",
-    "wait_p99_s",
-    "cold_starts",
-    "pareto",
-)
-_ON_SPOT = ("spot_frac", "lost_replicas")
 
 
 def capacity_picture(service: ServiceRuns) -> str:
     """Return an SVG file of one service: demand in replicas as an area, each policy's replicas as a line."""
     drawn = capacity_chart(service, name="replay")
-    style = str(tag("style", Html(f"text{{font:11px sans-serif}}.grid{{stroke:#ddd}}{_CHART_STYLE}")))
+    style = str(tag("style", Html(f"text{{font:11px sans-serif}}.grid{{stroke:#ddd}}{STYLE}")))
     return (
         str(drawn)
         .replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
@@ -240,55 +219,3 @@ def _mark(value: float, top: float) -> str:
     if value <= 0:
         return " "
     return MARKS[min(len(MARKS) - 1, int(np.ceil(value / top * len(MARKS))) - 1)]
-
-
-def replay_page(found: Sequence[ServiceRuns], sheet: Sheet) -> str:
-    """Return the page."""
-    head = tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", http_equiv="Content-Security-Policy", content=_POLICY),
-        tag("title", "trimtab replay"),
-        tag("link", rel="icon", href="data:,"),
-        tag("style", Html(PAGE_STYLE + _CHART_STYLE + _STYLE)),
-    )
-    header = tag(
-        "header",
-        tag("div", "trimtab replay", class_="brand"),
-        tag("h1", "What would have happened under other policies"),
-        *(tag("p", note, class_="soft") for note in sheet.notes),
-    )
-    parts = (_service(at, service, sheet) for at, service in enumerate(found))
-    body = tag("body", header, tag("main", *parts), tag("footer", tag("p", "Demand is taken as it was recorded.")))
-    return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
-
-
-def _service(at: int, service: ServiceRuns, sheet: Sheet) -> Html:
-    remarks = [*service.impossible, *(f"{row.name}: {'; '.join(row.notes)}" for row in service.rows() if row.notes)]
-    gaps = service.runs[0].replay.gap_steps
-    if gaps:
-        remarks.append(f"{gaps / len(service.history.arrivals):.1%} of the time has no record: gaps, not lulls")
-    return section(
-        f"service-{at}",
-        service.workload,
-        f"Over {service.span}. A star marks the runs that no other beats in both cost and requests in time.",
-        tag("div", _table(service, sheet), class_="scroll"),
-        *([bullets(remarks)] if remarks else []),
-        tag("h3", "Capacity against demand"),
-        capacity_chart(service, name=f"capacity-{at}"),
-        tag("h3", "Queue"),
-        waits_chart(service, name=f"waits-{at}"),
-        tag("h3", "Cost against requests in time"),
-        front_chart(service, name=f"front-{at}"),
-    )
-
-
-def _table(service: ServiceRuns, sheet: Sheet) -> Html:
-    columns = sheet.only((*_SHOWN, *(_ON_SPOT if service.spot else ()))).columns
-    rows = [row for row in sheet.rows if row["workload"] == service.workload]
-    return table(
-        "",
-        tuple(f"#{column.title}" if column.right else column.title for column in columns),
-        (tuple(column.text(row.get(column.key)) for column in columns) for row in rows),
-    )
