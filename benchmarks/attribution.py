@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-from trimtab.plan.actions.attribution import CONFIDENCE_FRAC, EXACT_PLAYERS, Shares, attribute
+from trimtab.plan.actions.attribution import CONFIDENCE_FRAC, EXACT_PLAYERS, ShapleyShares, attribute
 from trimtab.units import MICRO_PER_USD, usd
 
 Value = Callable[[frozenset[int]], int]
@@ -124,7 +124,7 @@ def _trace_error(costs: dict[frozenset[str], float], row: dict[str, str], levers
     def value(some: frozenset[int]) -> int:
         return round((costs[frozenset()] - costs[frozenset(levers[at] for at in some)]) * MICRO_PER_USD)
 
-    shares: Shares = attribute(value, [list(range(len(levers)))], len(levers), seed=0)
+    shares: ShapleyShares = attribute(value, [list(range(len(levers)))], len(levers), seed=0)
     ours = {"joint": usd(sum(shares.shapley))}
     for at, lever in enumerate(levers):
         ours |= {

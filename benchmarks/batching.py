@@ -18,7 +18,7 @@ import numpy as np
 from benchmarks.reference.batch_optimum import batching, least_device_s_req, policy_cost
 from benchmarks.traces import data_argument
 from trimtab.physics.batch_curve import BatchCurve
-from trimtab.replay.batches import Replayed, replay_batches
+from trimtab.replay.batches import BatchReplay, replay_batches
 from trimtab_runtime.policies.batching import BatchRule
 
 CURVES = {
@@ -68,12 +68,12 @@ def settings(run_s: float) -> list[BatchRule]:
     ]
 
 
-def mean_latency_s(replayed: Replayed) -> float:
+def mean_latency_s(replayed: BatchReplay) -> float:
     """Return the mean latency."""
     return float(np.mean(replayed.latencies_s[:-TAIL]))
 
 
-def device_s_req(replayed: Replayed) -> float:
+def device_s_req(replayed: BatchReplay) -> float:
     """Return the device time of a request."""
     return replayed.busy_s / len(replayed.latencies_s)
 
@@ -86,7 +86,7 @@ def cases_of(name: str, curve: BatchCurve, use_frac: float) -> list[Case]:
     draw = arrivals(rate_req_s, TUNE_REQUESTS, seed=1)
     tried = [(rule, replay_batches(draw, rule, curve)) for rule in settings(curve.run_s(1))]
     fresh = arrivals(rate_req_s, SCORE_REQUESTS, seed=2)
-    scored: dict[BatchRule, Replayed] = {}
+    scored: dict[BatchRule, BatchReplay] = {}
     found = []
     for ratio in LATENCY_RATIOS:
         target_s = ratio * greedy.latency_s

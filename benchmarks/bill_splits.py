@@ -22,8 +22,8 @@ from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
 
-from trimtab.diagnose.bill_split import COLUMNS, Basis, charges_of, spent_of_bill
-from trimtab.diagnose.split import Split
+from trimtab.diagnose.bill_split import COLUMNS, ChargeBasis, charges_of, spent_of_bill
+from trimtab.diagnose.split import CostSplit
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.settings import Settings
 from trimtab.sources.focus import read_bills
@@ -193,7 +193,7 @@ def _held(made: World, nodes: list[int], row: Mapping[str, str]) -> dict[str, Fr
     return found
 
 
-def ours(made: World, folder: Path, basis: Basis) -> dict[str, int]:
+def ours(made: World, folder: Path, basis: ChargeBasis) -> dict[str, int]:
     """Return what each name pays in micro-dollars, read from the CSV and split by trimtab."""
     path = folder / "bill.csv"
     with path.open("w", newline="", encoding="utf-8") as stream:
@@ -210,7 +210,7 @@ def ours(made: World, folder: Path, basis: Basis) -> dict[str, int]:
         charges_of(costs, basis, {"EUR": float(USD_PER_EUR)}),
         build_fleet(bundle, Settings()),
         nodes_by_resource(bundle.table("nodes", ["node", "labels"])),
-        Split.parse("team"),
+        CostSplit.parse("team"),
     )
     return {name: int(days.sum()) for name, days in (*spent.held.items(), *spent.unheld.items())}
 
@@ -234,8 +234,8 @@ def main() -> None:
     began, worst, worst_total, wrong, names = time.perf_counter(), 0.0, 0.0, 0, 0
     with tempfile.TemporaryDirectory() as folder:
         for seed in range(bills):
-            made, basis = world(seed), Basis.EFFECTIVE if seed % 2 else Basis.BILLED
-            right, got = oracle(made, effective=basis is Basis.EFFECTIVE), ours(made, Path(folder), basis)
+            made, basis = world(seed), ChargeBasis.EFFECTIVE if seed % 2 else ChargeBasis.BILLED
+            right, got = oracle(made, effective=basis is ChargeBasis.EFFECTIVE), ours(made, Path(folder), basis)
             errors = [abs(usd(got.get(name, 0)) - float(right.get(name, 0))) for name in {*right, *got}]
             worst = max(worst, *errors)
             wrong += sum(error >= HALF_CENT for error in errors)

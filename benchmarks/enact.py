@@ -37,7 +37,7 @@ from trimtab.pipeline import open_demo, plan_fleet
 from trimtab.pipeline.afterwards import emit_facts
 from trimtab.pipeline.auditing import SEED
 from trimtab.plan.planner import Planned
-from trimtab.plan.proof.proof_window import Proven, prove
+from trimtab.plan.proof.proof_window import ProofResult, prove
 from trimtab.review import read_objects
 from trimtab.review.deployments import Proposed, proposed_deployment
 from trimtab.sources.demo import DEMO_FLEETS
@@ -90,7 +90,9 @@ def row_of(name: str, bundle: Bundle, settings: Settings | None, folder: Path) -
     return _read(name, folder, planned, proven, facts, {one.subject for one in emission.withheld})
 
 
-def _read(name: str, folder: Path, planned: Planned, proven: Proven, facts: EmitFacts, withheld: Container[str]) -> Row:
+def _read(
+    name: str, folder: Path, planned: Planned, proven: ProofResult, facts: EmitFacts, withheld: Container[str]
+) -> Row:
     enacted = proven.enacted
     names = [one.name for one in enacted.fleet.workloads]
     manifests = read_objects(read_manifests(folder)).laid_on(names)
@@ -134,7 +136,7 @@ def _read(name: str, folder: Path, planned: Planned, proven: Proven, facts: Emit
     )
 
 
-def _billed(planned: Planned, proven: Proven, in_force: Mapping[int, Deployment]) -> float:
+def _billed(planned: Planned, proven: ProofResult, in_force: Mapping[int, Deployment]) -> float:
     """Return the bill with some deployments in force and every order carried out."""
     enacted = proven.enacted
     return usd(enacted.bill(in_force, planned.released, planned.discounts).total + enacted.moving(in_force))
@@ -144,7 +146,7 @@ def _words(deployment: Deployment) -> str:
     return "; ".join(effect.describe() for _, effect in deployment.changes) or "nothing"
 
 
-def _kept(proven: Proven, index: int, in_force: Mapping[int, Deployment], target: Target) -> bool | None:
+def _kept(proven: ProofResult, index: int, in_force: Mapping[int, Deployment], target: Target) -> bool | None:
     """Tell whether a target is kept under the files; None where nothing is said of it."""
     if index not in in_force:
         return None

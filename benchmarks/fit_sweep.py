@@ -8,11 +8,11 @@ import statistics
 import time
 
 from trimtab.catalog import load_catalog
-from trimtab.physics.ask import DEFAULT_ENGINE, Market, offered
+from trimtab.physics.ask import DEFAULT_ENGINE, FitMarket, offered
 from trimtab.physics.models import model_named
 from trimtab.physics.search_serving import CONCURRENCIES, search_serving, sweep
 from trimtab.physics.serving_demand import Demand
-from trimtab.physics.serving_ways import Way, ways_of
+from trimtab.physics.serving_ways import ServingWay, ways_of
 
 REPEATS = 7
 
@@ -27,8 +27,8 @@ def main() -> None:
     parser.add_argument("--model", default="llama-3.1-8b")
     options = parser.parse_args()
     model, demand = model_named(options.model), Demand(input_tokens=1024, output_tokens=256, rate_req_s=20)
-    ways: list[Way] = []
-    for gpu, offers in offered(Market(catalog=load_catalog())):
+    ways: list[ServingWay] = []
+    for gpu, offers in offered(FitMarket(catalog=load_catalog())):
         ways += ways_of(model, gpu, offers, demand, DEFAULT_ENGINE)[0]
     sweeps, searches = [], []
     for _ in range(REPEATS):

@@ -23,8 +23,8 @@ from trimtab.errors import Unpredictable
 from trimtab.physics.intervals import fit_intervals
 from trimtab.physics.predict import (
     SKEWED,
-    Asked,
     Model,
+    Quantity,
     coefficients_at,
     packaged,
     predict_training,
@@ -58,23 +58,23 @@ def kind_of(row: Row) -> str:
     return "training" if training_query(row) is not None else ""
 
 
-def asked_of(row: Row, query: ServingQuery) -> Asked:
+def asked_of(row: Row, query: ServingQuery) -> Quantity:
     """Return what a serving row asks."""
     if query.load.saturates:
-        return Asked.SATURATED
+        return Quantity.SATURATED
     match query.load:
         case Load.PREFILL:
-            return Asked.PREFILL
+            return Quantity.PREFILL
         case Load.DECODE:
-            return Asked.DECODE
+            return Quantity.DECODE
         case Load.ONLINE if is_ttft(row):
-            return Asked.TTFT
+            return Quantity.TTFT
         case Load.ONLINE if row.metric.startswith("tpot"):
-            return Asked.TPOT
+            return Quantity.TPOT
         case Load.ONLINE:
-            return Asked.ONLINE_RATE
+            return Quantity.ONLINE_RATE
         case _:
-            return Asked.STATIC
+            return Quantity.STATIC
 
 
 def fit_tables(kind: str, rows: Sequence[Row]) -> dict[str, Terms]:

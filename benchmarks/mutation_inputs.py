@@ -29,7 +29,7 @@ from trimtab.cli.fit.inputs import model_of, read_measured
 from trimtab.cli.outcome_cache import OutcomeCache, encoded
 from trimtab.cli.replay.spot import read_availability
 from trimtab.cli.settings import resolve
-from trimtab.diagnose.bill_split import COLUMNS, Basis, charges_of
+from trimtab.diagnose.bill_split import COLUMNS, ChargeBasis, charges_of
 from trimtab.emit.audit_json import parse_document
 from trimtab.emit.kept_plan import parse_kept_plan
 from trimtab.emit.manifests.cluster_file import parse_cluster_file
@@ -257,7 +257,7 @@ def _bills(folder: Path) -> list[Kind]:
 
     def read(path: Path) -> object:
         costs = read_bills([path]).table.select(COLUMNS)
-        return [charges_of(costs, basis, {"EUR": 1.1, "GBP": 1.2}) for basis in Basis]
+        return [charges_of(costs, basis, {"EUR": 1.1, "GBP": 1.2}) for basis in ChargeBasis]
 
     return [
         Kind(name="bill FOCUS", seeds=(focus,), wound=in_cells, read=_file(folder, "focus.csv", read), cost=30),

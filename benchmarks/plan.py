@@ -26,7 +26,7 @@ from benchmarks.referee_fleet import RefereeFleet
 from trimtab.fleet.settings import Planning
 from trimtab.plan.problem import KEEP, Problem
 from trimtab.plan.program.decompose import mix, relax
-from trimtab.plan.program.solve import Chosen, choice_cost, solve_problem
+from trimtab.plan.program.solve import ChosenPlan, choice_cost, solve_problem
 from trimtab.units import MIB_PER_GIB, MICRO_PER_USD, usd
 
 QUOTA_SCALES = {"loose": 1.0, "binding": 0.15}
@@ -82,7 +82,7 @@ def own_cases(workloads: int, *, with_limits: bool) -> dict[str, Row]:
     return {"free": free, "limited": solved(limited(problem, chosen.choice))[1], **spend}
 
 
-def solved(problem: Problem) -> tuple[Chosen, Row]:
+def solved(problem: Problem) -> tuple[ChosenPlan, Row]:
     """Solve a problem and return its figures beside the plan."""
     started, cpu = time.perf_counter(), time.process_time()
     chosen = solve_problem(problem, Planning())

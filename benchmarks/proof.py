@@ -27,7 +27,7 @@ from trimtab.fleet.settings import Planning, Settings
 from trimtab.plan.actions.attribution import attribute
 from trimtab.plan.actions.intervals import joint_saving
 from trimtab.plan.planner import Planned, judge, plan_of
-from trimtab.plan.proof.proof_window import Replayed, prove
+from trimtab.plan.proof.proof_window import PlanOnWindow, prove
 from trimtab.units import per_month, usd
 
 SEED = 7
@@ -79,7 +79,7 @@ def claims_of(history: History, half: str, *, every: int) -> Iterator[Claim]:
         earlier = build_fleet(history.bundle, settings, fit)
         planned = plan_of(judge(earlier, market, settings, seed=SEED, progress=_silent), _silent)
         later = build_fleet(history.bundle, settings, proof)
-        after = Replayed(planned=planned, enacted=prove(planned, later, market, settings, seed=SEED).enacted)
+        after = PlanOnWindow(planned=planned, enacted=prove(planned, later, market, settings, seed=SEED).enacted)
         yield from _claims(history, half, fit, planned, after)
 
 
@@ -87,7 +87,7 @@ def _silent(stage: str, share: float) -> None:
     """Tell nobody."""
 
 
-def _claims(history: History, half: str, fit: Window, planned: Planned, after: Replayed) -> Iterator[Claim]:
+def _claims(history: History, half: str, fit: Window, planned: Planned, after: PlanOnWindow) -> Iterator[Claim]:
     hours, plan = after.enacted.fleet.window.hours, planned.plan
     whole = joint_saving(plan, speeds_as_predicted=True)
     everything = range(len(plan.actions))

@@ -14,8 +14,8 @@ import numpy as np
 
 from benchmarks.referee_pricing import price_all
 from trimtab.fleet.model import FloatArray, IntArray
-from trimtab.plan.program.decompose import Priced
-from trimtab.plan.program.highs import INFINITY, Column, Program
+from trimtab.plan.program.decompose import BlockAnswers
+from trimtab.plan.program.highs import INFINITY, Program, ProgramColumn
 
 TOLERANCE_FRAC = 1e-4
 MAX_NODES = 20_000
@@ -82,7 +82,7 @@ class RefereeFleet:
             program.put(row, program.add_column(EXCESS_PRICE), -1.0)
         return program
 
-    def price(self, duals: FloatArray) -> Priced:
+    def price(self, duals: FloatArray) -> BlockAnswers:
         """Price every workload's mixes exactly (or within a proved tolerance)."""
         quota_price = np.maximum(-duals[self.workloads :], 0.0)
         _, least, units = price_all(
@@ -90,9 +90,11 @@ class RefereeFleet:
             self.instance.demand, self.instance.max_spot_frac, self.fixed_cost, TOLERANCE_FRAC, MAX_NODES,
         )  # fmt: skip
         bound = float(least.sum() - quota_price @ self.instance.quota)
-        return Priced(bound=bound, columns=[self._column(w, units) for w in range(self.workloads)], reduced=np.zeros(0))
+        return BlockAnswers(
+            bound=bound, columns=[self._column(w, units) for w in range(self.workloads)], reduced=np.zeros(0)
+        )
 
-    def _column(self, workload: int, units: IntArray) -> Column:
+    def _column(self, workload: int, units: IntArray) -> ProgramColumn:
         """Return a workload's mix as a column: its cost without prices, and its units of each option."""
         mine = slice(self.first[workload], self.first[workload + 1])
         steady, spot = units[0, mine], units[1, mine]
@@ -102,7 +104,7 @@ class RefereeFleet:
         key = self._known.setdefault((workload, units[:, mine].tobytes()), len(self._known))
         if key == len(self._units):
             self._units.append(units[:, mine].copy())
-        return Column(
+        return ProgramColumn(
             block=workload,
             key=key,
             cost=float(cost),
@@ -110,7 +112,7 @@ class RefereeFleet:
             values=together[used].astype(np.float64),
         )
 
-    def start(self) -> list[Column]:
+    def start(self) -> list[ProgramColumn]:
         """Return each workload's best mix if no quota cost anything."""
         return list(self.price(np.zeros(self.workloads + self.options)).columns)
 

@@ -27,7 +27,7 @@ from trimtab.physics.formats import FORMATS, compute_precision
 from trimtab.physics.serving import cache_bytes, capacity
 from trimtab.physics.serving_query import Load, ServingQuery, serving_columns
 from trimtab.physics.terms import Floats
-from trimtab.physics.transfer import Activity, speed_ratio
+from trimtab.physics.transfer import DeviceActivity, speed_ratio
 from trimtab.provenance import Estimate
 from trimtab.units import FLOPS_PER_TFLOPS, MS_PER_S
 
@@ -46,7 +46,7 @@ class Run(NamedTuple):
     """One measured speed on a board, and what its counters would have shown."""
 
     board: Gpu
-    seen: Activity
+    seen: DeviceActivity
     precision: Precision
     load: Load
     speed: float
@@ -64,7 +64,7 @@ def run_of(row: Row) -> Run | None:
     flops, moved = _least_work(query, v)
     precision = compute_precision(query.gpu, FORMATS[query.stored].compute)
     rate = (query.gpu.tflops(precision) or query.gpu.fp32_tflops) * FLOPS_PER_TFLOPS
-    seen = Activity(
+    seen = DeviceActivity(
         gpu_util=1.0,
         tensor_active=min(1.0, flops / (query.gpus * rate * took_s)),
         dram_active=min(1.0, moved / (query.gpus * v["byte_s"][0] * took_s)),

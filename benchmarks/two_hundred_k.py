@@ -24,7 +24,7 @@ from trimtab.fleet.settings import Settings
 from trimtab.ledger import Commitment, CommitmentOffer
 from trimtab.levers import gpu_count, idle_release
 from trimtab.pipeline import SEED, audit, open_demo, open_fleet, split_window
-from trimtab.plan.program.fleet_problem import Enacted
+from trimtab.plan.program.fleet_problem import FleetBill
 from trimtab.replay.outcomes.evaluate import Evaluator, cases_of
 from trimtab.replay.outcomes.outcome import Case
 from trimtab.tables.bundle import Bundle
@@ -44,7 +44,7 @@ def hand_recipe_micro_usd(fleet: Fleet, market: Market, settings: Settings) -> i
         recipe = _recipe(case, market, settings)
         if recipe.changes:
             deployments[index] = recipe
-    enacted = Enacted(fleet=fleet, evaluators=evaluators, market=market)
+    enacted = FleetBill(fleet=fleet, evaluators=evaluators, market=market)
     return enacted.bill(deployments, (), _serving_commitments(fleet, market)).total
 
 

@@ -32,7 +32,7 @@ from trimtab.levers.lever import Risk
 from trimtab.pipeline import open_fleet, verify_plan
 from trimtab.plan.model import Action, Change, Plan
 from trimtab.plan.verify.baseline import baseline_of
-from trimtab.plan.verify.verification import Status, Verification
+from trimtab.plan.verify.verification import ActionStatus, Verification
 from trimtab.policies.scaling import HpaPolicy
 from trimtab.provenance import Basis, Estimate
 from trimtab.units import HR_PER_MO, micro_usd, usd
@@ -153,7 +153,7 @@ def _scored(seed: int, planted: Planted, found: Verification, market: Market) ->
     truths = [_usd_mo(truth.saved, market) for truth in planted.truths]
     half = [truth.half for truth in planted.truths].index(True)
     errors = [abs(one.realised_usd_mo - truth) for one, truth in zip(found.actions, truths, strict=True)]
-    named = [one.status is not Status.ON_TRACK and one.enacted_frac < 1 for one in found.actions]
+    named = [one.status is not ActionStatus.ON_TRACK and one.enacted_frac < 1 for one in found.actions]
     wrong = [at for at, one in enumerate(found.actions) if at != half and "enacted by" in one.cause]
     return Score(
         seed=seed,

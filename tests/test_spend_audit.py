@@ -16,7 +16,7 @@ from trimtab.fleet.settings import Planning, Settings
 from trimtab.pipeline import audit, kept_plan, verify_plan
 from trimtab.plan.commitments.inventory import Owned, OwnedSpend
 from trimtab.plan.venture import VentureKind
-from trimtab.plan.verify.verification import Status
+from trimtab.plan.verify.verification import ActionStatus
 from trimtab.tables.arrow import arrow_schema
 from trimtab.tables.bundle import memory_bundle
 from trimtab.units import HR_PER_MO, micro_usd
@@ -136,9 +136,9 @@ def test_a_later_bill_shows_what_was_bought_and_what_it_saved(found, catalog):
     nothing = verify_plan(kept, busy(2 * DAYS).bundle(), catalog=catalog)
 
     assert [one.status for one in (bought.actions[0], half.actions[0], nothing.actions[0])] == [
-        Status.ON_TRACK,
-        Status.SHORT,
-        Status.NOT_ENACTED,
+        ActionStatus.ON_TRACK,
+        ActionStatus.SHORT,
+        ActionStatus.NOT_ENACTED,
     ]
     assert bought.actions[0].realised_usd_mo == pytest.approx(action.saving_usd_mo.value, rel=1e-6)
     assert half.actions[0].realised_usd_mo == pytest.approx(action.saving_usd_mo.value / 2, rel=1e-6)

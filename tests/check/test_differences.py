@@ -3,7 +3,7 @@
 import yaml
 
 from trimtab.check import Cluster, differences
-from trimtab.check.differences import Change
+from trimtab.check.differences import ObjectChange
 from trimtab.check.documents import read_folder
 
 POOL = {
@@ -31,7 +31,7 @@ def changed(**spec):
 def test_what_is_not_there_is_new(tmp_path):
     (one,) = differences(held(tmp_path, POOL), there())
 
-    assert (one.change, one.object, one.file) == (Change.NEW, "NodePool gpus", "all.yaml")
+    assert (one.change, one.object, one.file) == (ObjectChange.NEW, "NodePool gpus", "all.yaml")
 
 
 def test_what_a_server_fills_in_is_no_difference(tmp_path):
@@ -44,14 +44,19 @@ def test_what_a_server_fills_in_is_no_difference(tmp_path):
 
     (one,) = differences(held(tmp_path, POOL), there(answered))
 
-    assert one.change is Change.SAME
+    assert one.change is ObjectChange.SAME
 
 
 def test_a_changed_field_is_said_with_both_values(tmp_path):
     (one,) = differences(held(tmp_path, POOL), there(changed(limits={"cpu": "8"})))
 
     ((field),) = one.fields
-    assert (one.change, field.field, field.before, field.after) == (Change.CHANGED, "spec.limits.cpu", "8", "1000m")
+    assert (one.change, field.field, field.before, field.after) == (
+        ObjectChange.CHANGED,
+        "spec.limits.cpu",
+        "8",
+        "1000m",
+    )
 
 
 def test_items_of_a_list_are_known_by_their_key_and_not_by_their_place(tmp_path):
@@ -71,6 +76,6 @@ def test_objects_of_ours_that_left_the_folder_are_only_there_and_others_are_not_
     found = differences(held(tmp_path, POOL), there(POOL, ours, theirs))
 
     assert [(one.change, one.object) for one in found] == [
-        (Change.SAME, "NodePool gpus"),
-        (Change.ONLY_THERE, "NodePool old"),
+        (ObjectChange.SAME, "NodePool gpus"),
+        (ObjectChange.ONLY_THERE, "NodePool old"),
     ]

@@ -20,13 +20,13 @@ from trimtab.catalog.pools import Pool, SharedPool
 from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.effects import Relocate, SetReplicaPolicy, SetReplicas, UseOffering, UseSlots
 from trimtab.deployment.placement import HomeNodes, resolve
-from trimtab.emit.manifests.emission import Stage
+from trimtab.emit.manifests.emission import ApplyStage
 from trimtab.emit.manifests.fleet_facts import facts_of_fleet
 from trimtab.emit.manifests.plan_files import emit_plan
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Settings
-from trimtab.levers.lever import Ask, Risk
+from trimtab.levers.lever import LeverRequest, Risk
 from trimtab.levers.registry import BUILT_IN
 from trimtab.plan.model import Action, Change, Plan
 from trimtab.plan.options.candidate import candidate_of
@@ -62,7 +62,7 @@ class Read:
 def read(emission):
     found = Read()
     for file in emission.files:
-        if file.path.endswith(".yaml") and file.stage is not Stage.COMMIT and file.kind != "Helm values":
+        if file.path.endswith(".yaml") and file.stage is not ApplyStage.COMMIT and file.kind != "Helm values":
             for one in yaml.safe_load_all(file.text):
                 _read_object(one, found)
     return found
@@ -161,7 +161,7 @@ def ways_of(rows):
     """Return a fleet of one workload, as levers are asked about it, and every way to run it, whatever targets it keeps."""
     fleet = build_fleet(rows.bundle(), SETTINGS)
     (case,) = cases_of(fleet, SETTINGS, seed=7).values()
-    ask = Ask(evaluator=Evaluator(case=case), market=Market.of(CATALOG, None, SETTINGS))
+    ask = LeverRequest(evaluator=Evaluator(case=case), market=Market.of(CATALOG, None, SETTINGS))
     on_demand_ways = [way for way in on_demand(ask) if ask.evaluator.hopeless(way) is None]
     return fleet, ask, [*on_demand_ways, *(way for base in on_demand_ways for way in bought(base, ask))]
 

@@ -36,7 +36,7 @@ from trimtab.emit.manifests.facts import Autoscaler
 from trimtab.emit.manifests.plan_files import emit_plan
 from trimtab.errors import InputError
 from trimtab.levers import registry
-from trimtab.levers.lever import Lever, Stage
+from trimtab.levers.lever import CompositionStage, Lever
 from trimtab.levers.registry import BUILT_IN, lever_named, title_of
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.training_memory import Optimizer, Recompute, Sharding
@@ -148,7 +148,7 @@ def test_a_lever_says_all_that_there_is_to_say_of_it(lever):
     assert lever.effort.weeks > 0
     assert lever.effort.per in {"fleet", "class", "action"}
     assert lever.rollback
-    assert bool(lever.kinds) == (lever.stage is not Stage.FLEET)
+    assert bool(lever.kinds) == (lever.stage is not CompositionStage.FLEET)
     assert lever.drift_frac is None or 0 < lever.drift_frac < 1
     assert 0 <= lever.guide_order <= 6
     assert (ROOT / "docs" / lever.page).is_file(), f"{lever.page} is not there"
@@ -195,7 +195,7 @@ LEVER = Lever(
     title="Ours",
     meaning="Does what only we do",
     page="how-to/read-an-audit.md",
-    stage=Stage.HOLD,
+    stage=CompositionStage.HOLD,
     kinds=frozenset(),
     effort=BUILT_IN[0].effort,
     risk=BUILT_IN[0].risk,

@@ -7,9 +7,9 @@ from benchmarks.bill_splits import oracle, ours, world
 from hypothesis import given, settings, strategies as st
 from tests.tables.bundles import META, START, allocation, node, tables
 
-from trimtab.diagnose.bill_split import COLUMNS, UNSEEN, UNTAGGED, Basis, charges_of, spent_of_bill
+from trimtab.diagnose.bill_split import COLUMNS, UNSEEN, UNTAGGED, ChargeBasis, charges_of, spent_of_bill
 from trimtab.diagnose.spent import UNALLOCATED, UNUSED_COMMITMENT
-from trimtab.diagnose.split import Split
+from trimtab.diagnose.split import CostSplit
 from trimtab.errors import BillError
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.settings import Settings
@@ -28,14 +28,14 @@ def charge(cost=10.0, *, start_hr=0, hours=1, **cells):
     return {**row, "ChargeCategory": "Usage", "BillingCurrency": "USD", **cells}
 
 
-def paid(*rows, by="team", basis=Basis.EFFECTIVE, usd_per=None):
+def paid(*rows, by="team", basis=ChargeBasis.EFFECTIVE, usd_per=None):
     """What each name pays in dollars, on a node `n0` that half and a quarter are held of."""
     named = node(labels={"provider_id": "aws:///us-east-1a/i-0abc"})
     held = [{**one, "workload": f"{one['team']}/w", "namespace": one["team"]} for one in HELD]
     bundle = memory_bundle(tables(nodes=[named], allocations=held, devices=[], gpu_usage=[]), META)
     costs = charges_of(table_from_rows("costs", list(rows)).select(COLUMNS), basis, usd_per or {})
     resources = nodes_by_resource(bundle.table("nodes", ["node", "labels"]))
-    spent = spent_of_bill(costs, build_fleet(bundle, Settings()), resources, Split.parse(by))
+    spent = spent_of_bill(costs, build_fleet(bundle, Settings()), resources, CostSplit.parse(by))
     return {name: usd(int(days.sum())) for name, days in (*spent.held.items(), *spent.unheld.items())}
 
 
@@ -85,7 +85,7 @@ def test_a_commitments_use_counts_amortised_and_its_fee_as_billed():
     )
 
     assert paid(*rows)["assist"] == 3.0
-    assert paid(*rows, basis=Basis.BILLED) == {"shared (purchases)": 500.0}
+    assert paid(*rows, basis=ChargeBasis.BILLED) == {"shared (purchases)": 500.0}
 
 
 def test_another_currency_counts_at_the_stated_rate_and_never_without_one():
@@ -101,19 +101,19 @@ def test_a_charge_period_that_begins_before_the_telemetry_is_split_by_what_was_s
 def test_each_days_charges_stand_on_their_day():
     bundle = memory_bundle(tables(allocations=HELD, devices=[], gpu_usage=[]), META)
     rows = [charge(4.0, start_hr=1, ResourceId="n0"), charge(8.0, start_hr=25, ResourceId="n0")]
-    costs = charges_of(table_from_rows("costs", rows).select(COLUMNS), Basis.BILLED, {})
+    costs = charges_of(table_from_rows("costs", rows).select(COLUMNS), ChargeBasis.BILLED, {})
 
-    spent = spent_of_bill(costs, build_fleet(bundle, Settings()), {"n0": "n0"}, Split.parse("workload"))
+    spent = spent_of_bill(costs, build_fleet(bundle, Settings()), {"n0": "n0"}, CostSplit.parse("workload"))
 
     assert spent.first_day == datetime(2026, 9, 1, tzinfo=UTC).date()
     assert spent.held["prod/chat"].tolist() == [3_000_000, 6_000_000]
 
 
 @settings(max_examples=40)
-@given(st.integers(0, 10**9), st.sampled_from(Basis))
+@given(st.integers(0, 10**9), st.sampled_from(ChargeBasis))
 def test_generated_bills_are_split_as_exact_fractions_say(seed, basis):
     made = world(seed)
-    right = oracle(made, effective=basis is Basis.EFFECTIVE)
+    right = oracle(made, effective=basis is ChargeBasis.EFFECTIVE)
     with tempfile.TemporaryDirectory() as folder:
         got = ours(made, Path(folder), basis)
         assert ours(made, Path(folder), basis) == got

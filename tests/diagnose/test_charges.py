@@ -6,7 +6,7 @@ from tests.tables.bundles import END, META, START, allocation, device, node, tab
 
 from trimtab.diagnose.charges import DEMAND_COLUMNS, Rules, SharedRule, charges, served_in
 from trimtab.diagnose.spent import UNALLOCATED, spent_at_list
-from trimtab.diagnose.split import Split, SplitBy
+from trimtab.diagnose.split import CostSplit, SplitBy
 from trimtab.errors import UsageError
 from trimtab.pipeline import priced_history
 from trimtab.tables.bundle import memory_bundle
@@ -35,7 +35,7 @@ WORKLOADS = Workloads(
 HALF = [allocation(gpus=4.0, device=None), allocation(workload="dev/nb", pod="nb-0", gpus=2.0, device=None)]
 
 
-BY_WORKLOAD = Split(by=SplitBy.WORKLOAD)
+BY_WORKLOAD = CostSplit(by=SplitBy.WORKLOAD)
 SHOW, SPREAD = Rules(), Rules(idle=SharedRule.SPREAD, shared=SharedRule.SPREAD)
 
 
@@ -75,12 +75,12 @@ def test_what_nobody_held_is_spread_by_what_was_held():
 def test_the_bill_is_split_by_what_is_asked(split, names):
     fleet, shares, served = history(HALF)
 
-    assert {row.name for row in charged(fleet, shares, Split.parse(split), SPREAD, served)} == names
+    assert {row.name for row in charged(fleet, shares, CostSplit.parse(split), SPREAD, served)} == names
 
 
 def test_an_unknown_way_of_splitting_is_refused_with_those_that_are_known():
     with pytest.raises(UsageError, match="label:KEY"):
-        Split.parse("cost-center")
+        CostSplit.parse("cost-center")
 
 
 def test_what_is_nobodys_can_be_laid_on_everyone_alike():
@@ -95,7 +95,7 @@ def test_requests_and_tokens_of_the_window_give_unit_costs():
     requests = [demand(), demand(hour=1), demand(hour=24 * 30), demand(hour=2, completed=None)]
     fleet, split, served = history(HALF, requests)
 
-    rows = {row.name: row for row in charged(fleet, split, Split(by=SplitBy.TEAM), SHOW, served)}
+    rows = {row.name: row for row in charged(fleet, split, CostSplit(by=SplitBy.TEAM), SHOW, served)}
 
     assert rows["assistants"].requests == 2000.0
     assert rows["assistants"].tokens == 1_000_000.0
@@ -122,6 +122,6 @@ def test_the_rows_sum_to_the_bill_whatever_was_held(held, by, rule):
     ]
     fleet, split, served = history(rows)
 
-    found = charged(fleet, split, Split(by=by), Rules(idle=rule), served)
+    found = charged(fleet, split, CostSplit(by=by), Rules(idle=rule), served)
 
     assert sum(row.micro_usd for row in found) == int(split.cost.sum()) + split.unused_commitment

@@ -1,6 +1,6 @@
 from datetime import UTC, datetime, timedelta
 
-from trimtab.diagnose.bill_split import COLUMNS, Basis, charges_of
+from trimtab.diagnose.bill_split import COLUMNS, ChargeBasis, charges_of
 from trimtab.diagnose.reconciliation import months
 from trimtab.tables.arrow import table_from_rows
 from trimtab.units import micro_usd
@@ -15,7 +15,7 @@ def charge(cost, at=SEPTEMBER, **cells):
 
 def found(*rows, invoices=None):
     costs = table_from_rows("costs", list(rows)).select(COLUMNS)
-    billed, amortised = (charges_of(costs, basis, {}) for basis in (Basis.BILLED, Basis.EFFECTIVE))
+    billed, amortised = (charges_of(costs, basis, {}) for basis in (ChargeBasis.BILLED, ChargeBasis.EFFECTIVE))
     return {month.month: month for month in months(billed, amortised, invoices or {})}
 
 

@@ -23,22 +23,25 @@ from trimtab.deployment.effects import (
     UseOffering,
 )
 from trimtab.diagnose.findings import ProductForm, Spend, Unjudged, Verdict, Waste, WasteKind
-from trimtab.fleet.law_evidence import BackTest, Bound, Held, Tested
+from trimtab.fleet.law_evidence import BackTest, BackTestedMeasure, Bound, LawEvidence
 from trimtab.fleet.model import Coverage, Target, Window
 from trimtab.levers import autoscaling, commitments, gpu_count, idle_release, right_size, schedule, spot
 from trimtab.plan.audit import Audit, HeatMap
-from trimtab.plan.course import Course, Roadmap, Step, Sway
 from trimtab.plan.model import (
     Action,
     ActionProof,
     CapacityPicture,
     Change,
+    EffortSensitivity,
     NotWorthDoing,
     Plan,
     Promise,
     Proof,
     Repair,
     Risk,
+    Roadmap,
+    Schedule,
+    ScheduledAction,
     TargetResult,
 )
 from trimtab.plan.proof.law_report import LawFinding, LoadTest
@@ -363,7 +366,7 @@ VENTURES = (
 )
 
 
-def course(bill: int, order: tuple[str, ...]) -> Course:
+def course(bill: int, order: tuple[str, ...]) -> Schedule:
     """One action after another, a month each; the bill falls by each saving when it is done."""
     savings = {one.id: one.saving_usd_mo.value for one in ACTIONS}
     today = bill / 1e6 * HR_PER_MO / FIT.hours
@@ -371,13 +374,13 @@ def course(bill: int, order: tuple[str, ...]) -> Course:
     for name in order:
         bills.append(bills[-1] - savings[name])
     steps = tuple(
-        Step(
+        ScheduledAction(
             action=name, start_mo=float(at), done_mo=at + 0.5, bill_usd_mo=bills[at + 1], quick_win=name in ("a1", "a3")
         )
         for at, name in enumerate(order)
     )
     ends = tuple([*bills, *[bills[-1]] * 12][:13])
-    return Course(steps=steps, bill_usd_mo=ends, year_usd=sum((a + b) / 2 for a, b in pairwise(ends)))
+    return Schedule(steps=steps, bill_usd_mo=ends, year_usd=sum((a + b) / 2 for a, b in pairwise(ends)))
 
 
 def roadmap(bill: int) -> Roadmap:
@@ -388,8 +391,8 @@ def roadmap(bill: int) -> Roadmap:
         best=True,
         fixed=course(bill, ("a8", "a9", "a3", "a6", "a2", "a1", "a4", "a5", "a7")),
         sways=(
-            Sway(lever=autoscaling.NAME, factor=0.5, same_frac=0.94, first="a1", regret_usd=8_120.0),
-            Sway(lever=autoscaling.NAME, factor=2.0, same_frac=1.0, first="a1", regret_usd=0.0),
+            EffortSensitivity(lever=autoscaling.NAME, factor=0.5, same_frac=0.94, first="a1", regret_usd=8_120.0),
+            EffortSensitivity(lever=autoscaling.NAME, factor=2.0, same_frac=1.0, first="a1", regret_usd=0.0),
         ),
     )
 
@@ -538,7 +541,7 @@ LAWS = (
         capacity_req_s=7.27,
         top_req_s=5.816,
         requests=True,
-        tested=Tested(
+        tested=LawEvidence(
             bound=Bound.UNTOLD,
             activity_req_s=9.38,
             shown_req_s=5.816,
@@ -546,10 +549,10 @@ LAWS = (
                 fitted_req_s=3.36,
                 tested_req_s=5.03,
                 limit_s=4.0,
-                in_time=Held(foretold=0.9655, measured=0.9907),
-                running=Held(foretold=7.68, measured=7.58),
-                waiting=Held(foretold=0.0, measured=0.0),
-                gpu_s=Held(foretold=0.1083, measured=0.1044),
+                in_time=BackTestedMeasure(foretold=0.9655, measured=0.9907),
+                running=BackTestedMeasure(foretold=7.68, measured=7.58),
+                waiting=BackTestedMeasure(foretold=0.0, measured=0.0),
+                gpu_s=BackTestedMeasure(foretold=0.1083, measured=0.1044),
                 late_frac=0.0,
             ),
         ),
@@ -560,7 +563,7 @@ LAWS = (
         capacity_req_s=41.0,
         top_req_s=32.8,
         requests=True,
-        tested=Tested(
+        tested=LawEvidence(
             bound=Bound.PLACES,
             activity_req_s=155.0,
             shown_req_s=41.0,
@@ -573,7 +576,7 @@ LAWS = (
         capacity_req_s=0.4,
         top_req_s=0.32,
         requests=False,
-        tested=Tested(bound=Bound.UNTOLD, activity_req_s=1.0, shown_req_s=0.32, back_test="no request metrics"),
+        tested=LawEvidence(bound=Bound.UNTOLD, activity_req_s=1.0, shown_req_s=0.32, back_test="no request metrics"),
         load_test=LoadTest(reach_req_s=0.8, saves_usd_mo=None),
     ),
 )

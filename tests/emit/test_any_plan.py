@@ -15,7 +15,7 @@ from trimtab.catalog.kinds import CapacityType
 from trimtab.catalog.pools import Pool
 from trimtab.deployment.deployment import dimension_of
 from trimtab.deployment.effects import FleetEffect, SetCapacityType, UseOffering
-from trimtab.emit.manifests.emission import Stage
+from trimtab.emit.manifests.emission import ApplyStage
 from trimtab.emit.manifests.facts import Autoscaler, NodeMaker, WorkloadFacts
 from trimtab.emit.manifests.plan_files import emit_plan
 from trimtab.plan.model import Change
@@ -81,7 +81,7 @@ def test_no_change_is_lost(plan, facts):
     emission = emit_plan(plan, facts)
 
     for action in plan.actions:
-        written = [file for file in emission.of_action(action.id) if file.stage is not Stage.DECIDE]
+        written = [file for file in emission.of_action(action.id) if file.stage is not ApplyStage.DECIDE]
         assert written or any(one.action == action.id for one in emission.withheld)
 
 
@@ -118,6 +118,6 @@ ELSEWHERE = SetCapacityType(pool=Pool("aws", "p4d.24xlarge", "us-west-2").held_a
 def test_what_comes_to_nothing_without_another_action_says_what_it_waits_for(effect, needs):
     emission = emit_plan(one_action(effect), example_facts(Autoscaler.KEDA))
 
-    assert [file.path for file in emission.files if file.stage is not Stage.DECIDE] == []
+    assert [file.path for file in emission.files if file.stage is not ApplyStage.DECIDE] == []
     (left,) = emission.withheld
     assert needs in left.reason

@@ -10,7 +10,7 @@ import trimtab as tt
 from trimtab.catalog import load_catalog
 from trimtab.emit.launch import training_arguments, vllm_serve
 from trimtab.emit.manifests.bench_jobs import bench_job, job_name
-from trimtab.physics.ask import Market
+from trimtab.physics.ask import FitMarket
 from trimtab.physics.search_training import TrainingDemand
 from trimtab.physics.serving_demand import Demand
 from trimtab.physics.training_memory import Method
@@ -19,7 +19,7 @@ from trimtab.physics.training_memory import Method
 @pytest.fixture(scope="module")
 def option():
     demand = Demand(input_tokens=1024, output_tokens=256, rate_req_s=5)
-    return tt.fit("llama-3.1-8b", serve=demand, market=Market(catalog=load_catalog(), gpus=("L40S",))).found[0]
+    return tt.fit("llama-3.1-8b", serve=demand, market=FitMarket(catalog=load_catalog(), gpus=("L40S",))).found[0]
 
 
 def test_a_job_asks_for_the_gpu_and_replays_the_mix(option):
@@ -53,7 +53,9 @@ def test_the_serve_command_holds_the_context_and_the_concurrency(option):
 @pytest.mark.parametrize("method", list(Method))
 def test_training_arguments_are_valid_python(method):
     demand = TrainingDemand(method=method, tokens=1e8, global_batch=64)
-    found = tt.fit("llama-3.1-8b", train=demand, market=Market(catalog=load_catalog(), gpus=("H100-SXM5-80GB",))).found
+    found = tt.fit(
+        "llama-3.1-8b", train=demand, market=FitMarket(catalog=load_catalog(), gpus=("H100-SXM5-80GB",))
+    ).found
 
     for one in found:
         text = training_arguments(one, "llama-3.1-8b", 64)
@@ -73,7 +75,9 @@ def test_a_job_is_valid_against_the_core_schema(option, shared_dir):
 
 def test_sharded_qlora_stores_its_4_bit_weights_in_the_dtype_of_the_rest():
     demand = TrainingDemand(method=Method.QLORA, tokens=1e8)
-    found = tt.fit("llama-3.1-8b", train=demand, market=Market(catalog=load_catalog(), gpus=("H100-SXM5-80GB",))).found
+    found = tt.fit(
+        "llama-3.1-8b", train=demand, market=FitMarket(catalog=load_catalog(), gpus=("H100-SXM5-80GB",))
+    ).found
     texts = {one.gpus: training_arguments(one, "llama-3.1-8b", None) for one in found}
 
     assert "bnb_4bit_quant_storage=torch.bfloat16" in texts[8]

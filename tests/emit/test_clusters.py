@@ -9,7 +9,7 @@ from tests.emit.example import example_audit
 
 from trimtab.deployment.effects import BuyCommitment, BuySpendPlan, FleetEffect, ReleaseNodes
 from trimtab.emit.manifests.action_names import action_names
-from trimtab.emit.manifests.emission import Stage
+from trimtab.emit.manifests.emission import ApplyStage
 from trimtab.emit.manifests.plan_files import emit_plan
 from trimtab.plan.model import Change
 
@@ -81,7 +81,7 @@ def specs(text):
 
 def test_nothing_that_a_cluster_reads_names_a_cluster():
     for file in BOTH.files:
-        if file.path.startswith("clusters/") and file.stage is not Stage.DECIDE:
+        if file.path.startswith("clusters/") and file.stage is not ApplyStage.DECIDE:
             assert not re.search(r"[a-z0-9]@(east|west)", file.text), file.path
 
 
@@ -151,4 +151,4 @@ def test_an_effect_on_the_fleet_is_lost_in_no_cluster():
     }
 
     assert fleet
-    assert all(any(file.stage is not Stage.DECIDE for file in BOTH.of_action(name)) for name in fleet)
+    assert all(any(file.stage is not ApplyStage.DECIDE for file in BOTH.of_action(name)) for name in fleet)

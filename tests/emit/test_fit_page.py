@@ -13,7 +13,7 @@ from trimtab.emit.html.fit_charts import Axis, cost_against_time, value_chart
 from trimtab.emit.html.fit_page import render_fit
 from trimtab.fleet.ownership import serving_cost, training_cost
 from trimtab.fleet.settings import Settings
-from trimtab.physics.ask import Market
+from trimtab.physics.ask import FitMarket
 from trimtab.physics.roofline import Phase, training_roofline
 from trimtab.physics.search_training import TrainingDemand
 from trimtab.physics.serving_demand import Demand
@@ -95,7 +95,9 @@ def test_the_dearest_ways_do_not_squeeze_the_picture(served):
 
 def test_free_hardware_has_no_bars_of_value():
     demand = Demand(input_tokens=1024, output_tokens=256, rate_req_s=1)
-    own = serving_ways(tt.fit("mistral-7b", serve=demand, market=Market(catalog=load_catalog(), own="rtx4090")).found)
+    own = serving_ways(
+        tt.fit("mistral-7b", serve=demand, market=FitMarket(catalog=load_catalog(), own="rtx4090")).found
+    )
 
     assert value_chart(own) == ""
     assert cost_against_time(own) == ""

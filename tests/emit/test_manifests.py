@@ -15,7 +15,7 @@ from tests.emit.validity import UNSCHEMED, cel_faults, schema_faults, structural
 
 from trimtab.catalog.kinds import CapacityType
 from trimtab.deployment.effects import BookBlocks, HedgeOnSpot, SetReplicaPolicy
-from trimtab.emit.manifests.emission import Stage
+from trimtab.emit.manifests.emission import ApplyStage
 from trimtab.emit.manifests.facts import Autoscaler, EmitFacts
 from trimtab.emit.manifests.plan_files import emit_plan
 from trimtab.plan.model import Change
@@ -160,14 +160,14 @@ def test_the_order_is_safe_nodes_before_pods_and_commitments_last():
     stages = [file.stage for file in EMISSIONS[Autoscaler.KEDA].files]
 
     assert stages == sorted(stages)
-    assert [stage for stage in stages if stage is not Stage.UNDO][-1] is Stage.COMMIT
+    assert [stage for stage in stages if stage is not ApplyStage.UNDO][-1] is ApplyStage.COMMIT
 
 
 def test_every_change_is_in_a_file_or_withheld_with_a_reason():
     emission = EMISSIONS[Autoscaler.KEDA]
 
     for action in PLAN.actions:
-        enacting = [file for file in emission.of_action(action.id) if file.stage is not Stage.DECIDE]
+        enacting = [file for file in emission.of_action(action.id) if file.stage is not ApplyStage.DECIDE]
         assert enacting or any(one.action == action.id for one in emission.withheld)
 
 
@@ -176,7 +176,7 @@ def test_nothing_known_of_the_cluster_leaves_every_workload_to_a_person():
 
     subjects = {change.subject for action in PLAN.actions for change in action.changes}
     assert {one.subject for one in emission.withheld} >= {name for name in subjects if name.startswith("prod/")}
-    assert not any(file.stage is Stage.SCALE for file in emission.files)
+    assert not any(file.stage is ApplyStage.SCALE for file in emission.files)
 
 
 def test_some_actions_alone_can_be_asked_for():

@@ -13,7 +13,7 @@ from trimtab.catalog.kinds import CapacityType
 from trimtab.catalog.pools import Pool, SharedPool
 from trimtab.deployment.effects import HedgeOnSpot, SetCapacityType, UseSlots
 from trimtab.emit.manifests.cluster_facts import with_cluster
-from trimtab.emit.manifests.emission import Stage
+from trimtab.emit.manifests.emission import ApplyStage
 from trimtab.emit.manifests.facts import EmitFacts, NodeMaker
 from trimtab.emit.manifests.plan_files import emit_plan
 from trimtab.plan.model import Change
@@ -120,7 +120,7 @@ def test_what_no_group_carries_is_left_to_a_person_and_no_pod_is_sent_there():
         known = replace(facts.workload(CHAT), pool=home)
         emission = emit_plan(replace(PLAN, actions=(action,)), replace(facts, workloads=(known,)))
 
-        assert [file.path for file in emission.files if file.stage is Stage.WORKLOADS] == []
+        assert [file.path for file in emission.files if file.stage is ApplyStage.WORKLOADS] == []
         assert any("by hand" in one.reason for one in emission.withheld)
 
 
@@ -153,7 +153,7 @@ def test_a_pool_of_karpenters_without_a_node_today_is_karpenter_all_the_same():
 
 def test_a_commitment_is_shown_to_karpenter_alone():
     karpenter, groups = (
-        {file.path for file in emit_plan(PLAN, facts).files if file.stage is Stage.COMMIT}
+        {file.path for file in emit_plan(PLAN, facts).files if file.stage is ApplyStage.COMMIT}
         for facts in (replace(example_facts(), node_maker=NodeMaker.KARPENTER), without_karpenter(example_facts()))
     )
 

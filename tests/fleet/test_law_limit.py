@@ -10,7 +10,7 @@ from trimtab.deployment.deployment import AS_IT_IS
 from trimtab.deployment.placement import resolve
 from trimtab.fleet import law_limit
 from trimtab.fleet.build import build_fleet
-from trimtab.fleet.law_evidence import BackTest, Bound, Held
+from trimtab.fleet.law_evidence import BackTest, BackTestedMeasure, Bound
 from trimtab.fleet.service_law import UNTOLD_ROOM
 from trimtab.fleet.settings import Settings
 from trimtab.policies.scaling import SYNC_S
@@ -57,7 +57,7 @@ def test_requests_that_crowd_one_another_end_the_allowance_though_none_is_late_y
         tested_req_s=1.2,
         limit_s=None,
         in_time=None,
-        running=Held(foretold=3.0, measured=3.0 * measured),
+        running=BackTestedMeasure(foretold=3.0, measured=3.0 * measured),
         waiting=None,
         gpu_s=None,
         late_frac=0.0,
@@ -127,10 +127,10 @@ def test_what_lies_beyond_the_highest_load_shrinks_with_what_the_back_test_got_w
         fitted_req_s=1.0,
         tested_req_s=2.0,
         limit_s=1.0,
-        in_time=Held(foretold=1.0, measured=1.0),
+        in_time=BackTestedMeasure(foretold=1.0, measured=1.0),
         running=None,
         waiting=None,
-        gpu_s=Held(foretold=1.0, measured=1.0),
+        gpu_s=BackTestedMeasure(foretold=1.0, measured=1.0),
         late_frac=late_frac,
     )
 

@@ -8,12 +8,12 @@ import trimtab as tt
 from trimtab.catalog import BuyingOption, load_catalog
 from trimtab.fleet.ownership import CostItem, serving_cost, training_cost
 from trimtab.fleet.settings import Ownership, Settings
-from trimtab.physics.ask import Market
+from trimtab.physics.ask import FitMarket
 from trimtab.physics.search_training import TrainingDemand
 from trimtab.physics.serving_demand import Demand
 from trimtab.physics.training_memory import Method
 
-P4D = Market(catalog=load_catalog(), gpus=("A100-40GB",), provider="aws", region="us-east-1")
+P4D = FitMarket(catalog=load_catalog(), gpus=("A100-40GB",), provider="aws", region="us-east-1")
 NODE_ITEMS = (CostItem.WORK, CostItem.IDLE, CostItem.STRANDED)
 
 
@@ -78,7 +78,7 @@ def test_assumptions_can_be_overridden():
 
 
 def test_ones_own_card_pays_for_power_and_rent_holds_it():
-    own = served(Market(catalog=load_catalog(), own="rtx4090"), rate_req_s=1)
+    own = served(FitMarket(catalog=load_catalog(), own="rtx4090"), rate_req_s=1)
 
     assert own.option is BuyingOption.OWNED
     assert costs(own)[CostItem.POWER] == pytest.approx(own.gpus * own.gpu.tdp_w / 1000 * 730 * 0.15)

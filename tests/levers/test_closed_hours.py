@@ -12,7 +12,7 @@ from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Settings
 from trimtab.levers import closed_hours
 from trimtab.levers.closed_hours import held_hours
-from trimtab.levers.lever import Ask
+from trimtab.levers.lever import LeverRequest
 from trimtab.plan.proof.clairvoyant import clairvoyant_bound
 from trimtab.plan.proof.proof_window import prove
 from trimtab.replay.outcomes.evaluate import Evaluator, cases_of
@@ -45,7 +45,7 @@ def fleet(asked_at_night=0, **declared):
 def ask_of(history):
     (case,) = cases_of(history, SETTINGS, seed=7).values()
     market = Market(catalog=load_catalog(), at=None, max_term_years=1, assumptions=SETTINGS.assumptions)
-    return Ask(evaluator=Evaluator(case=case), market=market)
+    return LeverRequest(evaluator=Evaluator(case=case), market=market)
 
 
 def ways(ask):

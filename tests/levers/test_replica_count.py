@@ -14,7 +14,7 @@ from trimtab.fleet.market import Market
 from trimtab.fleet.service_law import service_law
 from trimtab.fleet.settings import Limits, Settings
 from trimtab.levers import replica_count
-from trimtab.levers.lever import Ask
+from trimtab.levers.lever import LeverRequest
 from trimtab.replay.outcomes.evaluate import Evaluator, cases_of
 
 DAYS, REPLICAS = 7, 8
@@ -59,7 +59,7 @@ def asked(
     market = Market(catalog=load_catalog(), at=date(2026, 9, 30), max_term_years=1, assumptions=settings.assumptions)
     if gpu_bound:
         case = replace(case, law=service_law(case.workload, settings.bands.healthy_frac))
-    return Ask(evaluator=Evaluator(case=case), market=market)
+    return LeverRequest(evaluator=Evaluator(case=case), market=market)
 
 
 def counts(ask):

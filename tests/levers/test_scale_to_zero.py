@@ -13,7 +13,7 @@ from trimtab.fleet.build import build_fleet
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Settings
 from trimtab.levers import scale_to_zero
-from trimtab.levers.lever import Ask, Judged
+from trimtab.levers.lever import JudgedWays, LeverRequest
 from trimtab.levers.scale_to_zero import cooldowns_s, impossible, longest_idle_s
 from trimtab.plan.proof.proof_window import prove
 from trimtab.plan.proof.undeclared import undeclared
@@ -72,7 +72,7 @@ def market():
 
 def ask_of(history):
     (case,) = cases_of(history, SETTINGS, seed=7).values()
-    return Ask(evaluator=Evaluator(case=case), market=market())
+    return LeverRequest(evaluator=Evaluator(case=case), market=market())
 
 
 def ways(ask):
@@ -139,7 +139,7 @@ def test_what_cannot_go_to_zero_says_why_and_what_is_needed(declared, because):
 
     assert ways(ask) == []
     assert because in impossible(ask.case)
-    nothing = Judged(kept=(), candidates=(), missed={}, dropped={})
+    nothing = JudgedWays(kept=(), candidates=(), missed={}, dropped={})
     assert because in scale_to_zero.LEVER.why_not(ask, nothing)
 
 
@@ -147,7 +147,7 @@ def test_nobody_goes_to_zero_without_a_word_of_its_owner():
     ask = ask_of(fleet(wakes_on=WAKES))
 
     assert ways(ask) == []
-    assert scale_to_zero.LEVER.why_not(ask, Judged(kept=(), candidates=(), missed={}, dropped={})) is None
+    assert scale_to_zero.LEVER.why_not(ask, JudgedWays(kept=(), candidates=(), missed={}, dropped={})) is None
 
 
 def test_a_declared_limit_counts_who_wakes_it_and_what_nobody_declared_does_not():

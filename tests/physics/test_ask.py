@@ -5,7 +5,7 @@ import pytest
 import trimtab as tt
 from trimtab.catalog import load_catalog
 from trimtab.errors import MissingPrice, UnknownName, Unpredictable, UsageError
-from trimtab.physics.ask import Market
+from trimtab.physics.ask import FitMarket
 from trimtab.physics.found_ways import Unmet
 from trimtab.physics.search_training import TrainingDemand
 from trimtab.physics.serving_demand import Demand, Targets
@@ -30,7 +30,7 @@ def test_answers_are_ranked_by_cost_and_keep_the_targets():
 def test_a_tighter_target_never_makes_serving_cheaper():
     def cheapest(tpot_s):
         demand = Demand(input_tokens=1024, output_tokens=256, rate_req_s=20, targets=Targets(tpot_s=tpot_s))
-        return tt.fit("llama-3.1-8b", serve=demand, market=Market(catalog=CATALOG, gpus=("L40S",))).found[0].usd_hr
+        return tt.fit("llama-3.1-8b", serve=demand, market=FitMarket(catalog=CATALOG, gpus=("L40S",))).found[0].usd_hr
 
     assert cheapest(0.02) >= cheapest(0.04) >= cheapest(0.2)
 
@@ -46,7 +46,7 @@ def test_a_gpu_without_bf16_is_rejected_for_training_with_its_reason():
 
 def test_a_model_too_large_for_any_card_alone_runs_on_several():
     answer = tt.fit(
-        "llama-3.1-70b", serve=CHAT, market=Market(catalog=CATALOG, gpus=("A100-SXM4-80GB", "H100-SXM5-80GB"))
+        "llama-3.1-70b", serve=CHAT, market=FitMarket(catalog=CATALOG, gpus=("A100-SXM4-80GB", "H100-SXM5-80GB"))
     )
 
     assert answer.found
@@ -57,7 +57,7 @@ def test_more_gpus_finish_training_sooner():
     answer = tt.fit(
         "llama-3.1-8b",
         train=TrainingDemand(method=Method.LORA, tokens=1e9),
-        market=Market(catalog=CATALOG, gpus=("H100-SXM5-80GB",)),
+        market=FitMarket(catalog=CATALOG, gpus=("H100-SXM5-80GB",)),
     )
 
     days = {one.gpus: one.days.value for one in answer.found}
@@ -65,7 +65,7 @@ def test_more_gpus_finish_training_sooner():
 
 
 def test_the_view_of_a_notebook_escapes_and_counts():
-    answer = tt.fit("llama-3.1-8b", serve=CHAT, market=Market(catalog=CATALOG, gpus=("L4",)))
+    answer = tt.fit("llama-3.1-8b", serve=CHAT, market=FitMarket(catalog=CATALOG, gpus=("L4",)))
 
     html = answer._repr_html_()
     assert html.startswith("<table>")
@@ -74,7 +74,7 @@ def test_the_view_of_a_notebook_escapes_and_counts():
 
 def test_no_price_unknown_model_and_no_question_have_clear_answers():
     with pytest.raises(MissingPrice, match="no price"):
-        tt.fit("llama-3.1-8b", serve=CHAT, market=Market(catalog=CATALOG, provider="moon"))
+        tt.fit("llama-3.1-8b", serve=CHAT, market=FitMarket(catalog=CATALOG, provider="moon"))
     with pytest.raises(UnknownName):
         tt.fit("lama", serve=CHAT)
     with pytest.raises(UsageError, match="either"):
@@ -87,7 +87,7 @@ def test_an_encoder_generates_nothing_and_is_refused_with_what_helps():
 
 
 def test_a_notebook_shows_every_way_of_buying_and_draws_without_scripts():
-    market = Market(catalog=CATALOG, gpus=("L4", "L40S"), provider="aws", region="us-east-1")
+    market = FitMarket(catalog=CATALOG, gpus=("L4", "L40S"), provider="aws", region="us-east-1")
     view = tt.fit("llama-3.1-8b", train=TrainingDemand(method=Method.LORA, tokens=1e8), market=market)._repr_html_()
 
     assert "spot with losses" in view

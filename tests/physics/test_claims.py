@@ -14,7 +14,7 @@ from trimtab.physics.predict import times_of
 from trimtab.physics.serving_query import Load, ServingQuery
 from trimtab.physics.support import why_not
 from trimtab.physics.training_memory import Training, training_footprint
-from trimtab.physics.transfer import Activity, speed_ratio
+from trimtab.physics.transfer import DeviceActivity, speed_ratio
 
 CATALOG = load_catalog()
 
@@ -100,7 +100,7 @@ def test_low_sm_activity_alone_is_no_memory_bound():  # claim 44
     a100, h100 = gpu("A100-SXM4-80GB"), gpu("H100-SXM5-80GB")
     alone, with_dram = (
         speed_ratio(observed=seen, source=a100, target=h100)
-        for seen in (Activity(sm_active=0.5), Activity(sm_active=0.5, dram_active=0.85))
+        for seen in (DeviceActivity(sm_active=0.5), DeviceActivity(sm_active=0.5, dram_active=0.85))
     )
 
     # SM activity alone may be launches or input, which no faster GPU helps; DRAM activity shows that bandwidth does
@@ -108,7 +108,7 @@ def test_low_sm_activity_alone_is_no_memory_bound():  # claim 44
 
 
 def test_an_embedding_service_at_22_percent_of_an_a100_cannot_be_assumed_as_fast_on_an_a10g():  # claim 47
-    seen = Activity(tensor_active=0.22, dram_active=0.15, sm_active=0.3)
+    seen = DeviceActivity(tensor_active=0.22, dram_active=0.15, sm_active=0.3)
 
     ratio = speed_ratio(observed=seen, source=gpu("A100-SXM4-80GB"), target=gpu("A10G"), precision=Precision.FP16)
 
@@ -141,7 +141,7 @@ def test_an_a100_partitions_into_7_of_10_and_2_of_40(name):  # claims 34, 54, 62
 
 def test_four_a100_at_35_percent_sm_and_high_dram_are_not_sped_up_in_proportion_by_an_h100():
     # The golden case: memory-bound decode. An H100 costs 2.5 times as much and reads 1.64 times as fast.
-    seen = Activity(sm_active=0.35, tensor_active=0.08, dram_active=0.85, gpu_util=0.97)
+    seen = DeviceActivity(sm_active=0.35, tensor_active=0.08, dram_active=0.85, gpu_util=0.97)
     a100, h100 = gpu("A100-SXM4-80GB"), gpu("H100-SXM5-80GB")
 
     ratio = speed_ratio(observed=seen, source=a100, target=h100, precision=Precision.BF16)

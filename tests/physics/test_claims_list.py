@@ -14,14 +14,14 @@ import trimtab as tt
 from trimtab.catalog import BuyingOption, InterruptionBucket, Lifecycle, Precision, load_catalog
 from trimtab.cli.fit.inputs import amount_per_second
 from trimtab.errors import MissingPrice
-from trimtab.physics.ask import Market
+from trimtab.physics.ask import FitMarket
 from trimtab.physics.footprint import Serving, weight_bytes
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.models import model_named
 from trimtab.physics.roofline import Phase, intensity
 from trimtab.physics.serving_demand import Demand
 from trimtab.physics.serving_query import Load, ServingQuery
-from trimtab.physics.transfer import Activity, speed_ratio
+from trimtab.physics.transfer import DeviceActivity, speed_ratio
 
 CATALOG = load_catalog()
 AWS = "aws"
@@ -163,7 +163,7 @@ def test_a_million_a_day_in_windows_of_4_hours_is_167k_a_window():
 
 
 def tok_s_per_usd_hr(model, name, *, gpus=None):
-    market = Market(catalog=CATALOG, gpus=(name,), provider=AWS, region="us-east-1")
+    market = FitMarket(catalog=CATALOG, gpus=(name,), provider=AWS, region="us-east-1")
     demand = Demand(input_tokens=512, output_tokens=256, concurrency=8)
     found = tt.fit(model, serve=demand, market=market, formats=(WeightFormat.BF16,)).found
     return max(one.tok_s.value / (one.usd_hr / (one.gpus + one.stranded_gpus)) for one in found if one.tensor == 1)
@@ -184,7 +184,7 @@ def test_four_h100_do_not_outrun_eight_a100_in_proportion_to_their_price():
 
 
 def test_gpu_utilisation_is_not_occupancy():
-    busy_kernels = Activity(gpu_util=1.0, sm_active=0.12, tensor_active=0.01, dram_active=0.05)
+    busy_kernels = DeviceActivity(gpu_util=1.0, sm_active=0.12, tensor_active=0.01, dram_active=0.05)
 
     ratio = speed_ratio(observed=busy_kernels, source=CATALOG.gpu("A100-80GB"), target=CATALOG.gpu("H100"))
 

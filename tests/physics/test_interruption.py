@@ -7,14 +7,14 @@ from hypothesis import given, strategies as st
 
 import trimtab as tt
 from trimtab.catalog import BuyingOption, InterruptionBucket, load_catalog
-from trimtab.physics.ask import Market
+from trimtab.physics.ask import FitMarket
 from trimtab.physics.interruption import Interruptions
 from trimtab.physics.search_training import TrainingDemand
 from trimtab.physics.serving_demand import Demand
 from trimtab.physics.training_memory import Method
 
 UNDER_5, OVER_20 = InterruptionBucket.UNDER_5, InterruptionBucket.OVER_20
-L4_AWS = Market(catalog=load_catalog(), gpus=("L4",), provider="aws", region="us-east-1")
+L4_AWS = FitMarket(catalog=load_catalog(), gpus=("L4",), provider="aws", region="us-east-1")
 
 
 def test_a_rate_of_five_percent_a_month_is_one_loss_in_1400_hours():
@@ -64,7 +64,9 @@ def test_spot_in_the_rows_is_dearer_than_its_list_price_by_the_expected_loss():
 
 def test_ranking_by_spot_pays_and_waits_for_the_expected_loss():
     demand = TrainingDemand(method=Method.LORA, tokens=1e8)
-    market = Market(catalog=load_catalog(), gpus=("L4",), provider="aws", region="us-east-1", option=BuyingOption.SPOT)
+    market = FitMarket(
+        catalog=load_catalog(), gpus=("L4",), provider="aws", region="us-east-1", option=BuyingOption.SPOT
+    )
 
     spot = next(one for one in tt.fit("llama-3.1-8b", train=demand, market=market).found if one.gpus == 1)
     plain = next(one for one in tt.fit("llama-3.1-8b", train=demand, market=L4_AWS).found if one.gpus == 1)

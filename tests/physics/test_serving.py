@@ -8,7 +8,7 @@ from trimtab.catalog import load_catalog
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.intervals import board_class
 from trimtab.physics.models import model_named
-from trimtab.physics.predict import Asked, times_of, with_interval
+from trimtab.physics.predict import Quantity, times_of, with_interval
 from trimtab.physics.search_serving import sweep
 from trimtab.physics.serving_query import Load, ServingQuery
 
@@ -83,7 +83,7 @@ def test_70b_on_h100_with_vllm_lies_near_the_published_time_per_token():
 
 def test_every_estimate_holds_its_value_and_says_its_source():
     asked = query()
-    found = with_interval(asked, Asked.TPOT, 0.010)
+    found = with_interval(asked, Quantity.TPOT, 0.010)
 
     assert found.low <= found.value <= found.high
     assert found.because

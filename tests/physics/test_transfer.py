@@ -9,7 +9,7 @@ from hypothesis import assume, given, strategies as st
 
 from trimtab.catalog import Precision, load_catalog
 from trimtab.errors import Unpredictable
-from trimtab.physics.transfer import Activity, fits_memory, speed_ratio
+from trimtab.physics.transfer import DeviceActivity, fits_memory, speed_ratio
 
 GPUS = load_catalog()
 A100 = GPUS.gpu("A100-SXM4-80GB")
@@ -25,7 +25,7 @@ def readings(draw):
     """Draw all four counters as one device shows them: a kernel runs while anything is active, pipes lie in SMs."""
     ran = draw(st.floats(0, 1))
     sm = ran * draw(st.floats(0, 1))
-    return Activity(
+    return DeviceActivity(
         gpu_util=ran, sm_active=sm, tensor_active=sm * draw(st.floats(0, 1)), dram_active=ran * draw(st.floats(0, 1))
     )
 
@@ -39,7 +39,7 @@ def spans(wide, narrow):
 
 
 def test_a_memory_bound_workload_follows_the_bandwidth():
-    seen = Activity(sm_active=0.35, tensor_active=0.05, dram_active=0.90, gpu_util=0.98)
+    seen = DeviceActivity(sm_active=0.35, tensor_active=0.05, dram_active=0.90, gpu_util=0.98)
 
     ratio = speed_ratio(observed=seen, source=A100, target=H100)
 
@@ -47,7 +47,7 @@ def test_a_memory_bound_workload_follows_the_bandwidth():
 
 
 def test_a_compute_bound_workload_follows_the_tensor_rate():
-    seen = Activity(sm_active=0.95, tensor_active=0.80, dram_active=0.20)
+    seen = DeviceActivity(sm_active=0.95, tensor_active=0.80, dram_active=0.20)
 
     ratio = speed_ratio(observed=seen, source=A100, target=H100, precision=Precision.BF16)
 
@@ -55,7 +55,7 @@ def test_a_compute_bound_workload_follows_the_tensor_rate():
 
 
 def test_a_starved_workload_gains_little_from_a_faster_gpu():
-    seen = Activity(sm_active=0.10, tensor_active=0.04, dram_active=0.08, gpu_util=0.20)
+    seen = DeviceActivity(sm_active=0.10, tensor_active=0.04, dram_active=0.08, gpu_util=0.20)
 
     ratio = speed_ratio(observed=seen, source=A100, target=H100)
 
@@ -95,7 +95,9 @@ def test_without_dram_activity_the_low_end_takes_all_busy_time_for_bandwidth(see
 
 def test_the_middle_is_as_far_from_the_slowest_as_from_the_fastest():
     # A kernel ran for 46 % of the time without tensor work: the bus took nothing, or at most half of each second at its reach.
-    ratio = speed_ratio(observed=Activity(sm_active=0.4, tensor_active=0.0, gpu_util=0.46), source=A100, target=L4)
+    ratio = speed_ratio(
+        observed=DeviceActivity(sm_active=0.4, tensor_active=0.0, gpu_util=0.46), source=A100, target=L4
+    )
 
     slowest_s = 0.5 + 0.5 * A100.mem_bw_gb_s / L4.mem_bw_gb_s
     assert ratio.value == pytest.approx(1 / math.sqrt(slowest_s * 1.0))
@@ -105,12 +107,12 @@ def test_the_middle_is_as_far_from_the_slowest_as_from_the_fastest():
 
 def test_a_reading_that_is_no_number_is_refused():
     with pytest.raises(Unpredictable, match="dram_active must be a share between 0 and 1, got nan"):
-        speed_ratio(observed=Activity(sm_active=0.5, dram_active=math.nan), source=A100, target=L4)
+        speed_ratio(observed=DeviceActivity(sm_active=0.5, dram_active=math.nan), source=A100, target=L4)
 
 
 def test_22_percent_of_an_a100_is_nearly_all_of_an_a10g():
     # 22 % of 312 TFLOPS = 69 TFLOPS, and an A10G peaks at 70: the same throughput cannot be assumed.
-    seen = Activity(sm_active=0.30, tensor_active=0.22, dram_active=0.15)
+    seen = DeviceActivity(sm_active=0.30, tensor_active=0.22, dram_active=0.15)
 
     ratio = speed_ratio(observed=seen, source=A100, target=A10G)
 
@@ -119,11 +121,11 @@ def test_22_percent_of_an_a100_is_nearly_all_of_an_a10g():
 
 def test_gpu_util_alone_is_no_basis_for_a_prediction():
     with pytest.raises(Unpredictable, match="GPU_UTIL"):
-        speed_ratio(observed=Activity(gpu_util=0.9), source=A100, target=H100)
+        speed_ratio(observed=DeviceActivity(gpu_util=0.9), source=A100, target=H100)
 
 
 def test_the_same_gpu_is_exactly_as_fast():
-    assert speed_ratio(observed=Activity(dram_active=0.5), source=A100, target=A100).value == 1.0
+    assert speed_ratio(observed=DeviceActivity(dram_active=0.5), source=A100, target=A100).value == 1.0
 
 
 @given(
@@ -134,7 +136,7 @@ def test_the_same_gpu_is_exactly_as_fast():
 )
 def test_every_ratio_is_positive_lies_in_its_interval_and_reverses_in_sign(dram, tensor, sm, pair):
     source, target = pair
-    seen = Activity(sm_active=sm, tensor_active=tensor, dram_active=dram)
+    seen = DeviceActivity(sm_active=sm, tensor_active=tensor, dram_active=dram)
 
     there = speed_ratio(observed=seen, source=source, target=target)
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings, strategies as st
 
 from trimtab.catalog.pools import Pool
 from trimtab.levers.commit_advice import advise
-from trimtab.levers.commit_table import Offer
+from trimtab.levers.commit_table import CommitmentPrice
 from trimtab.plan.program.load_duration import load_duration
 from trimtab.replay.commitments import CommitRule
 
@@ -15,7 +15,7 @@ MONTH = 730
 
 
 def offer(usd_hr=6.0, years=1):
-    return Offer(pool=POOL, term_years=years, upfront_usd=0.0, usd_hr=usd_hr, source="a quote")
+    return CommitmentPrice(pool=POOL, term_years=years, upfront_usd=0.0, usd_hr=usd_hr, source="a quote")
 
 
 def seconds(nodes):

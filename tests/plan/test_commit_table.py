@@ -6,13 +6,13 @@ from hypothesis import given, strategies as st
 from trimtab.catalog.kinds import BuyingOption, PriceBasis
 from trimtab.catalog.pools import Pool
 from trimtab.catalog.prices import Price
-from trimtab.levers.commit_table import Offer, Payment, listed_offer, return_of
+from trimtab.levers.commit_table import CommitmentPrice, Payment, listed_offer, return_of
 
 POOL = Pool("aws", "p4d.24xlarge", "us-east-1")
 
 
 def offer(*, years=1, upfront=0.0, usd_hr=6.0):
-    return Offer(pool=POOL, term_years=years, upfront_usd=upfront, usd_hr=usd_hr, source="a quote")
+    return CommitmentPrice(pool=POOL, term_years=years, upfront_usd=upfront, usd_hr=usd_hr, source="a quote")
 
 
 def test_a_year_of_two_nodes_used_always():

@@ -20,7 +20,7 @@ from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Settings
 from trimtab.levers import autoscaling, batching, idle_release, quantization, right_size, schedule, sharing, spot
 from trimtab.levers.batching import batches_fit, fitting_profile
-from trimtab.levers.lever import Ask
+from trimtab.levers.lever import LeverRequest
 from trimtab.physics.formats import WeightFormat
 from trimtab.plan.model import Change
 from trimtab.plan.options.composition import bought, on_demand, places
@@ -65,7 +65,7 @@ def anything():
 
 @pytest.fixture(scope="module")
 def ask(anything, market):
-    return Ask(evaluator=Evaluator(case=anything), market=market)
+    return LeverRequest(evaluator=Evaluator(case=anything), market=market)
 
 
 @pytest.fixture(scope="module")

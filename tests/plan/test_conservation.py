@@ -14,7 +14,7 @@ from trimtab.fleet.build import build_fleet
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Settings
 from trimtab.pipeline import audit
-from trimtab.plan.program.fleet_problem import Enacted, groups_of, require_each_once
+from trimtab.plan.program.fleet_problem import FleetBill, groups_of, require_each_once
 from trimtab.plan.proof.proof_window import require_possible
 from trimtab.replay.outcomes.evaluate import Evaluator, cases_of
 
@@ -54,7 +54,7 @@ def test_nodes_at_work_for_nobody_on_record_stay_billed_whatever_is_planned(mark
     assert {fleet.nodes[index].name for nodes in groups.unheld.values() for index in nodes} == {"idle"}
 
     cases = cases_of(fleet, SETTINGS, seed=7)
-    enacted = Enacted(fleet=fleet, evaluators={0: Evaluator(case=cases["lab/nb"])}, market=market)
+    enacted = FleetBill(fleet=fleet, evaluators={0: Evaluator(case=cases["lab/nb"])}, market=market)
     (pool,) = fleet.usage.pools
     assert (enacted.usage({}, ())[pool] == fleet.usage.node_seconds[0]).all()
 

@@ -18,11 +18,10 @@ from trimtab.fleet.build import build_fleet
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Effort, Limits, Settings
 from trimtab.levers import autoscaling, commitments, right_size
-from trimtab.plan.actions.drafted import Drafted
+from trimtab.plan.actions.draft_plan import DraftPlan
 from trimtab.plan.effort import effort_micro_usd, effort_of, with_effort
 from trimtab.plan.options.candidate import Candidate
-from trimtab.plan.options.coupling import Coupling
-from trimtab.plan.options.workload_options import options_of, undominated
+from trimtab.plan.options.workload_options import Coupling, options_of, undominated
 from trimtab.plan.problem import NodeGroup, Option, Problem
 from trimtab.plan.program.solve import solve_problem
 from trimtab.replay.outcomes.evaluate import cases_of
@@ -178,7 +177,7 @@ def test_no_part_of_a_plan_could_be_left_out_or_swapped_at_a_gain(fleet, store, 
     for index, case in enumerate(cases_of(fleet, chosen, 7, store=store).values()):
         for deployment in [AS_IT_IS, *(one.deployment for one in options_of(case, MARKET).candidates)]:
             swapped = {**drafted.deployments, index: deployment}
-            trial = Drafted(
+            trial = DraftPlan(
                 fleet=fleet,
                 enacted=drafted.enacted,
                 deployments={number: one for number, one in swapped.items() if one.changes},

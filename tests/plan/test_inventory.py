@@ -9,7 +9,7 @@ from tests.plan.fleets import market_of
 from trimtab.catalog import BuyingOption
 from trimtab.catalog.pools import Pool
 from trimtab.ledger import Usage, nodes_committed
-from trimtab.levers.commit_table import Offer
+from trimtab.levers.commit_table import CommitmentPrice
 from trimtab.plan.commitments.inventory import Owned, OwnedNodes, OwnedSpend, inventory, not_running, running, unpriced
 
 P4D = Pool("aws", "p4d.24xlarge", "us-east-1")
@@ -34,7 +34,7 @@ def usage(*rows):
 
 
 def owned(count, start, end, name="c1"):
-    offer = Offer(pool=P4D, term_years=1, upfront_usd=0.0, usd_hr=6.0, source="a quote")
+    offer = CommitmentPrice(pool=P4D, term_years=1, upfront_usd=0.0, usd_hr=6.0, source="a quote")
     return Owned(name=name, scope=OwnedNodes(offer=offer, count=count), start=start, end=end)
 
 

@@ -11,7 +11,7 @@ from trimtab.fleet.build import build_fleet, bundle_window
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Settings
 from trimtab.plan.actions.intervals import joint_saving
-from trimtab.plan.proof.proof_window import Replayed, prove
+from trimtab.plan.proof.proof_window import PlanOnWindow, prove
 
 SETTINGS = Settings()
 
@@ -36,7 +36,7 @@ def planned_on_two_weeks(rows):
 def test_all_actions_together_cost_what_the_proof_says(windows):
     planned, later, market = windows
 
-    again = Replayed(planned=planned, enacted=prove(planned, later, market, SETTINGS, seed=7).enacted)
+    again = PlanOnWindow(planned=planned, enacted=prove(planned, later, market, SETTINGS, seed=7).enacted)
 
     proof = prove(planned, later, market, SETTINGS, seed=7).proof
     everything = frozenset(range(len(planned.plan.actions)))
@@ -47,7 +47,7 @@ def test_all_actions_together_cost_what_the_proof_says(windows):
 
 def test_more_actions_never_cost_more_where_they_only_give_back(windows):
     planned, later, market = windows
-    again = Replayed(planned=planned, enacted=prove(planned, later, market, SETTINGS, seed=7).enacted)
+    again = PlanOnWindow(planned=planned, enacted=prove(planned, later, market, SETTINGS, seed=7).enacted)
 
     count = len(planned.plan.actions)
     none = again.cost(frozenset())

@@ -12,7 +12,7 @@ from trimtab.fleet.build import build_fleet
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Limits, Settings
 from trimtab.levers import autoscaling, idle_release
-from trimtab.levers.lever import Ask
+from trimtab.levers.lever import LeverRequest
 from trimtab.replay.outcomes.evaluate import Evaluator, cases_of
 
 QUOTA = 3
@@ -55,7 +55,7 @@ def test_an_autoscaler_is_offered_no_higher_a_ceiling_than_the_quota_has_room_fo
     limited, free = (evaluator_of(service(), settings) for settings in (LIMITED, Settings()))
 
     for evaluator, most in ((limited, QUOTA), (free, 4 * autoscaling.ROOM_TO_GROW)):
-        ways = list(autoscaling.LEVER.ways(AS_IT_IS, Ask(evaluator=evaluator, market=market)))
+        ways = list(autoscaling.LEVER.ways(AS_IT_IS, LeverRequest(evaluator=evaluator, market=market)))
         assert {way.scaling.hpa.max_replicas for way in ways} == {most}
         for way in ways[:3]:
             assert evaluator.outcome(way).gpus[1:].max() <= most * 3600  # it starts with history's replicas
@@ -63,7 +63,9 @@ def test_an_autoscaler_is_offered_no_higher_a_ceiling_than_the_quota_has_room_fo
 
 def test_a_quota_below_the_least_replicas_offers_no_autoscaler(market):
     tight = Settings(limits=Limits(quotas="g5.xlarge=1"))
-    assert not list(autoscaling.LEVER.ways(AS_IT_IS, Ask(evaluator=evaluator_of(service(), tight), market=market)))
+    assert not list(
+        autoscaling.LEVER.ways(AS_IT_IS, LeverRequest(evaluator=evaluator_of(service(), tight), market=market))
+    )
 
 
 def test_runs_queue_for_the_nodes_that_a_quota_allows():

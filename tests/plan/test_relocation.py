@@ -19,12 +19,11 @@ from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Limits, Settings
 from trimtab.ledger import CommitmentOffer
 from trimtab.levers import relocation, right_size, sharing, spot
-from trimtab.levers.lever import Ask, Risk
+from trimtab.levers.lever import LeverRequest, Risk
 from trimtab.levers.registry import lever_named
 from trimtab.plan.options.candidate import Candidate
 from trimtab.plan.options.composition import places
-from trimtab.plan.options.coupling import Coupling
-from trimtab.plan.options.workload_options import options_of, undominated
+from trimtab.plan.options.workload_options import Coupling, options_of, undominated
 from trimtab.plan.problem import Option, Problem
 from trimtab.plan.program.fleet_problem import fleet_problem
 from trimtab.plan.program.solve import choice_cost, solve_problem
@@ -308,7 +307,7 @@ def test_a_move_keeps_its_figures_in_words():
 
 def test_slots_elsewhere_go_with_the_move_there_and_cost_what_it_costs():
     case = service(2.0)
-    ask = Ask(evaluator=Evaluator(case=case), market=market())
+    ask = LeverRequest(evaluator=Evaluator(case=case), market=market())
     both = next(where for where in places(ask) if {relocation.NAME, sharing.NAME} <= where.levers)
 
     place = resolve(case.workload, both)

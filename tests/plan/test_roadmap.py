@@ -10,7 +10,7 @@ from tests.plan.fleets import A, nodes_of, so_much
 from trimtab.fleet.settings import Planning, Settings
 from trimtab.levers import autoscaling, commitments, quantization, right_size, schedule, sharing, spot
 from trimtab.levers.registry import BUILT_IN
-from trimtab.plan.actions.draft_actions import Draft
+from trimtab.plan.actions.draft_actions import DraftAction
 from trimtab.plan.actions.roadmap import fixed_order, levers_taken, precedence, quarter_of, ranked, scheduled
 
 LEVERS = st.sampled_from([lever.name for lever in BUILT_IN])
@@ -19,7 +19,7 @@ ONE_A_MONTH = Planning(engineers=1.0, weeks_per_quarter=12.0)
 
 
 def draft(lever, name="w", touches=(), discounts=(), used_in_any_order=False):
-    return Draft(
+    return DraftAction(
         lever=lever,
         subject=name,
         class_name=name,

@@ -14,7 +14,7 @@ from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Planning, Settings
 from trimtab.levers import sharing
 from trimtab.plan.model import Risk
-from trimtab.plan.proof.proof_window import Replayed, prove
+from trimtab.plan.proof.proof_window import PlanOnWindow, prove
 
 SETTINGS = Settings()
 CHEAP_WORK = Settings(planning=Planning(engineer_week_usd=100.0))
@@ -72,7 +72,7 @@ def test_the_proof_bills_the_shared_node_once(windows):
 
 def test_no_part_of_the_plan_costs_less_than_the_whole_and_none_is_lost(windows):
     planned, later, market = windows
-    again = Replayed(planned=planned, enacted=prove(planned, later, market, SETTINGS, seed=7).enacted)
+    again = PlanOnWindow(planned=planned, enacted=prove(planned, later, market, SETTINGS, seed=7).enacted)
     count = len(planned.plan.actions)
 
     everything = again.cost(frozenset(range(count)))

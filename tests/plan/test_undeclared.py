@@ -15,7 +15,7 @@ from trimtab.emit.from_audit.undeclared import undeclared_part
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Assumptions, Settings
-from trimtab.plan.proof.permissions import Present, sharers
+from trimtab.plan.proof.permissions import PlannedWorkloadState, sharers
 from trimtab.plan.proof.undeclared import undeclared
 from trimtab.replay.outcomes.evaluate import Evaluator, cases_of
 from trimtab.tables.workloads import parse_workloads
@@ -155,7 +155,7 @@ def test_the_declarations_are_plain_yaml():
 )
 def test_sharing_is_asked_for_with_the_latency_that_it_needs_unless_one_is_declared(said, limits):
     case = cases_of(service(said), SETTINGS, 7)["prod/api"]
-    now = Present(evaluator=Evaluator(case=case), market=market(), deployment=AS_IT_IS, formats_save=False)
+    now = PlannedWorkloadState(evaluator=Evaluator(case=case), market=market(), deployment=AS_IT_IS, formats_save=False)
 
     asked = [one.fields for (one,) in sharers([now])]
 

@@ -14,7 +14,7 @@ from trimtab.levers import sharing
 from trimtab.plan.model import NotWorthDoing
 from trimtab.plan.program.exact_cost import exact_bill
 from trimtab.plan.venture import VentureKind
-from trimtab.plan.ventures.venture_sums import Left, ventures
+from trimtab.plan.ventures.venture_sums import ResidualBill, ventures
 from trimtab.units import HR_PER_MO, micro_usd, usd
 
 HOURS = 168
@@ -32,7 +32,7 @@ def market():
 
 def left(pool, nodes, commitments=()):
     usage = {pool: np.full(HOURS, nodes * 3600)}
-    return Left(bill=exact_bill(usage, market().rates([pool]), commitments, HOURS))
+    return ResidualBill(bill=exact_bill(usage, market().rates([pool]), commitments, HOURS))
 
 
 def judged(use, settings=None, shared=()):
@@ -128,7 +128,7 @@ def test_a_savings_plan_that_the_plan_weighed_and_did_not_buy_says_so(tmp_path):
 def test_what_the_plan_spends_an_hour_is_named_and_lowers_the_rate_of_what_it_covers():
     spend = so_much(micro_usd(30), spend_at({P4D: micro_usd(15)}))
     usage = {P4D: np.full(HOURS, 2 * 3600)}
-    use = Left(bill=exact_bill(usage, market().rates([P4D]), (spend,), HOURS))
+    use = ResidualBill(bill=exact_bill(usage, market().rates([P4D]), (spend,), HOURS))
 
     assert use.rate_usd_hr(P4D, market()) == pytest.approx(15)
     assert use.nodes(P4D) == 2

@@ -21,7 +21,7 @@ from trimtab.levers import autoscaling, idle_release, right_size
 from trimtab.pipeline import verify_plan
 from trimtab.plan.model import Action, Change, Plan, Risk
 from trimtab.plan.verify.baseline import REQUESTS, Baseline, WorkloadUse, baseline_of, fixed_frac
-from trimtab.plan.verify.verification import Status, growth_of
+from trimtab.plan.verify.verification import ActionStatus, growth_of
 from trimtab.policies.scaling import HpaPolicy
 from trimtab.provenance import Basis, Estimate
 from trimtab.units import HR_PER_MO, micro_usd, usd
@@ -123,7 +123,7 @@ def verdicts(bundle, catalog=None):
 def test_a_plan_that_was_enacted_is_on_track_to_the_dollar():
     found, actions = verdicts(after(SERVICES))
 
-    assert [one.status for one in actions.values()] == [Status.ON_TRACK, Status.ON_TRACK]
+    assert [one.status for one in actions.values()] == [ActionStatus.ON_TRACK, ActionStatus.ON_TRACK]
     assert found.saved_usd_mo == pytest.approx(found.predicted_usd_mo, abs=0.01)
     assert found.outside_usd_mo == pytest.approx(0, abs=0.01)
 
@@ -142,7 +142,7 @@ def test_a_price_file_without_dates_is_of_today_and_changes_no_rate_of_the_plan(
 def test_the_action_that_was_half_enacted_is_named_with_the_workload_left():
     found, actions = verdicts(after(SERVICES[:1]))
 
-    assert actions["a1"].status is Status.SHORT
+    assert actions["a1"].status is ActionStatus.SHORT
     assert actions["a1"].enacted_frac == pytest.approx(0.5)
     assert "web/b" in actions["a1"].cause
     assert actions["a1"].realised_usd_mo == pytest.approx(actions["a1"].predicted_usd_mo.value / 2, rel=1e-6)
@@ -152,7 +152,7 @@ def test_the_action_that_was_half_enacted_is_named_with_the_workload_left():
 def test_a_node_that_is_still_there_was_not_given_back():
     _, actions = verdicts(after(SERVICES, spare=True))
 
-    assert actions["a2"].status is Status.NOT_ENACTED
+    assert actions["a2"].status is ActionStatus.NOT_ENACTED
     assert actions["a2"].realised_usd_mo == pytest.approx(0, abs=0.01)
 
 
@@ -181,7 +181,7 @@ def test_a_price_cut_is_told_apart_from_what_was_saved():
     found, actions = verdicts(after(SERVICES), with_price_cut())
 
     assert found.rates_usd_mo == pytest.approx(-rate("g5.xlarge") * HR_PER_MO, rel=1e-6)
-    assert actions["a1"].status is Status.ON_TRACK
+    assert actions["a1"].status is ActionStatus.ON_TRACK
     bridge = found.then_usd_mo + found.demand_usd_mo - found.saved_usd_mo + found.rates_usd_mo
     assert bridge == pytest.approx(found.now_usd_mo)
 
@@ -242,7 +242,11 @@ def test_a_planted_saving_is_recovered_through_growth_a_mix_shift_and_a_price_cu
     assert found.saved_usd_mo == pytest.approx(sum(planted_usd_mo.values()), abs=tolerance_usd_mo)
     for name, usd_mo in planted_usd_mo.items():
         assert actions[name].realised_usd_mo == pytest.approx(usd_mo, abs=tolerance_usd_mo)
-    assert [actions[name].status for name in ("a1", "a2", "a3")] == [Status.SHORT, Status.ON_TRACK, Status.ON_TRACK]
+    assert [actions[name].status for name in ("a1", "a2", "a3")] == [
+        ActionStatus.SHORT,
+        ActionStatus.ON_TRACK,
+        ActionStatus.ON_TRACK,
+    ]
     assert "web/b" in actions["a1"].cause
 
 
@@ -264,7 +268,7 @@ def test_capacity_that_stands_still_shows_no_release_of_idle_nodes():
 
     found = verify_plan(KeptPlan(fleet="", plan=plan, facts=EmitFacts(), baseline=one.baseline), after((), spare=True))
 
-    assert [verdict.status for verdict in found.actions] == [Status.NOT_ENACTED]
+    assert [verdict.status for verdict in found.actions] == [ActionStatus.NOT_ENACTED]
 
 
 def use(still, work, capacity, peak_load=0.6, fixed=0.0):
@@ -310,5 +314,5 @@ def test_a_scaler_that_was_off_on_half_of_the_days_is_named():
 
     found = verify_plan(KeptPlan(fleet="", plan=plan, facts=EmitFacts(), baseline=then), later.bundle())
 
-    assert found.actions[0].status is Status.SHORT
+    assert found.actions[0].status is ActionStatus.SHORT
     assert found.actions[0].cause == "enacted by 50%"

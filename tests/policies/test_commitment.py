@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from trimtab.policies.commitment import (
-    Evidence,
+    EarningsBySlice,
     LayerRule,
     backed_units,
     evidence_limit_hr,
@@ -23,7 +23,7 @@ discounts = st.floats(0.05, 0.95)
 
 
 def evidence_of(demand, *, discount=0.4, limit_hr=10.0, width=1.0):
-    evidence = Evidence(width, ())
+    evidence = EarningsBySlice(width, ())
     for units in demand:
         evidence = observe(evidence, units, discount, limit_hr)
     return evidence
@@ -94,7 +94,7 @@ def test_two_thirds_are_released_at_once_and_all_after_the_layers():
 
 
 def test_what_is_held_is_never_given_back():
-    assert wanted_units(LayerRule(), Evidence(1.0, (0.0, 0.0)), 7.0, 500, TERM_HR) == 7.0
+    assert wanted_units(LayerRule(), EarningsBySlice(1.0, (0.0, 0.0)), 7.0, 500, TERM_HR) == 7.0
 
 
 @given(demand=demands, discount=discounts)

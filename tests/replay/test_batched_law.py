@@ -7,8 +7,7 @@ from hypothesis import given, settings, strategies as st
 from trimtab.deployment.effects import BatchForm
 from trimtab.physics.batch_curve import BatchCurve
 from trimtab.provenance import Basis
-from trimtab.replay.batch_queue import batch_latencies, stream_latencies
-from trimtab.replay.batched_law import BatchSpeed, batched_law, replayed_latencies
+from trimtab.replay.batched_law import BatchSpeed, batch_latencies, batched_law, replayed_latencies, stream_latencies
 from trimtab.replay.batches import replay_batches
 from trimtab_runtime.policies.batching import BatchRule
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.replay.test_services import POLICIES, history, model, noisy
 
-from trimtab.replay.courses import course_of, on_nodes
+from trimtab.replay.outcomes.service_replays import course_of, on_nodes
 from trimtab.replay.services import replay_service
 
 

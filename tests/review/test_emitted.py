@@ -11,7 +11,7 @@ from tests.emit.example import action, hpa
 from tests.emit.test_any_plan import FACTS, plans
 
 from trimtab.deployment.effects import SetReplicaPolicy, SetSchedule, Wake
-from trimtab.emit.manifests.emission import Stage
+from trimtab.emit.manifests.emission import ApplyStage
 from trimtab.emit.manifests.facts import Autoscaler
 from trimtab.emit.manifests.keda import scaled_object, scheduled_object
 from trimtab.emit.manifests.kubernetes import horizontal_pod_autoscaler
@@ -23,8 +23,8 @@ from trimtab.policies.forecast import forecast_policy
 from trimtab.policies.keda import KedaPolicy
 from trimtab.policies.scaling import HpaPolicy, Metric
 from trimtab.review import read_objects
+from trimtab.review.deployments import held_hours, is_timetable
 from trimtab.review.scaling import Replica, scaling_of
-from trimtab.review.timetables import held_hours, is_timetable
 from trimtab.units import S_PER_HR
 
 CAPACITY_REQ_S = 3.2
@@ -126,7 +126,7 @@ def test_every_patch_of_any_plan_finds_its_workload(plan, facts):
     documents = [
         (file.path, one)
         for file in emission.files
-        if file.path.endswith(".yaml") and file.kind != "Helm values" and file.stage is not Stage.UNDO
+        if file.path.endswith(".yaml") and file.kind != "Helm values" and file.stage is not ApplyStage.UNDO
         for one in yaml.safe_load_all(file.text)
     ]
 

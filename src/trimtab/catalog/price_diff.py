@@ -24,7 +24,7 @@ class ChangeKind(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class OfferingChange:
     """One offering before and after."""
 
     kind: ChangeKind
@@ -64,7 +64,7 @@ def changes(
     former: Sequence[Price],
     book: PriceBook,
     scopes: Collection[tuple[str, str, BuyingOption]],
-) -> list[Change]:
+) -> list[OfferingChange]:
     """Return how listed rates differ from those in force in a book, and which former ones the list no longer has.
 
     `scopes` are (provider, region, option) that the list covers in full; only there can a former rate have vanished.
@@ -72,20 +72,20 @@ def changes(
     found = [_against(price, book) for price in listed]
     keys = {price.key for price in listed}
     gone = [
-        Change(kind=ChangeKind.VANISHED, before=price, after=None)
+        OfferingChange(kind=ChangeKind.VANISHED, before=price, after=None)
         for price in newest(former)
         if price.purchasable and price.key not in keys and (price.provider, price.region, price.option) in scopes
     ]
     return [*found, *gone]
 
 
-def _against(price: Price, book: PriceBook) -> Change:
+def _against(price: Price, book: PriceBook) -> OfferingChange:
     held = [one for one in book.history(*price.key) if one.as_of <= price.as_of]
     before = held[-1] if held else None
     if before is None:
-        return Change(kind=ChangeKind.NEW, before=None, after=price)
+        return OfferingChange(kind=ChangeKind.NEW, before=None, after=price)
     same = abs(price.usd_hr / before.usd_hr - 1) <= SAME_FRAC and price.purchasable == before.purchasable
-    return Change(kind=ChangeKind.CONFIRMED if same else ChangeKind.CHANGED, before=before, after=price)
+    return OfferingChange(kind=ChangeKind.CONFIRMED if same else ChangeKind.CHANGED, before=before, after=price)
 
 
 def newest(prices: Iterable[Price]) -> list[Price]:
@@ -107,7 +107,7 @@ def without_own(listed: Iterable[Price], own: Iterable[Price]) -> list[Price]:
     ]
 
 
-def merged_history(former: Iterable[Price], found: Iterable[Change], today: date) -> list[Price]:
+def merged_history(former: Iterable[Price], found: Iterable[OfferingChange], today: date) -> list[Price]:
     """Return all rows after a refresh: a rate confirmed again keeps its first and its last day, one that vanished ends."""
     rows: dict[PriceKey, list[Price]] = {}
     for price in sorted(former, key=lambda one: one.as_of):

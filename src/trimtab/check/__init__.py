@@ -1,13 +1,13 @@
 """A folder of manifests, checked before anything is applied, and held against the objects of a cluster."""
 
-from trimtab.check.checking import Checked, check_folder
+from trimtab.check.checking import CheckResult, check_folder
 from trimtab.check.cluster import Cluster, read_cluster
 from trimtab.check.differences import Difference, differences
 from trimtab.check.faults import ObjectFault, Severity
 from trimtab.check.schemas import Schemas
 
 __all__ = [
-    "Checked",
+    "CheckResult",
     "Cluster",
     "Difference",
     "ObjectFault",

@@ -21,7 +21,7 @@ from trimtab.sources.kube_objects import Object, text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
+class CheckResult:
     """What a check found."""
 
     objects: int
@@ -41,7 +41,7 @@ def check_folder(
     cluster: Cluster | None = None,
     schemas: Schemas | None = None,
     build: bool = True,
-) -> Checked:
+) -> CheckResult:
     """Check every manifest below a folder; `build`: also by kustomize or kubectl, where one is installed.
 
     Raises InputError where there is nothing to check, UsageError where a package that it needs is not installed.
@@ -53,7 +53,7 @@ def check_folder(
     if build:
         faults += build_faults(read)
     order = dict.fromkeys(sorted(faults, key=lambda found: (found.severity.value, found.file, found.field)))
-    return Checked(objects=len(read.documents), patches=len(world.patches), faults=tuple(order))
+    return CheckResult(objects=len(read.documents), patches=len(world.patches), faults=tuple(order))
 
 
 def _objects(folder: Folder, schemas: Schemas, catalog: Catalog) -> Iterator[ObjectFault]:

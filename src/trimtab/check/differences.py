@@ -25,7 +25,7 @@ _MANAGER = "app.kubernetes.io/managed-by"
 _OURS = "trimtab"
 
 
-class Change(Enum):
+class ObjectChange(Enum):
     """What would become of an object."""
 
     NEW = "new"
@@ -50,7 +50,7 @@ class Difference:
 
     object: str
     file: str
-    change: Change
+    change: ObjectChange
     fields: tuple[FieldChange, ...] = ()
 
 
@@ -61,16 +61,21 @@ def differences(folder: Folder, cluster: Cluster, *, everything: bool = False) -
     for key, (file, body) in mine.items():
         there = cluster.objects.get(key)
         if there is None:
-            found.append(Difference(object=_called(key), file=file, change=Change.NEW))
+            found.append(Difference(object=_called(key), file=file, change=ObjectChange.NEW))
             continue
         fields = tuple(_changed(there, body, ""))
         found.append(
-            Difference(object=_called(key), file=file, change=Change.CHANGED if fields else Change.SAME, fields=fields)
+            Difference(
+                object=_called(key),
+                file=file,
+                change=ObjectChange.CHANGED if fields else ObjectChange.SAME,
+                fields=fields,
+            )
         )
     for key, there in cluster.objects.items():
         if key not in mine and (everything or _is_ours(there)):
-            found.append(Difference(object=_called(key), file="", change=Change.ONLY_THERE))
-    return sorted(found, key=lambda one: (list(Change).index(one.change), one.object))
+            found.append(Difference(object=_called(key), file="", change=ObjectChange.ONLY_THERE))
+    return sorted(found, key=lambda one: (list(ObjectChange).index(one.change), one.object))
 
 
 def _called(key: Key) -> str:

@@ -17,7 +17,7 @@ from trimtab.check.faults import FieldFault, ObjectFault, Severity, join, neares
 from trimtab.check.kustomizations import Patch
 from trimtab.check.pods import TEMPLATES
 from trimtab.errors import InputError
-from trimtab.review.manifests import NODE_POOL_LABEL, Manifests, NodePool, Pods, read_objects
+from trimtab.review.manifests import NODE_POOL_LABEL, DeclaredPods, Manifests, NodePool, read_objects
 from trimtab.sources.kube_objects import Object, at, listed, mapping, text
 
 CLUSTER_WIDE = frozenset({
@@ -514,7 +514,7 @@ def _manifests(file: str, body: Object) -> Manifests:
 
 
 def _placed_pods(
-    pods: Pods, pools: Mapping[str, NodePool], world: World, path: str, *, whole: bool
+    pods: DeclaredPods, pools: Mapping[str, NodePool], world: World, path: str, *, whole: bool
 ) -> Iterator[FieldFault]:
     named = pods.selected(NODE_POOL_LABEL)
     where = join(path, "nodeSelector", NODE_POOL_LABEL)
@@ -553,7 +553,7 @@ def _placed_pods(
     yield from _room(pods, pool, world, path)
 
 
-def _unspelled(pods: Pods, path: str) -> Iterator[FieldFault]:
+def _unspelled(pods: DeclaredPods, path: str) -> Iterator[FieldFault]:
     """Yield a selector whose key is nearly that of a node pool."""
     for key, _ in pods.node_selector:
         if key != NODE_POOL_LABEL and nearest(key, [NODE_POOL_LABEL], least_frac=0.85):
@@ -565,7 +565,7 @@ def _unspelled(pods: Pods, path: str) -> Iterator[FieldFault]:
             )
 
 
-def _room(pods: Pods, pool: NodePool, world: World, path: str) -> Iterator[FieldFault]:
+def _room(pods: DeclaredPods, pool: NodePool, world: World, path: str) -> Iterator[FieldFault]:
     """Yield pods that ask for more GPUs than any node of their pool has, or than the pool may hold."""
     asked = pods.gpus or 0
     sizes = [one.gpu_count for one in world.catalog.instance_types if one.name in pool.instance_types]

@@ -20,7 +20,7 @@ from trimtab.cli.options import (
 from trimtab.cli.output import Cell, Column, Sheet
 
 if TYPE_CHECKING:
-    from trimtab.diagnose.canary import Comparison, Contrast, Run
+    from trimtab.diagnose.canary import CanaryComparison, CanaryRun, Contrast
 
 SEED = 7
 _POSITIVE = click.FloatRange(min=0, min_open=True)
@@ -88,17 +88,17 @@ def command(options: CompareOptions) -> None:
       trimtab compare fleet-in-may/ fleet-in-june/ --workload chat/api
       trimtab compare stable.parquet canary.parquet --split -o markdown
     """
-    from trimtab.diagnose.canary import Rule, compare
+    from trimtab.diagnose.canary import CanaryRule, compare
     from trimtab.pipeline.canary import canary_side
 
     costs = options.usd_hr or (None, None)
     one = canary_side(options.present, costs[0], options.workload, options.prices)
     other = canary_side(options.canary, costs[1], options.workload, options.prices)
-    found = compare(one, other, Rule(slack_frac=options.slack, throughput=not options.split), seed=options.seed)
+    found = compare(one, other, CanaryRule(slack_frac=options.slack, throughput=not options.split), seed=options.seed)
     options.answer.write(_sheet(found, one, other, options.split))
 
 
-def _sheet(found: Comparison, present: Run, canary: Run, split: bool) -> Sheet:
+def _sheet(found: CanaryComparison, present: CanaryRun, canary: CanaryRun, split: bool) -> Sheet:
     notes = [
         f"{found.verdict.value.upper()}: {'; '.join(found.because)}.",
         f"{present.answered:,.0f} requests answered in the present, {canary.answered:,.0f} in the canary.",
@@ -110,7 +110,7 @@ def _sheet(found: Comparison, present: Run, canary: Run, split: bool) -> Sheet:
     return Sheet(columns=COLUMNS, rows=[_row(contrast, found) for contrast in found.contrasts], notes=notes)
 
 
-def _row(contrast: Contrast, found: Comparison) -> dict[str, Cell]:
+def _row(contrast: Contrast, found: CanaryComparison) -> dict[str, Cell]:
     ratio = not contrast.what.startswith("failed")
     shift = 1.0 if ratio else 0.0
     change = (

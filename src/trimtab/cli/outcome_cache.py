@@ -1,6 +1,6 @@
 """Outcomes of replays kept on disk between commands: a changed price or quota then replays nothing.
 
-One SQLite file beside the last audit. A key is a digest of all that an outcome depends on (`replay.outcomes.outcome_store`) and
+One SQLite file beside the last audit. A key is a digest of all that an outcome depends on (`replay.outcomes.evaluate`) and
 of the program itself, every module and data file of it, so that what is found is right; each entry bears its user's
 seal, and what bears none or cannot be read is replayed again. Losing the file costs time only.
 """

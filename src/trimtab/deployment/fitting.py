@@ -17,7 +17,7 @@ from trimtab.fleet.settings import Assumptions
 from trimtab.fleet.working import activity_in_work
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.support import why_not
-from trimtab.physics.transfer import Activity as DeviceActivity, fits_memory, speed_ratio, work_ratio
+from trimtab.physics.transfer import DeviceActivity as DeviceActivity, fits_memory, speed_ratio, work_ratio
 from trimtab.provenance import Basis, Estimate
 
 

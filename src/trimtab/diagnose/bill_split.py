@@ -23,8 +23,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trimtab.catalog.kinds import CapacityType
-from trimtab.diagnose.spent import UNALLOCATED, UNUSED_COMMITMENT, Spent
-from trimtab.diagnose.split import Split
+from trimtab.diagnose.spent import UNALLOCATED, UNUSED_COMMITMENT, DailySpend
+from trimtab.diagnose.split import CostSplit
 from trimtab.errors import BillError
 from trimtab.fleet.columns import seconds_from
 from trimtab.fleet.model import Fleet, FloatArray, IntArray
@@ -62,7 +62,7 @@ _SHARED = {
 }
 
 
-class Basis(Enum):
+class ChargeBasis(Enum):
     """What a charge counts: what the invoice asks, or what it is amortised over the use that a commitment covers."""
 
     BILLED = "billed"
@@ -77,7 +77,7 @@ class Charges:
     nano_usd: IntArray
 
 
-def charges_of(costs: pa.Table, basis: Basis, usd_per: Mapping[str, float]) -> Charges:
+def charges_of(costs: pa.Table, basis: ChargeBasis, usd_per: Mapping[str, float]) -> Charges:
     """Return a bill's charges in dollars; `costs` has COLUMNS, `usd_per` the dollars per unit of other currencies.
 
     A charge without an effective cost counts its billed one. Raises BillError where a currency has no rate.
@@ -89,7 +89,9 @@ def charges_of(costs: pa.Table, basis: Basis, usd_per: Mapping[str, float]) -> C
         raise BillError(
             f"the bill holds charges in {', '.join(missing)}; state what one is worth in dollars: --fx {missing[0]}=1.08"
         )
-    cost = costs["BilledCost"] if basis is Basis.BILLED else pc.coalesce(costs["EffectiveCost"], costs["BilledCost"])
+    cost = (
+        costs["BilledCost"] if basis is ChargeBasis.BILLED else pc.coalesce(costs["EffectiveCost"], costs["BilledCost"])
+    )
     names = list(rates)
     index = pc.index_in(currency, value_set=pa.array(names)).to_numpy()
     usd = cost.to_numpy() * np.array([rates[name] for name in names])[index]
@@ -113,7 +115,7 @@ def _check_amounts(usd: FloatArray) -> None:
         )
 
 
-def spent_of_bill(charges: Charges, fleet: Fleet, resources: Mapping[str, str], split: Split) -> Spent:
+def spent_of_bill(charges: Charges, fleet: Fleet, resources: Mapping[str, str], split: CostSplit) -> DailySpend:
     """Split a bill's charges; `resources` maps the last part of a resource id to the name of the fleet's node."""
     rows = charges.rows
     payers = Payers()
@@ -149,7 +151,7 @@ class Payers:
         """Return a name's number, a new one where it has none."""
         return self.numbers.setdefault((held, name), len(self.numbers))
 
-    def of_owners(self, fleet: Fleet, split: Split) -> IntArray:
+    def of_owners(self, fleet: Fleet, split: CostSplit) -> IntArray:
         """Return the number of each workload's name (n_workloads + 1,); the last, which IDLE points at, is idle time's."""
         mine = [self.number(split.of(workload), held=True) for workload in fleet.workloads]
         return np.array([*mine, self.number(UNALLOCATED, held=False)], dtype=np.int64)
@@ -196,7 +198,7 @@ def _pool_of(rows: pa.Table, fleet: Fleet) -> IntArray:
     return np.array([numbers.get(key, NOBODY) for key in keys], dtype=np.int64)
 
 
-def _tagged(rows: pa.Table, split: Split, node: IntArray) -> npt.NDArray[np.str_]:
+def _tagged(rows: pa.Table, split: CostSplit, node: IntArray) -> npt.NDArray[np.str_]:
     """Return the payer that each charge's tags name, "" where they name none or the node says it better."""
     tags = rows["Tags"]
     found = [""] * rows.num_rows
@@ -267,7 +269,7 @@ def _day(hour: IntArray, fleet: Fleet) -> IntArray:
     return np.floor_divide(hour + fleet.window.start.hour, HR_PER_DAY)
 
 
-def _spent(parts: Sequence[_Parts], payers: Payers, fleet: Fleet) -> Spent:
+def _spent(parts: Sequence[_Parts], payers: Payers, fleet: Fleet) -> DailySpend:
     """Add parts up by payer and day, in micro-dollars that sum to the bill."""
     payer, day, nano = (
         np.concatenate([getattr(part, name) for part in parts]) for name in ("payer", "day", "nano_usd")
@@ -280,4 +282,6 @@ def _spent(parts: Sequence[_Parts], payers: Payers, fleet: Fleet) -> Spent:
     for (held, name), number in payers.numbers.items():
         if micro[number].any():
             by_kind[held][name] = micro[number]
-    return Spent(first_day=fleet.window.start.date() + timedelta(days=first), held=by_kind[True], unheld=by_kind[False])
+    return DailySpend(
+        first_day=fleet.window.start.date() + timedelta(days=first), held=by_kind[True], unheld=by_kind[False]
+    )

@@ -28,7 +28,7 @@ _QUANTILE = 0.99
 _LOW, _HIGH = 2.5, 97.5
 
 
-class Verdict(Enum):
+class CanaryVerdict(Enum):
     """What to do with the canary."""
 
     PROMOTE = "promote"
@@ -37,7 +37,7 @@ class Verdict(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Run:
+class CanaryRun:
     """One side: per slice of equal time, latencies of answered requests and how many failed; its hourly cost if known."""
 
     name: str
@@ -66,16 +66,16 @@ class Contrast:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class CanaryComparison:
     """The figures, the verdict, and what decided it."""
 
-    verdict: Verdict
+    verdict: CanaryVerdict
     because: tuple[str, ...]
     contrasts: tuple[Contrast, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class CanaryRule:
     """How much worse is tolerable, as a share; what is judged besides p99 and failures."""
 
     slack_frac: float = 0.10
@@ -95,7 +95,7 @@ class _Drawn:
     usd_req: tuple[float, FloatArray] | None
 
 
-def compare(present: Run, canary: Run, rule: Rule, *, seed: int) -> Comparison:
+def compare(present: CanaryRun, canary: CanaryRun, rule: CanaryRule, *, seed: int) -> CanaryComparison:
     """Return the comparison; the same seed gives the same intervals."""
     rng = np.random.default_rng(seed)
     known = np.concatenate([*present.latency_s, *canary.latency_s])
@@ -111,7 +111,7 @@ def compare(present: Run, canary: Run, rule: Rule, *, seed: int) -> Comparison:
     return _verdict(tuple(contrasts), rule)
 
 
-def _drawn(run: Run, edges: FloatArray, rng: np.random.Generator) -> _Drawn:
+def _drawn(run: CanaryRun, edges: FloatArray, rng: np.random.Generator) -> _Drawn:
     count = len(run.latency_s)
     bins = np.stack(
         [
@@ -145,7 +145,7 @@ def _difference(what: str, one: tuple[float, FloatArray], other: tuple[float, Fl
     return Contrast(what=what, present=one[0], canary=other[0], low=float(low), high=float(high))
 
 
-def _verdict(contrasts: tuple[Contrast, ...], rule: Rule) -> Comparison:
+def _verdict(contrasts: tuple[Contrast, ...], rule: CanaryRule) -> CanaryComparison:
     """Apply the rule of this module."""
     worse, unsure = [], []
     for one in contrasts:
@@ -155,14 +155,14 @@ def _verdict(contrasts: tuple[Contrast, ...], rule: Rule) -> Comparison:
         elif not fine:
             unsure.append(f"{one.what}: cannot be told yet ({_span(one)})")
     if worse:
-        return Comparison(verdict=Verdict.ROLL_BACK, because=tuple(worse), contrasts=contrasts)
+        return CanaryComparison(verdict=CanaryVerdict.ROLL_BACK, because=tuple(worse), contrasts=contrasts)
     if unsure:
-        return Comparison(verdict=Verdict.HOLD, because=tuple(unsure), contrasts=contrasts)
+        return CanaryComparison(verdict=CanaryVerdict.HOLD, because=tuple(unsure), contrasts=contrasts)
     said = (f"no figure is worse than the slack of {rule.slack_frac:.0%} allows",)
-    return Comparison(verdict=Verdict.PROMOTE, because=said, contrasts=contrasts)
+    return CanaryComparison(verdict=CanaryVerdict.PROMOTE, because=said, contrasts=contrasts)
 
 
-def _judged(one: Contrast, rule: Rule) -> tuple[bool, bool]:
+def _judged(one: Contrast, rule: CanaryRule) -> tuple[bool, bool]:
     """Tell whether a figure is surely worse, and whether it is surely fine."""
     match one.what:
         case "p99 latency, s":
@@ -199,10 +199,10 @@ def sliced(
 
 def run_of(
     name: str, latency_s: FloatArray, start_s: FloatArray, failed: FloatArray, usd_hr: float | None, *, slices: int = 30
-) -> Run:
+) -> CanaryRun:
     """Return a run from single requests."""
     parts, lost, length = sliced(latency_s, start_s, failed, slices=slices)
-    return Run(
+    return CanaryRun(
         name=name,
         slice_s=length,
         latency_s=parts,

@@ -74,7 +74,7 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class CauseFinding:
     """A cause, the readings that prove it (or why none does), and what to try."""
 
     cause: Cause
@@ -89,7 +89,7 @@ class Finding:
         return f"{self.cause.value} ({'; '.join(self.evidence)})"
 
 
-def causes_of(signs: Signs, bounds: Bounds | None = None) -> tuple[Finding, ...]:
+def causes_of(signs: Signs, bounds: Bounds | None = None) -> tuple[CauseFinding, ...]:
     """Return every cause that the evidence proves, the best witnessed first; one of UNDETERMINED where it proves none."""
     limits = bounds or Bounds()
     found = (
@@ -106,28 +106,30 @@ def causes_of(signs: Signs, bounds: Bounds | None = None) -> tuple[Finding, ...]
     return (_undetermined(signs),)
 
 
-def _at_work(signs: Signs, limits: Bounds) -> Finding | None:
+def _at_work(signs: Signs, limits: Bounds) -> CauseFinding | None:
     if signs.tensor_frac is not None and signs.tensor_frac >= limits.tensor_frac:
-        return Finding(cause=Cause.NOT_LOW, evidence=(f"tensor pipes {signs.tensor_frac:.0%} active",), try_next=())
+        return CauseFinding(
+            cause=Cause.NOT_LOW, evidence=(f"tensor pipes {signs.tensor_frac:.0%} active",), try_next=()
+        )
     if signs.sm_frac is not None and signs.sm_frac >= limits.works_frac:
-        return Finding(cause=Cause.NOT_LOW, evidence=(f"SMs {signs.sm_frac:.0%} active",), try_next=())
+        return CauseFinding(cause=Cause.NOT_LOW, evidence=(f"SMs {signs.sm_frac:.0%} active",), try_next=())
     return None
 
 
-def _transfers(signs: Signs, limits: Bounds) -> Iterator[Finding]:
+def _transfers(signs: Signs, limits: Bounds) -> Iterator[CauseFinding]:
     advice = (
         "pinned memory and non_blocking copies, so that they overlap with kernels",
         "keep data on the GPU that is used again; move augmentation there",
     )
     if signs.h2d_exposed_frac is not None and signs.h2d_exposed_frac >= limits.stall_frac:
         seen = f"{signs.h2d_exposed_frac:.0%} of the trace copies to the GPU while no kernel runs"
-        yield Finding(cause=Cause.TRANSFERS, evidence=(seen,), try_next=advice)
+        yield CauseFinding(cause=Cause.TRANSFERS, evidence=(seen,), try_next=advice)
     elif signs.pcie_rx_frac is not None and signs.pcie_rx_frac >= limits.link_frac and not _busy_sm(signs, limits):
         seen = f"PCIe carries {signs.pcie_rx_frac:.0%} of what it can, towards the GPU"
-        yield Finding(cause=Cause.TRANSFERS, evidence=(seen,), try_next=advice)
+        yield CauseFinding(cause=Cause.TRANSFERS, evidence=(seen,), try_next=advice)
 
 
-def _input(signs: Signs, limits: Bounds) -> Iterator[Finding]:
+def _input(signs: Signs, limits: Bounds) -> Iterator[CauseFinding]:
     advice = (
         "more loader workers with prefetch and pinned memory",
         "decode ahead of time, or on the GPU",
@@ -135,7 +137,7 @@ def _input(signs: Signs, limits: Bounds) -> Iterator[Finding]:
     )
     if signs.loader_wait_frac is not None and signs.loader_wait_frac >= limits.stall_frac:
         seen = f"{signs.loader_wait_frac:.0%} of the trace waits for the data loader"
-        yield Finding(cause=Cause.CPU_INPUT, evidence=(seen,), try_next=advice)
+        yield CauseFinding(cause=Cause.CPU_INPUT, evidence=(seen,), try_next=advice)
     elif (
         signs.cpu_frac is not None
         and signs.cpu_frac >= limits.cpu_frac
@@ -144,10 +146,10 @@ def _input(signs: Signs, limits: Bounds) -> Iterator[Finding]:
         and not signs.serving
     ):
         seen = f"the program uses {signs.cpu_frac:.0%} of its CPUs while SMs are {signs.sm_frac:.0%} active"
-        yield Finding(cause=Cause.CPU_INPUT, evidence=(seen,), try_next=advice)
+        yield CauseFinding(cause=Cause.CPU_INPUT, evidence=(seen,), try_next=advice)
 
 
-def _requests(signs: Signs, limits: Bounds) -> Iterator[Finding]:
+def _requests(signs: Signs, limits: Bounds) -> Iterator[CauseFinding]:
     """Say that requests are too few, or kept out by a cap: both need the queue and the batch to prove it."""
     if not signs.serving or signs.batch is None or signs.waiting is None or signs.batch_cap is None:
         return
@@ -163,15 +165,15 @@ def _requests(signs: Signs, limits: Bounds) -> Iterator[Finding]:
             "a smaller GPU or a MIG slice",
             "batch on purpose",
         )
-        yield Finding(cause=Cause.TOO_FEW_REQUESTS, evidence=(seen,), try_next=advice)
+        yield CauseFinding(cause=Cause.TOO_FEW_REQUESTS, evidence=(seen,), try_next=advice)
     elif share >= limits.full_cap_frac and signs.waiting >= 1 and _low(signs.sm_frac, limits.works_frac):
         advice = ("raise the concurrency cap (max_num_seqs, max_ongoing_requests): requests wait and the GPU has room",)
-        yield Finding(cause=Cause.TOO_FEW_REQUESTS, evidence=(seen, _sm(signs)), try_next=advice)
+        yield CauseFinding(cause=Cause.TOO_FEW_REQUESTS, evidence=(seen, _sm(signs)), try_next=advice)
 
 
-def _bandwidth(signs: Signs, limits: Bounds) -> Iterator[Finding]:
+def _bandwidth(signs: Signs, limits: Bounds) -> Iterator[CauseFinding]:
     if signs.dram_frac is not None and signs.dram_frac >= limits.dram_frac:
-        yield Finding(
+        yield CauseFinding(
             cause=Cause.MEMORY_BANDWIDTH,
             evidence=(f"DRAM {signs.dram_frac:.0%} active",),
             try_next=(
@@ -182,7 +184,7 @@ def _bandwidth(signs: Signs, limits: Bounds) -> Iterator[Finding]:
         )
 
 
-def _batch(signs: Signs, limits: Bounds) -> Iterator[Finding]:
+def _batch(signs: Signs, limits: Bounds) -> Iterator[CauseFinding]:
     """Kernels that follow one another and fill few SMs are too small; a queue that is empty is another cause."""
     if signs.gpu_util_frac is None or signs.sm_frac is None:
         return
@@ -190,7 +192,7 @@ def _batch(signs: Signs, limits: Bounds) -> Iterator[Finding]:
     starved = signs.serving and (signs.waiting is None or signs.waiting < 1)
     if signs.gpu_util_frac >= limits.busy_frac and signs.sm_frac < limits.few_sm_frac and not stalled and not starved:
         room = () if signs.memory_peak_frac is None else (f"memory peaks at {signs.memory_peak_frac:.0%}",)
-        yield Finding(
+        yield CauseFinding(
             cause=Cause.BATCH_TOO_SMALL,
             evidence=(f"kernels run {signs.gpu_util_frac:.0%} of the time on {signs.sm_frac:.0%} of the SMs", *room),
             try_next=("a larger batch", "fused kernels or CUDA graphs (torch.compile)", "share the GPU: MIG or MPS"),
@@ -209,7 +211,7 @@ def _sm(signs: Signs) -> str:
     return f"SMs {signs.sm_frac:.0%} active"
 
 
-def _undetermined(signs: Signs) -> Finding:
+def _undetermined(signs: Signs) -> CauseFinding:
     """Say what the evidence lacks, and how to get it."""
     lacking, advice = [], []
     if signs.sm_frac is None:
@@ -226,4 +228,4 @@ def _undetermined(signs: Signs) -> Finding:
     if not lacking:
         lacking.append("no reading explains the low activity")
         advice.append("look at the timeline: the GPU may wait for another program, disk or network")
-    return Finding(cause=Cause.UNDETERMINED, evidence=tuple(lacking), try_next=tuple(advice))
+    return CauseFinding(cause=Cause.UNDETERMINED, evidence=tuple(lacking), try_next=tuple(advice))

@@ -9,8 +9,8 @@ from enum import Enum
 import numpy as np
 import pyarrow as pa
 
-from trimtab.diagnose.spent import UNALLOCATED, UNUSED_COMMITMENT, Spent
-from trimtab.diagnose.split import Split
+from trimtab.diagnose.spent import UNALLOCATED, UNUSED_COMMITMENT, DailySpend
+from trimtab.diagnose.split import CostSplit
 from trimtab.fleet.model import Fleet, Window
 from trimtab.units import apportion
 
@@ -38,7 +38,7 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Served:
+class ServedAmounts:
     """What a service answered in the window; tokens None where lengths are not measured."""
 
     requests: float
@@ -64,7 +64,9 @@ class Charge:
         return self.held_micro_usd + self.shared_micro_usd
 
 
-def charges(fleet: Fleet, spent: Spent, split: Split, rules: Rules, served: Mapping[str, Served]) -> tuple[Charge, ...]:
+def charges(
+    fleet: Fleet, spent: DailySpend, split: CostSplit, rules: Rules, served: Mapping[str, ServedAmounts]
+) -> tuple[Charge, ...]:
     """Return what each payer is charged, largest first. The rows sum to what was spent exactly, under any rule.
 
     Cost is spread by what was held (a payer with net credits bears nothing more); where nobody held anything it stays shown.
@@ -101,7 +103,7 @@ def _nobodys(name: str, cost: int) -> Charge:
 
 
 def _charge(
-    fleet: Fleet, name: str, indices: list[int], held: int, shared: int, served: Mapping[str, Served]
+    fleet: Fleet, name: str, indices: list[int], held: int, shared: int, served: Mapping[str, ServedAmounts]
 ) -> Charge:
     workloads = [fleet.workloads[index] for index in indices]
     answered = [served[one.name] for one in workloads if one.name in served]
@@ -116,7 +118,7 @@ def _charge(
     )
 
 
-def served_in(demand: pa.Table, window: Window) -> dict[str, Served]:
+def served_in(demand: pa.Table, window: Window) -> dict[str, ServedAmounts]:
     """Return what each service answered in a window; `demand` has DEMAND_COLUMNS. Intervals without a count are left out."""
     starts = demand["start"].cast(pa.timestamp("us")).to_numpy()
     first, last = (np.datetime64(moment.replace(tzinfo=None), "us") for moment in (window.start, window.end))
@@ -131,7 +133,7 @@ def served_in(demand: pa.Table, window: Window) -> dict[str, Served]:
         mine = inside & (names == name) & ~np.isnan(done)
         tokens = done[mine] * (prompt[mine] + answer[mine])
         measured = ~np.isnan(tokens)
-        found[name] = Served(
+        found[name] = ServedAmounts(
             requests=float(done[mine].sum()), tokens=float(tokens[measured].sum()) if measured.any() else None
         )
     return found

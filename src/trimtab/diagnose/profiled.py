@@ -8,7 +8,7 @@ from enum import Enum
 from itertools import pairwise
 
 from trimtab.catalog import Gpu, Precision
-from trimtab.diagnose.causes import Finding, Signs, causes_of
+from trimtab.diagnose.causes import CauseFinding, Signs, causes_of
 from trimtab.tables.profile_file import ProfileDevice, ProfileFile
 from trimtab.units import BYTES_PER_GB, FLOPS_PER_TFLOPS
 
@@ -28,7 +28,7 @@ class PhaseKind(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Phase:
+class RunStretch:
     """A stretch of the run, seconds from its start."""
 
     kind: PhaseKind
@@ -65,9 +65,9 @@ class TraceSigns:
 class RunVerdict:
     """The whole verdict."""
 
-    phases: tuple[Phase, ...]
+    phases: tuple[RunStretch, ...]
     roofline: RooflinePoint | None
-    findings: tuple[Finding, ...]
+    findings: tuple[CauseFinding, ...]
     signs: Signs
 
 
@@ -96,30 +96,30 @@ def judge(profile: ProfileFile, gpu: Gpu | None, trace: TraceSigns | None = None
 _METRICS = ("gpu_util_frac", "sm_active_frac", "tensor_active_frac", "dram_active_frac", "pcie_rx_gb_s")
 
 
-def phases_of(profile: ProfileFile) -> tuple[Phase, ...]:
+def phases_of(profile: ProfileFile) -> tuple[RunStretch, ...]:
     """Return the run's phases by the mean of its devices; stretches shorter than 2 % join their neighbour."""
     slots: dict[float, list[Mapping[str, float | None]]] = {}
     for device in profile.used:
         for row in device.timeline:
             slots.setdefault(row["start_s"] or 0.0, []).append(row)
-    found: list[Phase] = []
+    found: list[RunStretch] = []
     starts = sorted(slots)
     for start_s, next_s in pairwise([*starts, profile.wall_s]):
         kind = _kind(slots[start_s])
         if kind is None or next_s <= start_s:
             continue
         if found and found[-1].kind is kind:
-            found[-1] = Phase(kind=kind, start_s=found[-1].start_s, end_s=next_s)
+            found[-1] = RunStretch(kind=kind, start_s=found[-1].start_s, end_s=next_s)
         else:
-            found.append(Phase(kind=kind, start_s=start_s, end_s=next_s))
+            found.append(RunStretch(kind=kind, start_s=start_s, end_s=next_s))
     return _joined(found, profile.wall_s * SHORTEST_FRAC)
 
 
-def _joined(phases: Sequence[Phase], least_s: float) -> tuple[Phase, ...]:
-    kept: list[Phase] = []
+def _joined(phases: Sequence[RunStretch], least_s: float) -> tuple[RunStretch, ...]:
+    kept: list[RunStretch] = []
     for phase in phases:
         if kept and (phase.end_s - phase.start_s < least_s or kept[-1].kind is phase.kind):
-            kept[-1] = Phase(kind=kept[-1].kind, start_s=kept[-1].start_s, end_s=phase.end_s)
+            kept[-1] = RunStretch(kind=kept[-1].kind, start_s=kept[-1].start_s, end_s=phase.end_s)
         else:
             kept.append(phase)
     return tuple(kept)
@@ -143,7 +143,7 @@ def _mean(rows: Sequence[Mapping[str, float | None]], metric: str) -> float | No
     return sum(values) / len(values) if values else None
 
 
-def _working(phases: Sequence[Phase]) -> tuple[float, float]:
+def _working(phases: Sequence[RunStretch]) -> tuple[float, float]:
     busy = [phase for phase in phases if phase.kind is not PhaseKind.IDLE]
     return (busy[0].start_s, busy[-1].end_s) if busy else (0.0, float("inf"))
 

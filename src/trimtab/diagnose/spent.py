@@ -8,7 +8,7 @@ from datetime import date
 
 import numpy as np
 
-from trimtab.diagnose.split import Split
+from trimtab.diagnose.split import CostSplit
 from trimtab.fleet.model import Fleet, IntArray
 from trimtab.ledger import IDLE, Allocation
 from trimtab.units import HR_PER_DAY
@@ -18,7 +18,7 @@ UNUSED_COMMITMENT = "nobody (unused commitment)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Spent:
+class DailySpend:
     """Micro-dollars by name and day (n_days,) from `first_day` on; `unheld` names are rows of shared cost, not of people."""
 
     first_day: date
@@ -31,7 +31,7 @@ class Spent:
         return sum(int(days.sum()) for days in (*self.held.values(), *self.unheld.values()))
 
 
-def spent_at_list(fleet: Fleet, allocation: Allocation, split: Split) -> Spent:
+def spent_at_list(fleet: Fleet, allocation: Allocation, split: CostSplit) -> DailySpend:
     """Return a fleet's bill at the price book's rates: who held a node pays it, idle nodes and unused commitments stand apart.
 
     Unused commitments, which belong to no hour of any node, are laid on the last day.
@@ -49,7 +49,7 @@ def spent_at_list(fleet: Fleet, allocation: Allocation, split: Split) -> Spent:
     unused = np.zeros(days, dtype=np.int64)
     unused[-1] = allocation.unused_commitment
     unheld = {UNALLOCATED: by_owner[IDLE], UNUSED_COMMITMENT: unused}
-    return Spent(
+    return DailySpend(
         first_day=fleet.window.start.date(),
         held=held,
         unheld={name: costs for name, costs in unheld.items() if costs.any()},

@@ -35,7 +35,7 @@ _TAG_KEYS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Split:
+class CostSplit:
     """A way of splitting; `label` is the key where it is by label."""
 
     by: SplitBy

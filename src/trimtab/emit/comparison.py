@@ -22,7 +22,7 @@ Value = float | str | None
 Reached = WithinBudget | ByDeadline
 
 
-class Unit(Enum):
+class FigureUnit(Enum):
     """How a figure is shown."""
 
     USD_MO = "usd_mo"
@@ -35,12 +35,12 @@ class Unit(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
+class ComparedFigure:
     """One figure in both worlds; None where a world has none."""
 
     section: str
     what: str
-    unit: Unit
+    unit: FigureUnit
     base: Value
     scenario: Value
 
@@ -53,33 +53,33 @@ class Compared:
         return scenario - base
 
 
-def shown(value: Value, unit: Unit) -> str:
+def shown(value: Value, unit: FigureUnit) -> str:
     """Show a figure to people."""
     if value is None:
         return "–"
     if isinstance(value, str):
-        return _spans(value.split(_APART)) if unit is Unit.ACTIONS else value
+        return _spans(value.split(_APART)) if unit is FigureUnit.ACTIONS else value
     match unit:
-        case Unit.USD_MO:
+        case FigureUnit.USD_MO:
             return dollars(value)
-        case Unit.FRAC:
+        case FigureUnit.FRAC:
             return percent(value, 1)
-        case Unit.WEEKS:
+        case FigureUnit.WEEKS:
             return f"{value:.1f}"
-        case Unit.COUNT | Unit.ACTIONS | Unit.TEXT:
+        case FigureUnit.COUNT | FigureUnit.ACTIONS | FigureUnit.TEXT:
             return f"{value:g}"
     assert_never(unit)
 
 
-def compared(what_if: WhatIf) -> tuple[Compared, ...]:
+def compared(what_if: WhatIf) -> tuple[ComparedFigure, ...]:
     """Return every figure of both worlds."""
     base, other = what_if.base, what_if.other
     return (*_plans(base, other), *_actions(base, other), *_limits(base, other), *_answers(base, other))
 
 
-def _plans(base: Outlook, other: Outlook | None) -> Iterator[Compared]:
-    def row(what: str, unit: Unit, figure: str) -> Compared:
-        return Compared(
+def _plans(base: Outlook, other: Outlook | None) -> Iterator[ComparedFigure]:
+    def row(what: str, unit: FigureUnit, figure: str) -> ComparedFigure:
+        return ComparedFigure(
             section=PLAN,
             what=what,
             unit=unit,
@@ -87,29 +87,31 @@ def _plans(base: Outlook, other: Outlook | None) -> Iterator[Compared]:
             scenario=None if other is None else _rounded(getattr(other, figure), unit),
         )
 
-    yield row("bill as the fleet is run today", Unit.USD_MO, "before_usd_mo")
-    yield row("bill under the plan", Unit.USD_MO, "after_usd_mo")
-    yield row("that bill and the work it takes, paid back", Unit.USD_MO, "whole_usd_mo")
-    yield row("no plan can go below", Unit.USD_MO, "bound_usd_mo")
-    yield row("saving", Unit.USD_MO, "saving_usd_mo")
-    yield row("saving, share of the bill", Unit.FRAC, "saving_frac")
-    yield row("engineer-weeks", Unit.WEEKS, "effort_weeks")
-    yield row("commitments, paid whether used or not", Unit.USD_MO, "committed_usd_mo")
-    yield row("node-hours on spot", Unit.FRAC, "spot_frac")
-    yield row("saving on unseen history", Unit.FRAC, "proof_saving_frac")
-    yield Compared(
+    yield row("bill as the fleet is run today", FigureUnit.USD_MO, "before_usd_mo")
+    yield row("bill under the plan", FigureUnit.USD_MO, "after_usd_mo")
+    yield row("that bill and the work it takes, paid back", FigureUnit.USD_MO, "whole_usd_mo")
+    yield row("no plan can go below", FigureUnit.USD_MO, "bound_usd_mo")
+    yield row("saving", FigureUnit.USD_MO, "saving_usd_mo")
+    yield row("saving, share of the bill", FigureUnit.FRAC, "saving_frac")
+    yield row("engineer-weeks", FigureUnit.WEEKS, "effort_weeks")
+    yield row("commitments, paid whether used or not", FigureUnit.USD_MO, "committed_usd_mo")
+    yield row("node-hours on spot", FigureUnit.FRAC, "spot_frac")
+    yield row("saving on unseen history", FigureUnit.FRAC, "proof_saving_frac")
+    yield ComparedFigure(
         section=PLAN,
         what="targets kept on unseen history",
-        unit=Unit.TEXT,
+        unit=FigureUnit.TEXT,
         base=f"{base.targets_kept} of {base.targets}",
         scenario=None if other is None else f"{other.targets_kept} of {other.targets}",
     )
 
 
-def _actions(base: Outlook, other: Outlook | None) -> Iterator[Compared]:
+def _actions(base: Outlook, other: Outlook | None) -> Iterator[ComparedFigure]:
     mine, theirs = _savings(base), _savings(other)
     for key in {**mine, **theirs}:
-        yield Compared(section=ACTIONS, what=key, unit=Unit.USD_MO, base=mine.get(key), scenario=theirs.get(key))
+        yield ComparedFigure(
+            section=ACTIONS, what=key, unit=FigureUnit.USD_MO, base=mine.get(key), scenario=theirs.get(key)
+        )
 
 
 def _savings(side: Outlook | None) -> dict[str, float]:
@@ -127,7 +129,7 @@ def _name(action: Action) -> str:
     return f"{action.lever}: {subject}"
 
 
-def _limits(base: Outlook, other: Outlook | None) -> Iterator[Compared]:
+def _limits(base: Outlook, other: Outlook | None) -> Iterator[ComparedFigure]:
     sides = [{} if one is None else {limit.use.words: limit for limit in one.limits} for one in (base, other)]
     for words in {**sides[0], **sides[1]}:
         costs: list[Value] = []
@@ -141,14 +143,16 @@ def _limits(base: Outlook, other: Outlook | None) -> Iterator[Compared]:
                 costs.append("reached")
             else:
                 costs.append(round(limit.cost_usd_mo, 2))
-        yield Compared(section=LIMITS, what=f"{words} costs", unit=Unit.USD_MO, base=costs[0], scenario=costs[1])
+        yield ComparedFigure(
+            section=LIMITS, what=f"{words} costs", unit=FigureUnit.USD_MO, base=costs[0], scenario=costs[1]
+        )
 
 
-def _answers(base: Outlook, other: Outlook | None) -> Iterator[Compared]:
+def _answers(base: Outlook, other: Outlook | None) -> Iterator[ComparedFigure]:
     if base.budget is not None:
         budgets = [base.budget, other.budget if other else None]
         kept = [_budget_words(one.short_usd_mo) if one else None for one in budgets]
-        yield Compared(section=BUDGET, what=f"{dollars(base.budget.budget_usd_mo)} a month", unit=Unit.TEXT,
+        yield ComparedFigure(section=BUDGET, what=f"{dollars(base.budget.budget_usd_mo)} a month", unit=FigureUnit.TEXT,
                        base=kept[0], scenario=kept[1])  # fmt: skip
         any_keeps = any(one.short_usd_mo == 0 for one in budgets if one)
         what = "least work that keeps it" if any_keeps else "least work that comes nearest"
@@ -156,7 +160,7 @@ def _answers(base: Outlook, other: Outlook | None) -> Iterator[Compared]:
     if base.deadline is not None:
         days = [base.deadline, other.deadline if other else None]
         weeks = [round(one.weeks, 2) if one else None for one in days]
-        yield Compared(section=DEADLINE, what=f"engineer-weeks until {base.deadline.day}", unit=Unit.WEEKS,
+        yield ComparedFigure(section=DEADLINE, what=f"engineer-weeks until {base.deadline.day}", unit=FigureUnit.WEEKS,
                        base=weeks[0], scenario=weeks[1])  # fmt: skip
         yield from _reached(DEADLINE, "done by then", days[0], days[1])
 
@@ -165,14 +169,16 @@ def _budget_words(short_usd_mo: float) -> str:
     return "kept" if short_usd_mo == 0 else f"{dollars(short_usd_mo)} short"
 
 
-def _reached(section: str, what: str, base: Reached | None, other: Reached | None) -> Iterator[Compared]:
+def _reached(section: str, what: str, base: Reached | None, other: Reached | None) -> Iterator[ComparedFigure]:
     sides = (base, other)
     names = [None if one is None else _APART.join(one.actions) or "nothing" for one in sides]
     weeks = [None if one is None else round(one.effort_weeks, 2) for one in sides]
     bills = [None if one is None else round(one.bill_usd_mo, 2) for one in sides]
-    yield Compared(section=section, what=what, unit=Unit.ACTIONS, base=names[0], scenario=names[1])
-    yield Compared(section=section, what="its engineer-weeks", unit=Unit.WEEKS, base=weeks[0], scenario=weeks[1])
-    yield Compared(section=section, what="its bill", unit=Unit.USD_MO, base=bills[0], scenario=bills[1])
+    yield ComparedFigure(section=section, what=what, unit=FigureUnit.ACTIONS, base=names[0], scenario=names[1])
+    yield ComparedFigure(
+        section=section, what="its engineer-weeks", unit=FigureUnit.WEEKS, base=weeks[0], scenario=weeks[1]
+    )
+    yield ComparedFigure(section=section, what="its bill", unit=FigureUnit.USD_MO, base=bills[0], scenario=bills[1])
 
 
 def _spans(ids: Sequence[str]) -> str:
@@ -188,5 +194,5 @@ def _spans(ids: Sequence[str]) -> str:
     return _APART.join(f"{run[0]}-{run[-1]}" if len(run) >= _SPAN else _APART.join(run) for run in runs)
 
 
-def _rounded(value: float, unit: Unit) -> float:
-    return round(value, 2 if unit is Unit.USD_MO else 4)
+def _rounded(value: float, unit: FigureUnit) -> float:
+    return round(value, 2 if unit is FigureUnit.USD_MO else 4)

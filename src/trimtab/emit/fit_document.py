@@ -15,7 +15,7 @@ from trimtab.provenance import Estimate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
+class FitWay:
     """One way that works: what it takes, what it costs in `unit`, how long it takes, what it does for a dollar."""
 
     gpu: Gpu
@@ -46,8 +46,8 @@ class FitDocument:
 
     title: str
     question: str
-    ways: Sequence[Way]
-    field: Sequence[Way]
+    ways: Sequence[FitWay]
+    field: Sequence[FitWay]
     """All ways that work, and those that faster answers would take: what the cost-time picture shows."""
     total: TotalCost
     rooflines: Sequence[Roofline]
@@ -56,10 +56,10 @@ class FitDocument:
     paste: str
 
 
-def serving_ways(found: Sequence[ServingOption]) -> tuple[Way, ...]:
+def serving_ways(found: Sequence[ServingOption]) -> tuple[FitWay, ...]:
     """Return ways of serving in the common shape; their time is that of a whole request."""
     return tuple(
-        Way(
+        FitWay(
             gpu=one.gpu,
             gpus=one.gpus,
             setup=f"{one.stored.value}, {one.concurrency} at once" + (f", TP {one.tensor}" if one.tensor > 1 else ""),
@@ -91,10 +91,10 @@ def _latency(one: ServingOption) -> Estimate:
     )
 
 
-def training_ways(found: Sequence[TrainingOption]) -> tuple[Way, ...]:
+def training_ways(found: Sequence[TrainingOption]) -> tuple[FitWay, ...]:
     """Return ways of training in the common shape; their time is that of the run."""
     return tuple(
-        Way(
+        FitWay(
             gpu=one.gpu,
             gpus=one.gpus,
             setup=f"micro-batch {one.plan.micro_batch}, recompute {one.plan.recompute.value}, {one.plan.optimizer.value}",
@@ -114,9 +114,9 @@ def training_ways(found: Sequence[TrainingOption]) -> tuple[Way, ...]:
     )
 
 
-def frontier(ways: Sequence[Way]) -> tuple[Way, ...]:
+def frontier(ways: Sequence[FitWay]) -> tuple[FitWay, ...]:
     """Return the ways that no other beats in both cost and time, quickest first."""
-    best: list[Way] = []
+    best: list[FitWay] = []
     for one in sorted(ways, key=lambda way: (way.time.value, way.cost.value)):
         if not best or one.cost.value < best[-1].cost.value:
             best.append(one)

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 
-from trimtab.levers.lever import Lever, Stage, Step
+from trimtab.levers.lever import CompositionStage, EffortStep, Lever
 from trimtab.levers.registry import BUILT_IN, ENTRY_POINTS
 
 _HEAD = f"""# Levers
@@ -22,13 +22,13 @@ once, by all that use it together. Put your own under `efforts` in the [settings
 `efforts.autoscaling.first_weeks`, `.weeks` and `.per`. An installed package adds a lever by an entry point of the group
 `{ENTRY_POINTS}` ([CONTRIBUTING](../../CONTRIBUTING.md)).
 """
-STAGE_MEANING: Mapping[Stage, str] = MappingProxyType(
+STAGE_MEANING: Mapping[CompositionStage, str] = MappingProxyType(
     {
-        Stage.PLACE: "where a workload runs, on how many GPUs, with its weights stored how",
-        Stage.HOLD: "how many replicas or nodes are held, and when",
-        Stage.FORM: "how a replica serves requests, and how many replicas then do",
-        Stage.BUY: "how nodes are bought, for what keeps its targets on demand",
-        Stage.FLEET: "nodes and purchases that are no workload's own",
+        CompositionStage.PLACE: "where a workload runs, on how many GPUs, with its weights stored how",
+        CompositionStage.HOLD: "how many replicas or nodes are held, and when",
+        CompositionStage.FORM: "how a replica serves requests, and how many replicas then do",
+        CompositionStage.BUY: "how nodes are bought, for what keeps its targets on demand",
+        CompositionStage.FLEET: "nodes and purchases that are no workload's own",
     }
 )
 
@@ -73,7 +73,7 @@ def _effort(lever: Lever) -> str:
     return f"{first}{lever.effort.weeks:g} engineer-weeks per {lever.effort.per}"
 
 
-def _steps(steps: Iterable[Step]) -> str:
+def _steps(steps: Iterable[EffortStep]) -> str:
     return "; ".join(f"{step.what} ({step.days:g})" for step in steps)
 
 

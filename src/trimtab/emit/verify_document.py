@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import JsonValue
 
 from trimtab.plan.verify.drift import Drift
-from trimtab.plan.verify.purchases import Purchase
+from trimtab.plan.verify.purchases import NodePurchase
 from trimtab.plan.verify.verification import ActionVerdict, Verification
 
 SCHEMA_VERSION = 1
@@ -57,7 +57,7 @@ def _drift(one: Drift) -> dict[str, JsonValue]:
     }
 
 
-def _purchase(one: Purchase) -> dict[str, JsonValue]:
+def _purchase(one: NodePurchase) -> dict[str, JsonValue]:
     return {
         "instance_type": one.instance_type,
         "region": one.region,

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import assert_never
 
 from trimtab.diagnose.findings import WasteKind
-from trimtab.emit.comparison import Unit, shown
+from trimtab.emit.comparison import FigureUnit, shown
 from trimtab.emit.document import (
     ActionPart,
     AuditDocument,
@@ -288,7 +288,7 @@ def _sunk(owned: OwnedPart | OwnedSpendPart) -> str:
 
 def compared_cells(figure: ComparedPart) -> tuple[str, str]:
     """Show a figure of the world as it is and of the scenario."""
-    unit = Unit(figure.unit)
+    unit = FigureUnit(figure.unit)
     return shown(figure.base, unit), shown(figure.scenario, unit)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from trimtab.fleet.law_evidence import FEWEST_STEPS, BackTest, Held, seconds_in_work
+from trimtab.fleet.law_evidence import FEWEST_STEPS, BackTest, BackTestedMeasure, seconds_in_work
 from trimtab.fleet.model import Flags, FloatArray, ServiceObservation, Target, Workload
 from trimtab.fleet.service_law import ServiceLaw, gpu_seconds_per_request, service_law, step_load
 from trimtab.fleet.targets import histogram_of, share_within
@@ -132,7 +132,7 @@ def _held_against(
     )
 
 
-def _late_frac(target: Target, share: Held) -> float:
+def _late_frac(target: Target, share: BackTestedMeasure) -> float:
     """Return how many more came late than foretold, over those that the target allows."""
     allowed = max(1.0 - target.required_frac, 1e-6)
     return (share.foretold - share.measured) / allowed
@@ -140,7 +140,7 @@ def _late_frac(target: Target, share: Held) -> float:
 
 def _in_time(
     workload: Workload, service: ServiceObservation, law: ServiceLaw, queue: FluidQueue, tested: Flags
-) -> Iterator[tuple[Target, Held]]:
+) -> Iterator[tuple[Target, BackTestedMeasure]]:
     """Yield, for each limit on latency, the share in time over the hours held out."""
     arrivals = service.arrivals[tested]
     for target in workload.targets:
@@ -152,10 +152,12 @@ def _in_time(
         ok = np.interp(queue.load[tested], law.grid(), law.ok_frac(target.limit_s, metric=target.metric))
         ok = np.where(queue.wait_s[tested] <= target.limit_s, ok, 0.0)
         measured = float(share_within(le_s, count[tested].sum(axis=0), target.limit_s))
-        yield target, Held(foretold=float(np.average(ok, weights=arrivals)), measured=measured)
+        yield target, BackTestedMeasure(foretold=float(np.average(ok, weights=arrivals)), measured=measured)
 
 
-def _running(service: ServiceObservation, law: ServiceLaw, queue: FluidQueue, tested: Flags) -> Held | None:
+def _running(
+    service: ServiceObservation, law: ServiceLaw, queue: FluidQueue, tested: Flags
+) -> BackTestedMeasure | None:
     """Return requests in work of a replica: by Little's law, times as in the hours fitted, stretched beyond the load seen."""
     seen = tested & np.isfinite(service.running)
     fitted = replace(service, arrivals=np.where(tested, np.nan, service.arrivals))
@@ -164,29 +166,29 @@ def _running(service: ServiceObservation, law: ServiceLaw, queue: FluidQueue, te
         return None
     stretch = (1 - min(law.seen_load, 0.99)) / np.maximum(1 - queue.load[seen], 0.01)
     rate = service.arrivals[seen] / service.step_s / service.replicas[seen]
-    return Held(
+    return BackTestedMeasure(
         foretold=float((rate * in_work_s * np.maximum(stretch, 1.0)).mean()),
         measured=float((service.running[seen] / service.replicas[seen]).mean()),
     )
 
 
-def _waiting(service: ServiceObservation, queue: FluidQueue, tested: Flags) -> Held | None:
+def _waiting(service: ServiceObservation, queue: FluidQueue, tested: Flags) -> BackTestedMeasure | None:
     if not service.waiting.size:
         return None
     seen = tested & np.isfinite(service.waiting)
     if not seen.any():
         return None
     ready = service.replicas[seen]
-    return Held(
+    return BackTestedMeasure(
         foretold=float((queue.waiting[seen] / ready).mean()), measured=float((service.waiting[seen] / ready).mean())
     )
 
 
-def _gpu_s(workload: Workload, service: ServiceObservation, tested: Flags) -> Held | None:
+def _gpu_s(workload: Workload, service: ServiceObservation, tested: Flags) -> BackTestedMeasure | None:
     """Return the GPU-seconds per request of the hours fitted and of those held out; None where either is unknown."""
     busy = workload.activity.busy_gpus
     fitted, measured = (
         gpu_seconds_per_request(replace(service, arrivals=np.where(left_out, np.nan, service.arrivals)), busy)
         for left_out in (tested, ~tested)
     )
-    return None if fitted is None or measured is None else Held(foretold=fitted, measured=measured)
+    return None if fitted is None or measured is None else BackTestedMeasure(foretold=fitted, measured=measured)

@@ -44,7 +44,7 @@ class Bound(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class BackTestedMeasure:
     """A measure as a law foretold it and as it was."""
 
     foretold: float
@@ -64,10 +64,10 @@ class BackTest:
     tested_req_s: float
     """The highest load per replica of those that it was tested on."""
     limit_s: float | None
-    in_time: Held | None
-    running: Held | None
-    waiting: Held | None
-    gpu_s: Held | None
+    in_time: BackTestedMeasure | None
+    running: BackTestedMeasure | None
+    waiting: BackTestedMeasure | None
+    gpu_s: BackTestedMeasure | None
     """GPU-seconds of activity per request, above 0."""
     late_frac: float
     """How many more requests came late than foretold, over those that the target allows; 0..1. Where no target has a limit:
@@ -82,7 +82,7 @@ class BackTest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tested:
+class LawEvidence:
     """What a law's capacity rests on: what history shows, and how the law did where it was tested. Requests/s of a replica."""
 
     bound: Bound

@@ -31,7 +31,7 @@ from trimtab.fleet.law_evidence import (
     FEWEST_STEPS,
     BackTest,
     Bound,
-    Tested,
+    LawEvidence,
     full_req_s,
     highest_sustained_req_s,
     seconds_in_work,
@@ -65,7 +65,7 @@ def tested_law(workload: Workload, healthy_frac: float) -> ServiceLaw | str:
         bound, most = Bound.ONE_BY_ONE, capacity.req_s
     else:
         bound, most = _most(workload, by_activity, shown, found, healthy_frac)
-    tested = Tested(bound=bound, activity_req_s=capacity.req_s, shown_req_s=shown, back_test=found)
+    tested = LawEvidence(bound=bound, activity_req_s=capacity.req_s, shown_req_s=shown, back_test=found)
     if most >= capacity.req_s:
         return replace(by_activity, tested=tested)
     law = service_law(workload, healthy_frac, most)
@@ -170,7 +170,7 @@ def tested_activity_law(workload: Workload, healthy_frac: float) -> ServiceLaw:
         capacity_req_s=most,
         top_load=1.0 if untold else law.top_load,
         gpu_frac=most / law.capacity_req_s,
-        tested=Tested(
+        tested=LawEvidence(
             bound=Bound.UNTOLD if untold else Bound.GPU,
             activity_req_s=law.capacity_req_s,
             shown_req_s=shown,

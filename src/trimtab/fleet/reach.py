@@ -32,7 +32,7 @@ class Region:
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedRegion:
     """A region as people write it: of any provider that has it, or (with a slash) of one."""
 
     provider: str | None
@@ -43,14 +43,14 @@ class Named:
         return self.name == region.name and self.provider in (None, region.provider)
 
 
-def named_regions(texts: Iterable[str]) -> tuple[Named, ...]:
+def named_regions(texts: Iterable[str]) -> tuple[NamedRegion, ...]:
     """Read regions as people write them; raises InputError."""
     found = []
     for text in texts:
         provider, slash, name = text.strip().rpartition("/")
         if not name or (slash and not provider) or "/" in provider:
             raise InputError(f"{text!r} is no region; {_FORM}")
-        found.append(Named(provider or None, name))
+        found.append(NamedRegion(provider or None, name))
     return tuple(found)
 
 
@@ -88,7 +88,9 @@ def reach_of(workload: Workload, market: Market) -> tuple[Region, ...] | str:
     return kept
 
 
-def _of_provider(provider: str, declared: Sequence[Named] | None, home: Region, market: Market) -> tuple[Region, ...]:
+def _of_provider(
+    provider: str, declared: Sequence[NamedRegion] | None, home: Region, market: Market
+) -> tuple[Region, ...]:
     """Return a provider's regions that a workload names; of another cloud, where it names none, those that are near."""
     known = market.regions(provider)
     if declared is not None:
@@ -164,7 +166,7 @@ def check_reach(workloads: Iterable[Workload], market: Market) -> None:
         _check(named_regions(workload.spec.regions or ()), market, f"workloads.yaml: {workload.name}: regions")
 
 
-def _check(regions: Iterable[Named], market: Market, where: str) -> None:
+def _check(regions: Iterable[NamedRegion], market: Market, where: str) -> None:
     for one in regions:
         if one.provider is not None and one.provider not in market.catalog.providers:
             raise UnknownName("provider", one.provider, market.catalog.providers, where=where)
@@ -174,5 +176,5 @@ def _check(regions: Iterable[Named], market: Market, where: str) -> None:
             raise UnknownName("region", one.name, known, where=where)
 
 
-def _names(regions: Iterable[Named]) -> str:
+def _names(regions: Iterable[NamedRegion]) -> str:
     return ", ".join(f"{one.provider}/{one.name}" for one in regions)

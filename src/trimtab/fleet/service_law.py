@@ -15,7 +15,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from trimtab.fleet.law_evidence import FEWEST_STEPS, Bound, Tested
+from trimtab.fleet.law_evidence import FEWEST_STEPS, Bound, LawEvidence
 from trimtab.fleet.model import FloatArray, ServiceObservation, Workload
 from trimtab.fleet.targets import bucket_quantile, bucket_share, share_within
 from trimtab.provenance import Basis
@@ -73,7 +73,7 @@ class ServiceLaw:
     """The time to the first token; None where it was not measured, and the whole request stands for it."""
     gpu_frac: float = 1.0
     """The share of a GPU's time that a load of 1 takes; less than 1 where capacity is held to what was seen."""
-    tested: Tested | None = None
+    tested: LawEvidence | None = None
     """What its capacity rests on; None where it was not held against the rest of history."""
 
     @property

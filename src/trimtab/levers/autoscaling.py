@@ -9,7 +9,7 @@ import numpy as np
 from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.effects import Effect, SetReplicaPolicy
 from trimtab.fleet.settings import Effort
-from trimtab.levers.lever import Ask, Judged, Lever, Risk, Stage, Step, usual_reason
+from trimtab.levers.lever import CompositionStage, EffortStep, JudgedWays, Lever, LeverRequest, Risk, usual_reason
 from trimtab.policies.forecast import ForecastPolicy, forecast_policy
 from trimtab.policies.scaling import SYNC_S, HpaPolicy
 from trimtab.replay.outcomes.outcome import Case
@@ -64,12 +64,12 @@ def propose(case: Case) -> tuple[SetReplicaPolicy, ...]:
     return tuple(SetReplicaPolicy(policy=policy, metric=metric) for policy in policies)
 
 
-def scalers(ask: Ask) -> tuple[SetReplicaPolicy, ...]:
+def scalers(ask: LeverRequest) -> tuple[SetReplicaPolicy, ...]:
     """Return the rules that a service is offered."""
     return propose(ask.case)
 
 
-def _ways(base: Deployment, ask: Ask) -> Iterator[Deployment]:
+def _ways(base: Deployment, ask: LeverRequest) -> Iterator[Deployment]:
     room = ask.evaluator.place(base).quota_pods
     for scaler in ask.once(scalers):
         within = scaler if room is None else scaler.at_most(room)
@@ -77,7 +77,7 @@ def _ways(base: Deployment, ask: Ask) -> Iterator[Deployment]:
             yield base.plus((NAME, within))
 
 
-def _why_not(ask: Ask, judged: Judged) -> str:
+def _why_not(ask: LeverRequest, judged: JudgedWays) -> str:
     return usual_reason(NAME, ask, judged)
 
 
@@ -94,19 +94,19 @@ LEVER = Lever(
     meaning="Scales the replicas of a service with its demand, or with what recording rules forecast of it",
     ends="more replicas than demand",
     page="how-to/replay-policies.md",
-    stage=Stage.HOLD,
+    stage=CompositionStage.HOLD,
     kinds=frozenset({WorkloadKind.SERVING}),
     effort=Effort(weeks=0.6, per="class", first_weeks=1.5),
     first_steps=(
-        Step("install KEDA or the metrics adapter, and load the recording rules", 2.0),
-        Step("see their series beside the dashboards that the team trusts, and set the alerts", 2.0),
-        Step("make a replica start and drain cleanly: image, readiness, model weights", 2.5),
-        Step("a drill: the autoscaler off, replicas set by hand", 1.0),
+        EffortStep("install KEDA or the metrics adapter, and load the recording rules", 2.0),
+        EffortStep("see their series beside the dashboards that the team trusts, and set the alerts", 2.0),
+        EffortStep("make a replica start and drain cleanly: image, readiness, model weights", 2.5),
+        EffortStep("a drill: the autoscaler off, replicas set by hand", 1.0),
     ),
     steps=(
-        Step("read the emitted ScaledObject, rules and patch, and have them merged", 1.0),
-        Step("a day of adding only, then scale-down through one peak", 1.5),
-        Step("the owner's questions", 0.5),
+        EffortStep("read the emitted ScaledObject, rules and patch, and have them merged", 1.0),
+        EffortStep("a day of adding only, then scale-down through one peak", 1.5),
+        EffortStep("the owner's questions", 0.5),
     ),
     risk=Risk.MEDIUM,
     rollback="delete the autoscaler and set replicas back to their number before",

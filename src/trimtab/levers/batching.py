@@ -24,7 +24,18 @@ from trimtab.fleet.service_law import seconds_one_by_one
 from trimtab.fleet.settings import Effort
 from trimtab.fleet.targets import latency_targets
 from trimtab.levers import autoscaling
-from trimtab.levers.lever import Applied, Ask, Fact, Judged, Lever, Risk, Stage, Step, fewest, usual_reason
+from trimtab.levers.lever import (
+    AppliedLever,
+    CompositionStage,
+    EffortStep,
+    Fact,
+    JudgedWays,
+    Lever,
+    LeverRequest,
+    Risk,
+    fewest,
+    usual_reason,
+)
 from trimtab.policies.scaling import HpaPolicy
 from trimtab.provenance import Basis
 from trimtab.replay.outcomes.evaluate import Evaluator
@@ -148,29 +159,29 @@ def propose(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rated:
+class RatedPolicy:
     """A batch policy and the requests a second that one replica serves within every latency target."""
 
     policy: SetBatchPolicy
     req_s: float
 
 
-def rated_policies(case: Case, place: Placement, profile: BatchProfile) -> tuple[Rated, ...]:
+def rated_policies(case: Case, place: Placement, profile: BatchProfile) -> tuple[RatedPolicy, ...]:
     """Return the ways to batch on a place, best first; those that keep no target at any load are left out."""
     targets = targets_at(case.targets, place)
     limits = [target.limit_s for target in targets if target.metric in JUDGED and target.limit_s is not None]
     before = demand_of(case).most_replicas
     policies = propose(profile, before=before, limit_s=min(limits, default=None), model=case.workload.spec.model)
-    rated = [Rated(policy=policy, req_s=served_within_targets(case, place, policy)) for policy in policies]
+    rated = [RatedPolicy(policy=policy, req_s=served_within_targets(case, place, policy)) for policy in policies]
     worth = sorted((one for one in rated if one.req_s > 0), key=_rank)
     return tuple(worth)
 
 
-def _rank(one: Rated) -> tuple[float, bool, int]:
+def _rank(one: RatedPolicy) -> tuple[float, bool, int]:
     return (-one.req_s, one.policy.form is not BatchForm.GREEDY, one.policy.max_batch)
 
 
-def best_policies(rated: tuple[Rated, ...]) -> tuple[SetBatchPolicy, ...]:
+def best_policies(rated: tuple[RatedPolicy, ...]) -> tuple[SetBatchPolicy, ...]:
     """Return the policy that serves most, and the simplest that serves nearly as much: greedy, and the smallest batches."""
     if not rated:
         return ()
@@ -223,12 +234,12 @@ def batches_fit(case: Case, place: Placement, market: Market) -> bool:
     return fitting is not None and fitting.sizes[-1] >= place.batching.max_batch
 
 
-def profile_here(ask: Ask) -> BatchProfile | str:
+def profile_here(ask: LeverRequest) -> BatchProfile | str:
     """Return how a workload would batch on its present GPU, or what is missing to know."""
     return profile_of(ask.workload, ask.market.gpu(ask.workload.gpu))
 
 
-def _ways(base: Deployment, ask: Ask) -> Iterator[Deployment]:
+def _ways(base: Deployment, ask: LeverRequest) -> Iterator[Deployment]:
     """Yield the ways to batch on a place: the best policies with the fewest replicas, or scaled; none in time slices."""
     profile = ask.once(profile_here)
     if isinstance(profile, str):
@@ -241,7 +252,7 @@ def _ways(base: Deployment, ask: Ask) -> Iterator[Deployment]:
         yield from _counted(base, ask, policy)
 
 
-def _counted(base: Deployment, ask: Ask, policy: SetBatchPolicy) -> Iterator[Deployment]:
+def _counted(base: Deployment, ask: LeverRequest, policy: SetBatchPolicy) -> Iterator[Deployment]:
     """Yield the fewest replicas that keep the targets; where more than the floor are needed, autoscalers too.
 
     At the floor nothing is lost: no autoscaler goes below it.
@@ -255,7 +266,7 @@ def _counted(base: Deployment, ask: Ask, policy: SetBatchPolicy) -> Iterator[Dep
             yield base.plus((NAME, policy), (autoscaling.NAME, scaler))
 
 
-def _plain_scalers(ask: Ask) -> list[SetReplicaPolicy]:
+def _plain_scalers(ask: LeverRequest) -> list[SetReplicaPolicy]:
     """Return autoscalers whose rule does not rest on the law of one request at a time."""
     plain = [one for one in ask.once(autoscaling.scalers) if isinstance(one.policy, HpaPolicy)]
     return plain[::_SCALERS_STEP]
@@ -270,12 +281,12 @@ def fewest_replicas(evaluator: Evaluator, base: Deployment, policy: SetBatchPoli
     )
 
 
-def _why_not(ask: Ask, judged: Judged) -> str:
+def _why_not(ask: LeverRequest, judged: JudgedWays) -> str:
     profile = ask.once(profile_here)
     return usual_reason(NAME, ask, judged, own=profile if isinstance(profile, str) else None)
 
 
-def _evidence(applied: Applied) -> Iterator[Fact]:
+def _evidence(applied: AppliedLever) -> Iterator[Fact]:
     """Yield seconds by batch size, the rates of the ways to batch, and replicas in real time beside those in windows."""
     policy = applied.deployment.batching
     if policy is None:
@@ -292,7 +303,7 @@ def _evidence(applied: Applied) -> Iterator[Fact]:
     yield from _windows(applied, policy, profile)
 
 
-def _windows(applied: Applied, policy: SetBatchPolicy, profile: BatchProfile) -> Iterator[Fact]:
+def _windows(applied: AppliedLever, policy: SetBatchPolicy, profile: BatchProfile) -> Iterator[Fact]:
     """Yield the replicas needed to answer in real time and to use the promised time, where that leaves room."""
     case = applied.evaluator.case
     declared = [target.limit_s for target in case.targets if target.declared and target.limit_s is not None]
@@ -339,13 +350,13 @@ LEVER = Lever(
     meaning="Serves several requests at once where a replica takes one at a time",
     ends="requests are served one at a time",
     page="how-to/batching.md",
-    stage=Stage.FORM,
+    stage=CompositionStage.FORM,
     kinds=frozenset({WorkloadKind.SERVING}),
     effort=Effort(weeks=2.0, per="class"),
     steps=(
-        Step("batch requests in the server, with its own tests", 4.0),
-        Step("one replica through one peak, batch times compared", 2.0),
-        Step("the rest, and replicas taken away one at a time", 4.0),
+        EffortStep("batch requests in the server, with its own tests", 4.0),
+        EffortStep("one replica through one peak, batch times compared", 2.0),
+        EffortStep("the rest, and replicas taken away one at a time", 4.0),
     ),
     risk=Risk.MEDIUM,
     rollback="set the largest batch to 1 and replicas back to their number before",

@@ -23,7 +23,18 @@ from trimtab.fleet.kinds import RUN_KINDS
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import IntArray, Window
 from trimtab.fleet.settings import Effort
-from trimtab.levers.lever import Applied, Ask, Fact, Judged, Lever, Risk, Stage, Step, is_candidate, usual_reason
+from trimtab.levers.lever import (
+    AppliedLever,
+    CompositionStage,
+    EffortStep,
+    Fact,
+    JudgedWays,
+    Lever,
+    LeverRequest,
+    Risk,
+    is_candidate,
+    usual_reason,
+)
 from trimtab.policies.blocks import MOST_NODES, SHUTDOWN_S, BlockCalendar
 from trimtab.replay.blocks import hours_of_days
 from trimtab.replay.outcomes.jobs_outcome import nodes_of_runs
@@ -103,13 +114,13 @@ def best_calendar(
     return BlockCalendar(tuple(int(count) * unit for count in booked))
 
 
-def can_book(ask: Ask, place: Placement) -> bool:
+def can_book(ask: LeverRequest, place: Placement) -> bool:
     """Tell whether blocks of a place's nodes have a known rate, for a workload that consists of runs."""
     runs = ask.workload.kind in RUN_KINDS and ask.workload.jobs is not None and ask.settings.limits.use_blocks
     return runs and place.shared is None and ask.market.block_price(place.pool) is not None
 
 
-def _ways(base: Deployment, ask: Ask) -> Iterator[Deployment]:
+def _ways(base: Deployment, ask: LeverRequest) -> Iterator[Deployment]:
     """Yield the calendars that suit what runs would use there on demand, where that keeps the targets."""
     place = ask.evaluator.place(base)
     if not can_book(ask, place) or ask.evaluator.hopeless(base) or not ask.evaluator.keeps_targets(base):
@@ -126,20 +137,20 @@ def _ways(base: Deployment, ask: Ask) -> Iterator[Deployment]:
         yield base.plus((NAME, calendar))
 
 
-def _unit(ask: Ask, place: Placement) -> int:
+def _unit(ask: LeverRequest, place: Placement) -> int:
     """Return how many nodes runs there take at once: the largest number that divides what each of them needs."""
     jobs = ask.workload.jobs
     nodes: IntArray = np.ones(1, dtype=np.int64) if jobs is None or not jobs.count else nodes_of_runs(jobs, place)
     return math.gcd(*(int(count) for count in np.unique(nodes)))
 
 
-def _why_not(ask: Ask, judged: Judged) -> str | None:
+def _why_not(ask: LeverRequest, judged: JudgedWays) -> str | None:
     """Say why no block is booked, where the rate of one is known."""
     known = is_candidate(NAME, judged) or judged.missed.get(NAME, 0) > 0
     return usual_reason(NAME, ask, judged) if known else None
 
 
-def _evidence(applied: Applied) -> Iterator[Fact]:
+def _evidence(applied: AppliedLever) -> Iterator[Fact]:
     for effect in applied.effects:
         if isinstance(effect, BookBlocks):
             price = applied.market.block_price(effect.pool)
@@ -164,13 +175,13 @@ LEVER = Lever(
     title="Book blocks",
     meaning="Holds nodes of runs in capacity blocks, bought again every week by a calendar",
     page="how-to/capacity-blocks.md",
-    stage=Stage.BUY,
+    stage=CompositionStage.BUY,
     kinds=RUN_KINDS,
     effort=Effort(weeks=1.0, per="class"),
     steps=(
-        Step("rights to buy, a budget, and who buys every week", 1.5),
-        Step("runs that are taken off at the end of a block and resume", 2.5),
-        Step("the first block of a day", 1.0),
+        EffortStep("rights to buy, a budget, and who buys every week", 1.5),
+        EffortStep("runs that are taken off at the end of a block and resume", 2.5),
+        EffortStep("the first block of a day", 1.0),
     ),
     risk=Risk.MEDIUM,
     rollback="buy no further block; what is booked is paid upfront and cannot be cancelled",

@@ -12,7 +12,18 @@ from collections.abc import Iterator
 from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.effects import Effect, SetSchedule
 from trimtab.fleet.settings import Effort
-from trimtab.levers.lever import Applied, Ask, Fact, Judged, Lever, Risk, Stage, Step, held_and_used, usual_reason
+from trimtab.levers.lever import (
+    AppliedLever,
+    CompositionStage,
+    EffortStep,
+    Fact,
+    JudgedWays,
+    Lever,
+    LeverRequest,
+    Risk,
+    held_and_used,
+    usual_reason,
+)
 from trimtab.replay.outcomes.service_outcome import cold_start_of, outside_hours
 from trimtab.tables.workloads import WorkloadKind
 from trimtab.units import HR_PER_WEEK, S_PER_HR
@@ -30,7 +41,7 @@ def held_hours(open_hours: tuple[int, ...], cold_start_s: float) -> tuple[int, .
     return tuple(sorted({(hour - lead) % HR_PER_WEEK for hour in open_hours for lead in ahead}))
 
 
-def _ways(base: Deployment, ask: Ask) -> Iterator[Deployment]:
+def _ways(base: Deployment, ask: LeverRequest) -> Iterator[Deployment]:
     declared = ask.workload.spec.open_hours
     if declared is None:
         return
@@ -39,11 +50,11 @@ def _ways(base: Deployment, ask: Ask) -> Iterator[Deployment]:
         yield base.plus((NAME, SetSchedule(hours_of_week=held)))
 
 
-def _why_not(ask: Ask, judged: Judged) -> str | None:
+def _why_not(ask: LeverRequest, judged: JudgedWays) -> str | None:
     return None if ask.workload.spec.open_hours is None else usual_reason(NAME, ask, judged)
 
 
-def _evidence(applied: Applied) -> Iterator[Fact]:
+def _evidence(applied: AppliedLever) -> Iterator[Fact]:
     yield held_and_used(applied.workload)
     refused = outside_hours(applied.evaluator.case)
     if refused is not None:
@@ -63,12 +74,12 @@ LEVER = Lever(
     meaning="Holds a service's replicas in the hours in which its owner says that it must answer, and none outside them",
     ends="replicas held in hours in which nobody must be answered",
     page="how-to/close-out-of-hours.md",
-    stage=Stage.HOLD,
+    stage=CompositionStage.HOLD,
     kinds=frozenset({WorkloadKind.SERVING}),
     effort=Effort(weeks=0.5, per="class"),
     steps=(
-        Step("ask who may call in the closed hours", 1.0),
-        Step("one replica for a night, then the others", 1.5),
+        EffortStep("ask who may call in the closed hours", 1.0),
+        EffortStep("one replica for a night, then the others", 1.5),
     ),
     risk=Risk.MEDIUM,
     rollback="remove the timetable and set replicas back to their number before",

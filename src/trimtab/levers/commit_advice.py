@@ -11,7 +11,7 @@ import numpy as np
 from trimtab.catalog.pools import Pool
 from trimtab.fleet.model import FloatArray, IntArray
 from trimtab.ledger import Commitment, CommitmentOffer, best_count
-from trimtab.levers.commit_table import Offer
+from trimtab.levers.commit_table import CommitmentPrice
 from trimtab.replay.commit_choice import Choice, Level, choose, supported_units
 from trimtab.replay.commitments import CommitRule, cost, held_units
 from trimtab.units import HR_PER_DAY, HR_PER_MO, HR_PER_WEEK, HR_PER_YEAR, S_PER_HR, micro_usd
@@ -34,7 +34,7 @@ class Advice:
     """What to hold of one pool, bought as one offer, and why."""
 
     pool: Pool
-    offer: Offer
+    offer: CommitmentPrice
     on_demand_usd_hr: float
     nodes: FloatArray
     """(n_hours,) nodes in use."""
@@ -124,7 +124,7 @@ def advise(
     pool: Pool,
     node_seconds: IntArray,
     on_demand_usd_hr: float,
-    offers: Sequence[Offer],
+    offers: Sequence[CommitmentPrice],
     *,
     owned: int = 0,
     cover_most_frac: float = 1.0,

@@ -25,7 +25,7 @@ class Payment(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
+class CommitmentPrice:
     """A commitment to one node that can be bought. Raises ValueError where a figure cannot be."""
 
     pool: Pool
@@ -57,9 +57,9 @@ class Offer:
         return BuyingOption(f"reserved-{self.term_years}y")
 
 
-def listed_offer(pool: Pool, price: Price) -> Offer:
+def listed_offer(pool: Pool, price: Price) -> CommitmentPrice:
     """Return a commitment of the price book as an offer; its rates are what an hour costs with nothing paid upfront."""
-    return Offer(
+    return CommitmentPrice(
         pool=pool,
         term_years=price.option.term_years,
         upfront_usd=0.0,
@@ -72,7 +72,7 @@ def listed_offer(pool: Pool, price: Price) -> Offer:
 class Return:
     """One row of the return table: an offer for `nodes` nodes, each used `hours_mo` hours a month."""
 
-    offer: Offer
+    offer: CommitmentPrice
     nodes: int
     hours_mo: float
     on_demand_usd: float
@@ -98,7 +98,7 @@ class Return:
         return self.saving_usd / self.on_demand_usd if self.on_demand_usd > 0 else None
 
 
-def return_of(offer: Offer, on_demand_usd_hr: float, *, nodes: int, hours_mo: float) -> Return:
+def return_of(offer: CommitmentPrice, on_demand_usd_hr: float, *, nodes: int, hours_mo: float) -> Return:
     """Return what an offer for so many nodes returns; raises ValueError for more hours than a month has."""
     if nodes < 1 or not 0 <= hours_mo <= HR_PER_MO:
         raise ValueError(f"{nodes} nodes used {hours_mo:g} h a month: needs at least 1 node and at most {HR_PER_MO} h")

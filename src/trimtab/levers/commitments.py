@@ -13,7 +13,7 @@ from trimtab.deployment.effects import BuySpendPlan, Effect
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Effort
 from trimtab.ledger import Commitment, CommitmentOffer, Usage, bill, nodes_committed
-from trimtab.levers.lever import Bought, Fact, Lever, Risk, Stage, Step
+from trimtab.levers.lever import CompositionStage, EffortStep, Fact, FleetPurchase, Lever, Risk
 from trimtab.units import HR_PER_MO, S_PER_HR, micro_usd, usd
 
 NAME = "commitment"
@@ -75,12 +75,12 @@ def _best_ratio(offer: CommitmentOffer, market: Market) -> Fraction:
     return min(Fraction(rate, market.rate(pool)) for pool, rate in offer.rates_micro_usd_hr.items())
 
 
-def _fleet_evidence(bought: Bought) -> Iterator[Fact]:
+def _fleet_evidence(bought: FleetPurchase) -> Iterator[Fact]:
     for commitment in bought.discounts:
         yield from (_of_spend if commitment.offer.is_spend else _of_nodes)(commitment, bought)
 
 
-def _of_nodes(commitment: Commitment, bought: Bought) -> Iterator[Fact]:
+def _of_nodes(commitment: Commitment, bought: FleetPurchase) -> Iterator[Fact]:
     """Say how much of the time all that is committed is in use, and what this part of it does if half the use goes."""
     count, pool = commitment.quantity, commitment.offer.pool
     used, committed = bought.left.use_of(pool), nodes_committed(bought.left.commitments).get(pool, count)
@@ -106,7 +106,7 @@ def _halved(saved_usd_hr: float) -> Fact:
     )
 
 
-def _of_spend(plan: Commitment, bought: Bought) -> Iterator[Fact]:
+def _of_spend(plan: Commitment, bought: FleetPurchase) -> Iterator[Fact]:
     """Say in how many hours the spend is used whole after what applies before it, and what it covers at which discount."""
     left = bought.left
     at = left.commitments.index(plan)
@@ -145,10 +145,10 @@ LEVER = Lever(
     title="Commit",
     meaning="Commits to nodes or to spend for what all the rest of the plan leaves",
     page="how-to/commitments.md",
-    stage=Stage.FLEET,
+    stage=CompositionStage.FLEET,
     kinds=frozenset(),
     effort=Effort(weeks=0.1, per="action"),
-    steps=(Step("read the order, have it approved, buy it, see that it is used", 0.5),),
+    steps=(EffortStep("read the order, have it approved, buy it, see that it is used", 0.5),),
     risk=Risk.MEDIUM,
     rollback="cannot be undone before its term ends: buy in the tranches stated, and nothing that a later action may empty",
     reversible=False,

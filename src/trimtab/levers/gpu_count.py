@@ -14,7 +14,17 @@ from trimtab.fleet.market import Market
 from trimtab.fleet.model import FloatArray, Workload
 from trimtab.fleet.reach import offerings_at_home
 from trimtab.fleet.settings import Effort
-from trimtab.levers.lever import Applied, Ask, Fact, Judged, Lever, Risk, Stage, Step, usual_reason
+from trimtab.levers.lever import (
+    AppliedLever,
+    CompositionStage,
+    EffortStep,
+    Fact,
+    JudgedWays,
+    Lever,
+    LeverRequest,
+    Risk,
+    usual_reason,
+)
 
 NAME = "gpu-count"
 
@@ -53,12 +63,12 @@ def propose(workload: Workload, market: Market) -> tuple[SetGpuCount, ...]:
     )
 
 
-def counts(ask: Ask) -> tuple[SetGpuCount, ...]:
+def counts(ask: LeverRequest) -> tuple[SetGpuCount, ...]:
     """Return the smaller counts of a workload's runs."""
     return propose(ask.workload, ask.market)
 
 
-def _ways(base: Deployment, ask: Ask) -> Iterator[Deployment]:
+def _ways(base: Deployment, ask: LeverRequest) -> Iterator[Deployment]:
     """Yield each count at home; elsewhere the count alone, on nodes that no count at home is for."""
     smaller = ask.once(counts)
     if not base.changes:
@@ -73,7 +83,7 @@ def _is_covered(base: Deployment, smaller: tuple[SetGpuCount, ...]) -> bool:
     return base.offering is not None and base.offering.pool in {count.pool for count in smaller}
 
 
-def _why_not(ask: Ask, judged: Judged) -> str | None:
+def _why_not(ask: LeverRequest, judged: JudgedWays) -> str | None:
     """Say that nobody knows which GPUs of a run worked, where some did not; else what every lever says."""
     share, sizes = ask.workload.activity.active_devices_frac, ask.workload.pod_sizes
     unknown = share is not None and share < 1 and all(size.used_gpus is None for size in sizes)
@@ -81,7 +91,7 @@ def _why_not(ask: Ask, judged: Judged) -> str | None:
     return usual_reason(NAME, ask, judged, own=own if unknown else None)
 
 
-def _evidence(applied: Applied) -> Iterator[Fact]:
+def _evidence(applied: AppliedLever) -> Iterator[Fact]:
     for effect in applied.effects:
         if isinstance(effect, SetGpuCount):
             most = f"at most {effect.gpus} of {effect.before}"
@@ -102,13 +112,13 @@ LEVER = Lever(
     meaning="Asks for as many GPUs as a run uses",
     ends="runs hold more GPUs than do anything",
     page="how-to/read-an-audit.md",
-    stage=Stage.PLACE,
+    stage=CompositionStage.PLACE,
     kinds=RUN_KINDS,
     effort=Effort(weeks=0.6, per="class", first_weeks=0.4),
-    first_steps=(Step("where runs ask for GPUs, and what their launcher does with another number", 2.0),),
+    first_steps=(EffortStep("where runs ask for GPUs, and what their launcher does with another number", 2.0),),
     steps=(
-        Step("one run with fewer, its steps per second compared", 1.5),
-        Step("templates and defaults of the others", 1.5),
+        EffortStep("one run with fewer, its steps per second compared", 1.5),
+        EffortStep("templates and defaults of the others", 1.5),
     ),
     risk=Risk.LOW,
     rollback="set the GPU request back and resubmit; runs under way are not touched",

@@ -10,7 +10,17 @@ from trimtab.fleet.kinds import RUN_KINDS
 from trimtab.fleet.model import Fleet, Workload
 from trimtab.fleet.settings import Assumptions, Effort
 from trimtab.ledger import IDLE
-from trimtab.levers.lever import Applied, Ask, Bought, Fact, Lever, Risk, Stage, Step, held_and_used
+from trimtab.levers.lever import (
+    AppliedLever,
+    CompositionStage,
+    EffortStep,
+    Fact,
+    FleetPurchase,
+    Lever,
+    LeverRequest,
+    Risk,
+    held_and_used,
+)
 
 NAME = "idle-release"
 
@@ -33,16 +43,16 @@ def release(fleet: Fleet, nodes: tuple[int, ...]) -> ReleaseNodes:
     return ReleaseNodes(nodes=tuple(fleet.nodes[index].name for index in nodes))
 
 
-def _ways(base: Deployment, ask: Ask) -> Iterator[Deployment]:
+def _ways(base: Deployment, ask: LeverRequest) -> Iterator[Deployment]:
     for release_idle in propose(ask.workload, ask.assumptions):
         yield base.plus((NAME, release_idle))
 
 
-def _evidence(applied: Applied) -> Iterator[Fact]:
+def _evidence(applied: AppliedLever) -> Iterator[Fact]:
     yield held_and_used(applied.workload)
 
 
-def _fleet_evidence(bought: Bought) -> Iterator[Fact]:
+def _fleet_evidence(bought: FleetPurchase) -> Iterator[Fact]:
     yield Fact("GPUs held", "allocations by node", "0 in every hour")
 
 
@@ -61,14 +71,14 @@ LEVER = Lever(
     meaning="Holds nodes only while something runs on them, and gives back those that nobody holds",
     ends="nodes held in hours without work",
     page="how-to/read-an-audit.md",
-    stage=Stage.HOLD,
+    stage=CompositionStage.HOLD,
     kinds=RUN_KINDS,
     effort=Effort(weeks=0.5, per="class", first_weeks=0.5),
-    first_steps=(Step("a node autoscaler that scales the GPU pools, or its settings", 2.5),),
+    first_steps=(EffortStep("a node autoscaler that scales the GPU pools, or its settings", 2.5),),
     steps=(
-        Step("read the emitted pool or order, and have it merged", 0.5),
-        Step("one node with a long delay for a day, queues watched", 1.0),
-        Step("the rest, and the delays set", 1.0),
+        EffortStep("read the emitted pool or order, and have it merged", 0.5),
+        EffortStep("one node with a long delay for a day, queues watched", 1.0),
+        EffortStep("the rest, and the delays set", 1.0),
     ),
     risk=Risk.LOW,
     rollback="set the node pool's minimum back to its number before",

@@ -31,7 +31,7 @@ from trimtab.units import S_PER_HR
 _T = TypeVar("_T")
 
 
-class Stage(Enum):
+class CompositionStage(Enum):
     """What a lever decides, in the order in which ways are composed."""
 
     PLACE = "place"
@@ -63,7 +63,7 @@ class Fact(NamedTuple):
     threshold: str = ""
 
 
-class Way(Protocol):
+class KeptWay(Protocol):
     """A way of running a workload that keeps its targets, with what it uses."""
 
     @property
@@ -83,7 +83,7 @@ class Way(Protocol):
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Ask:
+class LeverRequest:
     """One workload, as levers are asked about it: its replays, and what the market offers."""
 
     evaluator: Evaluator
@@ -112,7 +112,7 @@ class Ask:
         """Return what the data cannot tell."""
         return self.case.settings.assumptions
 
-    def once(self, work: Callable[[Ask], _T]) -> _T:
+    def once(self, work: Callable[[LeverRequest], _T]) -> _T:
         """Return what a function works out of this workload, worked out the first time that it is asked for."""
         if work not in self._worked_out:
             self._worked_out[work] = work(self)
@@ -120,12 +120,12 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Judged:
+class JudgedWays:
     """What became of a workload's ways: those that keep their targets, and why the others were dropped."""
 
-    kept: Sequence[Way]
+    kept: Sequence[KeptWay]
     """All that keep their targets."""
-    candidates: Sequence[Way]
+    candidates: Sequence[KeptWay]
     """Those of them that no other beats at every price."""
     missed: Mapping[str, int]
     """Ways that missed a target, by each lever in them."""
@@ -134,7 +134,7 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Applied:
+class AppliedLever:
     """A lever's part in a planned deployment: what evidence is drawn from."""
 
     lever: str
@@ -156,7 +156,7 @@ class Applied:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Bought:
+class FleetPurchase:
     """What is bought, or given back, for the whole fleet, and the bill that the rest of the plan leaves."""
 
     discounts: tuple[Commitment, ...]
@@ -165,31 +165,31 @@ class Bought:
     rates: Callable[[Iterable[Pool]], Mapping[Pool, int]]
 
 
-def _no_ways(base: Deployment, ask: Ask) -> Iterable[Deployment]:
+def _no_ways(base: Deployment, ask: LeverRequest) -> Iterable[Deployment]:
     """Propose nothing by workload."""
     return ()
 
 
-def _nothing_refused(ask: Ask) -> Mapping[str, int]:
+def _nothing_refused(ask: LeverRequest) -> Mapping[str, int]:
     """Refuse nothing before composition."""
     return Counter()
 
 
-def _no_facts(applied: Applied) -> Iterable[Fact]:
+def _no_facts(applied: AppliedLever) -> Iterable[Fact]:
     """Add nothing to what every action shows: activity, and what the replay attained."""
     return ()
 
 
-def _no_fleet_facts(bought: Bought) -> Iterable[Fact]:
+def _no_fleet_facts(bought: FleetPurchase) -> Iterable[Fact]:
     return ()
 
 
-def _unsaid(ask: Ask, judged: Judged) -> str | None:
+def _unsaid(ask: LeverRequest, judged: JudgedWays) -> str | None:
     """Say nothing of a lever that is not in the plan."""
     return None
 
 
-class Step(NamedTuple):
+class EffortStep(NamedTuple):
     """A piece of a lever's work, and the working days that it takes one engineer who has what `emit` wrote."""
 
     what: str
@@ -213,14 +213,14 @@ class Lever:
     """What it does, in a sentence without its full stop."""
     page: str
     """The page of `docs/` that says more."""
-    stage: Stage
+    stage: CompositionStage
     kinds: frozenset[WorkloadKind]
     """The kinds of workloads that it serves; empty for what is no workload's own."""
     effort: Effort
     """Engineer-weeks: a planning assumption of this project, to be overridden by the team's own (`efforts` in the settings)."""
-    first_steps: tuple[Step, ...] = ()
+    first_steps: tuple[EffortStep, ...] = ()
     """What its first use in a fleet takes, which makes up `effort.first_weeks`; empty where nobody wrote it down."""
-    steps: tuple[Step, ...] = ()
+    steps: tuple[EffortStep, ...] = ()
     """What each further use takes, which makes up `effort.weeks`."""
     risk: Risk
     rollback: str
@@ -229,12 +229,12 @@ class Lever:
     """The steps that try one of its effects on a small part first."""
     reversible: bool = True
     """Whether it can be undone before a term ends."""
-    ways: Callable[[Deployment, Ask], Iterable[Deployment]] = _no_ways
-    refused: Callable[[Ask], Mapping[str, int]] = _nothing_refused
+    ways: Callable[[Deployment, LeverRequest], Iterable[Deployment]] = _no_ways
+    refused: Callable[[LeverRequest], Mapping[str, int]] = _nothing_refused
     """How many places were refused before any replay, by the reason."""
-    evidence: Callable[[Applied], Iterable[Fact]] = _no_facts
-    fleet_evidence: Callable[[Bought], Iterable[Fact]] = _no_fleet_facts
-    why_not: Callable[[Ask, Judged], str | None] = _unsaid
+    evidence: Callable[[AppliedLever], Iterable[Fact]] = _no_facts
+    fleet_evidence: Callable[[FleetPurchase], Iterable[Fact]] = _no_fleet_facts
+    why_not: Callable[[LeverRequest, JudgedWays], str | None] = _unsaid
     drift_frac: float | None = None
     """80 % quantile of |replayed - predicted| / |predicted| of an action's share of the saving when plans met later weeks
     (`python -m benchmarks.proof`, 2026-11-22, 14 to 36 actions each); None where no fleet of the benchmark used it."""
@@ -253,7 +253,7 @@ def fewest(keeps: Callable[[int], bool], low: int, high: int) -> int | None:
 
 
 def usual_reason(
-    lever: str, ask: Ask, judged: Judged, *, own: str | None = None, otherwise: str = "nothing to change"
+    lever: str, ask: LeverRequest, judged: JudgedWays, *, own: str | None = None, otherwise: str = "nothing to change"
 ) -> str:
     """Say why a lever that applies to a workload is not in its plan: in its own words, else as the judged ways tell.
 
@@ -269,7 +269,7 @@ def usual_reason(
     return "every variant misses a target in replay" if judged.missed.get(lever) else otherwise
 
 
-def is_candidate(lever: str, judged: Judged) -> bool:
+def is_candidate(lever: str, judged: JudgedWays) -> bool:
     """Tell whether some way with a lever keeps its targets and is not beaten at every price."""
     return any(lever in way.deployment.levers for way in judged.candidates)
 

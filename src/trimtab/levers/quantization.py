@@ -16,7 +16,18 @@ from trimtab.fleet.model import IntArray, Workload
 from trimtab.fleet.served_model import ServedModel, need_on, served_model
 from trimtab.fleet.settings import Assumptions, Effort
 from trimtab.levers import autoscaling, relocation, right_size, sharing
-from trimtab.levers.lever import Applied, Ask, Fact, Judged, Lever, Risk, Stage, Step, speed_fact, usual_reason
+from trimtab.levers.lever import (
+    AppliedLever,
+    CompositionStage,
+    EffortStep,
+    Fact,
+    JudgedWays,
+    Lever,
+    LeverRequest,
+    Risk,
+    speed_fact,
+    usual_reason,
+)
 from trimtab.physics.formats import FORMATS, WeightFormat, weight_format
 from trimtab.physics.support import why_not
 from trimtab.physics.transfer import fits_memory
@@ -86,7 +97,7 @@ def propose(
     )
 
 
-def places(ask: Ask, formats: Formats, stored: WeightFormat, *, near: bool = False) -> Iterator[Deployment]:
+def places(ask: LeverRequest, formats: Formats, stored: WeightFormat, *, near: bool = False) -> Iterator[Deployment]:
     """Yield where a service can run with weights stored so: at home, on offerings and in slots, some of them only then.
 
     `near`: on nodes of its own in its own region alone.
@@ -102,7 +113,7 @@ def places(ask: Ask, formats: Formats, stored: WeightFormat, *, near: bool = Fal
                 yield where.plus((NAME, change))
 
 
-def _boards(ask: Ask, home: Gpu, stored: WeightFormat) -> Iterator[tuple[Deployment, Gpu | None]]:
+def _boards(ask: LeverRequest, home: Gpu, stored: WeightFormat) -> Iterator[tuple[Deployment, Gpu | None]]:
     """Yield each place that holds weights stored so, with the GPU or slice that a replica runs on there."""
     workload, market, assumptions = ask.workload, ask.market, ask.assumptions
     yield from _near(ask, home, stored)
@@ -116,7 +127,7 @@ def _boards(ask: Ask, home: Gpu, stored: WeightFormat) -> Iterator[tuple[Deploym
         yield AS_IT_IS.plus((sharing.NAME, shared)), slot_board(slots, market)
 
 
-def _near(ask: Ask, home: Gpu, stored: WeightFormat) -> Iterator[tuple[Deployment, Gpu | None]]:
+def _near(ask: LeverRequest, home: Gpu, stored: WeightFormat) -> Iterator[tuple[Deployment, Gpu | None]]:
     """Yield the places of them on nodes of its own in its own region, the present one first."""
     yield AS_IT_IS, home
     whole = {size.pool for size in ask.once(right_size.sizes).fitting}
@@ -125,7 +136,7 @@ def _near(ask: Ask, home: Gpu, stored: WeightFormat) -> Iterator[tuple[Deploymen
         yield AS_IT_IS.plus((right_size.NAME, there)), ask.market.gpu(size.gpu)
 
 
-def _ways(base: Deployment, ask: Ask) -> Iterator[Deployment]:
+def _ways(base: Deployment, ask: LeverRequest) -> Iterator[Deployment]:
     """Yield every accepted format on each place that runs and holds it."""
     formats = formats_of(ask.workload)
     if not base.changes and isinstance(formats, Formats):
@@ -133,13 +144,13 @@ def _ways(base: Deployment, ask: Ask) -> Iterator[Deployment]:
             yield from places(ask, formats, stored)
 
 
-def _why_not(ask: Ask, judged: Judged) -> str:
+def _why_not(ask: LeverRequest, judged: JudgedWays) -> str:
     """Say why no other format is planned, or what those that nobody has evaluated would save: priced here, never planned."""
     paid_anyway = ask.workload.pool.capacity_type.paid_anyway  # no format is worth a replay then
     return usual_reason(NAME, ask, judged, own=None if paid_anyway else _what_formats_would_save(ask, judged))
 
 
-def _what_formats_would_save(ask: Ask, judged: Judged) -> str | None:
+def _what_formats_would_save(ask: LeverRequest, judged: JudgedWays) -> str | None:
     """Say what formats that nobody has evaluated would save beside the best way; None where one is accepted."""
     formats = formats_of(ask.workload)
     if isinstance(formats, str):
@@ -166,7 +177,7 @@ def _what_formats_would_save(ask: Ask, judged: Judged) -> str | None:
     return f"{best.value} could save about ${saved_usd_mo:,.0f} a month more; {EVALUATE}"
 
 
-def _cost(ask: Ask, deployment: Deployment) -> int | None:
+def _cost(ask: LeverRequest, deployment: Deployment) -> int | None:
     """Return what a workload would cost alone, or None where it would miss a target."""
     if not ask.evaluator.keeps_targets(deployment):
         return None
@@ -179,7 +190,7 @@ def _priced(case: Case, deployment: Deployment, usage: Mapping[Pool, IntArray], 
     return alone_cost(usage, market) + own
 
 
-def _evidence(applied: Applied) -> Iterator[Fact]:
+def _evidence(applied: AppliedLever) -> Iterator[Fact]:
     for change in applied.effects:
         if isinstance(change, SetPrecision):
             ratio = change.speed_there if applied.place.leaves else change.speed
@@ -203,15 +214,15 @@ LEVER = Lever(
     title="Quantize",
     meaning="Stores a served model's weights in fewer bits, where the team accepts what that does to the answers",
     page="how-to/quantize.md",
-    stage=Stage.PLACE,
+    stage=CompositionStage.PLACE,
     kinds=frozenset({WorkloadKind.SERVING}),
     effort=Effort(weeks=2.0, per="class", first_weeks=1.0),
-    first_steps=(Step("an evaluation of answers that the team believes", 5.0),),
+    first_steps=(EffortStep("an evaluation of answers that the team believes", 5.0),),
     steps=(
-        Step("the weights in the new format, and the server that runs them", 2.0),
-        Step("the evaluation, and what its losses mean to the owner", 3.0),
-        Step("a week of one request in a hundred, watched", 3.0),
-        Step("the rest, and the old weights kept", 2.0),
+        EffortStep("the weights in the new format, and the server that runs them", 2.0),
+        EffortStep("the evaluation, and what its losses mean to the owner", 3.0),
+        EffortStep("a week of one request in a hundred, watched", 3.0),
+        EffortStep("the rest, and the old weights kept", 2.0),
     ),
     risk=Risk.HIGH,
     rollback="serve the weights of before again; keep them loaded on one replica until the evaluation is over",

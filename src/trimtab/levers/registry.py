@@ -30,7 +30,7 @@ from trimtab.levers import (
     spot,
     training_memory,
 )
-from trimtab.levers.lever import Lever, Stage
+from trimtab.levers.lever import CompositionStage, Lever
 from trimtab.tables.workloads import WorkloadKind
 
 ENTRY_POINTS = "trimtab.levers"
@@ -98,7 +98,7 @@ def title_of(name: str) -> str:
     return next((lever.title for lever in levers() if lever.name == name), name)
 
 
-def serving(kind: WorkloadKind, *stages: Stage) -> tuple[Lever, ...]:
+def serving(kind: WorkloadKind, *stages: CompositionStage) -> tuple[Lever, ...]:
     """Return the levers that serve a kind of workload, of some stages (none named: of all), in order of composition."""
     return tuple(lever for lever in levers() if kind in lever.kinds and (not stages or lever.stage in stages))
 

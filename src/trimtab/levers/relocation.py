@@ -14,15 +14,15 @@ from trimtab.fleet.model import Workload
 from trimtab.fleet.reach import Region, home_of, is_near, offerings_elsewhere, reach_of
 from trimtab.fleet.settings import Effort, Settings
 from trimtab.levers.lever import (
-    Applied,
-    Ask,
+    AppliedLever,
+    CompositionStage,
+    EffortStep,
     Fact,
-    Judged,
+    JudgedWays,
+    KeptWay,
     Lever,
+    LeverRequest,
     Risk,
-    Stage,
-    Step,
-    Way,
     is_candidate,
     speed_fact,
     usual_reason,
@@ -79,28 +79,28 @@ def relocated(workload: Workload, size: UseOffering, market: Market, settings: S
     )
 
 
-def moves(ask: Ask) -> Relocations:
+def moves(ask: LeverRequest) -> Relocations:
     """Return the places elsewhere that hold a workload as it is."""
     return propose(ask.workload, ask.market, ask.settings)
 
 
-def _ways(base: Deployment, ask: Ask) -> Iterator[Deployment]:
+def _ways(base: Deployment, ask: LeverRequest) -> Iterator[Deployment]:
     if not base.changes:
         for move in ask.once(moves).fitting:
             yield base.plus((NAME, move))
 
 
-def _refused(ask: Ask) -> Counter[str]:
+def _refused(ask: LeverRequest) -> Counter[str]:
     return ask.once(moves).refused
 
 
-def _why_not(ask: Ask, judged: Judged) -> str | None:
+def _why_not(ask: LeverRequest, judged: JudgedWays) -> str | None:
     """Say why a workload stays where it is; None where nobody asked for a move."""
     own = _what_moving_would_do(ask, judged)
     return usual_reason(NAME, ask, judged, own=own) if own is not None or is_candidate(NAME, judged) else None
 
 
-def _what_moving_would_do(ask: Ask, judged: Judged) -> str | None:
+def _what_moving_would_do(ask: LeverRequest, judged: JudgedWays) -> str | None:
     """Say what the best move would save on nodes and cost besides, each alone, or the rule that holds the workload.
 
     Slots of shared nodes are left out: what they cost depends on who else is there.
@@ -123,15 +123,15 @@ def _what_moving_would_do(ask: Ask, judged: Judged) -> str | None:
     return _in_words(best, stay - _nodes(best, market), _besides(best, case), case)
 
 
-def _nodes(way: Way, market: Market) -> int:
+def _nodes(way: KeptWay, market: Market) -> int:
     return alone_cost(way.usage, market)
 
 
-def _besides(way: Way, case: Case) -> int:
+def _besides(way: KeptWay, case: Case) -> int:
     return way.own_micro_usd + len(way.needs) * entry_micro_usd(case.settings, case.window.hours)
 
 
-def _in_words(way: Way, saved_micro_usd: int, besides_micro_usd: int, case: Case) -> str:
+def _in_words(way: KeptWay, saved_micro_usd: int, besides_micro_usd: int, case: Case) -> str:
     move = way.deployment.relocation
     assert move is not None
     saved, besides = (per_month(usd(micro), case.window.hours) for micro in (saved_micro_usd, besides_micro_usd))
@@ -145,7 +145,7 @@ def _in_words(way: Way, saved_micro_usd: int, besides_micro_usd: int, case: Case
     )
 
 
-def _evidence(applied: Applied) -> Iterator[Fact]:
+def _evidence(applied: AppliedLever) -> Iterator[Fact]:
     for move in applied.effects:
         if isinstance(move, Relocate):
             yield from _facts(move)
@@ -176,14 +176,14 @@ LEVER = Lever(
     title="Move elsewhere",
     meaning="Moves work to another region, or on request to another cloud",
     page="how-to/move-elsewhere.md",
-    stage=Stage.PLACE,
+    stage=CompositionStage.PLACE,
     kinds=frozenset(WorkloadKind),
     effort=Effort(weeks=4.0, per="class"),
     steps=(
-        Step("network, rights, registry and secrets in the new place", 5.0),
-        Step("the data's copy, and how it stays current", 5.0),
-        Step("a day beside the present ones, then a tenth, half, all", 6.0),
-        Step("the old place kept a week, then given up", 4.0),
+        EffortStep("network, rights, registry and secrets in the new place", 5.0),
+        EffortStep("the data's copy, and how it stays current", 5.0),
+        EffortStep("a day beside the present ones, then a tenth, half, all", 6.0),
+        EffortStep("the old place kept a week, then given up", 4.0),
     ),
     risk=Risk.MEDIUM,
     rollback="send callers and new runs back to the place before, where nodes and data stay until nothing asks "

@@ -11,14 +11,14 @@ from trimtab.deployment.effects import Effect, SetReplicas
 from trimtab.fleet.settings import Effort
 from trimtab.levers.autoscaling import ROOM_TO_GROW
 from trimtab.levers.lever import (
-    Applied,
-    Ask,
+    AppliedLever,
+    CompositionStage,
+    EffortStep,
     Fact,
-    Judged,
+    JudgedWays,
     Lever,
+    LeverRequest,
     Risk,
-    Stage,
-    Step,
     fewest,
     held_and_used,
     usual_reason,
@@ -29,7 +29,7 @@ from trimtab.tables.workloads import WorkloadKind
 NAME = "replica-count"
 
 
-def least_replicas(base: Deployment, ask: Ask) -> int | None:
+def least_replicas(base: Deployment, ask: LeverRequest) -> int | None:
     """Return the fewest replicas that keep every target at a place; None where no number on offer does.
 
     Not below the fewest to plan with, nor above what a quota holds.
@@ -42,18 +42,18 @@ def least_replicas(base: Deployment, ask: Ask) -> int | None:
     return fewest(lambda count: ask.evaluator.keeps_targets(_with(base, ask, count)), low, high)
 
 
-def _with(base: Deployment, ask: Ask, replicas: int) -> Deployment:
+def _with(base: Deployment, ask: LeverRequest, replicas: int) -> Deployment:
     return base.plus((NAME, SetReplicas(replicas=replicas, before=demand_of(ask.case).most_replicas)))
 
 
-def stands_still(ask: Ask) -> bool:
+def stands_still(ask: LeverRequest) -> bool:
     """Tell whether history ran the same number of replicas at all times: what moves has an autoscaler already."""
     replicas = demand_of(ask.case).replicas
     seen = replicas[np.isfinite(replicas) & (replicas > 0)]
     return bool(len(seen)) and float(np.quantile(seen, 0.95) - np.quantile(seen, 0.05)) < 0.5
 
 
-def _ways(base: Deployment, ask: Ask) -> Iterator[Deployment]:
+def _ways(base: Deployment, ask: LeverRequest) -> Iterator[Deployment]:
     if not ask.once(stands_still) or ask.evaluator.hopeless(base) is not None:
         return
     replicas = least_replicas(base, ask)
@@ -61,12 +61,12 @@ def _ways(base: Deployment, ask: Ask) -> Iterator[Deployment]:
         yield _with(base, ask, replicas)
 
 
-def _why_not(ask: Ask, judged: Judged) -> str | None:
+def _why_not(ask: LeverRequest, judged: JudgedWays) -> str | None:
     own = None if ask.once(stands_still) else "its replicas came and went: something scales it already"
     return usual_reason(NAME, ask, judged, own=own, otherwise="its targets need the replicas that it has")
 
 
-def _evidence(applied: Applied) -> Iterator[Fact]:
+def _evidence(applied: AppliedLever) -> Iterator[Fact]:
     yield held_and_used(applied.workload)
     attained = [one for one in applied.outcome.attained if one.safe_frac is not None]
     for one in attained:
@@ -91,12 +91,12 @@ LEVER = Lever(
     meaning="Runs as many replicas of a service as its busiest hours need, the same at all times",
     ends="more replicas than demand",
     page="how-to/read-an-audit.md",
-    stage=Stage.HOLD,
+    stage=CompositionStage.HOLD,
     kinds=frozenset({WorkloadKind.SERVING}),
     effort=Effort(weeks=0.4, per="class"),
     steps=(
-        Step("read the emitted patch, and have it merged", 0.5),
-        Step("one replica less a day, latency and queue watched", 1.5),
+        EffortStep("read the emitted patch, and have it merged", 0.5),
+        EffortStep("one replica less a day, latency and queue watched", 1.5),
     ),
     risk=Risk.MEDIUM,
     rollback="set replicas back to their number before",

@@ -13,14 +13,14 @@ from trimtab.fleet.model import Workload
 from trimtab.fleet.reach import offerings_at_home
 from trimtab.fleet.settings import Assumptions, Effort
 from trimtab.levers.lever import (
-    Applied,
-    Ask,
+    AppliedLever,
+    CompositionStage,
+    EffortStep,
     Fact,
-    Judged,
+    JudgedWays,
     Lever,
+    LeverRequest,
     Risk,
-    Stage,
-    Step,
     memory_peak,
     speed_fact,
     usual_reason,
@@ -42,28 +42,28 @@ def propose(
     return fitting_offerings(workload, offerings_at_home(workload, market), market, assumptions, stored)
 
 
-def sizes(ask: Ask) -> Fitting:
+def sizes(ask: LeverRequest) -> Fitting:
     """Return the offerings that fit a workload as it is."""
     return propose(ask.workload, ask.market, ask.assumptions)
 
 
-def _ways(base: Deployment, ask: Ask) -> Iterator[Deployment]:
+def _ways(base: Deployment, ask: LeverRequest) -> Iterator[Deployment]:
     if not base.changes:
         for size in ask.once(sizes).fitting:
             yield base.plus((NAME, size))
 
 
-def _refused(ask: Ask) -> Counter[str]:
+def _refused(ask: LeverRequest) -> Counter[str]:
     return ask.once(sizes).refused
 
 
-def _why_not(ask: Ask, judged: Judged) -> str:
+def _why_not(ask: LeverRequest, judged: JudgedWays) -> str:
     why = Counter({text: count for text, count in judged.dropped.items() if text not in (MISSES, MISSES_ON_DEMAND)})
     otherwise = f"no GPU of the region fits: {why.most_common(1)[0][0]}" if why else "nothing to change"
     return usual_reason(NAME, ask, judged, otherwise=otherwise)
 
 
-def _evidence(applied: Applied) -> Iterator[Fact]:
+def _evidence(applied: AppliedLever) -> Iterator[Fact]:
     for size in applied.effects:
         if isinstance(size, UseOffering):
             yield memory_peak(applied.workload, size.gpu)
@@ -84,14 +84,14 @@ LEVER = Lever(
     meaning="Moves work to a GPU that fits it, in its own region",
     ends="a GPU larger than the work fills",
     page="how-to/read-an-audit.md",
-    stage=Stage.PLACE,
+    stage=CompositionStage.PLACE,
     kinds=frozenset(WorkloadKind),
     effort=Effort(weeks=1.0, per="class", first_weeks=1.0),
-    first_steps=(Step("a node pool of another type: quota, image, driver, drain of the old one", 5.0),),
+    first_steps=(EffortStep("a node pool of another type: quota, image, driver, drain of the old one", 5.0),),
     steps=(
-        Step("read the emitted pool and patch, and have them merged", 1.0),
-        Step("a day of one replica or run beside the present ones, with its readings compared", 2.0),
-        Step("move the rest, keep the old pool a week, give it back", 2.0),
+        EffortStep("read the emitted pool and patch, and have them merged", 1.0),
+        EffortStep("a day of one replica or run beside the present ones, with its readings compared", 2.0),
+        EffortStep("move the rest, keep the old pool a week, give it back", 2.0),
     ),
     risk=Risk.MEDIUM,
     rollback="point the workload's node selector back to the instance type before; keep the old node pool a week",

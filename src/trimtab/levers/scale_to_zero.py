@@ -15,7 +15,18 @@ from trimtab.deployment.effects import Effect, SetReplicaPolicy, Wake
 from trimtab.fleet.model import ServiceObservation
 from trimtab.fleet.settings import Effort
 from trimtab.levers.autoscaling import ROOM_TO_GROW, TARGET_LOADS, WINDOWS_S
-from trimtab.levers.lever import Applied, Ask, Fact, Judged, Lever, Risk, Stage, Step, held_and_used, usual_reason
+from trimtab.levers.lever import (
+    AppliedLever,
+    CompositionStage,
+    EffortStep,
+    Fact,
+    JudgedWays,
+    Lever,
+    LeverRequest,
+    Risk,
+    held_and_used,
+    usual_reason,
+)
 from trimtab.policies.keda import KedaPolicy
 from trimtab.policies.scaling import SYNC_S, HpaPolicy
 from trimtab.replay.outcomes.outcome import Case
@@ -112,12 +123,12 @@ def propose(case: Case) -> tuple[SetReplicaPolicy, ...]:
     )
 
 
-def rules(ask: Ask) -> tuple[SetReplicaPolicy, ...]:
+def rules(ask: LeverRequest) -> tuple[SetReplicaPolicy, ...]:
     """Return the rules that a service is offered."""
     return propose(ask.case)
 
 
-def _ways(base: Deployment, ask: Ask) -> Iterator[Deployment]:
+def _ways(base: Deployment, ask: LeverRequest) -> Iterator[Deployment]:
     room = ask.evaluator.place(base).quota_pods
     for rule in ask.once(rules):
         within = rule if room is None else rule.at_most(room)
@@ -125,13 +136,13 @@ def _ways(base: Deployment, ask: Ask) -> Iterator[Deployment]:
             yield base.plus((NAME, within))
 
 
-def _why_not(ask: Ask, judged: Judged) -> str | None:
+def _why_not(ask: LeverRequest, judged: JudgedWays) -> str | None:
     if not allowed(ask.case):
         return None
     return usual_reason(NAME, ask, judged, own=impossible(ask.case))
 
 
-def _evidence(applied: Applied) -> Iterator[Fact]:
+def _evidence(applied: AppliedLever) -> Iterator[Fact]:
     yield held_and_used(applied.workload)
     case, outcome = applied.evaluator.case, applied.outcome
     if outcome.gpus is not None:
@@ -167,18 +178,18 @@ LEVER = Lever(
     meaning="Gives up a service's last replica while nobody asks, and starts one for the first request, which is held",
     ends="a last replica that nobody asks anything of",
     page="how-to/scale-to-zero.md",
-    stage=Stage.HOLD,
+    stage=CompositionStage.HOLD,
     kinds=frozenset({WorkloadKind.SERVING}),
     effort=Effort(weeks=0.8, per="class", first_weeks=1.5),
     first_steps=(
-        Step("install KEDA, and have the gateway or queue hold first requests and export how many wait", 3.0),
-        Step("see the query count them while no replica is up, and set the alerts", 2.0),
-        Step("make a replica start and drain cleanly: image, readiness, model weights", 2.5),
+        EffortStep("install KEDA, and have the gateway or queue hold first requests and export how many wait", 3.0),
+        EffortStep("see the query count them while no replica is up, and set the alerts", 2.0),
+        EffortStep("make a replica start and drain cleanly: image, readiness, model weights", 2.5),
     ),
     steps=(
-        Step("read the emitted ScaledObject, rules and patch, and have them merged", 1.0),
-        Step("agree with its callers who waits for a start, and set time-outs of clients and gateway", 1.0),
-        Step("watch two nights down and up", 2.0),
+        EffortStep("read the emitted ScaledObject, rules and patch, and have them merged", 1.0),
+        EffortStep("agree with its callers who waits for a start, and set time-outs of clients and gateway", 1.0),
+        EffortStep("watch two nights down and up", 2.0),
     ),
     risk=Risk.MEDIUM,
     rollback="set minReplicaCount to 1 in its ScaledObject, or delete that and set replicas back to their number before",

@@ -15,7 +15,18 @@ from trimtab.deployment.effects import DeferRuns, Effect, SetSchedule, StartBefo
 from trimtab.fleet.kinds import RUN_KINDS, is_regular
 from trimtab.fleet.model import FloatArray, Window, Workload
 from trimtab.fleet.settings import Assumptions, Bands, Effort
-from trimtab.levers.lever import Applied, Ask, Fact, Judged, Lever, Risk, Stage, Step, held_and_used, usual_reason
+from trimtab.levers.lever import (
+    AppliedLever,
+    CompositionStage,
+    EffortStep,
+    Fact,
+    JudgedWays,
+    Lever,
+    LeverRequest,
+    Risk,
+    held_and_used,
+    usual_reason,
+)
 from trimtab.policies.deferral import DeferPolicy
 from trimtab.tables.workloads import TargetMetric, WorkloadKind
 from trimtab.units import DAYS_PER_WEEK, HR_PER_DAY, HR_PER_WEEK, S_PER_HR
@@ -110,12 +121,12 @@ def deferrals(workload: Workload, assumptions: Assumptions) -> tuple[DeferRuns, 
     )
 
 
-def _ways(base: Deployment, ask: Ask) -> Iterator[Deployment]:
+def _ways(base: Deployment, ask: LeverRequest) -> Iterator[Deployment]:
     for effect in ask.once(_timetables):
         yield base.plus((NAME, effect))
 
 
-def _timetables(ask: Ask) -> tuple[SetSchedule | StartBeforeRuns | DeferRuns, ...]:
+def _timetables(ask: LeverRequest) -> tuple[SetSchedule | StartBeforeRuns | DeferRuns, ...]:
     """Return every way to hold nodes in the hours that they are needed, of a workload."""
     case = ask.case
     required_frac = _throughput_required(ask)
@@ -123,18 +134,18 @@ def _timetables(ask: Ask) -> tuple[SetSchedule | StartBeforeRuns | DeferRuns, ..
     return (*tables, *deferrals(ask.workload, ask.assumptions))
 
 
-def _throughput_required(ask: Ask) -> float:
+def _throughput_required(ask: LeverRequest) -> float:
     """Return the share of activity that a timetable must hold, with the plan's margin."""
     required = [target.required_frac for target in ask.case.targets if target.metric is TargetMetric.THROUGHPUT]
     margin = ask.settings.planning.target_margin_frac
     return 1 - (1 - max(required, default=0.0)) * (1 - margin)
 
 
-def _why_not(ask: Ask, judged: Judged) -> str | None:
+def _why_not(ask: LeverRequest, judged: JudgedWays) -> str | None:
     return usual_reason(NAME, ask, judged) if ask.workload.kind is WorkloadKind.NOTEBOOK else None
 
 
-def _evidence(applied: Applied) -> Iterator[Fact]:
+def _evidence(applied: AppliedLever) -> Iterator[Fact]:
     yield held_and_used(applied.workload)
 
 
@@ -156,12 +167,12 @@ LEVER = Lever(
     meaning="Holds nodes in the hours that they are needed, and defers runs that can wait",
     ends="nodes held in hours without work",
     page="how-to/defer-runs.md",
-    stage=Stage.HOLD,
+    stage=CompositionStage.HOLD,
     kinds=RUN_KINDS | {WorkloadKind.NOTEBOOK},
     effort=Effort(weeks=0.5, per="class"),
     steps=(
-        Step("agree the hours with the teams whose runs wait", 1.0),
-        Step("read the emitted timetable, one night or one run, then the others", 1.5),
+        EffortStep("agree the hours with the teams whose runs wait", 1.0),
+        EffortStep("read the emitted timetable, one night or one run, then the others", 1.5),
     ),
     risk=Risk.LOW,
     rollback="remove the timetable; nodes stay up as before",

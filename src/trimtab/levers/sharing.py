@@ -25,14 +25,14 @@ from trimtab.fleet.reach import offerings_at_home, offerings_elsewhere
 from trimtab.fleet.settings import Assumptions, Effort
 from trimtab.fleet.working import busiest_hour_frac, working_frac
 from trimtab.levers.lever import (
-    Applied,
-    Ask,
+    AppliedLever,
+    CompositionStage,
+    EffortStep,
     Fact,
-    Judged,
+    JudgedWays,
     Lever,
+    LeverRequest,
     Risk,
-    Stage,
-    Step,
     memory_peak,
     speed_fact,
     usual_reason,
@@ -73,7 +73,7 @@ _REPLAYS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shares:
+class SlotOffers:
     """The slots that fit, and how many were refused for which reason."""
 
     fitting: tuple[UseSlots, ...]
@@ -88,7 +88,7 @@ def propose(
     *,
     stored: WeightFormat | None = None,
     offerings: Sequence[Offering] | None = None,
-) -> Shares:
+) -> SlotOffers:
     """Judge every kind of slot on the smallest node of each GPU type in the workload's region, and on its present nodes.
 
     `offerings` are other nodes to judge instead, the smallest of each GPU type in each region.
@@ -99,9 +99,9 @@ def propose(
     """
     source = market.gpu(workload.gpu)
     if source is None or workload.kind not in SHARERS:
-        return Shares(fitting=(), refused=Counter())
+        return SlotOffers(fitting=(), refused=Counter())
     if workload.gpus_per_pod < 1:
-        return Shares(fitting=(), refused=Counter({"it runs on a part of a GPU already": 1}))
+        return SlotOffers(fitting=(), refused=Counter({"it runs on a part of a GPU already": 1}))
     fitting, refused = [], Counter[str]()
     home = resolve(workload, AS_IT_IS)
     now = market.rate(workload.pool) * home.nodes_per_pod / home.pods_per_node
@@ -124,7 +124,7 @@ def propose(
     refused["busier neighbours than it needs to bear"] += len(fitting) - len(quiet)
     worth = [one for one in quiet if not any(_better(other, one, market) for other in quiet)]
     refused["a slot that is no slower costs less, on a node that costs less"] += len(quiet) - len(worth)
-    return Shares(fitting=tuple(worth), refused=+refused)
+    return SlotOffers(fitting=tuple(worth), refused=+refused)
 
 
 def _quieter(one: UseSlots, fitting: Sequence[UseSlots]) -> int:
@@ -278,22 +278,22 @@ def _speed(
     return same if board.name == source.name and isinstance(found, Estimate) else found
 
 
-def asked(ask: Ask) -> Isolation:
+def asked(ask: LeverRequest) -> Isolation:
     """Return what must keep a workload apart from others."""
     return asked_isolation(ask.workload.spec, ask.settings.limits.isolation)
 
 
-def shares(ask: Ask) -> Shares:
+def shares(ask: LeverRequest) -> SlotOffers:
     """Return the slots at home that hold a workload as it is."""
     return propose(ask.workload, ask.market, ask.assumptions, asked(ask))
 
 
-def _shares_elsewhere(ask: Ask) -> Shares:
+def _shares_elsewhere(ask: LeverRequest) -> SlotOffers:
     elsewhere = offerings_elsewhere(ask.workload, ask.market)
     return propose(ask.workload, ask.market, ask.assumptions, asked(ask), offerings=elsewhere)
 
 
-def _ways(base: Deployment, ask: Ask) -> Iterator[Deployment]:
+def _ways(base: Deployment, ask: LeverRequest) -> Iterator[Deployment]:
     """Yield the slots at home, and those on the nodes that a move goes to."""
     if not base.changes:
         for slots in ask.once(shares).fitting:
@@ -304,11 +304,11 @@ def _ways(base: Deployment, ask: Ask) -> Iterator[Deployment]:
                 yield base.plus((NAME, slots))
 
 
-def _refused(ask: Ask) -> Counter[str]:
+def _refused(ask: LeverRequest) -> Counter[str]:
     return ask.once(shares).refused
 
 
-def _why_not(ask: Ask, judged: Judged) -> str:
+def _why_not(ask: LeverRequest, judged: JudgedWays) -> str:
     """Say why a workload keeps nodes of its own: of the largest services that no slice holds, what limits one would keep."""
     if ask.among_largest and not any(shared.profile for way in judged.candidates for shared in way.slots):
         isolated = propose(ask.workload, ask.market, ask.assumptions).fitting
@@ -363,7 +363,7 @@ def _in_words(workload: Workload, slot: UseSlots, first: Target, factor: float, 
     )
 
 
-def _evidence(applied: Applied) -> Iterator[Fact]:
+def _evidence(applied: AppliedLever) -> Iterator[Fact]:
     for slot in applied.effects:
         if isinstance(slot, UseSlots):
             yield from _facts(slot, applied.workload)
@@ -414,17 +414,17 @@ LEVER = Lever(
     meaning="Puts several workloads on the same nodes: whole GPUs, MIG slices or, where the owner admits it, shares of GPUs",
     ends="less work than fills a GPU of its own",
     page="how-to/share-gpus.md",
-    stage=Stage.PLACE,
+    stage=CompositionStage.PLACE,
     kinds=SHARERS,
     effort=Effort(weeks=1.0, per="class", first_weeks=1.0),
     first_steps=(
-        Step("the device plugin with its sharing or MIG layout, on a pool of its own", 3.0),
-        Step("memory caps, and what neighbours do when one dies", 2.0),
+        EffortStep("the device plugin with its sharing or MIG layout, on a pool of its own", 3.0),
+        EffortStep("memory caps, and what neighbours do when one dies", 2.0),
     ),
     steps=(
-        Step("read the emitted patches, and have them merged", 1.0),
-        Step("a day of one replica alone on a shared node", 1.0),
-        Step("neighbours one at a time, through a peak each", 3.0),
+        EffortStep("read the emitted patches, and have them merged", 1.0),
+        EffortStep("a day of one replica alone on a shared node", 1.0),
+        EffortStep("neighbours one at a time, through a peak each", 3.0),
     ),
     risk=Risk.MEDIUM,
     rollback="point the node selectors back to the nodes before and ask for whole GPUs again; "

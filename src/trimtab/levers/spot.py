@@ -14,7 +14,7 @@ from trimtab.fleet.market import Market
 from trimtab.fleet.model import Workload
 from trimtab.fleet.reach import offerings_for
 from trimtab.fleet.settings import Assumptions, Effort
-from trimtab.levers.lever import Ask, Judged, Lever, Risk, Stage, Step, usual_reason
+from trimtab.levers.lever import CompositionStage, EffortStep, JudgedWays, Lever, LeverRequest, Risk, usual_reason
 from trimtab.tables.workloads import WorkloadKind
 
 NAME = "spot"
@@ -60,7 +60,7 @@ def hedges(workload: Workload, market: Market, assumptions: Assumptions) -> tupl
     )
 
 
-def _offers(ask: Ask) -> Mapping[Pool, Sequence[SetCapacityType | HedgeOnSpot]]:
+def _offers(ask: LeverRequest) -> Mapping[Pool, Sequence[SetCapacityType | HedgeOnSpot]]:
     """Return every way to run a workload from spot, by its kind and the nodes that it would be on demand.
 
     Nothing where nobody declared it interruptible, or spot is ruled out.
@@ -73,7 +73,7 @@ def _offers(ask: Ask) -> Mapping[Pool, Sequence[SetCapacityType | HedgeOnSpot]]:
     return dict(by_nodes)
 
 
-def _ways(base: Deployment, ask: Ask) -> Iterator[Deployment]:
+def _ways(base: Deployment, ask: LeverRequest) -> Iterator[Deployment]:
     """Yield the ways to hold a place on spot; none for slots of shared nodes."""
     offers = ask.once(_offers)
     if not offers:
@@ -84,7 +84,7 @@ def _ways(base: Deployment, ask: Ask) -> Iterator[Deployment]:
             yield base.plus((NAME, offer))
 
 
-def _why_not(ask: Ask, judged: Judged) -> str | None:
+def _why_not(ask: LeverRequest, judged: JudgedWays) -> str | None:
     if ask.workload.kind not in RUN_KINDS:
         return None
     if not ask.workload.spec.interruptible:
@@ -110,18 +110,18 @@ LEVER = Lever(
     title="Spot",
     meaning="Runs interruptible work on spot nodes, with on-demand ones to fall back on",
     page="how-to/serve-on-spot.md",
-    stage=Stage.BUY,
+    stage=CompositionStage.BUY,
     kinds=RUN_KINDS | {WorkloadKind.SERVING},
     effort=Effort(weeks=0.8, per="class", first_weeks=1.5),
     first_steps=(
-        Step("the spot node pool with its taint, and a fallback on demand", 2.0),
-        Step("notices: the interruption queue, draining, alerts", 2.5),
-        Step("a drill: nodes taken away by hand, with the team", 3.0),
+        EffortStep("the spot node pool with its taint, and a fallback on demand", 2.0),
+        EffortStep("notices: the interruption queue, draining, alerts", 2.5),
+        EffortStep("a drill: nodes taken away by hand, with the team", 3.0),
     ),
     steps=(
-        Step("read the emitted patch, and have it merged", 1.0),
-        Step("checkpoints on and their interval set, or replicas spread over zones", 2.0),
-        Step("kill one by hand, and see it resume", 1.0),
+        EffortStep("read the emitted patch, and have it merged", 1.0),
+        EffortStep("checkpoints on and their interval set, or replicas spread over zones", 2.0),
+        EffortStep("kill one by hand, and see it resume", 1.0),
     ),
     risk=Risk.MEDIUM,
     rollback="remove spot from the node pool's capacity types; runs go on from their last checkpoint on demand",

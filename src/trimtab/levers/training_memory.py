@@ -16,14 +16,14 @@ from trimtab.fleet.reach import offerings_at_home
 from trimtab.fleet.settings import Assumptions, Effort
 from trimtab.fleet.trained_model import TrainedModel, on_gpus, trained_model
 from trimtab.levers.lever import (
-    Applied,
-    Ask,
+    AppliedLever,
+    CompositionStage,
+    EffortStep,
     Fact,
-    Judged,
+    JudgedWays,
     Lever,
+    LeverRequest,
     Risk,
-    Stage,
-    Step,
     is_candidate,
     memory_peak,
     speed_fact,
@@ -142,7 +142,7 @@ def _speed(ratio: float, *, same: bool) -> Estimate:
     return Estimate(value=ratio, low=ratio / spread, high=ratio * spread, basis=Basis.CALIBRATED, because=because)
 
 
-def plans(ask: Ask) -> tuple[SetTrainingMemory, ...]:
+def plans(ask: LeverRequest) -> tuple[SetTrainingMemory, ...]:
     """Return the memory plans of a training run that fit somewhere; none where its own is not known."""
     model = trained_model(ask.workload)
     if isinstance(model, str) or ask.workload.jobs is None:
@@ -150,19 +150,19 @@ def plans(ask: Ask) -> tuple[SetTrainingMemory, ...]:
     return propose(ask.workload, model, ask.market, ask.assumptions)
 
 
-def _ways(base: Deployment, ask: Ask) -> Iterator[Deployment]:
+def _ways(base: Deployment, ask: LeverRequest) -> Iterator[Deployment]:
     if not base.changes:
         for plan in ask.once(plans):
             yield base.plus((NAME, plan))
 
 
-def _why_not(ask: Ask, judged: Judged) -> str | None:
+def _why_not(ask: LeverRequest, judged: JudgedWays) -> str | None:
     """Say why runs keep their memory plan; None of those that declare none, or where the cheapest keeps the target."""
     own = _note(ask) if ask.workload.kind in TRAINS else None
     return usual_reason(NAME, ask, judged, own=own) if own is not None or is_candidate(NAME, judged) else None
 
 
-def _note(ask: Ask) -> str | None:
+def _note(ask: LeverRequest) -> str | None:
     """Say why no memory plan can be judged, or what the cheapest would cost a run where it is too slow for the target."""
     workload = ask.workload
     model = trained_model(workload)
@@ -183,7 +183,7 @@ def _note(ask: Ask) -> str | None:
     )
 
 
-def _run_usd(ask: Ask, deployment: Deployment) -> float:
+def _run_usd(ask: LeverRequest, deployment: Deployment) -> float:
     """Return what the mean run would cost on demand, its nodes held for its own time only."""
     jobs = ask.workload.jobs
     if jobs is None or not jobs.count:
@@ -193,7 +193,7 @@ def _run_usd(ask: Ask, deployment: Deployment) -> float:
     return usd(ask.market.rate(place.pool)) * place.nodes_per_pod * hours
 
 
-def _evidence(applied: Applied) -> Iterator[Fact]:
+def _evidence(applied: AppliedLever) -> Iterator[Fact]:
     for plan in applied.effects:
         if isinstance(plan, SetTrainingMemory):
             takes = f"memory of {plan.gpu} it will take"
@@ -215,13 +215,13 @@ LEVER = Lever(
     title="Training memory",
     meaning="Trains with another memory plan, and so on fewer or smaller GPUs",
     page="how-to/train-in-less-memory.md",
-    stage=Stage.PLACE,
+    stage=CompositionStage.PLACE,
     kinds=RUN_KINDS,
     effort=Effort(weeks=1.0, per="class"),
     steps=(
-        Step("the settings in the trainer, and 200 steps beside the present ones", 2.0),
-        Step("losses compared over a longer run", 2.0),
-        Step("templates and defaults of the others", 1.0),
+        EffortStep("the settings in the trainer, and 200 steps beside the present ones", 2.0),
+        EffortStep("losses compared over a longer run", 2.0),
+        EffortStep("templates and defaults of the others", 1.0),
     ),
     risk=Risk.MEDIUM,
     rollback="resubmit with the settings of before, from the last checkpoint; keep its optimizer states",

@@ -14,18 +14,18 @@ from trimtab.physics.found_ways import Rejected, ServingOption, Unmet
 from trimtab.physics.interruption import USUAL, Interruptions
 from trimtab.physics.models import Architecture
 from trimtab.physics.notebook import notebook_view
-from trimtab.physics.offers import Offer, offers_for, owned_offer
+from trimtab.physics.offers import NodeOffer, offers_for, owned_offer
 from trimtab.physics.search_serving import search_serving
 from trimtab.physics.search_training import TrainingDemand, TrainingOption, search_training
 from trimtab.physics.serving_demand import Demand
-from trimtab.physics.serving_ways import Way, ways_of
+from trimtab.physics.serving_ways import ServingWay, ways_of
 from trimtab.physics.support import too_old
 
 DEFAULT_ENGINE = "vllm"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Market:
+class FitMarket:
     """Where to look: named GPUs (all of NVIDIA's when none), one's own card, a provider, a region, a way of buying, a date."""
 
     catalog: Catalog
@@ -55,7 +55,7 @@ class FitAnswer:
         return notebook_view(self.found, self.rejected)
 
 
-def offered(market: Market) -> list[tuple[Gpu, tuple[Offer, ...]]]:
+def offered(market: FitMarket) -> list[tuple[Gpu, tuple[NodeOffer, ...]]]:
     """Return the GPUs that somebody sells there, or the user's own card; raises MissingPrice when there is none."""
     if market.own is not None:
         gpu = board(market.own)
@@ -79,7 +79,7 @@ def offered(market: Market) -> list[tuple[Gpu, tuple[Offer, ...]]]:
     return found
 
 
-def _sellers(catalog: Catalog, market: Market) -> frozenset[str]:
+def _sellers(catalog: Catalog, market: FitMarket) -> frozenset[str]:
     """Return who sells in the named region: a rate that holds anywhere holds where its seller is.
 
     Raises MissingPrice, with near matches, for a region that no price list has.
@@ -96,12 +96,12 @@ def _sellers(catalog: Catalog, market: Market) -> frozenset[str]:
     return there
 
 
-def _there(offers: tuple[Offer, ...], sellers: frozenset[str]) -> tuple[Offer, ...]:
+def _there(offers: tuple[NodeOffer, ...], sellers: frozenset[str]) -> tuple[NodeOffer, ...]:
     """Keep the offers of those sellers, and hardware that is owned."""
     return tuple(one for one in offers if one.provider in sellers or BuyingOption.OWNED in one.usd_hr)
 
 
-def runnable(market: Market) -> tuple[list[tuple[Gpu, tuple[Offer, ...]]], list[Rejected]]:
+def runnable(market: FitMarket) -> tuple[list[tuple[Gpu, tuple[NodeOffer, ...]]], list[Rejected]]:
     """Return the GPUs on offer that the named driver and CUDA run, and the others with their reason."""
     fine, rejected = [], []
     for gpu, offers in offered(market):
@@ -115,7 +115,7 @@ def runnable(market: Market) -> tuple[list[tuple[Gpu, tuple[Offer, ...]]], list[
 def serving_answer(
     model: Architecture,
     demand: Demand,
-    market: Market,
+    market: FitMarket,
     *,
     engine: str = DEFAULT_ENGINE,
     formats: Sequence[WeightFormat] = (),
@@ -130,7 +130,7 @@ def serving_answer(
             f"{model.name} is an encoder: it generates no tokens. Measure it on one GPU and carry it over with "
             "trimtab.physics.transfer.speed_ratio"
         )
-    ways: list[Way] = []
+    ways: list[ServingWay] = []
     candidates, rejected = runnable(market)
     for gpu, offers in candidates:
         fitting, refused = ways_of(model, gpu, offers, demand, engine, formats)
@@ -140,7 +140,7 @@ def serving_answer(
     return FitAnswer(found=tuple(found), rejected=(*rejected, *missed))
 
 
-def training_answer(model: Architecture, demand: TrainingDemand, market: Market, *, scale: float = 1.0) -> FitAnswer:
+def training_answer(model: Architecture, demand: TrainingDemand, market: FitMarket, *, scale: float = 1.0) -> FitAnswer:
     """Search all ways of training; `scale` is measured over predicted speed of one's own run."""
     candidates, rejected = runnable(market)
     found, missed = search_training(model, candidates, demand, option=market.option, scale=scale, losses=market.losses)

@@ -11,7 +11,7 @@ from trimtab.catalog import BuyingOption, Gpu
 from trimtab.physics.footprint import Footprint
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.models import Architecture
-from trimtab.physics.offers import Offer
+from trimtab.physics.offers import NodeOffer
 from trimtab.physics.transfer import Binding
 from trimtab.provenance import Estimate
 
@@ -43,7 +43,7 @@ class ServingOption:
     latency_s: float
     binding: Binding
     footprint: Footprint
-    offer: Offer
+    offer: NodeOffer
     option: BuyingOption
     nodes: int
     stranded_gpus: int

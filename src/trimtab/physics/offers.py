@@ -10,7 +10,7 @@ from trimtab.catalog import BuyingOption, Catalog, Gpu, InstanceType, Interrupti
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
+class NodeOffer:
     """A node shape in a region: so many GPUs, and what an hour costs under each way of buying it."""
 
     provider: str
@@ -36,7 +36,7 @@ class Offer:
 
 def offers_for(
     catalog: Catalog, gpu: Gpu, *, provider: str | None = None, region: str | None = None, at: date | None = None
-) -> tuple[Offer, ...]:
+) -> tuple[NodeOffer, ...]:
     """Return the whole-board shapes that carry a GPU, priced at a date; empty where nobody sells it there."""
     found: dict[tuple[str, str, str], dict[BuyingOption, Price]] = {}
     for price in catalog.prices.offerings(gpu=gpu.name, provider=provider, region=region, at=at):
@@ -50,9 +50,9 @@ def offers_for(
     )
 
 
-def _offer(instance: InstanceType, region: str, rates: Mapping[BuyingOption, Price]) -> Offer:
+def _offer(instance: InstanceType, region: str, rates: Mapping[BuyingOption, Price]) -> NodeOffer:
     spot = rates.get(BuyingOption.SPOT)
-    return Offer(
+    return NodeOffer(
         provider=instance.provider,
         instance_type=instance.name,
         region=region,
@@ -63,6 +63,8 @@ def _offer(instance: InstanceType, region: str, rates: Mapping[BuyingOption, Pri
     )
 
 
-def owned_offer(gpu: Gpu, gpus: int) -> Offer:
+def owned_offer(gpu: Gpu, gpus: int) -> NodeOffer:
     """Return the user's own card: nothing to buy, power and depreciation are not counted here."""
-    return Offer(provider="yours", instance_type=gpu.name, region="here", gpus=gpus, usd_hr={BuyingOption.OWNED: 0.0})
+    return NodeOffer(
+        provider="yours", instance_type=gpu.name, region="here", gpus=gpus, usd_hr={BuyingOption.OWNED: 0.0}
+    )

@@ -20,7 +20,7 @@ from trimtab.physics.transfer import Z_80
 from trimtab.provenance import Basis, Estimate
 
 
-class Asked(Enum):
+class Quantity(Enum):
     """What a question asks; also the class of its interval."""
 
     STATIC = "static"
@@ -35,7 +35,7 @@ class Asked(Enum):
 
 PAIR_SPREAD = 0.199
 """Width of ln(predicted / measured speed-up) that holds 80 % of 3,614 held-out pairs: their 80 % quantile over 1.2816."""
-SKEWED = frozenset({Asked.TTFT.value})
+SKEWED = frozenset({Quantity.TTFT.value})
 """Answers that are centred on the least mean relative error instead of the median."""
 
 
@@ -106,14 +106,14 @@ def training_support(tables: Mapping[str, Terms], keys: Keys) -> int:
     return int(knows(scale, ("framework",), keys["framework"])) + int(knows(scale, ("framework", "architecture"), pair))
 
 
-def serving_classes(query: ServingQuery, asked: Asked, tables: Mapping[str, Terms]) -> tuple[str, ...]:
+def serving_classes(query: ServingQuery, asked: Quantity, tables: Mapping[str, Terms]) -> tuple[str, ...]:
     """Return the interval classes of a serving question."""
     return class_keys(asked.value, serving_support(tables, serving_keys(query)), board_class(query.gpu))
 
 
 def training_classes(query: TrainingQuery, tables: Mapping[str, Terms]) -> tuple[str, ...]:
     """Return the interval classes of a training question."""
-    return class_keys(Asked.TRAINING.value, training_support(tables, training_keys(query)), board_class(query.gpu))
+    return class_keys(Quantity.TRAINING.value, training_support(tables, training_keys(query)), board_class(query.gpu))
 
 
 def predict_training(query: TrainingQuery, model: Model | None = None) -> Estimate:
@@ -123,7 +123,7 @@ def predict_training(query: TrainingQuery, model: Model | None = None) -> Estima
     return model.intervals.estimate(speed, training_classes(query, model.tables), because=model.source)
 
 
-def with_interval(query: ServingQuery, asked: Asked, predicted: float, model: Model | None = None) -> Estimate:
+def with_interval(query: ServingQuery, asked: Quantity, predicted: float, model: Model | None = None) -> Estimate:
     """Wrap a serving time or rate of the model in its 80 % interval."""
     model = model or packaged("serving")
     return model.intervals.estimate(predicted, serving_classes(query, asked, model.tables), because=model.source)

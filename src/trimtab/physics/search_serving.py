@@ -16,12 +16,12 @@ from trimtab.catalog import BuyingOption
 from trimtab.physics.footprint import Footprint, Parallel, Serving, inference_footprint
 from trimtab.physics.found_ways import Rejected, ServingOption, Unmet
 from trimtab.physics.interruption import USUAL, Interruptions
-from trimtab.physics.offers import Offer
-from trimtab.physics.predict import Asked, calibrated, coefficients_at, packaged, with_interval
+from trimtab.physics.offers import NodeOffer
+from trimtab.physics.predict import Quantity, calibrated, coefficients_at, packaged, with_interval
 from trimtab.physics.serving import ServingTimes, serving_times
 from trimtab.physics.serving_demand import Demand
 from trimtab.physics.serving_query import ServingQuery, serving_columns, serving_keys
-from trimtab.physics.serving_ways import Way
+from trimtab.physics.serving_ways import ServingWay
 from trimtab.physics.sizing import nodes_for, replicas_for
 from trimtab.physics.transfer import Binding
 from trimtab.provenance import Estimate
@@ -44,7 +44,7 @@ def sweep(queries: Sequence[ServingQuery], concurrencies: Sequence[int] = CONCUR
 
 
 def search_serving(
-    ways: Sequence[Way],
+    ways: Sequence[ServingWay],
     demand: Demand,
     *,
     option: BuyingOption = BuyingOption.ON_DEMAND,
@@ -77,13 +77,13 @@ def search_serving(
     return sorted(good, key=lambda one: (one.usd_per_mtok.value, one.usd_hr, one.gpus, one.gpu.name)), bad
 
 
-def _unsold(way: Way, option: BuyingOption) -> Rejected:
+def _unsold(way: ServingWay, option: BuyingOption) -> Rejected:
     where = f"{way.query.tensor} x {way.query.stored.value}"
     because = f"nobody sells {way.query.tensor} or more {way.query.gpu.name} in one node {option.value} there"
     return Rejected(gpu=way.query.gpu.name, what=where, reason=Unmet.PRICE, because=because)
 
 
-def _largest_in_targets(times: ServingTimes, at: int, way: Way, demand: Demand, scale: float) -> int | Rejected:
+def _largest_in_targets(times: ServingTimes, at: int, way: ServingWay, demand: Demand, scale: float) -> int | Rejected:
     """Return the index of the largest concurrency that keeps the targets with all requests resident."""
     limits, output = demand.targets, demand.output_tokens
     ttft = times.ttft_s[at] * scale
@@ -124,12 +124,12 @@ def _binding(times: ServingTimes, at: int, index: int, demand: Demand) -> Bindin
 
 
 def _priced(
-    way: Way,
+    way: ServingWay,
     times: ServingTimes,
     at: int,
     index: int,
     demand: Demand,
-    offer: Offer,
+    offer: NodeOffer,
     option: BuyingOption,
     scale: float,
     losses: Interruptions,
@@ -148,7 +148,7 @@ def _priced(
     served = demand.mean_req_s or demand.rate_req_s or replica * replicas
     here = replace(query, requests=concurrency)
     tokens = demand.input_tokens + demand.output_tokens
-    step = with_interval(here, Asked.TPOT, tpot) if scale == 1 else calibrated(tpot)
+    step = with_interval(here, Quantity.TPOT, tpot) if scale == 1 else calibrated(tpot)
     speed = _rate(replica * tokens, tpot, step)
     by_option = {
         way_bought: rate
@@ -167,7 +167,7 @@ def _priced(
         replicas=replicas,
         replica_req_s=replica,
         tok_s=speed,
-        ttft_s=with_interval(here, Asked.TTFT, ttft),
+        ttft_s=with_interval(here, Quantity.TTFT, ttft),
         tpot_s=step,
         latency_s=latency,
         binding=_binding(times, at, index, demand),

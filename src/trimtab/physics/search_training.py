@@ -13,7 +13,7 @@ from trimtab.physics.formats import WeightFormat
 from trimtab.physics.found_ways import Rejected, Unmet
 from trimtab.physics.interruption import USUAL, Interruptions
 from trimtab.physics.models import Architecture
-from trimtab.physics.offers import Offer
+from trimtab.physics.offers import NodeOffer
 from trimtab.physics.predict import calibrated, predict_training
 from trimtab.physics.sizing import nodes_for
 from trimtab.physics.support import native_precision
@@ -67,7 +67,7 @@ class TrainingOption:
     footprint: Footprint
     tok_s: Estimate
     days: Estimate
-    offer: Offer
+    offer: NodeOffer
     option: BuyingOption
     nodes: int
     stranded_gpus: int
@@ -131,7 +131,7 @@ def _speed(plan: Training, gpu: Gpu, demand: TrainingDemand) -> Estimate:
 
 def search_training(
     model: Architecture,
-    offers: Sequence[tuple[Gpu, tuple[Offer, ...]]],
+    offers: Sequence[tuple[Gpu, tuple[NodeOffer, ...]]],
     demand: TrainingDemand,
     *,
     option: BuyingOption = BuyingOption.ON_DEMAND,
@@ -154,7 +154,7 @@ def search_training(
     return sorted(good, key=lambda one: (one.usd.value, one.days.value, one.gpu.name, one.gpus)), bad
 
 
-def _counts(sold: Sequence[Offer], demand: TrainingDemand) -> tuple[int, ...]:
+def _counts(sold: Sequence[NodeOffer], demand: TrainingDemand) -> tuple[int, ...]:
     """Return the GPU counts worth trying; one's own machine has no more than it has."""
     owned = [offer.gpus for offer in sold if BuyingOption.OWNED in offer.usd_hr]
     if owned:
@@ -162,7 +162,7 @@ def _counts(sold: Sequence[Offer], demand: TrainingDemand) -> tuple[int, ...]:
     return CLUSTER_COUNTS if demand.pretrain else COUNTS
 
 
-def _roomy(sold: Sequence[Offer], gpus: int, demand: TrainingDemand) -> list[Offer]:
+def _roomy(sold: Sequence[NodeOffer], gpus: int, demand: TrainingDemand) -> list[NodeOffer]:
     """Return the shapes on which the predicted speed holds: one node up to eight GPUs, beyond it the largest nodes."""
     least = min(gpus, GPUS_IN_NODE)
     if demand.pretrain:
@@ -170,7 +170,7 @@ def _roomy(sold: Sequence[Offer], gpus: int, demand: TrainingDemand) -> list[Off
     return [offer for offer in sold if offer.gpus >= least]
 
 
-def _unfit_precision(gpu: Gpu, sold: Sequence[Offer]) -> str:
+def _unfit_precision(gpu: Gpu, sold: Sequence[NodeOffer]) -> str:
     """Return why a rented GPU's precision rules it out; one's own card may still try fp16 with loss scaling."""
     owned = any(BuyingOption.OWNED in offer.usd_hr for offer in sold)
     if owned or native_precision(gpu) is Precision.BF16:
@@ -182,7 +182,7 @@ def _on(
     model: Architecture,
     gpu: Gpu,
     gpus: int,
-    sold: Sequence[Offer],
+    sold: Sequence[NodeOffer],
     demand: TrainingDemand,
     option: BuyingOption,
     scale: float,
@@ -244,7 +244,7 @@ def _priced(
     plan: Training,
     speed: Estimate,
     days: Estimate,
-    offer: Offer,
+    offer: NodeOffer,
     option: BuyingOption,
     demand: TrainingDemand,
     losses: Interruptions,

@@ -11,7 +11,7 @@ from trimtab.physics.footprint import Parallel, Serving, inference_footprint, re
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.found_ways import Rejected, Unmet
 from trimtab.physics.models import Architecture
-from trimtab.physics.offers import Offer
+from trimtab.physics.offers import NodeOffer
 from trimtab.physics.serving_demand import Demand
 from trimtab.physics.serving_query import Load, ServingQuery, kv_value_bytes
 from trimtab.physics.support import asked_formats, why_not
@@ -22,23 +22,23 @@ TENSOR_DEGREES = (1, 2, 4, 8)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
+class ServingWay:
     """A GPU, its count in a replica, a format: what one sweep over concurrencies answers."""
 
     query: ServingQuery
-    offers: tuple[Offer, ...]
+    offers: tuple[NodeOffer, ...]
 
 
 def ways_of(
     model: Architecture,
     gpu: Gpu,
-    offers: tuple[Offer, ...],
+    offers: tuple[NodeOffer, ...],
     demand: Demand,
     engine: str,
     formats: Sequence[WeightFormat] = (),
-) -> tuple[list[Way], list[Rejected]]:
+) -> tuple[list[ServingWay], list[Rejected]]:
     """Return the ways that fit a GPU, and those that do not, each with its reason."""
-    ways: list[Way] = []
+    ways: list[ServingWay] = []
     rejected: list[Rejected] = []
     most = max((offer.gpus for offer in offers), default=0)
     for stored in formats or asked_formats(gpu):
@@ -52,7 +52,9 @@ def ways_of(
         ]
         if not fitting:
             rejected.append(_too_large(model, gpu, stored, max(most, 1), demand))
-        ways += [Way(query=_query(model, gpu, stored, degree, demand, engine), offers=offers) for degree in fitting]
+        ways += [
+            ServingWay(query=_query(model, gpu, stored, degree, demand, engine), offers=offers) for degree in fitting
+        ]
     return ways, rejected
 
 

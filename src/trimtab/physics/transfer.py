@@ -46,7 +46,7 @@ class Binding(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Activity:
+class DeviceActivity:
     """Mean activity of a device while the workload held it, as shares 0..1; None where it was not measured."""
 
     sm_active: float | None = None
@@ -98,7 +98,7 @@ CONTEXT_GIB = 0.6
 """What a CUDA context and the driver keep from the visible memory (0.5-0.9 GiB on A100 and H100; stas00/ml-engineering)."""
 
 
-def split_time(activity: Activity) -> TimeSplits:
+def split_time(activity: DeviceActivity) -> TimeSplits:
     """Split measured time into compute and memory shares; raises Unpredictable without DRAM, tensor or SM activity.
 
     Least and most agree where both counters were measured.
@@ -121,7 +121,7 @@ def _possible(reading: float | None, most: float) -> tuple[float, float]:
     return (0.0, most) if reading is None else (reading, reading)
 
 
-def _demand_signal(activity: Activity) -> None:
+def _demand_signal(activity: DeviceActivity) -> None:
     if activity.dram_active is None and activity.tensor_active is None and activity.sm_active is None:
         seen = (
             "only GPU_UTIL, which says that a kernel ran and not how hard"
@@ -166,7 +166,7 @@ def _scaled_times(split: TimeSplit, compute_ratio: float, memory_ratio: float) -
     return overlapped, apart
 
 
-def speed_ratio(*, observed: Activity, source: Gpu, target: Gpu, precision: Precision | None = None) -> Estimate:
+def speed_ratio(*, observed: DeviceActivity, source: Gpu, target: Gpu, precision: Precision | None = None) -> Estimate:
     """Predict the speed of the same workload on `target` relative to `source`: above 1 is faster; an 80 % interval.
 
     `precision` is that of the matrix products; None means 16 bits. Raises Unpredictable when no activity counter was measured

@@ -12,13 +12,13 @@ if TYPE_CHECKING:  # so that a type checker sees the functions and not what `__g
     from trimtab.pipeline.afterwards import kept_plan, later_window, verify_plan
     from trimtab.pipeline.auditing import SEED, Progress, audit, plan_fleet, what_if
     from trimtab.pipeline.fitting import fit
-    from trimtab.pipeline.opening import Split, open_demo, open_fleet, open_trace, priced_history, split_window
+    from trimtab.pipeline.opening import HistorySplit, open_demo, open_fleet, open_trace, priced_history, split_window
     from trimtab.pipeline.reviewing import review
 
 _LAZY: dict[str, str] = {
     "SEED": "trimtab.pipeline.auditing",
     "Progress": "trimtab.pipeline.auditing",
-    "Split": "trimtab.pipeline.opening",
+    "HistorySplit": "trimtab.pipeline.opening",
     "audit": "trimtab.pipeline.auditing",
     "fit": "trimtab.pipeline.fitting",
     "kept_plan": "trimtab.pipeline.afterwards",
@@ -37,8 +37,8 @@ _LAZY: dict[str, str] = {
 
 __all__ = [
     "SEED",
+    "HistorySplit",
     "Progress",
-    "Split",
     "audit",
     "fit",
     "kept_plan",

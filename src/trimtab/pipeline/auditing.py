@@ -35,7 +35,7 @@ from trimtab.plan.commitments.inventory import Owned, inventory, not_running, ru
 from trimtab.plan.planner import Planned, judge
 from trimtab.plan.proof.law_report import law_findings
 from trimtab.plan.proof.proof_by_action import proof_by_action
-from trimtab.plan.proof.proof_window import Proven
+from trimtab.plan.proof.proof_window import ProofResult
 from trimtab.plan.proof.reach import by_deadline, within_budget
 from trimtab.plan.proof.repair import proven_plan
 from trimtab.plan.proof.robustness import robustness
@@ -228,7 +228,7 @@ def _market_of(opened: Opened, scenario: Scenario) -> Market:
     return replace(opened.market, catalog=changed(opened.market.catalog, scenario.prices), limits=limits)
 
 
-def _planned(opened: Opened, scenario: Scenario, tell: Progress) -> tuple[Planned, Proven]:
+def _planned(opened: Opened, scenario: Scenario, tell: Progress) -> tuple[Planned, ProofResult]:
     """Plan in the world of a scenario, and prove; what misses its targets there is repaired or leaves the plan."""
     prospects = judge(
         scaled_fleet(opened.fit, scenario.demand),
@@ -244,7 +244,7 @@ def _planned(opened: Opened, scenario: Scenario, tell: Progress) -> tuple[Planne
     return proven_plan(prospects, scaled_fleet(opened.proof, scenario.demand), tell, as_measured=as_measured)
 
 
-def _what_if(opened: Opened, scenario: Scenario, planned: Planned, proven: Proven, tell: Progress) -> WhatIf:
+def _what_if(opened: Opened, scenario: Scenario, planned: Planned, proven: ProofResult, tell: Progress) -> WhatIf:
     base = _outlook(opened, scenario, planned, proven)
     try:
         other = _outlook(opened, scenario, *_planned(opened, scenario, tell))
@@ -253,7 +253,7 @@ def _what_if(opened: Opened, scenario: Scenario, planned: Planned, proven: Prove
     return WhatIf(scenario=scenario, base=base, other=other)
 
 
-def _outlook(opened: Opened, scenario: Scenario, planned: Planned, proven: Proven) -> Outlook:
+def _outlook(opened: Opened, scenario: Scenario, planned: Planned, proven: ProofResult) -> Outlook:
     settings = scenario.settings(opened.settings)
     budget, day = scenario.budget_usd_mo, scenario.deadline
     return outlook(
@@ -281,7 +281,7 @@ def _audit(
     fleet: Fleet,
     history: Bill,
     planned: Planned,
-    proven: Proven,
+    proven: ProofResult,
     market: Market,
     settings: Settings,
     degraded: tuple[str, ...],

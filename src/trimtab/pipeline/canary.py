@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from trimtab.catalog import load_catalog
-from trimtab.diagnose.canary import MIN_SLICES, Run
+from trimtab.diagnose.canary import MIN_SLICES, CanaryRun
 from trimtab.errors import InputError, UnknownName
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Workload
@@ -20,7 +20,7 @@ _BEYOND = 2.0
 """A latency beyond the last bound of a histogram is taken as twice that bound."""
 
 
-def canary_side(path: Path, usd_hr: float | None, name: str | None, prices: Path | None) -> Run:
+def canary_side(path: Path, usd_hr: float | None, name: str | None, prices: Path | None) -> CanaryRun:
     """Return a side; raises InputError, BundleError, MissingPrice, or UnknownName for a service that is not there."""
     if path.is_file():
         return read_run(path, usd_hr)
@@ -50,7 +50,7 @@ def _chosen(path: Path, measured: dict[str, Workload], name: str | None) -> Work
     return measured[name or min(measured)]
 
 
-def _run(path: Path, workload: Workload, usd_hr: float) -> Run:
+def _run(path: Path, workload: Workload, usd_hr: float) -> CanaryRun:
     service = workload.service
     assert service is not None
     bounds = np.asarray(service.latency_le_s, dtype=np.float64)
@@ -63,7 +63,7 @@ def _run(path: Path, workload: Workload, usd_hr: float) -> Run:
         )
     if not sum(row.sum() for row in counts):
         raise InputError(f"{path}: no request of {workload.name} was answered")
-    return Run(
+    return CanaryRun(
         name=f"{path} {workload.name}",
         slice_s=service.step_s,
         latency_s=tuple(place for _ in counts),

@@ -9,7 +9,7 @@ from trimtab.catalog import load_catalog
 from trimtab.errors import UsageError
 from trimtab.fleet.ownership import serving_cost
 from trimtab.fleet.settings import Settings
-from trimtab.physics.ask import DEFAULT_ENGINE, FitAnswer, Market, serving_answer, training_answer
+from trimtab.physics.ask import DEFAULT_ENGINE, FitAnswer, FitMarket, serving_answer, training_answer
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.found_ways import ServingOption
 from trimtab.physics.models import Architecture, model_named
@@ -26,7 +26,7 @@ def fit(
     *,
     serve: Demand | None = None,
     train: TrainingDemand | None = None,
-    market: Market | None = None,
+    market: FitMarket | None = None,
     engine: str = DEFAULT_ENGINE,
     formats: Sequence[WeightFormat] = (),
 ) -> FitAnswer:
@@ -39,7 +39,7 @@ def fit(
     >>> answer.found[0].usd_per_mtok.value < answer.found[-1].usd_per_mtok.value
     True
     """
-    market = market or Market(catalog=load_catalog())
+    market = market or FitMarket(catalog=load_catalog())
     architecture = model_named(model) if isinstance(model, str) else model
     match serve, train:
         case Demand(), None:
@@ -63,7 +63,7 @@ def faster_ways(
     first: ServingOption,
     model: Architecture,
     demand: Demand,
-    market: Market,
+    market: FitMarket,
     *,
     engine: str = DEFAULT_ENGINE,
     formats: Sequence[WeightFormat] = (),

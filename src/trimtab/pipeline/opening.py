@@ -43,7 +43,7 @@ def open_trace(path: str | Path) -> Bundle:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Split:
+class HistorySplit:
     """The fit window that a plan is made on, the proof window that it is proved on, and what is weak about them."""
 
     fit: Window
@@ -51,7 +51,7 @@ class Split:
     degraded: tuple[str, ...]
 
 
-def split_window(whole: Window, settings: Settings) -> Split:
+def split_window(whole: Window, settings: Settings) -> HistorySplit:
     """Split history: the last third, in whole days, is for the proof; a fit window of whole weeks where there is room."""
     planning = settings.planning
     days = int(whole.hours // HR_PER_DAY)
@@ -67,7 +67,7 @@ def split_window(whole: Window, settings: Settings) -> Split:
             f"{days} days of history; {planning.min_history_days:g} are the least for a plan to trust "
             f"(weekly patterns are unknown, intervals are wide)"
         )
-    return Split(
+    return HistorySplit(
         fit=whole.part(0, fit_days * HR_PER_DAY),
         proof=whole.part(fit_days * HR_PER_DAY, (days - fit_days) * HR_PER_DAY),
         degraded=tuple(degraded),

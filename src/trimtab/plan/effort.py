@@ -29,7 +29,7 @@ Effort = Mapping[str, float]
 """What must be paid, by name, in dollars a month."""
 
 
-class Action(Protocol):
+class PaidAction(Protocol):
     """A lever on a class of workloads."""
 
     @property
@@ -70,7 +70,7 @@ def effort_of_deployment(workload: Workload, deployment: Deployment, settings: S
     return found
 
 
-def effort_micro_usd(actions: Iterable[Action], settings: Settings, hours: int) -> int:
+def effort_micro_usd(actions: Iterable[PaidAction], settings: Settings, hours: int) -> int:
     """Return what some actions ask of the team over a window, in micro-dollars; what is paid once counts once."""
     found: dict[str, float] = {}
     for action in actions:

@@ -1,4 +1,7 @@
-"""What a plan says: actions with savings that sum to the joint one, the bound, the proof."""
+"""What a plan says: actions with savings that sum to the joint one, the bound, the proof.
+
+The year ahead in values: when each action is done, the bill month by month, and how firm the order is.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,6 @@ from enum import Enum
 from trimtab.deployment.effects import Effect
 from trimtab.fleet.model import FloatArray, Target, Window
 from trimtab.levers.lever import Risk
-from trimtab.plan.course import Roadmap
 from trimtab.plan.program.limits import LimitPrice
 from trimtab.plan.venture import Venture
 from trimtab.provenance import Estimate, Evidence
@@ -245,3 +247,58 @@ class CapacityPicture:
     demand_gpus: FloatArray
     before_gpus: FloatArray
     after_gpus: FloatArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduledAction:
+    """One action of a course: when it is worked on, and the bill once it is done."""
+
+    action: str
+    start_mo: float
+    done_mo: float
+    bill_usd_mo: float
+    quick_win: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """An order of actions played through a year."""
+
+    steps: tuple[ScheduledAction, ...]
+    bill_usd_mo: tuple[float, ...]
+    """The monthly bill at each month's end, from 0 (today) to 12."""
+    year_usd: float
+    """What the twelve months cost together."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffortSensitivity:
+    """The order where one lever takes half or twice its effort."""
+
+    lever: str
+    factor: float
+    same_frac: float
+    """Share of pairs of actions that stay in the same order."""
+    first: str
+    """The action that comes first."""
+    regret_usd: float
+    """What keeping the plan's order would cost over the year, against the order made for that effort; 0 or more where the
+    other order is better."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Roadmap:
+    """The plan's course, the course that guides give for the same actions, and how firm the plan's order is."""
+
+    course: Schedule
+    fixed: Schedule
+    sways: tuple[EffortSensitivity, ...]
+    per_week_loss_usd: float | None = None
+    """What the year would cost more with the largest saving per engineer-week first; None in plans kept before it was known."""
+    best: bool = False
+    """No order of these actions, one at a time, makes the year cheaper."""
+
+    @property
+    def gain_usd(self) -> float:
+        """Return what the plan's order saves over the year against the fixed one."""
+        return self.fixed.year_usd - self.course.year_usd

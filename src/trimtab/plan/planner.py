@@ -15,28 +15,26 @@ from trimtab.fleet.model import Fleet
 from trimtab.fleet.settings import Settings
 from trimtab.ledger import Commitment
 from trimtab.levers import idle_release
-from trimtab.plan.actions.attribution import Shares
-from trimtab.plan.actions.drafted import Drafted
+from trimtab.plan.actions.attribution import ShapleyShares
+from trimtab.plan.actions.draft_plan import DraftPlan, prompt
 from trimtab.plan.actions.evidence import evidence_of
 from trimtab.plan.actions.intervals import cost_of_queues, saving_estimate, spend_of_runs
-from trimtab.plan.actions.pathfinder import Pathfinder
-from trimtab.plan.actions.promptness import prompt
 from trimtab.plan.actions.refusals import left_out, not_worth, refusals, too_much_work
 from trimtab.plan.actions.roadmap import Slot, efforts
+from trimtab.plan.actions.roadmap_planner import RoadmapPlanner
 from trimtab.plan.actions.staging import dated, staged
 from trimtab.plan.effort import UNHELD, Effort, effort_micro_usd, effort_of, with_effort
 from trimtab.plan.model import Action, Change, NotWorthDoing, Plan
-from trimtab.plan.options.unkept import unkept
 from trimtab.plan.options.veto import Veto
-from trimtab.plan.options.workload_options import WorkloadOptions, options_of
+from trimtab.plan.options.workload_options import WorkloadOptions, options_of, unkept
 from trimtab.plan.problem import KEEP, Problem
 from trimtab.plan.program.couplings.parts import Limit
 from trimtab.plan.program.couplings.quotas import PoolQuota
-from trimtab.plan.program.fleet_problem import Enacted, fleet_problem
+from trimtab.plan.program.fleet_problem import FleetBill, fleet_problem
 from trimtab.plan.program.limit_report import Lifted, price_limits
-from trimtab.plan.program.solve import Chosen, solve_problem
+from trimtab.plan.program.solve import ChosenPlan, solve_problem
 from trimtab.plan.ventures.unisolated import unisolated
-from trimtab.plan.ventures.venture_sums import Left, ventures
+from trimtab.plan.ventures.venture_sums import ResidualBill, ventures
 from trimtab.provenance import Estimate
 from trimtab.replay.outcomes.evaluate import cases_of
 from trimtab.replay.outcomes.outcome import Case, OutcomeStore
@@ -61,7 +59,7 @@ class Planned:
     released: tuple[str, ...]
     discounts: tuple[Commitment, ...]
     unjudged: Mapping[str, str]
-    drafted: Drafted
+    drafted: DraftPlan
     """The plan's actions, any of which can be billed without the others."""
     order: tuple[int, ...]
     """The actions' places in the draft, in the order in which to do them."""
@@ -177,7 +175,7 @@ def plan_of(prospects: Prospects, progress: Progress) -> Planned:
     path = _path(drafted, shares, settings)
     slots = path.slots()
     shared = unisolated(fleet, judged, market, settings)
-    left = Left(bill=drafted.bill(drafted.everything))
+    left = ResidualBill(bill=drafted.bill(drafted.everything))
     plan = Plan(
         window=fleet.window,
         before_micro_usd=drafted.cost(frozenset()),
@@ -218,7 +216,7 @@ def plan_of(prospects: Prospects, progress: Progress) -> Planned:
     )
 
 
-def _work_gap(drafted: Drafted, chosen: Chosen, settings: Settings) -> float:
+def _work_gap(drafted: DraftPlan, chosen: ChosenPlan, settings: Settings) -> float:
     """Return how far a plan's bill and work may be above those of any other, purchases' own hour of work aside."""
     actions = [action for action in drafted.actions if not action.discounts]
     both = drafted.cost(drafted.everything) + effort_micro_usd(actions, settings, drafted.fleet.window.hours)
@@ -258,7 +256,7 @@ def _largest(fleet: Fleet) -> frozenset[str]:
 def _headroom(
     fleet: Fleet,
     options: Sequence[WorkloadOptions | None],
-    chosen: Chosen,
+    chosen: ChosenPlan,
     market: Market,
     settings: Settings,
     owned: tuple[Commitment, ...],
@@ -274,12 +272,12 @@ def _headroom(
 def draft_of(
     fleet: Fleet,
     options: Sequence[WorkloadOptions | None],
-    chosen: Chosen,
+    chosen: ChosenPlan,
     market: Market,
     owned: tuple[Commitment, ...],
-) -> Drafted:
+) -> DraftPlan:
     """Return what a choice among options comes to: deployments, nodes given back, purchases in one piece."""
-    enacted = Enacted(
+    enacted = FleetBill(
         fleet=fleet,
         evaluators={index: one.evaluator for index, one in enumerate(options) if one is not None},
         market=market,
@@ -296,10 +294,10 @@ def draft_of(
         if chosen.choice[len(options) + row] != KEEP
         for node in nodes
     )
-    return Drafted(fleet=fleet, enacted=enacted, deployments=deployments, released=released, discounts=chosen.bought)
+    return DraftPlan(fleet=fleet, enacted=enacted, deployments=deployments, released=released, discounts=chosen.bought)
 
 
-def _lifted(prospects: Prospects, chosen: Chosen, limit: Limit) -> Lifted | None:
+def _lifted(prospects: Prospects, chosen: ChosenPlan, limit: Limit) -> Lifted | None:
     """Return the problem without a quota that options were replayed under, and the plan's choice there as far as it is."""
     free = prospects.without_quota(limit) if isinstance(limit, PoolQuota) else None
     if free is None:
@@ -326,7 +324,7 @@ def row_efforts(
         yield [giving_back for _ in row]
 
 
-def _commitments_worth(drafted: Drafted, settings: Settings) -> tuple[Drafted, tuple[NotWorthDoing, ...]]:
+def _commitments_worth(drafted: DraftPlan, settings: Settings) -> tuple[DraftPlan, tuple[NotWorthDoing, ...]]:
     """Leave out commitments that add too little, one at a time: what one no longer covers another may."""
     refused: list[NotWorthDoing] = []
     while True:
@@ -344,8 +342,8 @@ def _commitments_worth(drafted: Drafted, settings: Settings) -> tuple[Drafted, t
         drafted = drafted.without(frozenset({number}))
 
 
-def _path(drafted: Drafted, shares: Shares, settings: Settings) -> Pathfinder:
-    return Pathfinder(
+def _path(drafted: DraftPlan, shares: ShapleyShares, settings: Settings) -> RoadmapPlanner:
+    return RoadmapPlanner(
         drafted=drafted,
         savings_usd_mo=[per_month(usd(share), drafted.fleet.window.hours) for share in shares.shapley],
         needed_first=drafted.needed_first(),
@@ -353,7 +351,9 @@ def _path(drafted: Drafted, shares: Shares, settings: Settings) -> Pathfinder:
     )
 
 
-def _actions(drafted: Drafted, shares: Shares, slots: Sequence[Slot], settings: Settings) -> tuple[Action, ...]:
+def _actions(
+    drafted: DraftPlan, shares: ShapleyShares, slots: Sequence[Slot], settings: Settings
+) -> tuple[Action, ...]:
     hours = drafted.fleet.window.hours
     monthly = [per_month(usd(share), hours) for share in shares.shapley]
     weeks = efforts(drafted.actions, settings)
@@ -400,7 +400,7 @@ def _actions(drafted: Drafted, shares: Shares, slots: Sequence[Slot], settings: 
     return tuple(actions)
 
 
-def _speed(drafted: Drafted, number: int) -> Estimate | None:
+def _speed(drafted: DraftPlan, number: int) -> Estimate | None:
     """Return the least certain speed estimate that an action rests on."""
     speeds = [
         change.effect.speed
@@ -410,7 +410,7 @@ def _speed(drafted: Drafted, number: int) -> Estimate | None:
     return min(speeds, key=lambda speed: speed.low / speed.value, default=None)
 
 
-def _law_error_frac(drafted: Drafted, number: int) -> float:
+def _law_error_frac(drafted: DraftPlan, number: int) -> float:
     """Return the largest error that the law of a service which an action changes showed in its back-test; 0 where none has."""
     subjects = {change.subject for change in drafted.actions[number].changes}
     laws = (one.case.law for one in drafted.enacted.evaluators.values() if one.case.workload.name in subjects)
@@ -424,7 +424,7 @@ def _spot_up_frac(changes: Sequence[Change]) -> float | None:
     return min((1 - one.unavailable_frac for one in effects if isinstance(one, SetCapacityType)), default=None)
 
 
-def _pruned(options: list[WorkloadOptions | None], chosen: Chosen) -> dict[str, int]:
+def _pruned(options: list[WorkloadOptions | None], chosen: ChosenPlan) -> dict[str, int]:
     pruned = dict(chosen.pruned)
     for one in options:
         for reason, number in (one.dropped if one else {}).items():

@@ -33,7 +33,7 @@ class LayerRule(NamedTuple):
     """... or so many hours, whichever is less."""
 
 
-class Evidence(NamedTuple):
+class EarningsBySlice(NamedTuple):
     """What a commitment to each slice would have earned, lowest slice first; slices are `width_units` units wide."""
 
     width_units: float
@@ -64,12 +64,12 @@ def next_earned_hr(earned_hr: float, used: float, discount_frac: float, limit_hr
     return min(max(earned_hr + used - (1.0 - discount_frac), 0.0), limit_hr)
 
 
-def no_evidence(largest_units: float) -> Evidence:
+def no_evidence(largest_units: float) -> EarningsBySlice:
     """Return the evidence before the first hour, for a use that is known to have reached `largest_units`."""
-    return Evidence(max(largest_units / SLICES, FINEST_UNITS), ())
+    return EarningsBySlice(max(largest_units / SLICES, FINEST_UNITS), ())
 
 
-def observe(evidence: Evidence, demand_units: float, discount_frac: float, limit_hr: float) -> Evidence:
+def observe(evidence: EarningsBySlice, demand_units: float, discount_frac: float, limit_hr: float) -> EarningsBySlice:
     """Return the evidence after an hour in which `demand_units` units were in use on average."""
     while demand_units > evidence.width_units * MOST_SLICES:
         evidence = coarser(evidence)
@@ -81,17 +81,17 @@ def observe(evidence: Evidence, demand_units: float, discount_frac: float, limit
     while len(earned) * width < demand_units:
         used = used_frac(demand_units, len(earned) * width, width)
         earned.append(next_earned_hr(0.0, used, discount_frac, limit_hr))
-    return Evidence(width, tuple(earned))
+    return EarningsBySlice(width, tuple(earned))
 
 
-def coarser(evidence: Evidence) -> Evidence:
+def coarser(evidence: EarningsBySlice) -> EarningsBySlice:
     """Return the same evidence in slices twice as wide, each with the mean of the two it was."""
     earned = evidence.earned_hr + (0.0,) * (len(evidence.earned_hr) % 2)
     merged = [(earned[i] + earned[i + 1]) / 2.0 for i in range(0, len(earned), 2)]
-    return Evidence(2.0 * evidence.width_units, tuple(merged))
+    return EarningsBySlice(2.0 * evidence.width_units, tuple(merged))
 
 
-def backed_units(evidence: Evidence, limit_hr: float) -> float:
+def backed_units(evidence: EarningsBySlice, limit_hr: float) -> float:
     """Return how many units the evidence backs."""
     return evidence.width_units * sum(evidence.earned_hr) / limit_hr
 
@@ -102,7 +102,9 @@ def released_frac(rule: LayerRule, elapsed_hr: float, term_hr: float) -> float:
     return rule.at_once_frac + (1.0 - rule.at_once_frac) * layered
 
 
-def wanted_units(rule: LayerRule, evidence: Evidence, held_units: float, elapsed_hr: float, term_hr: float) -> float:
+def wanted_units(
+    rule: LayerRule, evidence: EarningsBySlice, held_units: float, elapsed_hr: float, term_hr: float
+) -> float:
     """Return how many units to hold from now on; never less than are held, because a commitment cannot be given back."""
     backed = backed_units(evidence, evidence_limit_hr(rule, term_hr))
     return max(held_units, backed * released_frac(rule, elapsed_hr, term_hr))

@@ -19,7 +19,7 @@ class HedgePolicy(NamedTuple):
     one_in: int
 
 
-class Split(NamedTuple):
+class ReplicaSplit(NamedTuple):
     """Replicas to have, ready and starting together, by how their nodes are held."""
 
     spot: int
@@ -28,7 +28,7 @@ class Split(NamedTuple):
 
 def split(
     policy: HedgePolicy, wanted: int, spot_ready: int, spot_held: int, on_demand_held: int, spot_up: bool
-) -> Split:
+) -> ReplicaSplit:
     """Return how to hold the replicas that are wanted.
 
     `spot_held` and `on_demand_held` count ready and starting ones; `spot_up` says whether any zone gives spot nodes. While
@@ -39,5 +39,5 @@ def split(
         floor = math.ceil(wanted / policy.one_in - ROUNDING)
     spot = wanted - floor
     if not spot_up:
-        return Split(min(spot, spot_held), max(floor, wanted - spot_held))
-    return Split(spot, max(floor, min(on_demand_held, wanted - spot_ready)))
+        return ReplicaSplit(min(spot, spot_held), max(floor, wanted - spot_held))
+    return ReplicaSplit(spot, max(floor, min(on_demand_held, wanted - spot_ready)))

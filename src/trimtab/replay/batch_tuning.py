@@ -9,7 +9,7 @@ from typing import assert_never
 
 from trimtab.errors import PlanError
 from trimtab.physics.batch_curve import BatchCurve
-from trimtab.replay.batches import Replayed, replay_batches
+from trimtab.replay.batches import BatchReplay, replay_batches
 from trimtab.units import MS_PER_S
 from trimtab_runtime.policies.batching import BatchRule
 
@@ -36,7 +36,7 @@ class Trial:
     """One setting and what came of it."""
 
     rule: BatchRule
-    replayed: Replayed
+    replayed: BatchReplay
     latency_s: float
     """The quantile that the target is about."""
     meets: bool

@@ -25,7 +25,7 @@ from trimtab_runtime.policies.batching import (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Replayed:
+class BatchReplay:
     """What the arrivals would have seen: latencies in the order of arrival, number of batches, busy and whole time."""
 
     latencies_s: tuple[float, ...]
@@ -107,7 +107,7 @@ class Replay:
         self._idle = here == first
         self._cycle_from = here
 
-    def run(self) -> Replayed:
+    def run(self) -> BatchReplay:
         """Serve all arrivals."""
         arrivals = self._arrivals
         latencies: list[float] = []
@@ -120,12 +120,12 @@ class Replay:
             latencies += [free_s - arrival for arrival in arrivals[first:last]]
             self.answer(last - first, run_s, free_s, last)
             first, batches, busy_s = last, batches + 1, busy_s + run_s
-        return Replayed(
+        return BatchReplay(
             latencies_s=tuple(latencies), batches=batches, busy_s=busy_s, span_s=free_s - arrivals[0]
         )  # fmt: skip
 
 
-def replay_batches(arrivals_s: Sequence[float], rule: BatchRule, curve: BatchCurve) -> Replayed:
+def replay_batches(arrivals_s: Sequence[float], rule: BatchRule, curve: BatchCurve) -> BatchReplay:
     """Serve sorted arrival times under a rule on a device with a batch-time curve."""
     if not arrivals_s:
         raise InputError("there are no arrivals to replay")

@@ -57,7 +57,7 @@ class Level(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class PacedLevel:
     """A level, and the pace at which it is bought."""
 
     level: Level
@@ -69,17 +69,17 @@ _FOUR_FIFTHS = LayerRule(at_once_frac=0.8, layers_frac=0.2)
 _TWO_THIRDS = LayerRule()
 _HALF = LayerRule(at_once_frac=0.5)
 CANDIDATES = (
-    *(Candidate(Level.EVIDENCE, pace) for pace in (_HALF, _TWO_THIRDS, _FOUR_FIFTHS, _AT_ONCE)),
-    *(Candidate(Level.LEAST_QUANTILE, pace) for pace in (_TWO_THIRDS, _FOUR_FIFTHS, _AT_ONCE)),
+    *(PacedLevel(Level.EVIDENCE, pace) for pace in (_HALF, _TWO_THIRDS, _FOUR_FIFTHS, _AT_ONCE)),
+    *(PacedLevel(Level.LEAST_QUANTILE, pace) for pace in (_TWO_THIRDS, _FOUR_FIFTHS, _AT_ONCE)),
 )
-SIMPLE = tuple(Candidate(level, _AT_ONCE) for level in Level if level not in (Level.EVIDENCE, Level.LEAST_QUANTILE))
+SIMPLE = tuple(PacedLevel(level, _AT_ONCE) for level in Level if level not in (Level.EVIDENCE, Level.LEAST_QUANTILE))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
     """What to buy by, and what the back-test said."""
 
-    weights: Mapping[Candidate, float]
+    weights: Mapping[PacedLevel, float]
     """Shares of what is held, which sum to 1."""
     back_tests: int
     over_hindsight: float
@@ -154,9 +154,9 @@ def _score(ratios: Sequence[float]) -> float:
     return (sum(ratios) / len(ratios) + max(ratios)) / 2 if ratios else 1.0
 
 
-def _back_tested(history: FloatArray, discount_frac: float) -> dict[Candidate, list[float]]:
+def _back_tested(history: FloatArray, discount_frac: float) -> dict[PacedLevel, list[float]]:
     """Return the cost over hindsight of every candidate and simple rule, by back-test; idle stretches are left out."""
-    costs: dict[Candidate, list[float]] = {one: [] for one in (*CANDIDATES, *SIMPLE)}
+    costs: dict[PacedLevel, list[float]] = {one: [] for one in (*CANDIDATES, *SIMPLE)}
     for share in STARTS_FRAC:
         known, rest = np.split(history, [int(len(history) * share)])
         if not len(known) or not rest.any():
@@ -169,7 +169,7 @@ def _back_tested(history: FloatArray, discount_frac: float) -> dict[Candidate, l
 
 def held_by_candidate(
     history: FloatArray, test: FloatArray, discount_frac: float
-) -> Iterator[tuple[Candidate, FloatArray]]:
+) -> Iterator[tuple[PacedLevel, FloatArray]]:
     """Yield what each candidate and simple rule holds in each hour of a test (n_test,); none sees the hours still to come."""
     levels = {level: _levels(level, history, test, discount_frac) for level in Level}
     hours = np.arange(len(test)) // REVIEW_HR * REVIEW_HR

@@ -33,7 +33,7 @@ from trimtab.units import S_PER_DAY
 admit(forecast)
 
 
-class Recorded(NamedTuple):
+class ForecastSeries(NamedTuple):
     """The recorded series `(n_steps,)` that the margin combines: two forecasts and their spread."""
 
     slow: FloatArray
@@ -141,7 +141,7 @@ def spreads(rules: ForecastRules, recent: FloatArray, settled: FloatArray) -> Fl
 
 @compiled
 def learned(
-    policy: ForecastPolicy, load: FloatArray, usual: FloatArray, recorded: Recorded, step_s: float
+    policy: ForecastPolicy, load: FloatArray, usual: FloatArray, recorded: ForecastSeries, step_s: float
 ) -> tuple[FloatArray, FloatArray]:
     """Return the load to have replicas for and the margin behind it, at each step; `usual` is the mean load of a day.
 
@@ -172,19 +172,19 @@ def learned(
 
 
 def wanted_loads(
-    policy: ForecastPolicy, load: FloatArray, recorded: Recorded, *, step_s: float, replica_load: float = 1.0
+    policy: ForecastPolicy, load: FloatArray, recorded: ForecastSeries, *, step_s: float, replica_load: float = 1.0
 ) -> FloatArray:
     """Return the load to have replicas for, in replicas, at each step `(n_steps,)`.
 
     `load` and what was recorded of it are in units of which one replica serves `replica_load`.
     """
     usual = rolling_mean(load, samples(USUAL_LOAD_S, step_s))
-    scaled = Recorded(recorded.slow / replica_load, recorded.fast / replica_load, recorded.spread)
+    scaled = ForecastSeries(recorded.slow / replica_load, recorded.fast / replica_load, recorded.spread)
     wanted, _ = learned(policy, load / replica_load, usual / replica_load, scaled, float(step_s))
     return wanted
 
 
-def record(load: FloatArray, *, step_s: float, rules: ForecastRules) -> Recorded:
+def record(load: FloatArray, *, step_s: float, rules: ForecastRules) -> ForecastSeries:
     """Evaluate the recording rules over a load `(n_steps,)`, in replicas; the margin plays no part yet."""
 
     def line(level_s: int, slope_s: int, gain: float) -> FloatArray:
@@ -206,7 +206,7 @@ def record(load: FloatArray, *, step_s: float, rules: ForecastRules) -> Recorded
         rolling_mean(errors, samples(rules.recent_s, step_s)),
         rolling_mean(errors, samples(rules.settled_s, step_s)),
     )
-    return Recorded(slow=slow, fast=fast, spread=spread)
+    return ForecastSeries(slow=slow, fast=fast, spread=spread)
 
 
 def _yesterday(load: FloatArray, step_s: float, rules: ForecastRules) -> FloatArray:

@@ -10,7 +10,7 @@ import numpy as np
 from trimtab.policies.forecast import ForecastPolicy, forecast_policy
 from trimtab.policies.scaling import NO_LIMIT
 from trimtab.replay.clairvoyant import needed_replicas
-from trimtab.replay.recorded import Recorded, record, wanted_loads
+from trimtab.replay.recorded import ForecastSeries, record, wanted_loads
 from trimtab.replay.series import FloatArray
 from trimtab.replay.services import ServiceHistory, ServiceModel, ServiceReplay, replay_service
 from trimtab.units import S_PER_MIN
@@ -22,7 +22,7 @@ WARM_UP_S = 10 * S_PER_MIN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tuned:
+class TunedPolicy:
     """A tuned policy and how it did on the fit window; `feasible` is False where it missed the required share."""
 
     policy: ForecastPolicy
@@ -40,7 +40,7 @@ def tune_scaling(
     min_replicas: int = 1,
     max_replicas: int = NO_LIMIT,
     down_stabilization_s: int = 300,
-) -> Tuned:
+) -> TunedPolicy:
     """Return the cheapest policy that keeps `required_frac` of the requests within each target over the window, with slack.
 
     `slack_frac` is the share of the permitted misses that the window may use up; the rest is for what it did not hold.
@@ -63,7 +63,7 @@ def tune_scaling(
     return _tune_floor(history, model, recorded, start, wanted_frac)
 
 
-def preference(choice: Tuned) -> tuple[bool, float, int, int]:
+def preference(choice: TunedPolicy) -> tuple[bool, float, int, int]:
     """Order choices: feasible ones by billed nodes, then by GPUs; others by how near they come to what they miss most."""
     missed = 0.0 if choice.feasible else 1.0 - float(choice.replay.attained_frac.min())
     replay = choice.replay
@@ -73,13 +73,13 @@ def preference(choice: Tuned) -> tuple[bool, float, int, int]:
 def _tune_floor(
     history: ServiceHistory,
     model: ServiceModel,
-    recorded: Recorded,
+    recorded: ForecastSeries,
     policy: ForecastPolicy,
     wanted_frac: FloatArray,
-) -> Tuned:
+) -> TunedPolicy:
     """Return the rule over the least floor of replicas, by bisection, that reaches the wanted share."""
 
-    def over(floor: int) -> Tuned:
+    def over(floor: int) -> TunedPolicy:
         hpa = policy.hpa._replace(min_replicas=floor)
         return _try(history, model, recorded, policy._replace(hpa=hpa), wanted_frac)
 
@@ -114,15 +114,15 @@ def _warm(history: ServiceHistory, signal: FloatArray | None = None) -> ServiceH
 def _try(
     history: ServiceHistory,
     model: ServiceModel,
-    recorded: Recorded,
+    recorded: ForecastSeries,
     policy: ForecastPolicy,
     wanted_frac: FloatArray,
-) -> Tuned:
+) -> TunedPolicy:
     rate, step_s = history.rate_seen()
     wanted = wanted_loads(policy, rate, recorded, step_s=step_s, replica_load=model.capacity_req_s)
     warm = _warm(history, wanted)
     replay = replay_service(warm, model, policy, initial_replicas=first_replicas(policy, warm.signal))
-    return Tuned(policy=policy, replay=replay, feasible=bool(np.all(replay.attained_frac >= wanted_frac)))
+    return TunedPolicy(policy=policy, replay=replay, feasible=bool(np.all(replay.attained_frac >= wanted_frac)))
 
 
 def first_replicas(policy: ForecastPolicy, wanted: FloatArray | None) -> int:

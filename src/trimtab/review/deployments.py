@@ -3,11 +3,17 @@
 Where its pods go is read as the scheduler and Karpenter have it: every label that a pod selects must be a node's, every taint
 that keeps pods off must be tolerated (kubernetes.io, Assigning Pods to Nodes; Taints and Tolerations), and of the instance
 types that a NodePool may start the cheapest is started, spot before on demand where both are allowed (karpenter.sh, NodePools).
+
+Hours of the week in which KEDA's cron triggers hold replicas: a ScaledObject of such triggers, and none outside them.
+
+As KEDA has it (keda.sh, scalers/cron): between `start` and `end`, which are cron expressions, a trigger asks for
+`desiredReplicas`; the highest trigger counts. Read are times on the hour, in UTC, on any days of the week.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -48,12 +54,11 @@ from trimtab.policies.keda import KedaPolicy
 from trimtab.policies.scaling import NO_LIMIT, HpaPolicy
 from trimtab.replay.outcomes.outcome import Case
 from trimtab.replay.outcomes.service_outcome import demand_of
-from trimtab.review.manifests import INSTANCE_TYPE_LABELS, NODE_POOL_LABEL, Manifests, NodePool, Pods, Scaler
+from trimtab.review.manifests import INSTANCE_TYPE_LABELS, NODE_POOL_LABEL, DeclaredPods, Manifests, NodePool, Scaler
 from trimtab.review.scaling import Replica, scaling_of
-from trimtab.review.timetables import held_hours, is_timetable
-from trimtab.sources.kube_objects import number
+from trimtab.sources.kube_objects import Object, listed, number, text
 from trimtab.tables.workloads import WorkloadKind
-from trimtab.units import S_PER_HR, S_PER_MIN
+from trimtab.units import DAYS_PER_WEEK, HR_PER_DAY, HR_PER_WEEK, S_PER_HR, S_PER_MIN
 
 _KEPT_OFF = frozenset({"NoSchedule", "NoExecute"})
 _SURGE_FRAC = 0.25
@@ -71,7 +76,7 @@ class Weight(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class ManifestFault:
     """What would go wrong with the objects themselves: where, what, and the cure."""
 
     weight: Weight
@@ -90,7 +95,7 @@ class Proposed:
     """Why it cannot be replayed; empty where it can."""
     gives_nodes_back: bool = False
     """Whether its nodes are a NodePool's, which starts and removes them as pods ask."""
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[ManifestFault] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     changes: list[tuple[str, WorkloadEffect]] = field(default_factory=list)
 
@@ -118,14 +123,14 @@ def proposed_deployment(case: Case, market: Market, manifests: Manifests) -> Pro
 
 
 def _stop(found: Proposed, workload: str, files: tuple[str, ...], what: str, cure: str) -> None:
-    found.findings.append(Finding(weight=Weight.STOPS, workload=workload, files=files, what=what, cure=cure))
+    found.findings.append(ManifestFault(weight=Weight.STOPS, workload=workload, files=files, what=what, cure=cure))
 
 
 def _warn(found: Proposed, workload: str, files: tuple[str, ...], what: str, cure: str) -> None:
-    found.findings.append(Finding(weight=Weight.WARNS, workload=workload, files=files, what=what, cure=cure))
+    found.findings.append(ManifestFault(weight=Weight.WARNS, workload=workload, files=files, what=what, cure=cure))
 
 
-def _node_pool(pods: Pods, workload: Workload, manifests: Manifests, found: Proposed) -> NodePool | None:
+def _node_pool(pods: DeclaredPods, workload: Workload, manifests: Manifests, found: Proposed) -> NodePool | None:
     """Return the NodePool among the manifests that its pods select, after what keeps them off it was said."""
     named = pods.selected(NODE_POOL_LABEL)
     fit = [] if named else _by_labels(pods, manifests.pools)
@@ -156,13 +161,13 @@ def _node_pool(pods: Pods, workload: Workload, manifests: Manifests, found: Prop
     return pool
 
 
-def _by_labels(pods: Pods, pools: Mapping[str, NodePool]) -> list[NodePool]:
+def _by_labels(pods: DeclaredPods, pools: Mapping[str, NodePool]) -> list[NodePool]:
     """Return the pools whose labels are all that its pods select; none where they select no such label."""
     wanted = {key: value for key, value in pods.node_selector if key not in INSTANCE_TYPE_LABELS}
     return [one for one in pools.values() if wanted and all(one.labels.get(key) == wanted[key] for key in wanted)]
 
 
-def _contradictions(pods: Pods, pool: NodePool, workload: Workload, found: Proposed) -> None:
+def _contradictions(pods: DeclaredPods, pool: NodePool, workload: Workload, found: Proposed) -> None:
     """Say which labels its pods select that no node of the pool has."""
     for key, value in pods.node_selector:
         given = pool.requirements.get(key, (pool.labels[key],) if key in pool.labels else ())
@@ -180,7 +185,7 @@ def _contradictions(pods: Pods, pool: NodePool, workload: Workload, found: Propo
             )  # fmt: skip
 
 
-def _place(pods: Pods, pool: NodePool | None, case: Case, market: Market, found: Proposed) -> None:
+def _place(pods: DeclaredPods, pool: NodePool | None, case: Case, market: Market, found: Proposed) -> None:
     """Say on which nodes its pods run: the cheapest that they may, on spot where that is allowed."""
     workload = case.workload
     asked = pods.selected(*INSTANCE_TYPE_LABELS)
@@ -234,7 +239,7 @@ def _spot(home: Pool, case: Case, market: Market, found: Proposed) -> None:
         )  # fmt: skip
 
 
-def _width_unknown(pods: Pods, workload: Workload) -> str:
+def _width_unknown(pods: DeclaredPods, workload: Workload) -> str:
     """Say why nobody knows how fast runs would be on as many GPUs as their pods ask for."""
     held = round(workload.gpus_per_pod)
     used = max((size.used_gpus or 0.0 for size in workload.pod_sizes if round(size.gpus) == held), default=0.0)
@@ -242,7 +247,7 @@ def _width_unknown(pods: Pods, workload: Workload) -> str:
     return f"asks for {pods.gpus} GPU(s) a pod, and they hold {held}: how fast it would run is not known, since {why}"
 
 
-def _warm(pods: Pods, case: Case, manifests: Manifests, found: Proposed) -> None:
+def _warm(pods: DeclaredPods, case: Case, manifests: Manifests, found: Proposed) -> None:
     """Start its nodes ahead of its runs, where placeholders of the lowest priority come to its pool just before them."""
     namespace, pool = case.workload.name.partition("/")[0], pods.selected(NODE_POOL_LABEL)
     minutes = [
@@ -264,7 +269,7 @@ def _warm(pods: Pods, case: Case, manifests: Manifests, found: Proposed) -> None
         found.notes.append("its placeholders do not come just before its runs: not counted")
 
 
-def _smaller(pods: Pods, workload: Workload, market: Market) -> list[SetGpuCount]:
+def _smaller(pods: DeclaredPods, workload: Workload, market: Market) -> list[SetGpuCount]:
     """Return the ways to run on as many GPUs as its pods ask for, where they held more and used no more than that."""
     held = round(workload.gpus_per_pod)
     return [one for one in gpu_count.propose(workload, market) if (one.before, one.gpus) == (held, pods.gpus)]
@@ -284,7 +289,7 @@ def _timetable(scaler: Scaler, case: Case, found: Proposed) -> None:
         )
 
 
-def _runs(pods: Pods, pool: NodePool | None, case: Case, market: Market, found: Proposed) -> None:
+def _runs(pods: DeclaredPods, pool: NodePool | None, case: Case, market: Market, found: Proposed) -> None:
     workload = case.workload
     held = round(workload.gpus_per_pod)
     if pods.gpus is not None and pods.gpus != held:
@@ -301,7 +306,7 @@ def _runs(pods: Pods, pool: NodePool | None, case: Case, market: Market, found: 
 
 
 def _replicas(
-    pods: Pods | None,
+    pods: DeclaredPods | None,
     scalers: list[Scaler],
     pool: NodePool | None,
     case: Case,
@@ -409,7 +414,7 @@ def _fragments(pool: NodePool | None, case: Case, found: Proposed) -> None:
     )  # fmt: skip
 
 
-def _room(pods: Pods | None, pool: NodePool | None, case: Case) -> int:
+def _room(pods: DeclaredPods | None, pool: NodePool | None, case: Case) -> int:
     """Return how many replicas a node pool's limit has room for."""
     if pool is None or pool.gpu_limit is None:
         return NO_LIMIT
@@ -417,7 +422,9 @@ def _room(pods: Pods | None, pool: NodePool | None, case: Case) -> int:
     return pool.gpu_limit // each
 
 
-def _rollout(pods: Pods | None, pool: NodePool | None, most: int, room: int, case: Case, found: Proposed) -> None:
+def _rollout(
+    pods: DeclaredPods | None, pool: NodePool | None, most: int, room: int, case: Case, found: Proposed
+) -> None:
     """Say where a pool's limit leaves no room for its replicas, or for the next rollout."""
     if pool is None or pool.gpu_limit is None:
         return
@@ -438,14 +445,68 @@ def _rollout(pods: Pods | None, pool: NodePool | None, most: int, room: int, cas
         )  # fmt: skip
 
 
-def unmatched(manifests: Manifests, known: Mapping[str, object]) -> Iterator[Finding]:
+def unmatched(manifests: Manifests, known: Mapping[str, object]) -> Iterator[ManifestFault]:
     """Yield what scales or patches a workload that neither the history nor the objects know."""
     for name, scalers in sorted(manifests.scalers.items()):
         if name not in known and name not in manifests.pods:
-            yield Finding(
+            yield ManifestFault(
                 weight=Weight.STOPS,
                 workload=name,
                 files=tuple(one.file for one in scalers),
                 what="is scaled, and neither this history nor these objects have it: nothing happens",
                 cure="check the namespace and the name of scaleTargetRef",
             )
+
+
+_ON_THE_HOUR = re.compile(r"0 (?P<hour>\d+) \* \* (?P<days>\*|[0-7](?:[-,][0-7])*)")
+_UTC = frozenset({"UTC", "Etc/UTC", "Etc/GMT", "GMT"})
+
+
+def is_timetable(scaler: Scaler) -> bool:
+    """Tell whether an autoscaler follows the clock and nothing else."""
+    triggers = listed(scaler.spec, "triggers")
+    return bool(triggers) and all(text(one, "type") == "cron" for one in triggers)
+
+
+def held_hours(scaler: Scaler) -> tuple[int, ...] | str:
+    """Return the hours of the week (Monday 00:00 UTC is 0) in which a timetable holds replicas, or why it cannot be read."""
+    if number(scaler.spec, "minReplicaCount"):
+        return "it keeps replicas outside its hours"
+    held: set[int] = set()
+    for trigger in listed(scaler.spec, "triggers"):
+        if text(trigger, "metadata", "timezone") not in _UTC:
+            return f"its hours are those of {text(trigger, 'metadata', 'timezone')}, and only UTC is read"
+        hours = _hours(trigger)
+        if hours is None:
+            return "its hours are not whole hours of days of the week"
+        held |= hours
+    return tuple(sorted(held))
+
+
+def _hours(trigger: Object) -> set[int] | None:
+    """Return the hours from each start to the end that comes next; None where they cannot be read."""
+    starts, ends = (_moments(text(trigger, "metadata", name)) for name in ("start", "end"))
+    if not starts or not ends:
+        return None
+    found = set[int]()
+    for start in starts:
+        length = min((end - start) % HR_PER_WEEK or HR_PER_WEEK for end in ends)
+        found |= {(start + hour) % HR_PER_WEEK for hour in range(length)}
+    return found
+
+
+def _moments(cron: str) -> list[int] | None:
+    """Return the hours of the week at which a cron expression fires.
+
+    >>> _moments("0 8 * * 1-2,7"), _moments("30 8 * * *")
+    ([8, 32, 152], None)
+    """
+    found = _ON_THE_HOUR.fullmatch(cron)
+    if found is None or int(found["hour"]) >= HR_PER_DAY:
+        return None
+    days: set[int] = set()
+    for part in ("0-6" if found["days"] == "*" else found["days"]).split(","):
+        first, _, last = part.partition("-")
+        days |= set(range(int(first), int(last or first) + 1))
+    # cron counts days from Sunday = 0 (or 7); the week here starts on Monday
+    return sorted({(day - 1) % DAYS_PER_WEEK * HR_PER_DAY + int(found["hour"]) for day in days})

@@ -51,7 +51,7 @@ class Taint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pods:
+class DeclaredPods:
     """What the objects say of one workload's pods; None and empty where they do not say."""
 
     kind: str
@@ -72,9 +72,9 @@ class Pods:
         """Return the value that its nodes must have for one of some labels; None where any will do."""
         return next((value for key, value in self.node_selector if key in keys), None)
 
-    def over(self, other: Pods) -> Pods:
+    def over(self, other: DeclaredPods) -> DeclaredPods:
         """Return what both say; this one, which was read later, where they differ."""
-        return Pods(
+        return DeclaredPods(
             kind=self.kind,
             workload=self.workload,
             files=tuple(dict.fromkeys((*other.files, *self.files))),
@@ -139,7 +139,7 @@ class Unread:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recorded:
+class RecordedSeries:
     """A recording rule of a namespace; rules of several workloads record one name with different labels."""
 
     namespace: str
@@ -149,28 +149,28 @@ class Recorded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patch:
+class UntargetedPatch:
     """What a patch sets whose target names no namespace: it goes to whatever its kustomization holds of that name."""
 
     name: str
     """A regular expression that takes a whole name, as kustomize has it."""
     said: str
     """The name that the patch itself states; empty where it states none."""
-    pods: Pods
+    pods: DeclaredPods
 
 
 @dataclass(slots=True, kw_only=True)
 class Manifests:
     """What a folder of objects asks for."""
 
-    pods: dict[str, Pods] = field(default_factory=dict)
+    pods: dict[str, DeclaredPods] = field(default_factory=dict)
     """By workload."""
     pools: dict[str, NodePool] = field(default_factory=dict)
     """By name."""
     scalers: dict[str, list[Scaler]] = field(default_factory=dict)
     """By workload: two that scale one workload fight each other."""
-    records: list[Recorded] = field(default_factory=list)
-    patches: list[Patch] = field(default_factory=list)
+    records: list[RecordedSeries] = field(default_factory=list)
+    patches: list[UntargetedPatch] = field(default_factory=list)
     priorities: dict[str, float] = field(default_factory=dict)
     """Of priority classes, by name."""
     unread: list[Unread] = field(default_factory=list)
@@ -180,7 +180,7 @@ class Manifests:
         """Return every workload that something is said of."""
         return tuple(sorted({*self.pods, *self.scalers}))
 
-    def is_placeholder(self, pods: Pods) -> bool:
+    def is_placeholder(self, pods: DeclaredPods) -> bool:
         """Tell whether pods only hold a node until others take their place: a timetable of the lowest priority."""
         return bool(pods.cron) and self.priorities.get(pods.priority_class, 0.0) < 0
 
@@ -237,7 +237,7 @@ def _take(found: Manifests, file: str, one: Object) -> None:
             for rule in listed(group, "rules"):
                 if text(rule, "record"):
                     found.records.append(
-                        Recorded(
+                        RecordedSeries(
                             namespace=namespace,
                             name=text(rule, "record"),
                             labels=mapping(rule, "labels"),
@@ -255,7 +255,7 @@ def _take(found: Manifests, file: str, one: Object) -> None:
         found.unread.append(Unread(what=f"{kind} {namespace}/{name}", file=file, why="this kind is not modelled"))
 
 
-def _put(found: Manifests, pods: Pods) -> None:
+def _put(found: Manifests, pods: DeclaredPods) -> None:
     known = found.pods.get(pods.workload)
     found.pods[pods.workload] = pods if known is None else pods.over(known)
 
@@ -265,12 +265,12 @@ def _object(one: Object, *path: str) -> Object:
     return part if isinstance(part, Mapping) else {}
 
 
-def _pods(kind: str, workload: str, file: str, one: Object) -> Pods:
+def _pods(kind: str, workload: str, file: str, one: Object) -> DeclaredPods:
     template = _object(one, *_TEMPLATES.get(kind, _TEMPLATE))
     gpus, devices = _devices(template, f"{file}: {kind} {workload}")
     replicas = number(one, "spec", "replicas")
     stated = at(template, "tolerations")
-    return Pods(
+    return DeclaredPods(
         kind=kind,
         workload=workload,
         files=(file,),
@@ -378,20 +378,20 @@ def _take_patch(found: Manifests, file: str, patch: Object) -> None:
         if text(meta, "namespace") or kind not in _REPLICATED | _RUNS:
             _take(found, file, {**content, "kind": kind, "metadata": meta})
         else:
-            found.patches.append(Patch(name=name or said, said=said, pods=_pods(kind, "", file, content)))
+            found.patches.append(UntargetedPatch(name=name or said, said=said, pods=_pods(kind, "", file, content)))
     elif isinstance(content, list):
-        pods = Pods(kind=kind, workload=f"{namespace}/{name}", files=(file,))
+        pods = DeclaredPods(kind=kind, workload=f"{namespace}/{name}", files=(file,))
         for step in content:
             pods = _patched(pods, step) or pods
         if namespace:
             _put(found, pods)
         else:
-            found.patches.append(Patch(name=name, said="", pods=pods))
+            found.patches.append(UntargetedPatch(name=name, said="", pods=pods))
     else:
         found.unread.append(Unread(what=f"a patch of {kind} {name}", file=file, why="its content is not in it"))
 
 
-def _patched_names(patch: Patch, names: Sequence[str]) -> list[str]:
+def _patched_names(patch: UntargetedPatch, names: Sequence[str]) -> list[str]:
     """Return the workloads that a patch without a namespace may be for; one where the names and folders tell.
 
     A folder that is named as a namespace holds that namespace's files. Of a family of names the shortest is the workload: runs
@@ -408,7 +408,7 @@ def _patched_names(patch: Patch, names: Sequence[str]) -> list[str]:
     return [one for one in fit if one.partition("/")[0] in folders] or fit
 
 
-def _patched(pods: Pods, step: Object) -> Pods | None:
+def _patched(pods: DeclaredPods, step: Object) -> DeclaredPods | None:
     path, value = text(step, "path"), at(step, "value")
     if text(step, "op") not in ("add", "replace") or not isinstance(value, int | str):
         return None

@@ -12,16 +12,16 @@ from trimtab.deployment.deployment import Deployment
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet, IntArray, Target, Window
 from trimtab.ledger import Commitment
-from trimtab.plan.program.fleet_problem import Enacted
+from trimtab.plan.program.fleet_problem import FleetBill
 from trimtab.plan.program.pool_use import summed
 from trimtab.replay.outcomes.evaluate import Evaluator
 from trimtab.replay.outcomes.outcome import Case, is_unchanged
 from trimtab.replay.outcomes.service_outcome import baseline_attained
-from trimtab.review.deployments import Finding, Proposed, Weight, proposed_deployment, unmatched
+from trimtab.review.deployments import ManifestFault, Proposed, Weight, proposed_deployment, unmatched
 from trimtab.review.manifests import Manifests, Unread
 from trimtab.units import per_month, usd
 
-__all__ = ["Finding", "Review", "TargetReview", "WorkloadReview", "review_fleet"]
+__all__ = ["ManifestFault", "Review", "TargetReview", "WorkloadReview", "review_fleet"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +66,7 @@ class Review:
     before_micro_usd: int
     after_micro_usd: int
     workloads: tuple[WorkloadReview, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[ManifestFault, ...]
     unread: tuple[Unread, ...]
 
     @property
@@ -120,7 +120,7 @@ def review_fleet(
         for index, workload in enumerate(fleet.workloads)
         if isinstance(case := cases[workload.name], Case)
     }
-    enacted = Enacted(fleet=fleet, evaluators=evaluators, market=market, owned=tuple(owned))
+    enacted = FleetBill(fleet=fleet, evaluators=evaluators, market=market, owned=tuple(owned))
     named = {*proposed.workloads, *(present.workloads if present else ())}
     places = [index for index, one in enumerate(fleet.workloads) if one.name in named and index in evaluators]
     after = {index: proposed_deployment(evaluators[index].case, market, proposed) for index in places}
@@ -164,7 +164,7 @@ def _unknown(proposed: Manifests, known: Container[str]) -> Iterator[Unread]:
 class _Bills:
     """Exact bills of a fleet with some workloads under manifests."""
 
-    enacted: Enacted
+    enacted: FleetBill
 
     def cost(self, placed: Mapping[int, Proposed]) -> int:
         """Return the bill; nodes that nothing gives back stay billed, however few replicas stand on them."""
@@ -193,7 +193,7 @@ class _Bills:
         return {pool: np.maximum(0, seconds - held.get(pool, np.zeros_like(seconds))) for pool, seconds in used.items()}
 
 
-def _row(enacted: Enacted, index: int, before: Proposed, after: Proposed, change: int) -> WorkloadReview:
+def _row(enacted: FleetBill, index: int, before: Proposed, after: Proposed, change: int) -> WorkloadReview:
     return WorkloadReview(
         workload=enacted.evaluators[index].case.workload.name,
         changes=tuple(effect.describe() for _, effect in after.deployment.changes),
@@ -208,7 +208,7 @@ def _unjudged(name: str, why: str) -> WorkloadReview:
     return WorkloadReview(workload=name, changes=(), change_micro_usd=0, targets=(), unjudged=why, notes=())
 
 
-def _targets(enacted: Enacted, index: int, before: Deployment, after: Deployment) -> tuple[TargetReview, ...]:
+def _targets(enacted: FleetBill, index: int, before: Deployment, after: Deployment) -> tuple[TargetReview, ...]:
     case = enacted.evaluators[index].case
     if not after.changes:
         return ()

@@ -19,7 +19,7 @@ from trimtab.policies.forecast import ForecastPolicy
 from trimtab.policies.metrics import Others
 from trimtab.policies.scaling import SYNC_S, HpaPolicy, Metric
 from trimtab.review.forecasts import LOAD, WANTED, Forecast, read_forecast
-from trimtab.review.manifests import Recorded, Scaler
+from trimtab.review.manifests import RecordedSeries, Scaler
 from trimtab.sources.kube_objects import at, listed, number, text
 from trimtab.tables.workloads import rests_on_replicas
 from trimtab.units import S_PER_DAY, S_PER_HR, S_PER_MIN
@@ -116,7 +116,7 @@ class Replica:
     signal: str
 
 
-def scaling_of(scaler: Scaler, replica: Replica, records: Sequence[Recorded]) -> Scaling:
+def scaling_of(scaler: Scaler, replica: Replica, records: Sequence[RecordedSeries]) -> Scaling:
     """Return what an autoscaler does to a service of such replicas."""
     keda = scaler.kind == "ScaledObject"
     known = _records_of(scaler, records)
@@ -138,7 +138,7 @@ def scaling_of(scaler: Scaler, replica: Replica, records: Sequence[Recorded]) ->
     return _policy(scaler, first, signals, replica)
 
 
-def _records_of(scaler: Scaler, records: Sequence[Recorded]) -> dict[str, str]:
+def _records_of(scaler: Scaler, records: Sequence[RecordedSeries]) -> dict[str, str]:
     """Return what each recorded series of its namespace is; of several of one name, that with its workload's label."""
     mine = [one for one in records if one.namespace == scaler.namespace]
     target = text(scaler.spec, "scaleTargetRef", "name")

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trimtab.diagnose.canary import MIN_SLICES, Run, run_of
+from trimtab.diagnose.canary import MIN_SLICES, CanaryRun, run_of
 from trimtab.errors import InputError
 from trimtab.fleet.model import FloatArray
 from trimtab.inputs.arrow_tables import read_arrow_table
@@ -25,7 +25,7 @@ _LEAST = 100
 """Requests below which a 99th percentile is the largest reading."""
 
 
-def read_run(path: Path, usd_hr: float | None) -> Run:
+def read_run(path: Path, usd_hr: float | None) -> CanaryRun:
     """Return a run from a file; raises InputError saying which column or key is missing, or what cannot be."""
     if path.suffix.lower() == ".json":
         latency, start, failed = _from_bench(path)

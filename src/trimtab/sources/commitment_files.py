@@ -9,7 +9,7 @@ from pathlib import Path
 from trimtab.catalog.pools import Pool
 from trimtab.errors import Fault, InputError, PriceFileError
 from trimtab.inputs.csv_rows import read_csv_rows
-from trimtab.levers.commit_table import Offer
+from trimtab.levers.commit_table import CommitmentPrice
 from trimtab.plan.commitments.inventory import Owned, OwnedNodes
 
 COLUMNS = (
@@ -44,7 +44,7 @@ def read_owned(path: Path) -> tuple[Owned, ...]:
     return tuple(owned)
 
 
-def quoted_offer(text: str, pools: Mapping[str, Pool]) -> Offer:
+def quoted_offer(text: str, pools: Mapping[str, Pool]) -> CommitmentPrice:
     """Read `TYPE:TERM:UPFRONT_USD:USD_HR`, as in `p5.48xlarge:1y:241000:0`; `pools` holds the fleet's pools by type.
 
     Raises InputError.
@@ -57,7 +57,7 @@ def quoted_offer(text: str, pools: Mapping[str, Pool]) -> Offer:
             f"{text!r}: the fleet has no on-demand {parts[0]}; it has {', '.join(sorted(pools)) or 'none'}"
         )
     try:
-        return Offer(
+        return CommitmentPrice(
             pool=pools[parts[0]],
             term_years=TERMS[parts[1]],
             upfront_usd=float(parts[2]),
@@ -75,7 +75,7 @@ def _owned(row: Mapping[str, str]) -> Owned:
         raise ValueError("count must be at least 1, and end after start")
     if term_years not in TERMS.values():
         raise ValueError(f"term_years must be 1 or 3, not {term_years}")
-    offer = Offer(
+    offer = CommitmentPrice(
         pool=Pool(row["provider"], row["instance_type"], row["region"]),
         term_years=term_years,
         upfront_usd=float(row["upfront_usd"] or 0),

@@ -22,7 +22,7 @@ from trimtab.errors import Fault, InputError, MissingPrice, PriceFileError, Unkn
 from trimtab.inputs.csv_rows import csv_rows
 from trimtab.inputs.files import read_text
 from trimtab.inputs.json_text import load_json
-from trimtab.levers.commit_table import Offer
+from trimtab.levers.commit_table import CommitmentPrice
 from trimtab.plan.commitments.inventory import Owned, OwnedNodes, OwnedSpend
 from trimtab.sources.bill_cells import find_instance_type
 from trimtab.sources.commitment_files import read_owned
@@ -143,7 +143,7 @@ class _Lists:
             if charge.get("Frequency") == "Hourly"
         )
         term = round(_number(entry["Duration"]) / S_PER_HR / HR_PER_YEAR)
-        offer = Offer(
+        offer = CommitmentPrice(
             pool=Pool("aws", str(entry["InstanceType"]), region),
             term_years=term,
             upfront_usd=_number(entry.get("FixedPrice", 0)),
@@ -230,7 +230,7 @@ class _Lists:
                 "set or the bill names"
             )
             return
-        offer = Offer(
+        offer = CommitmentPrice(
             pool=Pool(_provider(name, entry), instance_type, region),
             term_years=max(1, round(hours / HR_PER_YEAR)),
             upfront_usd=0.0,
@@ -255,13 +255,13 @@ class _Lists:
         except (MissingPrice, UnknownName) as error:
             found.left_out.append(f"{name}: its list states no price, and the price book has none ({error})")
             return
-        offer = Offer(
+        offer = CommitmentPrice(
             pool=pool, term_years=years, upfront_usd=0.0, usd_hr=price.usd_hr, source=f"list price, {price.source}"
         )
         found.owned.append(_owned(name, offer, count, *period))
 
 
-def _owned(name: str, offer: Offer, count: int, start: object, end: object) -> Owned:
+def _owned(name: str, offer: CommitmentPrice, count: int, start: object, end: object) -> Owned:
     first, last = _day(start), _day(end)
     if count < 1 or last <= first:
         raise ValueError(f"{name}: a count of at least 1, and an end after the start, are needed")

@@ -10,7 +10,7 @@ from math import ceil
 
 import pyarrow as pa
 
-from trimtab.physics.offers import Offer
+from trimtab.physics.offers import NodeOffer
 from trimtab.sources.prometheus import Collected
 from trimtab.tables.arrow import arrow_schema, columns_of, empty_table
 from trimtab.tables.bundle import BundleMeta
@@ -21,7 +21,7 @@ _ACTIVITY = ("gpu_util", "sm_active", "tensor_active", "dram_active")
 Row = dict[str, object]
 
 
-def bundle_of(profile: ProfileFile, gpu: str, offer: Offer | None, *, workload: str) -> Collected:
+def bundle_of(profile: ProfileFile, gpu: str, offer: NodeOffer | None, *, workload: str) -> Collected:
     """Return the tables of a profile; `gpu` is the catalog's name, `offer` the shape that the machine is taken for."""
     start = datetime.fromtimestamp(profile.started_epoch_s, UTC)
     end = start + timedelta(seconds=profile.wall_s)
@@ -62,7 +62,7 @@ def _device(device: ProfileDevice, node: str, gpu: str) -> Row:
     }
 
 
-def _node(node: str, gpu: str, count: int, offer: Offer | None, start: datetime, end: datetime) -> Row:
+def _node(node: str, gpu: str, count: int, offer: NodeOffer | None, start: datetime, end: datetime) -> Row:
     return {
         "node": node,
         "provider": offer.provider if offer else "owned",

@@ -16,7 +16,7 @@ from trimtab_runtime.notice.azure import AzureScheduledEvents
 from trimtab_runtime.notice.detect import automatic_watcher, cloud_sources
 from trimtab_runtime.notice.file_source import FileNotices
 from trimtab_runtime.notice.gcp import GcpPreemptionNotices
-from trimtab_runtime.notice.metadata import Answer, MetadataServer, seconds_until
+from trimtab_runtime.notice.metadata import MetadataAnswer, MetadataServer, seconds_until
 from trimtab_runtime.notice.notice import Notice, NoticeBoard, NoticeKind
 from trimtab_runtime.notice.signals import SignalNotices
 from trimtab_runtime.notice.watcher import NoticeWatcher
@@ -114,7 +114,7 @@ def test_an_unreachable_metadata_server_is_reported_once_and_never_raises(caplog
 
 def test_a_wrong_local_clock_moves_no_deadline():
     server_time = datetime(2020, 1, 1, tzinfo=UTC)
-    answer = Answer(status=200, body="", etag="", server_time=server_time)
+    answer = MetadataAnswer(status=200, body="", etag="", server_time=server_time)
 
     assert seconds_until(server_time + timedelta(seconds=110), answer, 120.0) == 110.0
     assert seconds_until(server_time + timedelta(days=3), answer, 120.0) == 120.0
@@ -223,7 +223,7 @@ class OddServer(MetadataServer):
         self.paths.append(path)
         body = self.body if "action" in path or "event" in path or "preempted" in path else "name"
         status = 404 if "rebalance" in path else 200
-        return Answer(status=status, body=body, etag=self.etag, server_time=datetime.now(UTC))
+        return MetadataAnswer(status=status, body=body, etag=self.etag, server_time=datetime.now(UTC))
 
 
 @pytest.mark.parametrize("name", ODD_AWS)

@@ -21,12 +21,12 @@ from trimtab.cli.allocate.tables import (
 from trimtab.cli.history import History, HistoryChoice, open_history
 from trimtab.cli.output import Format, write, write_sheet
 from trimtab.cli.progress import progress_bar, set_verbosity
-from trimtab.diagnose.bill_split import COLUMNS, Basis, charges_of, spent_of_bill
+from trimtab.diagnose.bill_split import COLUMNS, ChargeBasis, charges_of, spent_of_bill
 from trimtab.diagnose.budgets import MonthEnd, month_end
 from trimtab.diagnose.charges import DEMAND_COLUMNS, Charge, Rules, SharedRule, charges, served_in
 from trimtab.diagnose.reconciliation import Month, months
-from trimtab.diagnose.spent import Spent, spent_at_list
-from trimtab.diagnose.split import Split
+from trimtab.diagnose.spent import DailySpend, spent_at_list
+from trimtab.diagnose.split import CostSplit
 from trimtab.errors import Fault, PriceFileError, UsageError
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.model import Fleet
@@ -43,7 +43,7 @@ class _Split:
     """A fleet with what was spent on it and on what grounds, and the bill's months where there is a bill."""
 
     fleet: Fleet
-    spent: Spent
+    spent: DailySpend
     basis: str
     months: tuple[Month, ...] = ()
 
@@ -52,8 +52,8 @@ class _Split:
 class _SplitTerms:
     """How a bill is to be split; `basis` is None where none was asked for, and with list prices (`at_list`)."""
 
-    split: Split
-    basis: Basis | None
+    split: CostSplit
+    basis: ChargeBasis | None
     at_list: bool
     rules: Rules
     usd_per: Mapping[str, float]
@@ -63,8 +63,8 @@ class _SplitTerms:
 def _terms(options: AllocateOptions) -> _SplitTerms:
     at_list = options.basis == "list"
     return _SplitTerms(
-        split=Split.parse(options.split),
-        basis=Basis(options.basis) if options.basis is not None and not at_list else None,
+        split=CostSplit.parse(options.split),
+        basis=ChargeBasis(options.basis) if options.basis is not None and not at_list else None,
         at_list=at_list,
         rules=Rules(idle=SharedRule(options.idle), shared=SharedRule(options.shared)),
         usd_per=parse_rates(options.rates),
@@ -100,16 +100,16 @@ def _split(options: AllocateOptions, terms: _SplitTerms, history: History) -> _S
         fleet, allocation = priced_history(bundle, catalog=load_catalog(options.prices), at=options.at)
         return _Split(fleet=fleet, spent=spent_at_list(fleet, allocation, terms.split), basis="list prices")
     fleet = build_fleet(bundle, Settings())
-    basis = terms.basis or Basis.EFFECTIVE
-    either = {one: charges_of(costs, one, terms.usd_per) for one in Basis}
+    basis = terms.basis or ChargeBasis.EFFECTIVE
+    either = {one: charges_of(costs, one, terms.usd_per) for one in ChargeBasis}
     spent = spent_of_bill(
         either[basis], fleet, nodes_by_resource(bundle.table("nodes", ["node", "labels"])), terms.split
     )
     return _Split(
         fleet=fleet,
         spent=spent,
-        basis="what the invoice asks" if basis is Basis.BILLED else "amortised charges",
-        months=months(either[Basis.BILLED], either[Basis.EFFECTIVE], terms.invoices),
+        basis="what the invoice asks" if basis is ChargeBasis.BILLED else "amortised charges",
+        months=months(either[ChargeBasis.BILLED], either[ChargeBasis.EFFECTIVE], terms.invoices),
     )
 
 
@@ -136,7 +136,7 @@ def _answer(rows: Sequence[Charge], found: _Split, budgets: Mapping[str, float])
     )
 
 
-def _month_end(row: Charge, spent: Spent, whole_days: int) -> MonthEnd:
+def _month_end(row: Charge, spent: DailySpend, whole_days: int) -> MonthEnd:
     """Forecast a payer's month: its own days, scaled to bear its part of what is shared."""
     days = spent.unheld[row.name] if row.nobodys else spent.held[row.name]
     own = int(days.sum())

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trimtab.catalog import load_catalog
-from trimtab.check import Checked, Cluster, Difference, Schemas, check_folder, differences, read_cluster
+from trimtab.check import CheckResult, Cluster, Difference, Schemas, check_folder, differences, read_cluster
 from trimtab.check.cluster import cluster_of_context, crds_of_context, series_of
-from trimtab.check.differences import Change
+from trimtab.check.differences import ObjectChange
 from trimtab.check.documents import Folder, read_folder
 from trimtab.cli.output import Cell, Column, Format, Sheet, write, write_sheet
 from trimtab.errors import UsageError
@@ -76,7 +76,7 @@ def run_diff(request: CheckRequest) -> int:
         Sheet(columns=_DIFF_COLUMNS, rows=rows, section="change", notes=(_counted(found, request),)),
         request.output_format,
     )
-    return EXIT_DIFFERS if any(one.change in (Change.NEW, Change.CHANGED) for one in found) else 0
+    return EXIT_DIFFERS if any(one.change in (ObjectChange.NEW, ObjectChange.CHANGED) for one in found) else 0
 
 
 def _schemas(request: CheckRequest) -> Schemas:
@@ -101,7 +101,7 @@ def _cluster(request: CheckRequest, folder: Folder | None) -> Cluster | None:
     return None if series is None else Cluster().with_series(series)
 
 
-def _verdict(checked: Checked, request: CheckRequest) -> str:
+def _verdict(checked: CheckResult, request: CheckRequest) -> str:
     errors, warnings = len(checked.errors), len(checked.faults) - len(checked.errors)
     beside = request.against or request.context
     unread = "" if beside else " What the cluster has was not read: give --against or --context."
@@ -111,7 +111,7 @@ def _verdict(checked: Checked, request: CheckRequest) -> str:
     )
 
 
-def _check_sheet(checked: Checked, request: CheckRequest) -> Sheet:
+def _check_sheet(checked: CheckResult, request: CheckRequest) -> Sheet:
     rows: list[dict[str, Cell]] = [
         {
             "file": found.file,
@@ -130,7 +130,7 @@ def _check_sheet(checked: Checked, request: CheckRequest) -> Sheet:
 def _diff_rows(found: list[Difference], *, everything: bool) -> Iterator[dict[str, Cell]]:
     for one in found:
         first: dict[str, Cell] = {"change": one.change.value, "object": one.object, "file": one.file}
-        if one.change is Change.SAME and not everything:
+        if one.change is ObjectChange.SAME and not everything:
             continue
         for field in one.fields:
             yield {**first, "field": field.field, "before": field.before or None, "after": field.after or None}
@@ -139,6 +139,6 @@ def _diff_rows(found: list[Difference], *, everything: bool) -> Iterator[dict[st
 
 
 def _counted(found: list[Difference], request: CheckRequest) -> str:
-    counts = {change: sum(one.change is change for one in found) for change in Change}
+    counts = {change: sum(one.change is change for one in found) for change in ObjectChange}
     said = ", ".join(f"{count} {change.value}" for change, count in counts.items())
     return f"{request.folder} against {request.against or request.context}: {said}. Nothing was applied."

@@ -13,7 +13,7 @@ from trimtab.cli.fit import FitOptions
 from trimtab.errors import InputError, UnknownName, UsageError
 from trimtab.fleet.settings import Assumptions
 from trimtab.inputs.json_text import read_json, read_json_object
-from trimtab.physics.ask import Market
+from trimtab.physics.ask import FitMarket
 from trimtab.physics.hf_config import architecture_from_config
 from trimtab.physics.interruption import Interruptions
 from trimtab.physics.measured_point import Measured, measured_point
@@ -105,9 +105,9 @@ def _config_path(name: str) -> Path | None:
     return found[-1] if found else None
 
 
-def market_of(options: FitOptions, assumed: Assumptions) -> Market:
+def market_of(options: FitOptions, assumed: Assumptions) -> FitMarket:
     """Return today's market, with own rates from a file; what losing spot nodes costs is as assumed."""
-    return Market(
+    return FitMarket(
         gpus=options.gpus,
         own=options.own,
         provider=options.provider,

@@ -38,14 +38,14 @@ from trimtab.cli.fit.tables import (
 from trimtab.cli.output import SCHEMA_VERSION, Format, write, write_sheet
 from trimtab.cli.settings import resolve
 from trimtab.cli.sheet import Column, Sheet
-from trimtab.emit.fit_document import FitDocument, Way, serving_ways, training_ways
+from trimtab.emit.fit_document import FitDocument, FitWay, serving_ways, training_ways
 from trimtab.emit.html.fit_page import render_fit
 from trimtab.emit.launch import training_arguments, vllm_serve
 from trimtab.emit.manifests.bench_jobs import bench_job, job_name
 from trimtab.errors import PlanError, UsageError
 from trimtab.fleet.ownership import TotalCost, serving_cost, training_cost
 from trimtab.fleet.settings import Settings
-from trimtab.physics.ask import Market, serving_answer, training_answer
+from trimtab.physics.ask import FitMarket, serving_answer, training_answer
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.found_ways import ServingOption, Unmet
 from trimtab.physics.measured_point import Measured, speed_scale, time_scale
@@ -64,7 +64,7 @@ class _Request:
 
     options: FitOptions
     model: Architecture
-    market: Market
+    market: FitMarket
     settings: Settings
     measured: Measured | None
     mix: RequestMix | None
@@ -265,6 +265,6 @@ def _answer(
     return FitPresentation(sheet=replace(sheet, notes=told), document=document, nearest=tuple(lines), page=page)
 
 
-def _drawn(shown: Sequence[Way], roofs: Sequence[Roofline]) -> list[str]:
+def _drawn(shown: Sequence[FitWay], roofs: Sequence[Roofline]) -> list[str]:
     pictures = (pareto_picture(shown), value_bars(shown), *(roofline_picture(roof) for roof in roofs))
     return [text for text in pictures if text]

@@ -8,9 +8,9 @@ from typing import TypeVar
 
 from trimtab.catalog import BuyingOption
 from trimtab.cli.sheet import Cell, Column, Sheet, fixed
-from trimtab.emit.fit_document import Way, frontier
+from trimtab.emit.fit_document import FitWay, frontier
 from trimtab.fleet.ownership import TotalCost
-from trimtab.physics.ask import Market
+from trimtab.physics.ask import FitMarket
 from trimtab.physics.boards import board
 from trimtab.physics.formats import WeightFormat
 from trimtab.physics.found_ways import Rejected, ServingOption, Unmet
@@ -236,7 +236,9 @@ def sheet_of(rows: Sequence[Mapping[str, Cell]], columns: Sequence[Column], note
     return Sheet(columns=columns, rows=rows, notes=notes)
 
 
-def change_lines(model: Architecture, demand: Demand | TrainingDemand, market: Market, engine: str = "") -> list[str]:
+def change_lines(
+    model: Architecture, demand: Demand | TrainingDemand, market: FitMarket, engine: str = ""
+) -> list[str]:
     """Name the single change that makes a model fit one's own card; nothing where no card was named."""
     if market.own is None:
         return []
@@ -248,7 +250,7 @@ def change_lines(model: Architecture, demand: Demand | TrainingDemand, market: M
     return [f"what makes it fit {card.name}: {change or 'nothing; it needs a larger card or several'}"]
 
 
-def serving_words(demand: Demand, market: Market) -> str:
+def serving_words(demand: Demand, market: FitMarket) -> str:
     """Say what is to be served, within what, and where."""
     load = f"{demand.rate_req_s:,.4g} requests/s" if demand.rate_req_s else f"{demand.concurrency} requests at once"
     if demand.mean_req_s:
@@ -259,13 +261,13 @@ def serving_words(demand: Demand, market: Market) -> str:
     return f"{load}{'; ' + told if told else ''}; {_place(market)}"
 
 
-def training_words(demand: TrainingDemand, market: Market) -> str:
+def training_words(demand: TrainingDemand, market: FitMarket) -> str:
     """Say what is to be trained, by when, and where."""
     deadline = f"; done in {demand.deadline_days:g} days" if demand.deadline_days else ""
     return f"sequences of {demand.sequence:,}{deadline}; {_place(market)}"
 
 
-def _place(market: Market) -> str:
+def _place(market: FitMarket) -> str:
     if market.own:
         return f"on one's own {market.own}"
     place = " ".join(word for word in (market.provider, market.region) if word) or "any provider and region"
@@ -345,7 +347,7 @@ def roofline_picture(one: Roofline) -> str:
     return _drawn(grid, title, told)
 
 
-def pareto_picture(found: Sequence[Way]) -> str:
+def pareto_picture(found: Sequence[FitWay]) -> str:
     """Return cost (up) against time (right); numbers are ranks, the frontier is listed below."""
     shown = list(found[:9])
     costs = [way.cost.value for way in shown]
@@ -362,7 +364,7 @@ def pareto_picture(found: Sequence[Way]) -> str:
     return _drawn(grid, title, f"nothing beats: {named}")
 
 
-def value_bars(found: Sequence[Way]) -> str:
+def value_bars(found: Sequence[FitWay]) -> str:
     """Return a bar per offering: tokens a second for a dollar an hour."""
     values = [(way.label, way.tok_s_per_usd_hr) for way in found if way.tok_s_per_usd_hr]
     if not values:

@@ -12,7 +12,7 @@ import yaml
 
 from trimtab.catalog import Catalog, Price
 from trimtab.catalog.overrides import read_overrides
-from trimtab.catalog.price_diff import Change, ChangeKind, buyable_as_before, changes, newest, without_own
+from trimtab.catalog.price_diff import ChangeKind, OfferingChange, buyable_as_before, changes, newest, without_own
 from trimtab.cli.output import Cell, Column, Sheet, fixed
 from trimtab.errors import SourceError, UsageError
 from trimtab.inputs.csv_rows import csv_rows
@@ -112,7 +112,7 @@ def _yaml_text(rows: Sequence[Mapping[str, object]], owned: Sequence[Mapping[str
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
 
 
-def found_changes(reading: Reading, former: PriceFile, packaged: Catalog) -> list[Change]:
+def found_changes(reading: Reading, former: PriceFile, packaged: Catalog) -> list[OfferingChange]:
     """Return what the lists change against the packaged rates with the former file over them."""
     listed = without_own(reading.prices, former.own)
     reading.skip("rate of the list where yours stands in the file", len(reading.prices) - len(listed))
@@ -120,7 +120,7 @@ def found_changes(reading: Reading, former: PriceFile, packaged: Catalog) -> lis
     return changes(buyable_as_before(listed, packaged.prices), former.listed, book, reading.scopes)
 
 
-def refresh_sheet(found: Sequence[Change], *, for_people: bool) -> Sheet:
+def refresh_sheet(found: Sequence[OfferingChange], *, for_people: bool) -> Sheet:
     """Return one row a rate that is not as it was, the largest change first; people see the first of them."""
     shown = [change for change in found if change.kind is not ChangeKind.CONFIRMED]
     shown.sort(key=lambda one: (_ORDER.index(one.kind), -abs(one.change_frac or 0.0), one.price.key[:3]))
@@ -143,7 +143,7 @@ def refresh_sheet(found: Sequence[Change], *, for_people: bool) -> Sheet:
     return Sheet(columns=columns, rows=rows, notes=notes)
 
 
-def _row(change: Change) -> dict[str, Cell]:
+def _row(change: OfferingChange) -> dict[str, Cell]:
     price, before, after = change.price, change.before, change.after
     rise = change.change_frac
     return {
@@ -163,7 +163,7 @@ def _percent(cell: Cell) -> str:
     return f"{cell:+.1%}" if isinstance(cell, int | float) else str(cell)
 
 
-def summary(found: Sequence[Change], reading: Reading) -> Iterator[str]:
+def summary(found: Sequence[OfferingChange], reading: Reading) -> Iterator[str]:
     """Yield how many rates stand how, and how many rows of the lists were left out for which reason."""
     kinds = Counter(change.kind for change in found)
     yield f"{len(reading.prices):,} rates read: " + ", ".join(f"{kinds[kind]:,} {kind.value}" for kind in _ORDER)
@@ -172,7 +172,7 @@ def summary(found: Sequence[Change], reading: Reading) -> Iterator[str]:
             yield f"  {number:,} x {reason}"
 
 
-def refuse_a_broken_list(found: Sequence[Change], former: PriceFile) -> None:
+def refuse_a_broken_list(found: Sequence[OfferingChange], former: PriceFile) -> None:
     """Raise SourceError where most of a file's rates vanished: lists do not do that, broken answers do."""
     gone = sum(change.kind is ChangeKind.VANISHED for change in found)
     had = sum(price.purchasable for price in newest(former.listed))

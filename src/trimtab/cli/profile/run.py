@@ -17,7 +17,7 @@ from trimtab.cli.profile.view import live_view, page, verdict_document
 from trimtab.diagnose.profiled import judge
 from trimtab.errors import InputError, UnknownName
 from trimtab.physics.boards import board
-from trimtab.physics.offers import Offer, offers_for
+from trimtab.physics.offers import NodeOffer, offers_for
 from trimtab.sources.profile_bundle import bundle_of
 from trimtab.sources.torch_trace import read_trace
 from trimtab.tables.bundle import write_bundle
@@ -32,7 +32,7 @@ class Rate:
 
     usd_hr: float | None
     because: str
-    offer: Offer | None = None
+    offer: NodeOffer | None = None
 
 
 def observe(options: ProfileOptions) -> tuple[dict[str, object], int]:

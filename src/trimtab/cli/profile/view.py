@@ -13,7 +13,7 @@ from rich.table import Table
 
 from trimtab.cli.sheet import Column, Sheet, fixed
 from trimtab.cli.text_table import text_table
-from trimtab.diagnose.causes import Cause, Finding
+from trimtab.diagnose.causes import Cause, CauseFinding
 from trimtab.diagnose.profiled import RooflinePoint, RunVerdict
 from trimtab.tables.profile_file import ProfileDevice, ProfileFile, checked_profile
 from trimtab.units import S_PER_HR, S_PER_MIN
@@ -123,7 +123,7 @@ def _roofline(point: RooflinePoint | None) -> Iterator[str]:
     yield f"roofline  at most {point.tflops:,.0f} TFLOP/s, {point.dram_gb_s:,.0f} GB/s; {where}"
 
 
-def _findings(findings: Sequence[Finding]) -> str:
+def _findings(findings: Sequence[CauseFinding]) -> str:
     lines = []
     for finding in findings:
         lead = "undetermined" if finding.cause is Cause.UNDETERMINED else finding.cause.value

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from trimtab.cli.output import Cell, Column, Format, Sheet, render
 from trimtab.emit.money import dollars
-from trimtab.review import Finding, Review, TargetReview, WorkloadReview
+from trimtab.review import ManifestFault, Review, TargetReview, WorkloadReview
 from trimtab.review.deployments import Weight
 from trimtab.units import per_month, usd
 
@@ -113,7 +113,7 @@ def _notes(found: Review) -> Iterator[str]:
         yield f"not read: {unread.what} ({unread.file}): {unread.why}"
 
 
-def _finding(one: Finding) -> str:
+def _finding(one: ManifestFault) -> str:
     where = f" ({', '.join(one.files)})" if one.files else ""
     word = "STOPS" if one.weight is Weight.STOPS else "warning"
     return f"{word}: {one.workload} {one.what}{where}; {one.cure}"

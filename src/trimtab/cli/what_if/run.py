@@ -13,7 +13,7 @@ from trimtab.cli.output import Cell, Column, Format, Sheet
 from trimtab.cli.progress import progress_bar, set_verbosity
 from trimtab.cli.settings import resolve
 from trimtab.cli.what_if import WhatIfOptions
-from trimtab.emit.comparison import Compared, Unit, compared, shown
+from trimtab.emit.comparison import ComparedFigure, FigureUnit, compared, shown
 from trimtab.errors import UsageError
 from trimtab.fleet.limits import quotas_of
 from trimtab.pipeline import open_demo, open_fleet, what_if
@@ -94,7 +94,7 @@ def _notes(found: WhatIf) -> list[str]:
     return notes
 
 
-def _for_people(row: Compared) -> dict[str, Cell]:
+def _for_people(row: ComparedFigure) -> dict[str, Cell]:
     change = row.change
     return {
         "section": row.section,
@@ -105,11 +105,11 @@ def _for_people(row: Compared) -> dict[str, Cell]:
     }
 
 
-def _signed(change: float, unit: Unit) -> str:
+def _signed(change: float, unit: FigureUnit) -> str:
     return ("+" if change > 0 else "-") + shown(abs(change), unit)
 
 
-def _raw(row: Compared) -> dict[str, Cell]:
+def _raw(row: ComparedFigure) -> dict[str, Cell]:
     return {
         "section": row.section,
         "what": row.what,

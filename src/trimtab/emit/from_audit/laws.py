@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trimtab.emit.document import BackTestPart, HeldPart, LawPart
 from trimtab.emit.money import dollars
-from trimtab.fleet.law_evidence import BackTest, Held
+from trimtab.fleet.law_evidence import BackTest, BackTestedMeasure
 from trimtab.plan.proof.law_report import LawFinding, LoadTest
 
 _REQUESTS, _GPUS = "requests/s", "GPUs at work"
@@ -59,7 +59,7 @@ def _back_test(test: BackTest) -> BackTestPart:
     )
 
 
-def _held(held: Held | None) -> HeldPart | None:
+def _held(held: BackTestedMeasure | None) -> HeldPart | None:
     return None if held is None else HeldPart(foretold=_figure(held.foretold), measured=_figure(held.measured))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trimtab.emit.document import CoursePart, RoadmapPart, StepPart, SwayPart
-from trimtab.plan.course import Course, Roadmap
+from trimtab.plan.model import Roadmap, Schedule
 
 FOLKLORE_LOW_FRAC, FOLKLORE_HIGH_FRAC = 0.60, 0.75
 """What vendors' case studies and guides promise within a year, whatever the fleet; held against the plan, never used in it."""
@@ -38,7 +38,7 @@ def roadmap_part(found: Roadmap) -> RoadmapPart:
     )
 
 
-def _course(course: Course) -> CoursePart:
+def _course(course: Schedule) -> CoursePart:
     return CoursePart(
         steps=tuple(
             StepPart(

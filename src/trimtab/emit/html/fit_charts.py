@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from trimtab.emit.fit_document import Way, frontier
+from trimtab.emit.fit_document import FitWay, frontier
 from trimtab.emit.html.markup import Html, number, tag
 from trimtab.emit.html.svg import picture, text
 from trimtab.physics.footprint import Footprint
@@ -68,7 +68,7 @@ def _grid(across: Axis, up: Axis) -> Iterator[Html]:
         yield text(x, up.start + 18, f"{value:,g}", anchor="middle", style="tick")
 
 
-def cost_against_time(ways: Sequence[Way]) -> Html:
+def cost_against_time(ways: Sequence[FitWay]) -> Html:
     """Draw every way as a dot, cost up and time to the right; a line joins those that nothing beats, which carry names."""
     if not ways or min(one.cost.value for one in ways) <= 0:
         return Html()
@@ -95,13 +95,13 @@ def cost_against_time(ways: Sequence[Way]) -> Html:
     )  # fmt: skip
 
 
-def _dot(one: Way, across: Axis, up: Axis, style: str) -> Html:
+def _dot(one: FitWay, across: Axis, up: Axis, style: str) -> Html:
     told = f"{one.label}, {one.setup}: {one.cost.value:,.3g} {one.unit}, {one.time.value:,.3g} {one.time_unit}, {one.where}"
     x, y = across.at(one.time.value), up.at(one.cost.value)
     return tag("g", tag("title", told), tag("circle", cx=x, cy=y, r=5.0 if style == "dot-best" else 3.5, class_=style))
 
 
-def _names(best: Sequence[Way], across: Axis, up: Axis) -> Iterator[Html]:
+def _names(best: Sequence[FitWay], across: Axis, up: Axis) -> Iterator[Html]:
     """Yield names beside the dots of the frontier, each above those that it would cover."""
     placed: list[tuple[float, float, float]] = []
     for one in best[:: max(1, math.ceil(len(best) / MOST_LABELS))]:
@@ -115,7 +115,7 @@ def _names(best: Sequence[Way], across: Axis, up: Axis) -> Iterator[Html]:
         yield text(left if right else x - 6, max(y, 26.0), one.label, anchor="start" if right else "end", style="label")
 
 
-def value_chart(ways: Sequence[Way]) -> Html:
+def value_chart(ways: Sequence[FitWay]) -> Html:
     """Draw tokens a second for a dollar an hour, a bar per offering."""
     worth = [(one, one.tok_s_per_usd_hr) for one in ways if one.tok_s_per_usd_hr]
     if not worth:
@@ -135,7 +135,7 @@ def value_chart(ways: Sequence[Way]) -> Html:
     return picture(WIDTH, ROW * len(worth), "Tokens for a dollar", told, *bars, name="value")
 
 
-def memory_chart(ways: Sequence[Way]) -> Html:
+def memory_chart(ways: Sequence[FitWay]) -> Html:
     """Draw what fills each GPU's memory, a bar of parts per way, the whole bar being what the GPU shows."""
     width = WIDTH - LABEL - VALUE
     rows: list[Html] = []

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from trimtab.catalog import BuyingOption
-from trimtab.emit.fit_document import FitDocument, Way
+from trimtab.emit.fit_document import FitDocument, FitWay
 from trimtab.emit.html.fit_charts import cost_against_time, memory_chart, memory_parts, roofline_chart, value_chart
 from trimtab.emit.html.markup import Html, join, tag
 from trimtab.emit.html.sections import bullets, keys, scroll, section, table
@@ -91,7 +91,7 @@ def _figure(name: str, value: str, note: str) -> Html:
     )
 
 
-def _amount(one: Way) -> str:
+def _amount(one: FitWay) -> str:
     return dollars(one.cost.value) if one.unit == "$" else f"{one.cost.value:,.3f} {one.unit}"
 
 
@@ -124,7 +124,7 @@ def _buying(document: FitDocument) -> Html:
     )
 
 
-def way_table(ways: Sequence[Way]) -> Html:
+def way_table(ways: Sequence[FitWay]) -> Html:
     """Return ranked ways as a table."""
     unit, time_unit = ways[0].unit, ways[0].time_unit
     heads = ("GPUs", "set-up", f"#{unit}", "#80%", f"#{time_unit}", "#tokens/s", "#$/h")

@@ -11,13 +11,13 @@ from trimtab.emit.html.svg import picture, text
 from trimtab.emit.money import dollars, percent
 from trimtab.emit.words import days
 from trimtab.plan.verify.drift import Drift
-from trimtab.plan.verify.purchases import Purchase, Repriced
-from trimtab.plan.verify.verification import ActionVerdict, Status, Verification
+from trimtab.plan.verify.purchases import NodePurchase, PurchaseOption
+from trimtab.plan.verify.verification import ActionStatus, ActionVerdict, Verification
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 _WIDTH, _ROW, _LABEL, _MONEY = 960.0, 30.0, 220.0, 90.0
-_MOOD = {Status.ON_TRACK: ("✓ on track", "kept"), Status.SHORT: ("✗ short", "missed"),
-         Status.NOT_ENACTED: ("✗ not enacted", "missed")}  # fmt: skip
+_MOOD = {ActionStatus.ON_TRACK: ("✓ on track", "kept"), ActionStatus.SHORT: ("✗ short", "missed"),
+         ActionStatus.NOT_ENACTED: ("✗ not enacted", "missed")}  # fmt: skip
 _ACTION_HEADS = ("", "what", "", "#enacted", "#predicted a month", "#realised", "why")
 _MARKDOWN_HEAD = (
     "| id | what | status | enacted | predicted $/month | realised | why |\n|---|---|---|---:|---:|---:|---|"
@@ -54,7 +54,7 @@ def _when(found: Verification) -> str:
 
 def _figures(found: Verification) -> Html:
     share = found.saved_usd_mo / found.predicted_usd_mo if found.predicted_usd_mo else 0.0
-    kept = sum(one.status is Status.ON_TRACK for one in found.actions)
+    kept = sum(one.status is ActionStatus.ON_TRACK for one in found.actions)
     cells = (
         ("The bill now", dollars(found.now_usd_mo), "a month", ""),
         (
@@ -180,17 +180,17 @@ def _buy_section(found: Verification) -> Html:
     return section("buying", "How it is bought", lead, scroll(table("", _BUY_HEADS, rows)))
 
 
-def _cheapest_first(one: Purchase) -> Sequence[Repriced]:
+def _cheapest_first(one: NodePurchase) -> Sequence[PurchaseOption]:
     return sorted(one.options, key=lambda option: option.usd_mo)
 
 
-def option_words(option: Repriced) -> str:
+def option_words(option: PurchaseOption) -> str:
     """Say one way of buying."""
     commit = f", {option.commit} committed" if option.option.term_years else ""
     return f"{option.option.value} {dollars(option.usd_mo)}{commit}"
 
 
-def purchase_line(one: Purchase) -> str:
+def purchase_line(one: NodePurchase) -> str:
     """Say a pool's use and every way of buying it in one line."""
     ways = ", ".join(option_words(option) for option in _cheapest_first(one))
     return (

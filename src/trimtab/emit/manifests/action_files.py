@@ -31,7 +31,7 @@ from trimtab.deployment.effects import (
 from trimtab.emit.manifests.batching import batching_page
 from trimtab.emit.manifests.block_order import block_order
 from trimtab.emit.manifests.deferral import QUEUE_LABEL, cluster_queue_objects, deferral_objects, queue_name
-from trimtab.emit.manifests.emission import ManifestFile, Piece, Stage, Withheld
+from trimtab.emit.manifests.emission import ApplyStage, ManifestFile, Piece, Withheld
 from trimtab.emit.manifests.facts import SCALABLE, EmitFacts, NodeMaker, WorkloadFacts
 from trimtab.emit.manifests.karpenter import NODE_CLASSES, node_limit, node_overlay
 from trimtab.emit.manifests.keda import scheduled_object
@@ -65,7 +65,7 @@ def action_files(action: Action, change: Change, scope: Scope) -> Iterator[Piece
         case BuySpendPlan():
             pass  # an order for the whole fleet: `purchase_pages`
         case ReleaseNodes():
-            yield page_file(action, "give-back-unheld-nodes", release_order(action, effect), Stage.RELEASE)
+            yield page_file(action, "give-back-unheld-nodes", release_order(action, effect), ApplyStage.RELEASE)
         case SetReplicaPolicy() | SetSchedule() | StartBeforeRuns() | DeferRuns():
             yield from _controllers(action, change.subject, effect, scope)
         case SetBatchPolicy() | SetPrecision() | SetTrainingMemory():
@@ -78,7 +78,7 @@ def action_files(action: Action, change: Change, scope: Scope) -> Iterator[Piece
                 action,
                 f"book-{name}",
                 block_order(action, change.subject, effect, node_class_name(scope.facts)),
-                Stage.COMMIT,
+                ApplyStage.COMMIT,
             )
         case (
             UseOffering()
@@ -116,7 +116,7 @@ def _move(action: Action, subject: str, effect: Relocate, scope: Scope) -> Manif
         for one in other.changes
         if one.subject == subject and one.effect != effect
     ]
-    return page_file(action, f"move-{name}", relocation_page(action, subject, effect, others), Stage.NODES)
+    return page_file(action, f"move-{name}", relocation_page(action, subject, effect, others), ApplyStage.NODES)
 
 
 def _elsewhere(action: Action, subject: str, scope: Scope) -> Withheld:
@@ -131,12 +131,12 @@ def _model_page(
     name = subject.replace("/", "-")
     match effect:
         case SetTrainingMemory():
-            return page_file(action, f"train-{name}", training_page(action, subject, effect), Stage.WORKLOADS)
+            return page_file(action, f"train-{name}", training_page(action, subject, effect), ApplyStage.WORKLOADS)
         case SetPrecision():
-            return page_file(action, f"quantize-{name}", precision_page(action, subject, effect), Stage.WORKLOADS)
+            return page_file(action, f"quantize-{name}", precision_page(action, subject, effect), ApplyStage.WORKLOADS)
         case SetBatchPolicy():
             text = batching_page(action, subject, effect, scope.placed.get(subject), scope.facts)
-            return page_file(action, f"batch-{name}", text, Stage.WORKLOADS)
+            return page_file(action, f"batch-{name}", text, ApplyStage.WORKLOADS)
         case _:
             assert_never(effect)
 
@@ -160,7 +160,7 @@ def _controllers(
             yield _warm(action, effect, known, scope.spec(subject))
         case DeferRuns():
             objects = deferral_objects(action, effect, known)
-            yield object_file(action, known, "scaling", "deferral", Stage.SCALE, *objects)
+            yield object_file(action, known, "scaling", "deferral", ApplyStage.SCALE, *objects)
             yield _queued(action, known)
         case _:
             assert_never(effect)
@@ -176,7 +176,11 @@ def _queued(action: Action, known: WorkloadFacts) -> Piece:
     path = f"workloads/{dns_name(known.namespace)}/{dns_name(known.short_name)}.queued/kustomization.yaml"
     comment = f"trimtab {action.id}: {known.name}; only once its queue is there"
     return ManifestFile(
-        path=path, text=yaml_text(patch, comment=comment), kind="Component", actions=(action.id,), stage=Stage.SCALE
+        path=path,
+        text=yaml_text(patch, comment=comment),
+        kind="Component",
+        actions=(action.id,),
+        stage=ApplyStage.SCALE,
     )
 
 
@@ -213,7 +217,7 @@ def _shared(actions: Sequence[Action], path: str, *objects: Mapping[str, Plain])
         text=yaml_text(*objects, comment=f"trimtab {', '.join(names)}: shared by what they change"),
         kind=", ".join(str(one["kind"]) for one in objects),
         actions=names,
-        stage=Stage.SCALE,
+        stage=ApplyStage.SCALE,
     )
 
 
@@ -232,7 +236,7 @@ def _timetable(action: Action, effect: SetSchedule, known: WorkloadFacts) -> Pie
         return Withheld(action=action.id, subject=known.name, reason=reason)
     spans = cron_spans(tuple((start * S_PER_HR, end * S_PER_HR) for start, end in stretches))
     one = scheduled_object(action, known, spans, replicas=known.replicas)
-    return object_file(action, known, "scaling", "scaledobject", Stage.SCALE, one)
+    return object_file(action, known, "scaling", "scaledobject", ApplyStage.SCALE, one)
 
 
 def _warm(action: Action, effect: StartBeforeRuns, known: WorkloadFacts, spec: PoolSpec | None) -> Piece:
@@ -241,7 +245,7 @@ def _warm(action: Action, effect: StartBeforeRuns, known: WorkloadFacts, spec: P
         reason = f"{missing} are not known: start its nodes {effect.lead_s:.0f} s before each run"
         return Withheld(action=action.id, subject=known.name, reason=reason)
     objects = warm_objects(action, effect, known, spec)
-    return object_file(action, known, "scaling", "warm-nodes", Stage.SCALE, *objects)
+    return object_file(action, known, "scaling", "warm-nodes", ApplyStage.SCALE, *objects)
 
 
 def purchase_pages(actions: Sequence[Action]) -> Iterator[ManifestFile]:
@@ -251,10 +255,10 @@ def purchase_pages(actions: Sequence[Action]) -> Iterator[ManifestFile]:
             match change.effect:
                 case BuyCommitment() as effect:
                     name = f"buy-{effect.pool.instance_type}-{effect.pool.region}-{effect.option.value}"
-                    yield page_file(action, name, purchase_order(action, effect), Stage.COMMIT)
+                    yield page_file(action, name, purchase_order(action, effect), ApplyStage.COMMIT)
                 case BuySpendPlan() as effect:
                     name = f"buy-{effect.provider}-{effect.option.value}"
-                    yield page_file(action, name, spend_order(action, effect), Stage.COMMIT)
+                    yield page_file(action, name, spend_order(action, effect), ApplyStage.COMMIT)
                 case _:
                     pass
 
@@ -268,13 +272,13 @@ def _price(action: Action, effect: BuyCommitment) -> Iterator[Piece]:
             text=yaml_text(overlay, comment=f"trimtab {action.id}: apply once the commitment is bought"),
             kind="NodeOverlay",
             actions=(action.id,),
-            stage=Stage.COMMIT,
+            stage=ApplyStage.COMMIT,
         )
 
 
-def page_file(action: Action, about: str, text: str, stage: Stage) -> ManifestFile:
+def page_file(action: Action, about: str, text: str, stage: ApplyStage) -> ManifestFile:
     """Return a page for a person, named for what it is about: a decision record, or steps that no controller does."""
-    folder, kind = ("decisions", "decision record") if stage is Stage.DECIDE else ("orders", "steps for a person")
+    folder, kind = ("decisions", "decision record") if stage is ApplyStage.DECIDE else ("orders", "steps for a person")
     path = f"{folder}/{node_name(about)}.md"
     return ManifestFile(path=path, text=text, kind=kind, actions=(action.id,), stage=stage)
 

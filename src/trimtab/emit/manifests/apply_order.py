@@ -5,23 +5,24 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
-from trimtab.emit.manifests.emission import STAGE_MEANING, Emission, ManifestFile, Stage
+from trimtab.emit.manifests.emission import STAGE_MEANING, ApplyStage, Emission, ManifestFile
 
-_STEPS: Mapping[Stage, str] = {
-    Stage.MEASURE: """Wait until `trimtab:demand_replicas` is there for every service \
+_STEPS: Mapping[ApplyStage, str] = {
+    ApplyStage.MEASURE: """Wait until `trimtab:demand_replicas` is there for every service \
 and looks like its load: a rule that no Prometheus selects raises no alert either.""",
-    Stage.WORKLOADS: """List each folder under `components` in the kustomization that holds the workload's own manifest, then \
-see that it took: a patch that matches nothing is passed over without a word.
+    ApplyStage.WORKLOADS: """List each folder under `components` in the kustomization that holds the workload's own \
+manifest, then see that it took: a patch that matches nothing is passed over without a word.
 
 ```sh
 kubectl kustomize . | grep trimtab.dev/action    # must print a line for each workload that was listed
 ```
 
 A Job's template cannot be changed in place: the next run takes the change.""",
-    Stage.RELEASE: "What the workloads left is billed until it is given back: the saving comes with these orders, not before.",
-    Stage.COMMIT: "Only after the purchase: it shows Karpenter a price that holds by then.",
-    Stage.UNDO: """To go back, take a workload's Component out of its kustomization and list the one here in its place, give \
-the old nodes their size back (each order says how), and delete what was applied: `kubectl delete -k`, \
+    ApplyStage.RELEASE: """What the workloads left is billed until it is given back: the saving comes with these \
+orders, not before.""",
+    ApplyStage.COMMIT: "Only after the purchase: it shows Karpenter a price that holds by then.",
+    ApplyStage.UNDO: """To go back, take a workload's Component out of its kustomization and list the one here in \
+its place, give the old nodes their size back (each order says how), and delete what was applied: `kubectl delete -k`, \
 `scaling` before `nodes`.""",
 }
 """What to do with the files of a stage."""
@@ -47,8 +48,8 @@ def _stages(emission: Emission) -> Iterator[str]:
         yield ""
         mine = [file for file in emission.files if file.stage is stage]
         roots = sorted(file.path.removesuffix("/kustomization.yaml") for file in mine if file.kind == "Kustomization")
-        steps = _replicas_steps(mine) if stage is Stage.SCALE else _STEPS.get(stage)
-        if stage is Stage.COMMIT and not roots:
+        steps = _replicas_steps(mine) if stage is ApplyStage.SCALE else _STEPS.get(stage)
+        if stage is ApplyStage.COMMIT and not roots:
             steps = None  # no Karpenter, which would be shown a price
         for step in (_applied(roots), steps):
             if step:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 
-class Stage(IntEnum):
+class ApplyStage(IntEnum):
     """The safe order: see before you act, have nodes before pods ask for them, give back before you commit."""
 
     DECIDE = 1
@@ -20,14 +20,14 @@ class Stage(IntEnum):
 
 
 STAGE_MEANING = {
-    Stage.DECIDE: "read and agree",
-    Stage.MEASURE: "recording rules, alerts, dashboard; wait until the recorded series are there",
-    Stage.NODES: "node pools; nothing moves yet",
-    Stage.WORKLOADS: "changes to workloads' own manifests, one canary first",
-    Stage.SCALE: "autoscalers, timetables and disruption budgets; the first day with --add-only",
-    Stage.RELEASE: "give back nodes",
-    Stage.COMMIT: "buy commitments on the days of their orders",
-    Stage.UNDO: "only to go back: what was there before",
+    ApplyStage.DECIDE: "read and agree",
+    ApplyStage.MEASURE: "recording rules, alerts, dashboard; wait until the recorded series are there",
+    ApplyStage.NODES: "node pools; nothing moves yet",
+    ApplyStage.WORKLOADS: "changes to workloads' own manifests, one canary first",
+    ApplyStage.SCALE: "autoscalers, timetables and disruption budgets; the first day with --add-only",
+    ApplyStage.RELEASE: "give back nodes",
+    ApplyStage.COMMIT: "buy commitments on the days of their orders",
+    ApplyStage.UNDO: "only to go back: what was there before",
 }
 
 
@@ -39,7 +39,7 @@ class ManifestFile:
     text: str
     kind: str
     actions: tuple[str, ...]
-    stage: Stage
+    stage: ApplyStage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ class Emission:
     files: tuple[ManifestFile, ...]
     withheld: tuple[Withheld, ...]
 
-    def stages(self) -> dict[Stage, int]:
+    def stages(self) -> dict[ApplyStage, int]:
         """Return the stages that hold files, numbered from 1 in their order."""
         held = sorted({file.stage for file in self.files})
         return {stage: number for number, stage in enumerate(held, start=1)}

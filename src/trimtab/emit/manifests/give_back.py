@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from trimtab.catalog.kinds import CapacityType
 from trimtab.catalog.pools import Pool
 from trimtab.deployment.effects import ReleaseNodes
-from trimtab.emit.manifests.emission import ManifestFile, Piece, Stage, Withheld
+from trimtab.emit.manifests.emission import ApplyStage, ManifestFile, Piece, Withheld
 from trimtab.emit.manifests.facts import NodeFacts
 from trimtab.emit.manifests.objects import node_name
 from trimtab.emit.manifests.scope import Scope
@@ -61,7 +61,7 @@ def give_back_files(scope: Scope) -> Iterator[Piece]:
             text=give_back_order(group),
             kind="steps for a person",
             actions=group.actions,
-            stage=Stage.RELEASE,
+            stage=ApplyStage.RELEASE,
         )
     seen = {workload for node in scope.facts.nodes for workload in node.goes_with}
     for workload, actions in sorted(leaving.items()):

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from trimtab.catalog.kinds import Isolation
 from trimtab.emit.manifests.cuts import Cut
-from trimtab.emit.manifests.emission import ManifestFile, Stage
+from trimtab.emit.manifests.emission import ApplyStage, ManifestFile
 from trimtab.emit.manifests.objects import node_name
 from trimtab.emit.manifests.pool_specs import PoolSpec
 
@@ -42,7 +42,7 @@ def host_files(specs: Sequence[PoolSpec]) -> Iterator[ManifestFile]:
 
 def _file(spec: PoolSpec, path: str, text: str, kind: str) -> ManifestFile:
     return ManifestFile(
-        path=path, text=text, kind=kind, actions=tuple(one.id for one in spec.actions), stage=Stage.NODES
+        path=path, text=text, kind=kind, actions=tuple(one.id for one in spec.actions), stage=ApplyStage.NODES
     )
 
 

@@ -6,7 +6,7 @@ import shlex
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from trimtab.emit.manifests.emission import ManifestFile, Piece, Stage
+from trimtab.emit.manifests.emission import ApplyStage, ManifestFile, Piece
 from trimtab.emit.manifests.facts import SLURM, NodeFacts
 from trimtab.emit.manifests.host_scripts import host_files
 from trimtab.emit.manifests.objects import node_name
@@ -67,7 +67,7 @@ def _given_back(
             text=_page(instance_type, nodes, held_by, slurm=slurm),
             kind="steps for a person",
             actions=tuple(actions),
-            stage=Stage.RELEASE,
+            stage=ApplyStage.RELEASE,
         )
 
 

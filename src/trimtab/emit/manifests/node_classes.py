@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from trimtab.emit.manifests.emission import ManifestFile, Stage
+from trimtab.emit.manifests.emission import ApplyStage, ManifestFile
 from trimtab.emit.manifests.karpenter import NODE_CLASSES
 from trimtab.emit.manifests.objects import metadata, node_name, yaml_text
 from trimtab.emit.manifests.scope import Scope
@@ -43,7 +43,7 @@ def node_class_templates(scope: Scope) -> Iterator[ManifestFile]:
             ),
             kind=f"template of {one.kind}",
             actions=tuple(action.id for action in actions),
-            stage=Stage.DECIDE,
+            stage=ApplyStage.DECIDE,
         )
 
 

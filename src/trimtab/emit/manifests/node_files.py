@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trimtab.emit.manifests.emission import ManifestFile, Piece, Stage, Withheld
+from trimtab.emit.manifests.emission import ApplyStage, ManifestFile, Piece, Withheld
 from trimtab.emit.manifests.gpu_sharing import CONFIGS, NO_SHARING, sharing_configs
 from trimtab.emit.manifests.karpenter import node_class, node_pools, slice_overlay
 from trimtab.emit.manifests.mig import layouts
@@ -34,7 +34,7 @@ def pool_files(scope: Scope) -> Iterator[Piece]:
                 text=yaml_text(pool, comment=comment),
                 kind="NodePool",
                 actions=names,
-                stage=Stage.NODES,
+                stage=ApplyStage.NODES,
             )
         if spec.cut is not None:
             overlay = slice_overlay(spec, spec.cut)
@@ -43,7 +43,7 @@ def pool_files(scope: Scope) -> Iterator[Piece]:
                 text=yaml_text(overlay, comment=comment),
                 kind="NodeOverlay",
                 actions=names,
-                stage=Stage.NODES,
+                stage=ApplyStage.NODES,
             )
 
 
@@ -73,5 +73,5 @@ def layout_files(scope: Scope) -> Iterator[Piece]:
             text=yaml_text(table([cut for _, cut in mine], actions), comment=comment),
             kind="ConfigMap",
             actions=tuple(action.id for action in actions),
-            stage=Stage.NODES,
+            stage=ApplyStage.NODES,
         )

@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
-from trimtab.emit.manifests.emission import ManifestFile, Piece, Stage, Withheld
+from trimtab.emit.manifests.emission import ApplyStage, ManifestFile, Piece, Withheld
 from trimtab.emit.manifests.facts import EmitFacts
 from trimtab.emit.manifests.gpu_sharing import node_label, slot_resource
 from trimtab.emit.manifests.karpenter import GPU_RESOURCE, GPU_TAINT, SLICES, SPOT_TAINT, node_limit
@@ -47,7 +47,7 @@ def group_files(spec: PoolSpec, facts: EmitFacts) -> Iterator[Piece]:
         text=group_script(spec, facts),
         kind="script of a node group",
         actions=names,
-        stage=Stage.NODES,
+        stage=ApplyStage.NODES,
     )
     if spec.pool.provider == "gcp":
         yield ManifestFile(
@@ -55,7 +55,7 @@ def group_files(spec: PoolSpec, facts: EmitFacts) -> Iterator[Piece]:
             text=yaml_text(compute_class(spec), comment=f"trimtab {', '.join(names)}: once its node pools are made"),
             kind="ComputeClass",
             actions=names,
-            stage=Stage.NODES,
+            stage=ApplyStage.NODES,
         )
 
 
@@ -224,7 +224,7 @@ def autoscaler_files(specs: Sequence[PoolSpec]) -> Iterator[ManifestFile]:
         ),
         kind="ConfigMap",
         actions=names,
-        stage=Stage.NODES,
+        stage=ApplyStage.NODES,
     )
     if any(spec.pool.provider == "aws" for spec in mine):
         values: dict[str, Plain] = {
@@ -240,7 +240,7 @@ def autoscaler_files(specs: Sequence[PoolSpec]) -> Iterator[ManifestFile]:
             text=yaml_text(values, comment="Helm values of cluster-autoscaler, to be merged with yours"),
             kind="Helm values",
             actions=names,
-            stage=Stage.DECIDE,
+            stage=ApplyStage.DECIDE,
         )
 
 

@@ -11,7 +11,7 @@ from trimtab.emit.manifests.action_names import action_names
 from trimtab.emit.manifests.apply_order import apply_order
 from trimtab.emit.manifests.clusters import actions_in, clusters_of, facts_in
 from trimtab.emit.manifests.decision_record import decision_index, decision_record
-from trimtab.emit.manifests.emission import Emission, ManifestFile, Stage, Withheld
+from trimtab.emit.manifests.emission import ApplyStage, Emission, ManifestFile, Withheld
 from trimtab.emit.manifests.facts import Autoscaler, EmitFacts
 from trimtab.emit.manifests.give_back import give_back_files
 from trimtab.emit.manifests.grafana import dashboard
@@ -129,7 +129,7 @@ def _order_page(parts: Sequence[_Part], emission: Emission, actions: Sequence[st
         text=apply_order(emission, tuple(told)),
         kind="the order",
         actions=tuple(actions),
-        stage=Stage.DECIDE,
+        stage=ApplyStage.DECIDE,
     )
 
 
@@ -147,7 +147,7 @@ def _distinct(files: Sequence[ManifestFile]) -> list[ManifestFile]:
 
 def _shared(scope: Scope, files: Sequence[ManifestFile]) -> Iterator[ManifestFile]:
     """Yield what scaled services share: the dashboard, and the adapter's rules where an HPA reads them."""
-    scaled = tuple(dict.fromkeys(name for file in files if file.stage is Stage.MEASURE for name in file.actions))
+    scaled = tuple(dict.fromkeys(name for file in files if file.stage is ApplyStage.MEASURE for name in file.actions))
     if not scaled:
         return
     paths = {file.path for file in files}
@@ -157,14 +157,16 @@ def _shared(scope: Scope, files: Sequence[ManifestFile]) -> Iterator[ManifestFil
         if f"monitoring/{dns_name(one.namespace)}/{dns_name(one.short_name)}.rules.yaml" in paths
     }
     text = dashboard(scope.actions, scope.facts, recorded)
-    yield ManifestFile(path=f"monitoring/{DASHBOARD}", text=text, kind="dashboard", actions=scaled, stage=Stage.MEASURE)
+    yield ManifestFile(
+        path=f"monitoring/{DASHBOARD}", text=text, kind="dashboard", actions=scaled, stage=ApplyStage.MEASURE
+    )
     if scope.facts.autoscaler is Autoscaler.HPA:
         yield ManifestFile(
             path="helm/prometheus-adapter.values.yaml",
             text=yaml_text(adapter_values(), comment="Helm values of prometheus-adapter, to be merged with yours"),
             kind="Helm values",
             actions=scaled,
-            stage=Stage.MEASURE,
+            stage=ApplyStage.MEASURE,
         )
 
 
@@ -180,7 +182,7 @@ def _index(records: Sequence[tuple[Action, str, Sequence[str]]], plan: Plan) -> 
         text=decision_index(records, plan),
         kind="index of decisions",
         actions=tuple(action.id for action, _, _ in records),
-        stage=Stage.DECIDE,
+        stage=ApplyStage.DECIDE,
     )
 
 
@@ -197,4 +199,4 @@ def _record(
     ]
     left = [f"`{one.subject}`: {one.reason}" for one in withheld if one.action == action.id]
     text = decision_record(action, plan, written=written, withheld=left, owners=owners)
-    return page_file(action, name, text, Stage.DECIDE)
+    return page_file(action, name, text, ApplyStage.DECIDE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from trimtab.deployment.effects import SetReplicaPolicy
-from trimtab.emit.manifests.emission import ManifestFile, Stage, Withheld
+from trimtab.emit.manifests.emission import ApplyStage, ManifestFile, Withheld
 from trimtab.emit.manifests.facts import SCALABLE, Autoscaler, EmitFacts, WorkloadFacts
 from trimtab.emit.manifests.keda import scaled_object
 from trimtab.emit.manifests.kubernetes import horizontal_pod_autoscaler, pod_disruption_budget
@@ -35,14 +35,14 @@ def scaling_files(
         yield Withheld(action=action.id, subject=known.name, reason=reason)
         return
     yield object_file(
-        action, known, "monitoring", "rules", Stage.MEASURE, prometheus_rule(action, effect, known, facts)
+        action, known, "monitoring", "rules", ApplyStage.MEASURE, prometheus_rule(action, effect, known, facts)
     )
     if facts.autoscaler is Autoscaler.KEDA:
         one = scaled_object(action, effect, known, facts)
-        yield object_file(action, known, "scaling", "scaledobject", Stage.SCALE, one)
+        yield object_file(action, known, "scaling", "scaledobject", ApplyStage.SCALE, one)
     else:
         one = horizontal_pod_autoscaler(action, effect, known, facts)
-        yield object_file(action, known, "scaling", "hpa", Stage.SCALE, one)
+        yield object_file(action, known, "scaling", "hpa", ApplyStage.SCALE, one)
     if effect.wake is not None:
         reason = (
             f"what holds the first requests for {effect.wake.hold_s:.0f} s is yours: check that it counts them where "
@@ -69,10 +69,10 @@ def scaling_files(
             text=yaml_text(autoscaled_component(known, [action]), comment=_AUTOSCALED),
             kind="Component",
             actions=(action.id,),
-            stage=Stage.SCALE,
+            stage=ApplyStage.SCALE,
         )
     if known.pod_labels:
-        yield object_file(action, known, "scaling", "pdb", Stage.SCALE, pod_disruption_budget(action, known))
+        yield object_file(action, known, "scaling", "pdb", ApplyStage.SCALE, pod_disruption_budget(action, known))
     else:
         yield Withheld(
             action=action.id,
@@ -107,7 +107,7 @@ def _refusal(effect: SetReplicaPolicy, known: WorkloadFacts, facts: EmitFacts) -
 
 
 def object_file(
-    action: Action, known: WorkloadFacts, folder: str, suffix: str, stage: Stage, *objects: Mapping[str, Plain]
+    action: Action, known: WorkloadFacts, folder: str, suffix: str, stage: ApplyStage, *objects: Mapping[str, Plain]
 ) -> ManifestFile:
     """Return objects of a workload as one file, in a folder of its namespace."""
     return ManifestFile(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
-from trimtab.emit.manifests.emission import ManifestFile, Stage
+from trimtab.emit.manifests.emission import ApplyStage, ManifestFile
 from trimtab.emit.manifests.facts import EmitFacts
 from trimtab.emit.manifests.karpenter import node_limit
 from trimtab.emit.manifests.objects import node_name
@@ -43,7 +43,7 @@ def slurm_files(
 
 def _file(path: str, text: str, kind: str, specs: Sequence[PoolSpec]) -> ManifestFile:
     actions = tuple(dict.fromkeys(action.id for spec in specs for action in spec.actions))
-    return ManifestFile(path=path, text=text, kind=kind, actions=actions, stage=Stage.NODES)
+    return ManifestFile(path=path, text=text, kind=kind, actions=actions, stage=ApplyStage.NODES)
 
 
 def _stem(spec: PoolSpec) -> str:

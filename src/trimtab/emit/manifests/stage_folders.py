@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from trimtab.deployment.effects import BookBlocks
 from trimtab.emit.manifests.behaviour import DEFAULT_TOLERANCE_FRAC
-from trimtab.emit.manifests.emission import ManifestFile, Stage
+from trimtab.emit.manifests.emission import ApplyStage, ManifestFile
 from trimtab.emit.manifests.gpu_sharing import CONFIGS, NO_SHARING
 from trimtab.emit.manifests.mig import LAYOUTS, UNCUT
 from trimtab.emit.manifests.node_groups import group_needs
@@ -18,11 +18,11 @@ from trimtab.emit.manifests.objects import ACTION, yaml_text
 from trimtab.emit.manifests.scope import Scope
 from trimtab.emit.plain import Plain
 
-FOLDERS: Mapping[str, Stage] = {
-    "monitoring": Stage.MEASURE,
-    "nodes": Stage.NODES,
-    "scaling": Stage.SCALE,
-    "commitments": Stage.COMMIT,
+FOLDERS: Mapping[str, ApplyStage] = {
+    "monitoring": ApplyStage.MEASURE,
+    "nodes": ApplyStage.NODES,
+    "scaling": ApplyStage.SCALE,
+    "commitments": ApplyStage.COMMIT,
 }
 """The folders that are applied, one for each stage that has objects."""
 DASHBOARD = "trimtab.dashboard.json"
@@ -45,7 +45,7 @@ def kustomizations(files: Sequence[ManifestFile]) -> Iterator[ManifestFile]:
 
 
 def _kustomization(
-    folder: str, stage: Stage, files: Sequence[ManifestFile], actions: Sequence[str]
+    folder: str, stage: ApplyStage, files: Sequence[ManifestFile], actions: Sequence[str]
 ) -> dict[str, Plain]:
     paths = sorted(file.path.removeprefix(f"{folder}/") for file in files)
     body: dict[str, Plain] = {
@@ -78,7 +78,7 @@ def helm_files(scope: Scope) -> Iterator[ManifestFile]:
                 ),
                 kind="Helm values",
                 actions=tuple(action.id for action in scope.actions),
-                stage=Stage.DECIDE,
+                stage=ApplyStage.DECIDE,
             )
 
 

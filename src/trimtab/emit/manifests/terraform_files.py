@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 
 from trimtab.deployment.effects import SetReplicaPolicy
-from trimtab.emit.manifests.emission import ManifestFile, Stage
+from trimtab.emit.manifests.emission import ApplyStage, ManifestFile
 from trimtab.emit.manifests.facts import EmitFacts
 from trimtab.emit.manifests.karpenter import node_limit
 from trimtab.emit.manifests.objects import node_name
@@ -36,7 +36,7 @@ def terraform_files(
             text=terraform_text(specs, placed, facts),
             kind="Terraform variables",
             actions=tuple(dict.fromkeys(action.id for spec in specs for action in spec.actions)),
-            stage=Stage.NODES,
+            stage=ApplyStage.NODES,
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from trimtab.emit.manifests.emission import ManifestFile, Piece, Stage, Withheld
+from trimtab.emit.manifests.emission import ApplyStage, ManifestFile, Piece, Withheld
 from trimtab.emit.manifests.gpu_sharing import slot_resource
 from trimtab.emit.manifests.karpenter import leaves_no_room
 from trimtab.emit.manifests.objects import dns_name, yaml_text
@@ -102,7 +102,7 @@ def _component_file(
         text=yaml_text(patch, comment=f"trimtab {', '.join(names)}: {placed.name}"),
         kind="Component",
         actions=names,
-        stage=Stage.UNDO if folder == "rollback" else Stage.WORKLOADS,
+        stage=ApplyStage.UNDO if folder == "rollback" else ApplyStage.WORKLOADS,
     )
 
 

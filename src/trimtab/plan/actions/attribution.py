@@ -31,7 +31,7 @@ Value = Callable[[frozenset[int]], int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shares:
+class ShapleyShares:
     """Per action: its share of the joint saving, what it saves alone, what is lost without it (micro-dollars)."""
 
     shapley: tuple[int, ...]
@@ -63,7 +63,9 @@ def components(players: int, touches: Sequence[Iterable[Hashable]]) -> list[list
     return list(groups.values())
 
 
-def attribute(value: Value, groups: Sequence[Sequence[int]], players: int, *, seed: int, waits: bool = False) -> Shares:
+def attribute(
+    value: Value, groups: Sequence[Sequence[int]], players: int, *, seed: int, waits: bool = False
+) -> ShapleyShares:
     """Return each player's shares; the Shapley values sum to `value(all players)` exactly.
 
     Where a player `waits`, one that takes from a sampled order's value so far is counted with the one that makes up for it; no
@@ -81,7 +83,7 @@ def attribute(value: Value, groups: Sequence[Sequence[int]], players: int, *, se
             exact[mine], half_width[mine] = _sampled(value, group, seed, waits=waits)
     shapley = _rounded(exact, joint)
     widths = [int(np.ceil(width)) for width in half_width]
-    return Shares(
+    return ShapleyShares(
         shapley=tuple(shapley),
         shapley_low=tuple(share - width for share, width in zip(shapley, widths, strict=True)),
         shapley_high=tuple(share + width for share, width in zip(shapley, widths, strict=True)),

@@ -27,7 +27,7 @@ from trimtab.levers.registry import lever_named
 from trimtab.plan.actions.hazards import Hazard, hazards_of, risk_of
 from trimtab.plan.effort import UNHELD, together_of
 from trimtab.plan.model import Change
-from trimtab.plan.program.fleet_problem import Enacted
+from trimtab.plan.program.fleet_problem import FleetBill
 from trimtab.replay.outcomes.change_cost import entries_of
 from trimtab.units import usd
 
@@ -36,7 +36,7 @@ _NAMED = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Purchase:
+class CommitmentPurchase:
     """What a commitment action buys, and when."""
 
     commitment: Commitment
@@ -47,7 +47,7 @@ class Purchase:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Draft:
+class DraftAction:
     """An action before it is priced: lever, class, workload indices, changes, and what it touches (for attribution)."""
 
     lever: str
@@ -82,10 +82,10 @@ class Draft:
 def drafts(
     fleet: Fleet,
     planned: Mapping[int, Deployment],
-    enacted: Enacted,
+    enacted: FleetBill,
     released: Sequence[int],
-    bought: Sequence[Purchase],
-) -> tuple[Draft, ...]:
+    bought: Sequence[CommitmentPurchase],
+) -> tuple[DraftAction, ...]:
     """Group the planned effects into actions; commitments and released nodes are actions of their own.
 
     Whoever shares the same nodes is one action: none of them saves anything alone.
@@ -114,7 +114,7 @@ def _draft(
     members: tuple[int, ...],
     planned: Mapping[int, Deployment],
     touched: Mapping[int, frozenset[Hashable]],
-) -> Draft:
+) -> DraftAction:
     names = [fleet.workloads[index].name for index in members]
     changes = tuple(
         Change(subject=name, effect=effect)
@@ -122,7 +122,7 @@ def _draft(
         for effect in planned[index].of_lever(lever)
     )
     shared = {change.effect.shared.site for change in changes if isinstance(change.effect, UseSlots)}
-    return Draft(
+    return DraftAction(
         lever=lever,
         subject=", ".join(names) if shared and len(names) <= _NAMED else _common(names),
         class_name=class_name,
@@ -144,14 +144,14 @@ def _common(names: Sequence[str]) -> str:
     return f"{', '.join(f'{space}/*' for space in spaces)} ({len(names)} workloads)"
 
 
-def _releases(fleet: Fleet, released: Sequence[int], held: Sequence[Commitment]) -> tuple[Draft, ...]:
+def _releases(fleet: Fleet, released: Sequence[int], held: Sequence[Commitment]) -> tuple[DraftAction, ...]:
     if not released:
         return ()
     effect: ReleaseNodes = idle_release.release(fleet, tuple(released))
     pools = {fleet.nodes[index].pool for index in released}
     types = sorted({pool.instance_type for pool in pools})
     return (
-        Draft(
+        DraftAction(
             lever=idle_release.NAME,
             subject=f"{len(released)} unheld {', '.join(types)}",
             class_name=UNHELD,
@@ -166,14 +166,16 @@ def _releases(fleet: Fleet, released: Sequence[int], held: Sequence[Commitment])
 
 
 def _used(
-    fleet: Fleet, planned: Mapping[int, Deployment], enacted: Enacted, released: Sequence[int]
+    fleet: Fleet, planned: Mapping[int, Deployment], enacted: FleetBill, released: Sequence[int]
 ) -> tuple[Pool, ...]:
     """Return the pools that are in use once everything planned is in force."""
     usage = enacted.usage(planned, [fleet.nodes[index].name for index in released])
     return tuple(sorted(pool for pool, seconds in usage.items() if seconds.any()))
 
 
-def _purchase(purchase: Purchase, used: Sequence[Pool], held: Sequence[Commitment], enacted: Enacted) -> Draft:
+def _purchase(
+    purchase: CommitmentPurchase, used: Sequence[Pool], held: Sequence[Commitment], enacted: FleetBill
+) -> DraftAction:
     """Return the action that buys a commitment; `used` are the pools in use by then, `held` all that is committed by then."""
     bought, offer = purchase.commitment, purchase.commitment.offer
     effect: Effect
@@ -211,7 +213,7 @@ def _purchase(purchase: Purchase, used: Sequence[Pool], held: Sequence[Commitmen
         subject = f"{bought.quantity} x {offer.pool.instance_type}"
         touches = _committed([offer.pool], held)
     change = Change(subject=name, effect=effect)
-    return Draft(
+    return DraftAction(
         lever=commitments.NAME,
         subject=subject,
         class_name=name,
@@ -226,7 +228,7 @@ def _purchase(purchase: Purchase, used: Sequence[Pool], held: Sequence[Commitmen
 
 
 def _touched(
-    fleet: Fleet, planned: Mapping[int, Deployment], enacted: Enacted, bought: Sequence[Commitment]
+    fleet: Fleet, planned: Mapping[int, Deployment], enacted: FleetBill, bought: Sequence[Commitment]
 ) -> dict[int, frozenset[Hashable]]:
     """Return what each workload's actions touch: itself, the node groups it held, and what is committed, bought or held."""
     held = (*enacted.owned, *bought)

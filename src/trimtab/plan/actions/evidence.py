@@ -8,10 +8,10 @@ from trimtab.deployment.deployment import Deployment
 from trimtab.fleet.model import Fleet, Workload
 from trimtab.fleet.settings import Bands
 from trimtab.ledger import Bill
-from trimtab.levers.lever import Applied, Bought, Fact
+from trimtab.levers.lever import AppliedLever, Fact, FleetPurchase
 from trimtab.levers.registry import lever_named
-from trimtab.plan.actions.draft_actions import Draft
-from trimtab.plan.program.fleet_problem import Enacted
+from trimtab.plan.actions.draft_actions import DraftAction
+from trimtab.plan.program.fleet_problem import FleetBill
 from trimtab.provenance import Evidence
 from trimtab.replay.outcomes.outcome import Attained, is_unchanged
 
@@ -19,7 +19,12 @@ _SHOWN = 3
 
 
 def evidence_of(
-    draft: Draft, fleet: Fleet, enacted: Enacted, deployments: Mapping[int, Deployment], left: Bill, bands: Bands
+    draft: DraftAction,
+    fleet: Fleet,
+    enacted: FleetBill,
+    deployments: Mapping[int, Deployment],
+    left: Bill,
+    bands: Bands,
 ) -> tuple[Evidence, ...]:
     """Return the evidence of an action; of a class of workloads, that of the largest few.
 
@@ -27,13 +32,13 @@ def evidence_of(
     """
     window, lever = str(fleet.window), lever_named(draft.lever)
     if not draft.workloads:
-        bought = Bought(discounts=draft.discounts, owned=enacted.owned, left=left, rates=enacted.rates)
+        bought = FleetPurchase(discounts=draft.discounts, owned=enacted.owned, left=left, rates=enacted.rates)
         return tuple(_lines(lever.fleet_evidence(bought), window))
     largest = sorted(draft.workloads, key=lambda index: -fleet.workloads[index].gpu_hours)[:_SHOWN]
     lines: list[Evidence] = []
     for index in largest:
         workload, evaluator = fleet.workloads[index], enacted.evaluators[index]
-        applied = Applied(
+        applied = AppliedLever(
             lever=draft.lever,
             evaluator=evaluator,
             market=enacted.market,

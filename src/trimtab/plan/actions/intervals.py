@@ -18,7 +18,7 @@ from trimtab.deployment.placement import is_measured_same
 from trimtab.fleet.kinds import RUN_KINDS
 from trimtab.fleet.model import FloatArray
 from trimtab.levers.registry import lever_named
-from trimtab.plan.actions.drafted import Drafted
+from trimtab.plan.actions.draft_plan import DraftPlan
 from trimtab.plan.model import Plan, RunsSpend
 from trimtab.plan.options.workload_options import fixed_cost
 from trimtab.provenance import Basis, Estimate
@@ -104,7 +104,7 @@ def joint_saving(plan: Plan, *, speeds_as_predicted: bool = False) -> Estimate:
     )
 
 
-def spend_of_runs(drafted: Drafted) -> Iterator[RunsSpend]:
+def spend_of_runs(drafted: DraftPlan) -> Iterator[RunsSpend]:
     """Yield what each workload's runs cost under the whole plan, of those for which nodes come and go.
 
     The work of a window is taken for a compound Poisson sum: its variance is the sum of the squares of the runs' own work.
@@ -126,7 +126,7 @@ def spend_of_runs(drafted: Drafted) -> Iterator[RunsSpend]:
         )
 
 
-def cost_of_queues(drafted: Drafted) -> Iterator[int]:
+def cost_of_queues(drafted: DraftPlan) -> Iterator[int]:
     """Yield the micro-dollars by which each scaled service would cost more if its careful capacity were all that it has.
 
     Its rule would be told of queues beyond that, which a replica that was never seen full may take in its stride.

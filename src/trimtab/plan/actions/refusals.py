@@ -9,8 +9,8 @@ from trimtab.fleet.model import Fleet
 from trimtab.fleet.settings import Planning, Settings
 from trimtab.levers import commitments
 from trimtab.levers.registry import effort_of_lever
-from trimtab.plan.actions.draft_actions import Draft
-from trimtab.plan.actions.drafted import Drafted
+from trimtab.plan.actions.draft_actions import DraftAction
+from trimtab.plan.actions.draft_plan import DraftPlan
 from trimtab.plan.actions.roadmap import efforts
 from trimtab.plan.effort import class_of
 from trimtab.plan.model import NotWorthDoing
@@ -19,7 +19,7 @@ from trimtab.units import per_month, usd
 
 
 def refusals(
-    fleet: Fleet, options: Sequence[WorkloadOptions | None], cheapest: Drafted, plan: Drafted
+    fleet: Fleet, options: Sequence[WorkloadOptions | None], cheapest: DraftPlan, plan: DraftPlan
 ) -> tuple[NotWorthDoing, ...]:
     """Return the levers that apply to a workload and were not chosen, workloads of one class and reason together.
 
@@ -53,7 +53,7 @@ def not_worth(adds_usd_mo: float, weeks: float, planning: Planning) -> str | Non
     return None
 
 
-def too_much_work(cheapest: Drafted, plan: Drafted, settings: Settings) -> Iterator[NotWorthDoing]:
+def too_much_work(cheapest: DraftPlan, plan: DraftPlan, settings: Settings) -> Iterator[NotWorthDoing]:
     """Yield what the cheapest plan at any effort does and the plan does not, with what it would add there."""
     hours, weeks = cheapest.fleet.window.hours, efforts(cheapest.actions, settings, entries=False)
     levers = {action.lever for action in plan.actions}
@@ -69,7 +69,7 @@ def too_much_work(cheapest: Drafted, plan: Drafted, settings: Settings) -> Itera
         yield left_out(draft, added, reason or "what the plan does instead saves nearly as much with less work")
 
 
-def _given_up(cheapest: Drafted, plan: Drafted) -> list[int]:
+def _given_up(cheapest: DraftPlan, plan: DraftPlan) -> list[int]:
     """Return the actions of the cheapest plan at any effort that the plan does not have, commitments aside."""
     taken = {(action.lever, action.class_name) for action in plan.actions}
     done = {(action.lever, workload) for action in plan.actions for workload in action.workloads}
@@ -82,7 +82,7 @@ def _given_up(cheapest: Drafted, plan: Drafted) -> list[int]:
     ]
 
 
-def left_out(draft: Draft, adds_usd_mo: float, reason: str) -> NotWorthDoing:
+def left_out(draft: DraftAction, adds_usd_mo: float, reason: str) -> NotWorthDoing:
     """Return the refusal of an action that was priced."""
     return NotWorthDoing(lever=draft.lever, subject=draft.subject, saving_usd_mo=adds_usd_mo, reason=reason)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from trimtab.fleet.settings import Planning, Settings
 from trimtab.levers.registry import effort_of_lever, lever_named
-from trimtab.plan.actions.draft_actions import Draft
+from trimtab.plan.actions.draft_actions import DraftAction
 from trimtab.units import MO_PER_QUARTER, MO_PER_YEAR
 
 _LEAST_WEEKS = 0.01
@@ -47,7 +47,7 @@ def quarter_of(done_mo: float) -> int:
     return max(1, math.ceil(done_mo / MO_PER_QUARTER))
 
 
-def efforts(drafts: Sequence[Draft], settings: Settings, *, entries: bool = True) -> list[float]:
+def efforts(drafts: Sequence[DraftAction], settings: Settings, *, entries: bool = True) -> list[float]:
     """Return engineer-weeks per action: what is paid once per fleet or class is shared by the actions that need it.
 
     So is the work of going to another cloud; without `entries` it is left out, for the bill holds it already.
@@ -64,7 +64,7 @@ def efforts(drafts: Sequence[Draft], settings: Settings, *, entries: bool = True
     ]
 
 
-def _paid_once(draft: Draft, settings: Settings) -> tuple[object, ...]:
+def _paid_once(draft: DraftAction, settings: Settings) -> tuple[object, ...]:
     match effort_of_lever(draft.lever, settings).per:
         case "fleet":
             return (draft.lever,)
@@ -74,12 +74,12 @@ def _paid_once(draft: Draft, settings: Settings) -> tuple[object, ...]:
             return (draft.lever, draft.class_name, draft.subject)
 
 
-def levers_taken(drafts: Sequence[Draft]) -> list[str | None]:
+def levers_taken(drafts: Sequence[DraftAction]) -> list[str | None]:
     """Return the lever that each action takes up; None for a purchase that no action can make wrong: it is an hour's work."""
     return [None if draft.used_in_any_order else draft.lever for draft in drafts]
 
 
-def precedence(drafts: Sequence[Draft], needed_first: Before) -> dict[int, frozenset[int]]:
+def precedence(drafts: Sequence[DraftAction], needed_first: Before) -> dict[int, frozenset[int]]:
     """Return what must come before each action.
 
     A commitment comes after every action on the nodes it covers, unless they stay used whatever is done; an action without
@@ -92,7 +92,7 @@ def precedence(drafts: Sequence[Draft], needed_first: Before) -> dict[int, froze
     return {index: frozenset(others) for index, others in before.items()}
 
 
-def targets_first(drafts: Sequence[Draft], needed_first: Before) -> dict[int, frozenset[int]]:
+def targets_first(drafts: Sequence[DraftAction], needed_first: Before) -> dict[int, frozenset[int]]:
     """Return what must come before each action for the sake of targets alone."""
     before: dict[int, set[int]] = {index: set() for index in range(len(drafts))}
     for index in before:
@@ -103,7 +103,7 @@ def targets_first(drafts: Sequence[Draft], needed_first: Before) -> dict[int, fr
 
 
 def ranked(
-    drafts: Sequence[Draft], savings: Sequence[float], weeks: Sequence[float], needed_first: Before
+    drafts: Sequence[DraftAction], savings: Sequence[float], weeks: Sequence[float], needed_first: Before
 ) -> list[int]:
     """Return the order of actions: by saving per engineer-week, among those whose turn it can be."""
     worth = {index: savings[index] / max(weeks[index], _LEAST_WEEKS) for index in range(len(drafts))}
@@ -112,7 +112,7 @@ def ranked(
     return _by_worth(worth, precedence(drafts, needed_first))
 
 
-def fixed_order(drafts: Sequence[Draft], savings: Sequence[float], needed_first: Before) -> list[int]:
+def fixed_order(drafts: Sequence[DraftAction], savings: Sequence[float], needed_first: Before) -> list[int]:
     """Return the same actions in the order that guides give, the larger saving first within a group; targets come first."""
     group = {index: lever_named(draft.lever).guide_order for index, draft in enumerate(drafts)}
     most = max([abs(saving) for saving in savings], default=0.0) + 1.0

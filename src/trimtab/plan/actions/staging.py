@@ -22,10 +22,10 @@ from trimtab.fleet.settings import Settings
 from trimtab.ledger import Commitment, Usage, bill, nodes_committed, spend_needed
 from trimtab.levers import commitments
 from trimtab.levers.commit_advice import Backing, Layer, backing, layers
-from trimtab.plan.actions.draft_actions import Purchase
-from trimtab.plan.actions.drafted import Actions, Drafted
+from trimtab.plan.actions.draft_actions import CommitmentPurchase
+from trimtab.plan.actions.draft_plan import Actions, DraftPlan
 from trimtab.plan.model import Change, NotWorthDoing
-from trimtab.plan.program.fleet_problem import Enacted
+from trimtab.plan.program.fleet_problem import FleetBill
 from trimtab.units import HR_PER_DAY, HR_PER_MO, HR_PER_YEAR, MICRO_PER_USD, S_PER_HR, usd
 
 EVERY_SUBSET = 6
@@ -36,7 +36,7 @@ _UNBACKED = "the use that the rest of the plan leaves backs none of it yet"
 PoolUse = Mapping[Pool, IntArray]
 
 
-def staged(drafted: Drafted, settings: Settings) -> tuple[Drafted, tuple[NotWorthDoing, ...]]:
+def staged(drafted: DraftPlan, settings: Settings) -> tuple[DraftPlan, tuple[NotWorthDoing, ...]]:
     """Return the draft that buys what is backed, in tranches, and what of its commitments is not backed at all."""
     if not drafted.discounts:
         return drafted, ()
@@ -54,7 +54,7 @@ def staged(drafted: Drafted, settings: Settings) -> tuple[Drafted, tuple[NotWort
         if one.offer not in offers
     )
     return (
-        Drafted(
+        DraftPlan(
             fleet=drafted.fleet,
             enacted=drafted.enacted,
             deployments=drafted.deployments,
@@ -79,14 +79,14 @@ def _dated(effect: Effect, start: date) -> Effect:
     return replace(effect, tranches=tuple(days))
 
 
-def in_use(drafted: Drafted, some: Actions) -> dict[Pool, IntArray]:
+def in_use(drafted: DraftPlan, some: Actions) -> dict[Pool, IntArray]:
     """Return node-seconds per pool and hour with some actions in force, less the nodes that nobody held."""
     gone = tuple(name for number in sorted(some) for name in drafted.actions[number].released)
     usage, idle = drafted.enacted.usage(drafted.in_force(some), gone), drafted.enacted.idle_but(gone)
     return {pool: seconds - idle[pool] if pool in idle else seconds for pool, seconds in usage.items()}
 
 
-def least_use(drafted: Drafted, pool: Pool) -> IntArray:
+def least_use(drafted: DraftPlan, pool: Pool) -> IntArray:
     """Return node-seconds of a pool by hour that are in use whichever of the other actions are done (n_hours,)."""
     touching = [
         number
@@ -98,7 +98,7 @@ def least_use(drafted: Drafted, pool: Pool) -> IntArray:
     return np.asarray(np.min(uses, axis=0), dtype=np.int64)
 
 
-def _touches(drafted: Drafted, pool: Pool) -> frozenset[object]:
+def _touches(drafted: DraftPlan, pool: Pool) -> frozenset[object]:
     bought = (
         draft for draft in drafted.actions if any(pool in one.offer.rates_micro_usd_hr for one in draft.discounts)
     )
@@ -115,7 +115,7 @@ def _sets_of(numbers: Sequence[int]) -> Iterator[Actions]:
     yield from (frozenset(some) for size in sizes for some in combinations(numbers, size))
 
 
-def _nodes(planned: Commitment, left: PoolUse, drafted: Drafted, cap: float) -> Iterator[Purchase]:
+def _nodes(planned: Commitment, left: PoolUse, drafted: DraftPlan, cap: float) -> Iterator[CommitmentPurchase]:
     """Yield what is bought of a commitment to nodes: what no action can empty, and the rest."""
     pool, enacted = planned.offer.pool, drafted.enacted
     owned = nodes_committed(enacted.owned).get(pool, 0)
@@ -131,7 +131,7 @@ def _nodes(planned: Commitment, left: PoolUse, drafted: Drafted, cap: float) -> 
         (count - firm, layers(rest_backed, owned + firm), False),
     ):
         if part:
-            yield Purchase(
+            yield CommitmentPurchase(
                 commitment=replace(planned, quantity=part),
                 tranches=tuple(_tranches(steps, part)),
                 used_in_any_order=at_once,
@@ -139,8 +139,8 @@ def _nodes(planned: Commitment, left: PoolUse, drafted: Drafted, cap: float) -> 
 
 
 def _spend(
-    planned: Commitment, left: PoolUse, nodes: Sequence[Purchase], drafted: Drafted, cap: float
-) -> Iterator[Purchase]:
+    planned: Commitment, left: PoolUse, nodes: Sequence[CommitmentPurchase], drafted: DraftPlan, cap: float
+) -> Iterator[CommitmentPurchase]:
     """Yield what is bought of a commitment to spend, on what committed nodes and what is held already leave."""
     pools, enacted = tuple(sorted(left)), drafted.enacted
     use = Usage(pools=pools, node_seconds=np.array([left[pool] for pool in pools], dtype=np.int64))
@@ -164,10 +164,12 @@ def _spend(
     ]
     quantity = min(planned.quantity, _hold(steps, 0))
     if quantity > 0:
-        yield Purchase(commitment=replace(planned, quantity=quantity), tranches=tuple(_tranches(steps, quantity)))
+        yield CommitmentPurchase(
+            commitment=replace(planned, quantity=quantity), tranches=tuple(_tranches(steps, quantity))
+        )
 
 
-def _backed(planned: Commitment, nodes: FloatArray, enacted: Enacted, cap: float) -> Backing:
+def _backed(planned: Commitment, nodes: FloatArray, enacted: FleetBill, cap: float) -> Backing:
     pool = planned.offer.pool
     discount = 1 - planned.offer.rate_micro_usd_hr / enacted.rates([pool])[pool]
     return backing(nodes, discount, planned.offer.option.term_years * HR_PER_YEAR, cover_most_frac=cap)

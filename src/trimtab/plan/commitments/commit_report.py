@@ -12,7 +12,7 @@ from trimtab.fleet.market import Market
 from trimtab.fleet.model import Window
 from trimtab.ledger import Usage, bill, nodes_committed
 from trimtab.levers.commit_advice import Advice, Layer, advise
-from trimtab.levers.commit_table import Offer, Return, listed_offer, return_of
+from trimtab.levers.commit_table import CommitmentPrice, Return, listed_offer, return_of
 from trimtab.plan.commitments.commit_spend import SpendAdvice, advise_spend
 from trimtab.plan.commitments.inventory import CommitmentUse, Owned, inventory, running, unpriced
 from trimtab.units import HR_PER_MO, MICRO_PER_USD
@@ -60,7 +60,7 @@ def commit_report(
     basis: str,
     day: date,
     owned: Sequence[Owned],
-    quotes: Sequence[Offer],
+    quotes: Sequence[CommitmentPrice],
     held_beside: Sequence[str] = (),
     seen: Usage | None = None,
     cover_most_frac: float = 1.0,
@@ -114,7 +114,7 @@ def commit_report(
     )
 
 
-def offers_for(pool: Pool, market: Market, quotes: Sequence[Offer]) -> tuple[Offer, ...]:
+def offers_for(pool: Pool, market: Market, quotes: Sequence[CommitmentPrice]) -> tuple[CommitmentPrice, ...]:
     """Return every commitment known for a pool, list rates first, then what a person was quoted."""
     listed = market.catalog.prices.options(pool.provider, pool.instance_type, pool.region, at=market.at)
     return (
@@ -123,7 +123,7 @@ def offers_for(pool: Pool, market: Market, quotes: Sequence[Offer]) -> tuple[Off
     )
 
 
-def wanted_rates(pools: Sequence[Pool], market: Market, quotes: Sequence[Offer]) -> tuple[str, ...]:
+def wanted_rates(pools: Sequence[Pool], market: Market, quotes: Sequence[CommitmentPrice]) -> tuple[str, ...]:
     """Name the rates that are not known: a term of a pool, its price with something paid upfront, or under a savings plan."""
     wanted = []
     for pool in pools:
@@ -139,7 +139,7 @@ def wanted_rates(pools: Sequence[Pool], market: Market, quotes: Sequence[Offer])
     return tuple(wanted)
 
 
-def _return(offer: Offer, advice: Advice, question: Question) -> Return:
+def _return(offer: CommitmentPrice, advice: Advice, question: Question) -> Return:
     """Return a row for the nodes and hours asked about, or else for the nodes advised and the hours they were in use."""
     nodes = question.nodes or max(advice.hold, 1)
     hours_mo = question.hours_mo

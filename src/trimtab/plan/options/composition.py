@@ -13,28 +13,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trimtab.deployment.deployment import AS_IT_IS, Deployment
-from trimtab.levers.lever import Ask, Stage
+from trimtab.levers.lever import CompositionStage, LeverRequest
 from trimtab.levers.registry import serving
 
 
-def places(ask: Ask) -> tuple[Deployment, ...]:
+def places(ask: LeverRequest) -> tuple[Deployment, ...]:
     """Return every place at every precision that the team accepts; the present one as it is comes first."""
     found = [AS_IT_IS]
-    for lever in serving(ask.workload.kind, Stage.PLACE):
+    for lever in serving(ask.workload.kind, CompositionStage.PLACE):
         found += [way for base in tuple(found) for way in lever.ways(base, ask)]
     return tuple(found)
 
 
-def on_demand(ask: Ask) -> Iterator[Deployment]:
+def on_demand(ask: LeverRequest) -> Iterator[Deployment]:
     """Yield every way on demand; first the one that changes nothing."""
-    levers = (*serving(ask.workload.kind, Stage.HOLD), *serving(ask.workload.kind, Stage.FORM))
+    levers = (*serving(ask.workload.kind, CompositionStage.HOLD), *serving(ask.workload.kind, CompositionStage.FORM))
     for place in places(ask):
         yield place
         for lever in levers:
             yield from lever.ways(place, ask)
 
 
-def bought(base: Deployment, ask: Ask) -> Iterator[Deployment]:
+def bought(base: Deployment, ask: LeverRequest) -> Iterator[Deployment]:
     """Yield the other ways to buy the nodes of a way on demand."""
-    for lever in serving(ask.workload.kind, Stage.BUY):
+    for lever in serving(ask.workload.kind, CompositionStage.BUY):
         yield from lever.ways(base, ask)

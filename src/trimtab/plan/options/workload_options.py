@@ -1,27 +1,35 @@
-"""Every way to run each workload that fits and keeps its targets, and why the others were dropped."""
+"""Every way to run each workload that fits and keeps its targets, and why the others were dropped.
+
+Which pools make one workload's use another's concern: those with a commitment, a quota, or all where spot is limited.
+
+Declared targets that a workload misses today and that nothing on offer keeps: what stays as it is for their sake.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 import numpy as np
 
+from trimtab.catalog.kinds import CapacityType
 from trimtab.catalog.pools import Pool, SharedPool
 from trimtab.deployment.deployment import Deployment
+from trimtab.fleet.limits import Quota, quotas_of
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import IntArray
+from trimtab.fleet.settings import Limits
 from trimtab.ledger import Commitment
-from trimtab.levers.lever import Ask, Judged
+from trimtab.levers.lever import JudgedWays, LeverRequest
 from trimtab.levers.registry import serving
 from trimtab.plan.options.candidate import Candidate, candidate_of
 from trimtab.plan.options.composition import bought, on_demand
-from trimtab.plan.options.coupling import Coupling
 from trimtab.plan.options.veto import Veto
 from trimtab.replay.outcomes.evaluate import MISSES, MISSES_ON_DEMAND, Evaluator
 from trimtab.replay.outcomes.outcome import Case
+from trimtab.replay.outcomes.service_outcome import baseline_attained
 from trimtab.units import S_PER_HR
 
 VETOED = "no safer than a way that missed a target on unseen history"
@@ -57,7 +65,7 @@ def options_of(
 
     An `evaluator` of the same case replays nothing twice; a `veto` leaves out ways that keep the targets.
     """
-    ask = Ask(evaluator=evaluator or Evaluator(case=case), market=market, among_largest=among_largest)
+    ask = LeverRequest(evaluator=evaluator or Evaluator(case=case), market=market, among_largest=among_largest)
     levers = serving(case.workload.kind)
     refused = sum((Counter(lever.refused(ask)) for lever in levers), start=Counter[str]())
     sieve = _Sieve(ask=ask, dropped=refused, considered=sum(refused.values()), veto=veto)
@@ -66,7 +74,7 @@ def options_of(
     coupling = Coupling.of(case.settings.limits, market, owned)
     candidates, dominated = undominated(sieve.kept, market, coupling)
     dropped = sieve.dropped + dominated
-    judged = Judged(kept=sieve.kept, candidates=candidates, missed=sieve.missed, dropped=dropped)
+    judged = JudgedWays(kept=sieve.kept, candidates=candidates, missed=sieve.missed, dropped=dropped)
     said = {lever.name: lever.why_not(ask, judged) for lever in levers}
     ask.evaluator.forget_replays()
     loose = [*candidates, *sieve.without_headroom]
@@ -91,7 +99,7 @@ def _judge(sieve: _Sieve, way: Deployment) -> None:
         sieve.drop(MISSES_ON_DEMAND, sum(1 for _ in bought(way, ask)))
 
 
-def _can_rest_on(present: Deployment, ask: Ask) -> bool:
+def _can_rest_on(present: Deployment, ask: LeverRequest) -> bool:
     """Tell whether the present way keeps its targets; it is replayed only where other ways to buy its nodes rest on it."""
     return any(True for _ in bought(present, ask)) and ask.evaluator.keeps_targets(present)
 
@@ -100,7 +108,7 @@ def _can_rest_on(present: Deployment, ask: Ask) -> bool:
 class _Sieve:
     """Judges ways one after the other, and counts."""
 
-    ask: Ask
+    ask: LeverRequest
     dropped: Counter[str]
     considered: int
     kept: list[Candidate] = field(default_factory=list)
@@ -204,3 +212,61 @@ def _beats(one: Candidate, other: Candidate, coupling: Coupling) -> bool:
 
 def _within(one: Mapping[_Where, IntArray], other: Mapping[_Where, IntArray]) -> bool:
     return one.keys() <= other.keys() and all(bool(np.all(one[where] <= other[where])) for where in one)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coupling:
+    """A market's commitments and a plan's limits, as far as pruning one workload's options must know them."""
+
+    market: Market
+    quotas: tuple[Quota, ...]
+    spot_max_frac: float
+    owned: frozenset[Pool]
+    """Pools that a commitment which is held already may cover."""
+
+    @classmethod
+    def of(cls, limits: Limits, market: Market, owned: Iterable[Commitment]) -> Coupling:
+        """Return the coupling under some limits and what is held already."""
+        return cls(
+            market=market,
+            quotas=quotas_of(limits.quotas),
+            spot_max_frac=limits.spot_max_frac,
+            owned=frozenset(pool for one in owned for pool in one.offer.rates_micro_usd_hr),
+        )
+
+    @property
+    def limits_spot(self) -> bool:
+        """Tell whether the share of spot is limited."""
+        return self.spot_max_frac < 1
+
+    def couples(self, pool: Pool) -> bool:
+        """Tell whether use of a pool touches other workloads: then its cost in one hour is not a fixed sum."""
+        return (
+            self.limits_spot
+            or pool in self.owned
+            or self.market.committed_rate(pool) is not None
+            or any(quota.holds_for(pool) for quota in self.quotas)
+        )
+
+    def spot_excess_s(self, usage: Mapping[Pool, IntArray]) -> float:
+        """Return a use's node-seconds on spot beyond the allowed share of it; 0 where spot is not limited."""
+        if not self.limits_spot:
+            return 0.0
+        spot = sum(int(use.sum()) for pool, use in usage.items() if pool.capacity_type is CapacityType.SPOT)
+        return spot - self.spot_max_frac * sum(int(use.sum()) for use in usage.values())
+
+
+def unkept(options: Sequence[WorkloadOptions | None]) -> Iterator[str]:
+    """Say of each workload that no option keeps a declared target which history missed as well."""
+    for one in options:
+        if one is None or one.candidates or not one.missed:
+            continue
+        case = one.evaluator.case
+        for target in case.targets:
+            had = baseline_attained(case, target)
+            if target.declared and had is not None and had < target.required_frac:
+                yield (
+                    f"{case.workload.name} declares {target.metric.value} <= {target.limit_s:.3g} s for "
+                    f"{target.required_frac:.0%} of requests; history kept that for {had:.1%}, and none of the "
+                    f"{one.considered:,} options keeps it: left as it is. Loosen the target, or measure in finer buckets"
+                )

@@ -17,7 +17,7 @@ import numpy as np
 
 from trimtab.errors import PlanError
 from trimtab.fleet.model import FloatArray
-from trimtab.plan.program.highs import Column, Growing, Program, solve_integral
+from trimtab.plan.program.highs import Growing, Program, ProgramColumn, solve_integral
 
 MAX_ROUNDS = 200
 SMOOTHING = 0.5
@@ -25,43 +25,43 @@ SMOOTHING = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Priced:
+class BlockAnswers:
     """What the blocks answer to prices: a bound on the whole cost, the best column per block, and reduced costs by key.
 
     `reduced` (n_keys,) says by how much more than its block's best each known way costs; empty where ways are not listed.
     """
 
     bound: float
-    columns: Sequence[Column]
+    columns: Sequence[ProgramColumn]
     reduced: FloatArray
 
 
-class Blocks(Protocol):
+class BlockOwner(Protocol):
     """The owner of the blocks."""
 
     def program(self) -> Program:
         """Return the shared part: one row `= 1` per block first, then shared rows and the columns that belong to no block."""
         ...
 
-    def price(self, duals: FloatArray) -> Priced:
+    def price(self, duals: FloatArray) -> BlockAnswers:
         """Answer prices; `duals` (n_rows,) are of the whole program and need not be feasible."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Relaxed:
+class Relaxation:
     """The relaxation at its end: the bound, its value, reduced costs at the bound, columns and their weights (n_columns,)."""
 
     bound: float
     value: float
     reduced: FloatArray
-    columns: tuple[Column, ...]
+    columns: tuple[ProgramColumn, ...]
     weights: FloatArray
     shared: FloatArray
     """Values of the columns that belong to no block."""
 
 
-def relax(blocks: Blocks, start: Sequence[Column], gap_frac: float) -> Relaxed:
+def relax(blocks: BlockOwner, start: Sequence[ProgramColumn], gap_frac: float) -> Relaxation:
     """Solve the linear relaxation over all columns until bound and value differ by at most a share of the value."""
     program = blocks.program()
     growing = Growing(program)
@@ -70,7 +70,7 @@ def relax(blocks: Blocks, start: Sequence[Column], gap_frac: float) -> Relaxed:
     best: tuple[float, FloatArray, FloatArray] | None = None
     for _ in range(MAX_ROUNDS):
         solution = growing.solve()
-        new: list[Column] = []
+        new: list[ProgramColumn] = []
         for duals in _prices(solution.duals, None if best is None else best[2]):
             priced = blocks.price(duals)
             if best is None or priced.bound > best[0]:
@@ -86,7 +86,7 @@ def relax(blocks: Blocks, start: Sequence[Column], gap_frac: float) -> Relaxed:
     if best is None:
         raise PlanError("the relaxation of the plan has no price; report the fleet that caused it")
     own = len(program.cost)
-    return Relaxed(
+    return Relaxation(
         bound=best[0],
         value=solution.objective,
         reduced=best[1],
@@ -100,13 +100,13 @@ def _prices(duals: FloatArray, best: FloatArray | None) -> list[FloatArray]:
     return [duals] if best is None else [SMOOTHING * best + (1 - SMOOTHING) * duals, duals]
 
 
-def _pays(column: Column, duals: FloatArray) -> bool:
+def _pays(column: ProgramColumn, duals: FloatArray) -> bool:
     worth = duals[column.block] + float(column.values @ duals[column.rows])
     return bool(column.cost < worth - 1e-9 * (1 + abs(column.cost)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Mixed:
+class IntegerSolution:
     """An integral answer: the key of each block's column, a bound over the columns given, the shared columns' values."""
 
     keys: list[int]
@@ -116,13 +116,13 @@ class Mixed:
 
 def mix(
     program: Program,
-    columns: Sequence[Column],
+    columns: Sequence[ProgramColumn],
     *,
     gap_frac: float,
     max_nodes: int,
     start: Collection[tuple[int, int]] = (),
     integral: bool = True,
-) -> Mixed:
+) -> IntegerSolution:
     """Choose one of some columns per block: a MILP over them, or its relaxation (then only the bound means anything).
 
     `start` holds the (block, key) of a known choice.
@@ -136,14 +136,14 @@ def mix(
     solution = solve_integral(whole, gap_frac=gap_frac, max_nodes=max_nodes, start=known)
     own = len(program.cost)
     blocks = 1 + max((column.block for column in columns), default=-1)
-    return Mixed(
+    return IntegerSolution(
         keys=heaviest(columns, solution.values[own:], blocks),
         bound=solution.bound,
         shared=solution.values[:own],
     )
 
 
-def heaviest(columns: Sequence[Column], weights: FloatArray, blocks: int) -> list[int]:
+def heaviest(columns: Sequence[ProgramColumn], weights: FloatArray, blocks: int) -> list[int]:
     """Return the key of each block's column with most weight; ties to the smaller key."""
     keys = np.array([column.key for column in columns])
     order = np.lexsort((keys, -weights, np.array([column.block for column in columns])))

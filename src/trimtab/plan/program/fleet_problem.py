@@ -170,7 +170,7 @@ def _entries(options: Sequence[WorkloadOptions | None], hours: int) -> dict[str,
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Enacted:
+class FleetBill:
     """The bill of a fleet when some deployments are in force: on the fit window to plan, on the proof window to prove.
 
     What is in force maps workload indices to deployments, whole or of some levers only.

@@ -90,7 +90,7 @@ class Program:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Column:
+class ProgramColumn:
     """One way to serve a block: its cost, its coefficients in the shared rows, and what it stands for."""
 
     block: int
@@ -121,7 +121,7 @@ class Growing:
         self._solver = _solver()
         self._solver.passModel(program.model())
 
-    def add(self, columns: Sequence[Column]) -> None:
+    def add(self, columns: Sequence[ProgramColumn]) -> None:
         """Add columns, continuous and non-negative."""
         if not columns:
             return

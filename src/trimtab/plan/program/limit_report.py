@@ -14,7 +14,7 @@ from trimtab.plan.problem import Problem
 from trimtab.plan.program.couplings.one_time_costs import one_time_micro_usd
 from trimtab.plan.program.couplings.parts import Limit
 from trimtab.plan.program.limits import LimitPrice, uses_of_limits
-from trimtab.plan.program.solve import Chosen, solve_problem
+from trimtab.plan.program.solve import ChosenPlan, solve_problem
 from trimtab.units import per_month, usd
 
 MOST_PRICED = 8
@@ -26,7 +26,7 @@ Lifted = tuple[Problem, Sequence[int]]
 
 
 def price_limits(
-    problem: Problem, chosen: Chosen, planning: Planning, lifted: Callable[[Limit], Lifted | None]
+    problem: Problem, chosen: ChosenPlan, planning: Planning, lifted: Callable[[Limit], Lifted | None]
 ) -> tuple[LimitPrice, ...]:
     """Price the limits that shape a plan; one at which neither the plan nor any option stands costs nothing.
 
@@ -48,7 +48,7 @@ def price_limits(
     return tuple(found)
 
 
-def _saved(problem: Problem, chosen: Chosen, other: Problem, free: Chosen) -> tuple[float, float]:
+def _saved(problem: Problem, chosen: ChosenPlan, other: Problem, free: ChosenPlan) -> tuple[float, float]:
     """Return what bill and work together, and the bill alone, would be less; nothing where the plan without is no better."""
     saved = chosen.cost_micro_usd - free.cost_micro_usd
     if saved <= 0:

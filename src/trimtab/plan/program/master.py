@@ -22,8 +22,8 @@ from trimtab.plan.program.couplings.quotas import QuotaRows
 from trimtab.plan.program.couplings.shared_nodes import SharedNodeRows
 from trimtab.plan.program.couplings.spend_plans import SpendPlanRows
 from trimtab.plan.program.couplings.spot_share import SpotShareRow
-from trimtab.plan.program.decompose import Priced
-from trimtab.plan.program.highs import Column, Program
+from trimtab.plan.program.decompose import BlockAnswers
+from trimtab.plan.program.highs import Program, ProgramColumn
 from trimtab.plan.program.pool_use import Gathered
 from trimtab.plan.program.table import Table
 
@@ -85,11 +85,11 @@ class Master:
             for rows in tracked.users
         )
 
-    def column(self, row: int) -> Column:
+    def column(self, row: int) -> ProgramColumn:
         """Return the column of a table row."""
         rows, values = self._coefficients(row)
         workload = int(self.table.workload[row])
-        return Column(block=workload, key=row, cost=float(self.table.fixed_usd[row]), rows=rows, values=values)
+        return ProgramColumn(block=workload, key=row, cost=float(self.table.fixed_usd[row]), rows=rows, values=values)
 
     def _coefficients(self, row: int) -> tuple[IntArray, FloatArray]:
         found = list(self._stands_in(row))
@@ -108,7 +108,7 @@ class Master:
         for rows in self._option_rows:
             yield from rows.coefficients(row)
 
-    def price(self, duals: FloatArray) -> Priced:
+    def price(self, duals: FloatArray) -> BlockAnswers:
         """Price every option at once; the bound holds at any prices, which are first made feasible for the shared part."""
         table = self.table
         prices = NodePrices.none(self.gathered)
@@ -126,7 +126,9 @@ class Master:
         bound = float(least.sum() + np.minimum(linked_usd, 0.0).sum())
         bound -= sum(rows.paid_anyway_usd(prices) for rows in self._node_rows)
         reduced = value_usd - least[table.workload]
-        return Priced(bound=bound, columns=[self.column(row) for row in self._first_least(reduced)], reduced=reduced)
+        return BlockAnswers(
+            bound=bound, columns=[self.column(row) for row in self._first_least(reduced)], reduced=reduced
+        )
 
     def _first_least(self, reduced: FloatArray) -> list[int]:
         """Return the first row of each workload with reduced cost 0."""

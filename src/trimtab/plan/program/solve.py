@@ -53,7 +53,7 @@ _MEND_GAP_FRAC = 0.003
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
+class ChosenPlan:
     """The plan in numbers: an option index or KEEP per workload, what is bought, exact cost, certified bound."""
 
     choice: tuple[int, ...]
@@ -152,7 +152,7 @@ class _Search:
         return True
 
 
-def solve_problem(problem: Problem, planning: Planning, *, start: Sequence[int] | None = None) -> Chosen:
+def solve_problem(problem: Problem, planning: Planning, *, start: Sequence[int] | None = None) -> ChosenPlan:
     """Return the cheapest plan found and a bound that no combination of the options can beat.
 
     `start` is a choice that is known to be good. Raises PlanError, naming the limits in conflict, where no choice keeps them.
@@ -177,7 +177,7 @@ def solve_problem(problem: Problem, planning: Planning, *, start: Sequence[int] 
         short = shortfall(problem, search.choice) or "raise the tightest limit"
         raise PlanError(f"no plan was found that keeps {limits_in_words(problem)} in every hour; {short}")
     dropped = table.rows - problem.workloads - sum(len(set(kept) - {KEEP}) for kept in search.candidates())
-    return Chosen(
+    return ChosenPlan(
         choice=search.choice,
         bought=search.bought or (),
         cost_micro_usd=search.cost_micro_usd,

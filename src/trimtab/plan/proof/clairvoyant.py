@@ -23,7 +23,7 @@ from trimtab.fleet.reach import offerings_for
 from trimtab.ledger.commitments import Commitment
 from trimtab.levers import gpu_count
 from trimtab.levers.batching import profile_here
-from trimtab.levers.lever import Ask
+from trimtab.levers.lever import LeverRequest
 from trimtab.plan.options.composition import places
 from trimtab.plan.program.fleet_problem import groups_of
 from trimtab.replay.outcomes.change_cost import own_micro_usd
@@ -49,7 +49,7 @@ def clairvoyant_bound(
     groups = groups_of(fleet)
     stays = frozenset(groups.staying)
     total = sum(
-        _least(Ask(evaluator=one, market=market), _off(fleet, index, stays), strict=strict)
+        _least(LeverRequest(evaluator=one, market=market), _off(fleet, index, stays), strict=strict)
         for index, one in evaluators.items()
     )
     judged = frozenset(evaluators)
@@ -79,7 +79,7 @@ def _off(fleet: Fleet, workload: int, stays: frozenset[int]) -> float:
     return 1.0 - there / held if held > 0 else 1.0
 
 
-def _least(ask: Ask, off_frac: float, *, strict: bool) -> int:
+def _least(ask: LeverRequest, off_frac: float, *, strict: bool) -> int:
     """Return the least a workload can add to the bill: its work at the cheapest place that may hold it, hour by hour.
 
     Where it stays, what it does on nodes that stay too costs nothing more.
@@ -94,7 +94,7 @@ def _least(ask: Ask, off_frac: float, *, strict: bool) -> int:
     return int(usual + sum(_least_of_type(ask, gpu, used_s, off_frac, able) for gpu, used_s in other_types.items()))
 
 
-def _work_on_other_types(ask: Ask) -> dict[str, float]:
+def _work_on_other_types(ask: LeverRequest) -> dict[str, float]:
     """Return the GPU-seconds of runs that were on other types of GPU than usual, by type."""
     jobs, speeds = ask.workload.jobs, ask.case.type_speeds
     if jobs is None or not speeds:
@@ -103,7 +103,7 @@ def _work_on_other_types(ask: Ask) -> dict[str, float]:
     return {gpu: float(used_s[[name == gpu for name in jobs.gpu]].sum()) for gpu in speeds}
 
 
-def _least_of_type(ask: Ask, gpu: str, used_s: float, off_frac: float, able: Sequence[Deployment]) -> float:
+def _least_of_type(ask: LeverRequest, gpu: str, used_s: float, off_frac: float, able: Sequence[Deployment]) -> float:
     """Return the least that runs which were on another type can add: there, if it is on offer, or at the cheapest place.
 
     Elsewhere they take as much longer as their type is faster than the usual one, at the least.
@@ -115,7 +115,7 @@ def _least_of_type(ask: Ask, gpu: str, used_s: float, off_frac: float, able: Seq
     return min([there, *(_cost_at(ask, way, slowed_s, 1.0) for way in able)])
 
 
-def _cost_at(ask: Ask, way: Deployment, gpu_seconds: float, gain: float) -> float:
+def _cost_at(ask: LeverRequest, way: Deployment, gpu_seconds: float, gain: float) -> float:
     """Return what work of so many GPU-seconds at home costs at a place, with what going there costs besides."""
     place, workload = ask.evaluator.place(way), ask.workload
     speed = max(place.speed.high, place.work_speed.high if gain > 1 else 0.0)
@@ -129,7 +129,7 @@ def _cost_at(ask: Ask, way: Deployment, gpu_seconds: float, gain: float) -> floa
     return besides + rate * gpu_seconds / speed
 
 
-def _batching_gain(ask: Ask) -> float:
+def _batching_gain(ask: LeverRequest) -> float:
     """Return how many times its own promised rate a replica could serve in full batches; 1 where it would not batch."""
     profile, case = ask.once(profile_here), ask.case
     if isinstance(profile, str) or case.law is None:
@@ -138,7 +138,7 @@ def _batching_gain(ask: Ask) -> float:
     return max(1.0, most / (case.law.capacity_req_s * max(case.law.top_load, case.law.seen_load)))
 
 
-def _work(ask: Ask, *, strict: bool) -> FloatArray:
+def _work(ask: LeverRequest, *, strict: bool) -> FloatArray:
     """Return the GPU-seconds per hour that the work needs at least (n_hours,)."""
     case, workload = ask.case, ask.workload
     if workload.jobs is not None and workload.kind is not WorkloadKind.SERVING:
@@ -179,12 +179,12 @@ def _gpus_used(workload: Workload) -> float:
     return float((gpu_count.gpus_used(workload, usual) if runs else usual)[0])
 
 
-def _gpu_rate(ask: Ask, place: Placement) -> float:
+def _gpu_rate(ask: LeverRequest, place: Placement) -> float:
     """Return the cheapest way to have one GPU of a place for one second, in micro-dollars."""
     return _best_gpu_rate(ask, place.pool) / place.gpus_per_node / S_PER_HR
 
 
-def _best_gpu_rate(ask: Ask, pool: Pool) -> int:
+def _best_gpu_rate(ask: LeverRequest, pool: Pool) -> int:
     """Return the cheapest way to have a node of a pool for an hour, in micro-dollars."""
     market = ask.market
     offering = {one.pool: one for one in ask.once(_on_offer)}.get(pool)
@@ -200,7 +200,7 @@ def _best_gpu_rate(ask: Ask, pool: Pool) -> int:
     return min(rates)
 
 
-def _on_offer(ask: Ask) -> Sequence[Offering]:
+def _on_offer(ask: LeverRequest) -> Sequence[Offering]:
     return offerings_for(ask.workload, ask.market)
 
 

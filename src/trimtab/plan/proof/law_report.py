@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 from trimtab.deployment.deployment import AS_IT_IS, Deployment
 from trimtab.deployment.effects import SetReplicaPolicy
-from trimtab.fleet.law_evidence import Bound, Tested
+from trimtab.fleet.law_evidence import Bound, LawEvidence
 from trimtab.fleet.market import Market
 from trimtab.fleet.service_law import activity_law, service_law
 from trimtab.levers import autoscaling, replica_count, scale_to_zero
-from trimtab.levers.lever import Ask
+from trimtab.levers.lever import LeverRequest
 from trimtab.plan.options.workload_options import fixed_cost
 from trimtab.plan.planner import Planned
 from trimtab.replay.outcomes.evaluate import Evaluator
@@ -42,7 +42,7 @@ class LawFinding:
     """The highest load that a plan's rules aim at."""
     requests: bool
     """False: GPU activity stands in for requests."""
-    tested: Tested
+    tested: LawEvidence
     load_test: LoadTest | None
 
 
@@ -93,7 +93,7 @@ def _saved_usd_mo(case: Case, deployment: Deployment, market: Market) -> float |
     elif unscaled.batching is not None or unscaled.holding is not None:
         return None
     else:
-        way = next(iter(replica_count.LEVER.ways(unscaled, Ask(evaluator=other, market=market))), None)
+        way = next(iter(replica_count.LEVER.ways(unscaled, LeverRequest(evaluator=other, market=market))), None)
     if way is None:
         return 0.0
     saved = _cost_usd(shown, deployment, market) - _cost_usd(other, way, market)

@@ -21,7 +21,7 @@ from trimtab.fleet.market import Market
 from trimtab.fleet.model import Workload
 from trimtab.fleet.targets import observed_s, targets_of
 from trimtab.levers import autoscaling, closed_hours, quantization, replica_count, right_size, scale_to_zero, sharing
-from trimtab.levers.lever import Ask
+from trimtab.levers.lever import LeverRequest
 from trimtab.physics.formats import WeightFormat
 from trimtab.plan.options.composition import bought, on_demand
 from trimtab.policies.keda import KedaPolicy
@@ -63,7 +63,7 @@ _WEEK: tuple[Weekday, ...] = (*_WORKDAYS, "sat", "sun")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Present:
+class PlannedWorkloadState:
     """A workload as the plan has it."""
 
     evaluator: Evaluator
@@ -83,7 +83,7 @@ class Present:
         return self.evaluator.place(self.deployment)
 
 
-Ways = Callable[[Ask], Iterator[Deployment]]
+Ways = Callable[[LeverRequest], Iterator[Deployment]]
 """What a permission admits, given the workload as if it were declared."""
 
 
@@ -113,7 +113,7 @@ class Permission:
         object.__setattr__(self, "case", declared(self.asked_of, self.fields))
 
 
-def permissions(now: Present) -> Iterator[Sequence[Permission]]:
+def permissions(now: PlannedWorkloadState) -> Iterator[Sequence[Permission]]:
     """Yield what could be declared of a workload: of each sequence one is enough, the one that frees the most first."""
     case = now.case
     spec, kind = case.workload.spec, case.workload.kind
@@ -145,13 +145,13 @@ def askable(case: Case) -> bool:
     return not workload.pool.capacity_type.paid_anyway and (runs or workload.kind is WorkloadKind.SERVING)
 
 
-def _near(now: Present) -> tuple[Deployment, ...]:
+def _near(now: PlannedWorkloadState) -> tuple[Deployment, ...]:
     """Return the places of its own in its own region, as worked out once for all permissions."""
-    ask = Ask(evaluator=now.evaluator, market=now.market, among_largest=False)
+    ask = LeverRequest(evaluator=now.evaluator, market=now.market, among_largest=False)
     return (AS_IT_IS, *right_size.LEVER.ways(AS_IT_IS, ask))
 
 
-def _rests_on_two(now: Present) -> bool:
+def _rests_on_two(now: PlannedWorkloadState) -> bool:
     """Tell whether the plan keeps a second replica at some hour for no other reason than that nobody permits one."""
     place = now.place
     if place.pods_per_node > 1 and place.shared is None:
@@ -199,14 +199,14 @@ def _interruptible_runs(case: Case) -> Permission:
     )
 
 
-def _bought(ask: Ask) -> Iterator[Deployment]:
+def _bought(ask: LeverRequest) -> Iterator[Deployment]:
     """Yield what can be bought in place of every way that keeps the targets, wherever it runs."""
     for way in on_demand(ask):
         if ask.evaluator.hopeless(way) is None and ask.evaluator.keeps_targets(way):
             yield from bought(way, ask)
 
 
-def _interruptible_service(now: Present) -> Permission:
+def _interruptible_service(now: PlannedWorkloadState) -> Permission:
     case = now.case
     return Permission(
         name="interruptible",
@@ -222,14 +222,14 @@ def _interruptible_service(now: Present) -> Permission:
     )
 
 
-def _hedged(ask: Ask, planned: Deployment) -> Iterator[Deployment]:
+def _hedged(ask: LeverRequest, planned: Deployment) -> Iterator[Deployment]:
     """Yield the plan's own way, and that of today, on spot."""
     for base in dict.fromkeys((planned.without("buying"), AS_IT_IS)):
         if ask.evaluator.keeps_targets(base):
             yield from bought(base, ask)
 
 
-def _limits(now: Present, near: Sequence[Deployment]) -> list[Permission]:
+def _limits(now: PlannedWorkloadState, near: Sequence[Deployment]) -> list[Permission]:
     """Return latency limits of a ladder, the loosest first; none where no latency was measured."""
     seen_s = _seen_s(now.case)
     if seen_s is None:
@@ -274,7 +274,7 @@ def rounded(value: float) -> float:
     return float(f"{next(one for one in _ROUND if one * 1.1 >= value / size) * size:.3g}")
 
 
-def _one_replica(now: Present, near: Sequence[Deployment]) -> Permission:
+def _one_replica(now: PlannedWorkloadState, near: Sequence[Deployment]) -> Permission:
     case = now.case
     return Permission(
         name="min_replicas",
@@ -290,7 +290,7 @@ def _one_replica(now: Present, near: Sequence[Deployment]) -> Permission:
     )
 
 
-def _no_replica(now: Present, near: Sequence[Deployment]) -> Iterator[Sequence[Permission]]:
+def _no_replica(now: PlannedWorkloadState, near: Sequence[Deployment]) -> Iterator[Sequence[Permission]]:
     """Yield that there may be no replica at all, of a service of which nobody asks anything for longer than a start takes."""
     case = now.case
     wakes_on = {"query": _example_query(case.workload), "hold_s": _whole_minutes(cold_start_of(case) + S_PER_MIN)}
@@ -332,7 +332,7 @@ def _who_waits(case: Case, outcome: Outcome) -> str:
     )
 
 
-def _asleep(ask: Ask, planned: Deployment, near: Sequence[Deployment]) -> Iterator[Deployment]:
+def _asleep(ask: LeverRequest, planned: Deployment, near: Sequence[Deployment]) -> Iterator[Deployment]:
     """Yield, at the plan's place and the cheapest others, by cooldown and window the rule that runs replicas hottest."""
     for base in dict.fromkeys((_place_of(planned), *_cheapest(near, ask)[:_PLACES])):
         if ask.evaluator.hopeless(base) is not None:
@@ -353,7 +353,7 @@ def _floor(way: Deployment) -> int | None:
     return scaling.hpa.min_replicas if isinstance(scaling, SetReplicaPolicy) else None
 
 
-def _formats(now: Present) -> Iterator[Sequence[Permission]]:
+def _formats(now: PlannedWorkloadState) -> Iterator[Sequence[Permission]]:
     """Yield the formats that nobody has spoken of, the fewest bits first."""
     case = now.case
     formats = quantization.formats_of(case.workload)
@@ -364,7 +364,7 @@ def _formats(now: Present) -> Iterator[Sequence[Permission]]:
     yield [_format(now, stored, known) for stored in reversed(formats.unknown)]
 
 
-def _format(now: Present, stored: WeightFormat, known: str) -> Permission:
+def _format(now: PlannedWorkloadState, stored: WeightFormat, known: str) -> Permission:
     return Permission(
         name="quantize",
         asked_of=now.case,
@@ -377,7 +377,7 @@ def _format(now: Present, stored: WeightFormat, known: str) -> Permission:
     )
 
 
-def _quantized(ask: Ask, planned: Deployment) -> Iterator[Deployment]:
+def _quantized(ask: LeverRequest, planned: Deployment) -> Iterator[Deployment]:
     """Yield ways of holding replicas on the places that are cheapest for what a replica then serves."""
     formats = quantization.formats_of(ask.workload)
     if isinstance(formats, str):
@@ -387,7 +387,7 @@ def _quantized(ask: Ask, planned: Deployment) -> Iterator[Deployment]:
         yield from _at(where, ask, planned)
 
 
-def _cheapest(found: Sequence[Deployment], ask: Ask) -> list[Deployment]:
+def _cheapest(found: Sequence[Deployment], ask: LeverRequest) -> list[Deployment]:
     """Return places on nodes of their own that may keep the targets, by what a replica costs for what it serves."""
 
     def served_usd(where: Deployment) -> float:
@@ -398,7 +398,7 @@ def _cheapest(found: Sequence[Deployment], ask: Ask) -> list[Deployment]:
     return sorted(fitting, key=served_usd)
 
 
-def _hours(now: Present) -> Iterator[Sequence[Permission]]:
+def _hours(now: PlannedWorkloadState) -> Iterator[Sequence[Permission]]:
     """Yield the shortest hours outside of which few requests come; nothing where they come at all hours."""
     case = now.case
     if case.workload.service is None:
@@ -441,12 +441,12 @@ def _requests_by_week_hour(case: Case) -> np.ndarray[tuple[int], np.dtype[np.flo
     return np.asarray(came / max(came.sum(), 1.0), dtype=np.float64)
 
 
-def _closed(ask: Ask, planned: Deployment) -> Iterator[Deployment]:
+def _closed(ask: LeverRequest, planned: Deployment) -> Iterator[Deployment]:
     for base in dict.fromkeys((_place_of(planned), AS_IT_IS)):
         yield from closed_hours.LEVER.ways(base, ask)
 
 
-def _held(ask: Ask, planned: Deployment, near: Sequence[Deployment]) -> Iterator[Deployment]:
+def _held(ask: LeverRequest, planned: Deployment, near: Sequence[Deployment]) -> Iterator[Deployment]:
     """Yield ways of holding replicas at the plan's place and at the cheapest other ones."""
     now = _place_of(planned)
     place = ask.evaluator.place(now)
@@ -460,7 +460,7 @@ def _place_of(planned: Deployment) -> Deployment:
     return planned.only("offering", "relocation", "sharing", "precision")
 
 
-def _at(base: Deployment, ask: Ask, planned: Deployment) -> Iterator[Deployment]:
+def _at(base: Deployment, ask: LeverRequest, planned: Deployment) -> Iterator[Deployment]:
     """Yield, at a place, the constant number and the rule that run replicas hottest, on demand and not."""
     if ask.evaluator.hopeless(base) is not None:
         return
@@ -473,7 +473,7 @@ def _at(base: Deployment, ask: Ask, planned: Deployment) -> Iterator[Deployment]
         yield from bought(way, ask)
 
 
-def _hottest(ways: Sequence[Deployment], ask: Ask) -> list[Deployment]:
+def _hottest(ways: Sequence[Deployment], ask: LeverRequest) -> list[Deployment]:
     """Return the first way that keeps the targets, or nothing: those after one that does are taken to keep them too."""
     at = bisect_left(ways, True, key=ask.evaluator.keeps_targets)
     return list(ways[at : at + 1])
@@ -491,7 +491,7 @@ def _count(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
-def sharers(every: Sequence[Present]) -> Iterator[list[Permission]]:
+def sharers(every: Sequence[PlannedWorkloadState]) -> Iterator[list[Permission]]:
     """Yield what services that keep no GPU busy alone would have to permit together to share GPUs, the loosest first.
 
     Where no latency limit is declared a service may answer no later than it does, which sharing does not keep: limits are asked
@@ -503,13 +503,13 @@ def sharers(every: Sequence[Present]) -> Iterator[list[Permission]]:
         yield [_sharer(now, looser) for now in quiet]
 
 
-def _is_kept_apart(now: Present) -> bool:
+def _is_kept_apart(now: PlannedWorkloadState) -> bool:
     """Tell whether a service is kept apart by hardware because nobody said what will do for it."""
     spec, stated = now.case.workload.spec, now.case.settings.limits.isolation
     return spec.isolation is None and asked_isolation(spec, stated) is Isolation.HARDWARE
 
 
-def _is_quiet(now: Present) -> bool:
+def _is_quiet(now: PlannedWorkloadState) -> bool:
     """Tell whether a service of one GPU a replica keeps less than one busy: then it may gain by sharing one."""
     workload = now.case.workload
     busy = workload.activity.busy_gpus
@@ -518,7 +518,7 @@ def _is_quiet(now: Present) -> bool:
     return float(np.nanmean(busy)) <= _BUSY_ALONE
 
 
-def _sharer(now: Present, looser: float | None) -> Permission:
+def _sharer(now: PlannedWorkloadState, looser: float | None) -> Permission:
     seen_s = None if looser is None else _seen_s(now.case)
     limit = {} if looser is None or seen_s is None else _limit(now.case, rounded(looser * seen_s))
     return Permission(
@@ -533,7 +533,7 @@ def _sharer(now: Present, looser: float | None) -> Permission:
     )
 
 
-def _shared(ask: Ask, planned: Deployment) -> Iterator[Deployment]:
+def _shared(ask: LeverRequest, planned: Deployment) -> Iterator[Deployment]:
     """Yield the cheapest shares of a node for a replica, those of nodes like its own first: others who share are there.
 
     As replicas are held today and by the hottest rule.

@@ -11,18 +11,18 @@ from collections.abc import Sequence
 from trimtab.plan.actions.attribution import attribute, components
 from trimtab.plan.model import ActionProof
 from trimtab.plan.planner import Planned
-from trimtab.plan.proof.proof_window import Proven, Replayed
+from trimtab.plan.proof.proof_window import PlanOnWindow, ProofResult
 from trimtab.units import per_month, usd
 
 MOST_BILLS = 1_024
 """Sets of actions that are billed again at most; beyond, actions are left out one at a time."""
 
 
-def proof_by_action(planned: Planned, proven: Proven, *, seed: int) -> tuple[ActionProof, ...]:
+def proof_by_action(planned: Planned, proven: ProofResult, *, seed: int) -> tuple[ActionProof, ...]:
     """Return one entry an action, in the plan's order."""
     if not planned.plan.actions:
         return ()
-    after = Replayed(planned=planned, enacted=proven.enacted)
+    after = PlanOnWindow(planned=planned, enacted=proven.enacted)
     touches = [planned.drafted.actions[number].touches for number in planned.order]
     groups = components(len(touches), touches)
     shared = sum(2 ** len(group) for group in groups) <= MOST_BILLS
@@ -46,7 +46,7 @@ def _held(low: float, value: float, high: float) -> bool:
     return low - 0.01 <= value <= high + 0.01
 
 
-def _last_in(after: Replayed) -> Sequence[int]:
+def _last_in(after: PlanOnWindow) -> Sequence[int]:
     everything = frozenset(range(len(after.planned.plan.actions)))
     joint = after.saving(everything)
     return [joint - after.saving(everything - {one}) for one in sorted(everything)]

@@ -29,7 +29,7 @@ from trimtab.fleet.settings import Settings
 from trimtab.ledger import Bill, Commitment
 from trimtab.plan.model import CapacityPicture, Promise, Proof, Repair, TargetResult
 from trimtab.plan.planner import Planned
-from trimtab.plan.program.fleet_problem import Enacted, holders_by_node
+from trimtab.plan.program.fleet_problem import FleetBill, holders_by_node
 from trimtab.plan.proof.clairvoyant import clairvoyant_bound
 from trimtab.provenance import Estimate
 from trimtab.replay.outcomes.evaluate import Evaluator
@@ -43,22 +43,22 @@ _ROUNDING_FRAC = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Proven:
+class ProofResult:
     """A proof and the pictures that go with it."""
 
     proof: Proof
     capacity: tuple[CapacityPicture, ...]
-    enacted: Enacted
+    enacted: FleetBill
     """The window's fleet, with what was replayed of it."""
 
-    def repaired(self, repairs: tuple[Repair, ...], first_saving_micro_usd: int) -> Proven:
+    def repaired(self, repairs: tuple[Repair, ...], first_saving_micro_usd: int) -> ProofResult:
         """Return the proof of a plan that takes the place of one which missed targets here."""
         proof = replace(self.proof, repairs=repairs, first_saving_micro_usd=first_saving_micro_usd)
         return replace(self, proof=proof)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Replayed:
+class PlanOnWindow:
     """A plan's actions laid over another window: what the bill would have been with some of them.
 
     All together buy what was planned. Fewer of them buy as much of it as is best for the use that they leave, as attribution
@@ -66,7 +66,7 @@ class Replayed:
     """
 
     planned: Planned
-    enacted: Enacted
+    enacted: FleetBill
 
     def cost(self, some: frozenset[int]) -> int:
         """Return the exact bill with some of the plan's actions (by their place in it), in micro-dollars."""
@@ -121,13 +121,13 @@ def prove(
     seed: int,
     stress: Stress = AS_PREDICTED,
     as_measured: bool = True,
-) -> Proven:
+) -> ProofResult:
     """Replay a plan over another window of the same fleet, in a world that departs from the plan's by some stress.
 
     `as_measured`: the window is as it was measured, so that a workload that the plan leaves alone attains what it attained.
     """
     evaluators = _evaluators(planned, proof_fleet, market, settings, seed, stress)
-    enacted = Enacted(
+    enacted = FleetBill(
         fleet=proof_fleet,
         evaluators=evaluators,
         market=market,
@@ -153,7 +153,7 @@ def prove(
     if stress == AS_PREDICTED and after.total + moving < bound and all(one.kept for one in targets):
         least = clairvoyant_bound(proof_fleet, evaluators, market, planned.owned, strict=True)
         require_possible(after.total + moving, least)
-    return Proven(
+    return ProofResult(
         proof=Proof(
             window=proof_fleet.window,
             before_micro_usd=before.total,
@@ -312,7 +312,7 @@ def _untouched(evaluators: Mapping[int, Evaluator], touched: Container[int]) -> 
                 )
 
 
-def results_when_slow(planned: Planned, proven: Proven) -> Iterator[TargetResult]:
+def results_when_slow(planned: Planned, proven: ProofResult) -> Iterator[TargetResult]:
     """Yield what services on GPUs of another type attain on the window if those are as slow as their speed's interval allows.
 
     The window's own demand, without the headroom that plans leave: it is what the plan was to have headroom for.

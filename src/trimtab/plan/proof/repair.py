@@ -24,7 +24,7 @@ from trimtab.plan.actions.attribution import components
 from trimtab.plan.model import Repair, TargetResult
 from trimtab.plan.options.veto import Veto
 from trimtab.plan.planner import Planned, Progress, Prospects, plan_of
-from trimtab.plan.proof.proof_window import Proven, Replayed, prove, results_when_slow
+from trimtab.plan.proof.proof_window import PlanOnWindow, ProofResult, prove, results_when_slow
 
 _ROUNDS = 3
 """Plans made after the first one. In the last but one a workload that still misses stays as it is; the last is for those that
@@ -33,7 +33,7 @@ miss only then, and what then still misses stands in the proof as missed."""
 
 def proven_plan(
     prospects: Prospects, proof_fleet: Fleet, progress: Progress, *, as_measured: bool = True
-) -> tuple[Planned, Proven]:
+) -> tuple[Planned, ProofResult]:
     """Return the plan that its proof lets stand, with that proof; raises PlanError where there is no plan at all.
 
     `as_measured`: the proof window is as it was measured, and not another world's, in which nobody knows what history would
@@ -71,14 +71,14 @@ class _Failure:
 
 def _planned(
     prospects: Prospects, proof_fleet: Fleet, progress: Progress, *, as_measured: bool
-) -> tuple[Planned, Proven]:
+) -> tuple[Planned, ProofResult]:
     planned = plan_of(prospects, progress)
     progress("proving on history the plan has not seen", 0.0)
     market, settings = prospects.market, prospects.settings
     return planned, prove(planned, proof_fleet, market, settings, seed=prospects.seed, as_measured=as_measured)
 
 
-def _failures(planned: Planned, proven: Proven, *, as_measured: bool) -> dict[str, _Failure]:
+def _failures(planned: Planned, proven: ProofResult, *, as_measured: bool) -> dict[str, _Failure]:
     """Return what fails on the proof window, by workload: misses first, and where there are none, what costs more."""
     when_slow = _missed(results_when_slow(planned, proven))
     missed = _missed(proven.proof.targets)
@@ -89,10 +89,10 @@ def _failures(planned: Planned, proven: Proven, *, as_measured: bool) -> dict[st
     return {name: _Failure(extra_micro_usd=extra) for name, extra in _dearer(planned, proven).items()}
 
 
-def _dearer(planned: Planned, proven: Proven) -> dict[str, int]:
+def _dearer(planned: Planned, proven: ProofResult) -> dict[str, int]:
     """Return the workloads whose actions, with all that touches them, cost more than history and mend no target: how much."""
     mended = {one.workload for one in proven.proof.targets if one.is_mended}
-    after = Replayed(planned=planned, enacted=proven.enacted)
+    after = PlanOnWindow(planned=planned, enacted=proven.enacted)
     touches = [planned.drafted.actions[number].touches for number in planned.order]
     found: dict[str, int] = {}
     for group in components(len(planned.order), touches):

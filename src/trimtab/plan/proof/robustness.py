@@ -20,13 +20,13 @@ from trimtab.fleet.scaled import scaled_fleet
 from trimtab.fleet.settings import Settings
 from trimtab.plan.model import Action, CapacityPicture, TargetResult
 from trimtab.plan.planner import Planned
-from trimtab.plan.proof.proof_window import Proven, prove
+from trimtab.plan.proof.proof_window import ProofResult, prove
 from trimtab.replay.outcomes.outcome import Stress
 from trimtab.units import per_month, usd
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Departure:
+class Perturbation:
     """One way in which the world may depart: factors on speed and on demand, capacity that is not there."""
 
     name: str
@@ -41,24 +41,24 @@ class Departure:
 _AT_ONCE = 2
 """Departures that are replayed at once."""
 DEPARTURES = (
-    Departure(name="speeds 20% lower", speed=0.8),
-    Departure(name="speeds 20% higher", speed=1.2),
-    Departure(name="demand 1.5x", demand=1.5),
+    Perturbation(name="speeds 20% lower", speed=0.8),
+    Perturbation(name="speeds 20% higher", speed=1.2),
+    Perturbation(name="demand 1.5x", demand=1.5),
 )
 """What every plan is proved under."""
-NO_CAPACITY = Departure(name="no further node for services for 6 hours, at their steepest rise", no_capacity_hr=6)
+NO_CAPACITY = Perturbation(name="no further node for services for 6 hours, at their steepest rise", no_capacity_hr=6)
 """For plans that scale services. How long capacity is short nobody publishes: six hours are most of a working day."""
-LATE_METRICS = Departure(name="metrics two minutes late", metrics_late_s=120.0)
+LATE_METRICS = Perturbation(name="metrics two minutes late", metrics_late_s=120.0)
 """For plans that scale services: two scrapes a minute apart, where the second fails, and the rule behind them (assumed)."""
-ZONE_LOST = Departure(name="one zone of spot lost for good", zones_lost=1)
+ZONE_LOST = Perturbation(name="one zone of spot lost for good", zones_lost=1)
 """For plans that serve from spot over several zones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stressed:
+class PerturbedProof:
     """The proof under one departure."""
 
-    departure: Departure
+    departure: Perturbation
     saving_frac: float
     targets_kept: int
     targets: int
@@ -74,7 +74,7 @@ class Stressed:
 class Robustness:
     """The plan under every departure, and what its headroom costs a month."""
 
-    stressed: tuple[Stressed, ...]
+    stressed: tuple[PerturbedProof, ...]
     price_usd_mo: float
     """What a plan without headroom for demand, speed and targets would save besides on the fit window."""
 
@@ -85,12 +85,12 @@ class Robustness:
 
 
 def robustness(
-    planned: Planned, proven: Proven, proof_fleet: Fleet, market: Market, settings: Settings, *, seed: int
+    planned: Planned, proven: ProofResult, proof_fleet: Fleet, market: Market, settings: Settings, *, seed: int
 ) -> Robustness:
     """Prove a plan again under every departure that can touch it; two at once, for compiled replays let go of the lock."""
     missed = {(result.workload, result.target) for result in proven.proof.targets if not result.kept}
 
-    def stressed(departure: Departure) -> Stressed:
+    def stressed(departure: Perturbation) -> PerturbedProof:
         fleet = scaled_fleet(proof_fleet, departure.demand)
         stress = Stress(
             speed=departure.speed,
@@ -104,7 +104,7 @@ def robustness(
             for result in again.targets
             if not result.kept and (result.workload, result.target) not in missed
         }
-        return Stressed(
+        return PerturbedProof(
             departure=departure,
             saving_frac=again.saving_frac,
             targets_kept=sum(result.kept for result in again.targets),
@@ -119,7 +119,7 @@ def robustness(
     return Robustness(stressed=found, price_usd_mo=planned.plan.usd_mo(planned.headroom_micro_usd))
 
 
-def _of_capacity(planned: Planned) -> Iterator[Departure]:
+def _of_capacity(planned: Planned) -> Iterator[Perturbation]:
     """Yield the departures of capacity that can touch a plan."""
     deployments = planned.deployments.values()
     if any(isinstance(one.scaling, SetReplicaPolicy) for one in deployments):

@@ -17,7 +17,7 @@ from trimtab.errors import PlanError
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Settings
 from trimtab.levers import quantization
-from trimtab.levers.lever import Ask
+from trimtab.levers.lever import LeverRequest
 from trimtab.plan.actions.staging import staged
 from trimtab.plan.effort import with_effort
 from trimtab.plan.options.candidate import Candidate, candidate_of
@@ -26,7 +26,7 @@ from trimtab.plan.planner import Planned, draft_of, row_efforts
 from trimtab.plan.problem import KEEP
 from trimtab.plan.program.fleet_problem import fleet_problem
 from trimtab.plan.program.solve import solve_problem
-from trimtab.plan.proof.permissions import Permission, Present, askable, permissions, sharers
+from trimtab.plan.proof.permissions import Permission, PlannedWorkloadState, askable, permissions, sharers
 from trimtab.replay.outcomes.evaluate import Evaluator
 from trimtab.replay.outcomes.outcome import Case
 from trimtab.units import MICRO_PER_USD, S_PER_HR, per_month, usd
@@ -96,10 +96,10 @@ class _Rest:
                 self._rows[index] = _options(self._evaluator(case), self._planned(case))
         self._cost_micro_usd = self._solved(self._rows)[0]
 
-    def present(self, case: Case) -> Present:
+    def present(self, case: Case) -> PlannedWorkloadState:
         """Return a workload as the plan has it."""
         refused = self.planned.plan.not_worth_doing
-        return Present(
+        return PlannedWorkloadState(
             evaluator=self._evaluator(case),
             market=self.market,
             deployment=self._deployment(case),
@@ -165,7 +165,7 @@ class _Rest:
         """Return the plan's way beside those that only the permission admits and that use less; None where there are none."""
         case = permission.case
         evaluator = Evaluator(case=case)
-        ask = Ask(evaluator=evaluator, market=self.market, among_largest=False)
+        ask = LeverRequest(evaluator=evaluator, market=self.market, among_largest=False)
         now = self._planned(self.planned.cases[case.workload.name])
         most = self._list_cost(now[0]) if now else self._list_cost_now(case)
         admitted = []

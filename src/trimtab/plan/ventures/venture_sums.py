@@ -35,7 +35,7 @@ _OLDEST_SOLD = 2020
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Left:
+class ResidualBill:
     """What the plan leaves: its use by pool and hour, and the bill of it."""
 
     bill: Bill
@@ -66,7 +66,7 @@ class Left:
 
 
 def ventures(
-    fleet: Fleet, left: Left, market: Market, settings: Settings, shared: Sequence[NotWorthDoing]
+    fleet: Fleet, left: ResidualBill, market: Market, settings: Settings, shared: Sequence[NotWorthDoing]
 ) -> tuple[Venture, ...]:
     """Return the five judgements; `shared` are the pools on which unprotected sharing would give nodes back."""
     return (
@@ -107,7 +107,7 @@ def _stated(name: str, settings: Settings) -> str:
     return f"{name} = {getattr(getattr(settings, group), key):g}"
 
 
-def _another_cloud(left: Left, market: Market, settings: Settings) -> Venture:
+def _another_cloud(left: ResidualBill, market: Market, settings: Settings) -> Venture:
     """Hold the plan's use against the cheapest other provider that sells the same GPUs under the same buying option."""
     stated = settings.ventures
     used = ("ventures.migration_weeks", "planning.engineer_week_usd", "ventures.migration_data_gib",
@@ -130,7 +130,7 @@ def _another_cloud(left: Left, market: Market, settings: Settings) -> Venture:
     return _judged(VentureKind.ANOTHER_CLOUD, f"to {provider}", sums, once, why, settings, used)
 
 
-def _offers(left: Left, market: Market) -> dict[str, tuple[float, float, float]]:
+def _offers(left: ResidualBill, market: Market) -> dict[str, tuple[float, float, float]]:
     """Return by other provider: what moving saves a month, what it would cost there, and the share of spend that can move."""
     mine = {pool.provider for pool in left.usage}
     total = sum(left.nodes(pool) * left.rate_usd_hr(pool, market) for pool in left.usage)
@@ -167,7 +167,7 @@ def _per_gpu(gpu: str, capacity: CapacityType, market: Market) -> dict[str, floa
     return cheapest
 
 
-def _own_kernels(fleet: Fleet, left: Left, market: Market, settings: Settings) -> Venture:
+def _own_kernels(fleet: Fleet, left: ResidualBill, market: Market, settings: Settings) -> Venture:
     """Take a stated gain on the serving and training that the plan leaves, less upkeep."""
     stated = settings.ventures
     kinds = (WorkloadKind.SERVING, WorkloadKind.TRAINING)
@@ -187,7 +187,7 @@ def _own_kernels(fleet: Fleet, left: Left, market: Market, settings: Settings) -
     return _judged(VentureKind.OWN_KERNELS, "serving and training", sums, once, why, settings, used)
 
 
-def _own_hardware(left: Left, market: Market, settings: Settings) -> Venture:
+def _own_hardware(left: ResidualBill, market: Market, settings: Settings) -> Venture:
     """Carry the base of each pool on bought nodes: capital over its life, operations and power, against the plan's rate."""
     stated = settings.ventures
     used = tuple(f"ventures.{one.name}" for one in fields(stated) if one.name.startswith("hardware_"))
@@ -222,7 +222,7 @@ class _Bought:
     """Rent that is no longer paid, less power and operations: what pays the price back."""
 
 
-def _bought(pool: Pool, left: Left, market: Market, settings: Settings) -> _Bought | None:
+def _bought(pool: Pool, left: ResidualBill, market: Market, settings: Settings) -> _Bought | None:
     instance = market.catalog.instance_table.get((pool.provider, pool.instance_type))
     nodes = left.base(pool)
     if instance is None or nodes < 1 or instance.gpu_frac != 1 or pool.capacity_type not in _RENTED:
@@ -267,7 +267,7 @@ def _node(pool: Pool, gpus: int, gpu: Gpu, listed_usd_hr: float, years: float, s
     )
 
 
-def _savings_plan(left: Left, market: Market, settings: Settings) -> Venture:
+def _savings_plan(left: ResidualBill, market: Market, settings: Settings) -> Venture:
     """Say what became of the spend plans whose rates are known: the plan weighs them, so that none has a sum beside it."""
     used = ("planning.max_term_years",)
     offers = commitments.propose_spend(left.usage, market)

@@ -24,7 +24,7 @@ _WORTH_FRAC = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Repriced:
+class PurchaseOption:
     """One way of buying one instance type in one region, for the use of the later window."""
 
     instance_type: str
@@ -38,7 +38,7 @@ class Repriced:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Purchase:
+class NodePurchase:
     """The use of one instance type in one region: how it is bought now, and every other way."""
 
     instance_type: str
@@ -46,17 +46,17 @@ class Purchase:
     mean_nodes: float
     now: str
     now_usd_mo: float
-    options: tuple[Repriced, ...]
+    options: tuple[PurchaseOption, ...]
     advice: str
 
     @property
-    def best(self) -> Repriced | None:
+    def best(self) -> PurchaseOption | None:
         """Return the cheapest way that binds no spot risk; None where nothing is sold."""
         kept = [one for one in self.options if one.option is not BuyingOption.SPOT]
         return min(kept, key=lambda one: one.usd_mo, default=None)
 
 
-def purchases(fleet: Fleet, market: Market, plan: Plan, settings: Settings) -> tuple[Purchase, ...]:
+def purchases(fleet: Fleet, market: Market, plan: Plan, settings: Settings) -> tuple[NodePurchase, ...]:
     """Return one entry an instance type and region that the fleet used, dearest first; owned nodes are left out.
 
     What to commit to is what the plan's orders say. Beside it every way of buying is priced for the use, commitments to as many
@@ -70,7 +70,7 @@ def purchases(fleet: Fleet, market: Market, plan: Plan, settings: Settings) -> t
     return tuple(sorted(found, key=lambda one: -one.now_usd_mo))
 
 
-def _purchase(parts: dict[Pool, IntArray], market: Market, plan: Plan, settings: Settings) -> Purchase:
+def _purchase(parts: dict[Pool, IntArray], market: Market, plan: Plan, settings: Settings) -> NodePurchase:
     pool = min(parts).held_as(CapacityType.ON_DEMAND)
     total = np.sum(list(parts.values()), axis=0)
     hours = len(total)
@@ -81,7 +81,7 @@ def _purchase(parts: dict[Pool, IntArray], market: Market, plan: Plan, settings:
         if price.option is not BuyingOption.OWNED
     )
     shares = {one.capacity_type.value: float(seconds.sum()) / float(total.sum()) for one, seconds in parts.items()}
-    entry = Purchase(
+    entry = NodePurchase(
         instance_type=pool.instance_type,
         region=pool.region,
         mean_nodes=float(total.sum()) / S_PER_HR / hours,
@@ -100,7 +100,7 @@ def _orders(plan: Plan) -> Iterator[tuple[Action, BuyCommitment]]:
                 yield action, change.effect
 
 
-def _repriced(pool: Pool, price: Price, total: IntArray, market: Market, settings: Settings) -> Repriced:
+def _repriced(pool: Pool, price: Price, total: IntArray, market: Market, settings: Settings) -> PurchaseOption:
     hours, node_hours = len(total), float(total.sum()) / S_PER_HR
     option, usd_hr = price.option, price.usd_hr
     if option.term_years == 0:
@@ -112,7 +112,7 @@ def _repriced(pool: Pool, price: Price, total: IntArray, market: Market, setting
         count = advice.hold if advice is not None else 0
         beyond = np.clip(total - count * S_PER_HR, 0, None).sum() / S_PER_HR
         cost = count * hours * usd_hr + float(beyond) * usd(listed)
-    return Repriced(
+    return PurchaseOption(
         instance_type=pool.instance_type,
         region=pool.region,
         option=option,
@@ -122,7 +122,7 @@ def _repriced(pool: Pool, price: Price, total: IntArray, market: Market, setting
     )
 
 
-def _advised(entry: Purchase, orders: Sequence[tuple[Action, BuyCommitment]]) -> Purchase:
+def _advised(entry: NodePurchase, orders: Sequence[tuple[Action, BuyCommitment]]) -> NodePurchase:
     if orders:
         return replace(entry, advice="; ".join(f"{action.id}: {effect.describe()}" for action, effect in orders))
     best = entry.best

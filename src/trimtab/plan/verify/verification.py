@@ -37,7 +37,7 @@ from trimtab.plan.model import Action, Change, Plan
 from trimtab.plan.verify.baseline import REQUESTS, Baseline, PoolUse, WorkloadUse, baseline_of
 from trimtab.plan.verify.drift import Drift, drifts
 from trimtab.plan.verify.enactment import enacted_frac
-from trimtab.plan.verify.purchases import Purchase, purchases
+from trimtab.plan.verify.purchases import NodePurchase, purchases
 from trimtab.provenance import Estimate
 from trimtab.units import HR_PER_MO, usd
 
@@ -54,7 +54,7 @@ _ROUNDING = 0.02
 """Of a replica: a peak by quantile falls a little short of the peak itself."""
 
 
-class Status(Enum):
+class ActionStatus(Enum):
     """How an action did."""
 
     ON_TRACK = "on track"
@@ -69,7 +69,7 @@ class ActionVerdict:
     id: str
     lever: str
     subject: str
-    status: Status
+    status: ActionStatus
     enacted_frac: float
     predicted_usd_mo: Estimate
     realised_usd_mo: float
@@ -95,7 +95,7 @@ class Verification:
     window: Window
     """The later window."""
     drifts: tuple[Drift, ...]
-    purchases: tuple[Purchase, ...]
+    purchases: tuple[NodePurchase, ...]
 
 
 def verify(
@@ -297,13 +297,13 @@ def _verdict(
     if share < NOT_ENACTED_FRAC:
         spends = any(isinstance(change.effect, BuySpendPlan) for change in action.changes)
         seen = "no bill of the later window shows it: collect with --focus" if spends else _NOTHING
-        status, cause = Status.NOT_ENACTED, seen
+        status, cause = ActionStatus.NOT_ENACTED, seen
     elif share < WHOLLY_FRAC:
-        status, cause = Status.SHORT, _half(enacted, share)
+        status, cause = ActionStatus.SHORT, _half(enacted, share)
     elif realised_usd_mo >= min(predicted.low, ON_TRACK_FRAC * predicted.value):
-        status, cause = Status.ON_TRACK, ""
+        status, cause = ActionStatus.ON_TRACK, ""
     else:
-        status, cause = Status.SHORT, _cause(enacted, growth)
+        status, cause = ActionStatus.SHORT, _cause(enacted, growth)
     return ActionVerdict(
         id=action.id,
         lever=action.lever,

@@ -1,10 +1,21 @@
-"""One place that replays a workload under a deployment, whatever its kind, and remembers what it replayed."""
+"""One place that replays a workload under a deployment, whatever its kind, and remembers what it replayed.
+
+Outcomes by content: what a replay gave is looked up by everything that it depends on, prices not among it.
+
+A changed price, quota or budget finds every outcome; a changed history, target or assumption finds none. Nor does a changed
+program: who keeps outcomes keeps them by program (`OutcomeStore`), since no list of what a replay runs stays whole.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from datetime import date
+from enum import Enum
 
 import numpy as np
+from pydantic import BaseModel
 
 from trimtab.catalog.pools import Pool
 from trimtab.deployment.deployment import AS_IT_IS, Deployment
@@ -16,10 +27,16 @@ from trimtab.fleet.market import Market
 from trimtab.fleet.model import Fleet, Workload
 from trimtab.fleet.service_law import ServiceLaw
 from trimtab.fleet.settings import Settings
-from trimtab.replay.outcomes.hours_outcome import hours_outcome
 from trimtab.replay.outcomes.jobs_outcome import jobs_outcome, nodes_of_runs
-from trimtab.replay.outcomes.outcome import Case, Outcome, OutcomeStore, is_unchanged, same_replicas, targets_at
-from trimtab.replay.outcomes.outcome_store import case_digest, outcome_key
+from trimtab.replay.outcomes.outcome import (
+    Case,
+    Outcome,
+    OutcomeStore,
+    hours_outcome,
+    is_unchanged,
+    same_replicas,
+    targets_at,
+)
 from trimtab.replay.outcomes.replica_law import leaves_enough, replica_law
 from trimtab.replay.outcomes.service_outcome import service_outcome
 from trimtab.replay.outcomes.service_replays import ServiceReplays
@@ -223,3 +240,52 @@ def _too_slow_at_any_load(case: Case, place: Placement) -> str | None:
                 return f"misses a latency target from {place.move.place}: each request takes {place.rtt_s:g} s longer"
             return "slower than the latency target allows at any load"
     return None
+
+
+def case_digest(case: Case) -> str:
+    """Return a digest of all that a replay of a case depends on, besides the placement and the program itself."""
+    digest = hashlib.sha256()
+    settings = case.settings
+    _feed(digest, (case.workload, case.window, case.targets, case.law, case.seed, case.stress))
+    _feed(digest, (settings.assumptions, settings.bands, settings.planning.demand_headroom_frac))
+    return digest.hexdigest()
+
+
+def outcome_key(case_digest_hex: str, seen: Placement, margin_frac: float | None = None) -> str:
+    """Return the key of one outcome: its case, and the placement as the replay saw it (`Placement.as_replayed`).
+
+    `margin_frac` is the margin out of which a replay that stopped early was.
+    """
+    digest = hashlib.sha256(case_digest_hex.encode())
+    _feed(digest, seen)
+    _feed(digest, margin_frac)
+    return digest.hexdigest()
+
+
+def _feed(digest: hashlib._Hash, value: object) -> None:
+    """Feed a value of the model, part by part; raises TypeError for what has no stable form."""
+    digest.update(type(value).__name__.encode())
+    match value:
+        case np.ndarray():
+            digest.update(f"{value.dtype}{value.shape}".encode())
+            digest.update(np.ascontiguousarray(value).tobytes())
+        case BaseModel():
+            digest.update(value.model_dump_json().encode())
+        case Enum():
+            digest.update(value.name.encode())
+        case bool() | int() | float() | str() | date() | None:
+            digest.update(repr(value).encode())
+        case Mapping():
+            for key in sorted(value, key=repr):
+                _feed(digest, key)
+                _feed(digest, value[key])
+        case tuple() | list() | frozenset():
+            digest.update(f"{len(value)}".encode())
+            for part in sorted(value, key=repr) if isinstance(value, frozenset) else value:
+                _feed(digest, part)
+        case _ if is_dataclass(value):
+            for field in fields(value):
+                digest.update(field.name.encode())
+                _feed(digest, getattr(value, field.name))
+        case _:
+            raise TypeError(f"no stable form of a {type(value).__name__}")

@@ -2,6 +2,8 @@
 
 The same functions judge the fit window (to plan) and the proof window (to prove): `Case` says whose history is replayed and
 which targets and service law, both learnt on the fit window, apply.
+
+Judge a workload that simply holds nodes (notebooks, and whatever shows neither requests nor runs) hour by hour.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import numpy as np
 
 from trimtab.catalog.pools import Pool, SharedPool
 from trimtab.deployment.deployment import AS_IT_IS, Deployment
-from trimtab.deployment.effects import SetReplicaPolicy, UseSlots
+from trimtab.deployment.effects import SetReplicaPolicy, SetSchedule, UseSlots
 from trimtab.deployment.placement import Placement, is_measured_same, resolve
 from trimtab.fleet.model import IntArray, Target, Window, Workload
 from trimtab.fleet.service_law import ServiceLaw
@@ -47,7 +49,7 @@ AS_PREDICTED = Stress()
 
 
 class OutcomeStore(Protocol):
-    """Keeps outcomes by key (`outcome_store.outcome_key`)."""
+    """Keeps outcomes by key (`evaluate.outcome_key`)."""
 
     def get(self, key: str) -> Outcome | None:
         """Return a kept outcome."""
@@ -232,3 +234,26 @@ def held_as(place: Placement, seconds: IntArray) -> tuple[IntArray, IntArray]:
 def speed_attained(target: Target, ratio: float, low_ratio: float) -> Attained:
     """Judge a throughput target by the speed ratio reached, and by that ratio at the low end of the speed estimate."""
     return Attained(target=target, frac=min(1.0, ratio), safe_frac=min(1.0, low_ratio))
+
+
+def hours_outcome(case: Case, place: Placement) -> Outcome:
+    """Hold the nodes in the hours of the timetable; throughput is the share of history's measured activity that
+    falls into them: what was not measured counts on neither side."""
+    usage = held_usage(case.workload, place)
+    up = np.ones(case.window.hours, dtype=bool)
+    if isinstance(place.holding, SetSchedule):
+        up = np.isin(case.window.week_hours(), place.holding.hours_of_week)
+    busy = np.nan_to_num(case.workload.activity.busy_gpus)
+    ratio = float(busy[up].sum() / busy.sum()) if busy.sum() > 0 else 1.0
+    speed = min(1.0, run_speed(case, place.speed))
+    on_demand, spot = held_as(place, np.where(up, usage, 0))
+    return Outcome(
+        on_demand=on_demand,
+        spot=spot,
+        attained=tuple(
+            speed_attained(target, ratio * speed, ratio * speed * place.speed.low / place.speed.value)
+            for target in case.targets
+            if target.metric is TargetMetric.THROUGHPUT
+        ),
+        replicas=np.where(up, held_replicas(case.workload), 0),
+    )

@@ -29,7 +29,7 @@ from trimtab.replay.outcomes.outcome import (
     targets_at,
 )
 from trimtab.replay.outcomes.replica_law import replica_law
-from trimtab.replay.outcomes.service_replays import Judged, OnSpot, ServiceReplays
+from trimtab.replay.outcomes.service_replays import JudgedReplay, OnSpot, ServiceReplays
 from trimtab.replay.series import Flags
 from trimtab.replay.services import (
     QUEUE_LIMIT_S,
@@ -190,7 +190,7 @@ def stressed_replay(
     safe_frac: FloatArray,
     *,
     may_stop: bool,
-) -> tuple[Judged, bool]:
+) -> tuple[JudgedReplay, bool]:
     """Return what the replay under stress attained, and whether replicas take room beside others on a node.
 
     They do where targets are safe with it and not without: a workload of the same node pool could take that room, and what

@@ -1,19 +1,32 @@
-"""A service's replays, each done once: places of one speed share it, whatever their nodes; target loads share a forecast."""
+"""A service's replays, each done once: places of one speed share it, whatever their nodes; target loads share a forecast.
+
+The course of a replay without its nodes: replicas do the same wherever they are as fast.
+
+Other nodes are only billed anew. (Where replicas start sooner `beside` others, what they do depends on the nodes too.)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from trimtab.fleet.model import FloatArray, ServiceObservation
 from trimtab.policies.forecast import ForecastPolicy
 from trimtab.policies.hedge import HedgePolicy
 from trimtab.policies.scaling import SYNC_S
-from trimtab.replay.courses import Course, course_of, on_nodes
 from trimtab.replay.hedged import HedgedReplay, SpotZones, replay_hedged
-from trimtab.replay.recorded import Recorded, record, wanted_loads
-from trimtab.replay.series import Flags
-from trimtab.replay.services import ScalingPolicy, ServiceHistory, ServiceModel, ServiceReplay, replay_service
+from trimtab.replay.recorded import ForecastSeries, record, wanted_loads
+from trimtab.replay.series import CountArray, Flags
+from trimtab.replay.services import (
+    ScalingPolicy,
+    ServiceHistory,
+    ServiceModel,
+    ServiceReplay,
+    replay_service,
+    seconds_held,
+)
 from trimtab.replay.within_steps import arrivals_by_decision
 
 _RECORDED = 4
@@ -21,7 +34,7 @@ _RECORDED = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Judged:
+class JudgedReplay:
     """What a replay attained, and whether it ended because a target was out of reach."""
 
     attained_frac: FloatArray
@@ -41,9 +54,9 @@ class OnSpot:
 class ServiceReplays:
     """Replays of one service's history (`expected`), of that history with more demand (`stressed`), and of both on spot."""
 
-    _expected: dict[Hashable, Course] = field(default_factory=dict)
-    _stressed: dict[Hashable, Judged] = field(default_factory=dict)
-    _recorded: dict[Hashable, Recorded] = field(default_factory=dict)
+    _expected: dict[Hashable, ReplicaTrace] = field(default_factory=dict)
+    _stressed: dict[Hashable, JudgedReplay] = field(default_factory=dict)
+    _recorded: dict[Hashable, ForecastSeries] = field(default_factory=dict)
     _hedged: dict[Hashable, HedgedReplay] = field(default_factory=dict)
     _spells: dict[SpotZones, Flags] = field(default_factory=dict)
     _drawn: FloatArray | None = None
@@ -78,13 +91,13 @@ class ServiceReplays:
         policy: ScalingPolicy,
         replicas: int,
         required_frac: FloatArray | None,
-    ) -> Judged:
+    ) -> JudgedReplay:
         """Return what a replay under stress attained."""
         key = _key(model, policy, replicas, required_frac)
         if key not in self._stressed:
             told = self._told(history, model, policy, stressed=True)
             replay = replay_service(told, model, policy, initial_replicas=replicas, required_frac=required_frac)
-            self._stressed[key] = Judged(attained_frac=replay.attained_frac, stopped=replay.stopped)
+            self._stressed[key] = JudgedReplay(attained_frac=replay.attained_frac, stopped=replay.stopped)
         return self._stressed[key]
 
     def hedged(
@@ -153,3 +166,30 @@ def _key(
     # only where a node that is up lets a replica start sooner do nodes change what replicas do
     room = None if model.warm_start_s is None else (model.warm_start_s, model.empty_node_kept_s, model.room_per_node)
     return (*shape, *limits, *stress, room, type(policy).__name__, policy, replicas, required)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ReplicaTrace:
+    """A replay, its replicas by decision kept as runs of equal ones: `levels` and `lengths` `(n_runs,)`."""
+
+    replay: ServiceReplay
+    levels: CountArray
+    lengths: CountArray
+
+
+def course_of(replay: ServiceReplay) -> ReplicaTrace:
+    """Return the course of a replay, in little memory."""
+    starts = np.flatnonzero(np.diff(replay.held, prepend=-1))
+    lengths = np.diff(starts, append=len(replay.held))
+    return ReplicaTrace(
+        replay=replace(replay, held=replay.held[:0].copy()),  # a view would keep the whole
+        levels=replay.held[starts],
+        lengths=lengths.astype(np.int32),
+    )
+
+
+def on_nodes(course: ReplicaTrace, model: ServiceModel) -> ServiceReplay:
+    """Return the replay of the same course on the nodes of a model."""
+    held = np.repeat(course.levels, course.lengths)
+    node_seconds, gpu_seconds = seconds_held(model, held)
+    return replace(course.replay, held=held, node_seconds=node_seconds, gpu_seconds=gpu_seconds)

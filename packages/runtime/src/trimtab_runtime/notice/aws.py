@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from http import HTTPStatus
 
-from trimtab_runtime.notice.metadata import Answer, MetadataServer, seconds_until
+from trimtab_runtime.notice.metadata import MetadataAnswer, MetadataServer, seconds_until
 from trimtab_runtime.notice.notice import Notice, NoticeKind, interruption
 from trimtab_runtime.units import as_utc
 
@@ -42,7 +42,7 @@ class AwsSpotNotices:
         found = (_interruption(self._get(_ACTION_PATH)), _rebalance(self._get(_REBALANCE_PATH)))
         return [notice for notice in found if notice is not None]
 
-    def _get(self, path: str) -> Answer:
+    def _get(self, path: str) -> MetadataAnswer:
         if not self._token:
             self._renew_token()
         answer = self._ask(path)
@@ -53,7 +53,7 @@ class AwsSpotNotices:
             raise ConnectionError(f"the metadata service answered {answer.status} to {path}")
         return answer
 
-    def _ask(self, path: str) -> Answer:
+    def _ask(self, path: str) -> MetadataAnswer:
         return self._server.ask("GET", path, {"X-aws-ec2-metadata-token": self._token}, _TIMEOUT_S)
 
     def _renew_token(self) -> None:
@@ -66,7 +66,7 @@ class AwsSpotNotices:
         self._token = answer.body.strip()
 
 
-def _interruption(answer: Answer) -> Notice | None:
+def _interruption(answer: MetadataAnswer) -> Notice | None:
     if answer.status == HTTPStatus.NOT_FOUND:
         return None
     now_s = time.monotonic()
@@ -79,7 +79,7 @@ def _interruption(answer: Answer) -> Notice | None:
         return interruption("aws", LEAD_S / 4, now_s, f"unreadable: {answer.body[:100]}")
 
 
-def _rebalance(answer: Answer) -> Notice | None:
+def _rebalance(answer: MetadataAnswer) -> Notice | None:
     if answer.status == HTTPStatus.NOT_FOUND:
         return None
     now_s = time.monotonic()

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC
 from http import HTTPStatus
 
-from trimtab_runtime.notice.metadata import Answer, MetadataServer, seconds_until
+from trimtab_runtime.notice.metadata import MetadataAnswer, MetadataServer, seconds_until
 from trimtab_runtime.notice.notice import Notice, interruption
 
 DEFAULT_URL = "http://169.254.169.254"
@@ -61,7 +61,7 @@ class AzureScheduledEvents:
         return named and str(event.get("EventType")) in _ENDS_THE_MACHINE
 
 
-def _events(answer: Answer) -> list[Mapping[str, object]]:
+def _events(answer: MetadataAnswer) -> list[Mapping[str, object]]:
     try:
         events = json.loads(answer.body).get("Events") or []
         return [event for event in events if isinstance(event, dict)]
@@ -69,12 +69,12 @@ def _events(answer: Answer) -> list[Mapping[str, object]]:
         raise ConnectionError(f"scheduled events are not the JSON that was expected: {answer.body[:100]}") from error
 
 
-def _notice(event: Mapping[str, object], answer: Answer) -> Notice:
+def _notice(event: Mapping[str, object], answer: MetadataAnswer) -> Notice:
     kind = str(event.get("EventType"))
     return interruption("azure", _lead_s(event, answer), time.monotonic(), kind)
 
 
-def _lead_s(event: Mapping[str, object], answer: Answer) -> float:
+def _lead_s(event: Mapping[str, object], answer: MetadataAnswer) -> float:
     if event.get("EventStatus") == "Started":
         return 0.0
     from email.utils import parsedate_to_datetime  # only a machine in Azure needs it

@@ -12,7 +12,7 @@ MOST_BODY_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class MetadataAnswer:
     """What the server said. `server_time` is its clock, so that a wrong clock on this machine moves no deadline."""
 
     status: int
@@ -29,7 +29,7 @@ class MetadataServer:
         self._host = parts.hostname or ""
         self._port = parts.port or HTTP_PORT
 
-    def ask(self, method: str, path: str, headers: Mapping[str, str], timeout_s: float) -> Answer:
+    def ask(self, method: str, path: str, headers: Mapping[str, str], timeout_s: float) -> MetadataAnswer:
         """Send one request and return the answer; raise `OSError` if none comes."""
         import http.client  # 40 modules that a machine outside the clouds never needs
 
@@ -37,7 +37,7 @@ class MetadataServer:
         try:
             connection.request(method, path, headers=dict(headers))
             response = connection.getresponse()
-            return Answer(
+            return MetadataAnswer(
                 status=response.status,
                 body=response.read(MOST_BODY_BYTES).decode(errors="replace"),
                 etag=response.headers.get("ETag", ""),
@@ -58,6 +58,6 @@ def _server_time(date: str | None) -> datetime:
         return datetime.now(UTC)
 
 
-def seconds_until(moment: datetime, answer: Answer, most_s: float) -> float:
+def seconds_until(moment: datetime, answer: MetadataAnswer, most_s: float) -> float:
     """Return the seconds from the server's time of answering to a moment it named, within 0 and what the cloud ever gives."""
     return min(most_s, max(0.0, (moment - answer.server_time).total_seconds()))

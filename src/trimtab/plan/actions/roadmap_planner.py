@@ -15,7 +15,7 @@ from trimtab.levers.lever import Risk
 from trimtab.levers.registry import effort_of_lever
 from trimtab.plan.actions.attribution import EXACT_PLAYERS, components
 from trimtab.plan.actions.best_order import EXACT_ACTIONS, Work, best_order, better_order, year_of
-from trimtab.plan.actions.drafted import Drafted
+from trimtab.plan.actions.draft_plan import DraftPlan
 from trimtab.plan.actions.roadmap import (
     Slot,
     efforts,
@@ -26,7 +26,7 @@ from trimtab.plan.actions.roadmap import (
     scheduled,
     targets_first,
 )
-from trimtab.plan.course import Course, Roadmap, Step, Sway
+from trimtab.plan.model import EffortSensitivity, Roadmap, Schedule, ScheduledAction
 from trimtab.units import MO_PER_QUARTER, MO_PER_YEAR, per_month, usd
 
 SWAYS = (0.5, 2.0)
@@ -35,10 +35,10 @@ _ROUNDING_MO = 1e-9
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Pathfinder:
+class RoadmapPlanner:
     """Orders the actions of a draft, given what each earns a month, and plays orders through a year."""
 
-    drafted: Drafted
+    drafted: DraftPlan
     savings_usd_mo: Sequence[float]
     needed_first: dict[int, frozenset[int]]
     settings: Settings
@@ -125,15 +125,15 @@ class Pathfinder:
     ) -> tuple[Slot, ...]:
         return scheduled(order, levers_taken(self.drafted.actions), weeks, before, planning)
 
-    def _course(self, slots: Sequence[Slot], names: dict[int, str], weeks: Sequence[float]) -> Course:
+    def _course(self, slots: Sequence[Slot], names: dict[int, str], weeks: Sequence[float]) -> Schedule:
         finished = sorted(slots, key=lambda slot: slot.done_mo)
         done = [frozenset(slot.number for slot in finished[: count + 1]) for count in range(len(finished))]
         bills = {slot.number: self._usd_mo(some) for slot, some in zip(finished, done, strict=True)}
         ends = [(slot.done_mo, bills[slot.number]) for slot in finished]
         today = self._usd_mo(frozenset())
-        return Course(
+        return Schedule(
             steps=tuple(
-                Step(
+                ScheduledAction(
                     action=names[slot.number],
                     start_mo=slot.start_mo,
                     done_mo=slot.done_mo,
@@ -157,7 +157,7 @@ class Pathfinder:
         pays = self.savings_usd_mo[number] >= weeks * planning.engineer_week_usd
         return weeks <= planning.quick_win_weeks and pays and self.drafted.actions[number].risk is Risk.LOW
 
-    def _sways(self, mine: Sequence[Slot], names: dict[int, str]) -> list[Sway]:
+    def _sways(self, mine: Sequence[Slot], names: dict[int, str]) -> list[EffortSensitivity]:
         found = []
         for lever in sorted({draft.lever for draft in self.drafted.actions}):
             for factor in SWAYS:
@@ -166,7 +166,7 @@ class Pathfinder:
                 theirs = self.slots(swayed)
                 kept = self._in_turn([slot.number for slot in mine], swayed)
                 found.append(
-                    Sway(
+                    EffortSensitivity(
                         lever=lever,
                         factor=factor,
                         same_frac=_same([slot.number for slot in mine], [slot.number for slot in theirs]),

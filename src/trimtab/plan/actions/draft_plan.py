@@ -7,26 +7,31 @@ credited with is what that very purchase can save, and where there is nothing ye
 No set of actions breaks a target: a workload that would miss one with some of its actions stays as it is until the others are
 done (`in_force`). What some actions are worth is what those of them save that pay (`taken`): one that costs money until another
 is done waits for it. So no action of a plan is worth less than nothing, alone, last, or in the mean of all orders.
+
+Runs are held for an hour only where starting them at once would cost more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from trimtab.catalog.pools import Pool
 from trimtab.deployment.deployment import Deployment
-from trimtab.deployment.effects import HedgeOnSpot, SetCapacityType
+from trimtab.deployment.effects import DeferRuns, HedgeOnSpot, SetCapacityType
 from trimtab.deployment.placement import resolve
 from trimtab.fleet.model import Fleet, FloatArray, IntArray
+from trimtab.fleet.settings import Settings
 from trimtab.ledger import IDLE, Bill, Commitment
 from trimtab.levers import spot
 from trimtab.levers.batching import batches_fit
-from trimtab.plan.actions.attribution import EXACT_PLAYERS, Shares, attribute, components
-from trimtab.plan.actions.draft_actions import Draft, Purchase, drafts
-from trimtab.plan.program.fleet_problem import Enacted
+from trimtab.plan.actions.attribution import EXACT_PLAYERS, ShapleyShares, attribute, components
+from trimtab.plan.actions.draft_actions import CommitmentPurchase, DraftAction, drafts
+from trimtab.plan.effort import effort_micro_usd
+from trimtab.plan.options.workload_options import WorkloadOptions
+from trimtab.plan.program.fleet_problem import FleetBill
 from trimtab.units import MICRO_PER_USD, S_PER_HR
 
 Actions = frozenset[int]
@@ -34,17 +39,17 @@ Actions = frozenset[int]
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Drafted:
+class DraftPlan:
     """Deployments by workload index, nodes given back (indices), what is bought, and the actions they make."""
 
     fleet: Fleet
-    enacted: Enacted
+    enacted: FleetBill
     deployments: Mapping[int, Deployment]
     released: tuple[int, ...]
     discounts: tuple[Commitment, ...]
-    staged: tuple[Purchase, ...] | None = None
+    staged: tuple[CommitmentPurchase, ...] | None = None
     """The same as it is bought, in parts and tranches; None where that is not worked out."""
-    actions: tuple[Draft, ...] = field(init=False)
+    actions: tuple[DraftAction, ...] = field(init=False)
     _known: dict[Actions, int] = field(default_factory=dict)
     _held: dict[tuple[int, frozenset[str]], bool] = field(default_factory=dict)
     """Whether a workload keeps its targets with some of its levers only."""
@@ -53,7 +58,7 @@ class Drafted:
     """Actions that touch something in common, directly or through others; a bill is the sum of such groups'."""
 
     def __post_init__(self) -> None:
-        whole = tuple(Purchase(commitment=one) for one in self.discounts)
+        whole = tuple(CommitmentPurchase(commitment=one) for one in self.discounts)
         bought = whole if self.staged is None else self.staged
         self.actions = drafts(self.fleet, self.deployments, self.enacted, self.released, bought)
         groups = components(len(self.actions), [draft.touches for draft in self.actions])
@@ -135,7 +140,7 @@ class Drafted:
         """Return what is lost without one action, the others in force."""
         return self.cost(self.everything - {number}) - self.cost(self.everything)
 
-    def shares(self, seed: int) -> Shares:
+    def shares(self, seed: int) -> ShapleyShares:
         """Return each action's share of the joint saving."""
         groups = [sorted(group) for group in self._groups]
         return attribute(self.worth, groups, len(self.actions), seed=seed, waits=True)
@@ -145,11 +150,11 @@ class Drafted:
         moving_micro_usd_hr = self.moving(some) / self.fleet.window.hours
         return np.asarray((self.bill(some).hourly + moving_micro_usd_hr) / MICRO_PER_USD, dtype=np.float64)
 
-    def without(self, dropped: Actions) -> Drafted:
+    def without(self, dropped: Actions) -> DraftPlan:
         """Return the draft that leaves some actions out for good."""
         kept = self.in_force(self.everything - dropped)
         names = {name for number in self.everything - dropped for name in self.actions[number].released}
-        return Drafted(
+        return DraftPlan(
             fleet=self.fleet,
             enacted=self.enacted,
             deployments={index: self._settled(index, one) for index, one in kept.items() if one.changes},
@@ -226,3 +231,41 @@ class Drafted:
         """Return what is best to buy where only some actions are left: what one no longer covers another may."""
         offers = [one.offer for number in sorted(some) for one in self.actions[number].discounts]
         return self.enacted.best_of(offers, self.enacted.usage(self.in_force(some), self._gone(some)))
+
+
+def prompt(drafted: DraftPlan, options: Sequence[WorkloadOptions | None], settings: Settings) -> DraftPlan:
+    """Return the draft with each deferral replaced by another way to hold the same nodes, where that costs no more.
+
+    What it asks of the team counts as cost.
+    """
+    for index, deployment in drafted.deployments.items():
+        one = options[index]
+        if one is None or not isinstance(deployment.holding, DeferRuns):
+            continue
+        for other in _at_once(deployment, one):
+            trial = DraftPlan(
+                fleet=drafted.fleet,
+                enacted=drafted.enacted,
+                deployments={**drafted.deployments, index: other},
+                released=drafted.released,
+                discounts=drafted.discounts,
+            )
+            if _whole_cost(trial, settings) <= _whole_cost(drafted, settings):
+                drafted = trial
+                break
+    return drafted
+
+
+def _whole_cost(drafted: DraftPlan, settings: Settings) -> float:
+    """Return the bill with all actions and what they ask of the team, in micro-dollars over the window."""
+    asked = effort_micro_usd(drafted.actions, settings, drafted.fleet.window.hours)
+    return drafted.cost(drafted.everything) + asked
+
+
+def _at_once(deployment: Deployment, options: WorkloadOptions) -> Iterator[Deployment]:
+    """Yield the candidates that differ in how nodes are held only, and hold no run back."""
+    for candidate in options.candidates:
+        other = candidate.deployment
+        same = other.without("holding") == deployment.without("holding")
+        if same and other.changes and not isinstance(other.holding, DeferRuns):
+            yield other
