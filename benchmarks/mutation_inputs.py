@@ -24,11 +24,10 @@ from benchmarks.mutation_wounds import Wound, in_bytes, in_cells, in_json, in_pa
 from benchmarks.reference.scrape import read_scrape
 from trimtab.catalog import load_catalog
 from trimtab.cli import root
-from trimtab.cli.allocate_run import read_budgets
-from trimtab.cli.fit_calibrate import read_measured
-from trimtab.cli.fit_inputs import model_of
+from trimtab.cli.allocate.run import read_budgets
+from trimtab.cli.fit.inputs import model_of, read_measured
 from trimtab.cli.outcome_cache import OutcomeCache, encoded
-from trimtab.cli.replay_spot import read_availability
+from trimtab.cli.replay.spot import read_availability
 from trimtab.cli.settings import resolve
 from trimtab.diagnose.bill_split import COLUMNS, ChargeBasis, charges_of
 from trimtab.emit.audit_json import parse_document

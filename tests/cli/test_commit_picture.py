@@ -1,6 +1,6 @@
 import numpy as np
 
-from trimtab.cli.commit_picture import LEGEND, picture, picture_points
+from trimtab.cli.commit.tables import LEGEND, picture, picture_points
 from trimtab.plan.program.load_duration import load_duration
 
 WIDTH = 30

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 from tests.fleets import FleetRows
 
-from trimtab.cli.compare_command import command
+from trimtab.cli.compare import command
 from trimtab.errors import InputError
 from trimtab.tables.bundle import write_bundle
 

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from trimtab.cli import COMMANDS, main
-from trimtab.cli.doctor_command import _page
+from trimtab.cli.doctor import _page
 
 
 def test_its_help_has_the_line_of_the_list_and_examples(capsys):

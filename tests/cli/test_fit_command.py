@@ -5,8 +5,8 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from trimtab.cli.fit_command import command
-from trimtab.cli.fit_inputs import amount, amount_per_second, model_of, seconds
+from trimtab.cli.fit import command
+from trimtab.cli.fit.inputs import amount, amount_per_second, model_of, seconds
 from trimtab.errors import InputError, PlanError, UsageError
 
 

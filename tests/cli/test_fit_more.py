@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from trimtab.cli.fit_command import command
+from trimtab.cli.fit import command
 from trimtab.errors import InputError, MissingPrice, PlanError, UnknownName, Unpredictable, UsageError
 
 SERVE = ("llama-3.1-8b", "--serve", "--rate", "5", "--gpu", "L4", "--gpu", "L40S")

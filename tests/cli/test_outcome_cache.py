@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from trimtab.cli.outcome_cache import outcome_cache
-from trimtab.cli.user_key import user_key
+from trimtab.cli.state import user_key
 from trimtab.replay.outcomes.outcome import Outcome
 
 OUTCOME = Outcome(on_demand=np.arange(5), spot=np.zeros(5, dtype=np.int64), attained=(), interruptions=3, gpus=None)

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from trimtab.cli import root
-from trimtab.cli.replay_run import out_of_reach
+from trimtab.cli.replay.run import out_of_reach
 from trimtab.errors import UnknownName, UsageError
 from trimtab.replay.services import ServiceModel
 

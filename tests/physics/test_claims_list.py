@@ -12,7 +12,7 @@ import pytest
 
 import trimtab as tt
 from trimtab.catalog import BuyingOption, InterruptionBucket, Lifecycle, Precision, load_catalog
-from trimtab.cli.fit_inputs import amount_per_second
+from trimtab.cli.fit.inputs import amount_per_second
 from trimtab.errors import MissingPrice
 from trimtab.physics.ask import FitMarket
 from trimtab.physics.footprint import Serving, weight_bytes

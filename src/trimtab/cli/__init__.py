@@ -21,68 +21,68 @@ from trimtab.safe_text import for_terminal
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "audit": (
-        "trimtab.cli.audit_command",
+        "trimtab.cli.audit",
         "Find where a GPU fleet's money goes, what to do first, what it saves, and prove it.",
     ),
-    "explain": ("trimtab.cli.explain_command", "Explain one action of the last audit; without ID, list the actions."),
-    "emit": ("trimtab.cli.emit_command", "Write the manifests that enact the plan of the last audit."),
+    "explain": ("trimtab.cli.explain", "Explain one action of the last audit; without ID, list the actions."),
+    "emit": ("trimtab.cli.emit", "Write the manifests that enact the plan of the last audit."),
     "review": (
-        "trimtab.cli.review_command",
+        "trimtab.cli.review",
         "Say what a change of manifests would have cost over a fleet's history, and which targets it would have missed.",
     ),
     "what-if": (
-        "trimtab.cli.what_if_command",
+        "trimtab.cli.what_if",
         "Plan the fleet of the last audit, or of a bundle, in another world, and show both plans side by side.",
     ),
     "verify": (
-        "trimtab.cli.verify_command",
+        "trimtab.cli.verify",
         "Say what the plan of the last audit saved since: per action on track, short (and why), or not enacted.",
     ),
     "diff": (
-        "trimtab.cli.diff_command",
+        "trimtab.cli.diff",
         "Say what changed between two audits: actions that are new, gone or changed, the bill, the saving.",
     ),
     "doctor": (
-        "trimtab.cli.doctor_command",
+        "trimtab.cli.doctor",
         "Say what is missing for a good answer, what that costs, and how to mend it.",
     ),
     "allocate": (
-        "trimtab.cli.allocate_command",
+        "trimtab.cli.allocate",
         "Say what each team, workload, namespace, kind or model costs, and per request and token.",
     ),
     "replay": (
-        "trimtab.cli.replay_command",
+        "trimtab.cli.replay",
         "Replay services under other scaling policies: cost, targets, and the distance to the best in hindsight.",
     ),
     "collect": (
-        "trimtab.cli.collect_command",
+        "trimtab.cli.collect",
         "Write a fleet bundle from Prometheus, Kubernetes, Slurm, clouds and bills.",
     ),
     "rollup": (
-        "trimtab.cli.rollup_command",
+        "trimtab.cli.rollup",
         "Roll raw GPU samples up to hourly rows with histograms, where the samples live.",
     ),
-    "fit": ("trimtab.cli.fit_command", "Find which GPU a model needs, how many, and what it costs."),
+    "fit": ("trimtab.cli.fit", "Find which GPU a model needs, how many, and what it costs."),
     "profile": (
-        "trimtab.cli.profile_command",
+        "trimtab.cli.profile",
         "Say what the GPUs do while a program runs, what it costs, and which cause keeps them from doing more.",
     ),
-    "prices": ("trimtab.cli.prices_command", "List what GPUs cost, at a date, in a region, under a buying option."),
+    "prices": ("trimtab.cli.prices", "List what GPUs cost, at a date, in a region, under a buying option."),
     "quotas": (
-        "trimtab.cli.quotas_command",
+        "trimtab.cli.quotas",
         "Read the clouds' GPU quotas, in whole nodes, for settings and doctor.",
     ),
     "compare": (
-        "trimtab.cli.compare_command",
+        "trimtab.cli.compare",
         "Hold a canary against what it would replace: promote, hold, or roll back.",
     ),
     "commit": (
-        "trimtab.cli.commit_command",
+        "trimtab.cli.commit",
         "Say how much to commit to, in which layers, what it returns, and how other rules would have done.",
     ),
-    "batch": ("trimtab.cli.batch_command", "Tune the dynamic batcher that `trimtab.batch` puts in front of a model."),
+    "batch": ("trimtab.cli.batch", "Tune the dynamic batcher that `trimtab.batch` puts in front of a model."),
     "spot-run": (
-        "trimtab.cli.spot_run_command",
+        "trimtab.cli.spot_run",
         "Run a program on spot capacity: on a notice tell it, wait, and exit so that it is run again.",
     ),
 }

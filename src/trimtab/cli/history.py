@@ -1,17 +1,21 @@
-"""Which history an audit reads: a bundle on disk, a demonstration fleet, a recorded trace, or a Prometheus server."""
+"""What a command reads of a fleet: its history (a bundle, a demonstration, a trace, a server), and the commitments it holds."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from trimtab.cli.collect_servers import collect_servers
+from trimtab.catalog import Catalog
+from trimtab.cli.collect.servers import collect_servers
 from trimtab.cli.progress import Tell
+from trimtab.cli.screen import say
 from trimtab.cli.server_options import ServerOptions
 from trimtab.errors import UsageError
 from trimtab.pipeline import open_demo, open_trace
+from trimtab.plan.commitments.inventory import Owned
 from trimtab.safe_text import without_secrets
 from trimtab.sources.collect import bundle_with_bills, with_bills
+from trimtab.sources.commitment_inventories import Inventory, read_inventory, types_in_bill
 from trimtab.tables.bundle import Bundle, memory_bundle
 from trimtab.tables.checks import check_bundle, checked_bundle
 from trimtab.tables.workloads import read_workloads
@@ -27,7 +31,7 @@ class History:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Named:
+class HistoryChoice:
     """The histories that the arguments name; one of them must be."""
 
     bundle: Path | None
@@ -51,30 +55,46 @@ class Named:
             )
 
 
-def open_history(named: Named, tell: Tell) -> History:
+def open_history(choice: HistoryChoice, tell: Tell) -> History:
     """Open the one history that was named, with what people declared and the bills that were given."""
-    named.check()
-    history = _opened(named, tell)
+    choice.check()
+    history = _opened(choice, tell)
     bundle = history.bundle
-    if named.source.workloads is not None:
-        bundle = replace(bundle, workloads=read_workloads(named.source.workloads))
-    if named.source.bills and not _is_collected(named):
-        bundle = bundle_with_bills(bundle, named.source.bills)
+    if choice.source.workloads is not None:
+        bundle = replace(bundle, workloads=read_workloads(choice.source.workloads))
+    if choice.source.bills and not _is_collected(choice):
+        bundle = bundle_with_bills(bundle, choice.source.bills)
     return replace(history, bundle=bundle)
 
 
-def _is_collected(named: Named) -> bool:
-    return not (named.bundle or named.demo or named.demo_trace)
+def _is_collected(choice: HistoryChoice) -> bool:
+    return not (choice.bundle or choice.demo or choice.demo_trace)
 
 
-def _opened(named: Named, tell: Tell) -> History:
-    if named.bundle is not None:
-        return History(name=str(named.bundle), bundle=checked_bundle(named.bundle))
-    if named.demo_trace is not None:
-        return History(name=f"trace {named.demo_trace.name}", bundle=open_trace(named.demo_trace), demo=True)
-    if named.demo is not None:
-        return History(name=f"demo {named.demo}", bundle=open_demo(named.demo), demo=True)
-    found = with_bills(collect_servers(named.source, tell), named.source.bills)
+def _opened(choice: HistoryChoice, tell: Tell) -> History:
+    if choice.bundle is not None:
+        return History(name=str(choice.bundle), bundle=checked_bundle(choice.bundle))
+    if choice.demo_trace is not None:
+        return History(name=f"trace {choice.demo_trace.name}", bundle=open_trace(choice.demo_trace), demo=True)
+    if choice.demo is not None:
+        return History(name=f"demo {choice.demo}", bundle=open_demo(choice.demo), demo=True)
+    found = with_bills(collect_servers(choice.source, tell), choice.source.bills)
     return History(
-        name=without_secrets(str(named.source.url)), bundle=check_bundle(memory_bundle(found.tables, found.meta))
+        name=without_secrets(str(choice.source.url)), bundle=check_bundle(memory_bundle(found.tables, found.meta))
     )
+
+
+def held_inventory(path: Path | None, catalog: Catalog, bundle: Bundle, *, region: str | None = None) -> Inventory:
+    """Return what a file says is held; types that it does not name come from the bundle's bill."""
+    if path is None:
+        return Inventory()
+    costs = bundle.table("costs", ["CommitmentDiscountId", "instance_type"])
+    return read_inventory(path, catalog, region=region, type_of=types_in_bill(costs))
+
+
+def held_commitments(path: Path | None, catalog: Catalog, bundle: Bundle) -> tuple[Owned, ...]:
+    """Return the commitments to machines and to spend that a file names; say on stderr what of it is not taken."""
+    held = held_inventory(path, catalog, bundle)
+    for line in held.left_out:
+        say(f"warning: left out: {line}", err=True)
+    return held.owned

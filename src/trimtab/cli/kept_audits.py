@@ -14,8 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from trimtab.cli.state import prepared_folder, state_folder
-from trimtab.cli.user_key import TRUST_VARIABLE, is_sealed, seal_of, trusts_others, user_key
+from trimtab.cli.state import TRUST_VARIABLE, is_sealed, prepared_folder, seal_of, state_folder, trusts_others, user_key
 from trimtab.emit.audit_json import parse_document, render_json
 from trimtab.emit.document import AuditDocument
 from trimtab.emit.kept_plan import KeptPlan, parse_kept_plan, render_kept_plan
@@ -42,7 +41,7 @@ def kept_audits() -> list[KeptAudit]:
     kept = [_kept(number) for number in _numbers()]
     if trusts_others() or not kept or (user := user_key()) is None:
         return kept
-    mine = [one for one in kept if _is_mine(one, user)]
+    mine = [audit for audit in kept if _is_mine(audit, user)]
     if len(mine) < len(kept):
         log.warning(
             "%d of %d audits in %s bear no seal of yours (others or an older version kept them) and are left aside; "
@@ -87,7 +86,9 @@ def recall_plan(file: Path | None = None) -> KeptPlan:
 def find(name: str) -> KeptAudit:
     """Return an audit by its number, or counted from the end (-1 is the last); raises UnknownName."""
     known = kept_audits()
-    by_name = {str(one.number): one for one in known} | {str(-back): one for back, one in enumerate(reversed(known), 1)}
+    by_name = {str(audit.number): audit for audit in known} | {
+        str(-back): audit for back, audit in enumerate(reversed(known), 1)
+    }
     if name not in by_name:
         raise UnknownName(
             "kept audit", name, by_name, where=f"{_folder()} ({len(known)} kept; each `trimtab audit` adds one)"
@@ -113,7 +114,7 @@ def _numbered(fresh: Path) -> KeptAudit:
 
 def _numbers() -> list[int]:
     folder = _folder()
-    return sorted(int(one.name) for one in folder.iterdir() if one.name.isdecimal()) if folder.is_dir() else []
+    return sorted(int(part.name) for part in folder.iterdir() if part.name.isdecimal()) if folder.is_dir() else []
 
 
 def _content(folder: Path) -> tuple[bytes, bytes]:

@@ -24,8 +24,7 @@ import numpy as np
 
 import trimtab
 import trimtab_runtime
-from trimtab.cli.state import prepared_folder
-from trimtab.cli.user_key import SEAL_BYTES, is_sealed, seal_of, user_key
+from trimtab.cli.state import SEAL_BYTES, is_sealed, prepared_folder, seal_of, user_key
 from trimtab.fleet.model import Target
 from trimtab.replay.outcomes.outcome import Attained, Outcome
 from trimtab.tables.workloads import TargetMetric
@@ -215,7 +214,8 @@ def encoded(outcome: Outcome) -> bytes:
             arrays[field.name] = value
         elif field.name == "attained":
             head[field.name] = [
-                {**asdict(one), "target": {**asdict(one.target), "metric": one.target.metric.value}} for one in value
+                {**asdict(attained), "target": {**asdict(attained.target), "metric": attained.target.metric.value}}
+                for attained in value
             ]
         elif value is None or isinstance(value, bool | int | float | str):
             head[field.name] = value

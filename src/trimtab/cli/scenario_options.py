@@ -1,15 +1,15 @@
-"""The options that say what is different in a scenario, shared by `trimtab audit` and `trimtab what-if`."""
+"""What is different in a scenario: the options that `trimtab audit` and `trimtab what-if` share."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import date
-from functools import wraps
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any
 
 import click
+
+from trimtab.cli.options import option
 
 if TYPE_CHECKING:
     from trimtab.plan.proof.scenario import Scenario
@@ -19,84 +19,6 @@ _AMOUNT = re.compile(r"\$?\s*(?P<number>[\d,]+(?:\.\d+)?)\s*(?P<multiple>[km]?)"
 _FACTOR = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*x|(?P<percent>[+-]\d+(?:\.\d+)?)\s*%", re.IGNORECASE)
 _MONTH = re.compile(r"\d{4}-\d{2}")
 _HUNDRED = 100.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScenarioOptions:
-    """What the options said; nothing said is no scenario."""
-
-    demand: float | None
-    changes: tuple[str, ...]
-    no_spot: bool
-    budget_usd_mo: float | None
-    deadline: date | None
-
-    def scenario(
-        self, *, quotas: str | None = None, spot_max_frac: float | None = None, clouds: tuple[str, ...] = ()
-    ) -> Scenario | None:
-        """Return the scenario, or None where nothing is different; raises InputError for a price change without sense."""
-        from trimtab.catalog.price_changes import price_change
-        from trimtab.plan.proof.scenario import Scenario
-
-        said = Scenario(
-            demand=self.demand or 1.0,
-            prices=tuple(price_change(text) for text in self.changes),
-            use_spot=False if self.no_spot else None,
-            spot_max_frac=spot_max_frac,
-            quotas=quotas,
-            clouds=clouds,
-            budget_usd_mo=self.budget_usd_mo,
-            deadline=self.deadline,
-        )
-        return said if said.words() else None
-
-
-def scenario_options(command: Callable[..., object]) -> Callable[..., object]:
-    """Add the options to a command, as one parameter `options`."""
-
-    @wraps(command)
-    def with_options(**given: object) -> object:
-        said = {field.name: given.pop(field.name) for field in fields(ScenarioOptions)}
-        return command(options=cast("Callable[..., ScenarioOptions]", ScenarioOptions)(**said), **given)
-
-    added: Callable[..., object] = with_options
-    for option in reversed(
-        (
-            click.option(
-                "--demand", callback=_factor, metavar="1.5x", help="What if demand were so much? (1.5x, +50%)"
-            ),
-            click.option(
-                "--price",
-                "changes",
-                multiple=True,
-                metavar="WHAT+N%",
-                help="What if a price changed? spot+30%, H100-15%, commitments+5%, aws+10%; may be repeated.",
-            ),
-            click.option("--no-spot", is_flag=True, help="What if nothing were moved to spot?"),
-            click.option(
-                "--budget",
-                "budget_usd_mo",
-                callback=_amount,
-                metavar="100k",
-                help="Find the least work that keeps the monthly bill within so much.",
-            ),
-            click.option(
-                "--deadline",
-                callback=_day,
-                metavar="2027-03",
-                help="Find what fits before a day; a month alone means its first day.",
-            ),
-        )
-    ):
-        added = option(added)
-    return added
-
-
-def limit_flags(quotas: tuple[str, ...], spot_max_frac: float | None, clouds: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the settings that `--quota`, `--spot-max` and `--cloud` stand for."""
-    said = [f"limits.quotas={', '.join(quotas)}"] if quotas else []
-    said += [f"limits.providers={', '.join(clouds)}"] if clouds else []
-    return (*said, *([] if spot_max_frac is None else [f"limits.spot_max_frac={spot_max_frac}"]))
 
 
 def _factor(_context: click.Context, _parameter: click.Parameter, value: str | None) -> float | None:
@@ -127,3 +49,59 @@ def _day(_context: click.Context, _parameter: click.Parameter, value: str | None
         return date.fromisoformat(f"{value}-01" if _MONTH.fullmatch(value) else value)
     except ValueError as error:
         raise click.BadParameter(f"{value!r} is no day; write 2027-03 or 2027-03-15") from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScenarioOptions:
+    """What the options said; nothing said is no scenario."""
+
+    demand: float | None = option(
+        "--demand", callback=_factor, metavar="1.5x", help="What if demand were so much? (1.5x, +50%)"
+    )
+    changes: tuple[str, ...] = option(
+        "--price", metavar="WHAT+N%",
+        help="What if a price changed? spot+30%, H100-15%, commitments+5%, aws+10%; may be repeated.",
+    )  # fmt: skip
+    no_spot: bool = option("--no-spot", help="What if nothing were moved to spot?")
+    budget_usd_mo: float | None = option(
+        "--budget", callback=_amount, metavar="100k",
+        help="Find the least work that keeps the monthly bill within so much.",
+    )  # fmt: skip
+    deadline: date | None = option(
+        "--deadline", callback=_day, metavar="2027-03",
+        help="Find what fits before a day; a month alone means its first day.",
+    )  # fmt: skip
+
+    def scenario(
+        self, *, quotas: str | None = None, spot_max_frac: float | None = None, clouds: tuple[str, ...] = ()
+    ) -> Scenario | None:
+        """Return the scenario, or None where nothing is different; raises InputError for a price change without sense."""
+        from trimtab.catalog.price_changes import price_change
+        from trimtab.plan.proof.scenario import Scenario
+
+        said = Scenario(
+            demand=self.demand or 1.0,
+            prices=tuple(price_change(text) for text in self.changes),
+            use_spot=False if self.no_spot else None,
+            spot_max_frac=spot_max_frac,
+            quotas=quotas,
+            clouds=clouds,
+            budget_usd_mo=self.budget_usd_mo,
+            deadline=self.deadline,
+        )
+        return said if said.words() else None
+
+
+def quota_option(said: str) -> Any:
+    """Declare quotas that a plan must keep; `said` is the help."""
+    return option("--quota", setting="limits.quotas", metavar="TYPE=NODES", help=said)
+
+
+def spot_max_option(said: str) -> Any:
+    """Declare the largest share of node-hours on spot, in 0..1; `said` is the help."""
+    return option("--spot-max", setting="limits.spot_max_frac", type=click.FloatRange(0, 1), metavar="SHARE", help=said)
+
+
+def cloud_option(said: str) -> Any:
+    """Declare further clouds that work may move to; `said` is the help."""
+    return option("--cloud", setting="limits.providers", metavar="PROVIDER", help=said)

@@ -1,51 +1,63 @@
-"""Which server to read, how to be let in, and which window: the options that `collect` and `audit` share."""
+"""Which server to read, how to be let in, and which window: the options that commands share which read a Prometheus."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import click
-from click.core import ParameterSource
 
-from trimtab.cli.moments import parse_window
+from trimtab.cli.options import FILE, FILE_OR_FOLDER, option
 from trimtab.errors import UsageError
+from trimtab.units import as_utc, parse_span
 
 if TYPE_CHECKING:
     from trimtab.sources.promql import Prometheus
-
-Command = Callable[..., object]
-
-_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-_ANY = click.Path(exists=True, path_type=Path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions:
     """What was said about the servers, the window, and what is read beside them."""
 
-    urls: tuple[str, ...]
-    cluster_label: str
-    at_once: int
-    start: str
-    end: str
-    bills: tuple[Path, ...]
-    workloads: Path | None
-    selector: str
-    bearer_file: Path | None
-    bearer: str | None
-    user: str | None
-    password: str | None
-    headers: tuple[str, ...]
-    tenant: str | None
-    ca_file: Path | None
-    insecure: bool
+    urls: tuple[str, ...] = option(
+        "-p", "--prometheus", envvar="TRIMTAB_PROMETHEUS", metavar="[NAME=]URL",
+        help="Prometheus, Thanos, Mimir or VictoriaMetrics, with its path prefix; repeat for more clusters.",
+    )  # fmt: skip
+    cluster_label: str = option(
+        "--cluster-label", default="", metavar="LABEL",
+        help="The label that tells clusters apart on a central server; each is collected for itself.",
+    )  # fmt: skip
+    at_once: int = option(
+        "--at-once", type=click.IntRange(1, 16), default=2, show_default=True, metavar="N",
+        help="How many large queries a server gets at the same time.",
+    )  # fmt: skip
+    start: str = option(
+        "--from", default="14d", show_default=True, help="Start of the window: 14d, now-14d, 2026-09-01."
+    )
+    end: str = option("--to", default="now", show_default=True, help="End of the window.")
+    bills: tuple[Path, ...] = option(
+        "--focus", type=FILE_OR_FOLDER, help="A FOCUS or CUR 2.0 bill (CSV, Parquet, or a folder); repeat for several."
+    )
+    workloads: Path | None = option("--workloads", type=FILE, help="A workloads.yaml: what only people know.")
+    selector: str = option(
+        "-l", "--selector", default="", metavar='cluster="a"',
+        help="Label matchers for every query, for a central Prometheus.",
+    )  # fmt: skip
+    bearer_file: Path | None = option(
+        "--bearer-file", type=FILE, help="A file with a bearer token (or set TRIMTAB_PROMETHEUS_TOKEN)."
+    )
+    bearer: str | None = option("--bearer", envvar="TRIMTAB_PROMETHEUS_TOKEN", hidden=True)
+    user: str | None = option("--user", envvar="TRIMTAB_PROMETHEUS_USER", help="User of basic authentication.")
+    password: str | None = option("--password", envvar="TRIMTAB_PROMETHEUS_PASSWORD", hidden=True)
+    headers: tuple[str, ...] = option("-H", "--header", metavar="NAME:VALUE", help="A header for every request.")
+    tenant: str | None = option("--tenant", help="Tenant of Mimir or Thanos (X-Scope-OrgID).")
+    ca_file: Path | None = option("--ca-file", type=FILE, help="Certificates to trust.")
+    insecure: bool = option("--insecure", help="Do not check the server's certificate.")
 
     @property
     def url(self) -> str | None:
@@ -95,53 +107,6 @@ def _address(text: str) -> tuple[str, str]:
     return urlsplit(text).hostname or text, text
 
 
-def server_options(*, required: bool) -> Callable[[Command], Command]:
-    """Add the options to a command, as one parameter `source`."""
-    options = (
-        click.option("-p", "--prometheus", "urls", envvar="TRIMTAB_PROMETHEUS", required=required, multiple=True,
-                     metavar="[NAME=]URL",
-                     help="Prometheus, Thanos, Mimir or VictoriaMetrics, with its path prefix; repeat for more clusters."),
-        click.option("--cluster-label", default="", metavar="LABEL",
-                     help="The label that tells clusters apart on a central server; each is collected for itself."),
-        click.option("--at-once", type=click.IntRange(1, 16), default=2, show_default=True, metavar="N",
-                     help="How many large queries a server gets at the same time."),
-        click.option("--from", "start", default="14d", show_default=True,
-                     help="Start of the window: 14d, now-14d, 2026-09-01."),
-        click.option("--to", "end", default="now", show_default=True, help="End of the window."),
-        click.option("--focus", "bills", multiple=True, type=_ANY,
-                     help="A FOCUS or CUR 2.0 bill (CSV, Parquet, or a folder); repeat for several."),
-        click.option("--workloads", type=_FILE, help="A workloads.yaml: what only people know."),
-        click.option("-l", "--selector", default="", metavar='cluster="a"',
-                     help="Label matchers for every query, for a central Prometheus."),
-        click.option("--bearer-file", type=_FILE, help="A file with a bearer token (or set TRIMTAB_PROMETHEUS_TOKEN)."),
-        click.option("--bearer", envvar="TRIMTAB_PROMETHEUS_TOKEN", hidden=True),
-        click.option("--user", envvar="TRIMTAB_PROMETHEUS_USER", help="User of basic authentication."),
-        click.option("--password", envvar="TRIMTAB_PROMETHEUS_PASSWORD", hidden=True),
-        click.option("-H", "--header", "headers", multiple=True, metavar="NAME:VALUE", help="A header for every request."),
-        click.option("--tenant", help="Tenant of Mimir or Thanos (X-Scope-OrgID)."),
-        click.option("--ca-file", type=_FILE, help="Certificates to trust."),
-        click.option("--insecure", is_flag=True, help="Do not check the server's certificate."),
-    )  # fmt: skip
-
-    def add(command: Command) -> Command:
-        @wraps(command)
-        def packed(**given: object) -> object:
-            said = {field.name: given.pop(field.name) for field in fields(ServerOptions)}
-            return command(source=cast("Callable[..., ServerOptions]", ServerOptions)(**said), **given)
-
-        result: Command = packed
-        for option in reversed(options):
-            result = option(result)
-        return result
-
-    return add
-
-
-def is_typed(parameter: str) -> bool:
-    """Tell whether a parameter of the running command stands on the command line, and is no default and no environment's."""
-    return click.get_current_context().get_parameter_source(parameter) is ParameterSource.COMMANDLINE
-
-
 def _headers(pairs: tuple[str, ...]) -> dict[str, str]:
     headers = {}
     for pair in pairs:
@@ -150,3 +115,28 @@ def _headers(pairs: tuple[str, ...]) -> dict[str, str]:
             raise UsageError(f"--header {name!r} has no value; write NAME:VALUE")
         headers[name.strip()] = value.strip()
     return headers
+
+
+def parse_moment(text: str, now: datetime) -> datetime:
+    """Return the moment that a text means; raises UsageError with the forms that are understood."""
+    plain = text.strip()
+    if plain == "now":
+        return now
+    try:
+        return now - parse_span(plain.removeprefix("now-"))
+    except ValueError:
+        pass
+    try:
+        moment = datetime.fromisoformat(plain)
+    except ValueError as error:
+        raise UsageError(f"{text!r} is no moment; write 14d, now-14d, 2026-09-01 or 2026-09-01T12:00Z") from error
+    return as_utc(moment)
+
+
+def parse_window(start: str, end: str, now: datetime) -> tuple[datetime, datetime]:
+    """Return the window `[start, end)`; a length such as `14d` as start counts back from the end."""
+    end_at = parse_moment(end, now)
+    start_at = parse_moment(start, end_at if not start.startswith("now") else now)
+    if start_at >= end_at:
+        raise UsageError(f"--from {start} is not before --to {end}")
+    return start_at, end_at

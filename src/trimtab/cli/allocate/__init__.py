@@ -1,0 +1,88 @@
+"""`trimtab allocate`: what each team, workload, namespace, kind, model or label costs, and per request and token."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+
+import click
+
+from trimtab.cli.options import (
+    FILE,
+    AnswerOptions,
+    answer_options,
+    at_option,
+    bundle_argument,
+    demo_option,
+    group,
+    option,
+    options_from,
+    prices_option,
+    quiet_option,
+)
+from trimtab.cli.output import Format
+from trimtab.cli.server_options import ServerOptions
+
+_RULES = click.Choice(["show", "spread", "even"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllocateOptions:
+    """What was asked of `trimtab allocate`."""
+
+    bundle: Path | None = bundle_argument()
+    demo: str | None = demo_option("A demonstration fleet; two-hundred-k where no name is given.")
+    source: ServerOptions = group(ServerOptions)
+    split: str = option(
+        "--by", default="team", show_default=True, metavar="WHAT",
+        help="What the bill is split by: team, workload, namespace, kind, model or label:KEY.",
+    )  # fmt: skip
+    basis: str | None = option(
+        "--cost", type=click.Choice(["effective", "billed", "list"]),
+        show_default="effective where there is a bill, else list",
+        help="Charges of the bill with commitments amortised, as invoiced, or list prices.",
+    )  # fmt: skip
+    idle: str = option(
+        "--idle", type=_RULES, default="show", show_default=True,
+        help="Idle nodes and unused commitments: shown, or laid on all by what they held, or alike.",
+    )  # fmt: skip
+    shared: str = option(
+        "--shared", type=_RULES, default="show", show_default=True,
+        help="The same for tax, credits, untagged charges and machines without telemetry.",
+    )  # fmt: skip
+    show_months: bool = option("--months", help="What each month's invoice is made of, instead.")
+    invoices: tuple[str, ...] = option(
+        "--invoice", metavar="MONTH=USD", help="What the invoice of a month says, to close it: 2026-09=12345.67."
+    )
+    rates: tuple[str, ...] = option("--fx", metavar="CURRENCY=USD", help="Dollars per unit of a currency: EUR=1.08.")
+    budgets: Path | None = option(
+        "--budgets", type=FILE, metavar="FILE",
+        help="Budgets, CSV of name,usd_mo: held against where the month will end.",
+    )  # fmt: skip
+    prices: Path | None = prices_option()
+    at: date | None = at_option("List prices that held on this day.")
+    quiet: bool = quiet_option("No progress.")
+    answer: AnswerOptions = answer_options(
+        Format.TABLE, Format.JSON, Format.YAML, Format.CSV, Format.MARKDOWN, Format.HTML
+    )
+
+
+@click.command()
+@options_from(AllocateOptions)
+def command(options: AllocateOptions) -> None:
+    """Say what each team, workload, namespace, kind or model costs, and per request and token.
+
+    The rows sum to the bill to the cent. With a bill in the bundle (or --focus) its own charges are split, else list prices.
+
+    \b
+    Examples:
+      trimtab allocate --demo
+      trimtab allocate fleet/ --by workload --idle spread
+      trimtab allocate fleet/ --focus bills/ --by label:cost-center --shared spread
+      trimtab allocate fleet/ --focus bills/ --months --invoice 2026-09=184210.33
+      trimtab allocate fleet/ --budgets budgets.csv -o html --out charges.html
+    """
+    from trimtab.cli.allocate.run import run_allocate
+
+    run_allocate(options)

@@ -1,0 +1,260 @@
+"""What `trimtab allocate` does once its arguments are read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, timedelta
+from pathlib import Path
+
+from trimtab.catalog import load_catalog
+from trimtab.cli.allocate import AllocateOptions
+from trimtab.cli.allocate.page import page
+from trimtab.cli.allocate.tables import (
+    BUDGET_FIELDS,
+    MONTH_FIELDS,
+    TABLE_FIELDS,
+    ChargeBack,
+    months_sheet,
+    who_sheet,
+)
+from trimtab.cli.history import History, HistoryChoice, open_history
+from trimtab.cli.output import Format, write, write_sheet
+from trimtab.cli.progress import progress_bar, set_verbosity
+from trimtab.diagnose.bill_split import COLUMNS, ChargeBasis, charges_of, spent_of_bill
+from trimtab.diagnose.budgets import MonthEnd, month_end
+from trimtab.diagnose.charges import DEMAND_COLUMNS, Charge, Rules, SharedRule, charges, served_in
+from trimtab.diagnose.reconciliation import Month, months
+from trimtab.diagnose.spent import DailySpend, spent_at_list
+from trimtab.diagnose.split import CostSplit
+from trimtab.errors import Fault, PriceFileError, UsageError
+from trimtab.fleet.build import build_fleet
+from trimtab.fleet.model import Fleet
+from trimtab.fleet.settings import Settings
+from trimtab.inputs.csv_rows import read_csv_rows
+from trimtab.pipeline import priced_history
+from trimtab.sources.focus import BILL_COUNTS
+from trimtab.tables.resource_ids import nodes_by_resource
+from trimtab.units import HR_PER_DAY, micro_usd, per_month, usd, usd_cents
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Split:
+    """A fleet with what was spent on it and on what grounds, and the bill's months where there is a bill."""
+
+    fleet: Fleet
+    spent: DailySpend
+    basis: str
+    months: tuple[Month, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _SplitTerms:
+    """How a bill is to be split; `basis` is None where none was asked for, and with list prices (`at_list`)."""
+
+    split: CostSplit
+    basis: ChargeBasis | None
+    at_list: bool
+    rules: Rules
+    usd_per: Mapping[str, float]
+    invoices: Mapping[str, int]
+
+
+def _terms(options: AllocateOptions) -> _SplitTerms:
+    at_list = options.basis == "list"
+    return _SplitTerms(
+        split=CostSplit.parse(options.split),
+        basis=ChargeBasis(options.basis) if options.basis is not None and not at_list else None,
+        at_list=at_list,
+        rules=Rules(idle=SharedRule(options.idle), shared=SharedRule(options.shared)),
+        usd_per=parse_rates(options.rates),
+        invoices=parse_invoices(options.invoices),
+    )
+
+
+def run_allocate(options: AllocateOptions) -> None:
+    """Split the bill and write the answer."""
+    terms = _terms(options)
+    set_verbosity(0, options.quiet)
+    budgets = read_budgets(options.budgets) if options.budgets else {}
+    choice = HistoryChoice(bundle=options.bundle, demo=options.demo, demo_trace=None, source=options.source)
+    with progress_bar(quiet=options.quiet) as tell:
+        history = open_history(choice, tell)
+        found = _split(options, terms, history)
+    served = served_in(history.bundle.table("demand", DEMAND_COLUMNS), found.fleet.window)
+    rows = charges(found.fleet, found.spent, terms.split, terms.rules, served)
+    answer = _answer(rows, found, budgets)
+    left_out = _left_out_notes(history.bundle.meta.counts) if found.months else []
+    _write(options, history.name, replace(answer, notes=[*answer.notes, *left_out]))
+
+
+def _split(options: AllocateOptions, terms: _SplitTerms, history: History) -> _Split:
+    bundle = history.bundle
+    costs = bundle.table("costs", COLUMNS)
+    if terms.at_list or costs.num_rows == 0:
+        if terms.basis is not None:
+            raise UsageError(
+                f"--cost {terms.basis.value} needs a bill, and {history.name} holds none; give one with --focus FILE, "
+                "or split list prices with --cost list"
+            )
+        fleet, allocation = priced_history(bundle, catalog=load_catalog(options.prices), at=options.at)
+        return _Split(fleet=fleet, spent=spent_at_list(fleet, allocation, terms.split), basis="list prices")
+    fleet = build_fleet(bundle, Settings())
+    basis = terms.basis or ChargeBasis.EFFECTIVE
+    either = {one: charges_of(costs, one, terms.usd_per) for one in ChargeBasis}
+    spent = spent_of_bill(
+        either[basis], fleet, nodes_by_resource(bundle.table("nodes", ["node", "labels"])), terms.split
+    )
+    return _Split(
+        fleet=fleet,
+        spent=spent,
+        basis="what the invoice asks" if basis is ChargeBasis.BILLED else "amortised charges",
+        months=months(either[ChargeBasis.BILLED], either[ChargeBasis.EFFECTIVE], terms.invoices),
+    )
+
+
+def _answer(rows: Sequence[Charge], found: _Split, budgets: Mapping[str, float]) -> ChargeBack:
+    window = found.fleet.window
+    days = max((len(costs) for costs in (*found.spent.held.values(), *found.spent.unheld.values())), default=0)
+    at_list = not found.months
+    whole_days = (window.start.hour + window.hours) // HR_PER_DAY if at_list else days
+    window_hr = float(window.hours if at_list else days * HR_PER_DAY)
+    total = sum(row.micro_usd for row in rows)
+    first = found.spent.first_day
+    last = window.end.date() if at_list else first + timedelta(days=days)
+    notes = [
+        f"Sum ${usd_cents(total):,.2f}, the bill of {first:%-d %b %Y} to {last:%-d %b %Y} "
+        f"({found.basis}; ${per_month(usd_cents(total), window_hr):,.0f} a month)."
+    ]
+    return ChargeBack(
+        charges=rows,
+        window_hr=window_hr,
+        month_ends={row.name: _month_end(row, found.spent, whole_days) for row in rows} if days else {},
+        budgets_usd_mo=budgets,
+        months=found.months,
+        notes=[*notes, *_carried_notes(found.fleet), *_month_notes(found.months), *_budget_notes(rows, budgets)],
+    )
+
+
+def _month_end(row: Charge, spent: DailySpend, whole_days: int) -> MonthEnd:
+    """Forecast a payer's month: its own days, scaled to bear its part of what is shared."""
+    days = spent.unheld[row.name] if row.nobodys else spent.held[row.name]
+    own = int(days.sum())
+    scaled = (days * (row.micro_usd / own)).round().astype("int64") if own else days
+    return month_end(spent.first_day, scaled, whole_days)
+
+
+def _carried_notes(fleet: Fleet) -> list[str]:
+    """Say which nodes have no listed price: charged at what the bill says, or to nobody."""
+    lines = []
+    for pool, micro_usd_hr in sorted(fleet.carried_micro_usd_hr.items()):
+        what = f"{sum(node.pool == pool for node in fleet.nodes)} node(s) of {pool} have no"
+        if micro_usd_hr:
+            lines.append(
+                f"{what} listed price and are charged at what the bill says, ${usd(micro_usd_hr):,.2f} an hour each"
+            )
+        else:
+            lines.append(f"{what} price and are charged to nobody; give theirs with --prices FILE")
+    return lines
+
+
+def _month_notes(found: Sequence[Month]) -> list[str]:
+    lines = []
+    for month in found:
+        asked = f"{month.month}: the charges ask for ${usd_cents(month.billed):,.2f}"
+        if month.invoice is None or month.difference is None:
+            lines.append(f"{asked}; hold it against the invoice with --invoice {month.month}=AMOUNT.")
+        elif usd_cents(month.difference) == 0:
+            lines.append(f"{asked}, which is the invoice.")
+        else:
+            lines.append(
+                f"{asked}; the invoice says ${usd_cents(month.invoice):,.2f}: "
+                f"{abs(usd_cents(month.difference)):,.2f} {'too much' if month.difference > 0 else 'is missing'} here."
+            )
+    return lines
+
+
+def _left_out_notes(counts: Mapping[str, int]) -> list[str]:
+    """Say which rows of the bill are in no charge, and which cells were left empty."""
+    return [f"{number:,} x {reason}." for reason, number in sorted(counts.items()) if reason.startswith(BILL_COUNTS)]
+
+
+def _budget_notes(rows: Sequence[Charge], budgets: Mapping[str, float]) -> list[str]:
+    unknown = sorted(budgets.keys() - {row.name for row in rows})
+    return [f"Budgets of names that nothing was charged to: {', '.join(unknown)}."] if unknown else []
+
+
+def _write(options: AllocateOptions, title: str, answer: ChargeBack) -> None:
+    if options.answer.output_format is Format.HTML:
+        write(page(title, answer), options.answer.out)
+        return
+    people = options.answer.output_format is Format.TABLE
+    if options.show_months:
+        if not answer.months:
+            raise UsageError("--months needs a bill; give one with --focus FILE")
+        shown = options.answer.fields or (MONTH_FIELDS if people else ())
+        write_sheet(months_sheet(answer), options.answer.output_format, out=options.answer.out, fields=shown)
+        return
+    usual = BUDGET_FIELDS if answer.budgets_usd_mo else TABLE_FIELDS
+    write_sheet(
+        who_sheet(answer),
+        options.answer.output_format,
+        out=options.answer.out,
+        fields=options.answer.fields or (usual if people else ()),
+    )
+
+
+def read_budgets(path: Path) -> dict[str, float]:
+    """Read a CSV of `name,usd_mo`; raises PriceFileError with every row at fault."""
+    rows = read_csv_rows(path)
+    found: dict[str, float] = {}
+    faults = []
+    for number, row in enumerate(rows, start=2):
+        name, text = (row.get("name") or "").strip(), (row.get("usd_mo") or "").strip()
+        try:
+            amount = float(text)
+        except ValueError:
+            amount = -1.0
+        if not name or not 0 <= amount < float("inf"):
+            cure = "give name,usd_mo as in: research,12000"
+            faults.append(Fault(what="no budget", where=f"row {number}", value=f"{name},{text}", cure=cure))
+        elif name in found:
+            faults.append(Fault(what="a second budget", where=f"row {number}", value=name, cure="keep one of them"))
+        else:
+            found[name] = amount
+    if faults or not rows:
+        nothing = Fault(what="no row", where=str(path), cure="give a CSV of name,usd_mo")
+        raise PriceFileError(str(path), faults or [nothing])
+    return found
+
+
+def parse_rates(texts: Sequence[str]) -> dict[str, float]:
+    """Read `EUR=1.08` texts: dollars per unit of a currency; raises UsageError."""
+    found = {}
+    for text in texts:
+        currency, _, rate = text.partition("=")
+        found[currency.strip().upper()] = _positive(rate, text, "--fx CURRENCY=DOLLARS, as EUR=1.08")
+    return found
+
+
+def parse_invoices(texts: Sequence[str]) -> dict[str, int]:
+    """Read `2026-09=12345.67` texts: a month's invoice in micro-dollars; raises UsageError."""
+    found: dict[str, int] = {}
+    for text in texts:
+        month, _, amount = text.partition("=")
+        try:
+            date.fromisoformat(f"{month.strip()}-01")
+        except ValueError as error:
+            raise UsageError(f"{text!r}: write --invoice MONTH=AMOUNT, as 2026-09=12345.67") from error
+        found[month.strip()] = micro_usd(_positive(amount, text, "--invoice MONTH=AMOUNT, as 2026-09=12345.67"))
+    return found
+
+
+def _positive(number: str, text: str, form: str) -> float:
+    try:
+        value = float(number)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise UsageError(f"{text!r}: write {form}")
+    return value

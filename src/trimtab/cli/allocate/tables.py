@@ -1,0 +1,150 @@
+"""The answers of `trimtab allocate` as rows: who pays what, and what each month's invoice is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from trimtab.cli.sheet import Cell, Column, Sheet, fixed
+from trimtab.units import MICRO_PER_CENT, TOKENS_PER_MTOK, cents, per_month, round_parts, usd, usd_cents
+
+if TYPE_CHECKING:
+    from trimtab.diagnose.budgets import MonthEnd
+    from trimtab.diagnose.charges import Charge
+    from trimtab.diagnose.reconciliation import Month
+
+
+_K_REQUESTS = 1000
+
+TABLE_FIELDS = ("name", "usd", "share_frac", "usd_mo", "gpu_hours", "usd_per_1k_requests", "usd_per_mtok")
+"""What fits 80 columns; machines get every column."""
+BUDGET_FIELDS = ("name", "usd", "month_so_far_usd", "month_forecast_usd", "budget_usd_mo", "over_budget_usd")
+MONTH_FIELDS = ("month", "usage_usd", "purchases_usd", "credits_usd", "tax_usd", "billed_usd", "difference_usd")
+_MONTHS_NOTE = (
+    "Billed = usage + purchases + credits + tax + other: what the invoice asks. Amortised: what the same month's use costs "
+    "with commitments spread over the use that they cover. Corrections (of earlier invoices) and unused commitments are parts "
+    "of these."
+)
+
+
+def percent(cell: Cell) -> str:
+    """Show a share."""
+    return f"{cell:.1%}" if isinstance(cell, int | float) else str(cell)
+
+
+def _money(key: str, title: str, digits: int = 2) -> Column:
+    return Column(key=key, title=title, show=fixed(digits), right=True, whole=True)
+
+
+WHO = (
+    Column(key="name", title="who", whole=True),
+    _money("usd", "$"),
+    Column(key="share_frac", title="share", show=percent, right=True, whole=True),
+    _money("usd_mo", "$/month", 0),
+    _money("shared_usd", "of it shared"),
+    _money("gpu_hours", "GPU-hours", 0),
+    _money("usd_per_gpu_hr", "$/GPU-hr"),
+    _money("usd_per_1k_requests", "$/1k req", 3),
+    _money("usd_per_mtok", "$/M tok", 3),
+)
+BUDGET = (
+    _money("month_so_far_usd", "month so far", 0),
+    _money("month_forecast_usd", "forecast", 0),
+    _money("budget_usd_mo", "budget", 0),
+    _money("over_budget_usd", "over", 0),
+)
+MONTHS = (
+    Column(key="month", title="month", whole=True),
+    _money("usage_usd", "usage"),
+    _money("purchases_usd", "purchases"),
+    _money("credits_usd", "credits"),
+    _money("tax_usd", "tax"),
+    _money("other_usd", "other"),
+    _money("billed_usd", "billed"),
+    _money("invoice_usd", "invoice"),
+    _money("difference_usd", "difference"),
+    _money("corrections_usd", "corrections"),
+    _money("amortised_usd", "amortised"),
+    _money("unused_commitment_usd", "unused"),
+    Column(key="rows", title="charges", right=True, whole=True),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChargeBack:
+    """What was found: charges, where each payer's month ends, budgets in dollars a month, the bill's months, what to say."""
+
+    charges: Sequence[Charge]
+    window_hr: float
+    month_ends: Mapping[str, MonthEnd]
+    budgets_usd_mo: Mapping[str, float]
+    months: Sequence[Month]
+    notes: Sequence[str]
+
+    @property
+    def total_micro_usd(self) -> int:
+        """Return the whole."""
+        return sum(charge.micro_usd for charge in self.charges)
+
+
+def who_sheet(answer: ChargeBack) -> Sheet:
+    """Return a row a payer. Cents are given out so that the rows shown sum to the cent as well."""
+    shown = round_parts([charge.micro_usd for charge in answer.charges], MICRO_PER_CENT)
+    rows = [_who(charge, part / 100, answer) for charge, part in zip(answer.charges, shown, strict=True)]
+    columns = (*WHO, *BUDGET) if answer.month_ends else WHO
+    return Sheet(columns=columns, rows=rows, notes=answer.notes)
+
+
+def _who(charge: Charge, shown_usd: float, answer: ChargeBack) -> Mapping[str, Cell]:
+    cost, total = usd(charge.micro_usd), answer.total_micro_usd
+    row: dict[str, Cell] = {
+        "name": charge.name,
+        "usd": shown_usd,
+        "share_frac": round(charge.micro_usd / total, 6) if total else None,
+        "usd_mo": round(per_month(cost, answer.window_hr), 2),
+        "shared_usd": usd_cents(charge.shared_micro_usd),
+        "gpu_hours": round(charge.gpu_hours, 3),
+        "usd_per_gpu_hr": round(cost / charge.gpu_hours, 4) if charge.gpu_hours else None,
+        "usd_per_1k_requests": round(_K_REQUESTS * cost / charge.requests, 6) if charge.requests else None,
+        "usd_per_mtok": round(TOKENS_PER_MTOK * cost / charge.tokens, 6) if charge.tokens else None,
+    }
+    end = answer.month_ends.get(charge.name)
+    if end is not None:
+        budget = answer.budgets_usd_mo.get(charge.name)
+        forecast = usd_cents(round(end.forecast))
+        row |= {
+            "month_so_far_usd": usd_cents(round(end.so_far)),
+            "month_forecast_usd": forecast,
+            "budget_usd_mo": budget,
+            "over_budget_usd": None if budget is None else round(forecast - budget, 2),
+        }
+    return row
+
+
+def months_sheet(answer: ChargeBack) -> Sheet:
+    """Return a row a billing month."""
+    rows: list[Mapping[str, Cell]] = []
+    for month in answer.months:
+        parts = dict(month.by_category)
+        named = [parts.pop(name, 0) for name in ("Usage", "Purchase", "Credit", "Tax")]
+        in_cents = round_parts([*named, sum(parts.values())], MICRO_PER_CENT)
+        usage, purchases, credit, tax, other = (part / 100 for part in in_cents)
+        rows.append(
+            {
+                "month": month.month,
+                "usage_usd": usage,
+                "purchases_usd": purchases,
+                "credits_usd": credit,
+                "tax_usd": tax,
+                "other_usd": other,
+                "billed_usd": usd_cents(month.billed),
+                "invoice_usd": None if month.invoice is None else usd_cents(month.invoice),
+                "difference_usd": None if month.difference is None else cents(month.difference) / 100,
+                "corrections_usd": usd_cents(month.corrections),
+                "amortised_usd": usd_cents(month.amortised),
+                "unused_commitment_usd": usd_cents(month.unused_commitment),
+                "rows": month.rows,
+            }
+        )
+    return Sheet(columns=MONTHS, rows=rows, notes=[_MONTHS_NOTE])

@@ -1,0 +1,182 @@
+"""What `trimtab audit` does once its arguments are read: open, audit, keep, show, and say how it ended."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from dataclasses import replace
+from pathlib import Path
+
+from trimtab.catalog import load_catalog
+from trimtab.cli.audit import AuditOptions
+from trimtab.cli.audit.render import check_fields, render_audit
+from trimtab.cli.history import History, HistoryChoice, held_commitments, open_history
+from trimtab.cli.kept_audits import keep
+from trimtab.cli.options import AnswerOptions, setting_flags
+from trimtab.cli.outcome_cache import outcome_cache
+from trimtab.cli.output import PLAIN_WIDTH, Format, colour_wanted, screen_width, write
+from trimtab.cli.progress import progress_bar, set_verbosity
+from trimtab.cli.screen import say
+from trimtab.cli.settings import Resolved, resolve
+from trimtab.diagnose.billed import BILL_COLUMNS, billed
+from trimtab.emit.audit_document import audit_document
+from trimtab.emit.document import AuditDocument
+from trimtab.emit.html.report_page import render_html
+from trimtab.emit.kept_plan import KeptPlan
+from trimtab.emit.money import dollars
+from trimtab.errors import UsageError
+from trimtab.pipeline import audit, kept_plan
+from trimtab.plan.audit import Audit
+from trimtab.plan.proof.scenario import Scenario
+from trimtab.sources.hourly import read_cheap_hours, with_cheap_hours
+from trimtab.tables.bundle import Bundle
+from trimtab.units import per_month
+
+EXIT_OVER = 10
+"""Exit code where the savings found are above --fail-over."""
+REPORT = Path("trimtab-report") / "report.html"
+
+
+def run_audit(options: AuditOptions) -> int:
+    """Run the command and return its exit code."""
+    scenario = options.other.scenario()
+    set_verbosity(options.verbose, options.quiet)
+    flags = (*options.flags, *setting_flags(options))
+    resolved = resolve(file=options.settings_file, environ=os.environ, flags=flags)
+    answer = options.answer
+    if options.show_settings:
+        answer.write(resolved.sheet())
+        return 0
+    choice = HistoryChoice(
+        bundle=options.bundle, demo=options.demo, demo_trace=options.demo_trace, source=options.source
+    )
+    choice.check()
+    _check_output(answer)
+    document, plan, is_demo = _audited(options, choice, scenario, resolved)
+    notes = _kept(document, plan)
+    report, fault = _report(document) if (is_demo if options.report is None else options.report) else (None, "")
+    _show(options, document, report)
+    if report and answer.output_format is not Format.TABLE:
+        notes.append(f"wrote {report}")
+    if fault and options.report:
+        raise UsageError(fault)
+    if fault:
+        notes.append(f"warning: {fault}")
+    if not options.quiet:
+        for note in notes:
+            say(note, err=True)
+    limit = options.fail_over_usd_mo
+    return EXIT_OVER if limit is not None and document.plan.joint_saving_usd_mo > limit else 0
+
+
+def _check_output(answer: AnswerOptions) -> None:
+    """Refuse, before the work and not after it, an answer that could not be given; raises UsageError, UnknownName."""
+    check_fields(answer.output_format, answer.fields)
+    if answer.out is not None and not answer.out.parent.is_dir():
+        raise UsageError(f"cannot write {answer.out}: there is no folder {answer.out.parent}")
+
+
+def _at_best_hours(history: History, hourly: Path | None) -> History:
+    """Return the history whose deferrable runs wait for the best hours of a file, and say which those are."""
+    if hourly is None:
+        return history
+    best = read_cheap_hours(hourly)
+    bundle = with_cheap_hours(history.bundle, best)
+    meta = bundle.meta.model_copy(update={"notes": (*bundle.meta.notes, f"{hourly.name}: {best}")})
+    return replace(history, bundle=replace(bundle, meta=meta))
+
+
+def _audited(
+    options: AuditOptions, choice: HistoryChoice, scenario: Scenario | None, resolved: Resolved
+) -> tuple[AuditDocument, KeptPlan, bool]:
+    """Return the audit's document, its plan as `trimtab emit` needs it, and whether the history was a demonstration."""
+    with progress_bar(quiet=options.quiet) as tell:
+        tell("opening the fleet", 0.0)
+        history = _at_best_hours(open_history(choice, tell), options.hourly)
+        catalog = load_catalog(options.prices)
+        with outcome_cache() as store:
+            found = audit(
+                history.bundle,
+                resolved.settings,
+                catalog,
+                name=history.name,
+                at=options.at,
+                owned=held_commitments(options.owned, catalog, history.bundle),
+                scenario=scenario,
+                store=store,
+                progress=tell,
+            )
+        plan = kept_plan(found, history.bundle, resolved.settings, catalog, at=options.at)
+    document = audit_document(found)
+    notes = (*document.coverage.notes, *_bill_notes(history.bundle, found))
+    coverage = document.coverage.model_copy(update={"notes": notes})
+    return document.model_copy(update={"coverage": coverage}), plan, history.demo
+
+
+def _bill_notes(bundle: Bundle, found: Audit) -> list[str]:
+    """Hold the bills, where there are some, against what the audit says the same hours cost."""
+    costs = bundle.table("costs", BILL_COLUMNS)
+    if not costs.num_rows:
+        return []
+    types = set(bundle.table("nodes", ["instance_type"])["instance_type"].to_pylist())
+    window = found.plan.window
+    seen = billed(costs, window, types)
+    notes = []
+    if seen.foreign_rows:
+        notes.append(f"{seen.foreign_rows:,} cost rows in another currency than USD are not counted")
+    if not seen.usd > 0:
+        return [*notes, "the bills hold no cost of the fleet's instance types in the fit window"]
+    billed_usd_mo = per_month(seen.usd, window.hours)
+    notes.append(
+        f"the bills say {dollars(billed_usd_mo)} a month for these nodes; the audit prices the same hours at "
+        f"{dollars(found.bill_usd_mo)} ({found.bill_usd_mo / billed_usd_mo - 1:+.1%}); where they differ, give your own "
+        "rates with --prices"
+    )
+    return notes
+
+
+def _kept(document: AuditDocument, plan: KeptPlan) -> list[str]:
+    """Keep the audit for `trimtab explain` and `emit`; a folder that cannot be written costs these commands, not the audit."""
+    try:
+        keep(document, plan)
+    except OSError as error:
+        return [f"warning: the audit was not kept, so `trimtab explain` and `emit` will not find it: {error}"]
+    return []
+
+
+def _report(document: AuditDocument) -> tuple[Path | None, str]:
+    """Write the page with pictures; return where it is, or why it could not be written."""
+    try:
+        REPORT.parent.mkdir(parents=True, exist_ok=True)
+        REPORT.write_text(render_html(document), encoding="utf-8")
+    except OSError as error:
+        return None, f"cannot write {REPORT}: {error}; go elsewhere, or give --no-report"
+    return REPORT, ""
+
+
+def _show(options: AuditOptions, document: AuditDocument, report: Path | None) -> None:
+    to_screen = options.answer.out is None
+    text = render_audit(
+        document,
+        options.answer.output_format,
+        width=screen_width() if to_screen else PLAIN_WIDTH,
+        colour=to_screen and colour_wanted(),
+        fields=options.answer.fields,
+        next_steps=_next_steps(document, options, report),
+    )
+    write(text, options.answer.out)
+
+
+def _next_steps(document: AuditDocument, options: AuditOptions, report: Path | None) -> list[tuple[str, str]]:
+    """Return what a reader may do now: a command or a file, and what it gives."""
+    steps = []
+    if report:
+        steps.append((f"open {report}", "this report with pictures, in a browser"))
+    else:
+        again = " ".join(["trimtab audit", *([shlex.quote(str(options.bundle))] if options.bundle else [])])
+        steps.append((f"{again} -o html --out report.html", "one page with pictures"))
+    if document.plan.actions:
+        largest = max(document.plan.actions, key=lambda action: action.saving_usd_mo)
+        steps.append((f"trimtab explain {largest.id}", "why, the sums, how to try and undo it"))
+        steps.append(("trimtab emit", "the files that enact the plan, in a safe order"))
+    return steps

@@ -1,0 +1,138 @@
+"""What `trimtab collect` does: read the places that were named, and put together what they told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+from trimtab.catalog import CapacityType, load_catalog
+from trimtab.cli.collect import CURRENT, PlaceOptions, endpoints_of
+from trimtab.cli.collect.servers import collect_servers
+from trimtab.cli.options import is_typed
+from trimtab.cli.progress import Tell
+from trimtab.cli.server_options import ServerOptions, parse_window
+from trimtab.errors import UsageError
+from trimtab.sources.clouds import azure_monitor, gce, google_monitoring
+from trimtab.sources.clouds.azure_monitor import AzureMonitor
+from trimtab.sources.clouds.cloudwatch import CloudWatch
+from trimtab.sources.clouds.fleet import cloud_fleet
+from trimtab.sources.clouds.google_monitoring import GoogleMonitoring
+from trimtab.sources.clouds.readings import CloudMonitor
+from trimtab.sources.clouds.tokens import azure_headers, google_headers
+from trimtab.sources.clusters import merge_clusters
+from trimtab.sources.collect import with_bills
+from trimtab.sources.journal import Journal
+from trimtab.sources.kube_connect import cluster_api
+from trimtab.sources.kube_merge import with_snapshot
+from trimtab.sources.kube_objects import Objects, read_dumps
+from trimtab.sources.kube_snapshot import collect_snapshot, snapshot_moment
+from trimtab.sources.prometheus import Collected, whole_hours
+from trimtab.sources.recorded import read_trace
+from trimtab.sources.recorded.machine import machine_of
+from trimtab.sources.recorded.repeat import repeated
+from trimtab.sources.slurm import collect_slurm, read_slurm
+from trimtab.sources.slurm_lines import zone_of
+
+
+def gather(source: ServerOptions, places: PlaceOptions, tell: Tell, journal: Journal | None = None) -> Collected:
+    """Collect from everything that was named; raises UsageError where nothing was. A journal keeps what is there so far."""
+    elsewhere = bool(places.slurm or places.trace or places.clouds)
+    places.check(source.url if is_typed("urls") or not elsewhere else None)
+    return with_bills(_fleet(source, places, tell, journal), source.bills)
+
+
+def _fleet(source: ServerOptions, places: PlaceOptions, tell: Tell, journal: Journal | None) -> Collected:
+    if places.slurm:
+        return _slurm(source, places)
+    if places.trace is not None:
+        return _trace(places.trace, places)
+    if places.clouds:
+        return _clouds(source, places, tell)
+    found = collect_servers(source, tell, journal) if source.url else None
+    if not places.kubernetes and found is not None:
+        return found
+    objects, name = _cluster(places, tell)
+    if found is not None:
+        return with_snapshot(found, objects, source=name)
+    newest = snapshot_moment(objects) if places.kube_dumps else datetime.now(UTC)
+    return collect_snapshot(objects, *parse_window(source.start, source.end, newest), source=name)
+
+
+def _clouds(source: ServerOptions, places: PlaceOptions, tell: Tell) -> Collected:
+    """Read the clouds' monitors, completed from a cluster where one was named."""
+    found = _read_clouds(places, parse_window(source.start, source.end, datetime.now(UTC)), tell)
+    if not places.kubernetes:
+        return found
+    objects, name = _cluster(places, tell)
+    return with_snapshot(found, objects, source=name)
+
+
+def _slurm(source: ServerOptions, places: PlaceOptions) -> Collected:
+    """Read Slurm's dumps over all that they cover, unless a window was asked for."""
+    boards = places.boards()
+    dump = read_slurm(places.slurm, zone_of(places.timezone))
+    first, last = dump.span
+    start, end = parse_window(source.start if is_typed("start") else first.isoformat(), source.end, last)
+    name = "Slurm " + ", ".join(path.name for path in places.slurm)
+    return collect_slurm(dump, start, end, gpu_names=boards, source=name)
+
+
+def _trace(path: Path, places: PlaceOptions) -> Collected:
+    """Make a fleet of a recorded trace; it covers what the trace does. Raises UsageError where a window was asked for."""
+    if is_typed("start") or is_typed("end"):
+        raise UsageError("a --trace is taken whole, on its own clock: leave --from and --to out")
+    made = read_trace(path, machine_of(places.machine) if places.machine else None)
+    return repeated(made, places.repeat) if places.repeat else made
+
+
+def _cluster(places: PlaceOptions, tell: Tell) -> tuple[Objects, str]:
+    if places.kube_dumps:
+        return read_dumps(places.kube_dumps), "Kubernetes dump " + ", ".join(path.name for path in places.kube_dumps)
+    context = None if places.context in (None, CURRENT) else places.context
+    with cluster_api(context, places.kubeconfig) as api:
+        return api.read(tell), f"Kubernetes {context or 'current context'}"
+
+
+def missing_prices(collected: Collected) -> Iterator[str]:
+    """Return the lines of a price file for a fleet's owned nodes, to be filled in; none where it owns none."""
+    rows = collected.tables["nodes"].select(["instance_type", "gpu", "gpu_count", "capacity_type"]).to_pylist()
+    owned = {row["instance_type"]: row for row in rows if row["capacity_type"] == CapacityType.OWNED.value}
+    if not owned:
+        return
+    yield "  owned nodes have no price until you say what they cost: fill in owned.yaml, then trimtab audit --prices owned.yaml"
+    yield "    owned:"
+    for name, row in sorted(owned.items()):
+        yield f"      - instance_type: {name}"
+        yield f"        gpu: {row['gpu'] or '...'}"
+        yield f"        gpu_count: {row['gpu_count']}"
+        yield "        capital_usd: ...          # price of a node with its share of racks and network"
+        yield "        years: ...                # life over which it is written off"
+        yield "        power_w: ...              # average draw at the plug"
+        yield "        pue: ...                  # power of the site over power of the machines"
+        yield "        electricity_usd_kwh: ..."
+
+
+def _read_clouds(places: PlaceOptions, window: tuple[datetime, datetime], tell: Tell) -> Collected:
+    """Collect from every monitor that was named; with several their names keep apart. Raises SourceError, UsageError."""
+    grid, catalog = whole_hours(*window), load_catalog()
+    return merge_clusters({name: cloud_fleet(monitor.read(grid, tell), catalog) for name, monitor in _monitors(places)})
+
+
+def _monitors(places: PlaceOptions) -> Iterator[tuple[str, CloudMonitor]]:
+    urls = endpoints_of(places.cloud_endpoints)
+    for region in places.cloudwatch:
+        yield region, CloudWatch(region=region, endpoint=urls.get("aws"))
+    for project in places.gcp_project:
+        yield (
+            project,
+            GoogleMonitoring(
+                project=project,
+                headers=google_headers(),
+                url=urls.get("gcp-monitoring", google_monitoring.DEFAULT_URL),
+                compute_url=urls.get("gcp-compute", gce.DEFAULT_URL),
+            ),
+        )
+    for workspace in places.azure:
+        url = urls.get("azure-logs", azure_monitor.DEFAULT_URL)
+        yield workspace, AzureMonitor(workspace=workspace, headers=azure_headers(azure_monitor.SCOPE), url=url)

@@ -1,0 +1,210 @@
+"""What `trimtab commit` does once its arguments are read: open the history, ask, and show the parts of the answer."""
+
+from __future__ import annotations
+
+import json
+import os
+import textwrap
+from collections.abc import Sequence
+from dataclasses import replace
+
+import yaml
+
+from trimtab.catalog import load_catalog
+from trimtab.cli.commit import CommitOptions
+from trimtab.cli.commit.tables import Section, curve, picture, picture_points, sheet_of
+from trimtab.cli.history import held_inventory
+from trimtab.cli.outcome_cache import outcome_cache
+from trimtab.cli.output import (
+    PLAIN_WIDTH,
+    SCHEMA_VERSION,
+    Format,
+    colour_wanted,
+    render,
+    screen_width,
+    write,
+    write_sheet as write_rows,
+)
+from trimtab.cli.progress import Tell, progress_bar, set_verbosity
+from trimtab.cli.settings import resolve
+from trimtab.cli.sheet import Sheet
+from trimtab.errors import UnknownName, UsageError
+from trimtab.fleet.build import build_fleet, bundle_window
+from trimtab.fleet.market import Market
+from trimtab.ledger import Usage
+from trimtab.pipeline import open_demo, plan_fleet
+from trimtab.pipeline.opening import carried_at
+from trimtab.plan.commit_after import ordered_layers, usage_after
+from trimtab.plan.commitments.commit_report import (
+    AFTER_PLAN,
+    AFTER_PLAN_QUOTED,
+    AS_IT_WAS,
+    CommitReport,
+    Question,
+    commit_report,
+    pools_by_type,
+)
+from trimtab.plan.commitments.inventory import not_running
+from trimtab.sources.commitment_files import TERMS, quoted_offer
+from trimtab.tables.checks import checked_bundle
+
+HIDDEN_FROM_PEOPLE = {"pool", "plan", "beside_reservations", "layers", "term_usd", "source"}
+"""Columns that tables for people leave out: the pool or plan stands above its rows."""
+
+
+def run_commit(options: CommitOptions) -> None:
+    """Run the command."""
+    set_verbosity(options.verbose, options.quiet)
+    _check(options)
+    with progress_bar(quiet=options.quiet) as tell:
+        tell("opening the fleet", 0.0)
+        report = _report(options, tell)
+    sections = [Section(options.section)] if options.section else list(Section)
+    if options.section and options.answer.output_format in (Format.CSV, Format.JSON, Format.YAML):
+        write_rows(
+            sheet_of(sections[0], report),
+            options.answer.output_format,
+            out=options.answer.out,
+            fields=options.answer.fields,
+        )
+        return
+    write(_rendered(options, report, sections), options.answer.out)
+
+
+def _check(options: CommitOptions) -> None:
+    if options.bundle and options.demo:
+        raise UsageError("BUNDLE and --demo name different histories: give one of them")
+    if not options.bundle and not options.demo:
+        raise UsageError("which fleet? give the folder of a bundle (trimtab commit fleet/), or try --demo")
+    if options.answer.output_format is Format.CSV and not options.section:
+        raise UsageError(
+            "CSV holds one table: name it with --section steps, rules, returns, plans, inventory, held-plans or load"
+        )
+    if options.answer.fields and not options.section:
+        raise UsageError("--fields needs --section, because each part has its own columns")
+
+
+def _report(options: CommitOptions, tell: Tell) -> CommitReport:
+    settings = resolve(file=None, environ=os.environ, flags=()).settings
+    bundle = checked_bundle(options.bundle) if options.bundle else open_demo(str(options.demo))
+    fleet = build_fleet(bundle, settings, bundle_window(bundle))
+    terms = tuple(TERMS.values()) if options.term == "any" else (TERMS[options.term],)
+    day = options.at or fleet.window.end.date()
+    catalog = load_catalog(options.prices)
+    held = held_inventory(options.owned, catalog, bundle, region=options.owned_region)
+    market = Market(catalog=catalog, at=day, max_term_years=max(terms), assumptions=settings.assumptions)
+    carried = carried_at(bundle, market, fleet)
+    (fleet,), market = carried.fleets, carried.market
+    usage, basis, window = fleet.usage, AS_IT_WAS, fleet.window
+    ordered, notes = None, tuple[str, ...]()
+    _check_type(usage, options.instance_type)
+    quotes = [quoted_offer(text, pools_by_type(usage)) for text in options.quotes]
+    if not options.as_it_was or options.after_plan:
+        allowed = replace(settings, planning=replace(settings.planning, max_term_years=max(terms)))
+        with outcome_cache() as store:
+            planned, opened = plan_fleet(
+                bundle, allowed, catalog, at=options.at, owned=held.owned, store=store, progress=tell
+            )
+        usage, window, notes = usage_after(planned), opened.fit.window, opened.degraded
+        basis = AFTER_PLAN_QUOTED if options.quotes else AFTER_PLAN
+        ordered = None if options.quotes else ordered_layers(planned, day)
+    return commit_report(
+        usage,
+        window,
+        market,
+        Question(
+            terms_years=terms,
+            instance_type=options.instance_type,
+            nodes=options.nodes,
+            hours_mo=options.hours_mo,
+        ),
+        basis=basis,
+        day=day,
+        owned=held.owned,
+        quotes=quotes,
+        held_beside=[
+            *carried.said,
+            *(f"left out: {line}" for line in held.left_out),
+            *not_running(held.owned, day),
+            *(note for note in notes if "no commitment is advised" in note),
+        ],
+        seen=fleet.usage,
+        cover_most_frac=settings.planning.commitment_coverage_max_frac,
+        ordered=ordered,
+    )
+
+
+def _check_type(usage: Usage, instance_type: str | None) -> None:
+    known = pools_by_type(usage)
+    if instance_type is not None and instance_type not in known:
+        raise UnknownName("instance type", instance_type, known, where="the fleet's on-demand nodes")
+
+
+def _rendered(options: CommitOptions, report: CommitReport, sections: Sequence[Section]) -> str:
+    """Return the parts of the answer in the form that was asked for."""
+    match options.answer.output_format:
+        case Format.JSON:
+            return json.dumps(_document(report), indent=2, allow_nan=False, ensure_ascii=False)
+        case Format.YAML:
+            return yaml.safe_dump(_document(report), sort_keys=False, allow_unicode=True)
+        case Format.MARKDOWN:
+            return _for_people(options, report, sections, width=PLAIN_WIDTH, heading="## ")
+        case _:
+            width = PLAIN_WIDTH if options.answer.out else min(screen_width(), 100)
+            return _for_people(options, report, sections, width=width, heading="")
+
+
+def _document(report: CommitReport) -> dict[str, object]:
+    """Return the whole answer for a program: one key a part, one object a row."""
+    parts = {section.value: sheet_of(section, report) for section in Section}
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "window": {"start": report.window.start.isoformat(), "end": report.window.end.isoformat()},
+        "basis": report.basis,
+        **{
+            key.replace("-", "_"): [{c.key: row.get(c.key) for c in sheet.columns} for row in sheet.rows]
+            for key, sheet in parts.items()
+        },
+        "wanted_rates": list(report.wanted_rates),
+        "held_beside": list(report.held_beside),
+    }
+
+
+def _for_people(
+    options: CommitOptions, report: CommitReport, sections: Sequence[Section], *, width: int, heading: str
+) -> str:
+    colour = options.answer.out is None and colour_wanted()
+    blocks = ["\n".join(textwrap.wrap(f"{report.window}; {report.basis}", width))]
+    for section in sections:
+        body = _body(section, report, options, width, colour=colour)
+        if body:
+            blocks.append(f"{heading}{section.title}\n\n{body}")
+    if not report.advice and not report.spend:
+        blocks.append("No commitment below the on-demand price is known for any pool of this fleet.")
+    if report.held_beside:
+        blocks.append("Held beside these:\n" + "\n".join(f"  {line}" for line in report.held_beside))
+    if report.wanted_rates:
+        lines = "\n".join(
+            textwrap.fill(line, width, initial_indent="  ", subsequent_indent="    ") for line in report.wanted_rates
+        )
+        blocks.append(
+            f"No price is known for these, and none is assumed.\nAsk, and give them with --prices or --offer:\n{lines}"
+        )
+    return "\n\n".join(blocks)
+
+
+def _body(section: Section, report: CommitReport, options: CommitOptions, width: int, *, colour: bool) -> str:
+    if section is Section.LOAD:
+        drawn = [f"{advice.pool}\n{picture(curve(advice, picture_points(width)))}" for advice in report.advice]
+        fence = "```" if options.answer.output_format is Format.MARKDOWN else ""
+        return "\n\n".join(f"{fence}\n{text}\n{fence}".strip("\n") for text in drawn)
+    sheet = sheet_of(section, report)
+    if options.answer.fields:
+        sheet = sheet.only(options.answer.fields)
+    if not sheet.rows and not sheet.notes:
+        return ""
+    return render(_plain(sheet), options.answer.output_format, width=width, colour=colour)
+
+
+def _plain(sheet: Sheet) -> Sheet:
+    return replace(sheet, columns=[column for column in sheet.columns if column.key not in HIDDEN_FROM_PEOPLE])

@@ -1,0 +1,127 @@
+"""`trimtab compare`: a canary held against what it would replace, and what to do with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from trimtab.cli.options import (
+    FILE_OR_FOLDER,
+    AnswerOptions,
+    answer_options,
+    argument,
+    option,
+    options_from,
+    prices_option,
+)
+from trimtab.cli.output import Cell, Column, Sheet
+
+if TYPE_CHECKING:
+    from trimtab.diagnose.canary import CanaryComparison, CanaryRun, Contrast
+
+SEED = 7
+_POSITIVE = click.FloatRange(min=0, min_open=True)
+
+
+def _figure(cell: Cell) -> str:
+    return f"{cell:.4g}" if isinstance(cell, int | float) else str(cell)
+
+
+def _signed(cell: Cell) -> str:
+    return f"{cell:+.1%}" if isinstance(cell, int | float) else str(cell)
+
+
+COLUMNS = (
+    Column(key="what", title="", whole=True),
+    Column(key="present", title="present", show=_figure, right=True, whole=True),
+    Column(key="canary", title="canary", show=_figure, right=True, whole=True),
+    Column(key="change_frac", title="change", show=_signed, right=True, whole=True),
+    Column(key="low_frac", title="low", show=_signed, right=True, whole=True),
+    Column(key="high_frac", title="high", show=_signed, right=True, whole=True),
+    Column(key="verdict", title="so", whole=True),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompareOptions:
+    """What was asked of `trimtab compare`."""
+
+    present: Path = argument(type=FILE_OR_FOLDER)
+    canary: Path = argument(type=FILE_OR_FOLDER)
+    workload: str | None = option("--workload", metavar="NAME", help="Which service, where a bundle holds several.")
+    usd_hr: tuple[float, float] | None = option(
+        "--usd-hr", type=(_POSITIVE, _POSITIVE), metavar="PRESENT CANARY",
+        help="What each side costs an hour; a bundle knows its own.",
+    )  # fmt: skip
+    slack: float = option(
+        "--slack", type=click.FloatRange(min=0, max=1), default=0.1, show_default=True,
+        help="How much worse p99 and throughput may be, as a share.",
+    )  # fmt: skip
+    split: bool = option("--split", help="The sides were sent different shares of traffic: throughput is not judged.")
+    prices: Path | None = prices_option("Your own rates for bundles, CSV or YAML; they go over the list.")
+    seed: int = option("--seed", type=int, default=SEED, show_default=True, help="Fixes the resampling.")
+    answer: AnswerOptions = answer_options()
+
+
+@click.command()
+@options_from(CompareOptions)
+def command(options: CompareOptions) -> None:
+    """Hold a canary against what it would replace: promote, hold, or roll back.
+
+    Throughput, p99 latency, failures and dollars a request are compared; each has a 95 % interval of its change. PRESENT and
+    CANARY are files of requests (CSV or Parquet with a latency and a start), results of `vllm bench serve --save-detailed`, or
+    fleet bundles.
+
+    Roll back: a figure is surely worse (p99, throughput: beyond the slack; cost: at all; failures: by half a percent). Promote:
+    none can be worse than that. Hold: the runs cannot tell yet.
+
+    Exit code 0 whatever the verdict, which each row carries (`-o json`); 1: the runs cannot be read or compared; 2: wrong
+    options.
+
+    \b
+    Examples:
+      trimtab compare before.csv canary.csv
+      trimtab compare before.json canary.json --usd-hr 12.29 4.60
+      trimtab compare fleet-in-may/ fleet-in-june/ --workload chat/api
+      trimtab compare stable.parquet canary.parquet --split -o markdown
+    """
+    from trimtab.diagnose.canary import CanaryRule, compare
+    from trimtab.pipeline.canary import canary_side
+
+    costs = options.usd_hr or (None, None)
+    one = canary_side(options.present, costs[0], options.workload, options.prices)
+    other = canary_side(options.canary, costs[1], options.workload, options.prices)
+    found = compare(one, other, CanaryRule(slack_frac=options.slack, throughput=not options.split), seed=options.seed)
+    options.answer.write(_sheet(found, one, other, options.split))
+
+
+def _sheet(found: CanaryComparison, present: CanaryRun, canary: CanaryRun, split: bool) -> Sheet:
+    notes = [
+        f"{found.verdict.value.upper()}: {'; '.join(found.because)}.",
+        f"{present.answered:,.0f} requests answered in the present, {canary.answered:,.0f} in the canary.",
+    ]
+    if present.usd_hr is None or canary.usd_hr is None:
+        notes.append("$ a request is not judged: say what each side costs an hour with --usd-hr.")
+    if split:
+        notes.append("Throughput is shown and not judged (--split).")
+    return Sheet(columns=COLUMNS, rows=[_row(contrast, found) for contrast in found.contrasts], notes=notes)
+
+
+def _row(contrast: Contrast, found: CanaryComparison) -> dict[str, Cell]:
+    ratio = not contrast.what.startswith("failed")
+    shift = 1.0 if ratio else 0.0
+    change = (
+        contrast.canary / contrast.present - 1 if ratio and contrast.present else contrast.canary - contrast.present
+    )
+    return {
+        "what": contrast.what,
+        "present": contrast.present,
+        "canary": contrast.canary,
+        "change_frac": round(change, 6),
+        "low_frac": round(contrast.low - shift, 6),
+        "high_frac": round(contrast.high - shift, 6),
+        "verdict": found.verdict.value,
+    }

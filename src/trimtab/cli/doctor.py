@@ -1,0 +1,147 @@
+"""`trimtab doctor`: what is missing, what that costs in certainty, and the fix to paste."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from trimtab.cli.options import (
+    FILE,
+    AnswerOptions,
+    answer_options,
+    at_option,
+    bundle_argument,
+    group,
+    is_typed,
+    option,
+    options_from,
+    prices_option,
+)
+from trimtab.cli.output import Column, Format, Sheet, write
+from trimtab.cli.server_options import ServerOptions
+from trimtab.errors import UsageError
+
+if TYPE_CHECKING:
+    from trimtab.sources.doctor import Finding
+
+_MARKS = {"ok": ("✓", "green"), "weak": ("~", "yellow"), "missing": ("✗", "red")}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoctorOptions:
+    """What was asked of `trimtab doctor`."""
+
+    bundle: Path | None = bundle_argument()
+    source: ServerOptions = group(ServerOptions)
+    prices: Path | None = prices_option("Your own rates, to see whether every node of a bundle has one.")
+    quotas: Path | None = option(
+        "--quotas", type=FILE, metavar="FILE",
+        help="Quotas that `trimtab quotas -o csv` wrote, to see whether a bundle may scale up.",
+    )  # fmt: skip
+    at: date | None = at_option("Prices that held on this day, for a bundle.")
+    answer: AnswerOptions = answer_options()
+
+
+@click.command()
+@options_from(DoctorOptions)
+def command(options: DoctorOptions) -> None:
+    """Say what is missing for a good answer, what that costs, and how to mend it.
+
+    Looks at the last hours of the window on a Prometheus server, or at a bundle; changes nothing. Exits with 1 where a
+    server has no GPU metrics, or where audit would refuse the bundle.
+
+    \b
+    Examples:
+      trimtab doctor --prometheus http://localhost:9090
+      trimtab doctor -p http://localhost:9090 --focus bills/ -o json
+      trimtab doctor fleet/ --prices owned.yaml
+      trimtab doctor fleet/ --quotas quotas.csv
+    """
+    if (options.bundle is None and not options.source.url) or (options.bundle is not None and is_typed("urls")):
+        raise UsageError("give the folder of a bundle (trimtab doctor fleet/) or a server (--prometheus URL)")
+    if options.quotas is not None and options.bundle is None:
+        raise UsageError("--quotas are held against the nodes of a bundle: trimtab doctor fleet/ --quotas quotas.csv")
+    found, refused = _of_bundle(options.bundle, options) if options.bundle else _of_server(options.source)
+    rows = [
+        {
+            "what": finding.what,
+            "status": finding.status.value,
+            "detail": finding.detail,
+            "cost": finding.cost,
+            "fix": finding.fix,
+        }
+        for finding in found
+    ]
+    if options.answer.output_format is Format.TABLE and not options.answer.fields:
+        write(_page(rows), options.answer.out)
+    else:
+        options.answer.write(_sheet(rows))
+    if refused:
+        raise click.exceptions.Exit(1)
+
+
+def _of_server(source: ServerOptions) -> tuple[list[Finding], bool]:
+    """Return what a server lacks, and whether it has no GPU metrics."""
+    from trimtab.catalog import load_catalog
+    from trimtab.sources.doctor import Status, findings, look
+
+    _, end = source.window()
+    with source.server() as server:
+        facts = look(server, end)
+    newest = max(price.as_of for price in load_catalog().prices.prices)
+    found = findings(facts, bills=len(source.bills), newest_price_days=_days_since(newest, end.date()))
+    return found, any(finding.status is Status.MISSING and finding.what == "GPU metrics" for finding in found)
+
+
+def _of_bundle(folder: Path, options: DoctorOptions) -> tuple[list[Finding], bool]:
+    """Return what a bundle lacks, and whether audit would refuse it."""
+    from trimtab.catalog import load_catalog
+    from trimtab.fleet.market import Market
+    from trimtab.fleet.settings import Settings
+    from trimtab.sources.bundle_doctor import bundle_findings, refuses
+    from trimtab.sources.clouds.quotas import read_quotas
+    from trimtab.sources.quota_doctor import quota_findings
+    from trimtab.tables.checks import checked_bundle
+
+    bundle, catalog, settings = checked_bundle(folder), load_catalog(options.prices), Settings()
+    day = options.at or bundle.end.date()
+    market = Market(
+        catalog=catalog,
+        at=day,
+        max_term_years=settings.planning.max_term_years,
+        assumptions=settings.assumptions,
+    )
+    newest = max(price.as_of for price in catalog.prices.prices)
+    found = bundle_findings(bundle, market, _days_since(newest, day))
+    if options.quotas is not None:
+        found += quota_findings(bundle, read_quotas(options.quotas))
+    return found, refuses(found)
+
+
+def _days_since(day: date, today: date) -> int:
+    return max(0, (today - day).days)
+
+
+def _sheet(rows: Sequence[dict[str, str]]) -> Sheet:
+    titles = {"what": "what", "status": "status", "detail": "seen", "cost": "what it costs", "fix": "fix"}
+    return Sheet(columns=[Column(key=key, title=title) for key, title in titles.items()], rows=rows)
+
+
+def _page(rows: Sequence[dict[str, str]]) -> str:
+    """Return the page for people: a line a finding; what is amiss says its cost and its fix below."""
+    lines = []
+    for row in rows:
+        mark, colour = _MARKS[row["status"]]
+        lines.append(f"{click.style(mark, fg=colour)} {row['what']:<18} {row['detail']}")
+        if row["cost"]:
+            lines.append(f"    costs: {row['cost']}")
+        if row["fix"]:
+            lines.append(f"    fix:   {row['fix']}")
+    amiss = sum(row["status"] != "ok" for row in rows)
+    lines.append("" if not amiss else f"\n{amiss} of {len(rows)} could be better; the rest is in place.")
+    return "\n".join(lines)

@@ -1,0 +1,123 @@
+"""`trimtab emit`: write the files that enact the plan of the last audit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from trimtab.cli.options import FILE, FILE_OR_FOLDER, NEW_FOLDER, option, options_from
+from trimtab.cli.output import ROW_FORMATS, Format
+
+_AUTOSCALERS = ("keda", "hpa")
+_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmitOptions:
+    """What was asked of `trimtab emit`."""
+
+    out: Path = option(
+        "--out", type=NEW_FOLDER, default=Path("manifests"), show_default=True,
+        help="The folder to write to; files of an earlier emit in it are replaced.",
+    )  # fmt: skip
+    only: tuple[str, ...] = option("--action", metavar="ID", help="Only this action; give it again for more.")
+    autoscaler: str | None = option(
+        "--autoscaler", type=click.Choice(_AUTOSCALERS), help="What scales services.  [default: keda]"
+    )
+    add_only: bool = option("--add-only", help="Autoscalers that may only add replicas: the canary of the first day.")
+    cluster_file: Path | None = option(
+        "--cluster", type=FILE, metavar="FILE",
+        help="What no history tells: pod labels, model servers, node classes, quotas (YAML).",
+    )  # fmt: skip
+    output_format: str = option(
+        "-o", "--output", "--format", type=click.Choice([one.value for one in ROW_FORMATS]), default=Format.TABLE.value,
+        show_default=True, help="The form of the list of what was written.",
+    )  # fmt: skip
+    dry_run: bool = option("--dry-run", help="List the files, write none.")
+    force: bool = option("--force", help="Write over files that emit did not write, and over those changed by hand.")
+    checked: Path | None = option(
+        "--check", type=_FOLDER, metavar="FOLDER",
+        help="Write nothing: say what is wrong with the manifests of a folder, each fault with its cure.",
+    )  # fmt: skip
+    compared: Path | None = option(
+        "--diff", type=_FOLDER, metavar="FOLDER", help="Write nothing: say what applying a folder would change."
+    )
+    against: Path | None = option(
+        "--against", type=FILE_OR_FOLDER, metavar="PATH",
+        help="With --check, --diff: what is there: kubectl get -o json, a GitOps folder, or a bundle.",
+    )  # fmt: skip
+    context: str | None = option(
+        "--context", metavar="NAME", help="With --check, --diff: ask this cluster, by kubectl."
+    )
+    schemas: Path | None = option(
+        "--schemas", type=FILE_OR_FOLDER, metavar="PATH",
+        help="With --check: CustomResourceDefinitions of the cluster (kubectl get crd -o yaml).",
+    )  # fmt: skip
+    metrics: Path | None = option(
+        "--metrics", type=FILE, metavar="FILE",
+        help="With --check: names of the series that your Prometheus has, one a line.",
+    )  # fmt: skip
+
+
+@click.command()
+@options_from(EmitOptions)
+def command(options: EmitOptions) -> int:
+    """Write the manifests that enact the plan of the last audit.
+
+    Nothing is applied and no cluster is touched: read APPLY.md in the folder, which says in which order to apply what.
+
+    Exit code of --check: 4 where there are errors. Of --diff, as that of diff: 0 where applying would change nothing, 1 where
+    it would. --check needs the extra: pip install 'trimtab[check]'.
+
+    \b
+    Examples:
+      trimtab audit --demo && trimtab emit             everything, into manifests/
+      trimtab emit --action a1 --action a3 --out gitops/trimtab
+      trimtab emit --autoscaler hpa --cluster cluster.yaml
+      trimtab emit --dry-run -o json | jq '.rows[].path'
+      trimtab emit --check manifests/ --against fleet/
+      kubectl get ns,deploy,sts,scaledobjects,nodepools -A -o json > now.json
+      trimtab emit --diff manifests/ --against now.json
+    """
+    from trimtab.errors import UsageError
+
+    if options.checked is not None or options.compared is not None:
+        from trimtab.cli.emit.check import CheckRequest, run_check, run_diff
+
+        folder = options.checked or options.compared
+        if folder is None or (options.checked is not None and options.compared is not None):
+            raise UsageError("--check and --diff are two questions: ask one at a time")
+        request = CheckRequest(
+            folder=folder,
+            against=options.against,
+            context=options.context,
+            schemas=options.schemas,
+            metrics=options.metrics,
+            output_format=Format(options.output_format),
+        )
+        return run_check(request) if options.checked is not None else run_diff(request)
+    if (
+        options.against is not None
+        or options.context is not None
+        or options.schemas is not None
+        or options.metrics is not None
+    ):
+        raise UsageError("--against, --context, --schemas and --metrics go with --check or --diff")
+    from trimtab.cli.emit.run import EmitRequest, run_emit
+    from trimtab.emit.manifests.facts import Autoscaler
+
+    run_emit(
+        EmitRequest(
+            out=options.out,
+            only=options.only,
+            autoscaler=Autoscaler(options.autoscaler) if options.autoscaler else None,
+            add_only=options.add_only,
+            cluster_file=options.cluster_file,
+            output_format=Format(options.output_format),
+            dry_run=options.dry_run,
+            force=options.force,
+        )
+    )
+    return 0

@@ -1,0 +1,80 @@
+"""What `trimtab emit` does once its arguments are read: recall the plan, write its files, list them in a safe order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from trimtab.cli.emit.folder import write_folder
+from trimtab.cli.kept_audits import recall_plan
+from trimtab.cli.output import Format, write_sheet
+from trimtab.cli.screen import say
+from trimtab.cli.sheet import Column, Sheet
+from trimtab.emit.manifests.cluster_file import parse_cluster_file, with_cluster_file
+from trimtab.emit.manifests.emission import STAGE_MEANING, Emission
+from trimtab.emit.manifests.facts import Autoscaler, EmitFacts
+from trimtab.emit.manifests.plan_files import emit_plan
+from trimtab.inputs.files import read_text
+
+_COLUMNS = (
+    Column(key="stage", title="stage", whole=True),
+    Column(key="path", title="file", whole=True),
+    Column(key="kind", title="what"),
+    Column(key="actions", title="actions", show=lambda cell: ", ".join(cell) if isinstance(cell, tuple) else str(cell)),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmitRequest:
+    """The arguments of `trimtab emit`."""
+
+    out: Path
+    only: tuple[str, ...]
+    autoscaler: Autoscaler | None
+    add_only: bool
+    cluster_file: Path | None
+    output_format: Format
+    dry_run: bool
+    force: bool = False
+    """Write over files of others and files changed by hand."""
+
+
+def run_emit(request: EmitRequest) -> None:
+    """Run the command."""
+    kept = recall_plan()
+    emission = emit_plan(kept.plan, _facts(kept.facts, request), only=request.only)
+    if not request.dry_run:
+        write_folder(request.out, {file.path: file.text for file in emission.files}, force=request.force)
+    for_people = request.output_format is Format.TABLE
+    write_sheet(_sheet(emission, request), request.output_format, fields=("path", "actions") if for_people else ())
+    for action, subjects, reason in emission.grouped():
+        say(f"left to you: {action}, {', '.join(subjects)}: {reason}", err=True)
+
+
+def _facts(facts: EmitFacts, request: EmitRequest) -> EmitFacts:
+    if request.cluster_file is not None:
+        where = str(request.cluster_file)
+        text = read_text(request.cluster_file)
+        facts = with_cluster_file(facts, parse_cluster_file(text, where=where), where=where)
+    return replace(facts, autoscaler=request.autoscaler or facts.autoscaler, add_only=request.add_only)
+
+
+def _sheet(emission: Emission, request: EmitRequest) -> Sheet:
+    stages = emission.stages()
+    return Sheet(
+        columns=_COLUMNS,
+        rows=[
+            {
+                "stage": f"{stages[file.stage]}. {STAGE_MEANING[file.stage]}",
+                "path": file.path,
+                "kind": file.kind,
+                "actions": file.actions,
+            }
+            for file in emission.files
+        ],
+        section="stage",
+        notes=(
+            f"{len(emission.files)} files {'for' if request.dry_run else 'written to'} {request.out}; apply them stage by "
+            f"stage, as APPLY.md there says. Nothing was applied.",
+        ),
+    )

@@ -1,0 +1,138 @@
+"""`trimtab fit`: which GPU, how many, what will it cost, how sure; ranked, with what was rejected and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from trimtab.cli.options import (
+    FILE,
+    FILE_OR_FOLDER,
+    NEW_FOLDER,
+    AnswerOptions,
+    answer_options,
+    argument,
+    option,
+    options_from,
+    prices_option,
+    set_option,
+)
+from trimtab.cli.output import Format
+
+SHOWN = 12
+FINETUNES = ("full", "lora", "qlora")
+FORMATS = ("bf16", "fp16", "fp8", "int8", "int4", "fp4")
+ENGINES = ("vllm", "sglang", "trtllm")
+OPTIONS = ("on-demand", "spot", "reserved-1y", "reserved-3y")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitOptions:
+    """What was asked of `trimtab fit`."""
+
+    model: str | None = argument(required=False)
+    params: str | None = option("--params", metavar="7B", help="Size of a model that has no name here.")
+    active: str | None = option(
+        "--active", metavar="3B", help="Parameters a token uses, for a mixture of experts given by size."
+    )
+    serve: bool = option("--serve", help="Serve requests as they come.")
+    offline: str | None = option("--offline", metavar="1M/day", help="Process requests in bulk.")
+    within: str | None = option(
+        "--within", metavar="4h", help="With --offline: the time in which a day's requests must be done."
+    )
+    finetune: str | None = option(
+        "--finetune", type=click.Choice(FINETUNES), help="Fine-tune all weights, LoRA or QLoRA."
+    )
+    pretrain: bool = option("--pretrain", help="Train from scratch.")
+    trace: Path | None = option(
+        "--trace", type=FILE_OR_FOLDER, metavar="PATH",
+        help="With --serve: rate, tokens and bursts from a request trace or a fleet bundle.",
+    )  # fmt: skip
+    workload: str | None = option("--workload", help="Which model or service of the trace.")
+    rate: str | None = option("--rate", metavar="20", help="Requests a second, 20 or 1M/day.")
+    concurrency: int | None = option(
+        "--concurrency", type=click.IntRange(min=1), help="Requests at once, instead of a rate."
+    )
+    input_tokens: int | None = option(
+        "--input", type=click.IntRange(min=1), help="Tokens in; 1024 unless a trace tells."
+    )
+    output_tokens: int | None = option(
+        "--output-tokens", type=click.IntRange(min=1), help="Tokens out; 256 unless a trace tells."
+    )
+    ttft: str | None = option("--ttft", metavar="300ms", help="Time to first token, p95.")
+    tpot: str | None = option("--tpot", metavar="40ms", help="Time per output token.")
+    latency: str | None = option("--latency", metavar="5s", help="Time of a whole request.")
+    headroom: float = option(
+        "--headroom", type=click.FloatRange(0, 9), default=0.2, show_default=True, help="Replicas kept over the need."
+    )
+    tokens: str | None = option("--tokens", metavar="2B", help="Tokens to train on.")
+    deadline: str | None = option("--deadline", metavar="14d", help="Days that training may take.")
+    sequence: int = option(
+        "--sequence", type=click.IntRange(min=1), default=2048, show_default=True, help="Training sequence length."
+    )
+    batch: int | None = option("--batch", type=click.IntRange(min=1), help="Global batch in sequences.")
+    own: str | None = option("--on", metavar="rtx4090", help="Make it fit on my card.")
+    gpus: tuple[str, ...] = option("--gpu", help="Only these GPUs.")
+    formats: tuple[str, ...] = option(
+        "--format", type=click.Choice(FORMATS), help="Only these weights: bf16 keeps quality."
+    )
+    engine: str = option(
+        "--engine", type=click.Choice(ENGINES), default="vllm", show_default=True, help="Serving engine."
+    )
+    provider: str | None = option("--provider", help="Only this provider.")
+    region: str | None = option("--region", help="Only this region.")
+    buying: str = option(
+        "--option", type=click.Choice(OPTIONS), default="on-demand", show_default=True, help="Way of buying to rank by."
+    )
+    calibrate: Path | None = option(
+        "--calibrate", type=FILE, metavar="FILE",
+        help="Your measured point: JSON of vllm bench, genai-perf, k6, a profile, or one of our own.",
+    )  # fmt: skip
+    measured_on: str | None = option(
+        "--measured-on", metavar="GPU", help="Where that was measured, if the file does not say."
+    )
+    driver: str | None = option(
+        "--driver", metavar="535.104", help="Driver of your nodes: GPUs that need a newer one are rejected."
+    )
+    cuda: str | None = option("--cuda", metavar="12.4", help="CUDA of your image, likewise.")
+    prices: Path | None = prices_option("Own rates, owned hardware.")
+    flags: tuple[str, ...] = set_option("ownership.egress_usd_gib=0")
+    rank: str = option(
+        "--rank", type=click.Choice(("rent", "total")), default="rent", show_default=True, help="Cost to rank by."
+    )
+    explain: bool = option("--explain", help="Itemise what the first row costs all told.")
+    pictures: bool = option(
+        "--pictures", help="Draw cost against time, tokens for a dollar, and the first row's roofline."
+    )
+    emit_bench: Path | None = option(
+        "--emit-bench", type=NEW_FOLDER, metavar="DIR",
+        help="Write a Kubernetes Job per shown GPU that replays the mix; feed its result to --calibrate.",
+    )  # fmt: skip
+    every: bool = option("--all", help="All ways, not the best of each GPU.")
+    limit: int = option("--limit", type=click.IntRange(min=1), default=SHOWN, show_default=True, help="Most rows.")
+    answer: AnswerOptions = answer_options(
+        Format.TABLE, Format.JSON, Format.YAML, Format.CSV, Format.MARKDOWN, Format.HTML
+    )
+
+
+@click.command()
+@options_from(FitOptions)
+def command(options: FitOptions) -> None:
+    """Find which GPU a model needs, how many, and what it costs.
+
+    MODEL is a name (meta-llama/Llama-3.1-8B), or the path of a config.json.
+
+    \b
+    Examples:
+      trimtab fit llama-3.1-8b --serve --rate 20 --ttft 500ms --tpot 40ms
+      trimtab fit llama-3.1-8b --serve --trace requests.parquet --ttft 1s -o html --out fit.html
+      trimtab fit qwen2.5-32b --offline 1M/day --within 4h
+      trimtab fit llama-3.1-8b --finetune lora --tokens 200M --deadline 2d
+      trimtab fit --params 7B --pretrain --tokens 140B --deadline 30d
+      trimtab fit mistral-7b --finetune qlora --tokens 5M --on rtx4090
+    """
+    from trimtab.cli.fit.run import run_fit
+
+    run_fit(options)

@@ -1,0 +1,270 @@
+"""Answer the questions of `trimtab fit`: search, rank, and lay out rows, rejects, the total cost and what to paste."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from trimtab.cli.fit import FitOptions
+from trimtab.cli.fit.inputs import check_fit_options, market_of, model_of, read_measured, serving_of, training_of
+from trimtab.cli.fit.tables import (
+    MORE,
+    SERVING_COLUMNS,
+    TRAINING_COLUMNS,
+    best_per_gpu,
+    change_lines,
+    cost_table,
+    kernel_lines,
+    machine_serving_row,
+    machine_training_row,
+    model_lines,
+    pareto_picture,
+    quality_lines,
+    reject_lines,
+    reject_rows,
+    roofline_picture,
+    serving_row,
+    serving_words,
+    sheet_of,
+    size_line,
+    training_row,
+    training_words,
+    value_bars,
+)
+from trimtab.cli.output import SCHEMA_VERSION, Format, write, write_sheet
+from trimtab.cli.settings import resolve
+from trimtab.cli.sheet import Column, Sheet
+from trimtab.emit.fit_document import FitDocument, FitWay, serving_ways, training_ways
+from trimtab.emit.html.fit_page import render_fit
+from trimtab.emit.launch import training_arguments, vllm_serve
+from trimtab.emit.manifests.bench_jobs import bench_job, job_name
+from trimtab.errors import PlanError, UsageError
+from trimtab.fleet.ownership import TotalCost, serving_cost, training_cost
+from trimtab.fleet.settings import Settings
+from trimtab.physics.ask import FitMarket, serving_answer, training_answer
+from trimtab.physics.formats import WeightFormat
+from trimtab.physics.found_ways import ServingOption, Unmet
+from trimtab.physics.measured_point import Measured, speed_scale, time_scale
+from trimtab.physics.models import Architecture
+from trimtab.physics.roofline import Roofline, roofline, training_roofline
+from trimtab.physics.search_training import TrainingOption
+from trimtab.physics.serving_demand import Demand
+from trimtab.physics.serving_ways import ways_of
+from trimtab.pipeline.fitting import faster_ways, usd_per_mtok_all_told
+from trimtab.sources.request_mix import RequestMix, read_request_mix
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Request:
+    """What was asked, with what was read for it."""
+
+    options: FitOptions
+    model: Architecture
+    market: FitMarket
+    settings: Settings
+    measured: Measured | None
+    mix: RequestMix | None
+
+    @property
+    def name(self) -> str:
+        """Return what the answer calls the model."""
+        return self.options.model or self.model.name
+
+    @property
+    def drawn(self) -> bool:
+        """Tell whether pictures are wanted."""
+        return self.options.pictures or self.options.answer.output_format is Format.HTML
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitPresentation:
+    """Rows for people, the whole document for programs, the page, and the nearest misses."""
+
+    sheet: Sheet
+    document: Mapping[str, object]
+    nearest: tuple[str, ...]
+    page: FitDocument | None
+
+
+def run_fit(options: FitOptions) -> None:
+    """Run the command."""
+    check_fit_options(options)
+    model = model_of(options.model, options.params, options.active)
+    settings = resolve(file=None, environ=os.environ, flags=options.flags).settings
+    request = _Request(
+        options=options,
+        model=model,
+        settings=settings,
+        market=market_of(options, settings.assumptions),
+        mix=read_request_mix(options.trace, workload=options.workload) if options.trace else None,
+        measured=read_measured(options.calibrate, options.measured_on) if options.calibrate else None,
+    )
+    answer = _serving(request) if options.serve or options.offline else _training(request)
+    _deliver(answer, options.answer.output_format, options.answer.out, options.answer.fields)
+
+
+def _deliver(answer: FitPresentation, form: Format, out: Path | None, fields: Sequence[str]) -> None:
+    """Write an answer; raises PlanError with the nearest misses when nothing works."""
+    if not answer.sheet.rows or answer.page is None:
+        raise PlanError("nothing works; the nearest misses:\n" + "\n".join(answer.nearest))
+    if form is Format.HTML:
+        write(render_fit(answer.page), out)
+    elif form is Format.JSON and not fields:
+        write(json.dumps(answer.document, indent=2, allow_nan=False, ensure_ascii=False), out)
+    elif form in (Format.TABLE, Format.MARKDOWN) and not fields:
+        write_sheet(_without_empty(answer.sheet), form, out=out)
+    else:
+        write_sheet(answer.sheet, form, out=out, fields=fields)
+
+
+def _without_empty(sheet: Sheet) -> Sheet:
+    """Return the sheet without the columns that no row fills: ways of buying that nobody sells here."""
+    return replace(
+        sheet,
+        columns=[column for column in sheet.columns if any(row.get(column.key) is not None for row in sheet.rows)],
+    )
+
+
+def _serving(request: _Request) -> FitPresentation:
+    """Answer `--serve` and `--offline`; with `--emit-bench` write a benchmark Job per shown way."""
+    options, model, market = request.options, request.model, request.market
+    question = serving_of(options, request.mix)
+    demand, hours_per_day = question.demand, question.hours_per_day
+    formats = [WeightFormat(name) for name in options.formats]
+    scale = time_scale(model, demand, options.engine, request.measured)
+    answer = serving_answer(model, demand, market, engine=options.engine, formats=formats, scale=scale)
+
+    def all_told(way: ServingOption) -> float:
+        return usd_per_mtok_all_told(way, request.settings, demand, hours_per_day)
+
+    ways = [way for way in answer.found if isinstance(way, ServingOption)]
+    if options.rank == "total":
+        ways.sort(key=all_told)
+    shown = best_per_gpu(ways, options.limit, options.every)
+    lines = reject_lines(answer.rejected)
+    if not shown:
+        unfit = all(reject.reason is not Unmet.TARGET for reject in answer.rejected)
+        return _nothing(
+            SERVING_COLUMNS, [*lines, *(change_lines(model, demand, market, options.engine) if unfit else ())]
+        )
+    first, name = shown[0], request.name
+    context = request.mix.longest_tokens if request.mix else None
+    paste = vllm_serve(first, name, context or math.ceil(demand.input_tokens + demand.output_tokens))
+    remarks = [
+        *([request.mix.summary] if request.mix else []),
+        size_line(first, demand),
+        *model_lines(model, scale),
+        *quality_lines(first),
+        *kernel_lines(shown),
+    ]
+    if options.emit_bench is not None:
+        remarks += _write_jobs(shown, options.emit_bench, name, demand)
+    faster = (
+        faster_ways(first, model, demand, market, engine=options.engine, formats=formats, scale=scale)
+        if request.drawn
+        else []
+    )
+    page = FitDocument(
+        title=f"{name}: {demand.input_tokens:,.0f} tokens in, {demand.output_tokens:,.0f} out",
+        question=serving_words(demand, market),
+        ways=serving_ways(shown),
+        field=serving_ways([*ways, *faster]),
+        total=serving_cost(first, request.settings, output_tokens=demand.output_tokens, hours_per_day=hours_per_day),
+        rooflines=(_serving_roof(first, demand, options.engine),),
+        rejected=answer.rejected,
+        remarks=tuple(remarks),
+        paste=paste,
+    )
+    rows = [{**serving_row(way), "total_usd_per_mtok": round(all_told(way), 4)} for way in shown]
+    machine = [{**machine_serving_row(way), "total_usd_per_mtok": round(all_told(way), 4)} for way in shown]
+    return _answer(page, sheet_of(rows, SERVING_COLUMNS, ()), machine, lines, request)
+
+
+def _training(request: _Request) -> FitPresentation:
+    """Answer `--finetune` and `--pretrain`."""
+    options, model, market = request.options, request.model, request.market
+    demand = training_of(options)
+    scale = speed_scale(model, demand, request.measured)
+    answer = training_answer(model, demand, market, scale=scale)
+
+    def total(way: TrainingOption) -> TotalCost:
+        return training_cost(way, request.settings, setup_hr=demand.setup_hr, tokens=demand.tokens)
+
+    runs = [way for way in answer.found if isinstance(way, TrainingOption)]
+    if options.rank == "total":
+        runs.sort(key=lambda way: total(way).usd)
+    shown = best_per_gpu(runs, options.limit, options.every)
+    lines = reject_lines(answer.rejected)
+    if not shown:
+        return _nothing(TRAINING_COLUMNS, [*lines, *change_lines(model, demand, market)])
+    first, name = shown[0], request.name
+    page = FitDocument(
+        title=f"{name}: {'pre-training' if demand.pretrain else demand.method.value} on {demand.tokens:,.0f} tokens",
+        question=training_words(demand, market),
+        ways=training_ways(shown),
+        field=training_ways(runs),
+        total=total(first),
+        rooflines=(training_roofline(first.plan, first.gpu),),
+        rejected=answer.rejected,
+        remarks=(*model_lines(model, scale), *kernel_lines(shown)),
+        paste=training_arguments(first, name, demand.global_batch),
+    )
+    rows = [{**training_row(way), "total_usd": round(total(way).usd, 2)} for way in shown]
+    machine = [{**machine_training_row(way), "total_usd": round(total(way).usd, 2)} for way in shown]
+    return _answer(page, sheet_of(rows, TRAINING_COLUMNS, ()), machine, lines, request)
+
+
+def _write_jobs(shown: Sequence[ServingOption], folder: Path, name: str, demand: Demand) -> list[str]:
+    """Write a benchmark Job per shown way and say where; raises UsageError when the folder cannot be written."""
+    tokens = math.ceil(demand.input_tokens), math.ceil(demand.output_tokens)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for way in shown:
+            (folder / f"{job_name(way)}.yaml").write_text(bench_job(way, name, *tokens), encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot write benchmark Jobs to {folder}: {error}") from error
+    return [f"{len(shown)} benchmark Jobs written to {folder}; each prints its result as JSON"]
+
+
+def _serving_roof(first: ServingOption, demand: Demand, engine: str) -> Roofline:
+    ways, _ = ways_of(first.model, first.gpu, (first.offer,), demand, engine, (first.stored,))
+    query = next(way.query for way in ways if way.query.tensor == first.tensor)
+    return roofline(replace(query, requests=first.concurrency))
+
+
+def _nothing(columns: Sequence[Column], lines: Sequence[str]) -> FitPresentation:
+    told = tuple(line for line in lines if not line.endswith(MORE))
+    return FitPresentation(sheet=sheet_of([], columns, ()), document={}, nearest=told, page=None)
+
+
+def _answer(
+    page: FitDocument, sheet: Sheet, rows: Sequence[Mapping[str, object]], lines: Sequence[str], request: _Request
+) -> FitPresentation:
+    drawn = _drawn(page.ways, page.rooflines) if request.drawn else []
+    costs = [cost_table(page.total)] if request.options.explain else []
+    cost = f"all told ${page.total.usd:,.0f} a {page.total.per} for the first row (--explain itemises it)"
+    told = [*drawn, *costs, *lines, *page.remarks, *([] if costs else [cost]), "paste for the first row:", page.paste]
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "rows": rows,
+        "rejected": reject_rows(page.rejected),
+        "total_cost": {
+            "per": page.total.per,
+            "usd": round(page.total.usd, 2),
+            "lines": [
+                {"item": line.item.value, "usd": round(line.usd, 2), "how": line.how} for line in page.total.lines
+            ],
+        },
+        "remarks": page.remarks,
+        "paste": page.paste,
+    }
+    return FitPresentation(sheet=replace(sheet, notes=told), document=document, nearest=tuple(lines), page=page)
+
+
+def _drawn(shown: Sequence[FitWay], roofs: Sequence[Roofline]) -> list[str]:
+    pictures = (pareto_picture(shown), value_bars(shown), *(roofline_picture(roof) for roof in roofs))
+    return [text for text in pictures if text]

@@ -1,0 +1,381 @@
+"""The answers of `trimtab fit` for people and programs: ranked ways and rejects as rows, what is said about them, pictures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+from trimtab.catalog import BuyingOption
+from trimtab.cli.sheet import Cell, Column, Sheet, fixed
+from trimtab.emit.fit_document import FitWay, frontier
+from trimtab.fleet.ownership import TotalCost
+from trimtab.physics.ask import FitMarket
+from trimtab.physics.boards import board
+from trimtab.physics.formats import WeightFormat
+from trimtab.physics.found_ways import Rejected, ServingOption, Unmet
+from trimtab.physics.models import Architecture
+from trimtab.physics.roofline import Roofline
+from trimtab.physics.search_training import TrainingDemand, TrainingOption
+from trimtab.physics.serving_demand import Demand
+from trimtab.physics.single_change import cheapest_change, serving_change
+from trimtab.physics.support import notes
+from trimtab.provenance import Estimate
+from trimtab.units import MS_PER_S
+
+T = TypeVar("T", ServingOption, TrainingOption)
+SHOWN_REJECTS = 8
+MORE = "(-o json lists all)"
+NEAREST_FIRST = (Unmet.TARGET, Unmet.MEMORY, Unmet.DRIVER, Unmet.PRICE, Unmet.FORMAT)
+
+BUYING = {
+    BuyingOption.ON_DEMAND: ("on_demand", "on demand"),
+    BuyingOption.SPOT: ("spot", "spot with losses"),
+    BuyingOption.RESERVED_1Y: ("reserved_1y", "1-year"),
+    BuyingOption.RESERVED_3Y: ("reserved_3y", "3-year"),
+    BuyingOption.OWNED: ("owned", "owned"),
+}
+"""The ways of buying that rows show: key and title. Spot holds what lost nodes cost."""
+WIDTH = 60
+HEIGHT = 14
+BAR_WIDTH = 40
+
+
+def _column(key: str, title: str, digits: int | None = None) -> Column:
+    if digits is None:
+        return Column(key=key, title=title)
+    return Column(key=key, title=title, show=fixed(digits), right=True, whole=True)
+
+
+def _interval(estimate: Estimate, digits: int, factor: float = 1.0) -> str:
+    return f"{estimate.low * factor:,.{digits}f}–{estimate.high * factor:,.{digits}f}"
+
+
+def _memory_bar(used_gib: float, total_gib: float, width: int = 8) -> str:
+    """Return a bar of the memory that is used, such as `█████░░░ 61%`."""
+    share = min(max(used_gib / total_gib, 0.0), 1.0)
+    full = round(share * width)
+    return "█" * full + "░" * (width - full) + f" {share:.0%}"
+
+
+def _buying(usd: Mapping[BuyingOption, float], unit: str, digits: int) -> dict[str, Cell]:
+    """Return what each way of buying costs; None where it is not sold."""
+    return {
+        f"{key}_{unit}": round(usd[option], digits) if option in usd else None for option, (key, _) in BUYING.items()
+    }
+
+
+def _buying_columns(unit: str, title: str, digits: int) -> tuple[Column, ...]:
+    return tuple(_column(f"{key}_{unit}", f"{name} {title}", digits) for key, name in BUYING.values())
+
+
+SERVING_COLUMNS = (
+    Column(key="gpu", title="GPU", whole=True, repeat=True),
+    _column("gpus", "GPUs", 0),
+    _column("replicas", "replicas", 0),
+    Column(key="format", title="format", whole=True),
+    _column("usd_per_mtok", "$/M tokens", 3),
+    _column("usd_per_mtok_interval", "80 %"),
+    _column("total_usd_per_mtok", "all told $/M", 3),
+    _column("usd_hr", "$/h", 2),
+    _column("tok_s", "tokens/s", 0),
+    _column("ttft_ms", "TTFT ms", 0),
+    _column("tpot_ms", "TPOT ms", 1),
+    _column("concurrency", "at once", 0),
+    _column("memory", "memory"),
+    _column("binding", "bound by"),
+    _column("offering", "cheapest offering"),
+    _column("tok_s_per_usd_hr", "tokens/s per $/h", 0),
+    _column("stranded_gpus", "stranded", 0),
+    *_buying_columns("usd_hr", "$/h", 2),
+)
+
+TRAINING_COLUMNS = (
+    Column(key="gpu", title="GPU", whole=True, repeat=True),
+    _column("gpus", "GPUs", 0),
+    _column("usd", "total $", 0),
+    _column("usd_interval", "80 %"),
+    _column("total_usd", "all told $", 0),
+    _column("days", "days", 2),
+    _column("tok_s", "tokens/s", 0),
+    _column("micro_batch", "micro-batch", 0),
+    _column("recompute", "recompute"),
+    _column("optimizer", "optimizer"),
+    _column("memory", "memory"),
+    _column("usd_hr", "$/h", 2),
+    _column("offering", "cheapest offering"),
+    _column("tok_s_per_usd_hr", "tokens/s per $/h", 0),
+    _column("stranded_gpus", "stranded", 0),
+    *_buying_columns("usd", "$", 0),
+)
+
+
+def serving_row(way: ServingOption) -> dict[str, Cell]:
+    """Return one way of serving as raw values."""
+    return {
+        "gpu": way.gpu.name,
+        "gpus": way.gpus,
+        "replicas": way.replicas,
+        "format": way.stored.value,
+        "usd_per_mtok": round(way.usd_per_mtok.value, 4),
+        "usd_per_mtok_interval": _interval(way.usd_per_mtok, 2),
+        "usd_hr": round(way.usd_hr, 4),
+        "tok_s": round(way.tok_s.value * way.replicas, 1),
+        "ttft_ms": round(way.ttft_s.value * MS_PER_S, 1),
+        "tpot_ms": round(way.tpot_s.value * MS_PER_S, 2),
+        "concurrency": way.concurrency,
+        "memory": _memory_bar(way.footprint.total_gib, way.gpu.memory_gib),
+        "binding": way.binding.value,
+        "offering": way.offer.where,
+        "tok_s_per_usd_hr": None if way.tok_s_per_usd_hr is None else round(way.tok_s_per_usd_hr, 1),
+        "stranded_gpus": way.stranded_gpus,
+        **_buying(way.usd_hr_by_option, "usd_hr", 4),
+    }
+
+
+def training_row(way: TrainingOption) -> dict[str, Cell]:
+    """Return one way of training as raw values."""
+    return {
+        "gpu": way.gpu.name,
+        "gpus": way.gpus,
+        "usd": round(way.usd.value, 2),
+        "usd_interval": _interval(way.usd, 0),
+        "days": round(way.days.value, 3),
+        "tok_s": round(way.tok_s.value, 1),
+        "micro_batch": way.plan.micro_batch,
+        "recompute": way.plan.recompute.value,
+        "optimizer": way.plan.optimizer.value,
+        "memory": _memory_bar(way.footprint.total_gib, way.gpu.memory_gib),
+        "usd_hr": round(way.usd_hr, 4),
+        "offering": way.offer.where,
+        "tok_s_per_usd_hr": None if way.tok_s_per_usd_hr is None else round(way.tok_s_per_usd_hr, 1),
+        "stranded_gpus": way.stranded_gpus,
+        **_buying(way.usd_by_option, "usd", 2),
+    }
+
+
+def machine_serving_row(way: ServingOption) -> dict[str, Cell]:
+    """Return one way of serving for programs: bounds and sizes as numbers instead of bars and ranges."""
+    return {
+        **_numeric(serving_row(way)),
+        "usd_per_mtok_low": round(way.usd_per_mtok.low, 4),
+        "usd_per_mtok_high": round(way.usd_per_mtok.high, 4),
+        "ttft_low_ms": round(way.ttft_s.low * MS_PER_S, 1),
+        "ttft_high_ms": round(way.ttft_s.high * MS_PER_S, 1),
+        "tpot_low_ms": round(way.tpot_s.low * MS_PER_S, 2),
+        "tpot_high_ms": round(way.tpot_s.high * MS_PER_S, 2),
+        "memory_gib": round(way.footprint.total_gib, 2),
+        **_spot(way),
+        "basis": way.tok_s.basis.value,
+    }
+
+
+def machine_training_row(way: TrainingOption) -> dict[str, Cell]:
+    """Return one way of training for programs."""
+    return {
+        **_numeric(training_row(way)),
+        "usd_low": round(way.usd.low, 2),
+        "usd_high": round(way.usd.high, 2),
+        "days_low": round(way.days.low, 3),
+        "days_high": round(way.days.high, 3),
+        "memory_gib": round(way.footprint.total_gib, 2),
+        **_spot(way),
+        "basis": way.tok_s.basis.value,
+    }
+
+
+def _spot(way: ServingOption | TrainingOption) -> dict[str, Cell]:
+    """Return the spot rate before losses, how often nodes are lost, and whether the rate was observed."""
+    listed = way.offer.usd_hr.get(BuyingOption.SPOT)
+    if listed is None:
+        return {"spot_listed_usd_hr": None, "spot_interruption": None, "spot_derived": None}
+    bucket = way.offer.interruption
+    return {
+        "spot_listed_usd_hr": round(listed * way.nodes, 4),
+        "spot_interruption": bucket.value if bucket else None,
+        "spot_derived": way.offer.spot_derived,
+    }
+
+
+def _numeric(row: dict[str, Cell]) -> dict[str, Cell]:
+    return {key: value for key, value in row.items() if key != "memory" and not key.endswith("_interval")}
+
+
+def best_per_gpu(found: Sequence[T], limit: int, every: bool) -> list[T]:
+    """Return the cheapest way on each GPU (all ways when asked), at most `limit`."""
+    kept: dict[str, T] = {}
+    for way in found:
+        kept.setdefault(way.gpu.name if not every else f"{len(kept)}", way)
+    return list(kept.values())[:limit]
+
+
+def reject_lines(rejected: Sequence[Rejected], most: int = SHOWN_REJECTS) -> list[str]:
+    """Return the nearest misses, one a GPU, and how many more there are."""
+    ranked = sorted(rejected, key=lambda reject: (NEAREST_FIRST.index(reject.reason), reject.miss_frac, reject.gpu))
+    first: dict[str, Rejected] = {}
+    for reject in ranked:
+        first.setdefault(reject.gpu, reject)
+    lines = [
+        f"rejected: {reject.gpu} {reject.what}: {reject.reason.value}: {reject.because}"
+        for reject in list(first.values())[:most]
+    ]
+    more = len(rejected) - len(lines)
+    return [*lines, f"rejected: {more} more {MORE}"] if more > 0 and lines else lines
+
+
+def reject_rows(rejected: Sequence[Rejected]) -> list[dict[str, Cell]]:
+    """Return all rejects as raw values."""
+    return [
+        {"gpu": reject.gpu, "what": reject.what, "reason": reject.reason.value, "because": reject.because}
+        for reject in rejected
+    ]
+
+
+def sheet_of(rows: Sequence[Mapping[str, Cell]], columns: Sequence[Column], notes: Sequence[str]) -> Sheet:
+    """Return rows as a sheet."""
+    return Sheet(columns=columns, rows=rows, notes=notes)
+
+
+def change_lines(
+    model: Architecture, demand: Demand | TrainingDemand, market: FitMarket, engine: str = ""
+) -> list[str]:
+    """Name the single change that makes a model fit one's own card; nothing where no card was named."""
+    if market.own is None:
+        return []
+    card = board(market.own)
+    if isinstance(demand, TrainingDemand):
+        change = cheapest_change(model, card, demand)
+    else:
+        change = serving_change(model, card, demand, engine)
+    return [f"what makes it fit {card.name}: {change or 'nothing; it needs a larger card or several'}"]
+
+
+def serving_words(demand: Demand, market: FitMarket) -> str:
+    """Say what is to be served, within what, and where."""
+    load = f"{demand.rate_req_s:,.4g} requests/s" if demand.rate_req_s else f"{demand.concurrency} requests at once"
+    if demand.mean_req_s:
+        load += f" at the peak, {demand.mean_req_s:,.4g} on average"
+    limits = demand.targets
+    named = (("TTFT p95", limits.ttft_s), ("time per token", limits.tpot_s), ("latency", limits.latency_s))
+    told = "; ".join(f"{name} within {limit:,.3g} s" for name, limit in named if limit is not None)
+    return f"{load}{'; ' + told if told else ''}; {_place(market)}"
+
+
+def training_words(demand: TrainingDemand, market: FitMarket) -> str:
+    """Say what is to be trained, by when, and where."""
+    deadline = f"; done in {demand.deadline_days:g} days" if demand.deadline_days else ""
+    return f"sequences of {demand.sequence:,}{deadline}; {_place(market)}"
+
+
+def _place(market: FitMarket) -> str:
+    if market.own:
+        return f"on one's own {market.own}"
+    place = " ".join(word for word in (market.provider, market.region) if word) or "any provider and region"
+    return f"{market.option.value}, {place}"
+
+
+def size_line(way: ServingOption, demand: Demand) -> str:
+    """Tell the requirement behind the count."""
+    if demand.rate_req_s is None:
+        return f"{demand.concurrency} requests at once, {way.concurrency} a replica: {way.replicas} replicas"
+    needed = max(1, math.ceil(demand.rate_req_s / way.replica_req_s - 1e-9))
+    room = f", with {demand.headroom_frac:.0%} headroom {way.replicas}" if demand.headroom_frac else ""
+    return f"{demand.rate_req_s:,.3g} requests/s at {way.replica_req_s:,.3g} a replica need {needed} of {way.tensor} GPUs{room}"
+
+
+def quality_lines(first: ServingOption) -> list[str]:
+    """Warn where the first row narrows the weights: nothing is bought with quality unseen."""
+    if first.stored in (WeightFormat.BF16, WeightFormat.FP16):
+        return []
+    return [f"{first.stored.value} weights change a model's answers: test quality first, or ask with --format bf16"]
+
+
+def kernel_lines(shown: Sequence[ServingOption] | Sequence[TrainingOption]) -> list[str]:
+    """Return what each shown GPU needs or lacks: attention kernels, oldest CUDA and driver."""
+    by_note: dict[str, list[str]] = {}
+    for way in shown:
+        for note in notes(way.gpu):
+            by_note.setdefault(note, []).append(way.gpu.name)
+    return [f"{', '.join(dict.fromkeys(names))}: {note}" for note, names in by_note.items()]
+
+
+def model_lines(model: Architecture, scale: float) -> list[str]:
+    """Say what the answer takes for granted of a model, and whether it was calibrated."""
+    found = []
+    if model.generic:
+        found.append(
+            f"architecture guessed from the size: {model.layers} layers of {model.hidden}; give a config.json to be surer"
+        )
+    if "not understood" in model.source:
+        found.append(
+            f"{model.source}: layers of those kinds are taken for attention, so speed and memory are less sure"
+        )
+    if scale != 1.0:
+        found.append(f"calibrated on your point: predictions scaled by {scale:.2f}")
+    return found
+
+
+def _cell_at(value: float, low: float, high: float, cells: int) -> int:
+    """Return the cell of a value on a logarithmic axis."""
+    if not 0 < low < high:
+        return 0
+    share = (math.log(max(value, low)) - math.log(low)) / (math.log(high) - math.log(low))
+    return min(cells - 1, max(0, round(share * (cells - 1))))
+
+
+def _drawn(grid: Sequence[Sequence[str]], title: str, below: str) -> str:
+    return "\n".join([title, *("│" + "".join(row).rstrip() for row in grid), "└" + "─" * WIDTH, below])
+
+
+def roofline_picture(one: Roofline) -> str:
+    """Return a log-log roofline: the roof in dots, P for prefill, D for decode, T for a training step."""
+    flops = [point.flop_per_byte for point in one.points]
+    left, right = min(*flops, one.ridge_flop_per_byte) / 4, max(*flops, one.ridge_flop_per_byte) * 4
+    bottom, top = one.peak_tflops * min(1, left / one.ridge_flop_per_byte), one.peak_tflops * 1.5
+    grid = [[" "] * WIDTH for _ in range(HEIGHT)]
+    for column in range(WIDTH):
+        intensity = left * (right / left) ** (column / (WIDTH - 1))
+        roof = one.peak_tflops * min(1, intensity / one.ridge_flop_per_byte)
+        grid[HEIGHT - 1 - _cell_at(roof, bottom, top, HEIGHT)][column] = "·"
+    for point in one.points:
+        row = HEIGHT - 1 - _cell_at(point.attainable_tflops, bottom, top, HEIGHT)
+        grid[row][_cell_at(point.flop_per_byte, left, right, WIDTH)] = point.phase.value[0].upper()
+    told = ", ".join(
+        f"{point.phase.value} {point.flop_per_byte:,.0f} FLOP/byte: {point.binding.value}" for point in one.points
+    )
+    title = f"{one.gpu.name}: {one.peak_tflops:,.0f} TFLOPS, ridge at {one.ridge_flop_per_byte:,.0f} FLOP/byte"
+    return _drawn(grid, title, told)
+
+
+def pareto_picture(found: Sequence[FitWay]) -> str:
+    """Return cost (up) against time (right); numbers are ranks, the frontier is listed below."""
+    shown = list(found[:9])
+    costs = [way.cost.value for way in shown]
+    times = [way.time.value for way in shown]
+    if not shown or min(costs) <= 0:
+        return ""
+    grid = [[" "] * WIDTH for _ in range(HEIGHT)]
+    for rank, (cost, time) in enumerate(zip(costs, times, strict=True), start=1):
+        row = HEIGHT - 1 - _cell_at(cost, min(costs) / 1.2, max(costs) * 1.2, HEIGHT)
+        grid[row][_cell_at(time, min(times) / 1.2, max(times) * 1.2, WIDTH)] = str(rank)
+    best = frontier(shown)
+    named = ", ".join(f"{rank} {way.label}" for rank, way in enumerate(shown, start=1) if way in best)
+    title = f"{shown[0].unit} (up) against {shown[0].time_unit} (right), by rank"
+    return _drawn(grid, title, f"nothing beats: {named}")
+
+
+def value_bars(found: Sequence[FitWay]) -> str:
+    """Return a bar per offering: tokens a second for a dollar an hour."""
+    values = [(way.label, way.tok_s_per_usd_hr) for way in found if way.tok_s_per_usd_hr]
+    if not values:
+        return ""
+    most = max(value for _, value in values)
+    widest = max(len(name) for name, _ in values)
+    bars = (f"{name:<{widest}} {'█' * max(1, round(value / most * BAR_WIDTH))} {value:,.0f}" for name, value in values)
+    return "\n".join(["tokens/s per $/h", *bars])
+
+
+def cost_table(total: TotalCost) -> str:
+    """Return the parts of a total cost with how each was reckoned."""
+    lines = [f"all told, a {total.per}: ${total.usd:,.2f}"]
+    return "\n".join([*lines, *(f"  {line.item.value:<24} {line.usd:>12,.2f}  {line.how}" for line in total.lines)])

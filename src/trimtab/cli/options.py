@@ -1,0 +1,226 @@
+"""Options declared once: fields of a frozen dataclass, which say flag, help, environment variable and settings key.
+
+A command takes such a dataclass. `options_from` makes click's options and arguments of its fields, in their order, and hands
+the command what was given, packed:
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class TuneOptions:
+        target_ms: float = option("--target-ms", type=click.FloatRange(min=0), required=True, help="Latency to keep.")
+        answer: AnswerOptions = answer_options()
+
+    @click.command()
+    @options_from(TuneOptions)
+    def command(options: TuneOptions) -> None: ...
+
+A field's name is the parameter's name, and its type says the rest: `bool` is a switch, `tuple[X, ...]` may be repeated.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from datetime import date
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import click
+from click.core import ParameterSource
+
+if TYPE_CHECKING:
+    from trimtab.cli.output import Format
+    from trimtab.cli.sheet import Sheet
+
+Decorator = Callable[[Callable[..., object]], Callable[..., object]]
+T = TypeVar("T")
+
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
+FILE_OR_FOLDER = click.Path(exists=True, path_type=Path)
+NEW_FILE = click.Path(dir_okay=False, path_type=Path)
+NEW_FOLDER = click.Path(file_okay=False, path_type=Path)
+
+_DECLARED = "declared"
+"""Key in a field's metadata under which its declaration stands."""
+_REPEATED = re.compile(r"tuple\[.+, \.\.\.\]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Parameter:
+    """What a field makes of itself on the command line."""
+
+    flags: tuple[str, ...]
+    """Empty for an argument."""
+    attributes: Mapping[str, Any]
+    setting: str = ""
+
+    def decorator(self, name: str, annotation: str) -> Decorator:
+        if not self.flags:
+            return click.argument(name, **self.attributes)
+        usual: dict[str, Any] = {}
+        if annotation == "bool" and "type" not in self.attributes:
+            usual["is_flag"] = True
+        if _REPEATED.fullmatch(annotation):
+            usual["multiple"] = True
+        return click.option(*self.flags, name, **{**usual, **self.attributes})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Group:
+    """A field that holds a dataclass of options; `add` makes them where the dataclass itself does not."""
+
+    kind: type
+    add: Decorator | None = None
+
+
+# `Any`, as of `dataclasses.field`: what a field holds is said by its own annotation.
+def option(*flags: str, setting: str = "", **attributes: Any) -> Any:
+    """Declare a field as an option. `setting` is the key of `trimtab.toml` that it stands for; the rest is click's."""
+    return field(metadata={_DECLARED: _Parameter(flags=flags, attributes=attributes, setting=setting)})
+
+
+def argument(**attributes: Any) -> Any:
+    """Declare a field as a positional argument."""
+    return field(metadata={_DECLARED: _Parameter(flags=(), attributes=attributes)})
+
+
+def group(kind: type, add: Decorator | None = None) -> Any:
+    """Declare a field that holds a dataclass of options, shared by several commands."""
+    return field(metadata={_DECLARED: _Group(kind=kind, add=add)})
+
+
+def options_from(kind: type[T]) -> Callable[[Callable[[T], object]], Callable[..., object]]:
+    """Add the options that a dataclass declares to a command, which gets them as its one argument."""
+
+    def add(command: Callable[[T], object]) -> Callable[..., object]:
+        @wraps(command)
+        def packed(**given: object) -> object:
+            return command(_packed(kind, given))
+
+        result: Callable[..., object] = packed
+        for decorator in reversed(list(_decorators(kind))):
+            result = decorator(result)
+        return result
+
+    return add
+
+
+def setting_flags(options: object) -> tuple[str, ...]:
+    """Return the settings that were given as options of their own, as `KEY=VALUE`; several values are joined by commas."""
+    flags: list[str] = []
+    for part in fields(cast("Any", options)):
+        value, declared = getattr(options, part.name), part.metadata[_DECLARED]
+        if isinstance(declared, _Parameter) and declared.setting and value not in (None, ()):
+            flags.append(f"{declared.setting}={', '.join(value) if isinstance(value, tuple) else value}")
+    return tuple(flags)
+
+
+def is_typed(parameter: str) -> bool:
+    """Tell whether a parameter of the running command stands on the command line, and is no default and no environment's."""
+    return click.get_current_context().get_parameter_source(parameter) is ParameterSource.COMMANDLINE
+
+
+def _decorators(kind: type) -> Iterator[Decorator]:
+    for part in fields(kind):
+        declared = part.metadata[_DECLARED]
+        if isinstance(declared, _Parameter):
+            yield declared.decorator(part.name, part.type.__name__ if isinstance(part.type, type) else str(part.type))
+        elif declared.add is not None:
+            yield declared.add
+        else:
+            yield from _decorators(declared.kind)
+
+
+def _packed(kind: type[T], given: dict[str, object]) -> T:
+    """Return the dataclass filled with what was given."""
+    values: dict[str, object] = {}
+    for part in fields(cast("Any", kind)):
+        declared = part.metadata.get(_DECLARED)
+        values[part.name] = _packed(declared.kind, given) if isinstance(declared, _Group) else given[part.name]
+    return cast("Callable[..., T]", kind)(**values)
+
+
+# What several commands ask for in the same words.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerOptions:
+    """The form of an answer, the file it goes to (None: the screen), and the columns it is cut to (empty: all)."""
+
+    output_format: Format
+    out: Path | None
+    fields: tuple[str, ...]
+
+    def write(self, sheet: Sheet) -> None:
+        """Write rows as asked; raises UnknownName for a column that they lack, UsageError where the file cannot be written."""
+        from trimtab.cli.output import write_sheet
+
+        write_sheet(sheet, self.output_format, out=self.out, fields=self.fields)
+
+
+def answer_options(*formats: Format) -> Any:
+    """Declare `-o`, `--out` and `--fields`; without formats, the forms of rows."""
+    from trimtab.cli.output import output_options
+
+    return group(AnswerOptions, output_options(*formats))
+
+
+def bundle_argument() -> Any:
+    """Declare the folder of a fleet bundle, which may be left out."""
+    return argument(required=False, type=FOLDER)
+
+
+def demo_option(said: str = "A demonstration fleet; two-hundred-k where no name is given.") -> Any:
+    """Declare `--demo [NAME]`; `said` is its help."""
+    return option("--demo", is_flag=False, flag_value="two-hundred-k", metavar="[NAME]", help=said)
+
+
+def prices_option(said: str = "Your own rates, CSV or YAML; they go over the list.") -> Any:
+    """Declare the file of own rates; `said` is its help."""
+    return option("--prices", "--rates", type=FILE, metavar="FILE", envvar="TRIMTAB_PRICES", help=said)
+
+
+def at_option(said: str = "Prices that held on this day.") -> Any:
+    """Declare the day whose prices hold, the end of the history by default; `said` is its help."""
+    return option("--at", callback=parse_day, metavar="DATE", show_default="the end of the history", help=said)
+
+
+def today_option() -> Any:
+    """Declare the day whose prices hold, today by default."""
+    return option(
+        "--at",
+        callback=parse_day,
+        default=lambda: date.today().isoformat(),
+        show_default="today",
+        metavar="DATE",
+        help="The prices that held on this day.",
+    )
+
+
+def owned_option(said: str = "Commitments that you hold, as `trimtab commit --owned` takes them.") -> Any:
+    """Declare the file of commitments that are held; `said` is its help."""
+    return option("--owned", type=FILE, metavar="FILE", help=said)
+
+
+def set_option(example: str) -> Any:
+    """Declare `--set KEY=VALUE`."""
+    return option("--set", metavar="KEY=VALUE", help=f"One setting, such as {example}.")
+
+
+def quiet_option(said: str = "No progress, errors only.") -> Any:
+    """Declare `-q`; `said` is its help."""
+    return option("-q", "--quiet", help=said)
+
+
+def verbose_option() -> Any:
+    """Declare `-v` and `-vv`."""
+    return option("-v", "--verbose", count=True, help="Log stages (-v) or every step (-vv) on stderr.")
+
+
+def parse_day(_context: click.Context, _parameter: click.Parameter, value: str | None) -> date | None:
+    """Return the day that an option gives (a click callback); raises BadParameter with the form that is understood."""
+    try:
+        return date.fromisoformat(value) if value else None
+    except ValueError as error:
+        raise click.BadParameter(f"{value!r} is not a date; write 2026-07-20") from error

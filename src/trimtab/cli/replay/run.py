@@ -1,0 +1,371 @@
+"""Replay services under named policies, tuned on what came before: those of a fleet, or of a trace too short for a plan."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from trimtab.catalog import load_catalog
+from trimtab.catalog.kinds import CapacityType
+from trimtab.catalog.pools import Pool
+from trimtab.cli.replay.spot import SpotAsked, SpotRun, spot_runs
+from trimtab.deployment.deployment import AS_IT_IS
+from trimtab.deployment.effects import SetReplicaPolicy
+from trimtab.deployment.placement import resolve
+from trimtab.errors import InputError, UnknownName, UsageError
+from trimtab.fleet.build import build_fleet, bundle_window
+from trimtab.fleet.market import Market
+from trimtab.fleet.model import Fleet, ServiceObservation, Window
+from trimtab.fleet.settings import Settings
+from trimtab.pipeline import SEED, audit, split_window
+from trimtab.policies.scaling import SYNC_S, StaticReplicas
+from trimtab.replay.clairvoyant import clairvoyant_replica_hr
+from trimtab.replay.compare import PolicyRun, compare
+from trimtab.replay.named import FitContext, expanded, named_policy
+from trimtab.replay.outcomes.evaluate import cases_of
+from trimtab.replay.outcomes.outcome import Case
+from trimtab.replay.outcomes.service_outcome import JUDGED, demand_of, seed_of, service_model
+from trimtab.replay.series import FloatArray
+from trimtab.replay.services import ScalingPolicy, ServiceHistory, ServiceModel
+from trimtab.replay.within_steps import arrivals_by_decision
+from trimtab.sources.demo.trace import FLEET, Series, read_series
+from trimtab.tables.bundle import Bundle
+from trimtab.units import S_PER_DAY, S_PER_HR, S_PER_MIN, mul_div, per_month, usd
+
+logger = logging.getLogger(__name__)
+
+PLAN = "plan"
+DEFAULT_POLICIES = ("static", "hpa:70", "hpa:85", "keda:70", "knative:70", "saturation", "cron", "forecast")
+ROOM_TO_GROW = 4
+
+WAIT_LIMIT_S = 1.0
+REQUIRED_FRAC = 0.99
+SHORT_S = 2 * S_PER_DAY
+"""A history of fewer whole days has no room for a plan and its proof."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One policy's outcome for one service as people and programs read it; None where nobody can say."""
+
+    name: str
+    usd_mo: float
+    over_clairvoyant: float | None
+    attained_frac: float
+    keeps: bool
+    wait_p50_s: float | None
+    wait_p95_s: float | None
+    wait_p99_s: float | None
+    cold_starts: int | None
+    node_hr: float
+    given_up_frac: float | None
+    spot_frac: float | None
+    lost_replicas: int | None
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ServiceRuns:
+    """One service's runs over the replayed span, and what a node of its costs in micro-dollars an hour, on demand and on spot.
+
+    `impossible` says which targets no capacity keeps, and the nearest that can be kept.
+    """
+
+    workload: str
+    span: str
+    hours: float
+    history: ServiceHistory
+    model: ServiceModel
+    node_micro_usd_hr: int
+    spot_micro_usd_hr: int | None
+    runs: Sequence[PolicyRun]
+    spot: Sequence[SpotRun]
+    impossible: tuple[str, ...]
+
+    def rows(self) -> list[Row]:
+        """Return every run as a row: on demand, then on spot."""
+        return [*(self._row(run) for run in self.runs), *(self._spot_row(run) for run in self.spot)]
+
+    def front(self) -> set[str]:
+        """Return the names of runs that no other beats in both cost and requests in time."""
+        rows = self.rows()
+        return {
+            row.name
+            for row in rows
+            if not any(
+                (other.usd_mo, -other.attained_frac) != (row.usd_mo, -row.attained_frac)
+                and other.usd_mo <= row.usd_mo
+                and other.attained_frac >= row.attained_frac
+                for other in rows
+            )
+        }
+
+    def _usd_mo(self, node_seconds: int, micro_usd_hr: int) -> float:
+        return per_month(usd(mul_div(node_seconds, micro_usd_hr, S_PER_HR)), self.hours)
+
+    def _row(self, run: PolicyRun) -> Row:
+        replay = run.replay
+        return Row(
+            name=run.name,
+            usd_mo=self._usd_mo(int(replay.node_seconds.sum()), self.node_micro_usd_hr),
+            over_clairvoyant=run.over_clairvoyant if math.isfinite(run.over_clairvoyant) else None,
+            attained_frac=run.worst_attained_frac,
+            keeps=run.keeps,
+            wait_p50_s=replay.wait_p50_s,
+            wait_p95_s=replay.wait_p95_s,
+            wait_p99_s=replay.wait_p99_s,
+            cold_starts=replay.cold_starts,
+            node_hr=float(replay.node_seconds.sum()) / S_PER_HR,
+            given_up_frac=replay.unmet / max(replay.requests, 1.0),
+            spot_frac=None,
+            lost_replicas=None,
+            notes=run.notes,
+        )
+
+    def _spot_row(self, run: SpotRun) -> Row:
+        replay = run.replay
+        held, spot = int(replay.on_demand_node_seconds.sum()), int(replay.spot_node_seconds.sum())
+        best_hr = clairvoyant_replica_hr(
+            self.history.load(self.model), step_s=self.history.step_s, cold_start_s=self.model.cold_start_s
+        )
+        assert self.spot_micro_usd_hr is not None
+        return Row(
+            name=run.name,
+            usd_mo=self._usd_mo(held, self.node_micro_usd_hr) + self._usd_mo(spot, self.spot_micro_usd_hr),
+            over_clairvoyant=run.replica_hr / best_hr if best_hr else None,
+            attained_frac=float(replay.attained_frac.min(initial=1.0)),
+            keeps=run.keeps,
+            wait_p50_s=None,
+            wait_p95_s=None,
+            wait_p99_s=None,
+            cold_starts=None,
+            node_hr=(held + spot) / S_PER_HR,
+            given_up_frac=None,
+            spot_frac=spot / max(held + spot, 1),
+            lost_replicas=replay.lost,
+            notes=(),
+        )
+
+
+def replay_services(
+    bundle: Bundle,
+    names: Sequence[str],
+    only: Sequence[str],
+    settings: Settings,
+    tell: Callable[[str, float], None],
+    asked: SpotAsked | None = None,
+) -> list[ServiceRuns]:
+    """Replay each judged service of a bundle, or those named, under each policy; raises where there is none."""
+    whole = bundle_window(bundle)
+    split = split_window(whole, settings)
+    tell("reading the fleet", 0.0)
+    fit, rest = build_fleet(bundle, settings, split.fit), build_fleet(bundle, settings, split.proof)
+    market = Market(catalog=load_catalog(), at=whole.end.date(), max_term_years=1, assumptions=settings.assumptions)
+    cases = {name: case for name, case in cases_of(fit, settings, SEED).items() if _is_service(case)}
+    chosen = _chosen(cases, only)
+    planned = _planned(bundle, settings) if PLAN in names else {}
+    texts = [text for name in names for text in expanded(name)]
+    found = []
+    for at, case in enumerate(chosen):
+        tell(f"replaying {case.workload.name}", at / len(chosen))
+        if not np.any(_later(case, rest).arrivals > 0):
+            logger.warning("%s: no request is recorded in %s; nothing to replay", case.workload.name, rest.window)
+            continue
+        found.append(_replay_case(case, fit, rest, texts, planned, market, asked))
+    if not found:
+        raise InputError(f"no service has recorded requests in {rest.window}, the window that is replayed")
+    return found
+
+
+def _is_service(case: Case | str) -> bool:
+    return isinstance(case, Case) and case.law is not None
+
+
+def _chosen(cases: dict[str, Case | str], only: Sequence[str]) -> list[Case]:
+    for name in only:
+        if name not in cases:
+            raise UnknownName("service", name, cases)
+    chosen = [case for name, case in cases.items() if isinstance(case, Case) and (not only or name in only)]
+    if not chosen:
+        raise InputError("no service in this history can be replayed: its requests or its activity are missing")
+    return chosen
+
+
+def _planned(bundle: Bundle, settings: Settings) -> dict[str, ScalingPolicy]:
+    """Return the scaling rule that an audit of the same bundle gives each service."""
+    found = audit(bundle, settings)
+    return {
+        change.subject: change.effect.policy
+        for action in found.plan.actions
+        for change in action.changes
+        if isinstance(change.effect, SetReplicaPolicy)
+    }
+
+
+def _replay_case(
+    case: Case,
+    fit: Fleet,
+    rest: Fleet,
+    texts: Sequence[str],
+    planned: dict[str, ScalingPolicy],
+    market: Market,
+    asked: SpotAsked | None,
+) -> ServiceRuns:
+    assert case.law is not None
+    place = resolve(case.workload, AS_IT_IS)
+    targets = tuple(target for target in case.targets if target.metric in JUDGED)
+    model = service_model(case, case.law, place, targets)
+    past = demand_of(case)
+    observed = past.most_replicas
+    context = FitContext(
+        history=_history(case, past, fit.window),
+        model=model,
+        required_frac=np.array([target.required_frac for target in targets]),
+        observed_replicas=observed,
+        min_replicas=case.workload.spec.min_replicas or 1,
+        max_replicas=case.workload.spec.max_replicas or observed * ROOM_TO_GROW,
+        slack_frac=1 - case.settings.planning.target_margin_frac,
+    )
+    policies = {
+        text: planned.get(case.workload.name, StaticReplicas(observed)) if text == PLAN else named_policy(text, context)
+        for text in texts
+    }
+    ahead = _later(case, rest)
+    history = _history(case, ahead, rest.window)
+    runs = compare(history, model, policies, required_frac=context.required_frac, past=context.history)
+    return ServiceRuns(
+        workload=case.workload.name,
+        span=str(rest.window),
+        hours=float(rest.window.hours),
+        history=history,
+        model=model,
+        node_micro_usd_hr=market.rate(place.pool),
+        spot_micro_usd_hr=None if asked is None else market.rate(place.pool.held_as(CapacityType.SPOT)),
+        runs=runs,
+        spot=[] if asked is None else spot_runs(history, model, runs, asked, context.required_frac, SEED),
+        impossible=tuple(out_of_reach([one.describe() for one in targets], context.required_frac, model)),
+    )
+
+
+def out_of_reach(names: Sequence[str], required_frac: FloatArray, model: ServiceModel) -> Iterator[str]:
+    """Yield each target that even replicas at their best load miss, with the nearest share that can be kept."""
+    for name, required, best in zip(names, required_frac, model.ok_frac.max(axis=1), strict=True):
+        if best < required:
+            yield f"no capacity keeps {name}: at best {best:.2%} are in time, which is the nearest target that can be kept"
+
+
+def _later(case: Case, rest: Fleet) -> ServiceObservation:
+    """Return what came to the same service in the window that is replayed."""
+    for workload in rest.workloads:
+        if workload.name == case.workload.name:
+            return demand_of(
+                Case(
+                    workload=workload,
+                    window=rest.window,
+                    targets=case.targets,
+                    law=case.law,
+                    settings=case.settings,
+                    seed=case.seed,
+                )
+            )
+    raise InputError(f"{case.workload.name} is not in the window {rest.window}")
+
+
+def _history(case: Case, demand: ServiceObservation, window: Window) -> ServiceHistory:
+    """Return a window's demand as audits replay it: requests by decision, drawn alike."""
+    within = None
+    if case.workload.service is not None:
+        within = arrivals_by_decision(demand.arrivals, step_s=demand.step_s, seed=seed_of(case, window))
+    return ServiceHistory(
+        arrivals=demand.arrivals, step_s=demand.step_s, start_hour=window.first_week_hour, within=within
+    )
+
+
+def is_short(path: Path) -> bool:
+    """Tell whether a trace has no two whole days."""
+    return max(len(series.arrivals) * series.interval_s for series in read_series(path)) < SHORT_S
+
+
+def replay_trace(
+    path: Path,
+    names: Sequence[str],
+    only: Sequence[str],
+    settings: Settings,
+    tell: Callable[[str, float], None],
+    asked: SpotAsked | None,
+) -> list[ServiceRuns]:
+    """Replay each series of a short trace under each policy; raises where there is nothing to replay."""
+    machine = FLEET.machine
+    market = Market(catalog=load_catalog(), at=FLEET.start.date(), max_term_years=1, assumptions=settings.assumptions)
+    pool = Pool(machine.provider, machine.instance_type, machine.region)
+    series = {f"trace/{one.name}": one for one in read_series(path, step_s=SYNC_S)}
+    for name in only:
+        if name not in series:
+            raise UnknownName("service", name, series)
+    texts = [text for name in names for text in expanded(name)]
+    if "plan" in texts:
+        raise UsageError(f"{path}: policy plan needs two whole days of history; this is shorter")
+    found: list[ServiceRuns] = []
+    for name, one in series.items():
+        if only and name not in only:
+            continue
+        tell(f"replaying {name}", len(found) / len(series))
+        found.append(_replay(name, one, texts, asked, market.rate(pool), market.rate(pool.held_as(CapacityType.SPOT))))
+    return found
+
+
+def _replay(
+    name: str, series: Series, texts: Sequence[str], asked: SpotAsked | None, rate: int, spot_rate: int
+) -> ServiceRuns:
+    arrivals = np.where(series.present, series.arrivals, np.nan)
+    half = len(arrivals) // 2
+    if half < 1 or not np.any(arrivals[:half] > 0) or not np.any(arrivals[half:] > 0):
+        raise InputError(f"{name}: too short to tune policies on its first half and replay the second")
+    model = _model(arrivals, series.interval_s)
+    past = ServiceHistory(arrivals=arrivals[:half], step_s=series.interval_s)
+    history = ServiceHistory(arrivals=arrivals[half:], step_s=series.interval_s)
+    required = np.array([REQUIRED_FRAC])
+    context = FitContext(
+        history=past,
+        model=model,
+        required_frac=required,
+        observed_replicas=FLEET.replicas,
+        min_replicas=1,
+        max_replicas=FLEET.replicas * ROOM_TO_GROW,
+    )
+    policies = {text: named_policy(text, context) for text in texts}
+    runs = compare(history, model, policies, required_frac=required, past=past)
+    hours = len(history.arrivals) * history.step_s / S_PER_HR
+    return ServiceRuns(
+        workload=name,
+        span=f"the second half of the trace, {hours:.2g} h",
+        hours=hours,
+        history=history,
+        model=model,
+        node_micro_usd_hr=rate,
+        spot_micro_usd_hr=spot_rate,
+        runs=runs,
+        spot=[] if asked is None else spot_runs(history, model, runs, asked, required, SEED),
+        impossible=tuple(out_of_reach([f"a wait of at most {WAIT_LIMIT_S:g} s"], required, model)),
+    )
+
+
+def _model(arrivals: FloatArray, step_s: float) -> ServiceModel:
+    """Return a service whose assumed replicas are as busy as assumed in the busiest minute."""
+    steps = max(1, round(S_PER_MIN / step_s))
+    known = np.nan_to_num(arrivals)
+    whole = known[: len(known) // steps * steps].reshape(-1, steps).sum(axis=1)
+    peak_req_s = float(whole.max()) / (steps * step_s)
+    return ServiceModel(
+        capacity_req_s=peak_req_s / (FLEET.replicas * FLEET.peak_util_frac),
+        load_grid=np.array([0.0, 1.0]),
+        ok_frac=np.ones((1, 2)),
+        wait_limit_s=np.array([WAIT_LIMIT_S]),
+        cold_start_s=FLEET.cold_start_s,
+        gpus_per_node=FLEET.machine.gpu_count,
+    )

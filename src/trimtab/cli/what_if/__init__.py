@@ -1,0 +1,70 @@
+"""`trimtab what-if`: another demand, other prices, no spot, a budget, a deadline, beside the world as it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+
+import click
+
+from trimtab.cli.options import (
+    AnswerOptions,
+    answer_options,
+    at_option,
+    bundle_argument,
+    demo_option,
+    group,
+    options_from,
+    owned_option,
+    prices_option,
+    quiet_option,
+    set_option,
+    verbose_option,
+)
+from trimtab.cli.scenario_options import ScenarioOptions, cloud_option, quota_option, spot_max_option
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhatIfOptions:
+    """What was asked of `trimtab what-if`."""
+
+    bundle: Path | None = bundle_argument()
+    demo: str | None = demo_option("A demonstration fleet.")
+    other: ScenarioOptions = group(ScenarioOptions)
+    quotas: tuple[str, ...] = quota_option(
+        "What if so many nodes were all one could get? p5.48xlarge=16, g6.xlarge@us-east-1:spot=40."
+    )
+    spot_max: float | None = spot_max_option("What if at most this share of node-hours could be on spot? 0.3")
+    clouds: tuple[str, ...] = cloud_option(
+        "What if work could move to another cloud? gcp, azure, ...; may be repeated."
+    )
+    owned: Path | None = owned_option()
+    prices: Path | None = prices_option()
+    at: date | None = at_option()
+    flags: tuple[str, ...] = set_option("planning.engineers=2")
+    quiet: bool = quiet_option()
+    verbose: int = verbose_option()
+    answer: AnswerOptions = answer_options()
+
+
+@click.command()
+@options_from(WhatIfOptions)
+def command(options: WhatIfOptions) -> None:
+    """Plan the fleet of the last audit, or of a bundle, in another world, and show both plans side by side.
+
+    What the last audits replayed is looked up, so that another price, quota, budget or deadline is answered in seconds.
+
+    \b
+    Examples:
+      trimtab what-if --no-spot                           the history of the last audit
+      trimtab what-if fleet/ --demand 1.5x --price spot+30%
+      trimtab what-if fleet/ --quota p5.48xlarge=16 --spot-max 0.3
+      trimtab what-if fleet/ --cloud gcp                  what moves to another cloud, if it pays
+      trimtab what-if fleet/ --budget 100k                the least work that gets there
+      trimtab what-if fleet/ --deadline 2027-03           what fits before March
+      trimtab what-if --demo --price H100-15% -o json
+    """
+    from trimtab.cli.what_if.run import run_what_if
+
+    run_what_if(options)

@@ -1,0 +1,120 @@
+"""What `trimtab what-if` does once its arguments are read: open the history, plan it twice, show both."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from trimtab.catalog import load_catalog
+from trimtab.cli.history import held_commitments
+from trimtab.cli.kept_audits import recall
+from trimtab.cli.outcome_cache import outcome_cache
+from trimtab.cli.output import Cell, Column, Format, Sheet
+from trimtab.cli.progress import progress_bar, set_verbosity
+from trimtab.cli.settings import resolve
+from trimtab.cli.what_if import WhatIfOptions
+from trimtab.emit.comparison import ComparedFigure, FigureUnit, compared, shown
+from trimtab.errors import UsageError
+from trimtab.fleet.limits import quotas_of
+from trimtab.pipeline import open_demo, open_fleet, what_if
+from trimtab.plan.proof.scenario import WhatIf
+from trimtab.tables.bundle import Bundle
+
+DEMO_PREFIX = "demo "
+_PEOPLE = (Format.TABLE, Format.MARKDOWN)
+
+
+def run_what_if(options: WhatIfOptions) -> None:
+    """Run the command."""
+    scenario = options.other.scenario(
+        quotas=", ".join(options.quotas) or None, spot_max_frac=options.spot_max, clouds=options.clouds
+    )
+    set_verbosity(options.verbose, options.quiet)
+    if scenario is None:
+        raise UsageError(
+            "what is different? give --demand, --price, --no-spot, --quota, --spot-max, --budget or --deadline"
+        )
+    quotas_of(scenario.quotas or "")
+    settings = resolve(file=None, environ=os.environ, flags=options.flags).settings
+    with progress_bar(quiet=options.quiet) as tell, outcome_cache() as store:
+        tell("opening the fleet", 0.0)
+        bundle, catalog = _history(options), load_catalog(options.prices)
+        found = what_if(
+            bundle,
+            scenario,
+            settings,
+            catalog,
+            at=options.at,
+            owned=held_commitments(options.owned, catalog, bundle),
+            store=store,
+            progress=tell,
+        )
+    sheet = what_if_sheet(found, people=options.answer.output_format in _PEOPLE)
+    options.answer.write(sheet)
+
+
+def _history(options: WhatIfOptions) -> Bundle:
+    """Open the history that was named, else that of the last audit."""
+    if options.bundle is not None and options.demo is not None:
+        raise UsageError("BUNDLE and --demo name different histories: give one of them")
+    if options.bundle is not None:
+        return open_fleet(options.bundle)
+    if options.demo is not None:
+        return open_demo(options.demo)
+    name = recall().fleet
+    if name.startswith(DEMO_PREFIX):
+        return open_demo(name.removeprefix(DEMO_PREFIX))
+    if Path(name).is_dir():
+        return open_fleet(name)
+    raise UsageError(f"the last audit was of {name}, which is no folder here; name a bundle (trimtab what-if fleet/)")
+
+
+def what_if_sheet(found: WhatIf, *, people: bool) -> Sheet:
+    """Return a row a figure: formatted for people, raw with its unit for programs."""
+    rows = compared(found)
+    plain = (
+        Column(key="what", title=""),
+        Column(key="base", title="as it is", right=True),
+        Column(key="scenario", title="what if", right=True),
+        Column(key="change", title="change", right=True),
+    )
+    raw = (Column(key="section", title="section"), Column(key="unit", title="unit"))
+    return Sheet(
+        columns=plain if people else (*raw, *plain),
+        rows=[_for_people(row) if people else _raw(row) for row in rows],
+        section="section" if people else "",
+        notes=_notes(found),
+    )
+
+
+def _notes(found: WhatIf) -> list[str]:
+    notes = [f"What if: {'; '.join(found.scenario.words())}. Dollars a month; both plans are exact hourly re-bills."]
+    if found.other is None:
+        notes.append(f"There is no plan in that world: {found.refused}.")
+    return notes
+
+
+def _for_people(row: ComparedFigure) -> dict[str, Cell]:
+    change = row.change
+    return {
+        "section": row.section,
+        "what": row.what,
+        "base": shown(row.base, row.unit),
+        "scenario": shown(row.scenario, row.unit),
+        "change": None if not change else _signed(change, row.unit),
+    }
+
+
+def _signed(change: float, unit: FigureUnit) -> str:
+    return ("+" if change > 0 else "-") + shown(abs(change), unit)
+
+
+def _raw(row: ComparedFigure) -> dict[str, Cell]:
+    return {
+        "section": row.section,
+        "what": row.what,
+        "unit": row.unit.value,
+        "base": row.base,
+        "scenario": row.scenario,
+        "change": row.change,
+    }

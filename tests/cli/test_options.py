@@ -1,0 +1,118 @@
+"""Options declared as fields of dataclasses: what a command gets, and that each is written once."""
+
+import ast
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from trimtab.cli import options as declared
+from trimtab.cli.options import (
+    AnswerOptions,
+    answer_options,
+    argument,
+    at_option,
+    group,
+    option,
+    options_from,
+    setting_flags,
+)
+from trimtab.cli.output import Format
+from trimtab.cli.settings import defaults
+
+CLI = Path(declared.__file__).parent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shared:
+    server: str = option("-s", "--server", envvar="TEST_SERVER", default="here", help="Which server.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    name: str | None = argument(required=False)
+    shared: Shared = group(Shared)
+    loud: bool = option("--loud", help="A switch.")
+    tags: tuple[str, ...] = option("--tag", help="Any number of these.")
+    pair: tuple[float, float] | None = option("--pair", type=(float, float), help="Two at once.")
+    page: bool | None = option("--page/--no-page", default=None, help="Yes, no, or neither.")
+    share: float | None = option("--share", setting="limits.spot_max_frac", type=float, help="A share.")
+    clouds: tuple[str, ...] = option("--cloud", setting="limits.providers", help="Clouds.")
+    at: date | None = at_option()
+    answer: AnswerOptions = answer_options(Format.TABLE, Format.JSON)
+
+
+def asked(*arguments: str, env: dict[str, str] | None = None) -> Asked:
+    seen: list[Asked] = []
+
+    @click.command()
+    @options_from(Asked)
+    def command(options: Asked) -> None:
+        """Keep what was asked."""
+        seen.append(options)
+
+    done = CliRunner().invoke(command, arguments, env=env, standalone_mode=False)
+    if done.exception is not None:
+        raise done.exception
+    return seen[0]
+
+
+def test_a_command_gets_what_was_given_as_one_value():
+    found = asked("x", "--loud", "--tag", "a", "--tag", "b", "--pair", "1", "2", "--at", "2026-07-20", "-o", "json")
+
+    assert (found.name, found.loud, found.tags, found.pair) == ("x", True, ("a", "b"), (1.0, 2.0))
+    assert found.at == date(2026, 7, 20)
+    assert found.answer.output_format is Format.JSON
+
+
+def test_what_was_not_given_has_its_default():
+    found = asked()
+
+    assert (found.name, found.loud, found.tags, found.pair, found.page) == (None, False, (), None, None)
+    assert found.shared == Shared(server="here")
+    assert found.answer == AnswerOptions(output_format=Format.TABLE, out=None, fields=())
+
+
+def test_a_shared_option_is_read_from_its_environment_variable():
+    assert asked(env={"TEST_SERVER": "there"}).shared.server == "there"
+    assert asked("-s", "elsewhere", env={"TEST_SERVER": "there"}).shared.server == "elsewhere"
+
+
+@pytest.mark.parametrize(("said", "page"), [("--page", True), ("--no-page", False)])
+def test_a_switch_with_two_names_says_yes_or_no(said, page):
+    assert asked(said).page is page
+
+
+def test_an_option_that_stands_for_a_setting_is_that_setting():
+    given = asked("--share", "0.0", "--cloud", "gcp", "--cloud", "azure")
+
+    assert setting_flags(given) == ("limits.spot_max_frac=0.0", "limits.providers=gcp, azure")
+    assert setting_flags(asked()) == ()
+
+
+def test_a_day_that_is_none_is_refused_in_words():
+    with pytest.raises(click.BadParameter, match="'soon' is not a date; write 2026-07-20"):
+        asked("--at", "soon")
+
+
+def test_the_settings_that_options_stand_for_exist():
+    text = "".join(path.read_text(encoding="utf-8") for path in CLI.rglob("*.py"))
+    keys = {part.partition('"')[0] for part in text.split('setting="')[1:]}
+
+    assert keys - {""} <= set(defaults())
+    assert {"limits.quotas", "limits.providers", "limits.spot_max_frac"} <= keys
+
+
+def test_no_command_writes_its_options_as_decorators():
+    written = [
+        f"{path.relative_to(CLI)}:{node.lineno}"
+        for path in CLI.rglob("*.py")
+        if path.name not in ("options.py", "output.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute) and ast.unparse(node) == "click.option"
+    ]
+
+    assert written == []
