@@ -76,18 +76,38 @@ class Row:
         return self.files_usd / self.proof_usd - 1
 
 
-def row_of(name: str, bundle: Bundle, settings: Settings | None, folder: Path) -> Row:
-    """Plan a fleet, write its files, read them, replay them."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProvedFleet:
+    """A fleet that was planned and proved, and what its files are written from."""
+
+    name: str
+    planned: Planned
+    proven: Proven
+    facts: EmitFacts
+
+
+def proved_fleet(name: str, bundle: Bundle, settings: Settings | None) -> ProvedFleet:
+    """Plan and prove a fleet."""
     planned, opened = plan_fleet(bundle, settings)
     proven = prove(planned, opened.proof, opened.market, opened.settings, seed=SEED)
     facts = emit_facts(planned.plan, bundle, planned.fleet, opened.market, opened.settings)
-    # node groups are made by scripts, which the reader does not run
-    emission = emit_plan(planned.plan, replace(facts, node_maker=NodeMaker.KARPENTER))
+    return ProvedFleet(name=name, planned=planned, proven=proven, facts=facts)
+
+
+def row_of(fleet: ProvedFleet, maker: NodeMaker, folder: Path) -> Row:
+    """Write the files of a plan for a cluster in which somebody makes nodes, read them, replay them."""
+    withheld = write_files(fleet, maker, folder)
+    return _read(fleet.name, folder, fleet.planned, fleet.proven, fleet.facts, withheld)
+
+
+def write_files(fleet: ProvedFleet, maker: NodeMaker, folder: Path) -> frozenset[str]:
+    """Write the files of a plan; return the workloads that are left to people."""
+    emission = emit_plan(fleet.planned.plan, replace(fleet.facts, node_maker=maker))
     for file in emission.files:
         path = folder / file.path
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(file.text, encoding="utf-8")
-    return _read(name, folder, planned, proven, facts, {one.subject for one in emission.withheld})
+    return frozenset(one.subject for one in emission.withheld)
 
 
 def _read(name: str, folder: Path, planned: Planned, proven: Proven, facts: EmitFacts, withheld: Container[str]) -> Row:
@@ -152,13 +172,13 @@ def _kept(proven: Proven, index: int, in_force: Mapping[int, Deployment], target
     return next((one.frac >= target.required_frac for one in outcome.attained if one.target == target), None)
 
 
-def demo_row(demo: str) -> Row:
+def demo_row(demo: str, maker: NodeMaker) -> Row:
     """Return the row of a demonstration."""
     with tempfile.TemporaryDirectory() as folder:
-        return row_of(demo, open_demo(demo), None, Path(folder))
+        return row_of(proved_fleet(demo, open_demo(demo), None), maker, Path(folder))
 
 
-def fleet_row(family: str, seed: int) -> Row | str:
+def fleet_row(family: str, seed: int, maker: NodeMaker) -> Row | str:
     """Return the row of a fleet that the proving ground draws, or why it was refused.
 
     Its quota and its own rates are left out: what is compared is one plan with its files.
@@ -170,20 +190,21 @@ def fleet_row(family: str, seed: int) -> Row | str:
         bundle = read_bundle(fleet.write(Path(folder) / "bundle"))
         try:
             settings = resolve(file=None, environ={}, flags=flags).settings
-            return row_of(f"{family} {seed}", bundle, settings, Path(folder) / "manifests")
+            return row_of(proved_fleet(f"{family} {seed}", bundle, settings), maker, Path(folder) / "manifests")
         except TrimtabError as error:
             return f"{family} {seed}: refused: {error}"
 
 
 def rows(arguments: argparse.Namespace) -> Iterator[Row | str]:
     """Yield a row, or a refusal, for each fleet that is asked for, as they come."""
+    maker = NodeMaker(arguments.node_maker)
     if not arguments.fleets:
-        yield from map(demo_row, arguments.demo or list(DEMO_FLEETS))
+        yield from (demo_row(demo, maker) for demo in arguments.demo or list(DEMO_FLEETS))
         return
     names = arguments.family or [one.name for one in families()]
     with ProcessPoolExecutor(arguments.jobs, mp_context=get_context("spawn"), max_tasks_per_child=8) as pool:
         asked = [
-            pool.submit(fleet_row, name, seed)
+            pool.submit(fleet_row, name, seed, maker)
             for seed in range(arguments.seed, arguments.seed + arguments.fleets)
             for name in names
         ]
@@ -194,6 +215,12 @@ def rows(arguments: argparse.Namespace) -> Iterator[Row | str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--demo", action="append", choices=sorted(DEMO_FLEETS), help="this one; again for several")
+    parser.add_argument(
+        "--node-maker",
+        choices=[one.value for one in NodeMaker],
+        default=NodeMaker.KARPENTER.value,
+        help="who makes nodes",
+    )
     parser.add_argument("--fleets", type=int, default=0, metavar="N", help="fleets a family of the proving ground")
     parser.add_argument("--seed", type=int, default=1, help="seed of the first fleet of each family")
     parser.add_argument(

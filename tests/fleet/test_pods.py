@@ -11,7 +11,7 @@ HOURS = range(2, 12)
 
 
 def used_gpus(measured):
-    """Return the GPUs that a pod of two used; `measured(device)` are the hours in which the device was read: 0 works, 1 never."""
+    """Return the GPUs that a pod of two used, of which the first works; `measured(device)`: the hours in which one was read."""
     rows = FleetRows(1).node("n", "p3.8xlarge")
     rows.hold(RUNS, "n", range(2), HOURS.start, HOURS.stop, pod="run", owner_kind="Job")
     rows.job(RUNS, HOURS.start, HOURS.start, HOURS.stop, 2)
