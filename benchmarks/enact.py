@@ -38,7 +38,7 @@ from trimtab.pipeline.afterwards import emit_facts
 from trimtab.pipeline.auditing import SEED
 from trimtab.plan.planner import Planned
 from trimtab.plan.proof.proof_window import Proven, prove
-from trimtab.review import read_objects
+from trimtab.review import read_objects, review_fleet
 from trimtab.review.deployments import Proposed, proposed_deployment
 from trimtab.sources.demo import DEMO_FLEETS
 from trimtab.sources.manifest_files import read_manifests
@@ -69,6 +69,17 @@ class Row:
     """Workloads of which the files say nothing, and the list of what is left to people does."""
     left_behind: int
     given_back: int
+    review_usd: float
+    """What `trimtab review` says of the folder: objects alone, without what pages under `orders/` ask for."""
+    unordered_usd: float
+    """The same by the plan's own bill: its objects in force, no node given back by hand and nothing bought."""
+    review_passes: bool
+    """Whether the review judged every workload, and found no target newly missed and nothing that stops pods."""
+
+    @property
+    def review_off_frac(self) -> float:
+        """Return the review's bill over the plan's of the same, less 1."""
+        return self.review_usd / self.unordered_usd - 1
 
     @property
     def off_frac(self) -> float:
@@ -113,7 +124,10 @@ def write_files(fleet: ProvedFleet, maker: NodeMaker, folder: Path) -> frozenset
 def _read(name: str, folder: Path, planned: Planned, proven: Proven, facts: EmitFacts, withheld: Container[str]) -> Row:
     enacted = proven.enacted
     names = [one.name for one in enacted.fleet.workloads]
-    manifests = read_objects(read_manifests(folder)).laid_on(names)
+    manifests = read_objects(read_manifests(folder) if any(folder.rglob("*.yaml")) else ()).laid_on(names)
+    cases = {name: planned.cases[name] for name in names}
+    cases |= {names[index]: one.case for index, one in enacted.evaluators.items()}
+    seen = review_fleet(enacted.fleet, cases, enacted.market, manifests, owned=planned.owned)
     found = {
         index: proposed_deployment(planned.cases[names[index]], enacted.market, manifests)
         for index in enacted.evaluators
@@ -132,6 +146,7 @@ def _read(name: str, folder: Path, planned: Planned, proven: Proven, facts: Emit
     effects = [change.effect for action in planned.plan.actions for change in action.changes]
     by_page += [one.describe() for one in effects if isinstance(one, FleetEffect)]
     done = {**in_force, **by_hand}
+    read_of_objects = {index: one.deployment for index, one in found.items() if one.deployment.changes}
     kept = [(one.workload, one.target, one.kept) for one in proven.proof.targets if one.touched]
     same = sum(_kept(proven, names.index(name), done, target) == value for name, target, value in kept)
     moved = {names[index] for index, one in found.items() if one.gives_nodes_back}
@@ -151,6 +166,9 @@ def _read(name: str, folder: Path, planned: Planned, proven: Proven, facts: Emit
         left_behind=sum(one.name not in pages_text for one in emptied),
         given_back=sum(one.name in pages_text for one in emptied)
         + sum(len(one.nodes) for one in effects if isinstance(one, ReleaseNodes)),
+        review_usd=usd(seen.after_micro_usd),
+        unordered_usd=usd(enacted.bill(read_of_objects, (), ()).total + enacted.moving(read_of_objects)),
+        review_passes=seen.passes and not seen.unjudged,
     )
 
 
@@ -243,7 +261,8 @@ def _show(row: Row) -> None:
     print(
         f"{row.name:20s} proof ${row.proof_usd:10,.2f}  files ${row.files_usd:10,.2f} ({row.off_frac:+.2%})  "
         f"objects alone ${row.objects_usd:10,.2f}  targets "
-        f"{row.targets_equal}/{row.targets}  nodes given back {row.given_back}, left behind {row.left_behind}",
+        f"{row.targets_equal}/{row.targets}  nodes given back {row.given_back}, left behind {row.left_behind}  "
+        f"review {'passes' if row.review_passes else 'does not pass'} ({row.review_off_frac:+.2%})",
         flush=True,
     )
     for word, lines in (("not judged", row.not_judged), ("by a page", row.by_page), ("by hand", row.by_hand)):
@@ -263,6 +282,8 @@ def _totals(found: Sequence[Row]) -> dict[str, float | int]:
         "not_judged": sum(len(row.not_judged) for row in found),
         "nodes_given_back_by_order": sum(row.given_back for row in found),
         "nodes_left_behind": sum(row.left_behind for row in found),
+        "reviews_that_pass": sum(row.review_passes for row in found),
+        "worst_review_off_frac": max(abs(row.review_off_frac) for row in found),
     }
 
 

@@ -208,3 +208,11 @@ aws eks create-nodegroup --nodegroup-name=gpus --instance-types g6.xlarge g6.2xl
     assert one["spec"]["instanceTypes"] == ["g6.xlarge", "g6.2xlarge"]
     assert one["spec"]["scalingConfig"] == {"minSize": None, "maxSize": 4}
     assert one["spec"]["capacityType"] == "ON_DEMAND"
+
+
+def test_a_class_that_ranks_node_pools_is_read_and_one_that_makes_them_is_listed():
+    ranks = "apiVersion: cloud.google.com/v1\nkind: ComputeClass\nmetadata: {name: gpus}\nspec: {priorities: [%s]}\n"
+
+    assert objects(ranks % "{nodepools: [spot]}, {nodepools: [fallback]}").unread == []
+    (unread,) = objects(ranks % "{machineType: g2-standard-4, spot: true}").unread
+    assert "ComputeClass" in unread.what

@@ -332,3 +332,20 @@ def test_an_autoscaler_that_a_pools_limit_has_no_room_for_is_not_judged(bundle):
     found = reviewed(bundle, on_pool(limit=1) + hpa(REQUESTS, low=2))
 
     assert found.unjudged == ("prod/api",)
+
+
+def test_what_is_applied_only_once_something_is_so_is_listed_and_not_judged(bundle):
+    patch = "[{op: replace, path: /spec/replicas, value: 1}]"
+    later = f"""
+apiVersion: kustomize.config.k8s.io/v1alpha1
+kind: Component
+metadata: {{name: api, annotations: {{trimtab.dev/applies-once: its server batches}}}}
+patches:
+- target: {{kind: Deployment, name: api}}
+  patch: '{patch}'
+"""
+
+    found = reviewed(bundle, later)
+
+    assert found.workloads == ()
+    assert [one.why for one in found.unread] == ["it is applied only once its server batches"]

@@ -12,9 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
+from trimtab.emit.manifests.objects import APPLIES_ONCE
 from trimtab.errors import InputError
 from trimtab.inputs.yaml_text import load_yaml
-from trimtab.review.node_groups import GROUP_KINDS, node_groups
+from trimtab.review.node_groups import GROUP_KINDS, node_groups, ranks_groups
 from trimtab.review.pools import GPU, NodePool, Taint, node_pool, object_at, unread_needs, whole_number
 from trimtab.sources.kube_objects import Object, at, listed, mapping, number, text
 
@@ -24,6 +25,7 @@ _AUTOSCALERS = frozenset({"HorizontalPodAutoscaler", "ScaledObject"})
 _SILENT = frozenset({
     "Namespace", "Service", "ConfigMap", "Secret", "ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding",
     "ServiceMonitor", "PodMonitor", "Ingress", "NetworkPolicy", "PodDisruptionBudget", "Kustomization",
+    "EC2NodeClass", "AKSNodeClass", "GCENodeClass",
 })  # fmt: skip
 """Kinds that change neither how many pods there are nor which nodes they hold: not read, and no gap."""
 _TEMPLATES = {"CronJob": ("spec", "jobTemplate", "spec", "template", "spec")}
@@ -201,6 +203,8 @@ def _take(found: Manifests, file: str, one: Object) -> None:
                             expression=text(rule, "expr"),
                         )
                     )
+    elif kind == "Component" and (once := text(one, "metadata", "annotations", APPLIES_ONCE)):
+        found.unread.append(Unread(what=f"Component {name}", file=file, why=f"it is applied only once {once}"))
     elif kind in ("Component", "Kustomization") and at(one, "patches"):
         for patch in listed(one, "patches"):
             _take_patch(found, file, patch)
@@ -208,7 +212,7 @@ def _take(found: Manifests, file: str, one: Object) -> None:
         return  # a dashboard, or other data
     elif not kind:
         found.unread.append(Unread(what="a document without a kind", file=file, why="it is no Kubernetes object"))
-    elif kind not in _SILENT:
+    elif kind not in _SILENT and not (kind == "ComputeClass" and ranks_groups(one)):
         found.unread.append(Unread(what=f"{kind} {namespace}/{name}", file=file, why="this kind is not modelled"))
 
 

@@ -141,6 +141,13 @@ def _aks_taint(said: str) -> Taint:
     return Taint(key=key, value=value, effect=effect)
 
 
+def ranks_groups(compute_class: Object) -> bool:
+    """Tell whether a ComputeClass only says which of some node pools come first, and has GKE make none of its own."""
+    ranked = listed(compute_class, "spec", "priorities")
+    makes = at(compute_class, "spec", "nodePoolAutoCreation", "enabled") is True
+    return bool(ranked) and not makes and all(set(one) == {"nodepools"} for one in ranked)
+
+
 def together(groups: Sequence[NodePool]) -> NodePool | None:
     """Return groups of the same instance types, of which pods may run on each, as one pool; None where they differ in types.
 

@@ -36,13 +36,14 @@ def workload_files(scope: Scope) -> Iterator[Piece]:
             continue
         tight = spec is not None and leaves_no_room(spec, scope.facts)
         # fewer replicas, each with larger batches, only once the batches are seen to hold: not with the move
-        now = None if placed.deployment.batching is not None else replicas
+        batching = placed.deployment.batching
+        now = None if batching is not None else replicas
         patch = component(known, placed.actions, asks=asked, replicas=now, nodes=spec, tight=tight)
         yield _component_file(placed, "", patch)
-        if now is None and replicas is not None:
-            yield _component_file(
-                placed, ".batched", component(known, placed.actions, asks=None, replicas=replicas, nodes=None)
-            )
+        if batching is not None and replicas is not None:
+            once = f"its server batches up to {batching.max_batch} requests at once, and keeps its targets so"
+            later = component(known, placed.actions, asks=None, replicas=replicas, nodes=None, once=once)
+            yield _component_file(placed, ".batched", later)
         if spec is not None:
             yield _component_file(placed, "", rollback_component(known, placed.actions), folder="rollback")
             yield from _doubts(placed)

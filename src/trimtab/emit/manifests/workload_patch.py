@@ -10,7 +10,7 @@ import yaml
 
 from trimtab.emit.manifests.facts import SCALABLE, GpuContainer, WorkloadFacts
 from trimtab.emit.manifests.karpenter import GPU_RESOURCE, GPU_TAINT, HEDGE, SLICES, SPOT_TAINT, SPREAD
-from trimtab.emit.manifests.objects import ACTION, action_notes
+from trimtab.emit.manifests.objects import ACTION, APPLIES_ONCE, action_notes
 from trimtab.emit.manifests.pool_specs import COMPUTE_CLASS, GROUP_LABEL, PoolSpec
 from trimtab.emit.plain import Plain
 from trimtab.plan.model import Action
@@ -107,17 +107,19 @@ def component(
     replicas: int | None,
     nodes: PoolSpec | None,
     tight: bool = False,
+    once: str = "",
 ) -> dict[str, Plain]:
     """Return a kustomize Component with the patches of one workload, to be listed under `components` beside its manifest.
 
-    `tight`: its nodes leave no room for a surge, so a rollout takes one replica away before it adds one.
+    `tight`: its nodes leave no room for a surge, so a rollout takes one replica away before it adds one. `once`: what has to be
+    so before it is applied; empty: nothing.
     """
     patches = [_merge_patch(known, actions, nodes, tight=tight)]
     if asks is not None:
         patches.append(_gpu_patch(known, asks))
     if replicas is not None and known.owner_kind in SCALABLE:
         patches.append(yaml.safe_dump([{"op": "replace", "path": "/spec/replicas", "value": replicas}]))
-    return _component(known, actions, f"trimtab-{known.short_name}", patches)
+    return _component(known, actions, f"trimtab-{known.short_name}", patches, once=once)
 
 
 def autoscaled_component(known: WorkloadFacts, actions: Sequence[Action]) -> dict[str, Plain]:
@@ -148,7 +150,9 @@ def rollback_component(known: WorkloadFacts, actions: Sequence[Action]) -> dict[
     return _component(known, actions, f"trimtab-{known.short_name}-rollback", [patch])
 
 
-def _component(known: WorkloadFacts, actions: Sequence[Action], name: str, patches: Sequence[str]) -> dict[str, Plain]:
+def _component(
+    known: WorkloadFacts, actions: Sequence[Action], name: str, patches: Sequence[str], *, once: str = ""
+) -> dict[str, Plain]:
     """Return a Component whose patches go to a workload by kind and name.
 
     kustomize compares a target's namespace before it sets that of the kustomization, so that a target with one would be passed
@@ -162,7 +166,7 @@ def _component(known: WorkloadFacts, actions: Sequence[Action], name: str, patch
     return {
         "apiVersion": "kustomize.config.k8s.io/v1alpha1",
         "kind": "Component",
-        "metadata": {"name": name, "annotations": action_notes(actions)},
+        "metadata": {"name": name, "annotations": {**action_notes(actions), **({APPLIES_ONCE: once} if once else {})}},
         "patches": [{"target": target, "patch": patch} for patch in patches],
     }
 
