@@ -125,7 +125,7 @@ def _read(name: str, folder: Path, planned: Planned, proven: Proven, facts: Emit
     enacted = proven.enacted
     names = [one.name for one in enacted.fleet.workloads]
     manifests = read_objects(read_manifests(folder) if any(folder.rglob("*.yaml")) else ()).laid_on(names)
-    cases = {name: planned.cases[name] for name in names}
+    cases = {name: planned.cases.get(name, "it is not in the window that was planned on") for name in names}
     cases |= {names[index]: one.case for index, one in enacted.evaluators.items()}
     seen = review_fleet(enacted.fleet, cases, enacted.market, manifests, owned=planned.owned)
     found = {
