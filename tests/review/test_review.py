@@ -349,3 +349,37 @@ patches:
 
     assert found.workloads == ()
     assert [one.why for one in found.unread] == ["it is applied only once its server batches"]
+
+
+_POD = {
+    "nodeSelector": {"karpenter.sh/nodepool": "gpus"},
+    "containers": [{"resources": {"limits": {"nvidia.com/gpu": 2}}}],
+}
+_HEAD = {"template": {"spec": {"containers": [{}]}}}
+_RAY = {"headGroupSpec": _HEAD, "workerGroupSpecs": [{"replicas": 3, "template": {"spec": _POD}}]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "replicas"),
+    [
+        ("Deployment", {"replicas": 3, "template": {"spec": _POD}}, 3),
+        ("LeaderWorkerSet", {"replicas": 3, "leaderWorkerTemplate": {"workerTemplate": {"spec": _POD}}}, 3),
+        ("InferenceService", {"predictor": _POD}, None),
+        ("RayService", {"rayClusterConfig": _RAY}, 3),
+    ],
+)
+def test_pods_are_read_where_their_owner_keeps_them(kind, spec, replicas):
+    found = read_objects([("a.yaml", {"kind": kind, "metadata": {"name": "api", "namespace": "prod"}, "spec": spec})])
+
+    pods = found.pods["prod/api"]
+    assert (pods.gpus, pods.node_selector, pods.replicas) == (2, (("karpenter.sh/nodepool", "gpus"),), replicas)
+
+
+def test_a_ray_service_with_several_groups_of_gpus_is_listed():
+    groups = [{"groupName": name, "template": {"spec": _POD}} for name in ("small", "large")]
+    spec = {"rayClusterConfig": {"headGroupSpec": _HEAD, "workerGroupSpecs": groups}}
+
+    found = read_objects([("a.yaml", {"kind": "RayService", "metadata": {"name": "api"}, "spec": spec})])
+
+    assert found.pods == {}
+    assert ["several worker groups with GPUs" in one.why for one in found.unread] == [True]

@@ -19,7 +19,9 @@ from trimtab.review.node_groups import GROUP_KINDS, node_groups, ranks_groups
 from trimtab.review.pools import GPU, NodePool, Taint, node_pool, object_at, unread_needs, whole_number
 from trimtab.sources.kube_objects import Object, at, listed, mapping, number, text
 
-_REPLICATED = frozenset({"Deployment", "StatefulSet", "ReplicaSet", "Rollout", "LeaderWorkerSet", "InferenceService"})
+_REPLICATED = frozenset(
+    {"Deployment", "StatefulSet", "ReplicaSet", "Rollout", "LeaderWorkerSet", "InferenceService", "RayService"}
+)
 _RUNS = frozenset({"Job", "CronJob", "PyTorchJob", "RayJob", "JobSet"})
 _AUTOSCALERS = frozenset({"HorizontalPodAutoscaler", "ScaledObject"})
 _SILENT = frozenset({
@@ -28,8 +30,13 @@ _SILENT = frozenset({
     "EC2NodeClass", "AKSNodeClass", "GCENodeClass",
 })  # fmt: skip
 """Kinds that change neither how many pods there are nor which nodes they hold: not read, and no gap."""
-_TEMPLATES = {"CronJob": ("spec", "jobTemplate", "spec", "template", "spec")}
+_TEMPLATES = {
+    "CronJob": ("spec", "jobTemplate", "spec", "template", "spec"),
+    "LeaderWorkerSet": ("spec", "leaderWorkerTemplate", "workerTemplate", "spec"),
+    "InferenceService": ("spec", "predictor"),
+}
 _TEMPLATE = ("spec", "template", "spec")
+_RAY_SERVICE = "RayService"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,7 +186,10 @@ def _flat(document: object) -> Iterator[Object]:
 def _take(found: Manifests, file: str, one: Object) -> None:
     kind, name = text(one, "kind"), text(one, "metadata", "name")
     namespace = text(one, "metadata", "namespace") or "default"
-    if kind in _REPLICATED or kind in _RUNS:
+    if kind == _RAY_SERVICE and len(_gpu_groups(one)) > 1:
+        why = "several worker groups with GPUs: which of them serves is not modelled"
+        found.unread.append(Unread(what=f"{kind} {namespace}/{name}", file=file, why=why))
+    elif kind in _REPLICATED or kind in _RUNS:
         _put(found, _pods(kind, f"{namespace}/{name}", file, one))
     elif kind in _AUTOSCALERS:
         scaler = Scaler(kind=kind, name=name, namespace=namespace, file=file, spec=object_at(one, "spec"))
@@ -221,10 +231,23 @@ def _put(found: Manifests, pods: Pods) -> None:
     found.pods[pods.workload] = pods if known is None else pods.over(known)
 
 
+def _gpu_groups(ray_service: Object) -> list[Object]:
+    """Return the worker groups of a RayService whose pods ask for GPUs (KubeRay v1, RayClusterSpec)."""
+    groups = listed(ray_service, "spec", "rayClusterConfig", "workerGroupSpecs")
+    return [one for one in groups if _devices(object_at(one, *_TEMPLATE[1:]), "a worker group") != (None, ())]
+
+
+def _held_in(kind: str, one: Object) -> tuple[Object, float | None]:
+    """Return the pod's spec of an object, and how many such pods it states."""
+    if kind == _RAY_SERVICE:
+        group = next(iter(_gpu_groups(one)), {})
+        return object_at(group, *_TEMPLATE[1:]), number(group, "replicas")
+    return object_at(one, *_TEMPLATES.get(kind, _TEMPLATE)), number(one, "spec", "replicas")
+
+
 def _pods(kind: str, workload: str, file: str, one: Object) -> Pods:
-    template = object_at(one, *_TEMPLATES.get(kind, _TEMPLATE))
+    template, replicas = _held_in(kind, one)
     gpus, devices = _devices(template, f"{file}: {kind} {workload}")
-    replicas = number(one, "spec", "replicas")
     stated = at(template, "tolerations")
     return Pods(
         kind=kind,
@@ -241,9 +264,12 @@ def _pods(kind: str, workload: str, file: str, one: Object) -> Pods:
 
 
 def _devices(template: Object, where: str) -> tuple[int | None, tuple[str, ...]]:
-    """Return the whole GPUs that the containers of a pod ask for together (None: not said), and other devices."""
+    """Return the whole GPUs that the containers of a pod ask for together (None: not said), and other devices.
+
+    A predictor of KServe says those of its model's server beside the containers.
+    """
     gpus, others = None, set()
-    for container in listed(template, "containers"):
+    for container in (*listed(template, "containers"), object_at(template, "model")):
         limits = {**object_at(container, "resources", "requests"), **object_at(container, "resources", "limits")}
         for key, value in limits.items():
             if key == GPU:
@@ -323,7 +349,13 @@ def _patched_names(patch: Patch, names: Sequence[str]) -> list[str]:
 
 def _patched(pods: Pods, step: Object) -> Pods | None:
     path, value = text(step, "path"), at(step, "value")
-    if text(step, "op") not in ("add", "replace") or not isinstance(value, int | str):
+    if text(step, "op") not in ("add", "replace"):
+        return None
+    if path.endswith("/nodeSelector"):
+        return replace(pods, node_selector=tuple(mapping(step, "value").items()))
+    if path.endswith("/tolerations"):
+        return replace(pods, tolerations=tuple(_toleration(item) for item in listed(step, "value")))
+    if not isinstance(value, int | str):
         return None
     where = f"{pods.files[0]}: a patch of {pods.kind}, {path}"
     if path == "/spec/replicas":
