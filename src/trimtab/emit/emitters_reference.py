@@ -126,6 +126,7 @@ its lever and what it changes, so that they stay from audit to audit; ids are th
 The folder is written at once or not at all; a file in it that somebody else wrote, or that was changed by hand, is never
 lost without `--force`.
 
+`decisions/` has an index and, of a whole plan, `year.md`: what is done in each quarter, by whom, and what was saved by then.
 A Component with the annotation `trimtab.dev/applies-once` waits for what that says: fewer replicas once the server batches.
 
 ## Owners

@@ -232,7 +232,8 @@ def _used(
 def _never_worked(gpu_of_pod: IntArray, worked: Flags, seen: Flags) -> Flags:
     """Tell of hours of a pod's GPUs (n,) whether that GPU was `seen` in some hour and `worked` in none."""
     _, at = np.unique(gpu_of_pod, return_inverse=True)
-    return (np.bincount(at, weights=seen) > 0)[at] & (np.bincount(at, weights=worked) == 0)[at]
+    ever_seen, ever_worked = (np.bincount(at, weights=flags)[at] > 0 for flags in (seen, worked))
+    return np.asarray(ever_seen & ~ever_worked, dtype=np.bool_)
 
 
 def _peaks(
