@@ -383,3 +383,14 @@ def test_a_ray_service_with_several_groups_of_gpus_is_listed():
 
     assert found.pods == {}
     assert ["several worker groups with GPUs" in one.why for one in found.unread] == [True]
+
+
+def test_an_emitted_folder_that_holds_nothing_but_pages_asks_for_nothing(tmp_path):
+    (tmp_path / "orders").mkdir()
+    (tmp_path / "orders" / "buy.md").write_text("# Buy", encoding="utf-8")
+    with pytest.raises(InputError, match="give the folder of manifests"):
+        list(read_manifests(tmp_path))
+
+    (tmp_path / "APPLY.md").write_text("# Apply", encoding="utf-8")
+
+    assert list(read_manifests(tmp_path)) == []

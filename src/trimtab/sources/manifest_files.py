@@ -14,6 +14,8 @@ from trimtab.sources.node_group_scripts import node_groups_of
 _KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 _FILES = (".yaml", ".yml", ".json")
 _SCRIPT = ".sh"
+_EMITTED = "APPLY.md"
+"""By which a folder of `trimtab emit` is known: a plan may ask for nothing but what pages say, and then has no objects."""
 NOT_APPLIED = frozenset({"rollback"})
 """Folders of what was there before, which `trimtab emit` writes: nobody applies them with a change."""
 OF_CHARTS = "values"
@@ -39,7 +41,7 @@ def read_manifests(folder: Path) -> Iterator[tuple[str, object]]:
         if folder.is_file()
         else sorted(one for one in folder.rglob("*") if is_manifest(one, folder) and not one.stem.endswith(OF_CHARTS))
     )
-    if not files:
+    if not files and not (folder / _EMITTED).is_file():
         raise InputError(
             f"{folder}: no .yaml or .json files there; give the folder of manifests that a change would apply"
         )
