@@ -38,7 +38,7 @@ from trimtab.pipeline.afterwards import emit_facts
 from trimtab.pipeline.auditing import SEED
 from trimtab.plan.planner import Planned
 from trimtab.plan.proof.proof_window import ProofResult, prove
-from trimtab.review import read_objects
+from trimtab.review import read_objects, review_fleet
 from trimtab.review.deployments import Proposed, proposed_deployment
 from trimtab.sources.demo import DEMO_FLEETS
 from trimtab.sources.manifest_files import read_manifests
@@ -69,6 +69,17 @@ class Row:
     """Workloads of which the files say nothing, and the list of what is left to people does."""
     left_behind: int
     given_back: int
+    review_usd: float
+    """What `trimtab review` says of the folder: objects alone, without what pages under `orders/` ask for."""
+    unordered_usd: float
+    """The same by the plan's own bill: its objects in force, no node given back by hand and nothing bought."""
+    review_passes: bool
+    """Whether the review judged every workload, and found no target newly missed and nothing that stops pods."""
+
+    @property
+    def review_off_frac(self) -> float:
+        """Return the review's bill over the plan's of the same, less 1."""
+        return self.review_usd / self.unordered_usd - 1
 
     @property
     def off_frac(self) -> float:
@@ -76,18 +87,38 @@ class Row:
         return self.files_usd / self.proof_usd - 1
 
 
-def row_of(name: str, bundle: Bundle, settings: Settings | None, folder: Path) -> Row:
-    """Plan a fleet, write its files, read them, replay them."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProvedFleet:
+    """A fleet that was planned and proved, and what its files are written from."""
+
+    name: str
+    planned: Planned
+    proven: ProofResult
+    facts: EmitFacts
+
+
+def proved_fleet(name: str, bundle: Bundle, settings: Settings | None) -> ProvedFleet:
+    """Plan and prove a fleet."""
     planned, opened = plan_fleet(bundle, settings)
     proven = prove(planned, opened.proof, opened.market, opened.settings, seed=SEED)
     facts = emit_facts(planned.plan, bundle, planned.fleet, opened.market, opened.settings)
-    # node groups are made by scripts, which the reader does not run
-    emission = emit_plan(planned.plan, replace(facts, node_maker=NodeMaker.KARPENTER))
+    return ProvedFleet(name=name, planned=planned, proven=proven, facts=facts)
+
+
+def row_of(fleet: ProvedFleet, maker: NodeMaker, folder: Path) -> Row:
+    """Write the files of a plan for a cluster in which somebody makes nodes, read them, replay them."""
+    withheld = write_files(fleet, maker, folder)
+    return _read(fleet.name, folder, fleet.planned, fleet.proven, fleet.facts, withheld)
+
+
+def write_files(fleet: ProvedFleet, maker: NodeMaker, folder: Path) -> frozenset[str]:
+    """Write the files of a plan; return the workloads that are left to people."""
+    emission = emit_plan(fleet.planned.plan, replace(fleet.facts, node_maker=maker))
     for file in emission.files:
         path = folder / file.path
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(file.text, encoding="utf-8")
-    return _read(name, folder, planned, proven, facts, {one.subject for one in emission.withheld})
+    return frozenset(one.subject for one in emission.withheld)
 
 
 def _read(
@@ -95,7 +126,10 @@ def _read(
 ) -> Row:
     enacted = proven.enacted
     names = [one.name for one in enacted.fleet.workloads]
-    manifests = read_objects(read_manifests(folder)).laid_on(names)
+    manifests = read_objects(read_manifests(folder) if any(folder.rglob("*.yaml")) else ()).laid_on(names)
+    cases = {name: planned.cases.get(name, "it is not in the window that was planned on") for name in names}
+    cases |= {names[index]: one.case for index, one in enacted.evaluators.items()}
+    seen = review_fleet(enacted.fleet, cases, enacted.market, manifests, owned=planned.owned)
     found = {
         index: proposed_deployment(planned.cases[names[index]], enacted.market, manifests)
         for index in enacted.evaluators
@@ -114,6 +148,7 @@ def _read(
     effects = [change.effect for action in planned.plan.actions for change in action.changes]
     by_page += [one.describe() for one in effects if isinstance(one, FleetEffect)]
     done = {**in_force, **by_hand}
+    read_of_objects = {index: one.deployment for index, one in found.items() if one.deployment.changes}
     kept = [(one.workload, one.target, one.kept) for one in proven.proof.targets if one.touched]
     same = sum(_kept(proven, names.index(name), done, target) == value for name, target, value in kept)
     moved = {names[index] for index, one in found.items() if one.gives_nodes_back}
@@ -133,6 +168,9 @@ def _read(
         left_behind=sum(one.name not in pages_text for one in emptied),
         given_back=sum(one.name in pages_text for one in emptied)
         + sum(len(one.nodes) for one in effects if isinstance(one, ReleaseNodes)),
+        review_usd=usd(seen.after_micro_usd),
+        unordered_usd=usd(enacted.bill(read_of_objects, (), ()).total + enacted.moving(read_of_objects)),
+        review_passes=seen.passes and not seen.unjudged,
     )
 
 
@@ -154,13 +192,13 @@ def _kept(proven: ProofResult, index: int, in_force: Mapping[int, Deployment], t
     return next((one.frac >= target.required_frac for one in outcome.attained if one.target == target), None)
 
 
-def demo_row(demo: str) -> Row:
+def demo_row(demo: str, maker: NodeMaker) -> Row:
     """Return the row of a demonstration."""
     with tempfile.TemporaryDirectory() as folder:
-        return row_of(demo, open_demo(demo), None, Path(folder))
+        return row_of(proved_fleet(demo, open_demo(demo), None), maker, Path(folder))
 
 
-def fleet_row(family: str, seed: int) -> Row | str:
+def fleet_row(family: str, seed: int, maker: NodeMaker) -> Row | str:
     """Return the row of a fleet that the proving ground draws, or why it was refused.
 
     Its quota and its own rates are left out: what is compared is one plan with its files.
@@ -172,20 +210,21 @@ def fleet_row(family: str, seed: int) -> Row | str:
         bundle = read_bundle(fleet.write(Path(folder) / "bundle"))
         try:
             settings = resolve(file=None, environ={}, flags=flags).settings
-            return row_of(f"{family} {seed}", bundle, settings, Path(folder) / "manifests")
+            return row_of(proved_fleet(f"{family} {seed}", bundle, settings), maker, Path(folder) / "manifests")
         except TrimtabError as error:
             return f"{family} {seed}: refused: {error}"
 
 
 def rows(arguments: argparse.Namespace) -> Iterator[Row | str]:
     """Yield a row, or a refusal, for each fleet that is asked for, as they come."""
+    maker = NodeMaker(arguments.node_maker)
     if not arguments.fleets:
-        yield from map(demo_row, arguments.demo or list(DEMO_FLEETS))
+        yield from (demo_row(demo, maker) for demo in arguments.demo or list(DEMO_FLEETS))
         return
     names = arguments.family or [one.name for one in families()]
     with ProcessPoolExecutor(arguments.jobs, mp_context=get_context("spawn"), max_tasks_per_child=8) as pool:
         asked = [
-            pool.submit(fleet_row, name, seed)
+            pool.submit(fleet_row, name, seed, maker)
             for seed in range(arguments.seed, arguments.seed + arguments.fleets)
             for name in names
         ]
@@ -196,6 +235,12 @@ def rows(arguments: argparse.Namespace) -> Iterator[Row | str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--demo", action="append", choices=sorted(DEMO_FLEETS), help="this one; again for several")
+    parser.add_argument(
+        "--node-maker",
+        choices=[one.value for one in NodeMaker],
+        default=NodeMaker.KARPENTER.value,
+        help="who makes nodes",
+    )
     parser.add_argument("--fleets", type=int, default=0, metavar="N", help="fleets a family of the proving ground")
     parser.add_argument("--seed", type=int, default=1, help="seed of the first fleet of each family")
     parser.add_argument(
@@ -218,7 +263,8 @@ def _show(row: Row) -> None:
     print(
         f"{row.name:20s} proof ${row.proof_usd:10,.2f}  files ${row.files_usd:10,.2f} ({row.off_frac:+.2%})  "
         f"objects alone ${row.objects_usd:10,.2f}  targets "
-        f"{row.targets_equal}/{row.targets}  nodes given back {row.given_back}, left behind {row.left_behind}",
+        f"{row.targets_equal}/{row.targets}  nodes given back {row.given_back}, left behind {row.left_behind}  "
+        f"review {'passes' if row.review_passes else 'does not pass'} ({row.review_off_frac:+.2%})",
         flush=True,
     )
     for word, lines in (("not judged", row.not_judged), ("by a page", row.by_page), ("by hand", row.by_hand)):
@@ -238,6 +284,8 @@ def _totals(found: Sequence[Row]) -> dict[str, float | int]:
         "not_judged": sum(len(row.not_judged) for row in found),
         "nodes_given_back_by_order": sum(row.given_back for row in found),
         "nodes_left_behind": sum(row.left_behind for row in found),
+        "reviews_that_pass": sum(row.review_passes for row in found),
+        "worst_review_off_frac": max(abs(row.review_off_frac) for row in found),
     }
 
 

@@ -10,7 +10,8 @@ from tests.emit.example import example_audit
 from trimtab.emit.manifests.decision_record import review_date
 from trimtab.emit.manifests.facts import EmitFacts
 from trimtab.emit.manifests.plan_files import emit_plan
-from trimtab.plan.model import NotWorthDoing
+from trimtab.emit.manifests.year_page import saved_by
+from trimtab.plan.model import NotWorthDoing, Schedule, ScheduledAction
 
 PLAN = example_audit().plan
 SCALING = next(action for action in PLAN.actions if action.id == "a8")
@@ -61,8 +62,39 @@ def test_an_action_is_looked_at_again_when_its_quarter_has_ended(quarter, days):
 def test_the_index_leads_to_every_record():
     found = records()
     index = found.pop("decisions/README.md")
+    del found["decisions/year.md"]
 
     assert {path.removeprefix("decisions/") for path in found} == {
         line.partition("](")[2].partition(")")[0] for line in index.splitlines() if "](" in line
     }
     assert all(f"| {action.id} |" in index for action in PLAN.actions)
+
+
+def test_the_year_is_a_page_of_four_quarters_that_links_every_record():
+    pages = records()
+    year = pages["decisions/year.md"]
+    names = {path.rpartition("/")[2] for path in pages} - {"README.md", "year.md"}
+
+    assert [line[:11] for line in year.splitlines() if line.startswith("## ")][:4] == [
+        f"## Quarter {number}"[:11] for number in range(1, 5)
+    ]
+    assert {name for name in names if f"]({name})" in year} == names
+
+
+def test_a_part_of_a_plan_has_no_year():
+    emission = emit_plan(PLAN, example_facts(), only=("a8",))
+
+    assert not any(file.path == "decisions/year.md" for file in emission.files)
+
+
+def test_what_is_saved_by_a_month_is_what_the_bills_until_then_are_short_of_today():
+    """By hand: $100 a month today, $70 from month 1, $20 from month 4, worked in another order than they end."""
+    steps = (
+        ScheduledAction(action="a2", start_mo=0.0, done_mo=4.0, bill_usd_mo=20.0, quick_win=False),
+        ScheduledAction(action="a1", start_mo=0.0, done_mo=1.0, bill_usd_mo=70.0, quick_win=True),
+    )
+    bills = (100.0, 70.0, 70.0, 70.0, *[20.0] * 9)
+    course = Schedule(steps=steps, bill_usd_mo=bills, year_usd=100 + 3 * 70 + 8 * 20)
+
+    assert [saved_by(course, month) for month in (0, 1, 3, 4, 6, 12)] == [0, 0, 60, 90, 250, 730]
+    assert saved_by(course, 12) == 12 * 100 - course.year_usd

@@ -13,12 +13,13 @@ from tests.emit.cluster_example import example_facts
 from tests.emit.example import P3_SMALL, P4D, example_audit
 
 from trimtab.catalog.kinds import CapacityType
-from trimtab.deployment.effects import SetCapacityType, SetGpuCount, SetReplicas
+from trimtab.deployment.effects import SetCapacityType, SetGpuCount, SetReplicas, UseOffering
 from trimtab.emit.manifests.demand_rules import DEMAND
 from trimtab.emit.manifests.facts import GpuContainer, NodeFacts, ServiceFacts, Toleration, WorkloadFacts
 from trimtab.emit.manifests.plan_files import emit_plan
 from trimtab.emit.manifests.signals import SERVERS
 from trimtab.plan.model import Change
+from trimtab.provenance import Basis, Estimate
 
 PLAN = example_audit().plan
 CHAT, RUNS = "prod/chat-api", "research/vision-exp"
@@ -345,6 +346,80 @@ def test_owners_are_patched_where_they_keep_their_pods(kind, kubectl_bin, tmp_pa
     assert set(found["nodeSelector"]) == {"karpenter.sh/nodepool"}
     assert found["model"] == pods["model"]
     assert [taint["key"] for taint in found["tolerations"]] == ["nvidia.com/gpu"]
+
+
+def ray_service(*groups):
+    """A RayService with worker groups (ray.io/v1, RayClusterSpec)."""
+    head = {"rayStartParams": {}, "template": {"spec": {"containers": [{"name": "ray-head", "image": "a"}]}}}
+    workers = [
+        {
+            "groupName": name,
+            "replicas": 8,
+            "minReplicas": 8,
+            "maxReplicas": 8,
+            "rayStartParams": {},
+            "template": {"spec": {
+                "nodeSelector": {"eks.amazonaws.com/nodegroup": "old", "topology.kubernetes.io/zone": "us-east-1a"},
+                "containers": [{"name": "ray-worker", "image": "a", "resources": {"limits": {"nvidia.com/gpu": "1"}}}],
+            }},
+        }
+        for name in groups
+    ]  # fmt: skip
+    spec = {"rayClusterConfig": {"headGroupSpec": head, "workerGroupSpecs": workers}}
+    return {"apiVersion": "ray.io/v1", "kind": "RayService", "metadata": {"name": "chat-api"}, "spec": spec}
+
+
+def test_a_ray_service_is_patched_in_its_first_worker_group_and_nowhere_else(kubectl_bin, tmp_path):
+    kept = {"topology.kubernetes.io/zone": "us-east-1a"}
+    known = knowing(CHAT, owner_kind="RayService", pods_were_read=True, node_selector=kept)
+    emission = emit_plan(of_action("a8"), known)
+    before = ray_service("gpu", "cpu")
+
+    one = built(kubectl_bin, tmp_path, before, text_of(emission, "workloads/prod/chat-api/kustomization.yaml"))
+
+    (head, first, second), now = (
+        (before["spec"]["rayClusterConfig"]["headGroupSpec"], *before["spec"]["rayClusterConfig"]["workerGroupSpecs"]),
+        one["spec"]["rayClusterConfig"],
+    )
+    pods = now["workerGroupSpecs"][0]["template"]["spec"]
+    assert set(pods["nodeSelector"]) == {"topology.kubernetes.io/zone", "karpenter.sh/nodepool"}
+    assert [taint["key"] for taint in pods["tolerations"]] == ["nvidia.com/gpu"]
+    assert pods["containers"] == first["template"]["spec"]["containers"]
+    assert now["headGroupSpec"] == head
+    assert now["workerGroupSpecs"][1] == second
+    assert any("first worker group" in item.reason for item in emission.withheld)
+
+
+def test_a_ray_service_is_rolled_back_in_the_same_place(kubectl_bin, tmp_path):
+    known = knowing(CHAT, owner_kind="RayService", pods_were_read=True, node_selector={"our.org/rack": "7"})
+    component = text_of(emit_plan(of_action("a8"), known), "rollback/prod/chat-api/kustomization.yaml")
+
+    one = built(kubectl_bin, tmp_path, ray_service("gpu"), component)
+
+    pods = one["spec"]["rayClusterConfig"]["workerGroupSpecs"][0]["template"]["spec"]
+    assert pods["nodeSelector"] == {"our.org/rack": "7"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [("RayService", "autoscaling_config"), ("InferenceService", "minReplicas")],
+)
+def test_what_scales_itself_is_told_its_bounds_and_gets_no_second_autoscaler(kind, said):
+    emission = emit_plan(of_action("a8"), knowing(CHAT, owner_kind=kind))
+
+    scaled = [file.path for file in emission.files if file.kind in ("ScaledObject", "HorizontalPodAutoscaler")]
+    assert not any("chat-api" in path for path in scaled)
+    assert any(said in one.reason and "30" in one.reason for one in emission.withheld)
+
+
+@pytest.mark.parametrize("kind", ["RayService", "InferenceService"])
+def test_services_of_ray_and_kserve_go_to_nodes_of_services(kind):
+    same = Estimate(value=1.0, low=1.0, high=1.0, basis=Basis.CALIBRATED)
+    there = UseOffering(pool=P3_SMALL, gpu="V100", gpus_per_node=1, speed=same)
+    emission = emit_plan(of_action("a8", Change(subject=CHAT, effect=there)), knowing(CHAT, owner_kind=kind))
+
+    (pool,) = [yaml.safe_load(file.text) for file in emission.files if file.kind == "NodePool"]
+    assert pool["spec"]["disruption"]["consolidationPolicy"] == "WhenEmptyOrUnderutilized"
 
 
 def fewer_gpus(**more):

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 import yaml
-from benchmarks.enact import demo_row
+from benchmarks.enact import proved_fleet, row_of
 from hypothesis import given, settings
 from tests.emit.cluster_example import example_facts
 from tests.emit.example import action, hpa
@@ -12,12 +12,13 @@ from tests.emit.test_any_plan import FACTS, plans
 
 from trimtab.deployment.effects import SetReplicaPolicy, SetSchedule, Wake
 from trimtab.emit.manifests.emission import ApplyStage
-from trimtab.emit.manifests.facts import Autoscaler
+from trimtab.emit.manifests.facts import Autoscaler, NodeMaker
 from trimtab.emit.manifests.keda import scaled_object, scheduled_object
 from trimtab.emit.manifests.kubernetes import horizontal_pod_autoscaler
 from trimtab.emit.manifests.plan_files import emit_plan
 from trimtab.emit.manifests.prometheus import prometheus_rule
 from trimtab.emit.manifests.week import cron_spans, held_stretches
+from trimtab.pipeline import open_demo
 from trimtab.plan.model import Risk
 from trimtab.policies.forecast import forecast_policy
 from trimtab.policies.keda import KedaPolicy
@@ -109,14 +110,29 @@ def test_a_timetable_in_another_time_zone_is_not_guessed():
     assert "only UTC" in held_hours(scaler)
 
 
-def test_the_files_of_a_plan_cost_what_its_proof_says():
-    found = demo_row("finetune-7b")
+@pytest.fixture(scope="module")
+def tuned():
+    """A demonstration, planned and proved once."""
+    return proved_fleet("finetune-7b", open_demo("finetune-7b"), None)
+
+
+@pytest.mark.parametrize("maker", NodeMaker)
+def test_the_files_of_a_plan_cost_what_its_proof_says(tuned, maker, tmp_path):
+    found = row_of(tuned, maker, tmp_path)
 
     assert found.files_usd == pytest.approx(found.proof_usd, rel=0.02)
     assert found.objects_usd == found.files_usd
     assert found.targets_equal == found.targets > 0
     assert not found.not_judged
     assert not found.left_behind
+
+
+@pytest.mark.parametrize("maker", NodeMaker)
+def test_a_review_of_what_was_emitted_passes_and_costs_what_its_objects_do(tuned, maker, tmp_path):
+    found = row_of(tuned, maker, tmp_path)
+
+    assert found.review_passes
+    assert found.review_usd == pytest.approx(found.unordered_usd, rel=0.02)
 
 
 @settings(max_examples=40, deadline=None)

@@ -332,3 +332,65 @@ def test_an_autoscaler_that_a_pools_limit_has_no_room_for_is_not_judged(bundle):
     found = reviewed(bundle, on_pool(limit=1) + hpa(REQUESTS, low=2))
 
     assert found.unjudged == ("prod/api",)
+
+
+def test_what_is_applied_only_once_something_is_so_is_listed_and_not_judged(bundle):
+    patch = "[{op: replace, path: /spec/replicas, value: 1}]"
+    later = f"""
+apiVersion: kustomize.config.k8s.io/v1alpha1
+kind: Component
+metadata: {{name: api, annotations: {{trimtab.dev/applies-once: its server batches}}}}
+patches:
+- target: {{kind: Deployment, name: api}}
+  patch: '{patch}'
+"""
+
+    found = reviewed(bundle, later)
+
+    assert found.workloads == ()
+    assert [one.why for one in found.unread] == ["it is applied only once its server batches"]
+
+
+_POD = {
+    "nodeSelector": {"karpenter.sh/nodepool": "gpus"},
+    "containers": [{"resources": {"limits": {"nvidia.com/gpu": 2}}}],
+}
+_HEAD = {"template": {"spec": {"containers": [{}]}}}
+_RAY = {"headGroupSpec": _HEAD, "workerGroupSpecs": [{"replicas": 3, "template": {"spec": _POD}}]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "replicas"),
+    [
+        ("Deployment", {"replicas": 3, "template": {"spec": _POD}}, 3),
+        ("LeaderWorkerSet", {"replicas": 3, "leaderWorkerTemplate": {"workerTemplate": {"spec": _POD}}}, 3),
+        ("InferenceService", {"predictor": _POD}, None),
+        ("RayService", {"rayClusterConfig": _RAY}, 3),
+    ],
+)
+def test_pods_are_read_where_their_owner_keeps_them(kind, spec, replicas):
+    found = read_objects([("a.yaml", {"kind": kind, "metadata": {"name": "api", "namespace": "prod"}, "spec": spec})])
+
+    pods = found.pods["prod/api"]
+    assert (pods.gpus, pods.node_selector, pods.replicas) == (2, (("karpenter.sh/nodepool", "gpus"),), replicas)
+
+
+def test_a_ray_service_with_several_groups_of_gpus_is_listed():
+    groups = [{"groupName": name, "template": {"spec": _POD}} for name in ("small", "large")]
+    spec = {"rayClusterConfig": {"headGroupSpec": _HEAD, "workerGroupSpecs": groups}}
+
+    found = read_objects([("a.yaml", {"kind": "RayService", "metadata": {"name": "api"}, "spec": spec})])
+
+    assert found.pods == {}
+    assert ["several worker groups with GPUs" in one.why for one in found.unread] == [True]
+
+
+def test_an_emitted_folder_that_holds_nothing_but_pages_asks_for_nothing(tmp_path):
+    (tmp_path / "orders").mkdir()
+    (tmp_path / "orders" / "buy.md").write_text("# Buy", encoding="utf-8")
+    with pytest.raises(InputError, match="give the folder of manifests"):
+        list(read_manifests(tmp_path))
+
+    (tmp_path / "APPLY.md").write_text("# Apply", encoding="utf-8")
+
+    assert list(read_manifests(tmp_path)) == []

@@ -192,6 +192,35 @@ def test_owners_are_followed_through_job_set_and_leader_worker_set():
     assert (found["llm-0-1"]["workload"], found["llm-0-1"]["owner_kind"]) == ("ml/llm", "LeaderWorkerSet")
 
 
+def test_pods_of_a_ray_cluster_are_those_of_the_service_or_job_that_made_it():
+    """KubeRay, utils/constant.go: a RayService and a RayJob own the RayCluster, which owns the pods."""
+    items = [
+        node(),
+        {
+            "apiVersion": "ray.io/v1",
+            "kind": "RayCluster",
+            "metadata": meta("llm-raycluster-x7k2p", "ml", owner=("RayService", "llm")),
+        },
+        {
+            "apiVersion": "ray.io/v1",
+            "kind": "RayCluster",
+            "metadata": meta("tune-4-abcde", "ml", owner=("RayJob", "tune-4")),
+        },
+        {"apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": meta("shared", "ml")},
+        pod("llm-gpu-worker-aaaaa", "ml", owner=("RayCluster", "llm-raycluster-x7k2p")),
+        pod("tune-gpu-worker-aaaaa", "ml", owner=("RayCluster", "tune-4-abcde")),
+        pod("shared-gpu-worker-aaaaa", "ml", owner=("RayCluster", "shared")),
+    ]
+    found = by_name(collected(items), "pods", "pod")
+
+    owners = {name: (one["workload"], one["owner_kind"]) for name, one in found.items()}
+    assert owners == {
+        "llm-gpu-worker-aaaaa": ("ml/llm", "RayService"),
+        "tune-gpu-worker-aaaaa": ("ml/tune", "RayJob"),
+        "shared-gpu-worker-aaaaa": ("ml/shared", "RayCluster"),
+    }
+
+
 def test_pods_of_nodes_that_are_gone_are_counted_not_dropped_in_silence():
     gone = pod("old-0", "ml", owner=("StatefulSet", "old"), node="gone", phase="Succeeded", ended=NOW)
 

@@ -7,13 +7,14 @@ only). What is not known is not held against anybody: `knows_all` tells of which
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from trimtab.errors import InputError, SourceError, UsageError
+from trimtab.errors import CredentialsError, InputError, SourceError, UsageError
 from trimtab.sources.kube_objects import Object, at, documents_of, listed, mapping, text
 from trimtab.sources.manifest_files import read_manifests
 from trimtab.tables.bundle import Bundle, read_bundle
@@ -26,6 +27,9 @@ WORKLOAD_KINDS = frozenset({
 })  # fmt: skip
 _BUNDLE = "bundle.yaml"
 _LIMIT_S = 120
+_REQUEST_LIMIT_S = 20
+_LOG_LINE = re.compile(r"[EWI]\d{4} \d\d:")
+"""A line of kubectl's log (klog), which says each failed try again."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -121,30 +125,79 @@ def cluster_of_bundle(bundle: Bundle) -> Cluster:
 
 
 def cluster_of_context(context: str, kinds: Iterable[str]) -> Cluster:
-    """Ask a cluster for its objects of some kinds by kubectl; raises UsageError where there is no kubectl, SourceError else."""
+    """Ask a cluster for its objects of some kinds by kubectl; a kind that it does not serve has none.
+
+    Raises UsageError where there is no kubectl or no such context, CredentialsError where kinds may not be listed, all named at
+    once, SourceError where the cluster does not answer.
+    """
     asked = ["namespaces", "deployments.apps", "statefulsets.apps", "services", *sorted(set(kinds))]
-    cluster = Cluster()
+    cluster, refused = Cluster(), list[str]()
     for kind in dict.fromkeys(asked):
-        answer = _kubectl(context, ["get", kind, "-A", "-o", "json"], may_fail=kind not in ("namespaces",))
+        try:
+            answer = _kubectl(context, ["get", kind, "-A", "-o", "json"])
+        except _Refused:
+            refused.append(kind)
+            continue
         for one in listed(json.loads(answer), "items") if answer else ():
             cluster.add(one)
+    if refused:
+        raise _may_not_list(context, refused)
     return cluster
 
 
 def crds_of_context(context: str) -> list[object]:
-    """Ask a cluster for its CustomResourceDefinitions by kubectl."""
-    answer = _kubectl(context, ["get", "customresourcedefinitions", "-o", "json"])
-    return [json.loads(answer)]
+    """Ask a cluster for its CustomResourceDefinitions by kubectl; raises as `cluster_of_context` does."""
+    kind = "customresourcedefinitions"
+    try:
+        answer = _kubectl(context, ["get", kind, "-o", "json"])
+    except _Refused as error:
+        raise _may_not_list(context, [kind]) from error
+    return [json.loads(answer)] if answer else []
 
 
-def _kubectl(context: str, arguments: list[str], *, may_fail: bool = False) -> str:
+class _Refused(Exception):
+    """A kind that whoever asks may not list."""
+
+
+def _may_not_list(context: str, kinds: Sequence[str]) -> CredentialsError:
+    return CredentialsError(
+        f"--context {context}: you may not list {', '.join(kinds)}. Whoever administers the cluster can allow it: kubectl "
+        f"create clusterrole trimtab-check --verb=list --resource={','.join(kinds)}, and bind it to you; or give --against "
+        "(and --schemas) with dumps of somebody who may: kubectl get ... -A -o json"
+    )
+
+
+def _kubectl(context: str, arguments: list[str]) -> str:
+    """Return what kubectl says of a kind; "" where the server has no such kind; raises _Refused where it may not be listed."""
     if shutil.which("kubectl") is None:
         raise UsageError("--context asks the cluster by kubectl, which is not installed; give dumps with --against")
-    command = ["kubectl", "--context", context, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_LIMIT_S, check=False)
-    if done.returncode and not may_fail:
-        raise SourceError(f"{' '.join(command)}: {done.stderr.strip()}; see kubectl config get-contexts")
-    return "" if done.returncode else done.stdout
+    command = ["kubectl", "--context", context, f"--request-timeout={_REQUEST_LIMIT_S}s", *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_LIMIT_S, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise _away(context, f"no answer in {_LIMIT_S} s") from error
+    said = "; ".join(line for line in done.stderr.splitlines() if line and not _LOG_LINE.match(line))
+    if not done.returncode:
+        return done.stdout
+    if "(Forbidden)" in said:
+        raise _Refused
+    if "the server doesn't have a resource type" in said or "(NotFound)" in said:
+        return ""
+    if "context was not found" in said or ("context" in said and "does not exist" in said):
+        raise UsageError(f"--context {context}: {said}; kubectl config get-contexts lists those that there are")
+    if "Unauthorized" in said or "logged in to the server" in said:
+        raise CredentialsError(
+            f"--context {context}: not signed in ({said}); renew the credentials of that context: kubectl --context {context} "
+            "get namespaces must work"
+        )
+    raise _away(context, said)
+
+
+def _away(context: str, said: str) -> SourceError:
+    return SourceError(
+        f"--context {context}: the cluster does not answer ({said}); is it reachable (kubectl --context {context} get "
+        "namespaces)? else give a dump with --against"
+    )
 
 
 def series_of(path: Path) -> frozenset[str]:

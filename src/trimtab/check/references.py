@@ -17,7 +17,8 @@ from trimtab.check.faults import FieldFault, ObjectFault, Severity, join, neares
 from trimtab.check.kustomizations import Patch
 from trimtab.check.pods import TEMPLATES
 from trimtab.errors import InputError
-from trimtab.review.manifests import NODE_POOL_LABEL, DeclaredPods, Manifests, NodePool, read_objects
+from trimtab.review.manifests import DeclaredPods, Manifests, read_objects
+from trimtab.review.pools import NODE_POOL_LABEL, NodePool
 from trimtab.sources.kube_objects import Object, at, listed, mapping, text
 
 CLUSTER_WIDE = frozenset({

@@ -126,6 +126,17 @@ its lever and what it changes, so that they stay from audit to audit; ids are th
 The folder is written at once or not at all; a file in it that somebody else wrote, or that was changed by hand, is never
 lost without `--force`.
 
+`decisions/` has an index and, of a whole plan, `year.md`: what is done in each quarter, by whom, and what was saved by then.
+A Component with the annotation `trimtab.dev/applies-once` waits for what that says: fewer replicas once the server batches.
+
+## Owners
+
+Patches go to where an owner keeps its pods: the template of Deployments, StatefulSets, Rollouts, Jobs and CronJobs, the
+worker template of a LeaderWorkerSet, the predictor of an InferenceService, the first worker group of a RayService (by JSON
+patch: a merge would drop the other groups). Ray Serve and KServe scale themselves: no autoscaler is written for those, and
+a person is told the least and the most replicas to state. For other owners a person is told what to set. Not written:
+`ResourceClaim`s of dynamic resource allocation; where pods claim GPUs so, the patch of `nvidia.com/gpu` does not apply.
+
 ## Nodes that workloads leave
 
 Whoever goes to a new pool leaves nodes that are billed on. For each group that is emptied `orders/give-back-*.md` names

@@ -32,8 +32,9 @@ class Pods:
     start_s: FloatArray
     end_s: FloatArray
     used_gpus: FloatArray
-    """GPUs of it that did anything in an hour in which any did, the 95th percentile of hours on the high side; those that
-    nobody measured count as at work. NaN where no GPU did anything, or where nobody knows which it held."""
+    """GPUs of it that did anything in an hour in which any did, the 95th percentile of hours on the high side. One without
+    readings in an hour counts as at work, unless it was read in others and never worked while the pod did. NaN where no GPU did
+    anything, or where nobody knows which it held."""
     gpu: tuple[str, ...]
     """Their type of GPU; "" where it is not known, or where a pod held several types."""
 
@@ -216,9 +217,9 @@ def _used(
     worked, seen = _peaks(rows, unique[2], unique[1], owner[cells.index][at], active_frac, window.hours)
     key = unique[0] * window.hours + unique[1]
     pod_hours, inverse = np.unique(key, return_inverse=True)
-    active = np.bincount(inverse, weights=worked)
-    at_work = np.bincount(inverse, weights=worked | ~seen)
-    busy = active > 0
+    busy = np.bincount(inverse, weights=worked) > 0
+    idle = _never_worked(unique[0] * (len(rows.names) + 1) + unique[2] + 1, worked, seen & busy[inverse])
+    at_work = np.bincount(inverse, weights=worked | (~seen & ~idle))
     of_pod, count = (pod_hours // window.hours)[busy], at_work[busy]
     order = np.lexsort((count, of_pod))
     of_pod, count = of_pod[order], count[order]
@@ -226,6 +227,13 @@ def _used(
     used[present] = count[first + np.ceil(0.95 * (hours - 1)).astype(np.int64)]
     used[np.unique(pod[~named])] = np.nan
     return used
+
+
+def _never_worked(gpu_of_pod: IntArray, worked: Flags, seen: Flags) -> Flags:
+    """Tell of hours of a pod's GPUs (n,) whether that GPU was `seen` in some hour and `worked` in none."""
+    _, at = np.unique(gpu_of_pod, return_inverse=True)
+    ever_seen, ever_worked = (np.bincount(at, weights=flags)[at] > 0 for flags in (seen, worked))
+    return np.asarray(ever_seen & ~ever_worked, dtype=np.bool_)
 
 
 def _peaks(

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
@@ -54,7 +54,9 @@ from trimtab.policies.keda import KedaPolicy
 from trimtab.policies.scaling import NO_LIMIT, HpaPolicy
 from trimtab.replay.outcomes.outcome import Case
 from trimtab.replay.outcomes.service_outcome import demand_of
-from trimtab.review.manifests import INSTANCE_TYPE_LABELS, NODE_POOL_LABEL, DeclaredPods, Manifests, NodePool, Scaler
+from trimtab.review.manifests import DeclaredPods, Manifests, Scaler
+from trimtab.review.node_groups import GROUP_NAME_LABELS, NODE_GROUP, together
+from trimtab.review.pools import INSTANCE_TYPE_LABELS, NODE_POOL_LABEL, NodePool, Taint
 from trimtab.review.scaling import Replica, scaling_of
 from trimtab.sources.kube_objects import Object, listed, number, text
 from trimtab.tables.workloads import WorkloadKind
@@ -94,7 +96,7 @@ class Proposed:
     refused: str = ""
     """Why it cannot be replayed; empty where it can."""
     gives_nodes_back: bool = False
-    """Whether its nodes are a NodePool's, which starts and removes them as pods ask."""
+    """Whether its nodes are those of a pool that starts and removes them as pods ask."""
     findings: list[ManifestFault] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     changes: list[tuple[str, WorkloadEffect]] = field(default_factory=list)
@@ -131,34 +133,67 @@ def _warn(found: Proposed, workload: str, files: tuple[str, ...], what: str, cur
 
 
 def _node_pool(pods: DeclaredPods, workload: Workload, manifests: Manifests, found: Proposed) -> NodePool | None:
-    """Return the NodePool among the manifests that its pods select, after what keeps them off it was said."""
+    """Return the pool of nodes among the manifests that its pods select, after what keeps them off it was said."""
     named = pods.selected(NODE_POOL_LABEL)
-    fit = [] if named else _by_labels(pods, manifests.pools)
-    if len(fit) > 1:
+    fit = [one for one in (manifests.pools.get(named),) if one] if named else _by_labels(pods, manifests.pools)
+    pool = _one_pool([one for one in fit if not _kept_off(pods, one)] or fit)
+    if pool is None and fit:
         names = ", ".join(sorted(one.name for one in fit))
         found.refused = f"may run on nodes of {names}: how its pods divide over several node pools is not modelled"
         return None
-    pool = manifests.pools.get(named) if named else next(iter(fit), None)
     if pool is None:
-        if named:
+        if absent := named or pods.selected(*GROUP_NAME_LABELS):
+            kind = "node pool" if named else "node group"
             found.notes.append(
-                f"selects the node pool {named}, which is not among these objects: taken to be its present nodes"
+                f"selects the {kind} {absent}, which is not among these objects: taken to be its present nodes"
             )
         return None
-    files = (*pods.files, pool.file)
-    kept_off = [
-        taint
-        for taint in pool.taints
-        if taint.effect in _KEPT_OFF and not any(one.tolerates(taint) for one in pods.tolerations or ())
-    ]
-    for taint in kept_off:
+    for taint in _kept_off(pods, pool):
         _stop(
-            found, workload.name, files,
-            f"does not tolerate {taint.key}={taint.value}:{taint.effect} of node pool {pool.name}: its pods stay pending",
+            found, workload.name, (*pods.files, pool.file),
+            f"does not tolerate {taint.key}={taint.value}:{taint.effect} of {pool.kind} {pool.name}: its pods stay pending",
             f"add the toleration key {taint.key}, effect {taint.effect}",
         )  # fmt: skip
+    _groups_left(pods, fit, pool, workload, found)
     _contradictions(pods, pool, workload, found)
     return pool
+
+
+def _kept_off(pods: DeclaredPods, pool: NodePool) -> list[Taint]:
+    """Return the taints of a pool that keep its pods off."""
+    taints = (taint for taint in pool.taints if taint.effect in _KEPT_OFF)
+    return [taint for taint in taints if not any(one.tolerates(taint) for one in pods.tolerations or ())]
+
+
+def _selected_pools(pods: DeclaredPods, manifests: Manifests) -> frozenset[str]:
+    """Return the names of the pools that its pods select, whether or not they are among the manifests."""
+    named = pods.selected(NODE_POOL_LABEL)
+    return frozenset([named] if named else (one.name for one in _by_labels(pods, manifests.pools)))
+
+
+def _one_pool(fit: Sequence[NodePool]) -> NodePool | None:
+    """Return the pool that its pods run on: the only one, or groups that are one need; None where they divide, or have none."""
+    if len(fit) <= 1:
+        return next(iter(fit), None)
+    return together(fit) if all(one.kind == NODE_GROUP for one in fit) else None
+
+
+def _groups_left(
+    pods: DeclaredPods, fit: Sequence[NodePool], pool: NodePool, workload: Workload, found: Proposed
+) -> None:
+    """Say which groups its pods select and may not run on, and what nodes of groups keep that nothing needs."""
+    for one in fit:
+        for taint in _kept_off(pods, one) if not _kept_off(pods, pool) else ():
+            _warn(
+                found, workload.name, (*pods.files, one.file),
+                f"selects {one.kind} {one.name} and does not tolerate its {taint.key}={taint.value}:{taint.effect}: runs on "
+                f"{pool.name} only",
+                f"add the toleration key {taint.key}, effect {taint.effect}",
+            )  # fmt: skip
+    if pool.kind == NODE_GROUP and pool.elastic:
+        found.notes.append(f"nodes of {pool.name} come and go where Cluster Autoscaler runs, or the provider's own")
+    if pool.least_nodes:
+        found.notes.append(f"{pool.name} keeps {pool.least_nodes} node(s) whatever is asked for: not counted")
 
 
 def _by_labels(pods: DeclaredPods, pools: Mapping[str, NodePool]) -> list[NodePool]:
@@ -174,13 +209,13 @@ def _contradictions(pods: DeclaredPods, pool: NodePool, workload: Workload, foun
         if given and value not in given:
             _stop(
                 found, workload.name, (*pods.files, pool.file),
-                f"selects {key}={value}, and node pool {pool.name} has {', '.join(given)} only: its pods stay pending",
+                f"selects {key}={value}, and {pool.kind} {pool.name} has {', '.join(given)} only: its pods stay pending",
                 f"select {given[0]}, or let the pool have {value}",
             )  # fmt: skip
         elif not given and key not in (NODE_POOL_LABEL, *INSTANCE_TYPE_LABELS) and "/" in key and pool.labels:
             _warn(
                 found, workload.name, (*pods.files, pool.file),
-                f"selects {key}={value}, which node pool {pool.name} does not give its nodes",
+                f"selects {key}={value}, which {pool.kind} {pool.name} does not give its nodes",
                 f"add the label to the pool's template, or set the selector to null ({key}: null)",
             )  # fmt: skip
 
@@ -190,7 +225,7 @@ def _place(pods: DeclaredPods, pool: NodePool | None, case: Case, market: Market
     workload = case.workload
     asked = pods.selected(*INSTANCE_TYPE_LABELS)
     types = (asked,) if asked else (() if pool is None else pool.instance_types)
-    found.gives_nodes_back = pool is not None
+    found.gives_nodes_back = pool is not None and pool.elastic
     home = workload.pool
     if types and (offering := _cheapest(types, workload, market)) is not None:
         smaller = _smaller(pods, workload, market)
@@ -249,13 +284,14 @@ def _width_unknown(pods: DeclaredPods, workload: Workload) -> str:
 
 def _warm(pods: DeclaredPods, case: Case, manifests: Manifests, found: Proposed) -> None:
     """Start its nodes ahead of its runs, where placeholders of the lowest priority come to its pool just before them."""
-    namespace, pool = case.workload.name.partition("/")[0], pods.selected(NODE_POOL_LABEL)
+    namespace, pools = case.workload.name.partition("/")[0], _selected_pools(pods, manifests)
     minutes = [
         one.cron.partition(" ")[0]
         for one in manifests.pods.values()
         if manifests.is_placeholder(one)
         and one.workload.partition("/")[0] == namespace
-        and one.selected(NODE_POOL_LABEL) == pool is not None
+        and pools
+        and _selected_pools(one, manifests) == pools
     ]
     settings = case.settings
     ways = schedule.propose(case.workload, case.window, settings.bands, settings.assumptions, required_frac=1.0)
@@ -301,7 +337,7 @@ def _runs(pods: DeclaredPods, pool: NodePool | None, case: Case, market: Market,
         types = (pool.instance_types if pool is not None else ()) or (asked,)
         counts.sort(key=lambda one: one.pool.instance_type not in types)
         found.changes.append((gpu_count.NAME, counts[0]))
-    if pool is not None:
+    if pool is not None and pool.elastic:
         found.changes += [(idle_release.NAME, one) for one in idle_release.propose(workload, case.settings.assumptions)]
 
 
@@ -316,7 +352,7 @@ def _replicas(
 ) -> None:
     name = case.workload.name
     before = demand_of(case).most_replicas
-    room = _room(pods, pool, case)
+    room = _room(pods, pool, case, found)
     if len(scalers) > 1:
         files = tuple(one.file for one in scalers)
         _stop(found, name, files, f"{len(scalers)} autoscalers scale it and fight each other", "keep one of them")
@@ -408,38 +444,41 @@ def _fragments(pool: NodePool | None, case: Case, found: Proposed) -> None:
         return
     _warn(
         found, case.workload.name, (pool.file,),
-        f"node pool {pool.name} gives back empty nodes only (WhenEmpty), and its nodes hold several replicas: they hardly ever "
-        "become empty, so that the bill is higher than replayed",
+        f"{pool.kind} {pool.name} gives back empty nodes only (WhenEmpty), and its nodes hold several replicas: they hardly "
+        "ever become empty, so that the bill is higher than replayed",
         "set consolidationPolicy: WhenEmptyOrUnderutilized for services",
     )  # fmt: skip
 
 
-def _room(pods: DeclaredPods | None, pool: NodePool | None, case: Case) -> int:
-    """Return how many replicas a node pool's limit has room for."""
-    if pool is None or pool.gpu_limit is None:
-        return NO_LIMIT
+def _room(pods: DeclaredPods | None, pool: NodePool | None, case: Case, found: Proposed) -> int:
+    """Return how many replicas a pool's limit has room for, on the nodes that were found for it."""
     each = pods.gpus if pods is not None and pods.gpus else max(1, math.ceil(case.workload.gpus_per_pod))
-    return pool.gpu_limit // each
+    if pool is not None and pool.gpu_limit is not None:
+        return pool.gpu_limit // each
+    if pool is not None and pool.node_limit is not None:
+        return pool.node_limit * (resolve(case.workload, Deployment.of(*found.changes)).gpus_per_node // each)
+    return NO_LIMIT
 
 
 def _rollout(
     pods: DeclaredPods | None, pool: NodePool | None, most: int, room: int, case: Case, found: Proposed
 ) -> None:
     """Say where a pool's limit leaves no room for its replicas, or for the next rollout."""
-    if pool is None or pool.gpu_limit is None:
+    if pool is None or room == NO_LIMIT:
         return
     files = (*(() if pods is None else pods.files), pool.file)
+    limit = f"{pool.node_limit} nodes" if pool.gpu_limit is None else f"{pool.gpu_limit} GPUs"
     surge = math.ceil(_SURGE_FRAC * most)
     if room < most:
         _warn(
             found, case.workload.name, files,
-            f"may have {most} replicas, and node pool {pool.name} has room for {room} (limit {pool.gpu_limit} GPUs)",
+            f"may have {most} replicas, and {pool.kind} {pool.name} has room for {room} (limit {limit})",
             "raise the pool's limit, or lower the most replicas",
         )  # fmt: skip
     elif room < most + surge and math.floor(_SURGE_FRAC * most) == 0:
         _stop(
             found, case.workload.name, files,
-            f"a rollout at {most} replicas needs {surge} more and takes none away, and node pool {pool.name} has room for "
+            f"a rollout at {most} replicas needs {surge} more and takes none away, and {pool.kind} {pool.name} has room for "
             f"{room}: it never ends",
             "raise the pool's limit by a node, or set maxSurge: 0 and maxUnavailable: 1",
         )  # fmt: skip

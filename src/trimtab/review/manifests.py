@@ -12,42 +12,31 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
+from trimtab.emit.manifests.objects import APPLIES_ONCE
 from trimtab.errors import InputError
 from trimtab.inputs.yaml_text import load_yaml
+from trimtab.review.node_groups import GROUP_KINDS, node_groups, ranks_groups
+from trimtab.review.pools import GPU, NodePool, Taint, node_pool, object_at, unread_needs, whole_number
 from trimtab.sources.kube_objects import Object, at, listed, mapping, number, text
 
-GPU = "nvidia.com/gpu"
-NODE_POOL_LABEL = "karpenter.sh/nodepool"
-INSTANCE_TYPE_LABELS = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
-CAPACITY_TYPE_LABEL = "karpenter.sh/capacity-type"
-_REPLICATED = frozenset({"Deployment", "StatefulSet", "ReplicaSet", "Rollout", "LeaderWorkerSet", "InferenceService"})
+_REPLICATED = frozenset(
+    {"Deployment", "StatefulSet", "ReplicaSet", "Rollout", "LeaderWorkerSet", "InferenceService", "RayService"}
+)
 _RUNS = frozenset({"Job", "CronJob", "PyTorchJob", "RayJob", "JobSet"})
 _AUTOSCALERS = frozenset({"HorizontalPodAutoscaler", "ScaledObject"})
 _SILENT = frozenset({
     "Namespace", "Service", "ConfigMap", "Secret", "ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding",
     "ServiceMonitor", "PodMonitor", "Ingress", "NetworkPolicy", "PodDisruptionBudget", "Kustomization",
+    "EC2NodeClass", "AKSNodeClass", "GCENodeClass",
 })  # fmt: skip
 """Kinds that change neither how many pods there are nor which nodes they hold: not read, and no gap."""
-_TEMPLATES = {"CronJob": ("spec", "jobTemplate", "spec", "template", "spec")}
+_TEMPLATES = {
+    "CronJob": ("spec", "jobTemplate", "spec", "template", "spec"),
+    "LeaderWorkerSet": ("spec", "leaderWorkerTemplate", "workerTemplate", "spec"),
+    "InferenceService": ("spec", "predictor"),
+}
 _TEMPLATE = ("spec", "template", "spec")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Taint:
-    """A taint of a node, or a toleration of a pod: `value` is empty and `operator` is Exists where any value will do."""
-
-    key: str
-    value: str = ""
-    effect: str = ""
-    operator: str = "Equal"
-
-    def tolerates(self, taint: Taint) -> bool:
-        """Tell whether this toleration covers a taint (kubernetes.io, Taints and Tolerations)."""
-        if self.effect and self.effect != taint.effect:
-            return False
-        if self.operator == "Exists":
-            return not self.key or self.key == taint.key
-        return self.key == taint.key and self.value == taint.value
+_RAY_SERVICE = "RayService"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,31 +75,6 @@ class DeclaredPods:
             priority_class=self.priority_class or other.priority_class,
             cron=self.cron or other.cron,
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodePool:
-    """A Karpenter NodePool: requirements by label, taints, and the most GPUs that it may hold."""
-
-    name: str
-    file: str
-    requirements: Mapping[str, tuple[str, ...]]
-    """Labels that must have one of some values (operator In)."""
-    labels: Mapping[str, str]
-    taints: tuple[Taint, ...]
-    gpu_limit: int | None
-    consolidates: bool
-    """Whether nodes that could be emptied onto others are; else only empty ones go."""
-
-    @property
-    def instance_types(self) -> tuple[str, ...]:
-        """Return the instance types that it may start; empty: any."""
-        return next((self.requirements[label] for label in INSTANCE_TYPE_LABELS if label in self.requirements), ())
-
-    @property
-    def capacity_types(self) -> tuple[str, ...]:
-        """Return how it may buy them; on demand where it does not say."""
-        return self.requirements.get(CAPACITY_TYPE_LABEL, ("on-demand",))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,14 +186,19 @@ def _flat(document: object) -> Iterator[Object]:
 def _take(found: Manifests, file: str, one: Object) -> None:
     kind, name = text(one, "kind"), text(one, "metadata", "name")
     namespace = text(one, "metadata", "namespace") or "default"
-    if kind in _REPLICATED or kind in _RUNS:
+    if kind == _RAY_SERVICE and len(_gpu_groups(one)) > 1:
+        why = "several worker groups with GPUs: which of them serves is not modelled"
+        found.unread.append(Unread(what=f"{kind} {namespace}/{name}", file=file, why=why))
+    elif kind in _REPLICATED or kind in _RUNS:
         _put(found, _pods(kind, f"{namespace}/{name}", file, one))
     elif kind in _AUTOSCALERS:
-        scaler = Scaler(kind=kind, name=name, namespace=namespace, file=file, spec=_object(one, "spec"))
+        scaler = Scaler(kind=kind, name=name, namespace=namespace, file=file, spec=object_at(one, "spec"))
         found.scalers.setdefault(scaler.workload, []).append(scaler)
     elif kind == "NodePool":
-        found.pools[name] = _node_pool(name, file, one)
-        found.unread += _unread_needs(name, file, one)
+        found.pools[name] = node_pool(name, file, one)
+        found.unread += [Unread(what=what, file=file, why=why) for what, why in unread_needs(name, one)]
+    elif kind in GROUP_KINDS:
+        found.pools |= {f"{group.kind} {group.name}": group for group in node_groups(kind, name, file, one)}
     elif kind == "PriorityClass":
         found.priorities[name] = number(one, "value") or 0.0
     elif kind == "PrometheusRule":
@@ -244,6 +213,8 @@ def _take(found: Manifests, file: str, one: Object) -> None:
                             expression=text(rule, "expr"),
                         )
                     )
+    elif kind == "Component" and (once := text(one, "metadata", "annotations", APPLIES_ONCE)):
+        found.unread.append(Unread(what=f"Component {name}", file=file, why=f"it is applied only once {once}"))
     elif kind in ("Component", "Kustomization") and at(one, "patches"):
         for patch in listed(one, "patches"):
             _take_patch(found, file, patch)
@@ -251,7 +222,7 @@ def _take(found: Manifests, file: str, one: Object) -> None:
         return  # a dashboard, or other data
     elif not kind:
         found.unread.append(Unread(what="a document without a kind", file=file, why="it is no Kubernetes object"))
-    elif kind not in _SILENT:
+    elif kind not in _SILENT and not (kind == "ComputeClass" and ranks_groups(one)):
         found.unread.append(Unread(what=f"{kind} {namespace}/{name}", file=file, why="this kind is not modelled"))
 
 
@@ -260,15 +231,23 @@ def _put(found: Manifests, pods: DeclaredPods) -> None:
     found.pods[pods.workload] = pods if known is None else pods.over(known)
 
 
-def _object(one: Object, *path: str) -> Object:
-    part = at(one, *path)
-    return part if isinstance(part, Mapping) else {}
+def _gpu_groups(ray_service: Object) -> list[Object]:
+    """Return the worker groups of a RayService whose pods ask for GPUs (KubeRay v1, RayClusterSpec)."""
+    groups = listed(ray_service, "spec", "rayClusterConfig", "workerGroupSpecs")
+    return [one for one in groups if _devices(object_at(one, *_TEMPLATE[1:]), "a worker group") != (None, ())]
+
+
+def _held_in(kind: str, one: Object) -> tuple[Object, float | None]:
+    """Return the pod's spec of an object, and how many such pods it states."""
+    if kind == _RAY_SERVICE:
+        group = next(iter(_gpu_groups(one)), {})
+        return object_at(group, *_TEMPLATE[1:]), number(group, "replicas")
+    return object_at(one, *_TEMPLATES.get(kind, _TEMPLATE)), number(one, "spec", "replicas")
 
 
 def _pods(kind: str, workload: str, file: str, one: Object) -> DeclaredPods:
-    template = _object(one, *_TEMPLATES.get(kind, _TEMPLATE))
+    template, replicas = _held_in(kind, one)
     gpus, devices = _devices(template, f"{file}: {kind} {workload}")
-    replicas = number(one, "spec", "replicas")
     stated = at(template, "tolerations")
     return DeclaredPods(
         kind=kind,
@@ -285,13 +264,16 @@ def _pods(kind: str, workload: str, file: str, one: Object) -> DeclaredPods:
 
 
 def _devices(template: Object, where: str) -> tuple[int | None, tuple[str, ...]]:
-    """Return the whole GPUs that the containers of a pod ask for together (None: not said), and other devices."""
+    """Return the whole GPUs that the containers of a pod ask for together (None: not said), and other devices.
+
+    A predictor of KServe says those of its model's server beside the containers.
+    """
     gpus, others = None, set()
-    for container in listed(template, "containers"):
-        limits = {**_object(container, "resources", "requests"), **_object(container, "resources", "limits")}
+    for container in (*listed(template, "containers"), object_at(template, "model")):
+        limits = {**object_at(container, "resources", "requests"), **object_at(container, "resources", "limits")}
         for key, value in limits.items():
             if key == GPU:
-                gpus = (gpus or 0) + _whole(value, f"{where}, {GPU}")
+                gpus = (gpus or 0) + whole_number(value, f"{where}, {GPU}")
             elif str(key).startswith("nvidia.com/"):
                 others.add(str(key))
     return gpus, tuple(sorted(others))
@@ -319,49 +301,6 @@ def _toleration(one: Object) -> Taint:
     )
 
 
-def _node_pool(name: str, file: str, one: Object) -> NodePool:
-    template = _object(one, "spec", "template", "spec")
-    needs = listed(template, "requirements")
-    limit = at(one, "spec", "limits", GPU)
-    return NodePool(
-        name=name,
-        file=file,
-        requirements={
-            text(need, "key"): tuple(str(value) for value in _list(need, "values"))
-            for need in needs
-            if text(need, "operator") == "In"
-        },
-        labels=mapping(one, "spec", "template", "metadata", "labels"),
-        taints=tuple(
-            Taint(key=text(taint, "key"), value=text(taint, "value"), effect=text(taint, "effect"))
-            for taint in listed(template, "taints")
-        ),
-        gpu_limit=None if limit is None else _whole(limit, f"{file}: NodePool {name}, limit of {GPU}"),
-        consolidates=text(one, "spec", "disruption", "consolidationPolicy") != "WhenEmpty",
-    )
-
-
-def _unread_needs(name: str, file: str, one: Object) -> Iterator[Unread]:
-    """Yield a pool's requirements of other operators than In."""
-    for need in listed(one, "spec", "template", "spec", "requirements"):
-        if text(need, "operator") != "In":
-            what = f"NodePool {name}: {text(need, 'key')} {text(need, 'operator')}"
-            yield Unread(what=what, file=file, why="only requirements with In are modelled")
-
-
-def _whole(value: object, where: str) -> int:
-    """Return a whole number; raises InputError that names the place."""
-    try:
-        return int(str(value))
-    except ValueError as error:
-        raise InputError(f"{where}: {value!r} is no whole number; write one, such as 8") from error
-
-
-def _list(one: Object, key: str) -> list[object]:
-    found = at(one, key)
-    return found if isinstance(found, list) else []
-
-
 def _take_patch(found: Manifests, file: str, patch: Object) -> None:
     """Read a kustomize patch for what it sets; a JSON 6902 patch for replicas, GPUs and node selectors."""
     body = at(patch, "patch")
@@ -373,7 +312,7 @@ def _take_patch(found: Manifests, file: str, patch: Object) -> None:
     kind, name = text(patch, "target", "kind"), text(patch, "target", "name")
     namespace = text(patch, "target", "namespace")
     if isinstance(content, Mapping):
-        meta = {"name": name, "namespace": namespace, **_object(content, "metadata")}
+        meta = {"name": name, "namespace": namespace, **object_at(content, "metadata")}
         kind, said = text(content, "kind") or kind, text(meta, "name")
         if text(meta, "namespace") or kind not in _REPLICATED | _RUNS:
             _take(found, file, {**content, "kind": kind, "metadata": meta})
@@ -410,13 +349,19 @@ def _patched_names(patch: UntargetedPatch, names: Sequence[str]) -> list[str]:
 
 def _patched(pods: DeclaredPods, step: Object) -> DeclaredPods | None:
     path, value = text(step, "path"), at(step, "value")
-    if text(step, "op") not in ("add", "replace") or not isinstance(value, int | str):
+    if text(step, "op") not in ("add", "replace"):
+        return None
+    if path.endswith("/nodeSelector"):
+        return replace(pods, node_selector=tuple(mapping(step, "value").items()))
+    if path.endswith("/tolerations"):
+        return replace(pods, tolerations=tuple(_toleration(item) for item in listed(step, "value")))
+    if not isinstance(value, int | str):
         return None
     where = f"{pods.files[0]}: a patch of {pods.kind}, {path}"
     if path == "/spec/replicas":
-        return replace(pods, replicas=_whole(value, where))
+        return replace(pods, replicas=whole_number(value, where))
     if path.endswith("/resources/limits/nvidia.com~1gpu"):
-        return replace(pods, gpus=_whole(value, where))
+        return replace(pods, gpus=whole_number(value, where))
     if "/nodeSelector/" in path:
         label = path.rpartition("/nodeSelector/")[2].replace("~1", "/").replace("~0", "~")
         return replace(pods, node_selector=((label, str(value)),))

@@ -9,8 +9,8 @@ from trimtab.sources.kube_owners import TEAM_LABELS, Owners
 
 _MOST_STEPS = 8
 _STANDING = frozenset({"Deployment", "StatefulSet", "DaemonSet"})
-_PASSED_ON = frozenset({"LeaderWorkerSet"})
-"""Owners of a StatefulSet that are the workload instead of it: each of their groups is a StatefulSet."""
+_PASSED_ON = frozenset({"LeaderWorkerSet", "RayService", "RayJob"})
+"""Owners of a StatefulSet or RayCluster that are the workload instead of it: each of their groups, or versions, is one."""
 
 Step = Mapping[tuple[str, str, str], tuple[str, str]]
 

@@ -35,6 +35,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "HorizontalPodAutoscaler": ("autoscaling",),
     "ScaledObject": ("keda.sh",),
     "NodePool": ("karpenter.sh",),
+    "RayCluster": ("ray.io",),
     "ClusterQueue": ("kueue.x-k8s.io",),
     "LocalQueue": ("kueue.x-k8s.io",),
     "Workload": ("kueue.x-k8s.io",),

@@ -56,6 +56,7 @@ RESOURCES: tuple[Resource, ...] = (
         kind="NodePool", plural="nodepools", group="karpenter.sh", versions=("v1", "v1beta1"),
         cost="Karpenter pools in place",
     ),
+    Resource(kind="RayCluster", plural="rayclusters", group="ray.io", cost="the RayService or RayJob of pods of Ray"),
     Resource(
         kind="ClusterQueue", plural="clusterqueues", group="kueue.x-k8s.io", versions=("v1beta2", "v1beta1"),
         cost="Kueue quotas",

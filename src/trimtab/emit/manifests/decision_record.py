@@ -98,7 +98,8 @@ def decision_index(rows: Sequence[tuple[Action, str, Sequence[str]]], plan: Plan
     lines = [
         "# Decisions",
         "",
-        "Names stay from audit to audit; ids are those of this plan (`trimtab explain a1`).",
+        "Names stay from audit to audit; ids are those of this plan (`trimtab explain a1`). When each is due: `year.md`, where "
+        "the whole plan was emitted.",
         "",
         "| record | id | decision | saves a month | risk | owner | review by |",
         "|---|---|---|---|---|---|---|",

@@ -23,11 +23,33 @@ SCALE_APIS: Mapping[str, str] = MappingProxyType(
         "LeaderWorkerSet": "leaderworkerset.x-k8s.io/v1",
     }
 )
-"""Kinds with a scale subresource, and the API that they are of: what runs in others is a run to its end."""
+"""Kinds with a scale subresource, and the API that they are of."""
 SCALABLE = frozenset(SCALE_APIS)
+RAY_SERVICE, INFERENCE_SERVICE = "RayService", "InferenceService"
+SERVING = SCALABLE | {RAY_SERVICE, INFERENCE_SERVICE}
+"""Kinds whose pods serve for good; the last two scale themselves (Ray Serve, KServe)."""
 SLURM = "slurm"
 OFF_KUBERNETES = frozenset({SLURM, "machines", "process"})
 """Owner kinds of what no Kubernetes runs: jobs of Slurm, machines that a cloud's monitor told of, processes of a host."""
+
+
+def own_bounds(kind: str, least: int, most: int) -> str:
+    """Return what a person sets in a service that scales itself, so that it has so many replicas.
+
+    Sources: Ray Serve, autoscaling guide (`autoscaling_config`, `num_replicas`); KubeRay v1, WorkerGroupSpec; KServe v1beta1,
+    ComponentExtensionSpec.
+    """
+    if kind == RAY_SERVICE:
+        told = (
+            f"num_replicas: {least}"
+            if least == most
+            else f"autoscaling_config with min_replicas: {least} and max_replicas: {most}"
+        )
+        return (
+            f"Ray scales it: in serveConfigV2 give its deployment {told}, and its worker group (in pods) minReplicas and "
+            "maxReplicas that hold so many, with enableInTreeAutoscaling where they differ"
+        )
+    return f"KServe scales it: set minReplicas: {least} and maxReplicas: {most} in its predictor"
 
 
 class Autoscaler(Enum):

@@ -14,6 +14,8 @@ from trimtab.plan.model import Action
 ACTION = "trimtab.dev/action"
 SAVING = "trimtab.dev/saving-usd-mo"
 INTERVAL = "trimtab.dev/saving-interval-usd-mo"
+APPLIES_ONCE = "trimtab.dev/applies-once"
+"""An annotation of a Component that is not to be applied before something else is so, which it says."""
 MANAGED_BY = {"app.kubernetes.io/managed-by": "trimtab"}
 NAME_LENGTH = 63
 CRON_JOB_LENGTH = 52

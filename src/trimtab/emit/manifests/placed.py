@@ -16,7 +16,7 @@ from trimtab.deployment.effects import (
     WorkloadEffect,
 )
 from trimtab.deployment.placement import Placement, resolve, without_effect
-from trimtab.emit.manifests.facts import SCALABLE, WorkloadFacts
+from trimtab.emit.manifests.facts import SERVING, WorkloadFacts
 from trimtab.plan.model import Action
 
 _NO_NODES = frozenset({"precision", "relocation"})
@@ -102,7 +102,7 @@ class PlacedWorkload:
         )  # a service that is closed is one all the same
         ends = (plan.gpu_count, plan.memory, closes)
         bought = plan.buying is not None and not isinstance(plan.buying, HedgeOnSpot)
-        return bought or any(ends) or (plan.offering is not None and self.known.owner_kind not in SCALABLE)
+        return bought or any(ends) or (plan.offering is not None and self.known.owner_kind not in SERVING)
 
     @property
     def as_it_will_be(self) -> WorkloadFacts:

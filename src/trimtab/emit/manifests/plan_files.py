@@ -23,8 +23,9 @@ from trimtab.emit.manifests.objects import dns_name, node_name, yaml_text
 from trimtab.emit.manifests.scope import Scope, scope_of
 from trimtab.emit.manifests.stage_folders import DASHBOARD, helm_files, kustomizations, needs
 from trimtab.emit.manifests.workload_files import workload_files
+from trimtab.emit.manifests.year_page import year_page
 from trimtab.errors import UnknownName
-from trimtab.plan.model import Action, Plan
+from trimtab.plan.model import Action, Plan, Schedule
 
 ORDER_PAGE = "APPLY.md"
 
@@ -69,6 +70,8 @@ def emit_plan(plan: Plan, facts: EmitFacts, *, only: Sequence[str] = ()) -> Emis
     files += [_record(action, name, owners, plan, files, withheld) for action, name, owners in records]
     if records:
         files.append(_index(records, plan))
+    if plan.roadmap is not None and {step.action for step in plan.roadmap.course.steps} == {one.id for one in chosen}:
+        files.append(_year(records, plan, plan.roadmap.course))
     files = sorted(files, key=lambda file: (file.stage, file.path))
     order = _order_page(parts, Emission(files=tuple(files), withheld=withheld), [one.id for one in chosen])
     return Emission(files=(order, *files), withheld=withheld)
@@ -181,6 +184,16 @@ def _index(records: Sequence[tuple[Action, str, Sequence[str]]], plan: Plan) -> 
         path="decisions/README.md",
         text=decision_index(records, plan),
         kind="index of decisions",
+        actions=tuple(action.id for action, _, _ in records),
+        stage=ApplyStage.DECIDE,
+    )
+
+
+def _year(records: Sequence[tuple[Action, str, Sequence[str]]], plan: Plan, course: Schedule) -> ManifestFile:
+    return ManifestFile(
+        path="decisions/year.md",
+        text=year_page(records, plan, course),
+        kind="page of the year",
         actions=tuple(action.id for action, _, _ in records),
         stage=ApplyStage.DECIDE,
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from trimtab.deployment.effects import SetReplicaPolicy
 from trimtab.emit.manifests.emission import ApplyStage, ManifestFile, Withheld
-from trimtab.emit.manifests.facts import SCALABLE, Autoscaler, EmitFacts, WorkloadFacts
+from trimtab.emit.manifests.facts import SCALABLE, SERVING, Autoscaler, EmitFacts, WorkloadFacts, own_bounds
 from trimtab.emit.manifests.keda import scaled_object
 from trimtab.emit.manifests.kubernetes import horizontal_pod_autoscaler, pod_disruption_budget
 from trimtab.emit.manifests.objects import dns_name, yaml_text
@@ -83,6 +83,8 @@ def scaling_files(
 
 def _refusal(effect: SetReplicaPolicy, known: WorkloadFacts, facts: EmitFacts) -> str | None:
     policy = effect.hpa
+    if known.owner_kind in SERVING - SCALABLE:
+        return own_bounds(known.owner_kind, policy.min_replicas, policy.max_replicas)
     if known.owner_kind not in SCALABLE:
         return f"an autoscaler cannot scale a {known.owner_kind}: set its replicas by hand as demand goes"
     if policy.max_replicas >= NO_LIMIT:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from trimtab.emit.manifests.emission import ApplyStage, ManifestFile, Piece, Withheld
+from trimtab.emit.manifests.facts import RAY_SERVICE, SCALABLE, SERVING, own_bounds
 from trimtab.emit.manifests.gpu_sharing import slot_resource
 from trimtab.emit.manifests.karpenter import leaves_no_room
 from trimtab.emit.manifests.objects import dns_name, yaml_text
@@ -36,13 +37,16 @@ def workload_files(scope: Scope) -> Iterator[Piece]:
             continue
         tight = spec is not None and leaves_no_room(spec, scope.facts)
         # fewer replicas, each with larger batches, only once the batches are seen to hold: not with the move
-        now = None if placed.deployment.batching is not None else replicas
+        batching = placed.deployment.batching
+        now = None if batching is not None else replicas
         patch = component(known, placed.actions, asks=asked, replicas=now, nodes=spec, tight=tight)
         yield _component_file(placed, "", patch)
-        if now is None and replicas is not None:
-            yield _component_file(
-                placed, ".batched", component(known, placed.actions, asks=None, replicas=replicas, nodes=None)
-            )
+        if replicas is not None and known.owner_kind in SERVING - SCALABLE:
+            yield from _withheld(placed, own_bounds(known.owner_kind, replicas, replicas))
+        if batching is not None and replicas is not None:
+            once = f"its server batches up to {batching.max_batch} requests at once, and keeps its targets so"
+            later = component(known, placed.actions, asks=None, replicas=replicas, nodes=None, once=once)
+            yield _component_file(placed, ".batched", later)
         if spec is not None:
             yield _component_file(placed, "", rollback_component(known, placed.actions), folder="rollback")
             yield from _doubts(placed)
@@ -77,6 +81,13 @@ def _doubts(placed: PlacedWorkload) -> Iterator[Withheld]:
         yield from _withheld(
             placed,
             f"its pods require nodes by affinity on {', '.join(stale)}: take that out, or none of its new nodes fits",
+        )
+    if known.owner_kind == RAY_SERVICE:
+        yield from _withheld(
+            placed,
+            "the patch is of its first worker group: where another asks for the GPUs, put its number for the 0 in the paths. "
+            "Ray makes a whole new cluster beside the old one before it lets that go (upgradeStrategy NewCluster): for so long "
+            "there have to be nodes for both",
         )
     if known.owner_kind == "LeaderWorkerSet":
         yield from _withheld(placed, "where it has a leaderTemplate of its own, that asks for the new nodes too")

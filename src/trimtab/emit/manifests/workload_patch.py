@@ -8,9 +8,9 @@ from types import MappingProxyType
 
 import yaml
 
-from trimtab.emit.manifests.facts import SCALABLE, GpuContainer, WorkloadFacts
+from trimtab.emit.manifests.facts import INFERENCE_SERVICE, RAY_SERVICE, SCALABLE, GpuContainer, WorkloadFacts
 from trimtab.emit.manifests.karpenter import GPU_RESOURCE, GPU_TAINT, HEDGE, SLICES, SPOT_TAINT, SPREAD
-from trimtab.emit.manifests.objects import ACTION, action_notes
+from trimtab.emit.manifests.objects import ACTION, APPLIES_ONCE, action_notes
 from trimtab.emit.manifests.pool_specs import COMPUTE_CLASS, GROUP_LABEL, PoolSpec
 from trimtab.emit.plain import Plain
 from trimtab.plan.model import Action
@@ -21,7 +21,8 @@ API_VERSIONS: Mapping[str, str] = MappingProxyType(
         "StatefulSet": "apps/v1",
         "Rollout": "argoproj.io/v1alpha1",
         "LeaderWorkerSet": "leaderworkerset.x-k8s.io/v1",
-        "InferenceService": "serving.kserve.io/v1beta1",
+        INFERENCE_SERVICE: "serving.kserve.io/v1beta1",
+        RAY_SERVICE: "ray.io/v1",
         "Job": "batch/v1",
         "CronJob": "batch/v1",
     }
@@ -31,13 +32,12 @@ _TEMPLATES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "CronJob": ("jobTemplate", "spec", "template"),
         "LeaderWorkerSet": ("leaderWorkerTemplate", "workerTemplate"),
+        RAY_SERVICE: ("rayClusterConfig", "workerGroupSpecs", "0", "template"),
     }
 )
-"""Where the pod template lies under `spec`, where not in `template` (LeaderWorkerSet v1, `leaderWorkerTemplate`)."""
-_INFERENCE_SERVICE = "InferenceService"
-"""Its predictor is a pod's spec by itself (KServe v1beta1, PredictorSpec), and KServe scales it."""
-
-
+"""Where the pod template lies under `spec`, where not in `template` (LeaderWorkerSet v1, `leaderWorkerTemplate`; KubeRay v1,
+RayClusterSpec, whose worker groups are a list). An InferenceService's predictor is a pod's spec by itself (KServe v1beta1,
+PredictorSpec)."""
 _STAYS = frozenset(
     {
         "kubernetes.io/os",
@@ -107,17 +107,22 @@ def component(
     replicas: int | None,
     nodes: PoolSpec | None,
     tight: bool = False,
+    once: str = "",
 ) -> dict[str, Plain]:
     """Return a kustomize Component with the patches of one workload, to be listed under `components` beside its manifest.
 
-    `tight`: its nodes leave no room for a surge, so a rollout takes one replica away before it adds one.
+    `tight`: its nodes leave no room for a surge, so a rollout takes one replica away before it adds one. `once`: what has to be
+    so before it is applied; empty: nothing.
     """
     patches = [_merge_patch(known, actions, nodes, tight=tight)]
+    if nodes is not None and known.owner_kind == RAY_SERVICE:
+        kept = {key: value for key, value in known.node_selector.items() if key in _STAYS}
+        patches.append(_ray_patch({**kept, **pool_selector(nodes)}, [*_kept(known), *pool_tolerations(nodes)]))
     if asks is not None:
         patches.append(_gpu_patch(known, asks))
     if replicas is not None and known.owner_kind in SCALABLE:
         patches.append(yaml.safe_dump([{"op": "replace", "path": "/spec/replicas", "value": replicas}]))
-    return _component(known, actions, f"trimtab-{known.short_name}", patches)
+    return _component(known, actions, f"trimtab-{known.short_name}", patches, once=once)
 
 
 def autoscaled_component(known: WorkloadFacts, actions: Sequence[Action]) -> dict[str, Plain]:
@@ -141,14 +146,19 @@ def rollback_component(known: WorkloadFacts, actions: Sequence[Action]) -> dict[
     """Return the Component that says again what a workload's pods asked for before, as far as that was read."""
     body = _head(known, actions)
     spec: dict[str, Plain] = {"replicas": known.replicas} if known.owner_kind in SCALABLE else {}
-    if known.pods_were_read:
+    patches = []
+    if known.pods_were_read and known.owner_kind == RAY_SERVICE:
+        patches.append(_ray_patch(known.node_selector, _kept(known)))
+    elif known.pods_were_read:
         pod: dict[str, Plain] = {"nodeSelector": dict(known.node_selector), "tolerations": _kept(known)}
         spec |= _of_pods(known, {"spec": pod})
-    patch = yaml.safe_dump({**body, "spec": spec}, sort_keys=False)
-    return _component(known, actions, f"trimtab-{known.short_name}-rollback", [patch])
+    first = yaml.safe_dump({**body, "spec": spec}, sort_keys=False)
+    return _component(known, actions, f"trimtab-{known.short_name}-rollback", [first, *patches])
 
 
-def _component(known: WorkloadFacts, actions: Sequence[Action], name: str, patches: Sequence[str]) -> dict[str, Plain]:
+def _component(
+    known: WorkloadFacts, actions: Sequence[Action], name: str, patches: Sequence[str], *, once: str = ""
+) -> dict[str, Plain]:
     """Return a Component whose patches go to a workload by kind and name.
 
     kustomize compares a target's namespace before it sets that of the kustomization, so that a target with one would be passed
@@ -162,7 +172,7 @@ def _component(known: WorkloadFacts, actions: Sequence[Action], name: str, patch
     return {
         "apiVersion": "kustomize.config.k8s.io/v1alpha1",
         "kind": "Component",
-        "metadata": {"name": name, "annotations": action_notes(actions)},
+        "metadata": {"name": name, "annotations": {**action_notes(actions), **({APPLIES_ONCE: once} if once else {})}},
         "patches": [{"target": target, "patch": patch} for patch in patches],
     }
 
@@ -181,7 +191,7 @@ def _head_metadata(known: WorkloadFacts, actions: Sequence[Action]) -> dict[str,
 
 def _merge_patch(known: WorkloadFacts, actions: Sequence[Action], nodes: PoolSpec | None, *, tight: bool) -> str:
     body = _head(known, actions)
-    if nodes is not None:
+    if nodes is not None and known.owner_kind != RAY_SERVICE:
         about: dict[str, Plain] = {}
         if tight and known.owner_kind == "Deployment":
             about["strategy"] = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
@@ -191,11 +201,21 @@ def _merge_patch(known: WorkloadFacts, actions: Sequence[Action], nodes: PoolSpe
     return yaml.safe_dump(body, sort_keys=False)
 
 
+def _ray_patch(selector: Mapping[str, Plain], tolerations: Sequence[Plain | Mapping[str, Plain]]) -> str:
+    """Return the patch of where the pods of a first worker group go: a merge would put its list in the place of all groups."""
+    pods = "/spec/" + "/".join((*_TEMPLATES[RAY_SERVICE], "spec"))
+    steps = [
+        {"op": "add", "path": f"{pods}/nodeSelector", "value": dict(selector)},
+        {"op": "add", "path": f"{pods}/tolerations", "value": [*tolerations]},
+    ]
+    return yaml.safe_dump(steps, sort_keys=False)
+
+
 def _of_pods(
     known: WorkloadFacts, template: Mapping[str, Plain], about: Mapping[str, Plain] | None = None
 ) -> dict[str, Plain]:
     """Return a `spec` with a pod template in its place, and beside the template what is said of its pods together."""
-    if known.owner_kind == _INFERENCE_SERVICE:
+    if known.owner_kind == INFERENCE_SERVICE:
         return {"predictor": template["spec"]}
     *outer, last = _TEMPLATES.get(known.owner_kind, ("template",))
     spec: dict[str, Plain] = {last: template, **(about or {})}
@@ -286,7 +306,7 @@ def _gpu_patch(known: WorkloadFacts, asks: GpuAsk) -> str:
     steps: list[dict[str, str]] = []
     for stated in ("limits", "requests") if container.in_requests else ("limits",):
         amounts = f"{template}/spec/containers/{container.place}/resources/{stated}"
-        if known.owner_kind == _INFERENCE_SERVICE:
+        if known.owner_kind == INFERENCE_SERVICE:
             amounts = f"/spec/predictor/model/resources/{stated}"
         before, after = (f"{amounts}/{name.replace('/', '~1')}" for name in (GPU_RESOURCE, asks.resource))
         if asks.resource == GPU_RESOURCE:

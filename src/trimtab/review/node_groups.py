@@ -1,0 +1,169 @@
+"""Node groups, read as pools of nodes: EKS's, GKE's and AKS's own objects, and eksctl's ClusterConfig.
+
+A group holds nodes in one way. Cluster Autoscaler, or the provider's, starts and removes them between its least and its most;
+nodes of a group where those are the same are never given back. Sources: AWS Controllers for Kubernetes, Nodegroup; eksctl,
+config file schema (`managedNodeGroups`, `nodeGroups`); Config Connector, ContainerNodePool; Azure Service Operator,
+ManagedClustersAgentPool; AKS, "Add a Spot node pool" (its label and taint); GKE, "Custom compute classes".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from trimtab.review.pools import INSTANCE_TYPE, NodePool, Taint
+from trimtab.sources.kube_objects import Object, at, listed, mapping, number, text
+
+GROUP_NAME_LABELS = (
+    "eks.amazonaws.com/nodegroup",
+    "alpha.eksctl.io/nodegroup-name",
+    "cloud.google.com/gke-nodepool",
+    "kubernetes.azure.com/agentpool",
+)
+"""Labels that the provider gives each node, with the name of its group."""
+NODE_GROUP = "node group"
+COMPUTE_CLASS = "cloud.google.com/compute-class"
+_AKS_SPOT = Taint(key="kubernetes.azure.com/scalesetpriority", value="spot", effect="NoSchedule")
+GROUP_KINDS = frozenset({"Nodegroup", "ContainerNodePool", "ManagedClustersAgentPool", "ClusterConfig"})
+
+
+def node_groups(kind: str, name: str, file: str, one: Object) -> Iterator[NodePool]:
+    """Yield the node groups that an object declares; several for a ClusterConfig."""
+    match kind:
+        case "Nodegroup":
+            yield _eks(text(one, "spec", "name") or name, file, one)
+        case "ContainerNodePool":
+            yield _gke(text(one, "spec", "resourceID") or name, file, one)
+        case "ManagedClustersAgentPool":
+            yield _aks(text(one, "spec", "azureName") or name, file, one)
+        case _:
+            for key in ("managedNodeGroups", "nodeGroups"):
+                yield from (_eksctl(file, group) for group in listed(one, key))
+
+
+def _group(
+    name: str,
+    file: str,
+    types: Sequence[str],
+    labels: Mapping[str, str],
+    taints: Iterable[Taint],
+    *,
+    spot: bool,
+    least: float | None,
+    most: float | None,
+) -> NodePool:
+    return NodePool(
+        name=name,
+        file=file,
+        kind=NODE_GROUP,
+        requirements={INSTANCE_TYPE: tuple(types)} if types else {},
+        labels=labels,
+        taints=tuple(taints),
+        gpu_limit=None,
+        node_limit=None if most is None else int(most),
+        held_as=("spot",) if spot else ("on-demand",),
+        consolidates=True,
+        elastic=most is not None and most > (least or 0),
+        least_nodes=int(least or 0),
+    )
+
+
+def _taints(found: Iterable[Object]) -> Iterator[Taint]:
+    """Yield taints of objects with key, value and effect, as EKS and Config Connector or as Kubernetes spells that."""
+    for one in found:
+        effect = text(one, "effect").replace("_", "").lower()
+        spelt = {"noschedule": "NoSchedule", "noexecute": "NoExecute", "prefernoschedule": "PreferNoSchedule"}
+        yield Taint(key=text(one, "key"), value=text(one, "value"), effect=spelt.get(effect, ""))
+
+
+def _names(one: object, *path: str) -> list[str]:
+    found = at(one, *path)
+    return [item for item in found if isinstance(item, str)] if isinstance(found, list) else []
+
+
+def _eks(name: str, file: str, one: Object) -> NodePool:
+    spot = text(one, "spec", "capacityType") == "SPOT"
+    given = {"eks.amazonaws.com/nodegroup": name, "eks.amazonaws.com/capacityType": "SPOT" if spot else "ON_DEMAND"}
+    return _group(
+        name, file, _names(one, "spec", "instanceTypes"), {**given, **mapping(one, "spec", "labels")},
+        _taints(listed(one, "spec", "taints")), spot=spot,
+        least=number(one, "spec", "scalingConfig", "minSize"), most=number(one, "spec", "scalingConfig", "maxSize"),
+    )  # fmt: skip
+
+
+def _eksctl(file: str, one: Object) -> NodePool:
+    name, spot = text(one, "name"), at(one, "spot") is True
+    types = _names(one, "instanceTypes") or [text(one, "instanceType")]
+    given = {"eks.amazonaws.com/nodegroup": name, "alpha.eksctl.io/nodegroup-name": name}
+    wanted = number(one, "desiredCapacity")
+    return _group(
+        name, file, [one for one in types if one], {**given, **mapping(one, "labels")}, _taints(listed(one, "taints")),
+        spot=spot, least=number(one, "minSize") or 0, most=_or(number(one, "maxSize"), wanted),
+    )  # fmt: skip
+
+
+def _or(value: float | None, other: float | None) -> float | None:
+    return other if value is None else value
+
+
+def _gke(name: str, file: str, one: Object) -> NodePool:
+    spec, config = at(one, "spec"), at(one, "spec", "nodeConfig")
+    spot = at(config, "spot") is True or at(config, "preemptible") is True
+    scaling = at(spec, "autoscaling")
+    fixed = _or(number(spec, "nodeCount"), number(spec, "initialNodeCount"))
+    least = _or(number(scaling, "totalMinNodeCount"), number(scaling, "minNodeCount"))
+    most = _or(number(scaling, "totalMaxNodeCount"), number(scaling, "maxNodeCount"))
+    given = {"cloud.google.com/gke-nodepool": name, **({"cloud.google.com/gke-spot": "true"} if spot else {})}
+    labels = {**given, **mapping(config, "labels")}
+    # pods that select a compute class are let onto its nodes by GKE itself
+    taints = [taint for taint in _taints(listed(config, "taint")) if taint.key != COMPUTE_CLASS]
+    types = [text(config, "machineType")] if text(config, "machineType") else []
+    bounds = (least, most) if isinstance(scaling, Mapping) else (fixed, fixed)
+    return _group(name, file, types, labels, taints, spot=spot, least=bounds[0], most=bounds[1])
+
+
+def _aks(name: str, file: str, one: Object) -> NodePool:
+    spec = at(one, "spec")
+    spot = text(spec, "scaleSetPriority") == "Spot"
+    given = {"kubernetes.azure.com/agentpool": name, **({_AKS_SPOT.key: _AKS_SPOT.value} if spot else {})}
+    scaled, fixed = at(spec, "enableAutoScaling") is True, number(spec, "count")
+    said = (_aks_taint(item) for item in _names(spec, "nodeTaints"))
+    return _group(
+        name, file, [text(spec, "vmSize")] if text(spec, "vmSize") else [], {**given, **mapping(spec, "nodeLabels")},
+        {*said, *([_AKS_SPOT] if spot else [])}, spot=spot,
+        least=number(spec, "minCount") if scaled else fixed, most=number(spec, "maxCount") if scaled else fixed,
+    )  # fmt: skip
+
+
+def _aks_taint(said: str) -> Taint:
+    rest, _, effect = said.rpartition(":")
+    key, _, value = rest.partition("=")
+    return Taint(key=key, value=value, effect=effect)
+
+
+def ranks_groups(compute_class: Object) -> bool:
+    """Tell whether a ComputeClass only says which of some node pools come first, and has GKE make none of its own."""
+    ranked = listed(compute_class, "spec", "priorities")
+    makes = at(compute_class, "spec", "nodePoolAutoCreation", "enabled") is True
+    return bool(ranked) and not makes and all(set(one) == {"nodepools"} for one in ranked)
+
+
+def together(groups: Sequence[NodePool]) -> NodePool | None:
+    """Return groups of the same instance types, of which pods may run on each, as one pool; None where they differ in types.
+
+    Spot comes before on demand, as an autoscaler has it that is told to (expander=priority, price; a ComputeClass).
+    """
+    first = groups[0]
+    if any(one.kind != first.kind or one.instance_types != first.instance_types for one in groups):
+        return None
+    held = {way for one in groups for way in one.capacity_types}
+    limits = [one.node_limit for one in groups]
+    return replace(
+        first,
+        name=", ".join(sorted(one.name for one in groups)),
+        held_as=tuple(way for way in ("spot", "on-demand") if way in held),
+        taints=tuple(dict.fromkeys(taint for one in groups for taint in one.taints)),
+        node_limit=None if None in limits else sum(one or 0 for one in limits),
+        elastic=all(one.elastic for one in groups),
+        least_nodes=sum(one.least_nodes for one in groups),
+    )
