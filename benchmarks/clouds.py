@@ -18,7 +18,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from trimtab.catalog import load_catalog
 from trimtab.sources.clouds.cloudwatch import CloudWatch
 from trimtab.sources.clouds.fleet import cloud_fleet
-from trimtab.sources.hours import HourGrid
+from trimtab.sources.hour_grid import HourGrid
 from trimtab.sources.price_lists.aws_bulk import csv_lines
 from trimtab.sources.price_lists.aws_terms import term_rates
 from trimtab.sources.price_lists.reading import Reading

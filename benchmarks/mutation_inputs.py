@@ -50,7 +50,7 @@ from trimtab.sources.kube_api import Answer, KubeApi
 from trimtab.sources.kube_objects import read_dumps
 from trimtab.sources.kube_snapshot import collect_snapshot, snapshot_moment
 from trimtab.sources.manifest_files import read_manifests
-from trimtab.sources.promql import Prometheus
+from trimtab.sources.prometheus.client import Prometheus
 from trimtab.sources.recorded import read_trace
 from trimtab.sources.request_mix import read_request_mix
 from trimtab.sources.slurm import collect_slurm, read_slurm

@@ -3,7 +3,7 @@ import time
 
 import pytest
 
-from trimtab.sources.ahead import read_ahead
+from trimtab.sources.prometheus.gpu_usage import read_ahead
 
 
 def test_answers_are_those_of_their_questions_in_whatever_order_they_are_taken():

@@ -1,7 +1,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from trimtab.sources.dcgm import KEPT_LABELS, Unit, read_labels
+from trimtab.sources.prometheus.dcgm import KEPT_LABELS, Unit, read_labels
 
 OLD = {"UUID": "GPU-1", "gpu": "0", "modelName": "NVIDIA A100-SXM4-40GB", "Hostname": "n1"}
 

@@ -1,6 +1,6 @@
 import pytest
 
-from trimtab.sources.doctor import Facts, Status, findings
+from trimtab.sources.prometheus.doctor import Facts, Status, findings
 
 GOOD = {
     "gpus": 8,

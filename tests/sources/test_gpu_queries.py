@@ -5,13 +5,11 @@ import httpx
 import numpy as np
 import pytest
 
-from trimtab.sources.dcgm import METRICS
-from trimtab.sources.gpu_mending import sound_readings
-from trimtab.sources.gpu_queries import collect_counts, nearest_step_s
-from trimtab.sources.gpu_series import Tally
-from trimtab.sources.hourly_values import HourlyValues
-from trimtab.sources.hours import Cube, HourGrid, UsageKey
-from trimtab.sources.promql import Prometheus
+from trimtab.sources.hour_grid import Cube, HourGrid, UsageKey
+from trimtab.sources.prometheus.client import Prometheus
+from trimtab.sources.prometheus.dcgm import METRICS
+from trimtab.sources.prometheus.gpu_readings import HourlyValues, collect_counts, nearest_step_s, sound_readings
+from trimtab.sources.prometheus.gpu_series import Tally
 
 GRID = HourGrid(start_s=0, hours=2)
 SM = next(metric for metric in METRICS if metric.name == "DCGM_FI_PROF_SM_ACTIVE")

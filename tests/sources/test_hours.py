@@ -3,7 +3,7 @@ from itertools import pairwise
 import numpy as np
 from hypothesis import given, strategies as st
 
-from trimtab.sources.hours import Cube, HourGrid, UsageKey
+from trimtab.sources.hour_grid import Cube, HourGrid, UsageKey
 
 KEY = UsageKey("GPU-0", "ns", "pod")
 

@@ -1,10 +1,10 @@
 import numpy as np
 from hypothesis import given, settings, strategies as st
 
-from trimtab.sources.dcgm import GpuLabels
-from trimtab.sources.gpu_series import Tally
-from trimtab.sources.hours import Cube, HourGrid, UsageKey
-from trimtab.sources.journal import Journal, Span, identity_of
+from trimtab.sources.hour_grid import Cube, HourGrid, UsageKey
+from trimtab.sources.prometheus.dcgm import GpuLabels
+from trimtab.sources.prometheus.gpu_series import Tally
+from trimtab.sources.prometheus.journal import Journal, Span, identity_of
 
 GRID = HourGrid(start_s=7200, hours=3)
 readings = st.lists(st.floats(0, 1) | st.just(float("nan")), min_size=3, max_size=3)

@@ -1,8 +1,7 @@
 import numpy as np
 from hypothesis import given, strategies as st
 
-from trimtab.sources.hours import HourGrid
-from trimtab.sources.lives import Life, Watch, lives
+from trimtab.sources.hour_grid import HourGrid, Life, Watch, lives
 
 HOUR_S = 3600
 FULL = 12

@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 
 from trimtab.errors import CredentialsError, SourceError, UsageError
 from trimtab.sources.access import Access
-from trimtab.sources.promql import Prometheus, any_of
+from trimtab.sources.prometheus.client import Prometheus, any_of
 
 URL = "http://prometheus.test:9090"
 

@@ -16,8 +16,8 @@ from trimtab.sources.clouds.fleet import cloud_fleet
 from trimtab.sources.clouds.google_monitoring import GoogleMonitoring
 from trimtab.sources.clouds.readings import CloudMonitor
 from trimtab.sources.clouds.tokens import azure_headers, google_headers
-from trimtab.sources.clusters import merge_clusters
-from trimtab.sources.prometheus import Collected, whole_hours
+from trimtab.sources.clusters import Collected, merge_clusters
+from trimtab.sources.hour_grid import whole_hours
 
 ENDPOINTS = ("aws", "gcp-monitoring", "gcp-compute", "azure-logs", "azure-management")
 

@@ -55,7 +55,7 @@ def command(
     from trimtab.cli.owned_prices import missing_prices
     from trimtab.cli.progress import progress_bar, set_verbosity
     from trimtab.sources.coverage import bundle_coverage
-    from trimtab.sources.journal import Journal
+    from trimtab.sources.prometheus.journal import Journal
     from trimtab.tables.bundle import write_bundle
     from trimtab.tables.workloads import read_workloads
 

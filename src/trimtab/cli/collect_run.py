@@ -12,13 +12,13 @@ from trimtab.cli.place_options import CURRENT, Places
 from trimtab.cli.progress import Tell
 from trimtab.cli.server_options import ServerOptions, is_typed
 from trimtab.errors import UsageError
+from trimtab.sources.clusters import Collected
 from trimtab.sources.collect import with_bills
-from trimtab.sources.journal import Journal
 from trimtab.sources.kube_connect import cluster_api
 from trimtab.sources.kube_merge import with_snapshot
 from trimtab.sources.kube_objects import Objects, read_dumps
 from trimtab.sources.kube_snapshot import collect_snapshot, snapshot_moment
-from trimtab.sources.prometheus import Collected
+from trimtab.sources.prometheus.journal import Journal
 from trimtab.sources.recorded import read_trace
 from trimtab.sources.recorded.machine import machine_of
 from trimtab.sources.recorded.repeat import repeated

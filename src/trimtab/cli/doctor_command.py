@@ -15,7 +15,7 @@ from trimtab.cli.server_options import ServerOptions, is_typed, server_options
 from trimtab.errors import UsageError
 
 if TYPE_CHECKING:
-    from trimtab.sources.doctor import Finding
+    from trimtab.sources.prometheus.doctor import Finding
 
 _MARKS = {"ok": ("✓", "green"), "weak": ("~", "yellow"), "missing": ("✗", "red")}
 
@@ -70,7 +70,7 @@ def command(
 def _of_server(source: ServerOptions) -> tuple[list[Finding], bool]:
     """Return what a server lacks, and whether it has no GPU metrics."""
     from trimtab.catalog import load_catalog
-    from trimtab.sources.doctor import Status, findings, look
+    from trimtab.sources.prometheus.doctor import Status, findings, look
 
     _, end = source.window()
     with source.server() as server:

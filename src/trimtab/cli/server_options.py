@@ -18,7 +18,7 @@ from trimtab.cli.moments import parse_window
 from trimtab.errors import UsageError
 
 if TYPE_CHECKING:
-    from trimtab.sources.promql import Prometheus
+    from trimtab.sources.prometheus.client import Prometheus
 
 Command = Callable[..., object]
 
@@ -74,7 +74,7 @@ class ServerOptions:
     def client(self, url: str, selector: str) -> Prometheus:
         """Return a client of a server, to be used as a context manager; raises UsageError."""
         from trimtab.sources.access import Access
-        from trimtab.sources.promql import Prometheus
+        from trimtab.sources.prometheus.client import Prometheus
 
         access = Access(
             bearer=self.bearer_file.read_text(encoding="utf-8").strip() if self.bearer_file else self.bearer,

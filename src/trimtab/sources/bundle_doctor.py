@@ -13,8 +13,8 @@ from trimtab.fleet.build import bundle_window
 from trimtab.fleet.market import Market
 from trimtab.fleet.spot_record import EVENT_COLUMNS, spot_records
 from trimtab.sources.coverage import bundle_coverage
-from trimtab.sources.doctor import Finding, Status, activity, bill, history, price_book
 from trimtab.sources.kube_nodes import UNKNOWN
+from trimtab.sources.prometheus.doctor import Finding, Status, activity, bill, history, price_book
 from trimtab.tables.bundle import Bundle
 from trimtab.tables.resource_ids import last_part, nodes_by_resource
 from trimtab.units import HR_PER_DAY, hours_between

@@ -7,12 +7,12 @@ in the world; a device that is named after its host is told apart as its host is
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
 
 from trimtab.errors import UsageError
-from trimtab.sources.prometheus import Collected
 from trimtab.tables.bundle import BundleMeta
 
 _WORKLOADS = ("allocations", "gpu_usage", "demand", "jobs", "pods", "volumes")
@@ -21,6 +21,14 @@ _NODES = ("nodes", "devices", "allocations", "jobs", "pods", "images")
 _DEVICES = ("devices", "allocations", "gpu_usage")
 _JOINED = ","
 """What the nodes of a job that ran on several are joined with."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collected:
+    """The tables and meta of a bundle, ready to be written."""
+
+    tables: Mapping[str, pa.Table]
+    meta: BundleMeta
 
 
 def merge_clusters(parts: Mapping[str, Collected]) -> Collected:

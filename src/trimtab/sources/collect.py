@@ -9,8 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from trimtab.sources.bill_nodes import with_billed_types
+from trimtab.sources.clusters import Collected
 from trimtab.sources.focus import read_bills
-from trimtab.sources.prometheus import Collected
 from trimtab.tables.bundle import Bundle, BundleMeta
 
 

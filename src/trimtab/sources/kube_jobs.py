@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from trimtab.sources.hours import HourGrid
+from trimtab.sources.hour_grid import HourGrid, by_day, moment, moment_or_none
 from trimtab.sources.kube_owners import RUN_KINDS, Owner, subject
 from trimtab.sources.kube_pods import Hold
-from trimtab.sources.lives import by_day, moment, moment_or_none
-from trimtab.sources.promql import Prometheus
+from trimtab.sources.prometheus.client import Prometheus
 
 _METRICS = (
     "kube_job_created",

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from trimtab.sources.clusters import Collected
 from trimtab.sources.kube_nodes import UNKNOWN, KubeNode
 from trimtab.sources.kube_objects import Objects
 from trimtab.sources.kube_queues import queue_names
 from trimtab.sources.kube_snapshot import collect_snapshot, kube_nodes
-from trimtab.sources.prometheus import Collected
 from trimtab.sources.spot_events import spot_event_rows
 from trimtab.tables.arrow import table_from_rows
 

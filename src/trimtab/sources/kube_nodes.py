@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from trimtab.catalog import CapacityType
-from trimtab.sources.hours import HourGrid
-from trimtab.sources.lives import Life, Watch, by_day, lives, presence
-from trimtab.sources.promql import Floats, Prometheus
+from trimtab.sources.hour_grid import HourGrid, Life, Watch, by_day, lives, presence
+from trimtab.sources.prometheus.client import Floats, Prometheus
 from trimtab.tables.resource_ids import PROVIDER_ID
 from trimtab.units import S_PER_HR
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from trimtab.sources.promql import Prometheus, any_of
+from trimtab.sources.prometheus.client import Prometheus, any_of
 
 RUN_KINDS = frozenset(
     {

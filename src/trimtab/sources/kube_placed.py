@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from trimtab.sources.gpu_series import Tally
+from trimtab.sources.hour_grid import Life
 from trimtab.sources.kube_lineage import owners_of
 from trimtab.sources.kube_objects import Object, Objects, at, condition, listed, mapping, moment_at, number, text
 from trimtab.sources.kube_owners import Owner
@@ -14,7 +14,7 @@ from trimtab.sources.kube_pods import Hold
 from trimtab.sources.kube_quantity import quantity
 from trimtab.sources.kube_queues import queue_of
 from trimtab.sources.kube_requests import Asked, asked_by, gpu_containers_of, images_of
-from trimtab.sources.lives import Life
+from trimtab.sources.prometheus.gpu_series import Tally
 from trimtab.units import BYTES_PER_GIB
 
 _FOLLOWS_NODES = frozenset({"DaemonSet", "Node"})

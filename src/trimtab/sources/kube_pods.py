@@ -7,12 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trimtab.sources.dcgm import GpuLabels
-from trimtab.sources.gpu_usage import Holdings
-from trimtab.sources.hours import HourGrid, UsageKey
+from trimtab.sources.hour_grid import HourGrid, Life, UsageKey, Watch, by_day, lives, presence
 from trimtab.sources.kube_owners import Owners, selectors, subject
-from trimtab.sources.lives import Life, Watch, by_day, lives, presence
-from trimtab.sources.promql import Prometheus, any_of
+from trimtab.sources.prometheus.client import Prometheus, any_of
+from trimtab.sources.prometheus.dcgm import GpuLabels
+from trimtab.sources.prometheus.gpu_usage import Holdings
 from trimtab.units import S_PER_HR
 
 _POD_LABELS = ("namespace", "exported_namespace", "pod", "exported_pod")

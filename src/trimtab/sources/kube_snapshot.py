@@ -13,8 +13,8 @@ from datetime import datetime
 
 from trimtab.catalog import Catalog, load_catalog
 from trimtab.errors import InputError
-from trimtab.sources.fleet_rows import allocation_rows, gpu_name
-from trimtab.sources.gpu_series import Tally
+from trimtab.sources.clusters import Collected
+from trimtab.sources.hour_grid import Life, moment
 from trimtab.sources.kube_jobs import JobFacts, job_rows
 from trimtab.sources.kube_lineage import metric_label
 from trimtab.sources.kube_nodes import NO_TYPE, UNKNOWN, KubeNode, described_node
@@ -26,8 +26,8 @@ from trimtab.sources.kube_pods import Hold, mig_share
 from trimtab.sources.kube_quantity import quantity
 from trimtab.sources.kube_queues import queue_names, queue_rows, queued_rows
 from trimtab.sources.kube_requests import GPU_RESOURCES, MIG_PREFIX
-from trimtab.sources.lives import Life, moment
-from trimtab.sources.prometheus import Collected
+from trimtab.sources.prometheus.fleet_rows import allocation_rows, gpu_name
+from trimtab.sources.prometheus.gpu_series import Tally
 from trimtab.sources.spot_events import spot_event_rows
 from trimtab.tables.arrow import table_from_rows
 from trimtab.tables.bundle import BundleMeta

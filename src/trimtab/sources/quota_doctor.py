@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from trimtab.catalog.pools import Pool
 from trimtab.sources.clouds.quotas import NodeQuota
-from trimtab.sources.doctor import Finding, Status
+from trimtab.sources.prometheus.doctor import Finding, Status
 from trimtab.tables.bundle import Bundle
 
 

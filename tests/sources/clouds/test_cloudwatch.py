@@ -10,7 +10,7 @@ from trimtab.catalog import load_catalog
 from trimtab.errors import CredentialsError, SourceError
 from trimtab.sources.clouds.cloudwatch import CloudWatch
 from trimtab.sources.clouds.fleet import cloud_fleet
-from trimtab.sources.hours import HourGrid
+from trimtab.sources.hour_grid import HourGrid
 
 GRID = HourGrid(start_s=START_S, hours=4)
 THROTTLED = (

@@ -15,7 +15,7 @@ from trimtab.sources.clouds.aws_quotas import aws_quotas
 from trimtab.sources.clouds.azure_quotas import azure_quotas
 from trimtab.sources.clouds.google_quotas import google_quotas
 from trimtab.sources.clouds.quotas import NodeQuota, quotas_text, read_quotas, settings_text
-from trimtab.sources.doctor import Status
+from trimtab.sources.prometheus.doctor import Status
 from trimtab.sources.quota_doctor import quota_findings
 from trimtab.tables.arrow import table_from_rows
 from trimtab.tables.bundle import memory_bundle

@@ -14,8 +14,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from trimtab.errors import SourceError
 from trimtab.sources.clouds.readings import CloudGpu, CloudReading, Machine, Tell
-from trimtab.sources.hours import HourGrid
-from trimtab.sources.lives import moment
+from trimtab.sources.hour_grid import HourGrid, moment
 from trimtab.sources.web_server import WebServer
 from trimtab.units import BYTES_PER_GIB, HR_PER_DAY, S_PER_HR
 

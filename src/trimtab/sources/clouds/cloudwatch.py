@@ -15,8 +15,7 @@ from pydantic import BaseModel, Field, ValidationError
 from trimtab.sources.cloud_clients import AwsClient, aws_client, aws_items
 from trimtab.sources.clouds.ec2 import described
 from trimtab.sources.clouds.readings import SHARES, CloudGpu, CloudReading, Machine, Tell
-from trimtab.sources.hours import HourGrid
-from trimtab.sources.lives import moment
+from trimtab.sources.hour_grid import HourGrid, moment
 from trimtab.units import BYTES_PER_GIB, MIB_PER_GIB, S_PER_HR
 
 QUESTIONS_PER_CALL = 500

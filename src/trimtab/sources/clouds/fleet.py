@@ -14,10 +14,10 @@ import pyarrow as pa
 from trimtab.catalog import Catalog
 from trimtab.errors import SourceError, UnknownName
 from trimtab.sources.clouds.readings import SHARES, STATISTICS, CloudReading, Machine
+from trimtab.sources.clusters import Collected
+from trimtab.sources.hour_grid import moment
 from trimtab.sources.kube_nodes import UNKNOWN
-from trimtab.sources.lives import moment
-from trimtab.sources.prometheus import Collected
-from trimtab.sources.promql import Floats
+from trimtab.sources.prometheus.client import Floats
 from trimtab.tables.arrow import conform, empty_table, table_from_rows
 from trimtab.tables.bundle import BundleMeta
 from trimtab.units import S_PER_HR, US_PER_S, W_PER_KW

@@ -16,8 +16,7 @@ from pydantic import BaseModel, Field, ValidationError
 from trimtab.errors import SourceError
 from trimtab.sources.clouds import gce
 from trimtab.sources.clouds.readings import SHARES, CloudGpu, CloudReading, Holder, Machine, Tell
-from trimtab.sources.hours import HourGrid
-from trimtab.sources.lives import moment
+from trimtab.sources.hour_grid import HourGrid, moment
 from trimtab.sources.web_server import WebServer
 from trimtab.units import BYTES_PER_GIB, MIB_PER_GIB, S_PER_HR
 

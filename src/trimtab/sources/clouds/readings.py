@@ -10,9 +10,9 @@ from typing import Protocol
 import numpy as np
 
 from trimtab.catalog import CapacityType
-from trimtab.sources.hours import HourGrid
+from trimtab.sources.hour_grid import HourGrid
 from trimtab.sources.kube_nodes import UNKNOWN
-from trimtab.sources.promql import Floats
+from trimtab.sources.prometheus.client import Floats
 
 Tell = Callable[[str, float], None]
 """Told the stage and its share done, in 0..1."""

@@ -21,10 +21,10 @@ import pyarrow.parquet as pq
 
 from trimtab.errors import InputError
 from trimtab.inputs.arrow_tables import read_arrow_table
-from trimtab.sources.dcgm import GpuLabels
-from trimtab.sources.gpu_series import Tally
-from trimtab.sources.hours import Cube, HourGrid, UsageKey
-from trimtab.sources.promql import Floats
+from trimtab.sources.hour_grid import Cube, HourGrid, UsageKey
+from trimtab.sources.prometheus.client import Floats
+from trimtab.sources.prometheus.dcgm import GpuLabels
+from trimtab.sources.prometheus.gpu_series import Tally
 
 logger = logging.getLogger(__name__)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from urllib.parse import urlsplit
@@ -11,37 +11,42 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 
 from trimtab.catalog import Catalog, load_catalog
-from trimtab.errors import SourceError, UsageError
-from trimtab.sources.demand import collect_demand
-from trimtab.sources.device_memory import collect_memory
-from trimtab.sources.fleet_rows import Boards, allocation_rows, device_rows, node_names, node_rows, on_kubernetes_node
-from trimtab.sources.gpu_series import Tally
-from trimtab.sources.gpu_usage import RAW_SAMPLE_LIMIT, GpuMetrics, Holdings, collect_gpu_usage, find_gpu_metrics
-from trimtab.sources.hours import HourGrid
-from trimtab.sources.journal import Journal
+from trimtab.errors import SourceError
+from trimtab.sources.clusters import Collected
+from trimtab.sources.hour_grid import HourGrid, Watch, by_day, kube_watch, moment, whole_hours
 from trimtab.sources.kube_jobs import collect_job_facts, job_rows
 from trimtab.sources.kube_nodes import KubeNode, collect_nodes
 from trimtab.sources.kube_owners import Owner, Owners, collect_owners
 from trimtab.sources.kube_pods import Hold, device_holds, nodes_of_pods, other_holds, requested_holds
-from trimtab.sources.lives import Watch, kube_watch, moment
-from trimtab.sources.promql import Prometheus
+from trimtab.sources.prometheus.client import Prometheus
+from trimtab.sources.prometheus.dcgm import Metric, read_labels
+from trimtab.sources.prometheus.demand import collect_demand
+from trimtab.sources.prometheus.fleet_rows import (
+    Boards,
+    allocation_rows,
+    device_rows,
+    node_names,
+    node_rows,
+    on_kubernetes_node,
+)
+from trimtab.sources.prometheus.gpu_series import Tally, grouped, selector
+from trimtab.sources.prometheus.gpu_usage import (
+    RAW_SAMPLE_LIMIT,
+    GpuMetrics,
+    Holdings,
+    collect_gpu_usage,
+    find_gpu_metrics,
+)
+from trimtab.sources.prometheus.journal import Journal
 from trimtab.sources.spot_events import spot_event_rows
 from trimtab.tables.arrow import empty_table, table_from_rows
 from trimtab.tables.bundle import BundleMeta
-from trimtab.units import BYTES_PER_MIB, S_PER_HR, floor_hour, hours_between
+from trimtab.units import BYTES_PER_MIB
 
 logger = logging.getLogger(__name__)
 
 Report = Callable[[str, float], None]
 """Told the stage and its share done, in 0..1."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Collected:
-    """The tables and meta of a bundle, ready to be written."""
-
-    tables: Mapping[str, pa.Table]
-    meta: BundleMeta
 
 
 @dataclass(slots=True, kw_only=True)
@@ -112,17 +117,6 @@ def collect_prometheus(
 def _node_names(server: Prometheus, grid: HourGrid, tally: Tally, nodes: Sequence[KubeNode]) -> dict[str, str]:
     hosts = {labels.node for labels in tally.devices.values()} - {node.name for node in nodes}
     return node_names(tally.devices.values(), nodes, nodes_of_pods(server, grid, hosts))
-
-
-def whole_hours(start: datetime, end: datetime) -> HourGrid:
-    """Return the whole hours within a window; raises UsageError where there is none."""
-    first = floor_hour(start)
-    if first < start:
-        first = moment(first.timestamp() + S_PER_HR)
-    hours = int(hours_between(first, floor_hour(end)))
-    if hours < 1:
-        raise UsageError(f"the window {start.isoformat()} .. {end.isoformat()} holds no whole hour; widen --from/--to")
-    return HourGrid(start_s=int(first.timestamp()), hours=hours)
 
 
 def _gpu_metrics(server: Prometheus, grid: HourGrid, tally: Tally) -> GpuMetrics:
@@ -203,3 +197,35 @@ def _meta(server: Prometheus, grid: HourGrid, metrics: GpuMetrics, tally: Tally)
         notes=tuple(notes),
         counts=dict(sorted(tally.counts.items())),
     )
+
+
+_LAST = "max by ({group}) (last_over_time({name}[1d]))"
+_MOST_GIB = 1024.0
+
+
+def collect_memory(server: Prometheus, metrics: GpuMetrics, grid: HourGrid) -> dict[str, float]:
+    """Return visible memory in GiB by device; a device that exports too little for it is left out."""
+    used, free, reserved, total = (
+        _by_device(server, metrics.of(f"memory_{part}_gib"), grid) for part in ("used", "free", "reserved", "total")
+    )
+    found = {device: max(days.values()) for device, days in total.items()}
+    for device in used.keys() & free.keys() - found.keys():
+        days = used[device].keys() & free[device].keys()
+        if days:
+            last = max(days)
+            found[device] = used[device][last] + free[device][last] + reserved.get(device, {}).get(last, 0.0)
+    return found
+
+
+def _by_device(server: Prometheus, spellings: Sequence[Metric], grid: HourGrid) -> dict[str, dict[int, float]]:
+    """Return the last reading of each day by device; the parts of one day belong together."""
+    found: dict[str, dict[int, float]] = {}
+    for metric in spellings:
+        for series in by_day(server, grouped(_LAST, metric, selector(server, metric)), grid):
+            labels = read_labels(series.labels)
+            if labels is None:
+                continue
+            for at, value in zip(series.times_ms.tolist(), series.values.tolist(), strict=True):
+                if 0.0 <= value * metric.unit.factor <= _MOST_GIB:
+                    found.setdefault(labels.device, {})[at] = value * metric.unit.factor
+    return found

@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 
 from trimtab.catalog.model_servers import SERVERS, ServerMetrics
-from trimtab.sources.gpu_queries import nearest_step_s
-from trimtab.sources.hours import EDGE_S, HourGrid
-from trimtab.sources.promql import Floats, Prometheus, Series, any_of
+from trimtab.sources.hour_grid import EDGE_S, HourGrid
+from trimtab.sources.prometheus.client import Floats, Prometheus, Series, any_of
+from trimtab.sources.prometheus.gpu_readings import nearest_step_s
 from trimtab.tables.arrow import conform, empty_table
 from trimtab.units import MS_PER_S, S_PER_HR, S_PER_MIN
 

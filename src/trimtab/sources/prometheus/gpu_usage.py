@@ -1,16 +1,23 @@
-"""Hourly `gpu_usage` rows from a Prometheus server, a bounded span of hours at a time."""
+"""Hourly `gpu_usage` rows from a Prometheus server, a bounded span of hours at a time, the next ones fetched ahead."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from trimtab.sources.ahead import read_ahead
-from trimtab.sources.dcgm import ANY_METRIC, METRICS, SHARES, Metric
-from trimtab.sources.gpu_queries import (
+from trimtab.sources.hour_grid import Cube, HourGrid, UsageKey
+from trimtab.sources.prometheus.client import Floats, Prometheus
+from trimtab.sources.prometheus.dcgm import ANY_METRIC, METRICS, SHARES, Metric
+from trimtab.sources.prometheus.gpu_readings import (
+    Ask,
+    HourlyValues,
+    Wanted,
     collect_counts,
     collect_energy,
     collect_histograms,
@@ -20,14 +27,67 @@ from trimtab.sources.gpu_queries import (
     probe_step_s,
     recorded_histograms,
 )
-from trimtab.sources.gpu_series import Scale, Statistic, Tally
-from trimtab.sources.hourly_values import Ask, HourlyValues, Wanted
-from trimtab.sources.hours import Cube, HourGrid, UsageKey
-from trimtab.sources.journal import Bins, Journal, Span, identity_of
-from trimtab.sources.promql import Floats, Prometheus
-from trimtab.sources.recording_rules import RECORDED
+from trimtab.sources.prometheus.gpu_series import RECORDED, Scale, Statistic, Tally
+from trimtab.sources.prometheus.journal import Bins, Journal, Span, identity_of
 from trimtab.tables.arrow import conform, empty_table
 from trimtab.units import HR_PER_DAY, HR_PER_WEEK, MS_PER_S, S_PER_HR
+
+Question = TypeVar("Question", bound=Hashable)
+Answer = TypeVar("Answer")
+
+
+class ReadAhead(Generic[Question, Answer]):
+    """Fetches the answers to a list of questions in its order while earlier ones are worked on.
+
+    At most `at_once` are being fetched and as many again wait to be taken, if they are taken in the list's order. A question
+    that is not in the list is fetched when it is taken.
+    """
+
+    def __init__(
+        self,
+        pool: ThreadPoolExecutor,
+        questions: Iterable[Question],
+        fetch: Callable[[Question], Answer],
+        at_once: int,
+    ) -> None:
+        self._pool = pool
+        self._left: Iterator[Question] = iter(questions)
+        self._fetch = fetch
+        self._at_once = at_once
+        self._begun: dict[Question, Future[Answer]] = {}
+
+    def take(self, question: Question) -> Answer:
+        """Return the answer to a question, and begin to fetch what comes after it."""
+        self._fill(self._at_once)
+        found = self._begun.pop(question, None)
+        if found is None:
+            return self._fetch(question)
+        self._fill(self._at_once)
+        return found.result()
+
+    def _fill(self, most: int) -> None:
+        while len(self._begun) < most and (question := next(self._left, None)) is not None:
+            self._begun[question] = self._pool.submit(self._fetch, question)
+
+    def cancel(self) -> None:
+        """Begin no more."""
+        self._left = iter(())
+        for future in self._begun.values():
+            future.cancel()
+
+
+@contextmanager
+def read_ahead(
+    questions: Iterable[Question], fetch: Callable[[Question], Answer], at_once: int
+) -> Iterator[ReadAhead[Question, Answer]]:
+    """Open a ReadAhead with threads of its own; an error of a fetch is raised where its answer is taken."""
+    with ThreadPoolExecutor(max_workers=at_once, thread_name_prefix="ask") as pool:
+        ahead = ReadAhead(pool, questions, fetch, at_once)
+        try:
+            yield ahead
+        finally:
+            ahead.cancel()
+
 
 VALUES_PER_SPAN = 30_000
 _SPANS_HR = (6, 12, 24, 2 * HR_PER_DAY, 4 * HR_PER_DAY, HR_PER_WEEK, 2 * HR_PER_WEEK)

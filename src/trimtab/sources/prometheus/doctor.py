@@ -11,14 +11,13 @@ from datetime import datetime
 from enum import Enum
 
 from trimtab.catalog.model_servers import SERVERS
-from trimtab.sources.dcgm import OWNER_LABELS
-from trimtab.sources.gpu_series import Tally, selector
-from trimtab.sources.gpu_usage import find_gpu_metrics
-from trimtab.sources.hours import HourGrid
+from trimtab.sources.hour_grid import HourGrid, kube_watch
 from trimtab.sources.kube_nodes import UNKNOWN, collect_nodes
 from trimtab.sources.kube_owners import TEAM_LABELS
-from trimtab.sources.lives import kube_watch
-from trimtab.sources.promql import Prometheus
+from trimtab.sources.prometheus.client import Prometheus
+from trimtab.sources.prometheus.dcgm import OWNER_LABELS
+from trimtab.sources.prometheus.gpu_series import Tally, selector
+from trimtab.sources.prometheus.gpu_usage import find_gpu_metrics
 from trimtab.units import MS_PER_S, S_PER_DAY, S_PER_HR, S_PER_MIN, floor_hour
 
 ENOUGH_DAYS = 14

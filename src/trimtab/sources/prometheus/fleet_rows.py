@@ -10,14 +10,14 @@ import numpy as np
 
 from trimtab.catalog import CapacityType, Catalog
 from trimtab.errors import UnknownName
-from trimtab.sources.dcgm import GpuLabels
-from trimtab.sources.gpu_series import Tally
-from trimtab.sources.gpu_usage import Holdings
+from trimtab.sources.hour_grid import Life, lives, moment, moment_or_none
 from trimtab.sources.kube_nodes import UNKNOWN, KubeNode
 from trimtab.sources.kube_owners import Owner
 from trimtab.sources.kube_pods import Hold, usage_watch
-from trimtab.sources.lives import Life, lives, moment, moment_or_none
-from trimtab.sources.promql import Floats
+from trimtab.sources.prometheus.client import Floats
+from trimtab.sources.prometheus.dcgm import GpuLabels
+from trimtab.sources.prometheus.gpu_series import Tally
+from trimtab.sources.prometheus.gpu_usage import Holdings
 from trimtab.units import BYTES_PER_GB, BYTES_PER_GIB
 
 _PROFILE_GB = re.compile(r"\.(\d+)gb")
