@@ -14,8 +14,8 @@ from zoneinfo import ZoneInfo
 
 from trimtab.errors import BundleError
 from trimtab.sources.clusters import Collected
-from trimtab.sources.kube_objects import read_dumps
-from trimtab.sources.kube_snapshot import collect_snapshot, snapshot_moment
+from trimtab.sources.kubernetes.objects import read_dumps
+from trimtab.sources.kubernetes.snapshot import collect_snapshot, snapshot_moment
 from trimtab.sources.slurm import collect_slurm, read_slurm
 from trimtab.tables.bundle import memory_bundle
 from trimtab.tables.checks import check_bundle

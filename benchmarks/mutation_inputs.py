@@ -46,10 +46,9 @@ from trimtab.sources.commitment_inventories import read_inventory
 from trimtab.sources.demo.trace import read_series
 from trimtab.sources.focus import read_bills
 from trimtab.sources.hourly import read_cheap_hours
-from trimtab.sources.kube_api import Answer, KubeApi
-from trimtab.sources.kube_objects import read_dumps
-from trimtab.sources.kube_snapshot import collect_snapshot, snapshot_moment
-from trimtab.sources.manifest_files import read_manifests
+from trimtab.sources.kubernetes.api import Answer, KubeApi
+from trimtab.sources.kubernetes.objects import read_dumps, read_manifests
+from trimtab.sources.kubernetes.snapshot import collect_snapshot, snapshot_moment
 from trimtab.sources.prometheus.client import Prometheus
 from trimtab.sources.recorded import read_trace
 from trimtab.sources.request_mix import read_request_mix

@@ -8,8 +8,8 @@ from trimtab.catalog import load_catalog
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Settings
 from trimtab.sources.bundle_doctor import bundle_findings, refuses
-from trimtab.sources.kube_objects import Objects
-from trimtab.sources.kube_snapshot import collect_snapshot
+from trimtab.sources.kubernetes.objects import Objects
+from trimtab.sources.kubernetes.snapshot import collect_snapshot
 from trimtab.sources.prometheus.doctor import Status
 from trimtab.tables.bundle import memory_bundle
 

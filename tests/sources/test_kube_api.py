@@ -5,8 +5,8 @@ from tests.kube_cluster import dump
 from tests.sources.kube_server import api_server, kubeconfig
 
 from trimtab.errors import CredentialsError, InputError, SourceError
-from trimtab.sources.kube_connect import cluster_api
-from trimtab.sources.kube_objects import Objects
+from trimtab.sources.kubernetes.api import cluster_api
+from trimtab.sources.kubernetes.objects import Objects
 
 PODS, NODES, JOBS = "/api/v1/pods", "/api/v1/nodes", "/apis/batch/v1/jobs"
 

@@ -1,6 +1,6 @@
 import pytest
 
-from trimtab.sources.kube_nodes import region_of_zone, zone_of_provider_id
+from trimtab.sources.kubernetes.nodes import region_of_zone, zone_of_provider_id
 
 
 @pytest.mark.parametrize(

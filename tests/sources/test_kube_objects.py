@@ -6,8 +6,7 @@ from hypothesis import given, strategies as st
 from tests.kube_cluster import cluster, dump, node, pod
 
 from trimtab.errors import InputError
-from trimtab.sources.kube_objects import KINDS, Objects, json_documents, read_dumps
-from trimtab.sources.kube_quantity import quantity
+from trimtab.sources.kubernetes.objects import KINDS, Objects, json_documents, quantity, read_dumps
 
 
 @pytest.mark.parametrize(

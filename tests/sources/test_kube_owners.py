@@ -1,7 +1,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from trimtab.sources.kube_owners import Owners, name_of_family, name_without_suffix
+from trimtab.sources.kubernetes.owners import Owners, name_of_family, name_without_suffix
 
 NOBODY = Owners(pods={}, parents={}, teams={})
 

@@ -4,8 +4,8 @@ import jsonschema
 import pytest
 import yaml
 
-from trimtab.sources.kube_objects import KINDS
-from trimtab.sources.kube_resources import RESOURCES, rbac_manifest
+from trimtab.sources.kubernetes.api import RESOURCES, rbac_manifest
+from trimtab.sources.kubernetes.objects import KINDS
 
 DOCUMENTS = list(yaml.safe_load_all(rbac_manifest()))
 

@@ -9,10 +9,9 @@ from hypothesis import given, settings, strategies as st
 from tests.kube_cluster import GPU, NOW, OLD, cluster, dump, meta, node, pod
 
 from trimtab.errors import InputError
-from trimtab.sources.kube_merge import with_snapshot
-from trimtab.sources.kube_objects import Objects
-from trimtab.sources.kube_requests import asked_by
-from trimtab.sources.kube_snapshot import collect_snapshot, snapshot_moment
+from trimtab.sources.kubernetes.objects import Objects
+from trimtab.sources.kubernetes.pods import asked_by
+from trimtab.sources.kubernetes.snapshot import collect_snapshot, snapshot_moment, with_snapshot
 from trimtab.tables.arrow import table_from_rows
 from trimtab.tables.bundle import memory_bundle
 from trimtab.tables.checks import check_bundle

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from trimtab.sources.kube_objects import Objects
-from trimtab.sources.spot_events import spot_event_rows
+from trimtab.sources.kubernetes.nodes import spot_event_rows
+from trimtab.sources.kubernetes.objects import Objects
 
 START = datetime(2026, 9, 1, tzinfo=UTC)
 

@@ -18,7 +18,7 @@ from trimtab.check.kustomizations import Patch
 from trimtab.check.pods import TEMPLATES
 from trimtab.errors import InputError
 from trimtab.review.manifests import NODE_POOL_LABEL, Manifests, NodePool, Pods, read_objects
-from trimtab.sources.kube_objects import Object, at, listed, mapping, text
+from trimtab.sources.kubernetes.objects import Object, at, listed, mapping, text
 
 CLUSTER_WIDE = frozenset({
     "Namespace", "NodePool", "NodeOverlay", "PriorityClass", "ClusterRole", "ClusterRoleBinding", "ClusterQueue",

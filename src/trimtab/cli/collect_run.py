@@ -14,10 +14,9 @@ from trimtab.cli.server_options import ServerOptions, is_typed
 from trimtab.errors import UsageError
 from trimtab.sources.clusters import Collected
 from trimtab.sources.collect import with_bills
-from trimtab.sources.kube_connect import cluster_api
-from trimtab.sources.kube_merge import with_snapshot
-from trimtab.sources.kube_objects import Objects, read_dumps
-from trimtab.sources.kube_snapshot import collect_snapshot, snapshot_moment
+from trimtab.sources.kubernetes.api import cluster_api
+from trimtab.sources.kubernetes.objects import Objects, read_dumps
+from trimtab.sources.kubernetes.snapshot import collect_snapshot, snapshot_moment, with_snapshot
 from trimtab.sources.prometheus.journal import Journal
 from trimtab.sources.recorded import read_trace
 from trimtab.sources.recorded.machine import machine_of

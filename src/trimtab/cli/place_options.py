@@ -126,7 +126,7 @@ def place_options(command: Command) -> Command:
 def print_rbac(context: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
     """Print the read-only role and stop (a click callback)."""
     if wanted and not context.resilient_parsing:
-        from trimtab.sources.kube_resources import rbac_manifest
+        from trimtab.sources.kubernetes.api import rbac_manifest
 
         click.echo(rbac_manifest(), nl=False)
         context.exit()

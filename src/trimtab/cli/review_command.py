@@ -75,7 +75,7 @@ def command(
     from trimtab.errors import UsageError
     from trimtab.pipeline import open_demo, open_fleet, review
     from trimtab.review import read_objects
-    from trimtab.sources.manifest_files import read_manifests
+    from trimtab.sources.kubernetes.objects import read_manifests
 
     if (bundle is None) == (demo is None):
         raise UsageError("which history? give the folder of a bundle (trimtab review k8s/ fleet/), or --demo")

@@ -51,7 +51,7 @@ from trimtab.replay.outcomes.service_outcome import demand_of
 from trimtab.review.manifests import INSTANCE_TYPE_LABELS, NODE_POOL_LABEL, Manifests, NodePool, Pods, Scaler
 from trimtab.review.scaling import Replica, scaling_of
 from trimtab.review.timetables import held_hours, is_timetable
-from trimtab.sources.kube_objects import number
+from trimtab.sources.kubernetes.objects import number
 from trimtab.tables.workloads import WorkloadKind
 from trimtab.units import S_PER_HR, S_PER_MIN
 

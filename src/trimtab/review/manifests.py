@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 
 from trimtab.errors import InputError
 from trimtab.inputs.yaml_text import load_yaml
-from trimtab.sources.kube_objects import Object, at, listed, mapping, number, text
+from trimtab.sources.kubernetes.objects import Object, at, listed, mapping, number, text
 
 GPU = "nvidia.com/gpu"
 NODE_POOL_LABEL = "karpenter.sh/nodepool"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from trimtab.review.manifests import Scaler
-from trimtab.sources.kube_objects import Object, listed, number, text
+from trimtab.sources.kubernetes.objects import Object, listed, number, text
 from trimtab.units import DAYS_PER_WEEK, HR_PER_DAY, HR_PER_WEEK
 
 _ON_THE_HOUR = re.compile(r"0 (?P<hour>\d+) \* \* (?P<days>\*|[0-7](?:[-,][0-7])*)")

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trimtab.catalog import CapacityType
-from trimtab.sources.kube_nodes import UNKNOWN
+from trimtab.sources.kubernetes.nodes import UNKNOWN
 from trimtab.tables.arrow import table_from_rows
 from trimtab.tables.resource_ids import PROVIDER_ID, last_part
 

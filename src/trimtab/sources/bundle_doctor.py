@@ -13,7 +13,7 @@ from trimtab.fleet.build import bundle_window
 from trimtab.fleet.market import Market
 from trimtab.fleet.spot_record import EVENT_COLUMNS, spot_records
 from trimtab.sources.coverage import bundle_coverage
-from trimtab.sources.kube_nodes import UNKNOWN
+from trimtab.sources.kubernetes.nodes import UNKNOWN
 from trimtab.sources.prometheus.doctor import Finding, Status, activity, bill, history, price_book
 from trimtab.tables.bundle import Bundle
 from trimtab.tables.resource_ids import last_part, nodes_by_resource

@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 from trimtab.catalog import CapacityType, Catalog, load_catalog
 from trimtab.errors import Fault, InputError, UnknownName
 from trimtab.sources.clusters import Collected
-from trimtab.sources.kube_owners import name_of_family
+from trimtab.sources.kubernetes.owners import name_of_family
 from trimtab.sources.slurm_jobs import SlurmJob, jobs_of_json, jobs_of_text
 from trimtab.sources.slurm_lines import NODES, SACCT, Account, Dump, kind_of, read_text
 from trimtab.sources.slurm_nodes import SlurmNode, merged, nodes_of_json, nodes_of_sinfo, nodes_of_text

@@ -14,7 +14,7 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from trimtab.errors import Fault, InputError, near_matches
-from trimtab.sources.kube_objects import at, listed, number, text
+from trimtab.sources.kubernetes.objects import at, listed, number, text
 from trimtab.sources.slurm_lines import SACCT, Account, cells, moment_of, moment_of_seconds, parsed_json
 from trimtab.sources.slurm_tres import Gpus, hosts, tres_gpus
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trimtab.errors import Fault
-from trimtab.sources.kube_objects import at, listed, text
+from trimtab.sources.kubernetes.objects import at, listed, text
 from trimtab.sources.slurm_lines import Account, parsed_json
 from trimtab.sources.slurm_tres import Gpus, gres_gpus, hosts
 

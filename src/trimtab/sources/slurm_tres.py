@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from trimtab.sources.kube_pods import mig_share
+from trimtab.sources.kubernetes.holds import mig_share
 
 _TRES = re.compile(r"gres/(?P<kind>gpu|shard|mps)(:(?P<type>[^=,]+))?=(?P<count>\d{1,6}(\.\d+)?)(?=,|$)")
 _GRES_KINDS = frozenset({"gpu", "shard", "mps"})

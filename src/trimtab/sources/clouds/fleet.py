@@ -16,7 +16,7 @@ from trimtab.errors import SourceError, UnknownName
 from trimtab.sources.clouds.readings import SHARES, STATISTICS, CloudReading, Machine
 from trimtab.sources.clusters import Collected
 from trimtab.sources.hour_grid import moment
-from trimtab.sources.kube_nodes import UNKNOWN
+from trimtab.sources.kubernetes.nodes import UNKNOWN
 from trimtab.sources.prometheus.client import Floats
 from trimtab.tables.arrow import conform, empty_table, table_from_rows
 from trimtab.tables.bundle import BundleMeta

@@ -11,7 +11,7 @@ import numpy as np
 
 from trimtab.catalog import CapacityType
 from trimtab.sources.hour_grid import HourGrid
-from trimtab.sources.kube_nodes import UNKNOWN
+from trimtab.sources.kubernetes.nodes import UNKNOWN
 from trimtab.sources.prometheus.client import Floats
 
 Tell = Callable[[str, float], None]

@@ -14,10 +14,17 @@ from trimtab.catalog import Catalog, load_catalog
 from trimtab.errors import SourceError
 from trimtab.sources.clusters import Collected
 from trimtab.sources.hour_grid import HourGrid, Watch, by_day, kube_watch, moment, whole_hours
-from trimtab.sources.kube_jobs import collect_job_facts, job_rows
-from trimtab.sources.kube_nodes import KubeNode, collect_nodes
-from trimtab.sources.kube_owners import Owner, Owners, collect_owners
-from trimtab.sources.kube_pods import Hold, device_holds, nodes_of_pods, other_holds, requested_holds
+from trimtab.sources.kubernetes.holds import (
+    Hold,
+    collect_job_facts,
+    device_holds,
+    job_rows,
+    nodes_of_pods,
+    other_holds,
+    requested_holds,
+)
+from trimtab.sources.kubernetes.nodes import KubeNode, collect_nodes, spot_event_rows
+from trimtab.sources.kubernetes.owners import Owner, Owners, collect_owners
 from trimtab.sources.prometheus.client import Prometheus
 from trimtab.sources.prometheus.dcgm import Metric, read_labels
 from trimtab.sources.prometheus.demand import collect_demand
@@ -38,7 +45,6 @@ from trimtab.sources.prometheus.gpu_usage import (
     find_gpu_metrics,
 )
 from trimtab.sources.prometheus.journal import Journal
-from trimtab.sources.spot_events import spot_event_rows
 from trimtab.tables.arrow import empty_table, table_from_rows
 from trimtab.tables.bundle import BundleMeta
 from trimtab.units import BYTES_PER_MIB

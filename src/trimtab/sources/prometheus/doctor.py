@@ -12,8 +12,8 @@ from enum import Enum
 
 from trimtab.catalog.model_servers import SERVERS
 from trimtab.sources.hour_grid import HourGrid, kube_watch
-from trimtab.sources.kube_nodes import UNKNOWN, collect_nodes
-from trimtab.sources.kube_owners import TEAM_LABELS
+from trimtab.sources.kubernetes.nodes import UNKNOWN, collect_nodes
+from trimtab.sources.kubernetes.owners import TEAM_LABELS
 from trimtab.sources.prometheus.client import Prometheus
 from trimtab.sources.prometheus.dcgm import OWNER_LABELS
 from trimtab.sources.prometheus.gpu_series import Tally, selector

@@ -11,9 +11,9 @@ import numpy as np
 from trimtab.catalog import CapacityType, Catalog
 from trimtab.errors import UnknownName
 from trimtab.sources.hour_grid import Life, lives, moment, moment_or_none
-from trimtab.sources.kube_nodes import UNKNOWN, KubeNode
-from trimtab.sources.kube_owners import Owner
-from trimtab.sources.kube_pods import Hold, usage_watch
+from trimtab.sources.kubernetes.holds import Hold, usage_watch
+from trimtab.sources.kubernetes.nodes import UNKNOWN, KubeNode
+from trimtab.sources.kubernetes.owners import Owner
 from trimtab.sources.prometheus.client import Floats
 from trimtab.sources.prometheus.dcgm import GpuLabels
 from trimtab.sources.prometheus.gpu_series import Tally

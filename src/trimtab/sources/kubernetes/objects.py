@@ -1,12 +1,18 @@
-"""Kubernetes objects as they come: from `kubectl get -o json` dumps or from an API server, sorted by kind.
+"""Kubernetes objects as they come: from `kubectl get -o json` dumps, manifests or an API server, sorted by kind; quantities.
 
 An object is kept as plain mappings; the functions here read a path of keys and never fail on a shape that is not as expected,
 because a custom resource of another version must not stop a collect. What is not read is counted with its reason.
+
+Source: kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity (the suffixes and their meaning).
 """
 
 from __future__ import annotations
 
 import json
+import math
+import re
+import shutil
+import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -214,3 +220,92 @@ def json_documents(content: str, where: str) -> Iterator[object]:
             ) from error
         check_depth(document, where)
         yield document
+
+
+_QUANTITY = re.compile(r"^\s*(?P<number>[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?)(?P<suffix>[A-Za-z]{0,2})\s*$")
+_SUFFIXES = {
+    "": 1.0, "n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 10.0**9, "T": 1e12, "P": 1e15, "E": 1e18,
+    "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50, "Ei": 2.0**60,
+}  # fmt: skip
+
+
+def quantity(value: object) -> float | None:
+    """Return a quantity as a number in its base unit (cores, bytes, pieces); None where it is none.
+
+    >>> quantity("250m"), quantity("1Ki"), quantity(8), quantity("lots")
+    (0.25, 1024.0, 8.0, None)
+    """
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return None
+    matched = _QUANTITY.match(str(value))
+    if matched is None or matched["suffix"] not in _SUFFIXES:
+        return None
+    number = float(matched["number"]) * _SUFFIXES[matched["suffix"]]
+    return number if math.isfinite(number) and number >= 0 else None
+
+
+_KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
+_MANIFEST_SUFFIXES = (".yaml", ".yml", ".json")
+NOT_APPLIED = frozenset({"rollback"})
+"""Folders of what was there before, which `trimtab emit` writes: nobody applies them with a change."""
+OF_CHARTS = "values"
+"""How files of Helm values end: they are no objects."""
+_BUILDERS = (("kustomize", "build"), ("kubectl", "kustomize"))
+_LIMIT_S = 120
+_TEMPLATED = "{{"
+
+
+def read_manifests(folder: Path) -> Iterator[tuple[str, object]]:
+    """Yield every document of a folder with the name of its file; raises InputError where there is none, or one is not YAML.
+
+    A folder with a kustomization of resources is built where `kustomize` or `kubectl` is installed; else its files are read one
+    by one, and patches for what they set; Helm values and folders named `rollback` are passed over. Charts have to be rendered
+    first (`helm template`).
+    """
+    built = built_by_kustomize(folder)
+    if built is not None:
+        yield from ((f"{folder.name} (built)", document) for document in yaml_documents(folder, built))
+        return
+    files = (
+        [folder]
+        if folder.is_file()
+        else sorted(one for one in folder.rglob("*") if is_manifest(one, folder) and not one.stem.endswith(OF_CHARTS))
+    )
+    if not files:
+        raise InputError(
+            f"{folder}: no .yaml or .json files there; give the folder of manifests that a change would apply"
+        )
+    for file in files:
+        where = file.name if folder.is_file() else str(file.relative_to(folder))
+        yield from ((where, document) for document in _manifest_documents(file))
+
+
+def _manifest_documents(file: Path) -> list[object]:
+    try:
+        return list(documents_of(file))
+    except InputError as error:
+        if _TEMPLATED in file.read_text(encoding="utf-8", errors="replace"):
+            raise InputError(f"{file}: a template; render the chart first: helm template . > rendered.yaml") from error
+        raise
+
+
+def is_manifest(path: Path, folder: Path, *, rollback: bool = False) -> bool:
+    """Tell whether a path below a folder is a file that may hold objects; what is there to go back only with `rollback`."""
+    folders = path.relative_to(folder).parts[:-1]
+    hidden = any(part.startswith(".") for part in folders) or path.name.startswith(".")
+    passed_over = not rollback and any(part in NOT_APPLIED for part in folders)
+    return path.is_file() and path.suffix in _MANIFEST_SUFFIXES and not hidden and not passed_over
+
+
+def built_by_kustomize(folder: Path) -> str | None:
+    """Return what kustomize makes of a folder; None where it is no kustomization of resources, or nothing here can build it."""
+    file = next((folder / name for name in _KUSTOMIZATIONS if (folder / name).is_file()), None)
+    if file is None or not any("resources" in one for one in documents_of(file) if isinstance(one, dict)):
+        return None
+    builder = next((one for one in _BUILDERS if shutil.which(one[0])), None)
+    if builder is None:
+        return None
+    done = subprocess.run([*builder, str(folder)], capture_output=True, text=True, timeout=_LIMIT_S, check=False)
+    if done.returncode:
+        raise InputError(f"{folder}: {builder[0]} cannot build it: {done.stderr.strip()}")
+    return done.stdout

@@ -1,4 +1,4 @@
-"""A fleet bundle's tables from a snapshot of Kubernetes: what its objects, read once, still tell of the past.
+"""A fleet bundle's tables from a snapshot of Kubernetes, alone or put together with a collected fleet.
 
 A snapshot knows the nodes that are there, with their age, and the pods that were not yet deleted. Nodes and pods that went
 before it are not seen, and it has no readings of what the GPUs did: activity comes from Prometheus or not at all.
@@ -11,24 +11,27 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
+import pyarrow as pa
+
 from trimtab.catalog import Catalog, load_catalog
 from trimtab.errors import InputError
 from trimtab.sources.clusters import Collected
 from trimtab.sources.hour_grid import Life, moment
-from trimtab.sources.kube_jobs import JobFacts, job_rows
-from trimtab.sources.kube_lineage import metric_label
-from trimtab.sources.kube_nodes import NO_TYPE, UNKNOWN, KubeNode, described_node
-from trimtab.sources.kube_objects import Object, Objects, listed, mapping, moment_at, number, text
-from trimtab.sources.kube_owners import Owner
-from trimtab.sources.kube_place import image_rows, scaler_rows, volume_rows
-from trimtab.sources.kube_placed import holds_of, placed_pods, pod_row, shares_of_a_board
-from trimtab.sources.kube_pods import Hold, mig_share
-from trimtab.sources.kube_quantity import quantity
-from trimtab.sources.kube_queues import queue_names, queue_rows, queued_rows
-from trimtab.sources.kube_requests import GPU_RESOURCES, MIG_PREFIX
+from trimtab.sources.kubernetes.cluster_objects import (
+    image_rows,
+    queue_names,
+    queue_rows,
+    queued_rows,
+    scaler_rows,
+    volume_rows,
+)
+from trimtab.sources.kubernetes.holds import Hold, JobFacts, job_rows, mig_share
+from trimtab.sources.kubernetes.nodes import NO_TYPE, UNKNOWN, KubeNode, described_node, spot_event_rows
+from trimtab.sources.kubernetes.objects import Object, Objects, listed, mapping, moment_at, number, quantity, text
+from trimtab.sources.kubernetes.owners import Owner, metric_label
+from trimtab.sources.kubernetes.pods import GPU_RESOURCES, MIG_PREFIX, holds_of, placed_pods, pod_row, shares_of_a_board
 from trimtab.sources.prometheus.fleet_rows import allocation_rows, gpu_name
 from trimtab.sources.prometheus.gpu_series import Tally
-from trimtab.sources.spot_events import spot_event_rows
 from trimtab.tables.arrow import table_from_rows
 from trimtab.tables.bundle import BundleMeta
 
@@ -204,3 +207,83 @@ def _job_facts(one: Object) -> JobFacts:
         completed_s=seconds("status", "completionTime"),
         failed_pods=number(one, "status", "failed") or 0.0,
     )
+
+
+STANDING = ("pods", "scalers", "queues", "images", "volumes")
+"""Tables that only a snapshot has."""
+_FILLED = ("provider", "instance_type", "region")
+
+
+def with_snapshot(collected: Collected, objects: Objects, *, source: str) -> Collected:
+    """Add the tables of a snapshot, and fill what telemetry left unknown.
+
+    Nodes that still stand get their type and place, holdings the team and kind of their owner, runs their queue; runs that
+    wait now are added. What telemetry told is never changed. Raises InputError where the snapshot holds no node.
+    """
+    snapshot = collect_snapshot(objects, collected.meta.start, collected.meta.end, source=source)
+    known = {node.name: node for node in kube_nodes(objects)}
+    rows = collected.tables["nodes"].to_pylist(maps_as_pydicts="strict")
+    filled = [_filled(row, known) for row in rows]
+    allocations = _owned(collected.tables["allocations"], snapshot.tables["allocations"])
+    events = spot_event_rows(filled, allocations.to_pylist(), collected.meta.start, objects)
+    changed = sum(before != after for before, after in zip(rows, filled, strict=True))
+    meta = collected.meta
+    return replace(
+        collected,
+        tables={
+            **collected.tables,
+            "nodes": table_from_rows("nodes", filled),
+            "allocations": allocations,
+            "spot_events": table_from_rows("spot_events", events),
+            "jobs": _queued(collected.tables.get("jobs"), snapshot.tables["jobs"], queue_names(objects)),
+            **{name: snapshot.tables[name] for name in STANDING},
+        },
+        meta=meta.model_copy(
+            update={
+                "sources": (*meta.sources, *snapshot.meta.sources),
+                "notes": (*meta.notes, *((f"{changed} node(s) completed from {source}",) if changed else ())),
+                "counts": {**meta.counts, **{f"snapshot: {why}": n for why, n in snapshot.meta.counts.items()}},
+            }
+        ),
+    )
+
+
+def _owned(allocations: pa.Table, told: pa.Table) -> pa.Table:
+    """Return holdings with the team and the kind of owner that a snapshot knows of their workload, where they had none."""
+    names = ("team", "owner_kind")
+    known: dict[object, dict[str, object]] = {}
+    for row in told.select(["workload", *names]).to_pylist():
+        mine = known.setdefault(row["workload"], {})
+        mine.update({name: row[name] for name in names if row[name] and name not in mine})
+    rows = allocations.to_pylist()
+    return table_from_rows(
+        "allocations",
+        [row | {name: row[name] or known.get(row["workload"], {}).get(name) for name in names} for row in rows],
+    )
+
+
+def _queued(jobs: pa.Table | None, told: pa.Table, queues: Mapping[str, str]) -> pa.Table:
+    """Return the runs with the queue that they name, and those that wait in one now."""
+    rows = [] if jobs is None else [row | {"queue": row["queue"] or queues.get(row["job"])} for row in jobs.to_pylist()]
+    seen = {row["job"] for row in rows}
+    waiting = [row for row in told.to_pylist() if row["start"] is None and row["job"] not in seen]
+    return table_from_rows("jobs", [*rows, *waiting])
+
+
+def _filled(row: Mapping[str, object], known: Mapping[str, KubeNode]) -> dict[str, object]:
+    """Return a node's row, with what was unknown taken from the snapshot; what telemetry knew stays."""
+    node = known.get(str(row["node"]))
+    if node is None:
+        return dict(row)
+    told = {"provider": node.provider, "instance_type": node.instance_type, "region": node.region}
+    taken = {name: told[name] for name in _FILLED if row[name] == UNKNOWN and told[name] != UNKNOWN}
+    if taken.get("instance_type"):
+        taken["capacity_type"] = node.capacity_type
+    labels, taints = row.get("labels"), row.get("taints")
+    return {
+        **row,
+        **taken,
+        "zone": row["zone"] or node.zone,
+        "labels": {**node.labels, **(labels if isinstance(labels, dict) else {})},
+        "taints": {**node.taints, **(taints if isinstance(taints, dict) else {})},
+    }
