@@ -22,7 +22,7 @@ from trimtab.sources.recorded import read_trace
 from trimtab.sources.recorded.machine import machine_of
 from trimtab.sources.recorded.repeat import repeated
 from trimtab.sources.slurm import collect_slurm, read_slurm
-from trimtab.sources.slurm_lines import zone_of
+from trimtab.sources.slurm.dumps import zone_of
 
 
 def gather(source: ServerOptions, places: Places, tell: Tell, journal: Journal | None = None) -> Collected:

@@ -15,8 +15,17 @@ from zoneinfo import ZoneInfo
 
 from trimtab.errors import Fault, InputError, near_matches
 from trimtab.sources.kubernetes.objects import at, listed, number, text
-from trimtab.sources.slurm_lines import SACCT, Account, cells, moment_of, moment_of_seconds, parsed_json
-from trimtab.sources.slurm_tres import Gpus, hosts, tres_gpus
+from trimtab.sources.slurm.dumps import (
+    SACCT,
+    Account,
+    Gpus,
+    cells,
+    hosts,
+    moment_of,
+    moment_of_seconds,
+    parsed_json,
+    tres_gpus,
+)
 
 STATES = {
     "PENDING": "queued", "CONFIGURING": "running", "RUNNING": "running", "COMPLETING": "running", "SUSPENDED": "running",
