@@ -16,7 +16,7 @@ from datetime import date
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from trimtab.catalog import load_catalog
-from trimtab.sources.clouds.cloudwatch import CloudWatch
+from trimtab.sources.clouds.aws import CloudWatch
 from trimtab.sources.clouds.fleet import cloud_fleet
 from trimtab.sources.hour_grid import HourGrid
 from trimtab.sources.price_lists.aws_bulk import csv_lines

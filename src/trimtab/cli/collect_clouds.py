@@ -9,13 +9,12 @@ from trimtab.catalog import load_catalog
 from trimtab.cli.place_options import Places
 from trimtab.cli.progress import Tell
 from trimtab.errors import UsageError
-from trimtab.sources.clouds import azure_monitor, gce, google_monitoring
-from trimtab.sources.clouds.azure_monitor import AzureMonitor
-from trimtab.sources.clouds.cloudwatch import CloudWatch
+from trimtab.sources.clouds import CloudMonitor
+from trimtab.sources.clouds.aws import CloudWatch
+from trimtab.sources.clouds.azure import LOGS_SCOPE, LOGS_URL, AzureMonitor
+from trimtab.sources.clouds.clients import azure_headers, google_headers
 from trimtab.sources.clouds.fleet import cloud_fleet
-from trimtab.sources.clouds.google_monitoring import GoogleMonitoring
-from trimtab.sources.clouds.readings import CloudMonitor
-from trimtab.sources.clouds.tokens import azure_headers, google_headers
+from trimtab.sources.clouds.google import COMPUTE_URL, MONITORING_URL, GoogleMonitoring
 from trimtab.sources.clusters import Collected, merge_clusters
 from trimtab.sources.hour_grid import whole_hours
 
@@ -49,10 +48,10 @@ def _monitors(places: Places) -> Iterator[tuple[str, CloudMonitor]]:
             GoogleMonitoring(
                 project=project,
                 headers=google_headers(),
-                url=urls.get("gcp-monitoring", google_monitoring.DEFAULT_URL),
-                compute_url=urls.get("gcp-compute", gce.DEFAULT_URL),
+                url=urls.get("gcp-monitoring", MONITORING_URL),
+                compute_url=urls.get("gcp-compute", COMPUTE_URL),
             ),
         )
     for workspace in places.azure:
-        url = urls.get("azure-logs", azure_monitor.DEFAULT_URL)
-        yield workspace, AzureMonitor(workspace=workspace, headers=azure_headers(azure_monitor.SCOPE), url=url)
+        url = urls.get("azure-logs", LOGS_URL)
+        yield workspace, AzureMonitor(workspace=workspace, headers=azure_headers(LOGS_SCOPE), url=url)

@@ -8,7 +8,7 @@ from tests.sources.answering_server import answering
 
 from trimtab.catalog import load_catalog
 from trimtab.errors import SourceError
-from trimtab.sources.clouds.azure_monitor import AzureMonitor
+from trimtab.sources.clouds.azure import AzureMonitor
 from trimtab.sources.clouds.fleet import cloud_fleet
 from trimtab.sources.hour_grid import HourGrid
 

@@ -8,7 +8,7 @@ from tests.sources.recorded_cloudwatch import START_S, cloudwatch
 
 from trimtab.catalog import load_catalog
 from trimtab.errors import CredentialsError, SourceError
-from trimtab.sources.clouds.cloudwatch import CloudWatch
+from trimtab.sources.clouds.aws import CloudWatch
 from trimtab.sources.clouds.fleet import cloud_fleet
 from trimtab.sources.hour_grid import HourGrid
 

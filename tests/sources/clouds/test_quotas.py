@@ -11,9 +11,9 @@ from tests.tables.bundles import END, META, START, allocation, node, tables
 from trimtab.catalog import CapacityType, load_catalog
 from trimtab.errors import InputError, SourceError
 from trimtab.fleet.limits import quotas_of
-from trimtab.sources.clouds.aws_quotas import aws_quotas
-from trimtab.sources.clouds.azure_quotas import azure_quotas
-from trimtab.sources.clouds.google_quotas import google_quotas
+from trimtab.sources.clouds.aws import aws_quotas
+from trimtab.sources.clouds.azure import azure_quotas
+from trimtab.sources.clouds.google import google_quotas
 from trimtab.sources.clouds.quotas import NodeQuota, quotas_text, read_quotas, settings_text
 from trimtab.sources.prometheus.doctor import Status
 from trimtab.sources.quota_doctor import quota_findings

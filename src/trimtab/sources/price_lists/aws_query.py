@@ -11,7 +11,7 @@ from datetime import date
 
 from pydantic import BaseModel, Field, ValidationError
 
-from trimtab.sources.cloud_clients import aws_client, aws_items
+from trimtab.sources.clouds.clients import aws_client, aws_items
 from trimtab.sources.price_lists.aws_terms import TermLine, term_rates
 from trimtab.sources.price_lists.reading import Reading
 

@@ -1,26 +1,100 @@
-"""Google Cloud Monitoring: GPU metrics of the Ops Agent, of GKE, and of DCGM in Managed Service for Prometheus.
+"""Google Cloud Monitoring (Ops Agent, GKE, DCGM), what Compute Engine knows of the machines, and its quotas of GPUs.
 
 Asked through the REST API v3 (`timeSeries.list`), aligned to the hour on Google's side, page by page. Names and labels: Google
 Cloud's lists of agent and Kubernetes metrics. A percentile that an aligner refuses is missing, and the mean stands alone.
+
+`compute.regions.list` states GPUs by model (`NVIDIA_L4_GPUS`, `PREEMPTIBLE_NVIDIA_L4_GPUS`). Newer models (H100 and later) have
+quotas by family in the Cloud Quotas API only; they are not read, and a note says so.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from pydantic import BaseModel, Field, ValidationError
 
-from trimtab.errors import SourceError
-from trimtab.sources.clouds import gce
-from trimtab.sources.clouds.readings import SHARES, CloudGpu, CloudReading, Holder, Machine, Tell
+from trimtab.catalog import CapacityType, Catalog, InstanceType
+from trimtab.errors import CredentialsError, SourceError
+from trimtab.sources.clouds import SHARES, CloudGpu, CloudReading, Holder, Machine, Tell
+from trimtab.sources.clouds.quotas import NodeQuota, QuotaReading
 from trimtab.sources.hour_grid import HourGrid, moment
 from trimtab.sources.web_server import WebServer
 from trimtab.units import BYTES_PER_GIB, MIB_PER_GIB, S_PER_HR
 
-DEFAULT_URL = "https://monitoring.googleapis.com"
+COMPUTE_URL = "https://compute.googleapis.com"
+_FIELDS = "nextPageToken,items/*/instances(id,name,zone,machineType,scheduling(provisioningModel,preemptible),labels)"
+_GROUP_LABELS = ("goog-k8s-node-pool-name", "goog-k8s-cluster-name", "team")
+
+
+class _Scheduling(BaseModel):
+    model: str = Field("STANDARD", alias="provisioningModel")
+    preemptible: bool = False
+
+
+class _Instance(BaseModel):
+    id: str
+    name: str
+    zone: str
+    machine_type: str = Field(alias="machineType")
+    scheduling: _Scheduling = Field(default_factory=lambda: _Scheduling.model_validate({}))
+    labels: dict[str, str] = Field(default_factory=dict)
+
+
+class _Scope(BaseModel):
+    instances: list[_Instance] = Field(default_factory=list)
+
+
+class _InstancePage(BaseModel):
+    items: dict[str, _Scope] = Field(default_factory=dict)
+    next_token: str = Field("", alias="nextPageToken")
+
+
+def describe(url: str, headers: Mapping[str, str], project: str, reading: CloudReading) -> None:
+    """Complete a reading's machines with what Compute Engine says; those that it no longer knows stay as they are, counted."""
+    try:
+        with WebServer(url, headers=headers) as server:
+            known = {name: one for one in _instances(server, project) for name in (one.id, one.name)}
+    except CredentialsError:
+        reading.notes.append("compute.instances.list was refused: machines count as on demand, types may be unknown")
+        return
+    for name, machine in reading.machines.items():
+        if name in known:
+            reading.machines[name] = _with(machine, known[name])
+        else:
+            reading.counts["machines that Compute Engine no longer knows: on demand assumed"] += 1
+
+
+def _instances(server: WebServer, project: str) -> Iterator[_Instance]:
+    path, asked = f"/compute/v1/projects/{project}/aggregated/instances", {"fields": _FIELDS, "maxResults": "500"}
+    while True:
+        try:
+            page = _InstancePage.model_validate_json(server.get(path, asked))
+        except ValidationError as error:
+            raise SourceError(f"{server.url}{path}: no page of instances: {error.errors()[0]['msg']}") from error
+        for scope in page.items.values():
+            yield from scope.instances
+        if not page.next_token or page.next_token == asked.get("pageToken"):
+            return
+        asked = {**asked, "pageToken": page.next_token}
+
+
+def _with(machine: Machine, instance: _Instance) -> Machine:
+    zone = instance.zone.rpartition("/")[2]
+    spot = instance.scheduling.model == "SPOT" or instance.scheduling.preemptible
+    return replace(
+        machine,
+        instance_type=instance.machine_type.rpartition("/")[2],
+        zone=zone,
+        region=zone.rpartition("-")[0],
+        capacity_type=CapacityType.SPOT if spot else CapacityType.ON_DEMAND,
+        group=machine.group or next((instance.labels[key] for key in _GROUP_LABELS if key in instance.labels), None),
+    )
+
+
+MONITORING_URL = "https://monitoring.googleapis.com"
 _PAGE = "10000"
 _ALIGNERS = {"ALIGN_MEAN": "mean", "ALIGN_MAX": "max", "ALIGN_PERCENTILE_50": "p50", "ALIGN_PERCENTILE_95": "p95",
              "ALIGN_COUNT": "samples"}  # fmt: skip
@@ -106,8 +180,8 @@ class GoogleMonitoring:
 
     project: str
     headers: Mapping[str, str]
-    url: str = DEFAULT_URL
-    compute_url: str = gce.DEFAULT_URL
+    url: str = MONITORING_URL
+    compute_url: str = COMPUTE_URL
 
     def read(self, grid: HourGrid, tell: Tell) -> CloudReading:
         """Return what the project's metrics told of the hours of a grid. Raises SourceError, CredentialsError."""
@@ -117,7 +191,7 @@ class GoogleMonitoring:
                 tell("Google Cloud Monitoring", number / len(METRICS))
                 self._metric(server, metric, reading)
             reading.counts["answers that said we ask too often, asked again"] += server.throttled
-        gce.describe(self.compute_url, self.headers, self.project, reading)
+        describe(self.compute_url, self.headers, self.project, reading)
         tell("Google Cloud Monitoring", 1.0)
         return reading
 
@@ -239,3 +313,91 @@ def _note_holder(device: str, labels: Mapping[str, str], place: Mapping[str, str
     workload = f"{namespace}/{_REPLICA.sub('', pod)}"
     reading.holders[device] = Holder(namespace=namespace, pod=pod, workload=workload)
     reading.counts["pods whose owner was guessed from their name"] += 1
+
+
+_ALL_REGIONS = "GPUS_ALL_REGIONS"
+_METRICS = {
+    "T4": "NVIDIA_T4_GPUS",
+    "L4": "NVIDIA_L4_GPUS",
+    "A100-SXM4-40GB": "NVIDIA_A100_GPUS",
+    "A100-SXM4-80GB": "NVIDIA_A100_80GB_GPUS",
+    "H100-SXM5-80GB": "NVIDIA_H100_GPUS",
+}
+"""Board -> its regional quota. Source: Compute Engine, allocation quotas, GPU quota."""
+
+
+class _Quota(BaseModel):
+    metric: str
+    limit: float
+    usage: float | None = None
+
+
+class _Region(BaseModel):
+    name: str
+    quotas: list[_Quota] = Field(default_factory=list)
+
+
+class _Regions(BaseModel):
+    items: list[_Region] = Field(default_factory=list)
+    next_token: str = Field("", alias="nextPageToken")
+
+
+class _Project(BaseModel):
+    quotas: list[_Quota] = Field(default_factory=list)
+
+
+def google_quotas(url: str, headers: Mapping[str, str], project: str, catalog: Catalog) -> QuotaReading:
+    """Return the quotas of Google's GPU types in every region. Raises SourceError, CredentialsError."""
+    reading = QuotaReading()
+    machines = [one for one in catalog.instance_types if one.provider == "gcp"]
+    try:
+        with WebServer(url, headers=headers) as server:
+            whole = _Project.model_validate_json(server.get(f"/compute/v1/projects/{project}"))
+            for region in _regions(server, project):
+                for machine in machines:
+                    reading.quotas.extend(_of_region(machine, region, whole))
+    except ValidationError as error:
+        raise SourceError(f"{url}: no quotas of project {project}: {error.errors()[0]['msg']}") from error
+    unread = sorted({one.gpu for one in machines} - _METRICS.keys())
+    reading.notes.append(f"quotas by GPU family are not read (Cloud Quotas API): {', '.join(unread)}")
+    return reading
+
+
+def _regions(server: WebServer, project: str) -> Iterator[_Region]:
+    asked: dict[str, str] = {}
+    while True:
+        page = _Regions.model_validate_json(server.get(f"/compute/v1/projects/{project}/regions", asked))
+        yield from page.items
+        if not page.next_token or page.next_token == asked.get("pageToken"):
+            return
+        asked = {"pageToken": page.next_token}
+
+
+def _of_region(machine: InstanceType, region: _Region, whole: _Project) -> Iterator[NodeQuota]:
+    metric = _METRICS.get(machine.gpu)
+    stated = {one.metric: one for one in region.quotas}
+    over_all = next((one for one in whole.quotas if one.metric == _ALL_REGIONS), None)
+    for capacity, name in ((CapacityType.ON_DEMAND, metric), (CapacityType.SPOT, f"PREEMPTIBLE_{metric}")):
+        found = stated.get(name or "")
+        if metric is None or found is None:
+            continue
+        tight = min((found, *([over_all] if over_all else [])), key=lambda one: one.limit)
+        yield NodeQuota(
+            provider="gcp",
+            instance_type=machine.name,
+            region=region.name,
+            capacity_type=capacity,
+            nodes=int(tight.limit // machine.gpu_count),
+            limit=tight.limit,
+            unit="GPU",
+            per_node=float(machine.gpu_count),
+            used=tight.usage,
+            quota=tight.metric,
+            code=_quota_id(tight.metric),
+        )
+
+
+def _quota_id(metric: str) -> str:
+    """Return a quota's name in the Cloud Quotas API, as Google derives it: words by dashes, then its scope."""
+    scope = "per-project" if metric == _ALL_REGIONS else "per-project-region"
+    return f"{metric.replace('_', '-')}-{scope}"

@@ -1,7 +1,8 @@
-"""Clients of the clouds' own libraries, which are extras: imported when asked for, their errors made ours."""
+"""Clients of the clouds' own libraries and tokens of theirs: extras, imported when asked for, their errors made ours."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 
@@ -71,3 +72,52 @@ def aws_items(client: AwsClient, operation: str, key: str, **asked: object) -> I
         raise (CredentialsError if refused else SourceError)(f"{operation}: {error}") from error
     except BotoCoreError as error:
         raise SourceError(f"{operation}: {error}") from error
+
+
+GCP_TOKEN = "TRIMTAB_GCP_TOKEN"
+AZURE_TOKEN = "TRIMTAB_AZURE_TOKEN"
+_GOOGLE_SCOPE = "https://www.googleapis.com/auth/cloud-platform.read-only"
+
+
+def google_headers() -> dict[str, str]:
+    """Return what lets us in to Google Cloud. Raises UsageError without google-auth, CredentialsError where it has none."""
+    token = os.environ.get(GCP_TOKEN)
+    return {"Authorization": f"Bearer {token or _google_token()}"}
+
+
+def azure_headers(scope: str) -> dict[str, str]:
+    """Return what lets us in to an Azure service. Raises UsageError without azure-identity, CredentialsError likewise."""
+    token = os.environ.get(AZURE_TOKEN)
+    return {"Authorization": f"Bearer {token or _azure_token(scope)}"}
+
+
+def _google_token() -> str:
+    try:
+        import google.auth
+        import google.auth.exceptions
+        import google.auth.transport.requests
+    except ImportError as error:
+        raise UsageError(
+            f"this needs google-auth: pip install 'trimtab[gcp]', or {GCP_TOKEN}=$(gcloud auth print-access-token)"
+        ) from error
+    try:
+        credentials, _ = google.auth.default(scopes=[_GOOGLE_SCOPE])
+        credentials.refresh(google.auth.transport.requests.Request())  # type: ignore[no-untyped-call, unused-ignore]  # google-auth has no types here
+    except google.auth.exceptions.GoogleAuthError as error:
+        raise CredentialsError(f"Google Cloud: {error}; gcloud auth application-default login") from error
+    return str(credentials.token)
+
+
+def _azure_token(scope: str) -> str:
+    try:
+        from azure.core.exceptions import ClientAuthenticationError
+        from azure.identity import DefaultAzureCredential
+    except ImportError as error:
+        raise UsageError(
+            f"this needs azure-identity: pip install 'trimtab[azure]', or {AZURE_TOKEN}=$(az account get-access-token "
+            "--query accessToken -o tsv --resource ADDRESS)"
+        ) from error
+    try:
+        return str(DefaultAzureCredential().get_token(scope).token)
+    except ClientAuthenticationError as error:
+        raise CredentialsError(f"Azure: {error.message}; az login") from error

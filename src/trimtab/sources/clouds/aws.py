@@ -1,22 +1,94 @@
-"""Amazon CloudWatch: GPU metrics of the CloudWatch agent (`nvidia_smi_*`) and of Container Insights (`node_gpu_*`).
+"""Amazon CloudWatch (metrics of its agent and of Container Insights), what EC2 knows of the machines, and its GPU quotas.
 
 Asked by the hour: ListMetrics says which boards there are, GetMetricData gives mean, median, p95 and maximum, 500 questions a
 call, page by page. Metric names and dimensions: amazon-cloudwatch-agent's translator; memory is in MiB (agent) or bytes.
+
+A quota's name says what it is of: "Running On-Demand P instances", "All P5 Spot Instance Requests". A quota that names a type's
+generation (P5) goes before one that names its letter (P). All types of a quota draw on it together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from pydantic import BaseModel, Field, ValidationError
 
-from trimtab.sources.cloud_clients import AwsClient, aws_client, aws_items
-from trimtab.sources.clouds.ec2 import described
-from trimtab.sources.clouds.readings import SHARES, CloudGpu, CloudReading, Machine, Tell
+from trimtab.catalog import CapacityType, Catalog, InstanceType
+from trimtab.errors import CredentialsError
+from trimtab.sources.clouds import SHARES, CloudGpu, CloudReading, Machine, Tell
+from trimtab.sources.clouds.clients import AwsClient, aws_client, aws_items
+from trimtab.sources.clouds.quotas import NodeQuota, QuotaReading
 from trimtab.sources.hour_grid import HourGrid, moment
 from trimtab.units import BYTES_PER_GIB, MIB_PER_GIB, S_PER_HR
+
+_IDS_PER_CALL = 100
+_LIFECYCLES = {"spot": CapacityType.SPOT, "capacity-block": CapacityType.CAPACITY_BLOCK}
+_GROUP_TAGS = ("aws:autoscaling:groupName", "eks:nodegroup-name", "karpenter.sh/nodepool", "Name")
+
+
+class _Placement(BaseModel):
+    zone: str | None = Field(None, alias="AvailabilityZone")
+
+
+class _Tag(BaseModel):
+    key: str = Field(alias="Key")
+    value: str = Field(alias="Value")
+
+
+class _Instance(BaseModel):
+    name: str = Field(alias="InstanceId")
+    instance_type: str = Field(alias="InstanceType")
+    lifecycle: str = Field("", alias="InstanceLifecycle")
+    placement: _Placement = Field(default_factory=lambda: _Placement.model_validate({}), alias="Placement")
+    tags: list[_Tag] = Field(default_factory=list, alias="Tags")
+
+
+class _Reservation(BaseModel):
+    instances: list[_Instance] = Field(default_factory=list, alias="Instances")
+
+
+def described(client: AwsClient, reading: CloudReading) -> dict[str, Machine]:
+    """Return the machines of a reading with what EC2 says of them; those it no longer knows stay, on demand, counted."""
+    try:
+        found = {one.name: one for one in _instances(client, sorted(_id(one) for one in reading.machines.values()))}
+    except CredentialsError:
+        reading.notes.append("ec2:DescribeInstances was refused: machines count as on demand, their zones are unknown")
+        return {}
+    known = {name: one for name, one in reading.machines.items() if _id(one) in found}
+    lost = len(reading.machines) - len(known)
+    if lost:
+        reading.counts["machines that EC2 no longer knows: on demand assumed"] += lost
+    return {name: _described(machine, found[_id(machine)]) for name, machine in known.items()}
+
+
+def _id(machine: Machine) -> str:
+    return machine.instance or machine.name
+
+
+def _instances(client: AwsClient, names: list[str]) -> Iterator[_Instance]:
+    for first in range(0, len(names), _IDS_PER_CALL):
+        filters = [{"Name": "instance-id", "Values": names[first : first + _IDS_PER_CALL]}]
+        for raw in aws_items(client, "describe_instances", "Reservations", Filters=filters):
+            try:
+                yield from _Reservation.model_validate(raw).instances
+            except ValidationError:
+                continue
+
+
+def _described(machine: Machine, instance: _Instance) -> Machine:
+    tags = {tag.key: tag.value for tag in instance.tags}
+    group = machine.group or next((tags[key] for key in _GROUP_TAGS if key in tags), None)
+    return replace(
+        machine,
+        instance_type=instance.instance_type,
+        zone=instance.placement.zone,
+        capacity_type=_LIFECYCLES.get(instance.lifecycle, CapacityType.ON_DEMAND),
+        group=group,
+    )
+
 
 QUESTIONS_PER_CALL = 500
 """GetMetricData takes that many at most."""
@@ -205,3 +277,75 @@ def _put(reading: CloudReading, question: _Question, hours: Sequence[int], value
         reading.put_shares(question.device, f"{metric.column}_{statistic}", hours, scaled)
     else:
         reading.put(question.device, f"{metric.column}_{statistic}", hours, scaled)
+
+
+_NAMES = {
+    CapacityType.ON_DEMAND: re.compile(r"Running On-Demand (?P<families>.+?) instances", re.IGNORECASE),
+    CapacityType.SPOT: re.compile(r"All (?P<families>.+?) Spot Instance Requests", re.IGNORECASE),
+}
+_BETWEEN = re.compile(r"\s*,\s*|\s+and\s+|\s*&\s*")
+_FAMILY = re.compile(r"(?P<letters>[a-z]+)(?P<generation>\d+)")
+
+
+class _Quota(BaseModel):
+    code: str = Field(alias="QuotaCode")
+    name: str = Field(alias="QuotaName")
+    value: float = Field(alias="Value")
+
+
+def aws_quotas(region: str, endpoint: str | None, catalog: Catalog) -> QuotaReading:
+    """Return the quotas of every GPU type of the catalog in a region. Raises SourceError, CredentialsError, UsageError."""
+    entries = aws_items(
+        aws_client("service-quotas", region, endpoint), "list_service_quotas", "Quotas", ServiceCode="ec2"
+    )
+    by_family, reading = _by_family(entries), QuotaReading()
+    for machine in catalog.instance_types:
+        if machine.provider != "aws" or not machine.vcpus:
+            continue
+        for capacity, quotas in by_family.items():
+            found = _quota_of(machine, quotas)
+            if found is not None:
+                reading.quotas.append(_in_nodes(machine, region, capacity, found))
+    if reading.quotas:
+        reading.notes.append(
+            "EC2 counts vCPUs of a family: types of one quota share it, so their nodes together are fewer"
+        )
+    return reading
+
+
+def _by_family(entries: Iterable[object]) -> Mapping[CapacityType, Mapping[str, _Quota]]:
+    """Return the quotas by way of holding and by family, as the names spell them in lower case."""
+    found: dict[CapacityType, dict[str, _Quota]] = {capacity: {} for capacity in _NAMES}
+    for raw in entries:
+        try:
+            quota = _Quota.model_validate(raw)
+        except ValidationError:
+            continue
+        for capacity, pattern in _NAMES.items():
+            matched = pattern.fullmatch(quota.name)
+            for family in _BETWEEN.split(matched["families"]) if matched else ():
+                found[capacity][family.casefold()] = quota
+    return found
+
+
+def _quota_of(machine: InstanceType, quotas: Mapping[str, _Quota]) -> _Quota | None:
+    matched = _FAMILY.match(machine.name)
+    if matched is None:
+        return None
+    return quotas.get(matched[0]) or quotas.get(matched["letters"])
+
+
+def _in_nodes(machine: InstanceType, region: str, capacity: CapacityType, quota: _Quota) -> NodeQuota:
+    vcpus = float(machine.vcpus or 1)
+    return NodeQuota(
+        provider="aws",
+        instance_type=machine.name,
+        region=region,
+        capacity_type=capacity,
+        nodes=int(quota.value // vcpus),
+        limit=quota.value,
+        unit="vCPU",
+        per_node=vcpus,
+        quota=quota.name,
+        code=quota.code,
+    )
