@@ -13,7 +13,7 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from trimtab.errors import BundleError
-from trimtab.sources.clusters import Collected
+from trimtab.sources.collected import Collected
 from trimtab.sources.kubernetes.objects import read_dumps
 from trimtab.sources.kubernetes.snapshot import collect_snapshot, snapshot_moment
 from trimtab.sources.slurm import collect_slurm, read_slurm

@@ -39,12 +39,11 @@ from trimtab.inputs.files import read_text
 from trimtab.replay.outcomes.outcome import Outcome
 from trimtab.review.manifests import read_objects
 from trimtab.sources.batch_files import read_arrivals, read_curve
+from trimtab.sources.bills.commitments import read_inventory, read_owned
+from trimtab.sources.bills.focus import read_bills
 from trimtab.sources.canary_files import read_run
 from trimtab.sources.clouds.quotas import read_quotas
-from trimtab.sources.commitment_files import read_owned
-from trimtab.sources.commitment_inventories import read_inventory
 from trimtab.sources.demo.trace import read_series
-from trimtab.sources.focus import read_bills
 from trimtab.sources.hourly import read_cheap_hours
 from trimtab.sources.kubernetes.api import Answer, KubeApi
 from trimtab.sources.kubernetes.objects import read_dumps, read_manifests

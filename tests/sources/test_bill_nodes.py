@@ -1,7 +1,7 @@
 import pytest
 from tests.tables.bundles import END, START, node
 
-from trimtab.sources.bill_nodes import last_part, with_billed_types
+from trimtab.sources.collected import last_part, with_billed_types
 from trimtab.tables.arrow import table_from_rows
 
 

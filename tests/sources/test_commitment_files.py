@@ -4,7 +4,7 @@ import pytest
 
 from trimtab.catalog.pools import Pool
 from trimtab.errors import InputError, PriceFileError
-from trimtab.sources.commitment_files import quoted_offer, read_owned
+from trimtab.sources.bills.commitments import quoted_offer, read_owned
 
 POOL = Pool("gcp", "a2-highgpu-4g", "us-central1")
 HEAD = "name,provider,instance_type,region,count,term_years,upfront_usd,usd_hr,start,end\n"

@@ -7,7 +7,7 @@ from trimtab.catalog import load_catalog
 from trimtab.catalog.pools import Pool
 from trimtab.errors import InputError, PriceFileError
 from trimtab.plan.commitments.inventory import OwnedSpend
-from trimtab.sources.commitment_inventories import read_inventory, types_in_bill
+from trimtab.sources.bills.commitments import read_inventory, types_in_bill
 from trimtab.tables.arrow import table_from_rows
 
 RESERVED = {

@@ -15,7 +15,7 @@ from trimtab.sources.clouds.azure import LOGS_SCOPE, LOGS_URL, AzureMonitor
 from trimtab.sources.clouds.clients import azure_headers, google_headers
 from trimtab.sources.clouds.fleet import cloud_fleet
 from trimtab.sources.clouds.google import COMPUTE_URL, MONITORING_URL, GoogleMonitoring
-from trimtab.sources.clusters import Collected, merge_clusters
+from trimtab.sources.collected import Collected, merge_clusters
 from trimtab.sources.hour_grid import whole_hours
 
 ENDPOINTS = ("aws", "gcp-monitoring", "gcp-compute", "azure-logs", "azure-management")

@@ -12,8 +12,7 @@ from trimtab.cli.place_options import CURRENT, Places
 from trimtab.cli.progress import Tell
 from trimtab.cli.server_options import ServerOptions, is_typed
 from trimtab.errors import UsageError
-from trimtab.sources.clusters import Collected
-from trimtab.sources.collect import with_bills
+from trimtab.sources.collected import Collected, with_bills
 from trimtab.sources.kubernetes.api import cluster_api
 from trimtab.sources.kubernetes.objects import Objects, read_dumps
 from trimtab.sources.kubernetes.snapshot import collect_snapshot, snapshot_moment, with_snapshot

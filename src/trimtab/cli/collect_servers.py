@@ -8,7 +8,7 @@ from pathlib import Path
 from trimtab.cli.progress import Tell
 from trimtab.cli.server_options import ServerOptions
 from trimtab.errors import SourceError
-from trimtab.sources.clusters import Collected, merge_clusters
+from trimtab.sources.collected import Collected, merge_clusters
 from trimtab.sources.hour_grid import whole_hours
 from trimtab.sources.prometheus.collect import collect_prometheus
 from trimtab.sources.prometheus.gpu_series import Tally, rules_text

@@ -7,7 +7,7 @@ from pathlib import Path
 from trimtab.catalog import Catalog
 from trimtab.cli.screen import say
 from trimtab.plan.commitments.inventory import Owned
-from trimtab.sources.commitment_inventories import Inventory, read_inventory, types_in_bill
+from trimtab.sources.bills.commitments import Inventory, read_inventory, types_in_bill
 from trimtab.tables.bundle import Bundle
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trimtab.catalog import CapacityType
-from trimtab.sources.clusters import Collected
+from trimtab.sources.collected import Collected
 
 
 def missing_prices(collected: Collected) -> Iterator[str]:

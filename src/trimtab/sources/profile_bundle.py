@@ -11,7 +11,7 @@ from math import ceil
 import pyarrow as pa
 
 from trimtab.physics.offers import Offer
-from trimtab.sources.clusters import Collected
+from trimtab.sources.collected import Collected
 from trimtab.tables.arrow import arrow_schema, columns_of, empty_table
 from trimtab.tables.bundle import BundleMeta
 from trimtab.tables.profile_file import MetricSpread, ProfileDevice, ProfileFile, ProfileHour

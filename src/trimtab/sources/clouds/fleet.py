@@ -14,7 +14,7 @@ import pyarrow as pa
 from trimtab.catalog import Catalog
 from trimtab.errors import SourceError, UnknownName
 from trimtab.sources.clouds import SHARES, STATISTICS, CloudReading, Machine
-from trimtab.sources.clusters import Collected
+from trimtab.sources.collected import Collected
 from trimtab.sources.hour_grid import moment
 from trimtab.sources.kubernetes.nodes import UNKNOWN
 from trimtab.sources.prometheus.client import Floats

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from trimtab.catalog import Catalog, load_catalog
 from trimtab.errors import InputError
-from trimtab.sources.clusters import Collected
+from trimtab.sources.collected import Collected
 from trimtab.sources.hour_grid import Life, moment
 from trimtab.sources.kubernetes.cluster_objects import (
     image_rows,

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from trimtab.catalog import Catalog, load_catalog
 from trimtab.errors import SourceError
-from trimtab.sources.clusters import Collected
+from trimtab.sources.collected import Collected
 from trimtab.sources.hour_grid import HourGrid, Watch, by_day, kube_watch, moment, whole_hours
 from trimtab.sources.kubernetes.holds import (
     Hold,

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from trimtab.errors import InputError
 from trimtab.inputs.arrow_tables import read_arrow_table
-from trimtab.sources.clusters import Collected
+from trimtab.sources.collected import Collected
 from trimtab.sources.recorded import alibaba, gentd26, philly, requests
 from trimtab.sources.recorded.machine import Machine
 

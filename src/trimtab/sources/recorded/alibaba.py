@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from trimtab.sources.clusters import Collected
+from trimtab.sources.collected import Collected
 from trimtab.sources.recorded.machine import Machine, machine_of
 from trimtab.sources.recorded.runs import Run, fleet_of
 

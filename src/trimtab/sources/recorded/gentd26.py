@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from trimtab.errors import InputError
 from trimtab.inputs.arrow_tables import floats
-from trimtab.sources.clusters import Collected
+from trimtab.sources.collected import Collected
 from trimtab.sources.recorded.machine import Machine, machine_of
 from trimtab.sources.recorded.runs import MOST_YEARS, node_name, node_row, start_of
 from trimtab.tables.arrow import table_from_rows

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trimtab.errors import InputError
-from trimtab.sources.clusters import Collected
+from trimtab.sources.collected import Collected
 from trimtab.units import HR_PER_DAY, S_PER_HR, hours_between
 
 _REPEATED = {"gpu_usage": "hour", "demand": "start"}

@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from trimtab.errors import InputError
-from trimtab.sources.clusters import Collected
+from trimtab.sources.collected import Collected
 from trimtab.sources.demo import trace_fleet
 from trimtab.sources.recorded.machine import Machine
 from trimtab.tables.bundle import BundleMeta

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from trimtab.errors import InputError
-from trimtab.sources.clusters import Collected
+from trimtab.sources.collected import Collected
 from trimtab.sources.recorded.machine import Machine
 from trimtab.sources.recorded.packing import Piece, pack
 from trimtab.tables.arrow import table_from_rows

@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 
 from trimtab.catalog import CapacityType, Catalog, load_catalog
 from trimtab.errors import Fault, InputError, UnknownName
-from trimtab.sources.clusters import Collected
+from trimtab.sources.collected import Collected
 from trimtab.sources.kubernetes.objects import at, listed, text
 from trimtab.sources.kubernetes.owners import name_of_family
 from trimtab.sources.slurm.dumps import (

@@ -1,5 +1,7 @@
 """Bills -> the `costs` table: FOCUS 1.0-1.4 as CSV or Parquet, and AWS CUR 2.0 brought to FOCUS first.
 
+Source: the FinOps Open Cost and Usage Specification, data model of 1.4 (CC BY 4.0, https://focus.finops.org).
+
 Money stays in the billing currency. What is not used, renamed or dropped is said in notes and counted.
 """
 
@@ -19,8 +21,7 @@ import pyarrow.csv as pcsv
 from trimtab.errors import BillError, BundleError, Fault, InputError, near_matches
 from trimtab.inputs.arrow_tables import ARROW_ERRORS, column_names
 from trimtab.inputs.files import open_packed
-from trimtab.sources import focus_columns
-from trimtab.sources.bill_cells import (
+from trimtab.sources.bills.cells import (
     find_instance_type,
     first_known,
     instance_type_in_details,
@@ -30,11 +31,107 @@ from trimtab.sources.bill_cells import (
     read_time,
     texts,
 )
-from trimtab.sources.cur import is_cur, to_focus
+from trimtab.sources.bills.cur import is_cur, to_focus
 from trimtab.tables.arrow import arrow_schema, arrow_type, conform, empty_table
 from trimtab.tables.bundle import open_parquet
 from trimtab.tables.overlaps import charged_twice
 from trimtab.tables.schemas import COSTS, Column, Dtype
+
+NEWEST = "1.4"
+INTRODUCED: Mapping[str, tuple[str, ...]] = {
+    "1.0": (
+        "AvailabilityZone",
+        "BilledCost",
+        "BillingAccountId",
+        "BillingAccountName",
+        "BillingCurrency",
+        "BillingPeriodEnd",
+        "BillingPeriodStart",
+        "ChargeCategory",
+        "ChargeClass",
+        "ChargeDescription",
+        "ChargeFrequency",
+        "ChargePeriodEnd",
+        "ChargePeriodStart",
+        "CommitmentDiscountCategory",
+        "CommitmentDiscountId",
+        "CommitmentDiscountName",
+        "CommitmentDiscountStatus",
+        "CommitmentDiscountType",
+        "ConsumedQuantity",
+        "ConsumedUnit",
+        "ContractedCost",
+        "ContractedUnitPrice",
+        "EffectiveCost",
+        "InvoiceIssuerName",
+        "ListCost",
+        "ListUnitPrice",
+        "PricingCategory",
+        "PricingQuantity",
+        "PricingUnit",
+        "ProviderName",
+        "PublisherName",
+        "RegionId",
+        "RegionName",
+        "ResourceId",
+        "ResourceName",
+        "ResourceType",
+        "ServiceCategory",
+        "ServiceName",
+        "SkuId",
+        "SkuPriceId",
+        "SubAccountId",
+        "SubAccountName",
+        "Tags",
+    ),
+    "1.1": (
+        "CapacityReservationId",
+        "CapacityReservationStatus",
+        "CommitmentDiscountQuantity",
+        "CommitmentDiscountUnit",
+        "ServiceSubcategory",
+        "SkuMeter",
+        "SkuPriceDetails",
+    ),
+    "1.2": (
+        "BillingAccountType",
+        "InvoiceId",
+        "PricingCurrency",
+        "PricingCurrencyContractedUnitPrice",
+        "PricingCurrencyEffectiveCost",
+        "PricingCurrencyListUnitPrice",
+        "SubAccountType",
+    ),
+    "1.3": (
+        "AllocatedMethodDetails",
+        "AllocatedMethodId",
+        "AllocatedResourceId",
+        "AllocatedResourceName",
+        "AllocatedTags",
+        "ContractApplied",
+        "HostProviderName",
+        "ServiceProviderName",
+    ),
+    "1.4": (
+        "CommitmentProgramEligibilityDetails",
+        "InvoiceDetailId",
+    ),
+}
+KNOWN = frozenset(name for names in INTRODUCED.values() for name in names)
+
+
+def version_of(columns: frozenset[str]) -> str:
+    """Return the version that a file's columns show: the latest that brought one of them."""
+    return max((version for version, names in INTRODUCED.items() if columns & set(names)), default="1.0")
+
+
+def unknown_columns(columns: frozenset[str]) -> frozenset[str]:
+    """Return the columns in the style of FOCUS that no known version has: of a newer one, or misnamed.
+
+    Providers' own columns begin with `x_`.
+    """
+    return frozenset(name for name in columns - KNOWN if name[:1].isupper() and not name.startswith("x_"))
+
 
 logger = logging.getLogger(__name__)
 
@@ -234,10 +331,10 @@ def _say_version(path: Path, columns: frozenset[str], said: BillNotes) -> None:
     if _is_other_data_set(sorted(columns)):
         said.note(f"{path.name}: another FOCUS data set (no cost rows), left out")
         return
-    version = focus_columns.version_of(columns)
+    version = version_of(columns)
     said.note(f"{path.name}: FOCUS {version}")
-    unknown = focus_columns.unknown_columns(columns)
-    if unknown and version == focus_columns.NEWEST:
+    unknown = unknown_columns(columns)
+    if unknown and version == NEWEST:
         listed = ", ".join(sorted(unknown)[:5])
         said.note(f"{path.name}: columns that FOCUS {version} does not have ({listed}); newer? read as {version}")
     elif unknown:
@@ -267,7 +364,7 @@ def _with_expected_names(table: pa.Table, path: Path, said: BillNotes) -> pa.Tab
     names = []
     for name in table.column_names:
         expected = by_fold.get(name.replace("_", "").casefold(), name)
-        if expected != name and expected not in present and name not in focus_columns.KNOWN:
+        if expected != name and expected not in present and name not in KNOWN:
             said.note(f"{path.name}: column {name} read as {expected}")
             names.append(expected)
         else:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trimtab.sources.bill_cells import mapped, read_number, texts
+from trimtab.sources.bills.cells import mapped, read_number, texts
 
 _RENAMED: Mapping[str, str] = {
     "line_item_usage_start_date": "ChargePeriodStart",
