@@ -19,9 +19,8 @@ from trimtab.catalog import load_catalog
 from trimtab.sources.clouds.aws import CloudWatch
 from trimtab.sources.clouds.fleet import cloud_fleet
 from trimtab.sources.hour_grid import HourGrid
-from trimtab.sources.price_lists.aws_bulk import csv_lines
-from trimtab.sources.price_lists.aws_terms import term_rates
-from trimtab.sources.price_lists.reading import Reading
+from trimtab.sources.price_lists import Reading
+from trimtab.sources.price_lists.aws import csv_lines, term_rates
 from trimtab.units import BYTES_PER_MIB, HR_PER_DAY, MIB_PER_GIB, S_PER_HR
 
 _HEADER = (

@@ -10,7 +10,7 @@ from trimtab.catalog.price_diff import Change, ChangeKind, buyable_as_before, ch
 from trimtab.cli.output import Cell, Column, Sheet, fixed
 from trimtab.cli.price_file import PriceFile
 from trimtab.errors import SourceError
-from trimtab.sources.price_lists.reading import Reading
+from trimtab.sources.price_lists import Reading
 
 _MOST_VANISHED_FRAC = 0.5
 _FEW = 10

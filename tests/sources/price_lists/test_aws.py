@@ -9,11 +9,9 @@ from tests.sources.recorded_prices import ADVISOR, aws_lists
 
 from trimtab.catalog import BuyingOption, InterruptionBucket, PriceBasis, load_catalog
 from trimtab.errors import CredentialsError, SourceError
-from trimtab.sources.price_lists.aws_bulk import read_bulk
-from trimtab.sources.price_lists.aws_query import item_lines, read_query
+from trimtab.sources.price_lists import Reading
+from trimtab.sources.price_lists.aws import item_lines, read_bulk, read_query, term_rates
 from trimtab.sources.price_lists.aws_spot import advice_of, derived_spot, read_history
-from trimtab.sources.price_lists.aws_terms import term_rates
-from trimtab.sources.price_lists.reading import Reading
 from trimtab.sources.web_server import WebServer
 
 TODAY = date(2026, 11, 20)

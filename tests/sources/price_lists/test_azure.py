@@ -9,8 +9,8 @@ from tests.sources.recorded_prices import azure, azure_list
 
 from trimtab.catalog import BuyingOption, load_catalog
 from trimtab.errors import SourceError
+from trimtab.sources.price_lists import Reading
 from trimtab.sources.price_lists.azure import azure_rates, read_azure
-from trimtab.sources.price_lists.reading import Reading
 from trimtab.sources.web_server import WebServer
 
 TODAY = date(2026, 11, 20)

@@ -11,12 +11,10 @@ from tests.sources.recorded_prices import AWS_CSV, AZURE_ITEMS, GCP_SKUS, azure
 
 from trimtab.catalog import load_catalog
 from trimtab.errors import SourceError
-from trimtab.sources.price_lists.aws_bulk import csv_lines
-from trimtab.sources.price_lists.aws_query import item_lines
-from trimtab.sources.price_lists.aws_terms import term_rates
+from trimtab.sources.price_lists import Reading
+from trimtab.sources.price_lists.aws import csv_lines, item_lines, term_rates
 from trimtab.sources.price_lists.azure import azure_rates
 from trimtab.sources.price_lists.gcp import part_prices
-from trimtab.sources.price_lists.reading import Reading
 
 TODAY = date(2026, 11, 20)
 TYPES = frozenset(one.name for one in load_catalog().instance_types)

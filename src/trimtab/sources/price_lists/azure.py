@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from trimtab.catalog import BuyingOption, Catalog, Price
 from trimtab.errors import SourceError
-from trimtab.sources.price_lists.reading import Reading
+from trimtab.sources.price_lists import Reading
 from trimtab.sources.web_server import WebServer
 from trimtab.units import HR_PER_YEAR
 

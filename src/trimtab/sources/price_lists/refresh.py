@@ -11,17 +11,16 @@ from typing import assert_never
 
 from trimtab.catalog import BuyingOption, Catalog
 from trimtab.errors import SourceError, UsageError
-from trimtab.sources.price_lists import aws_bulk, aws_spot, azure, gcp
-from trimtab.sources.price_lists.aws_query import read_query
+from trimtab.sources.price_lists import Reading, aws, aws_spot, azure, gcp
+from trimtab.sources.price_lists.aws import read_query
 from trimtab.sources.price_lists.azure import read_azure
-from trimtab.sources.price_lists.gcp_machines import read_gcp
-from trimtab.sources.price_lists.reading import Reading
+from trimtab.sources.price_lists.gcp import read_gcp
 from trimtab.sources.web_server import WebServer
 
 REFRESHED = ("aws-", "gcp-billing", "azure-retail")
 """How the sources of rates begin that a refresh wrote, and that the next may replace."""
 ENDPOINTS = {
-    "aws-bulk": aws_bulk.DEFAULT_URL,
+    "aws-bulk": aws.DEFAULT_URL,
     "aws-advisor": aws_spot.ADVISOR_URL,
     "aws-pricing": "AWS's own",
     "aws-ec2": "AWS's own",
@@ -101,7 +100,7 @@ def _aws(asked: Request, catalog: Catalog) -> Reading:
     today = asked.now.date()
     if asked.aws_via is AwsVia.BULK:
         with asked.server("aws-bulk") as server:
-            reading = aws_bulk.read_bulk(server, types, regions, today)
+            reading = aws.read_bulk(server, types, regions, today)
     else:
         reading = read_query(asked.endpoints.get("aws-pricing"), types, regions, today)
     options = [BuyingOption.ON_DEMAND, BuyingOption.RESERVED_1Y, BuyingOption.RESERVED_3Y]

@@ -1,0 +1,317 @@
+"""AWS's price lists, the public offer files (CSV, read line by line) and the Query API (GetProducts), as hourly rates.
+
+A reserved term is an hourly rate, an upfront fee, or both: its rate is hourly + upfront / hours of the term. Of the offers of
+one term the standard class without upfront is taken, else the one with the smallest upfront part.
+
+No credentials are needed. Source: AWS Price List Bulk API, offers/v1.0/aws/AmazonEC2/current/region_index.json.
+
+`PriceList` holds JSON in strings; on-demand and reserved terms nest by offer term code, then by rate code.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+
+from pydantic import BaseModel, Field, ValidationError
+
+from trimtab.catalog import BuyingOption, Price
+from trimtab.errors import SourceError
+from trimtab.sources.clouds.clients import aws_client, aws_items
+from trimtab.sources.price_lists import Reading
+from trimtab.sources.web_server import WebServer
+from trimtab.units import HR_PER_YEAR
+
+SOURCE = "aws-price-list"
+_LEASES = {"1yr": BuyingOption.RESERVED_1Y, "3yr": BuyingOption.RESERVED_3Y}
+_UPFRONT = ("No Upfront", "Partial Upfront", "All Upfront")
+_WANTED = {
+    "operating_system": ("Linux",),
+    "tenancy": ("Shared",),
+    "pre_installed": ("NA", ""),
+    "capacity": ("Used", ""),
+    "market": ("OnDemand", ""),
+}
+_REASONS = {
+    "operating_system": "another operating system",
+    "tenancy": "dedicated tenancy",
+    "pre_installed": "software included",
+    "capacity": "capacity reservation, not an instance hour",
+    "market": "capacity block",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TermLine:
+    """One price dimension of one term of one product."""
+
+    instance_type: str
+    region: str
+    term: str
+    """What tells terms apart: SKU and offer term code."""
+    reserved: bool
+    lease: str
+    purchase: str
+    offering_class: str
+    unit: str
+    amount: float
+    currency: str
+    operating_system: str
+    tenancy: str
+    pre_installed: str
+    capacity: str
+    market: str
+
+
+@dataclass(slots=True, kw_only=True)
+class _Offer:
+    line: TermLine
+    hourly_usd: float = 0.0
+    upfront_usd: float = 0.0
+
+    def usd_hr(self, option: BuyingOption) -> float:
+        return self.hourly_usd + (self.upfront_usd / (HR_PER_YEAR * option.term_years) if self.upfront_usd else 0.0)
+
+
+def term_rates(lines: Iterable[TermLine], types: frozenset[str], today: date, reading: Reading) -> None:
+    """Add the rates of the lines of a list; what is left out is counted."""
+    offers: dict[tuple[str, str, BuyingOption], dict[str, _Offer]] = {}
+    for line in lines:
+        option = _option(line, types, reading)
+        if option is None:
+            continue
+        found = offers.setdefault((line.instance_type, line.region, option), {})
+        offer = found.setdefault(line.term, _Offer(line=line))
+        if line.unit == "Hrs":
+            offer.hourly_usd += line.amount
+        else:
+            offer.upfront_usd += line.amount
+    for (name, region, option), found in offers.items():
+        offer = min(found.values(), key=lambda one: (_UPFRONT.index(one.line.purchase or _UPFRONT[0]), one.line.term))
+        if not 0 < offer.usd_hr(option) < math.inf:
+            reading.skip("aws: price of 0, or no number")
+            continue
+        reading.prices.append(
+            Price(
+                provider="aws",
+                instance_type=name,
+                region=region,
+                option=option,
+                usd_hr=round(offer.usd_hr(option), 6),
+                as_of=today,
+                source=SOURCE,
+                note=f"standard RI, {offer.line.purchase.lower()}" if offer.line.reserved else "",
+            )
+        )
+
+
+def _option(line: TermLine, types: frozenset[str], reading: Reading) -> BuyingOption | None:
+    """Return what a line is a price of; None, counted, where it is none of ours."""
+    reason = _why_not(line, types)
+    if reason:
+        reading.skip(f"aws: {reason}")
+        return None
+    return _LEASES[_lease(line)] if line.reserved else BuyingOption.ON_DEMAND
+
+
+def _why_not(line: TermLine, types: frozenset[str]) -> str | None:
+    if line.instance_type not in types:
+        return "type that the catalog does not know"
+    for field, allowed in _WANTED.items():
+        if getattr(line, field) not in allowed:
+            return _REASONS[field]
+    if line.currency != "USD":
+        return f"currency {line.currency}"
+    if line.unit not in ("Hrs", "Quantity"):
+        return f"unit {line.unit!r}"
+    if not line.reserved:
+        return "upfront fee without a term" if line.unit == "Quantity" else None
+    if line.offering_class != "standard":
+        return "convertible reservation"
+    if _lease(line) not in _LEASES or line.purchase not in _UPFRONT:
+        return "reservation of another term"
+    return None
+
+
+def _lease(line: TermLine) -> str:
+    return line.lease.replace(" ", "")
+
+
+DEFAULT_URL = "https://pricing.us-east-1.amazonaws.com"
+_INDEX = "/offers/v1.0/aws/AmazonEC2/current/region_index.json"
+_FIRST_COLUMN = "sku"
+_FIELDS = {
+    "sku": "SKU", "code": "OfferTermCode", "kind": "TermType", "unit": "Unit", "amount": "PricePerUnit",
+    "currency": "Currency", "lease": "LeaseContractLength", "purchase": "PurchaseOption", "class": "OfferingClass",
+    "type": "Instance Type", "tenancy": "Tenancy", "os": "Operating System", "software": "Pre Installed S/W",
+    "capacity": "CapacityStatus", "market": "MarketOption",
+}  # fmt: skip
+_OPTIONAL = frozenset({"market", "capacity"})
+
+
+class _Region(BaseModel):
+    version_url: str = Field(alias="currentVersionUrl")
+
+
+class _Index(BaseModel):
+    regions: dict[str, _Region]
+
+
+def read_bulk(server: WebServer, types: frozenset[str], regions: Sequence[str], today: date) -> Reading:
+    """Read on-demand and reserved rates of regions from the offer files. Raises SourceError."""
+    try:
+        index = _Index.model_validate_json(server.get(_INDEX))
+    except ValidationError as error:
+        raise SourceError(f"{server.url}{_INDEX}: no index of regions: {error.errors()[0]['msg']}") from error
+    reading = Reading()
+    for region in regions:
+        if region not in index.regions:
+            raise SourceError(f"{server.url}{_INDEX} has no region {region}; it has {', '.join(sorted(index.regions))}")
+        path = server.path_of(index.regions[region].version_url).replace("index.json", "index.csv")
+        with server.lines(path) as lines:
+            term_rates(csv_lines(lines, region, types, f"{server.url}{path}", reading), types, today, reading)
+    return reading
+
+
+def csv_lines(
+    lines: Iterable[str], region: str, types: frozenset[str], where: str, reading: Reading
+) -> Iterator[TermLine]:
+    """Yield the prices of instances of a CSV offer file: some lines about it stand above its header."""
+    rows = csv.reader(lines)
+    places = _places(rows, where)
+    most = max(places.values())
+    for row in rows:
+        if len(row) <= most:
+            reading.skip("aws: row cut short", int(bool(row)))
+            continue
+        if row[places["type"]] not in types:
+            reading.skip("aws: type that the catalog does not know")
+            continue
+        line = _line(row, places, region)
+        if line is None:
+            reading.skip(f"aws: price {row[places['amount']]!r} is no number")
+        else:
+            yield line
+
+
+def _places(rows: Iterable[Sequence[str]], where: str) -> Mapping[str, int]:
+    """Return where each field stands; raises SourceError where the file has no such header."""
+    for row in rows:
+        names = [name.strip().lower() for name in row]
+        if names[:1] != [_FIRST_COLUMN]:
+            continue
+        places = {field: names.index(title.lower()) for field, title in _FIELDS.items() if title.lower() in names}
+        lacking = sorted(_FIELDS[field] for field in _FIELDS.keys() - places.keys() - _OPTIONAL)
+        if lacking:
+            raise SourceError(f"{where}: the offer file lacks the columns {', '.join(lacking)}")
+        return places
+    raise SourceError(f"{where}: no offer file: it has no line that begins with SKU")
+
+
+def _line(row: Sequence[str], places: Mapping[str, int], region: str) -> TermLine | None:
+    def cell(field: str) -> str:
+        return row[places[field]] if field in places else ""
+
+    try:
+        amount = float(cell("amount"))
+    except ValueError:
+        return None
+    return TermLine(
+        instance_type=cell("type"),
+        region=region,
+        term=f"{cell('sku')}.{cell('code')}",
+        reserved=cell("kind") == "Reserved",
+        lease=cell("lease"),
+        purchase=cell("purchase"),
+        offering_class=cell("class"),
+        unit=cell("unit"),
+        amount=amount,
+        currency=cell("currency"),
+        operating_system=cell("os"),
+        tenancy=cell("tenancy"),
+        pre_installed=cell("software"),
+        capacity=cell("capacity"),
+        market=cell("market"),
+    )
+
+
+class _Dimension(BaseModel):
+    unit: str = "Quantity"
+    price: dict[str, float] = Field(alias="pricePerUnit")
+
+
+class _Terms(BaseModel):
+    lease: str = Field("", alias="LeaseContractLength")
+    purchase: str = Field("", alias="PurchaseOption")
+    offering_class: str = Field("", alias="OfferingClass")
+
+
+class _Term(BaseModel):
+    dimensions: dict[str, _Dimension] = Field(default_factory=dict, alias="priceDimensions")
+    attributes: _Terms = Field(default_factory=lambda: _Terms.model_validate({}), alias="termAttributes")
+
+
+class _Product(BaseModel):
+    sku: str = ""
+    attributes: dict[str, str] = Field(default_factory=dict)
+
+
+class _Item(BaseModel):
+    product: _Product
+    terms: dict[str, dict[str, _Term]] = Field(default_factory=dict)
+
+
+def read_query(endpoint: str | None, types: frozenset[str], regions: Sequence[str], today: date) -> Reading:
+    """Read on-demand and reserved rates with GetProducts, one type and region at a time. Raises SourceError."""
+    client = aws_client("pricing", "us-east-1", endpoint)
+    reading = Reading()
+    for region in regions:
+        for name in sorted(types):
+            wanted = {
+                "instanceType": name, "regionCode": region, "operatingSystem": "Linux", "tenancy": "Shared",
+                "preInstalledSw": "NA", "capacitystatus": "Used",
+            }  # fmt: skip
+            filters = [{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in wanted.items()]
+            items = aws_items(client, "get_products", "PriceList", ServiceCode="AmazonEC2", Filters=filters)
+            term_rates(item_lines(items, region, reading), types, today, reading)
+    return reading
+
+
+def item_lines(items: Iterable[object], region: str, reading: Reading) -> Iterator[TermLine]:
+    """Yield the prices of GetProducts' items, each a JSON string (or, from some mirrors, the object itself)."""
+    for raw in items:
+        try:
+            item = _Item.model_validate(json.loads(raw) if isinstance(raw, str) else raw)
+        except (ValidationError, json.JSONDecodeError):
+            reading.skip("aws: item that is no product with terms")
+            continue
+        for kind, terms in item.terms.items():
+            for code, term in terms.items():
+                yield from _term_lines(item.product, kind, code, term, region)
+
+
+def _term_lines(product: _Product, kind: str, code: str, term: _Term, region: str) -> Iterator[TermLine]:
+    about: Mapping[str, str] = product.attributes
+    for dimension in term.dimensions.values():
+        currency = "USD" if "USD" in dimension.price else next(iter(dimension.price), "")
+        yield TermLine(
+            instance_type=about.get("instanceType", ""),
+            region=about.get("regionCode", region),
+            term=code,
+            reserved=kind == "Reserved",
+            lease=term.attributes.lease,
+            purchase=term.attributes.purchase,
+            offering_class=term.attributes.offering_class,
+            unit=dimension.unit,
+            amount=dimension.price.get(currency, 0.0),
+            currency=currency,
+            operating_system=about.get("operatingSystem", ""),
+            tenancy=about.get("tenancy", ""),
+            pre_installed=about.get("preInstalledSw", ""),
+            capacity=about.get("capacitystatus", ""),
+            market=about.get("marketoption", ""),
+        )
