@@ -7,7 +7,7 @@ import pytest
 from pyarrow import parquet
 
 from trimtab.errors import InputError
-from trimtab.sources.batch_files import read_arrivals, read_curve
+from trimtab.sources.traces.batch_files import read_arrivals, read_curve
 
 
 def written(tmp_path, text, name="file.csv"):

@@ -4,7 +4,7 @@ import pytest
 from tests.tables.bundles import META, tables
 
 from trimtab.errors import InputError, PriceFileError
-from trimtab.sources.hourly import read_cheap_hours, with_cheap_hours
+from trimtab.sources.cheap_hours import read_cheap_hours, with_cheap_hours
 from trimtab.tables.bundle import memory_bundle
 from trimtab.tables.workloads import Workloads
 

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from trimtab.errors import InputError, UnknownName
-from trimtab.sources.request_mix import read_request_mix
+from trimtab.sources.traces.request_mix import read_request_mix
 from trimtab.tables.arrow import table_from_rows
 from trimtab.tables.bundle import BundleMeta, write_bundle
 

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from trimtab.errors import InputError
-from trimtab.sources.torch_trace import read_trace
+from trimtab.sources.traces.profiles import read_torch_trace
 
 
 def event(category, name, start, length):
@@ -30,7 +30,7 @@ def test_gaps_and_copies_that_no_kernel_hides_are_shares_of_the_trace(tmp_path, 
         {"ph": "M", "name": "process_name"},
     ]
 
-    seen = read_trace(written(tmp_path / "t.json", events, compress))
+    seen = read_torch_trace(written(tmp_path / "t.json", events, compress))
 
     assert seen.gap_frac == pytest.approx(0.65)
     assert seen.h2d_exposed_frac == pytest.approx(0.2)
@@ -44,4 +44,4 @@ def test_a_damaged_or_empty_trace_is_refused_by_name(tmp_path, content):
     path.write_bytes(content)
 
     with pytest.raises(InputError, match="t\\.json"):
-        read_trace(path)
+        read_torch_trace(path)

@@ -54,7 +54,7 @@ def command(
     from trimtab.cli.collect_servers import write_rules
     from trimtab.cli.owned_prices import missing_prices
     from trimtab.cli.progress import progress_bar, set_verbosity
-    from trimtab.sources.coverage import bundle_coverage
+    from trimtab.sources.bundle_doctor import bundle_coverage
     from trimtab.sources.prometheus.journal import Journal
     from trimtab.tables.bundle import write_bundle
     from trimtab.tables.workloads import read_workloads

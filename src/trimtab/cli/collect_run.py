@@ -17,11 +17,10 @@ from trimtab.sources.kubernetes.api import cluster_api
 from trimtab.sources.kubernetes.objects import Objects, read_dumps
 from trimtab.sources.kubernetes.snapshot import collect_snapshot, snapshot_moment, with_snapshot
 from trimtab.sources.prometheus.journal import Journal
-from trimtab.sources.recorded import read_trace
-from trimtab.sources.recorded.machine import machine_of
-from trimtab.sources.recorded.repeat import repeated
 from trimtab.sources.slurm import collect_slurm, read_slurm
 from trimtab.sources.slurm.dumps import zone_of
+from trimtab.sources.traces import read_trace, repeated
+from trimtab.sources.traces.runs import machine_of
 
 
 def gather(source: ServerOptions, places: Places, tell: Tell, journal: Journal | None = None) -> Collected:

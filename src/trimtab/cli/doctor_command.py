@@ -85,9 +85,8 @@ def _of_bundle(folder: Path, prices: Path | None, quotas: Path | None, at: date 
     from trimtab.catalog import load_catalog
     from trimtab.fleet.market import Market
     from trimtab.fleet.settings import Settings
-    from trimtab.sources.bundle_doctor import bundle_findings, refuses
+    from trimtab.sources.bundle_doctor import bundle_findings, quota_findings, refuses
     from trimtab.sources.clouds.quotas import read_quotas
-    from trimtab.sources.quota_doctor import quota_findings
     from trimtab.tables.checks import checked_bundle
 
     bundle, catalog, settings = checked_bundle(folder), load_catalog(prices), Settings()

@@ -15,7 +15,7 @@ from trimtab.physics.interruption import Interruptions
 from trimtab.physics.search_training import TrainingDemand
 from trimtab.physics.serving_demand import Demand, Targets
 from trimtab.physics.training_memory import Method
-from trimtab.sources.request_mix import RequestMix
+from trimtab.sources.traces.request_mix import RequestMix
 from trimtab.units import HR_PER_DAY, S_PER_DAY
 
 _INPUT_TOKENS, _OUTPUT_TOKENS = 1024, 256

@@ -144,7 +144,7 @@ def command(
     from trimtab.cli.fit_run import Wishes, deliver, fit_serving_question, fit_training_question
     from trimtab.cli.settings import resolve
     from trimtab.physics.formats import WeightFormat
-    from trimtab.sources.request_mix import read_request_mix
+    from trimtab.sources.traces.request_mix import read_request_mix
 
     kinds = {"--serve": serve, "--offline": bool(offline), "--finetune": bool(finetune), "--pretrain": pretrain}
     asked = [name for name, given in kinds.items() if given]

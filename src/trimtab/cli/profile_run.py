@@ -18,8 +18,7 @@ from trimtab.diagnose.profiled import judge
 from trimtab.errors import InputError, UnknownName
 from trimtab.physics.boards import board
 from trimtab.physics.offers import Offer, offers_for
-from trimtab.sources.profile_bundle import bundle_of
-from trimtab.sources.torch_trace import read_trace
+from trimtab.sources.traces.profiles import bundle_of, read_torch_trace
 from trimtab.tables.bundle import write_bundle
 from trimtab.tables.profile_file import ProfileFile, checked_profile, profile_values
 from trimtab_runtime.profile.observation import INTERVAL_S
@@ -100,7 +99,7 @@ def report(document: Mapping[str, object], asked: Observed, *, trace: Path | Non
     """Judge a profile, write it where that was asked for, and show the answer."""
     profile = checked_profile(document, str(asked.read_from or "the profile"))
     rate = rate_of(document, asked.usd_hr)
-    verdict = judge(profile, known_board(profile.gpu), None if trace is None else read_trace(trace))
+    verdict = judge(profile, known_board(profile.gpu), None if trace is None else read_torch_trace(trace))
     whole = {**document, **verdict_document(profile, verdict, rate.usd_hr, rate.because, _expected(asked))}
     if form == "json":
         write(json.dumps(whole, indent=1, allow_nan=False), None)

@@ -11,12 +11,12 @@ from tests.tables.bundles import END, META, START, allocation, node, tables
 from trimtab.catalog import CapacityType, load_catalog
 from trimtab.errors import InputError, SourceError
 from trimtab.fleet.limits import quotas_of
+from trimtab.sources.bundle_doctor import quota_findings
 from trimtab.sources.clouds.aws import aws_quotas
 from trimtab.sources.clouds.azure import azure_quotas
 from trimtab.sources.clouds.google import google_quotas
 from trimtab.sources.clouds.quotas import NodeQuota, quotas_text, read_quotas, settings_text
 from trimtab.sources.prometheus.doctor import Status
-from trimtab.sources.quota_doctor import quota_findings
 from trimtab.tables.arrow import table_from_rows
 from trimtab.tables.bundle import memory_bundle
 

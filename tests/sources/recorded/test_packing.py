@@ -1,6 +1,6 @@
 from hypothesis import given, settings, strategies as st
 
-from trimtab.sources.recorded.packing import pack
+from trimtab.sources.traces.runs import pack
 
 RUNS = st.lists(
     st.tuples(

@@ -6,10 +6,8 @@ import pytest
 
 from trimtab.errors import InputError, UnknownName
 from trimtab.pipeline import audit
-from trimtab.sources.recorded import FORMATS, read_trace
-from trimtab.sources.recorded.machine import machine_of
-from trimtab.sources.recorded.repeat import repeated
-from trimtab.sources.recorded.runs import LATEST
+from trimtab.sources.traces import FORMATS, read_trace, repeated
+from trimtab.sources.traces.runs import LATEST, machine_of
 from trimtab.tables.bundle import memory_bundle
 from trimtab.tables.checks import check_bundle
 

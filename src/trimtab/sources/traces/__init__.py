@@ -2,21 +2,27 @@
 
 A trace is known by its columns. Each reader says what it takes from the file and what it assumes; nothing that the file does
 not hold is judged.
+
+What is repeated is known twice: the proof then confirms the repetition, not the future. It is never done unasked.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from trimtab.errors import InputError
 from trimtab.inputs.arrow_tables import read_arrow_table
 from trimtab.sources.collected import Collected
-from trimtab.sources.recorded import alibaba, gentd26, philly, requests
-from trimtab.sources.recorded.machine import Machine
+from trimtab.sources.traces.formats import build_dlrm, build_gentd26, build_openb, build_philly, build_requests
+from trimtab.sources.traces.runs import Machine
+from trimtab.units import HR_PER_DAY, S_PER_HR, hours_between
 
 Build = Callable[[Path, pa.Table, Machine | None], Collected]
 
@@ -36,31 +42,31 @@ FORMATS = (
         name="philly",
         columns=frozenset({"submit_utc", "duration_s", "num_gpus", "virtual_cluster"}),
         what="training jobs of a cluster (Philly 2017)",
-        build=philly.build,
+        build=build_philly,
     ),
     Format(
         name="openb",
         columns=frozenset({"gpu_milli", "num_gpu", "qos", "creation_time", "scheduled_time", "deletion_time"}),
         what="pods with whole and shared GPUs (Alibaba 2023)",
-        build=alibaba.build_openb,
+        build=build_openb,
     ),
     Format(
         name="dlrm",
         columns=frozenset({"app_name", "gpu_request", "creation_time", "deletion_time"}),
         what="instances of inference services (Alibaba 2025)",
-        build=alibaba.build_dlrm,
+        build=build_dlrm,
     ),
     Format(
         name="gentd26",
         columns=frozenset({"pod", "t_s", "gpu_util_pct", "gpu_mem_used_bytes"}),
         what="GPU use of pods (Alibaba GenTD26)",
-        build=gentd26.build,
+        build=build_gentd26,
     ),
     Format(
         name="requests",
         columns=frozenset({"t_s"}),
         what="requests, or rates of them (Azure, Mooncake, ServeGen, GenTD26 requests)",
-        build=requests.build,
+        build=build_requests,
     ),
 )
 """Every kind of trace, the most particular first."""
@@ -81,3 +87,50 @@ def read_trace(path: Path, machine: Machine | None = None) -> Collected:
     if table.num_rows < 2:
         raise InputError(f"{path}: {table.num_rows} rows are no trace")
     return kind.build(path, table, machine)
+
+
+_REPEATED = {"gpu_usage": "hour", "demand": "start"}
+_NEAR_A_DAY_HR = 20
+
+
+def repeated(collected: Collected, days: int) -> Collected:
+    """Return the fleet with its readings and demand repeated to so many days; raises InputError where runs come and go.
+
+    A trace of nearly a day (20 h and more) is repeated once a day, so that hours of the day stay what they were.
+    """
+    length_hr = math.ceil(hours_between(collected.meta.start, collected.meta.end))
+    if length_hr >= days * HR_PER_DAY:
+        return collected
+    if (
+        "jobs" in collected.tables
+        or collected.tables["allocations"]["end"].null_count < collected.tables["allocations"].num_rows
+    ):
+        raise InputError("--repeat is for traces of readings and requests; this one has runs that come and go")
+    period_hr = (
+        math.ceil(length_hr / HR_PER_DAY) * HR_PER_DAY if length_hr % HR_PER_DAY >= _NEAR_A_DAY_HR else length_hr
+    )
+    times = math.ceil(days * HR_PER_DAY / period_hr)
+    end = collected.meta.start + timedelta(hours=days * HR_PER_DAY)
+    tables = {
+        name: _again(table, _REPEATED[name], period_hr, times, pa.scalar(end, pa.timestamp("us", tz="UTC")))
+        if name in _REPEATED
+        else table
+        for name, table in collected.tables.items()
+    }
+    note = f"assumed: {length_hr} h of trace repeated to {days} days: the proof shows the repetition, not the future"
+    meta = collected.meta.model_copy(update={"end": end, "notes": (note, *collected.meta.notes)})
+    return replace(collected, tables=tables, meta=meta)
+
+
+def _again(table: pa.Table, column: str, period_hr: int, times: int, end: pa.Scalar) -> pa.Table:
+    at = table.column_names.index(column)
+    shifted = [
+        table.set_column(
+            at,
+            table.schema.field(at),
+            pc.add(table[column], pa.scalar(timedelta(seconds=number * period_hr * S_PER_HR), pa.duration("us"))),
+        )
+        for number in range(times)
+    ]
+    whole = pa.concat_tables(shifted)
+    return whole.filter(pc.less(whole[column], end))

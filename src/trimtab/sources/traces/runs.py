@@ -1,19 +1,131 @@
-"""A fleet bundle's tables from runs that held GPUs, laid on machines."""
+"""A fleet bundle's tables from runs that held GPUs, laid on machines that a trace does not tell of.
+
+A trace says how many GPUs a run held and when, not where. The fleet is as many nodes as were ever needed at once: the fewest
+that best fit gets along with.
+"""
 
 from __future__ import annotations
 
+import heapq
 import math
+from bisect import bisect_left, insort
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from trimtab.errors import InputError
+from trimtab.catalog import BuyingOption, Catalog, load_catalog
+from trimtab.errors import InputError, UnknownName
 from trimtab.sources.collected import Collected
-from trimtab.sources.recorded.machine import Machine
-from trimtab.sources.recorded.packing import Piece, pack
 from trimtab.tables.arrow import table_from_rows
 from trimtab.tables.bundle import BundleMeta
 from trimtab.units import DAYS_PER_WEEK, HR_PER_YEAR, S_PER_DAY, S_PER_HR
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """One instance type in one region, and its boards."""
+
+    provider: str
+    instance_type: str
+    region: str
+    gpu: str
+    gpu_count: int
+    memory_gib: float
+
+    @property
+    def words(self) -> str:
+        """Return what it is, for people."""
+        return f"{self.provider} {self.instance_type} in {self.region} ({self.gpu_count} x {self.gpu})"
+
+
+def machine_of(text: str, catalog: Catalog | None = None) -> Machine:
+    """Return the machine that `TYPE` or `PROVIDER:TYPE[:REGION]` names; without a region the first that has a rate.
+
+    Raises UnknownName with near matches, InputError where a type is no whole number of boards or has no rate on demand.
+    """
+    facts = catalog or load_catalog()
+    parts = text.split(":")
+    if not 1 <= len(parts) <= 3:
+        raise InputError(f"{text!r} is no machine; write TYPE or PROVIDER:TYPE:REGION, as aws:p4d.24xlarge:us-east-1")
+    provider, name = (parts[0], parts[1]) if len(parts) > 1 else (_provider_of(parts[0], facts), parts[0])
+    instance = facts.instance_type(provider, name)
+    if instance.gpu_frac < 1:
+        raise InputError(f"{text!r} holds a part of a board; name a type with whole ones")
+    regions = [key[2] for key in facts.prices.keys if key[:2] == (provider, name) and key[3] is BuyingOption.ON_DEMAND]
+    region = parts[2] if len(parts) == 3 else next(iter(sorted(regions, key=lambda one: (one != "us-east-1", one))), "")
+    if region not in regions:
+        raise InputError(
+            f"{text!r}: no rate on demand there; it has one in {', '.join(sorted(regions)) or 'no region'}"
+        )
+    gpu = facts.gpu_of(instance)
+    return Machine(
+        provider=provider,
+        instance_type=name,
+        region=region,
+        gpu=gpu.name,
+        gpu_count=instance.gpu_count,
+        memory_gib=gpu.memory_gib,
+    )
+
+
+def _provider_of(name: str, facts: Catalog) -> str:
+    owners = [provider for provider, other in facts.instance_table if other == name]
+    if not owners:
+        raise UnknownName("instance type", name, (other for _, other in facts.instance_table))
+    return owners[0]
+
+
+_MILLI = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """What a run holds of one node."""
+
+    run: int
+    node: int
+    gpus: float
+
+
+def pack(runs: Sequence[tuple[float, float, float]], gpus_per_node: int) -> tuple[list[Piece], int]:
+    """Place runs `(start_s, end_s, gpus)` and return their pieces and the number of nodes.
+
+    A run goes to the node with the least free GPUs that still hold it; ties go to the lowest number. One larger than a node
+    takes whole free nodes, and the rest of it goes as a smaller run would.
+    """
+    size = gpus_per_node * _MILLI
+    free: list[tuple[int, int]] = []
+    held: list[tuple[float, list[tuple[int, int]]]] = []
+    room: list[int] = []
+    pieces: list[Piece] = []
+
+    def take(node: int, milli: int) -> None:
+        free.pop(bisect_left(free, (room[node], node)))
+        room[node] -= milli
+        insort(free, (room[node], node))
+
+    def place(milli: int) -> tuple[int, int]:
+        at = bisect_left(free, (milli, -1))
+        if at == len(free):
+            room.append(size)
+            insort(free, (size, len(room) - 1))
+            at = bisect_left(free, (milli, -1))
+        node = free[at][1]
+        take(node, milli)
+        return node, milli
+
+    for run in sorted(range(len(runs)), key=lambda index: (runs[index][0], index)):
+        start_s, end_s, gpus = runs[run]
+        while held and held[0][0] <= start_s:
+            for node, milli in heapq.heappop(held)[1]:
+                take(node, -milli)
+        wanted = round(gpus * _MILLI)
+        parts = [size] * (wanted // size) + ([wanted % size] if wanted % size else [])
+        mine = [place(part) for part in parts]
+        pieces += [Piece(run=run, node=node, gpus=milli / _MILLI) for node, milli in mine]
+        heapq.heappush(held, (end_s, mine))
+    return pieces, len(room)
+
 
 LATEST = datetime(2026, 9, 28, tzinfo=UTC)
 """The Monday before which a trace without dates is taken to end."""
