@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from trimtab.sources.demo.services import LATENCY_LE_S, LatencyLaw, Service, answer
+from trimtab.sources.demo.demand import LATENCY_LE_S, LatencyLaw, Service, answer
 
 
 def _service(**changes):

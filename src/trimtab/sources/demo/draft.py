@@ -11,10 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from trimtab.sources.demo.demand import LATENCY_LE_S, MIN_PER_HR, Served, Span
 from trimtab.sources.demo.jobs import Run
 from trimtab.sources.demo.machines import Machine
-from trimtab.sources.demo.services import LATENCY_LE_S, Served
-from trimtab.sources.demo.shapes import MIN_PER_HR, Span
 from trimtab.sources.demo.usage import UsageBlock, UsageRows, hourly
 from trimtab.tables.arrow import arrow_type, conform, table_from_rows
 from trimtab.tables.schemas import HISTOGRAM_BINS, Dtype

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trimtab.sources.demo.shapes import MIN_PER_DAY, Floats, Span, growth, weekend
+from trimtab.sources.demo.demand import MIN_PER_DAY, Floats, Span, growth, weekend
 from trimtab.units import S_PER_HR, S_PER_MIN
 
 

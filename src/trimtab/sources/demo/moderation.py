@@ -12,11 +12,10 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
+from trimtab.sources.demo.demand import SIX_WEEKS, DayCurve, LatencyLaw, Noise, Service
 from trimtab.sources.demo.draft import FleetDraft, meta
 from trimtab.sources.demo.machines import G5_XLARGE
-from trimtab.sources.demo.online import Surge, add_static
-from trimtab.sources.demo.services import LatencyLaw, Service
-from trimtab.sources.demo.shapes import SIX_WEEKS, DayCurve, Noise
+from trimtab.sources.demo.placement import Surge, add_static
 from trimtab.units import S_PER_HR
 
 NAME = "moderation"

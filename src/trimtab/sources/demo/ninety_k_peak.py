@@ -12,12 +12,10 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
+from trimtab.sources.demo.demand import SIX_WEEKS, DayCurve, LatencyLaw, Noise, Service
 from trimtab.sources.demo.draft import FleetDraft, meta
 from trimtab.sources.demo.machines import A2_HIGHGPU_1G, G2_STANDARD_8
-from trimtab.sources.demo.online import Surge, add_static
-from trimtab.sources.demo.services import LatencyLaw, Service
-from trimtab.sources.demo.shapes import SIX_WEEKS, DayCurve, Noise
-from trimtab.sources.demo.standing import Intensity, Notebook, add_notebook
+from trimtab.sources.demo.placement import Intensity, Notebook, Surge, add_notebook, add_static
 
 NAME = "ninety-k-peak"
 SPAN = SIX_WEEKS

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from trimtab.sources.demo.demand import SIX_WEEKS, DayCurve, LatencyLaw, Noise, Service
 from trimtab.sources.demo.draft import FleetDraft, meta
 from trimtab.sources.demo.machines import A2_HIGHGPU_1G
-from trimtab.sources.demo.online import add_static
-from trimtab.sources.demo.services import LatencyLaw, Service
-from trimtab.sources.demo.shapes import SIX_WEEKS, DayCurve, Noise
+from trimtab.sources.demo.placement import add_static
 
 NAME = "three-small-models"
 SPAN = SIX_WEEKS

@@ -18,11 +18,10 @@ import pyarrow.compute as pc
 
 from trimtab.errors import InputError
 from trimtab.inputs.arrow_tables import distinct_texts, floats, read_arrow_table
+from trimtab.sources.demo.demand import SIX_WEEKS, Floats, LatencyLaw, Served, Service, Span, answer
 from trimtab.sources.demo.draft import FleetDraft, meta
 from trimtab.sources.demo.machines import P4D, Machine
-from trimtab.sources.demo.online import nodes
-from trimtab.sources.demo.services import LatencyLaw, Served, Service, answer
-from trimtab.sources.demo.shapes import SIX_WEEKS, Floats, Span
+from trimtab.sources.demo.placement import nodes
 from trimtab.sources.demo.usage import UsageBlock, serving
 from trimtab.units import HR_PER_YEAR, S_PER_DAY, S_PER_HR, S_PER_MIN
 

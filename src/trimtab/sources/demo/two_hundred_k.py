@@ -25,22 +25,22 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
+from trimtab.sources.demo.demand import MIN_PER_HR, SIX_WEEKS, DayCurve, LatencyLaw, Noise, Service, demand_rate
 from trimtab.sources.demo.draft import FleetDraft, meta
 from trimtab.sources.demo.jobs import Checkpoints, JobClass
 from trimtab.sources.demo.machines import G5_12XLARGE, G5_XLARGE, P3_8XLARGE, P4D
-from trimtab.sources.demo.online import add_service, nodes
-from trimtab.sources.demo.pool import add_pool
-from trimtab.sources.demo.services import LatencyLaw, Service, demand_rate
-from trimtab.sources.demo.shapes import MIN_PER_HR, SIX_WEEKS, DayCurve, Noise
-from trimtab.sources.demo.standing import (
+from trimtab.sources.demo.placement import (
     Calendar,
     Intensity,
     Notebook,
     add_empty,
     add_nightly,
     add_notebook,
+    add_pool,
+    add_service,
     add_training,
     add_weekly,
+    nodes,
 )
 
 NAME = "two-hundred-k"

@@ -11,8 +11,8 @@ from datetime import datetime
 import numpy as np
 import numpy.typing as npt
 
+from trimtab.sources.demo.demand import MIN_PER_HR
 from trimtab.sources.demo.machines import Machine
-from trimtab.sources.demo.shapes import MIN_PER_HR
 from trimtab.tables.schemas import HISTOGRAM_BINS
 from trimtab.units import S_PER_HR, W_PER_KW
 

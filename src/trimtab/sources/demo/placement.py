@@ -1,4 +1,4 @@
-"""Places work that keeps a calendar: production training, nightly batches, weekly evaluations, notebooks."""
+"""Places work on nodes: services with their readings and demand, queued experiments, and work that keeps a calendar."""
 
 from __future__ import annotations
 
@@ -9,12 +9,172 @@ from datetime import datetime, timedelta
 import numpy as np
 import numpy.typing as npt
 
+from trimtab.sources.demo.demand import MIN_PER_DAY, MIN_PER_HR, Floats, Served, Service, demand_rate, serve, weekend
 from trimtab.sources.demo.draft import FleetDraft
+from trimtab.sources.demo.jobs import JobClass, Run, queue
 from trimtab.sources.demo.machines import Machine
-from trimtab.sources.demo.online import Node
-from trimtab.sources.demo.shapes import MIN_PER_DAY, MIN_PER_HR, weekend
-from trimtab.sources.demo.usage import NOBODY, Activity, UsageBlock, idle, steady
+from trimtab.sources.demo.usage import NOBODY, Activity, UsageBlock, from_sm, gaps, idle, jitter, serving, steady
 from trimtab.units import HR_PER_DAY, S_PER_MIN
+
+Node = tuple[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surge:
+    """A stretch of the proof window in which a service meets a multiple of its usual demand."""
+
+    start: datetime
+    minutes: int
+    gain: float
+
+
+def nodes(
+    draft: FleetDraft, machine: Machine, pool: str, count: int, taints: dict[str, str] | None = None
+) -> list[Node]:
+    """Rent some nodes for the whole window."""
+    return [draft.node(machine, pool, taints=taints) for _ in range(count)]
+
+
+def add_service(
+    draft: FleetDraft,
+    service: Service,
+    machine: Machine,
+    homes: Sequence[Node],
+    expected: Floats,
+    *,
+    first_minute: int = 0,
+    rollouts: Sequence[datetime] = (),
+    sensor_gaps: int = 0,
+    unprofiled: tuple[int, ...] = (),
+) -> Served:
+    """Run a service's replicas, one GPU each, on whole nodes from `first_minute` on; each rollout replaces every pod."""
+    rng = draft.stream(service.workload)
+    served = serve(service, expected[first_minute:], rng)
+    placed = [(node, device) for node, devices in homes for device in devices][: service.replicas]
+    moments = [draft.span.at(first_minute * S_PER_MIN), *rollouts]
+    for start, end in zip(moments, [*rollouts, None], strict=True):
+        for node, device in placed:
+            draft.pod(service.workload, service.team, "Deployment", node, (device,), start=start, end=end)
+    draft.demand(service.workload, served, first_minute=first_minute)
+    shape = (len(placed), len(served.rho))
+    draft.usage(
+        UsageBlock(
+            machine=machine,
+            devices=tuple(device for _, device in placed),
+            start=moments[0],
+            workloads=(service.workload,),
+            owner=np.zeros(shape, dtype=np.int64),
+            activity=serving(
+                served.rho,
+                len(placed),
+                memory_gib=service.memory_gib,
+                tensor_of_sm=service.tensor_of_sm,
+                dram_of_sm=service.dram_of_sm,
+                rng=rng,
+            ),
+            unseen=gaps(*shape, count=sensor_gaps, hours=(2, 7), rng=rng) if sensor_gaps else None,
+            unprofiled=unprofiled,
+        )
+    )
+    return served
+
+
+def add_static(
+    draft: FleetDraft,
+    service: Service,
+    machine: Machine,
+    pool: str,
+    *,
+    growth_frac: float,
+    sensor_gaps: int = 0,
+    surge: Surge | None = None,
+) -> Served:
+    """Rent the nodes that a service's replicas need, draw its demand, and run it throughout the window."""
+    expected = demand_rate(service, draft.span, growth_frac, draft.stream(f"demand/{service.workload}"))
+    if surge is not None:
+        first = draft.span.minute_of(surge.start)
+        expected[first : first + surge.minutes] *= surge.gain
+    homes = nodes(draft, machine, pool, -(-service.replicas // machine.gpu_count))
+    return add_service(draft, service, machine, homes, expected, sensor_gaps=sensor_gaps)
+
+
+_LOADING_MIN = 3
+"""Minutes in which a run reads its data and the GPU waits."""
+
+
+def add_pool(
+    draft: FleetDraft,
+    classes: tuple[JobClass, ...],
+    machine: Machine,
+    homes: Sequence[Node],
+    *,
+    growth_frac: float,
+    sensor_gaps: int,
+) -> list[Run]:
+    """Queue the classes' jobs in front of the nodes, one job a node, and run them."""
+    rng = draft.stream("pool/" + classes[0].workload)
+    runs = queue(classes, len(homes), draft.span, growth_frac, rng)
+    for run in runs:
+        draft.run(run, None if run.node is None else homes[run.node][0])
+        if run.node is not None and run.start_s is not None:
+            node, devices = homes[run.node]
+            draft.pod(
+                run.job_class.workload,
+                run.job_class.team,
+                "Job",
+                node,
+                devices[: run.job_class.gpus_requested],
+                start=draft.span.at(run.start_s),
+                end=None if run.end_s is None else draft.span.at(run.end_s),
+                name=run.name,
+            )
+    draft.usage(_readings_of_runs(draft, classes, machine, homes, runs, sensor_gaps, rng))
+    return runs
+
+
+def _readings_of_runs(
+    draft: FleetDraft,
+    classes: tuple[JobClass, ...],
+    machine: Machine,
+    homes: Sequence[Node],
+    runs: Sequence[Run],
+    sensor_gaps: int,
+    rng: np.random.Generator,
+) -> UsageBlock:
+    """Return what the pool's sensors read: the GPUs that a run uses are busy, those it only holds read nothing."""
+    n_devices, n_minutes = len(homes) * machine.gpu_count, draft.span.minutes
+    owner = np.full((n_devices, n_minutes), NOBODY, dtype=np.int64)
+    readings = idle(n_devices, n_minutes)
+    codes = {job_class.workload: i for i, job_class in enumerate(classes)}
+    for run in runs:
+        if run.node is None or run.start_s is None:
+            continue
+        first, last = -(-run.start_s // S_PER_MIN), -(-(run.start_s + run.duration_s) // S_PER_MIN)
+        device = run.node * machine.gpu_count
+        owner[device : device + run.job_class.gpus_requested, first:last] = codes[run.job_class.workload]
+        used = slice(device, device + run.job_class.gpus_used)
+        readings.sm_active[used, first + _LOADING_MIN : last] = run.sm_frac
+        readings.memory_gib[used, first:last] = run.memory_gib
+    first_class = classes[0]
+    sm_active = np.minimum(readings.sm_active * jitter(readings.sm_active.shape, 0.12, rng), np.float32(1.0))
+    gpu_util = np.minimum(sm_active * np.float32(1.5), np.float32(0.99))
+    return UsageBlock(
+        machine=machine,
+        devices=tuple(device for _, devices in homes for device in devices),
+        start=draft.span.start,
+        workloads=tuple(codes),
+        owner=owner,
+        activity=from_sm(
+            sm_active,
+            gpu_util,
+            readings.memory_gib,
+            tensor_of_sm=first_class.tensor_of_sm,
+            dram_of_sm=first_class.dram_of_sm,
+            rng=rng,
+        ),
+        unseen=gaps(n_devices, n_minutes, count=sensor_gaps, hours=(2, 7), rng=rng),
+    )
+
 
 Minutes = npt.NDArray[np.bool_]
 """Whether something is on: `(n_minutes,)`, or `(n_devices, n_minutes)`."""
