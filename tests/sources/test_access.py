@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from trimtab.errors import CredentialsError, SourceError, UsageError
-from trimtab.sources.access import Access
+from trimtab.sources.http import Access
 from trimtab.sources.prometheus.client import Prometheus
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")

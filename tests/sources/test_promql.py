@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from trimtab.errors import CredentialsError, SourceError, UsageError
-from trimtab.sources.access import Access
+from trimtab.sources.http import Access
 from trimtab.sources.prometheus.client import Prometheus, any_of
 
 URL = "http://prometheus.test:9090"

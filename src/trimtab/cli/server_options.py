@@ -73,7 +73,7 @@ class ServerOptions:
 
     def client(self, url: str, selector: str) -> Prometheus:
         """Return a client of a server, to be used as a context manager; raises UsageError."""
-        from trimtab.sources.access import Access
+        from trimtab.sources.http import Access
         from trimtab.sources.prometheus.client import Prometheus
 
         access = Access(

@@ -9,9 +9,9 @@ from tests.sources.recorded_prices import azure, azure_list
 
 from trimtab.catalog import BuyingOption, load_catalog
 from trimtab.errors import SourceError
+from trimtab.sources.http import WebServer
 from trimtab.sources.price_lists import Reading
 from trimtab.sources.price_lists.azure import azure_rates, read_azure
-from trimtab.sources.web_server import WebServer
 
 TODAY = date(2026, 11, 20)
 

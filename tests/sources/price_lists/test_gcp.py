@@ -8,9 +8,9 @@ from tests.sources.answering_server import answering
 from tests.sources.recorded_prices import gcp_list
 
 from trimtab.catalog import BuyingOption, load_catalog
+from trimtab.sources.http import WebServer
 from trimtab.sources.price_lists import Reading
 from trimtab.sources.price_lists.gcp import part_name, part_prices, read_gcp
-from trimtab.sources.web_server import WebServer
 
 TODAY = date(2026, 11, 20)
 

@@ -19,7 +19,7 @@ from trimtab.errors import SourceError
 from trimtab.sources.clouds import CloudGpu, CloudReading, Machine, Tell
 from trimtab.sources.clouds.quotas import NodeQuota, QuotaReading
 from trimtab.sources.hour_grid import HourGrid, moment
-from trimtab.sources.web_server import WebServer
+from trimtab.sources.http import WebServer
 from trimtab.units import BYTES_PER_GIB, HR_PER_DAY, S_PER_HR
 
 LOGS_URL = "https://api.loganalytics.azure.com"

@@ -21,7 +21,7 @@ from trimtab.errors import CredentialsError, SourceError
 from trimtab.sources.clouds import SHARES, CloudGpu, CloudReading, Holder, Machine, Tell
 from trimtab.sources.clouds.quotas import NodeQuota, QuotaReading
 from trimtab.sources.hour_grid import HourGrid, moment
-from trimtab.sources.web_server import WebServer
+from trimtab.sources.http import WebServer
 from trimtab.units import BYTES_PER_GIB, MIB_PER_GIB, S_PER_HR
 
 COMPUTE_URL = "https://compute.googleapis.com"

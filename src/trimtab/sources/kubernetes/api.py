@@ -18,7 +18,8 @@ from typing import Protocol
 import yaml
 
 from trimtab.errors import CredentialsError, InputError, SourceError
-from trimtab.sources.kubernetes.objects import Object, Objects, at, listed, quantity, text
+from trimtab.sources.http import RETRY_STATUS, RetryPolicy, TransientError, retry_after_s
+from trimtab.sources.kubernetes.objects import Object, Objects, at, listed, text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,11 +138,8 @@ logger = logging.getLogger(__name__)
 
 PAGE = 500
 """Objects a page: what kubectl asks for by default."""
-_TRIES = 5
+_RETRIES = RetryPolicy(waits_s=(0.5, 1.0, 2.0, 4.0))
 _MOST_RESTARTS = 3
-_FIRST_PAUSE_S = 0.5
-_MOST_PAUSE_S = 30.0
-_PASSING = frozenset({429, 500, 502, 503, 504})
 _APPLY = "trimtab collect --rbac | kubectl apply -f -"
 
 Report = Callable[[str, float], None]
@@ -156,15 +154,11 @@ class Answer:
     retry_after: str = ""
 
 
-class Unanswered(Exception):
-    """A request that got no answer: a timeout, a broken or refused connection. Says which."""
-
-
 class Carrier(Protocol):
     """What carries a request: its address, authentication and certificates are its own business."""
 
     def get(self, path: str, parameters: Mapping[str, str]) -> Answer:
-        """Return the answer to a GET; raises Unanswered."""
+        """Return the answer to a GET; raises TransientError."""
         ...
 
 
@@ -230,26 +224,21 @@ class KubeApi:
                 raise SourceError(f"{self.server}: the list of {resource.name} repeats its continue token; report it")
 
     def _ask(self, path: str, parameters: Mapping[str, str], resource: Resource) -> Answer:
-        """Ask until the answer is one, or patience ends."""
-        pause_s, last = _FIRST_PAUSE_S, ""
-        for attempt in range(_TRIES):
-            self.requests += 1
-            try:
-                answer = self.carrier.get(path, parameters)
-            except Unanswered as error:
-                last = str(error)
-            else:
-                if answer.status not in _PASSING:
-                    return self._allowed(answer, resource)
-                last = f"HTTP {answer.status}: {_message(answer)}"
-                pause_s = max(pause_s, quantity(answer.retry_after) or 0.0)
-            if attempt < _TRIES - 1:
-                self.pause(min(pause_s, _MOST_PAUSE_S))
-                pause_s *= 2
-        raise SourceError(
-            f"{self.server}: listing {resource.name} failed {_TRIES} times, at last with {last}; "
-            "is the cluster reachable (kubectl get nodes)? else read a dump: kubectl get ... -o json, --kube-dump FILE"
-        )
+        """Ask until there is an answer. Raises SourceError where there is none, CredentialsError where it is refused."""
+        try:
+            return _RETRIES.answer(lambda: self._once(path, parameters, resource), sleep=self.pause)
+        except TransientError as error:
+            raise SourceError(
+                f"{self.server}: listing {resource.name} failed {_RETRIES.tries} times, at last with {error}; "
+                "is the cluster reachable (kubectl get nodes)? else read a dump: kubectl get ... -o json, --kube-dump FILE"
+            ) from error
+
+    def _once(self, path: str, parameters: Mapping[str, str], resource: Resource) -> Answer:
+        self.requests += 1
+        answer = self.carrier.get(path, parameters)
+        if answer.status in RETRY_STATUS:
+            raise TransientError(f"HTTP {answer.status}: {_message(answer)}", wait_s=retry_after_s(answer.retry_after))
+        return self._allowed(answer, resource)
 
     def _allowed(self, answer: Answer, resource: Resource) -> Answer:
         """Return an answer that is a list, that there is none (404), or that it must be read again (410)."""
@@ -358,13 +347,13 @@ class _Lightkube:
     credentials: type[Exception]
 
     def get(self, path: str, parameters: Mapping[str, str]) -> Answer:
-        """Return the answer to a GET; raises Unanswered, CredentialsError or SourceError."""
+        """Return the answer to a GET; raises TransientError, CredentialsError or SourceError."""
         try:
             answer = self.get_(path, params=dict(parameters))
         except self.timeout as error:
-            raise Unanswered(f"no answer in time ({type(error).__name__})") from error
+            raise TransientError(f"no answer in time ({type(error).__name__})") from error
         except self.transport as error:
-            raise Unanswered(f"{type(error).__name__}: {error}") from error
+            raise TransientError(f"{type(error).__name__}: {error}") from error
         except self.other as error:
             raise SourceError(f"{path}: {error}") from error
         except self.credentials as error:

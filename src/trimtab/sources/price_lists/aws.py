@@ -22,8 +22,8 @@ from pydantic import BaseModel, Field, ValidationError
 from trimtab.catalog import BuyingOption, Price
 from trimtab.errors import SourceError
 from trimtab.sources.clouds.clients import aws_client, aws_items
+from trimtab.sources.http import WebServer
 from trimtab.sources.price_lists import Reading
-from trimtab.sources.web_server import WebServer
 from trimtab.units import HR_PER_YEAR
 
 SOURCE = "aws-price-list"

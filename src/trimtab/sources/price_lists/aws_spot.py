@@ -17,8 +17,8 @@ from pydantic import BaseModel, Field, ValidationError
 from trimtab.catalog import BuyingOption, InterruptionBucket, Price, PriceBasis
 from trimtab.errors import SourceError
 from trimtab.sources.clouds.clients import aws_client, aws_items
+from trimtab.sources.http import WebServer
 from trimtab.sources.price_lists import Reading
-from trimtab.sources.web_server import WebServer
 
 ADVISOR_URL = "https://spot-bid-advisor.s3.amazonaws.com"
 ADVISOR = "aws-spot-advisor"

@@ -14,8 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from trimtab.catalog import BuyingOption, Catalog, Price
 from trimtab.errors import SourceError
+from trimtab.sources.http import WebServer
 from trimtab.sources.price_lists import Reading
-from trimtab.sources.web_server import WebServer
 from trimtab.units import HR_PER_YEAR
 
 DEFAULT_URL = "https://prices.azure.com"

@@ -17,8 +17,8 @@ from pydantic import AliasChoices, BaseModel, Field, ValidationError
 from trimtab.catalog import BuyingOption, Catalog, InstanceType, Price
 from trimtab.catalog.rows import packaged_rows
 from trimtab.errors import SourceError
+from trimtab.sources.http import WebServer
 from trimtab.sources.price_lists import Reading
-from trimtab.sources.web_server import WebServer
 from trimtab.units import HR_PER_MO, NANO_PER_USD
 
 DEFAULT_URL = "https://cloudbilling.googleapis.com"

@@ -11,11 +11,11 @@ from typing import assert_never
 
 from trimtab.catalog import BuyingOption, Catalog
 from trimtab.errors import SourceError, UsageError
+from trimtab.sources.http import WebServer
 from trimtab.sources.price_lists import Reading, aws, aws_spot, azure, gcp
 from trimtab.sources.price_lists.aws import read_query
 from trimtab.sources.price_lists.azure import read_azure
 from trimtab.sources.price_lists.gcp import read_gcp
-from trimtab.sources.web_server import WebServer
 
 REFRESHED = ("aws-", "gcp-billing", "azure-retail")
 """How the sources of rates begin that a refresh wrote, and that the next may replace."""

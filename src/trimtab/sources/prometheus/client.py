@@ -19,9 +19,8 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from trimtab.errors import CredentialsError, SourceError, UsageError
-from trimtab.safe_text import secrets_in, without_secrets
-from trimtab.sources.access import Access
+from trimtab.errors import CredentialsError, SourceError
+from trimtab.sources.http import RETRY_STATUS, Access, Connection, RetryPolicy, TransientError, retry_after_s
 from trimtab.units import BYTES_PER_MIB, MS_PER_S, S_PER_HR
 
 logger = logging.getLogger(__name__)
@@ -32,9 +31,11 @@ Ints = npt.NDArray[np.int64]
 MAX_STEPS = 10_000
 """Prometheus refuses a range of more than 11,000 points a series."""
 MAX_RESPONSE_BYTES = 96 * BYTES_PER_MIB
-_RETRY_STATUS = frozenset({429, 502, 503, 504})
-_BACKOFF_S = (0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
-_FIRST_TRIES = 3
+_RETRIES = RetryPolicy(waits_s=(0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0))
+"""A server of one's own may restart while it is read: about a minute of patience."""
+_FIRST_RETRIES = RetryPolicy(waits_s=(0.2, 0.5))
+_LASTING_STATUS = frozenset({500})
+"""A server that answers 500 to a query cannot evaluate it, and will not the next time."""
 _END_OF_TIME_S = 1e11
 """Some time in the year 5138: what lies beyond, NaN included, is no moment."""
 _TOO_LARGE = (
@@ -95,11 +96,16 @@ class Prometheus:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         access = access or Access()
-        if not url.startswith(("http://", "https://")):
-            raise UsageError(f"{url!r} is no address of a Prometheus server; write http://HOST:9090")
-        self._address = url.rstrip("/")
-        self.url = without_secrets(self._address)
-        """The server's address as it is shown: without a password."""
+        self._connection = Connection(
+            url,
+            example=" of a Prometheus server; write http://HOST:9090",
+            headers=access.request_headers(),
+            timeout=httpx.Timeout(timeout_s, connect=10.0),
+            verify=access.trust(),
+            transport=transport,
+            sleep=sleep,
+        )
+        self.url = self._connection.url
         self.selector = selector
         self.at_once = at_once
         self.requests = 0
@@ -107,21 +113,12 @@ class Prometheus:
         self.warnings: dict[str, int] = {}
         """Warnings that came with answers, and how often."""
         self._counting = threading.Lock()
-        self._sleep = sleep
-        headers = access.request_headers()
-        self._secrets = secrets_in(url, headers)
-        self._client = httpx.Client(
-            headers=headers,
-            timeout=httpx.Timeout(timeout_s, connect=10.0),
-            verify=access.trust(),
-            transport=transport,
-        )
 
     def __enter__(self) -> Prometheus:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._client.close()
+        self._connection.close()
 
     def matching(self, *matchers: str) -> str:
         """Return `{...}` of the matchers and the client's own selector."""
@@ -129,7 +126,7 @@ class Prometheus:
 
     def check(self) -> None:
         """Ask for one number, so that an unreachable or foreign server is told at once; raises SourceError."""
-        self._whole("/api/v1/query", {"query": "1"}, tries=_FIRST_TRIES)
+        self._whole("/api/v1/query", {"query": "1"}, retries=_FIRST_RETRIES)
 
     def series(self, selectors: Sequence[str], start_s: float, end_s: float) -> list[dict[str, str]]:
         """Return the label sets that any of the selectors saw between two moments; one may come twice.
@@ -200,40 +197,43 @@ class Prometheus:
         yield from self._result(data)
 
     def _whole(
-        self, path: str, parameters: Parameters, *, method: str = "POST", tries: int = len(_BACKOFF_S) + 1
+        self, path: str, parameters: Parameters, *, method: str = "POST", retries: RetryPolicy = _RETRIES
     ) -> object:
         try:
-            return self._ask(path, parameters, method=method, tries=tries)
+            return self._ask(path, parameters, method=method, retries=retries)
         except _TooLargeError as error:
             asked = parameters.get("query") or parameters.get("match[]") or path
             raise SourceError(f"{self.url} refuses {asked} as too large: {error}; narrow it with --selector") from error
 
     def _ask(
-        self, path: str, parameters: Parameters, *, method: str = "POST", tries: int = len(_BACKOFF_S) + 1
+        self, path: str, parameters: Parameters, *, method: str = "POST", retries: RetryPolicy = _RETRIES
     ) -> object:
-        for attempt in range(tries):
-            try:
-                return self._once(path, parameters, method)
-            except (httpx.TransportError, _BusyError) as error:
-                if isinstance(error, httpx.ReadTimeout) and path.endswith("query_range"):
-                    raise _TooLargeError("no answer in time") from error
-                if attempt + 1 == tries:
-                    raise self._unreachable(error) from error
-                logger.info(
-                    "%s: %s; trying again", self.url, without_secrets(str(error), self._secrets) or type(error).__name__
-                )
-                self._sleep(_BACKOFF_S[attempt])
-        raise AssertionError("the loop returns or raises")
+        def again(reason: str) -> None:
+            logger.info("%s: %s; trying again", self.url, reason)
+
+        try:
+            return self._connection.answer(lambda: self._once(path, parameters, method), retries, again)
+        except TransientError as error:
+            raise SourceError(
+                f"{self.url} cannot be reached: {error}; check the address, or port-forward the service"
+            ) from error
 
     def _once(self, path: str, parameters: Parameters, method: str) -> object:
         with self._counting:
             self.requests += 1
         form, asked = (dict(parameters), None) if method == "POST" else (None, dict(parameters))
-        with self._client.stream(method, self._address + path, data=form, params=asked) as response:
-            body = self._body(response)
-            content_type = response.headers.get("content-type", "")
+        try:
+            with self._connection.client.stream(
+                method, self._connection.address + path, data=form, params=asked
+            ) as response:
+                body = self._body(response)
+                content_type = response.headers.get("content-type", "")
+        except httpx.TransportError as error:
+            if isinstance(error, httpx.ReadTimeout) and path.endswith("query_range"):
+                raise _TooLargeError("no answer in time") from error
+            raise TransientError(self._connection.reason(error)) from error
         if response.status_code != httpx.codes.OK:
-            self._refuse(response.status_code, body, content_type, str(parameters.get("query", path)))
+            self._refuse(response, body, str(parameters.get("query", path)))
         if "text/html" in content_type:
             raise self._foreign("it answered with a web page: a login page or another service")
         try:
@@ -243,7 +243,7 @@ class Prometheus:
         if not isinstance(answer, dict) or answer.get("status") != "success":
             raise self._foreign("the answer is not of Prometheus' form")
         for warning in [*(answer.get("warnings") or ()), *(("isPartial",) if answer.get("isPartial") else ())]:
-            self._warned(without_secrets(str(warning), self._secrets))
+            self._warned(self._connection.shown(str(warning)))
         return answer.get("data")
 
     def _warned(self, warning: str) -> None:
@@ -266,9 +266,10 @@ class Prometheus:
             self.received_bytes += size
         return b"".join(parts)
 
-    def _refuse(self, status: int, body: bytes, content_type: str, query: str) -> None:
+    def _refuse(self, response: httpx.Response, body: bytes, query: str) -> None:
         """Raise the error that a status means; return where it means success."""
-        said = without_secrets(_said(body), self._secrets)
+        status, content_type = response.status_code, response.headers.get("content-type", "")
+        said = self._connection.shown(_said(body))
         if status in (401, 403):
             raise CredentialsError(
                 f"{self.url} answered {status}, not allowed: {said or 'no reason given'}; "
@@ -276,8 +277,9 @@ class Prometheus:
             )
         if status in _TOO_LARGE_STATUS and any(sign in said.casefold() for sign in _TOO_LARGE):
             raise _TooLargeError(said)
-        if status in _RETRY_STATUS:
-            raise _BusyError(f"answered {status} {said}".strip())
+        if status in RETRY_STATUS - _LASTING_STATUS:
+            asked_s = retry_after_s(response.headers.get("Retry-After", ""))
+            raise TransientError(f"answered {status} {said}".strip(), wait_s=asked_s)
         if "text/html" in content_type or 300 <= status < 400:
             raise self._foreign(f"it answered {status} with a web page: a login page or another service")
         if status >= 400:
@@ -295,17 +297,9 @@ class Prometheus:
 
     def _foreign(self, why: str) -> SourceError:
         return SourceError(
-            f"{self.url} does not speak Prometheus' HTTP API: {without_secrets(why, self._secrets)}; "
+            f"{self.url} does not speak Prometheus' HTTP API: {self._connection.shown(why)}; "
             "check the address and its path prefix"
         )
-
-    def _unreachable(self, error: Exception) -> SourceError:
-        reason = without_secrets(str(error), self._secrets) or type(error).__name__
-        return SourceError(f"{self.url} cannot be reached: {reason}; check the address, or port-forward the service")
-
-
-class _BusyError(Exception):
-    """The server asks us to come again."""
 
 
 def any_of(label: str, values: Iterable[str]) -> str:
