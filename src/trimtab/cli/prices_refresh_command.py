@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from trimtab.catalog import load_catalog
+from trimtab.catalog.providers import PRICE_LISTED
 from trimtab.cli.output import Format, output_options, write_sheet
 from trimtab.cli.screen import say
 from trimtab.errors import SourceError, UsageError
@@ -18,13 +19,12 @@ if TYPE_CHECKING:
     from trimtab.sources.price_lists.refresh import Request
 
 _KEY, _TOKEN = "TRIMTAB_GCP_API_KEY", "TRIMTAB_GCP_TOKEN"
-_PROVIDERS = ("aws", "gcp", "azure")
 
 
 @click.command("refresh")
 @click.option("--to", "path", type=click.Path(dir_okay=False, path_type=Path), default=Path("prices.csv"), show_default=True,
               help="The price file to bring up to date, .csv or .yaml; rates of your own in it stay.")  # fmt: skip
-@click.option("--provider", "providers", type=click.Choice(_PROVIDERS), multiple=True,
+@click.option("--provider", "providers", type=click.Choice(PRICE_LISTED), multiple=True,
               show_default="aws, azure, and gcp where its key or token is set", help="Read this list; repeatable.")  # fmt: skip
 @click.option(
     "--region", "regions", multiple=True, help="Only this region; repeatable. AWS: else those of the price book."
@@ -99,7 +99,7 @@ def _request(
     from trimtab.sources.price_lists.refresh import ENDPOINTS, AwsVia, Request, SpotVia
 
     headers = _gcp_headers()
-    chosen = providers or tuple(name for name in _PROVIDERS if name != "gcp" or headers)
+    chosen = providers or tuple(name for name in PRICE_LISTED if name != "gcp" or headers)
     pairs = dict(_pair(text) for text in endpoints)
     for name in pairs:
         if name not in ENDPOINTS:

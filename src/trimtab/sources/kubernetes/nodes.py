@@ -20,6 +20,7 @@ from datetime import datetime, timedelta
 import numpy as np
 
 from trimtab.catalog import CapacityType
+from trimtab.catalog.providers import provider_of_node_id
 from trimtab.sources.hour_grid import HourGrid, Life, Watch, by_day, lives, presence
 from trimtab.sources.kubernetes.objects import Objects, moment_at, text
 from trimtab.sources.prometheus.client import Floats, Prometheus
@@ -48,7 +49,6 @@ _CAPACITY_LABELS = {
     ("label_kubernetes_azure_com_scalesetpriority", "spot"): CapacityType.SPOT,
     ("label_node_kubernetes_io_lifecycle", "spot"): CapacityType.SPOT,
 }
-_PROVIDERS = {"aws": "aws", "gce": "gcp", "azure": "azure", "oci": "oci", "ocid1": "oci"}
 _PRESENCE_LABELS = ("node", "exported_node", "provider_id")
 
 
@@ -125,7 +125,7 @@ def described_node(
 ) -> KubeNode:
     """Return what a node's labels (spelled as kube-state-metrics does, `label_...`) and its provider id tell."""
     notes = []
-    provider = _PROVIDERS.get(provider_id.partition(":")[0], UNKNOWN)
+    provider = provider_of_node_id(provider_id) or UNKNOWN
     zone = _first(labels, _ZONE_LABELS) or zone_of_provider_id(provider_id)
     region = _first(labels, _REGION_LABELS) or region_of_zone(provider, zone)
     instance_type = _first(labels, _TYPE_LABELS)

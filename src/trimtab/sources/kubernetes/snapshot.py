@@ -14,6 +14,7 @@ from datetime import datetime
 import pyarrow as pa
 
 from trimtab.catalog import Catalog, load_catalog
+from trimtab.catalog.providers import provider_of_node_labels
 from trimtab.errors import InputError
 from trimtab.sources.collected import Collected
 from trimtab.sources.hour_grid import Life, moment
@@ -35,9 +36,6 @@ from trimtab.sources.prometheus.gpu_series import Tally
 from trimtab.tables.arrow import table_from_rows
 from trimtab.tables.bundle import BundleMeta
 
-_PROVIDER_OF_LABEL = (
-    ("eks.amazonaws.com/", "aws"), ("cloud.google.com/gke", "gcp"), ("kubernetes.azure.com/", "azure"),
-)  # fmt: skip
 _MOST_BOARDS = 1024
 """More on one node is damage, not hardware."""
 NO_READINGS = "no readings of GPU activity: only who held what and what it cost can be judged; add --prometheus URL"
@@ -131,9 +129,7 @@ def _node(one: Object) -> KubeNode:
     )
     provider = node.provider
     if provider == UNKNOWN:
-        provider = next(
-            (name for prefix, name in _PROVIDER_OF_LABEL if any(k.startswith(prefix) for k in raw)), UNKNOWN
-        )
+        provider = provider_of_node_labels(raw) or UNKNOWN
     own = {key: value for key, value in node.labels.items() if key == "provider_id"}
     notes = tuple("nodes without the label node.kubernetes.io/instance-type" if n == NO_TYPE else n for n in node.notes)
     return replace(node, provider=provider, labels={**raw, **own}, notes=notes)

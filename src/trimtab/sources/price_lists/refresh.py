@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -10,6 +9,7 @@ from enum import Enum
 from typing import assert_never
 
 from trimtab.catalog import BuyingOption, Catalog
+from trimtab.catalog.providers import is_region
 from trimtab.errors import SourceError, UsageError
 from trimtab.sources.http import WebServer
 from trimtab.sources.price_lists import Reading, aws, aws_spot, azure, gcp
@@ -28,11 +28,6 @@ ENDPOINTS = {
     "azure": azure.DEFAULT_URL,
 }
 """Addresses by name; those of AWS's signed services are boto3's own until replaced."""
-_REGIONS = {
-    "aws": re.compile(r"[a-z]{2}(-[a-z]+)+-\d+"),
-    "gcp": re.compile(r"[a-z]+-[a-z]+\d+"),
-    "azure": re.compile(r"[a-z0-9]+"),
-}
 
 
 class AwsVia(Enum):
@@ -64,7 +59,7 @@ class Request:
 
     def of(self, provider: str) -> tuple[str, ...]:
         """Return the regions asked for that are spelled as a provider spells them."""
-        return tuple(region for region in self.regions if _REGIONS[provider].fullmatch(region))
+        return tuple(region for region in self.regions if is_region(provider, region))
 
     def server(self, name: str, headers: Mapping[str, str] | None = None) -> WebServer:
         """Return the server of a list."""
@@ -90,8 +85,7 @@ def read_lists(asked: Request, catalog: Catalog) -> tuple[Reading, dict[str, Sou
 
 def known_regions(catalog: Catalog, provider: str) -> tuple[str, ...]:
     """Return the regions of which the price book has rates of a provider."""
-    pattern = _REGIONS[provider]
-    return tuple(sorted({key[2] for key in catalog.prices.keys if key[0] == provider and pattern.fullmatch(key[2])}))
+    return tuple(sorted({key[2] for key in catalog.prices.keys if key[0] == provider and is_region(provider, key[2])}))
 
 
 def _aws(asked: Request, catalog: Catalog) -> Reading:
