@@ -11,8 +11,15 @@ from trimtab.catalog import BuyingOption, InterruptionBucket, PriceBasis, load_c
 from trimtab.errors import CredentialsError, SourceError
 from trimtab.sources.http import WebServer
 from trimtab.sources.price_lists import Reading
-from trimtab.sources.price_lists.aws import item_lines, read_bulk, read_query, term_rates
-from trimtab.sources.price_lists.aws_spot import advice_of, derived_spot, read_history
+from trimtab.sources.price_lists.aws import (
+    advice_of,
+    derived_spot,
+    item_lines,
+    read_bulk,
+    read_history,
+    read_query,
+    term_rates,
+)
 
 TODAY = date(2026, 11, 20)
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)

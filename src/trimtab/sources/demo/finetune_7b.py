@@ -11,8 +11,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from trimtab.sources.demo.demand import SIX_WEEKS
-from trimtab.sources.demo.draft import FleetDraft, meta
-from trimtab.sources.demo.jobs import Checkpoints, JobClass
+from trimtab.sources.demo.draft import Checkpoints, FleetDraft, JobClass, meta
 from trimtab.sources.demo.machines import P4D
 from trimtab.sources.demo.placement import add_pool
 

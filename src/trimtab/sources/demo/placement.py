@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trimtab.sources.demo.demand import MIN_PER_DAY, MIN_PER_HR, Floats, Served, Service, demand_rate, serve, weekend
-from trimtab.sources.demo.draft import FleetDraft
-from trimtab.sources.demo.jobs import JobClass, Run, queue
+from trimtab.sources.demo.draft import FleetDraft, JobClass, Run, queue
 from trimtab.sources.demo.machines import Machine
 from trimtab.sources.demo.usage import NOBODY, Activity, UsageBlock, from_sm, gaps, idle, jitter, serving, steady
 from trimtab.units import HR_PER_DAY, S_PER_MIN

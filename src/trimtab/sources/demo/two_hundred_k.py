@@ -26,8 +26,7 @@ from datetime import UTC, datetime
 import pyarrow as pa
 
 from trimtab.sources.demo.demand import MIN_PER_HR, SIX_WEEKS, DayCurve, LatencyLaw, Noise, Service, demand_rate
-from trimtab.sources.demo.draft import FleetDraft, meta
-from trimtab.sources.demo.jobs import Checkpoints, JobClass
+from trimtab.sources.demo.draft import Checkpoints, FleetDraft, JobClass, meta
 from trimtab.sources.demo.machines import G5_12XLARGE, G5_XLARGE, P3_8XLARGE, P4D
 from trimtab.sources.demo.placement import (
     Calendar,

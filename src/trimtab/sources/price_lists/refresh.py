@@ -12,8 +12,7 @@ from trimtab.catalog import BuyingOption, Catalog
 from trimtab.catalog.providers import is_region
 from trimtab.errors import SourceError, UsageError
 from trimtab.sources.http import WebServer
-from trimtab.sources.price_lists import Reading, aws, aws_spot, azure, gcp
-from trimtab.sources.price_lists.aws import read_query
+from trimtab.sources.price_lists import Reading, aws, azure, gcp
 from trimtab.sources.price_lists.azure import read_azure
 from trimtab.sources.price_lists.gcp import read_gcp
 
@@ -21,7 +20,7 @@ REFRESHED = ("aws-", "gcp-billing", "azure-retail")
 """How the sources of rates begin that a refresh wrote, and that the next may replace."""
 ENDPOINTS = {
     "aws-bulk": aws.DEFAULT_URL,
-    "aws-advisor": aws_spot.ADVISOR_URL,
+    "aws-advisor": aws.ADVISOR_URL,
     "aws-pricing": "AWS's own",
     "aws-ec2": "AWS's own",
     "gcp": gcp.DEFAULT_URL,
@@ -96,7 +95,7 @@ def _aws(asked: Request, catalog: Catalog) -> Reading:
         with asked.server("aws-bulk") as server:
             reading = aws.read_bulk(server, types, regions, today)
     else:
-        reading = read_query(asked.endpoints.get("aws-pricing"), types, regions, today)
+        reading = aws.read_query(asked.endpoints.get("aws-pricing"), types, regions, today)
     options = [BuyingOption.ON_DEMAND, BuyingOption.RESERVED_1Y, BuyingOption.RESERVED_3Y]
     if asked.spot_via is not SpotVia.NONE:
         _aws_spot(asked, types, regions, reading)
@@ -107,14 +106,14 @@ def _aws(asked: Request, catalog: Catalog) -> Reading:
 
 def _aws_spot(asked: Request, types: frozenset[str], regions: Sequence[str], reading: Reading) -> None:
     with asked.server("aws-advisor") as server:
-        advice = aws_spot.read_advisor(server)
+        advice = aws.read_advisor(server)
     match asked.spot_via:
         case SpotVia.ADVISOR:
             listed = [price for price in reading.prices if price.option is BuyingOption.ON_DEMAND]
-            aws_spot.derived_spot(advice, listed, asked.now.date(), reading)
+            aws.derived_spot(advice, listed, asked.now.date(), reading)
         case SpotVia.HISTORY:
-            seen = aws_spot.read_history(asked.endpoints.get("aws-ec2"), types, regions, asked.now)
-            seen.prices = aws_spot.with_interruptions(seen.prices, advice)
+            seen = aws.read_history(asked.endpoints.get("aws-ec2"), types, regions, asked.now)
+            seen.prices = aws.with_interruptions(seen.prices, advice)
             reading.take(seen)
         case SpotVia.NONE:
             return
