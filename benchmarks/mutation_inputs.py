@@ -43,7 +43,7 @@ from trimtab.sources.bills.focus import read_bills
 from trimtab.sources.cheap_hours import read_cheap_hours
 from trimtab.sources.clouds.quotas import read_quotas
 from trimtab.sources.demo.trace import read_series
-from trimtab.sources.kubernetes.api import Answer, KubeApi
+from trimtab.sources.kubernetes.api import ApiAnswer, KubeApi
 from trimtab.sources.kubernetes.objects import read_dumps, read_manifests
 from trimtab.sources.kubernetes.snapshot import collect_snapshot, snapshot_moment
 from trimtab.sources.prometheus.client import Prometheus
@@ -343,8 +343,8 @@ class _Carrier:
     def __init__(self, body: str) -> None:
         self._body = body
 
-    def get(self, path: str, parameters: Mapping[str, str]) -> Answer:
-        return Answer(status=200, body=self._body)
+    def get(self, path: str, parameters: Mapping[str, str]) -> ApiAnswer:
+        return ApiAnswer(status=200, body=self._body)
 
 
 def _servers(folder: Path) -> list[Kind]:

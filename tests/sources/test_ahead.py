@@ -3,11 +3,11 @@ import time
 
 import pytest
 
-from trimtab.sources.prometheus.gpu_usage import read_ahead
+from trimtab.sources.prometheus.gpu_usage import prefetch
 
 
 def test_answers_are_those_of_their_questions_in_whatever_order_they_are_taken():
-    with read_ahead(range(20), lambda number: number * number, 3) as ahead:
+    with prefetch(range(20), lambda number: number * number, 3) as ahead:
         taken = {number: ahead.take(number) for number in (5, *range(5), *range(6, 20), 99)}
 
     assert taken == {number: number * number for number in taken}
@@ -26,7 +26,7 @@ def test_no_more_are_fetched_at_once_than_was_said():
             running -= 1
         return number
 
-    with read_ahead(range(30), fetch, 2) as ahead:
+    with prefetch(range(30), fetch, 2) as ahead:
         assert [ahead.take(number) for number in range(30)] == list(range(30))
 
     assert most == 2
@@ -42,7 +42,7 @@ def test_an_error_comes_where_its_answer_is_taken_and_ends_the_fetching():
         return number
 
     def take_all():
-        with read_ahead(range(1000), fetch, 2) as ahead:
+        with prefetch(range(1000), fetch, 2) as ahead:
             for number in range(1000):
                 ahead.take(number)
 

@@ -1,7 +1,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from trimtab.sources.prometheus.dcgm import KEPT_LABELS, Unit, read_labels
+from trimtab.sources.prometheus.dcgm import KEPT_LABELS, MetricUnit, read_labels
 
 OLD = {"UUID": "GPU-1", "gpu": "0", "modelName": "NVIDIA A100-SXM4-40GB", "Hostname": "n1"}
 
@@ -55,11 +55,11 @@ def test_labels_that_name_no_device_are_refused():
 @pytest.mark.parametrize(
     ("unit", "value", "expected"),
     [
-        (Unit.PERCENT, 50, 0.5),
-        (Unit.MIB, 2048, 2.0),
-        (Unit.BYTES, 1024**3, 1.0),
-        (Unit.MILLIJOULE, 3.6e9, 1.0),
-        (Unit.JOULE, 3.6e6, 1.0),
+        (MetricUnit.PERCENT, 50, 0.5),
+        (MetricUnit.MIB, 2048, 2.0),
+        (MetricUnit.BYTES, 1024**3, 1.0),
+        (MetricUnit.MILLIJOULE, 3.6e9, 1.0),
+        (MetricUnit.JOULE, 3.6e6, 1.0),
     ],
 )
 def test_units_become_shares_gib_and_kwh(unit, value, expected):

@@ -4,7 +4,7 @@ from hypothesis import given, settings, strategies as st
 from trimtab.sources.hour_grid import Cube, HourGrid, UsageKey
 from trimtab.sources.prometheus.dcgm import GpuLabels
 from trimtab.sources.prometheus.gpu_series import Tally
-from trimtab.sources.prometheus.journal import Journal, Span, identity_of
+from trimtab.sources.prometheus.journal import HourSpan, Journal, identity_of
 
 GRID = HourGrid(start_s=7200, hours=3)
 readings = st.lists(st.floats(0, 1) | st.just(float("nan")), min_size=3, max_size=3)
@@ -18,7 +18,7 @@ def span(values, pod="chat-0", bins=None):
     )
     cube = Cube(grid=GRID, values={"samples": {key: np.array(values)}, "sm_active_mean": {key: np.array(values)}})
     tally = Tally(devices={"GPU-0": labels}, counts={"clamped": 2})
-    return Span(cube=cube, bins={key: bins} if bins else {}, tally=tally, basis="raw samples")
+    return HourSpan(cube=cube, bins={key: bins} if bins else {}, tally=tally, basis="raw samples")
 
 
 @settings(max_examples=30)

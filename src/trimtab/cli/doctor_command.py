@@ -15,7 +15,7 @@ from trimtab.cli.server_options import ServerOptions, is_typed, server_options
 from trimtab.errors import UsageError
 
 if TYPE_CHECKING:
-    from trimtab.sources.prometheus.doctor import Finding
+    from trimtab.sources.prometheus.doctor import DoctorFinding
 
 _MARKS = {"ok": ("✓", "green"), "weak": ("~", "yellow"), "missing": ("✗", "red")}
 
@@ -67,20 +67,22 @@ def command(
         raise click.exceptions.Exit(1)
 
 
-def _of_server(source: ServerOptions) -> tuple[list[Finding], bool]:
+def _of_server(source: ServerOptions) -> tuple[list[DoctorFinding], bool]:
     """Return what a server lacks, and whether it has no GPU metrics."""
     from trimtab.catalog import load_catalog
-    from trimtab.sources.prometheus.doctor import Status, findings, look
+    from trimtab.sources.prometheus.doctor import FindingStatus, probe, server_findings
 
     _, end = source.window()
     with source.server() as server:
-        facts = look(server, end)
+        facts = probe(server, end)
     newest = max(price.as_of for price in load_catalog().prices.prices)
-    found = findings(facts, bills=len(source.bills), newest_price_days=_days_since(newest, end.date()))
-    return found, any(one.status is Status.MISSING and one.what == "GPU metrics" for one in found)
+    found = server_findings(facts, bills=len(source.bills), newest_price_days=_days_since(newest, end.date()))
+    return found, any(one.status is FindingStatus.MISSING and one.what == "GPU metrics" for one in found)
 
 
-def _of_bundle(folder: Path, prices: Path | None, quotas: Path | None, at: date | None) -> tuple[list[Finding], bool]:
+def _of_bundle(
+    folder: Path, prices: Path | None, quotas: Path | None, at: date | None
+) -> tuple[list[DoctorFinding], bool]:
     """Return what a bundle lacks, and whether audit would refuse it."""
     from trimtab.catalog import load_catalog
     from trimtab.fleet.market import Market

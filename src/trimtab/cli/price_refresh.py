@@ -10,7 +10,7 @@ from trimtab.catalog.price_diff import Change, ChangeKind, buyable_as_before, ch
 from trimtab.cli.output import Cell, Column, Sheet, fixed
 from trimtab.cli.price_file import PriceFile
 from trimtab.errors import SourceError
-from trimtab.sources.price_lists import Reading
+from trimtab.sources.price_lists import PriceReading
 
 _MOST_VANISHED_FRAC = 0.5
 _FEW = 10
@@ -18,7 +18,7 @@ _SHOWN = 40
 _ORDER = (ChangeKind.CHANGED, ChangeKind.VANISHED, ChangeKind.NEW, ChangeKind.CONFIRMED)
 
 
-def found_changes(reading: Reading, former: PriceFile, packaged: Catalog) -> list[Change]:
+def found_changes(reading: PriceReading, former: PriceFile, packaged: Catalog) -> list[Change]:
     """Return what the lists change against the packaged rates with the former file over them."""
     listed = without_own(reading.prices, former.own)
     reading.skip("rate of the list where yours stands in the file", len(reading.prices) - len(listed))
@@ -69,7 +69,7 @@ def _percent(cell: Cell) -> str:
     return f"{cell:+.1%}" if isinstance(cell, int | float) else str(cell)
 
 
-def summary(found: Sequence[Change], reading: Reading) -> Iterator[str]:
+def summary(found: Sequence[Change], reading: PriceReading) -> Iterator[str]:
     """Yield how many rates stand how, and how many rows of the lists were left out for which reason."""
     kinds = Counter(change.kind for change in found)
     yield f"{len(reading.prices):,} rates read: " + ", ".join(f"{kinds[kind]:,} {kind.value}" for kind in _ORDER)

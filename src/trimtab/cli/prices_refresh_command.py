@@ -16,7 +16,7 @@ from trimtab.cli.screen import say
 from trimtab.errors import SourceError, UsageError
 
 if TYPE_CHECKING:
-    from trimtab.sources.price_lists.refresh import Request
+    from trimtab.sources.price_lists.refresh import RefreshRequest
 
 _KEY, _TOKEN = "TRIMTAB_GCP_API_KEY", "TRIMTAB_GCP_TOKEN"
 
@@ -95,8 +95,8 @@ def command(
 
 def _request(
     providers: tuple[str, ...], regions: tuple[str, ...], aws_via: str, spot_via: str, endpoints: tuple[str, ...]
-) -> Request:
-    from trimtab.sources.price_lists.refresh import ENDPOINTS, AwsVia, Request, SpotVia
+) -> RefreshRequest:
+    from trimtab.sources.price_lists.refresh import ENDPOINTS, AwsVia, RefreshRequest, SpotVia
 
     headers = _gcp_headers()
     chosen = providers or tuple(name for name in PRICE_LISTED if name != "gcp" or headers)
@@ -106,7 +106,7 @@ def _request(
             raise UsageError(f"--endpoint {name}: the lists are {', '.join(ENDPOINTS)}")
     if "gcp" in chosen and not headers and "gcp" not in pairs:
         raise UsageError(f"Google's price list needs an API key in {_KEY} or a token in {_TOKEN}")
-    return Request(
+    return RefreshRequest(
         providers=chosen,
         regions=regions,
         now=datetime.now(UTC),

@@ -25,7 +25,7 @@ from trimtab.replay.compare import compare
 from trimtab.replay.named import FitContext, expanded, named_policy
 from trimtab.replay.series import FloatArray
 from trimtab.replay.services import ServiceHistory, ServiceModel
-from trimtab.sources.demo.trace import FLEET, Series, read_series
+from trimtab.sources.demo.trace import FLEET, RateSeries, read_series
 from trimtab.units import S_PER_DAY, S_PER_HR, S_PER_MIN
 
 WAIT_LIMIT_S = 1.0
@@ -68,7 +68,7 @@ def replay_trace(
 
 
 def _replay(
-    name: str, series: Series, texts: Sequence[str], asked: SpotAsked | None, rate: int, spot_rate: int
+    name: str, series: RateSeries, texts: Sequence[str], asked: SpotAsked | None, rate: int, spot_rate: int
 ) -> ServiceRuns:
     arrivals = np.where(series.present, series.arrivals, np.nan)
     half = len(arrivals) // 2

@@ -10,7 +10,7 @@ from tests.sources.recorded_prices import ADVISOR, aws_lists
 from trimtab.catalog import BuyingOption, InterruptionBucket, PriceBasis, load_catalog
 from trimtab.errors import CredentialsError, SourceError
 from trimtab.sources.http import WebServer
-from trimtab.sources.price_lists import Reading
+from trimtab.sources.price_lists import PriceReading
 from trimtab.sources.price_lists.aws import (
     advice_of,
     derived_spot,
@@ -129,7 +129,7 @@ def item():
 
 
 def test_items_of_the_query_api_are_json_in_strings():
-    reading = Reading()
+    reading = PriceReading()
 
     term_rates(item_lines([item(), "{not json", 7], "us-east-1", reading), TYPES, TODAY, reading)
 

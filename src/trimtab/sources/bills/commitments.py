@@ -132,7 +132,7 @@ class Inventory:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Found:
+class _InventoryDraft:
     """What a reader has found so far."""
 
     owned: list[Owned] = field(default_factory=list)
@@ -162,7 +162,7 @@ def types_in_bill(costs: pa.Table) -> dict[str, str]:
     return {row["CommitmentDiscountId"]: row["instance_type"] for row in pairs.to_pylist()}
 
 
-def _json_entries(path: Path, text: str) -> tuple[list[Entry], Callable[[_Lists, Entry, _Found], None]]:
+def _json_entries(path: Path, text: str) -> tuple[list[Entry], Callable[[_Lists, Entry, _InventoryDraft], None]]:
     raw = load_json(text, str(path))
     for key, read in (("ReservedInstances", _Lists.aws_reserved), ("savingsPlans", _Lists.aws_savings_plan)):
         if isinstance(raw, Mapping) and isinstance(raw.get(key), list):
@@ -196,9 +196,11 @@ class _Lists:
     region: str | None
     type_of: Mapping[str, str]
 
-    def read(self, path: Path, entries: Sequence[Entry], read: Callable[[_Lists, Entry, _Found], None]) -> Inventory:
+    def read(
+        self, path: Path, entries: Sequence[Entry], read: Callable[[_Lists, Entry, _InventoryDraft], None]
+    ) -> Inventory:
         """Read every entry; raises PriceFileError with all faults."""
-        found, faults = _Found(), []
+        found, faults = _InventoryDraft(), []
         for number, entry in enumerate(entries, start=1):
             try:
                 read(self, entry, found)
@@ -212,7 +214,7 @@ class _Lists:
             raise PriceFileError(str(path), faults)
         return Inventory(owned=tuple(found.owned), left_out=(*found.left_out, *_not_counted(found.ended)))
 
-    def aws_reserved(self, entry: Entry, found: _Found) -> None:
+    def aws_reserved(self, entry: Entry, found: _InventoryDraft) -> None:
         """Read an entry of `describe-reserved-instances`; only running ones count."""
         name = str(entry["ReservedInstancesId"])
         if str(entry.get("State", "")) not in _RUNNING:
@@ -238,7 +240,7 @@ class _Lists:
         )
         found.owned.append(_owned(name, offer, int(_number(entry["InstanceCount"])), entry["Start"], entry["End"]))
 
-    def aws_savings_plan(self, entry: Entry, found: _Found) -> None:
+    def aws_savings_plan(self, entry: Entry, found: _InventoryDraft) -> None:
         """Read an entry of `describe-savings-plans`."""
         name = str(entry.get("savingsPlanId") or entry["savingsPlanArn"])
         if str(entry.get("state", "")) not in _RUNNING:
@@ -255,7 +257,7 @@ class _Lists:
             Owned(name=f"{name} ({kind})", scope=scope, start=_day(entry["start"]), end=_day(entry["end"]))
         )
 
-    def azure(self, entry: Entry, found: _Found) -> None:
+    def azure(self, entry: Entry, found: _InventoryDraft) -> None:
         """Read an entry of `az reservations reservation list`; its price is the price book's."""
         facts = entry["properties"]
         if not isinstance(facts, Mapping):
@@ -275,7 +277,7 @@ class _Lists:
             found=found,
         )
 
-    def gcp(self, entry: Entry, found: _Found) -> None:
+    def gcp(self, entry: Entry, found: _InventoryDraft) -> None:
         """Read an entry of `gcloud compute commitments list`: it commits to vCPUs, memory and GPUs, not to machine types."""
         if str(entry.get("status", "")).casefold() not in _RUNNING:
             found.ended.append(str(entry["name"]))
@@ -287,7 +289,7 @@ class _Lists:
             "a row of a CSV (name, provider, instance_type, region, count, term_years, upfront_usd, usd_hr, start, end)"
         )
 
-    def focus(self, entry: Entry, found: _Found) -> None:
+    def focus(self, entry: Entry, found: _InventoryDraft) -> None:
         """Read a row of FOCUS' Contract Commitment data set."""
         name = str(entry["ContractCommitmentId"])
         start, end = str(entry["ContractCommitmentPeriodStart"]), str(entry["ContractCommitmentPeriodEnd"])
@@ -304,7 +306,7 @@ class _Lists:
         else:
             self._focus_usage(name, entry, hours, cost, found)
 
-    def _focus_usage(self, name: str, entry: Entry, hours: float, cost: float, found: _Found) -> None:
+    def _focus_usage(self, name: str, entry: Entry, hours: float, cost: float, found: _InventoryDraft) -> None:
         described = str(entry.get("ContractCommitmentDescription") or "")
         instance_type = self.type_of.get(name) or find_instance_type(described)
         region = name.split(":")[3] if name.startswith("arn:") else self.region
@@ -327,7 +329,7 @@ class _Lists:
         found.owned.append(_owned(name, offer, count, start, end))
 
     def _at_list_price(
-        self, *, name: str, pool: Pool, term: str, count: int, period: tuple[object, object], found: _Found
+        self, *, name: str, pool: Pool, term: str, count: int, period: tuple[object, object], found: _InventoryDraft
     ) -> None:
         """Take a commitment whose list states no price at the price book's rate of its first day."""
         if term not in _TERM_BY_PLAN:

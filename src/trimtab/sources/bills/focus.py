@@ -173,7 +173,7 @@ class BillNotes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bills:
+class BilledCosts:
     """The rows of some bills as a `costs` table, with what is to be said about them."""
 
     table: pa.Table
@@ -181,7 +181,7 @@ class Bills:
     counts: Mapping[str, int]
 
 
-def read_bills(paths: Sequence[Path]) -> Bills:
+def read_bills(paths: Sequence[Path]) -> BilledCosts:
     """Read bill files and folders of them (`*.csv`, `*.csv.gz`, `*.parquet`).
 
     Raises BillError naming every file, row, column and value that cannot be read.
@@ -201,7 +201,7 @@ def read_bills(paths: Sequence[Path]) -> Bills:
     if overlaps:
         raise _bill_error(overlaps)
     _say_currencies(table, said)
-    return Bills(table=table, notes=tuple(said.notes), counts=dict(said.counts))
+    return BilledCosts(table=table, notes=tuple(said.notes), counts=dict(said.counts))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -348,7 +348,7 @@ def _costs(
     if is_cur(frozenset(table.column_names)):
         table = to_focus(table)
     table = _with_expected_names(table, path, said)
-    reader = _Reader(table=table, path=path, first_row=first_row, said=said)
+    reader = _BillReader(table=table, path=path, first_row=first_row, said=said)
     columns = [reader.column(column) for column in COSTS if column.name != "instance_type"]
     names = [column.name for column in COSTS if column.name != "instance_type"]
     result = pa.table([*columns, reader.instance_types()], names=[*names, "instance_type"])
@@ -390,7 +390,7 @@ def _require(table: pa.Table, path: Path) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Reader:
+class _BillReader:
     """Reads the columns of one batch."""
 
     table: pa.Table

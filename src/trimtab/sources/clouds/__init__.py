@@ -21,7 +21,7 @@ SHARES = ("gpu_util", "sm_active", "tensor_active", "dram_active")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
+class CloudMachine:
     """A machine that holds GPUs; what the monitor does not say is `unknown`."""
 
     name: str
@@ -60,7 +60,7 @@ class CloudReading:
 
     grid: HourGrid
     source: str
-    machines: dict[str, Machine] = field(default_factory=dict)
+    machines: dict[str, CloudMachine] = field(default_factory=dict)
     gpus: dict[str, CloudGpu] = field(default_factory=dict)
     holders: dict[str, Holder] = field(default_factory=dict)
     """Device -> the pod that held it, where the monitor names one."""

@@ -18,7 +18,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from trimtab.catalog import CapacityType, Catalog, InstanceType
 from trimtab.errors import CredentialsError
-from trimtab.sources.clouds import SHARES, CloudGpu, CloudReading, Machine, Tell
+from trimtab.sources.clouds import SHARES, CloudGpu, CloudMachine, CloudReading, Tell
 from trimtab.sources.clouds.clients import AwsClient, aws_client, aws_items
 from trimtab.sources.clouds.quotas import NodeQuota, QuotaReading
 from trimtab.sources.hour_grid import HourGrid, moment
@@ -29,7 +29,7 @@ _LIFECYCLES = {"spot": CapacityType.SPOT, "capacity-block": CapacityType.CAPACIT
 _GROUP_TAGS = ("aws:autoscaling:groupName", "eks:nodegroup-name", "karpenter.sh/nodepool", "Name")
 
 
-class _Placement(BaseModel):
+class _Ec2Placement(BaseModel):
     zone: str | None = Field(None, alias="AvailabilityZone")
 
 
@@ -38,19 +38,19 @@ class _Tag(BaseModel):
     value: str = Field(alias="Value")
 
 
-class _Instance(BaseModel):
+class _Ec2Instance(BaseModel):
     name: str = Field(alias="InstanceId")
     instance_type: str = Field(alias="InstanceType")
     lifecycle: str = Field("", alias="InstanceLifecycle")
-    placement: _Placement = Field(default_factory=lambda: _Placement.model_validate({}), alias="Placement")
+    placement: _Ec2Placement = Field(default_factory=lambda: _Ec2Placement.model_validate({}), alias="Placement")
     tags: list[_Tag] = Field(default_factory=list, alias="Tags")
 
 
 class _Reservation(BaseModel):
-    instances: list[_Instance] = Field(default_factory=list, alias="Instances")
+    instances: list[_Ec2Instance] = Field(default_factory=list, alias="Instances")
 
 
-def described(client: AwsClient, reading: CloudReading) -> dict[str, Machine]:
+def described(client: AwsClient, reading: CloudReading) -> dict[str, CloudMachine]:
     """Return the machines of a reading with what EC2 says of them; those it no longer knows stay, on demand, counted."""
     try:
         found = {one.name: one for one in _instances(client, sorted(_id(one) for one in reading.machines.values()))}
@@ -64,11 +64,11 @@ def described(client: AwsClient, reading: CloudReading) -> dict[str, Machine]:
     return {name: _described(machine, found[_id(machine)]) for name, machine in known.items()}
 
 
-def _id(machine: Machine) -> str:
+def _id(machine: CloudMachine) -> str:
     return machine.instance or machine.name
 
 
-def _instances(client: AwsClient, names: list[str]) -> Iterator[_Instance]:
+def _instances(client: AwsClient, names: list[str]) -> Iterator[_Ec2Instance]:
     for first in range(0, len(names), _IDS_PER_CALL):
         filters = [{"Name": "instance-id", "Values": names[first : first + _IDS_PER_CALL]}]
         for raw in aws_items(client, "describe_instances", "Reservations", Filters=filters):
@@ -78,7 +78,7 @@ def _instances(client: AwsClient, names: list[str]) -> Iterator[_Instance]:
                 continue
 
 
-def _described(machine: Machine, instance: _Instance) -> Machine:
+def _described(machine: CloudMachine, instance: _Ec2Instance) -> CloudMachine:
     tags = {tag.key: tag.value for tag in instance.tags}
     group = machine.group or next((tags[key] for key in _GROUP_TAGS if key in tags), None)
     return replace(
@@ -96,7 +96,7 @@ _STATISTICS = {"Average": "mean", "p50": "p50", "p95": "p95", "Maximum": "max", 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Metric:
+class _CloudWatchMetric:
     """One metric: its column of ours, what divides it, the dimension that tells boards apart."""
 
     namespace: str
@@ -114,12 +114,14 @@ class _Metric:
         return ("Average", "Maximum") if self.column == "memory_used_gib" else tuple(_STATISTICS)
 
 
-def _agent(name: str, column: str, divisor: float) -> _Metric:
-    return _Metric(namespace="CWAgent", name=name, column=column, divisor=divisor, board="index", machine="InstanceId")
+def _agent(name: str, column: str, divisor: float) -> _CloudWatchMetric:
+    return _CloudWatchMetric(
+        namespace="CWAgent", name=name, column=column, divisor=divisor, board="index", machine="InstanceId"
+    )
 
 
-def _insights(name: str, column: str, divisor: float) -> _Metric:
-    return _Metric(
+def _insights(name: str, column: str, divisor: float) -> _CloudWatchMetric:
+    return _CloudWatchMetric(
         namespace="ContainerInsights",
         name=name,
         column=column,
@@ -142,13 +144,13 @@ METRICS = (
 )
 
 
-class _Dimension(BaseModel):
+class _MetricDimension(BaseModel):
     name: str = Field(alias="Name")
     value: str = Field(alias="Value")
 
 
 class _Listed(BaseModel):
-    dimensions: list[_Dimension] = Field(alias="Dimensions")
+    dimensions: list[_MetricDimension] = Field(alias="Dimensions")
 
 
 class _Result(BaseModel):
@@ -159,8 +161,8 @@ class _Result(BaseModel):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Question:
-    metric: _Metric
+class _MetricQuery:
+    metric: _CloudWatchMetric
     dimensions: tuple[tuple[str, str], ...]
     device: str
     statistic: str
@@ -196,7 +198,9 @@ class CloudWatch:
         return reading
 
 
-def _questions(client: AwsClient, metric: _Metric, region: str, reading: CloudReading) -> Iterator[_Question]:
+def _questions(
+    client: AwsClient, metric: _CloudWatchMetric, region: str, reading: CloudReading
+) -> Iterator[_MetricQuery]:
     """Yield what to ask of every board that a metric is listed for, noting board and machine."""
     for raw in aws_items(client, "list_metrics", "Metrics", Namespace=metric.namespace, MetricName=metric.name):
         try:
@@ -211,10 +215,10 @@ def _questions(client: AwsClient, metric: _Metric, region: str, reading: CloudRe
             continue
         device = _note(metric, told, region, reading)
         for statistic in metric.statistics:
-            yield _Question(metric=metric, dimensions=pairs, device=device, statistic=statistic)
+            yield _MetricQuery(metric=metric, dimensions=pairs, device=device, statistic=statistic)
 
 
-def _note(metric: _Metric, told: Mapping[str, str], region: str, reading: CloudReading) -> str:
+def _note(metric: _CloudWatchMetric, told: Mapping[str, str], region: str, reading: CloudReading) -> str:
     """Note the board and the machine that dimensions name; return the board's name."""
     machine = told.get("NodeName") or told[metric.machine]
     device = f"{machine}:{told[metric.board].removeprefix('nvidia')}"
@@ -224,7 +228,7 @@ def _note(metric: _Metric, told: Mapping[str, str], region: str, reading: CloudR
     group = told.get("AutoScalingGroupName") or told.get("ClusterName")
     reading.machines.setdefault(
         machine,
-        Machine(
+        CloudMachine(
             name=machine,
             instance=told[metric.machine],
             provider="aws",
@@ -236,7 +240,7 @@ def _note(metric: _Metric, told: Mapping[str, str], region: str, reading: CloudR
     return device
 
 
-def _ask(client: AwsClient, questions: Sequence[_Question], reading: CloudReading) -> None:
+def _ask(client: AwsClient, questions: Sequence[_MetricQuery], reading: CloudReading) -> None:
     by_key = {f"q{number}": question for number, question in enumerate(questions)}
     answers = aws_items(
         client,
@@ -250,7 +254,7 @@ def _ask(client: AwsClient, questions: Sequence[_Question], reading: CloudReadin
         _take(raw, by_key, reading)
 
 
-def _take(raw: object, by_key: Mapping[str, _Question], reading: CloudReading) -> None:
+def _take(raw: object, by_key: Mapping[str, _MetricQuery], reading: CloudReading) -> None:
     """Note the values of one result; a question's answer may come in parts."""
     try:
         result = _Result.model_validate(raw)
@@ -264,7 +268,7 @@ def _take(raw: object, by_key: Mapping[str, _Question], reading: CloudReading) -
     _put(reading, by_key[result.key], hours, result.values[: len(hours)])
 
 
-def _put(reading: CloudReading, question: _Question, hours: Sequence[int], values: Sequence[float]) -> None:
+def _put(reading: CloudReading, question: _MetricQuery, hours: Sequence[int], values: Sequence[float]) -> None:
     metric, statistic = question.metric, _STATISTICS[question.statistic]
     if statistic == "samples":
         if metric.column in (*SHARES, "power_w"):
@@ -287,7 +291,7 @@ _BETWEEN = re.compile(r"\s*,\s*|\s+and\s+|\s*&\s*")
 _FAMILY = re.compile(r"(?P<letters>[a-z]+)(?P<generation>\d+)")
 
 
-class _Quota(BaseModel):
+class _ServiceQuota(BaseModel):
     code: str = Field(alias="QuotaCode")
     name: str = Field(alias="QuotaName")
     value: float = Field(alias="Value")
@@ -313,12 +317,12 @@ def aws_quotas(region: str, endpoint: str | None, catalog: Catalog) -> QuotaRead
     return reading
 
 
-def _by_family(entries: Iterable[object]) -> Mapping[CapacityType, Mapping[str, _Quota]]:
+def _by_family(entries: Iterable[object]) -> Mapping[CapacityType, Mapping[str, _ServiceQuota]]:
     """Return the quotas by way of holding and by family, as the names spell them in lower case."""
-    found: dict[CapacityType, dict[str, _Quota]] = {capacity: {} for capacity in _NAMES}
+    found: dict[CapacityType, dict[str, _ServiceQuota]] = {capacity: {} for capacity in _NAMES}
     for raw in entries:
         try:
-            quota = _Quota.model_validate(raw)
+            quota = _ServiceQuota.model_validate(raw)
         except ValidationError:
             continue
         for capacity, pattern in _NAMES.items():
@@ -328,14 +332,14 @@ def _by_family(entries: Iterable[object]) -> Mapping[CapacityType, Mapping[str, 
     return found
 
 
-def _quota_of(machine: InstanceType, quotas: Mapping[str, _Quota]) -> _Quota | None:
+def _quota_of(machine: InstanceType, quotas: Mapping[str, _ServiceQuota]) -> _ServiceQuota | None:
     matched = _FAMILY.match(machine.name)
     if matched is None:
         return None
     return quotas.get(matched[0]) or quotas.get(matched["letters"])
 
 
-def _in_nodes(machine: InstanceType, region: str, capacity: CapacityType, quota: _Quota) -> NodeQuota:
+def _in_nodes(machine: InstanceType, region: str, capacity: CapacityType, quota: _ServiceQuota) -> NodeQuota:
     vcpus = float(machine.vcpus or 1)
     return NodeQuota(
         provider="aws",

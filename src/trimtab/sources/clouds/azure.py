@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from trimtab.catalog import CapacityType, Catalog
 from trimtab.errors import SourceError
-from trimtab.sources.clouds import CloudGpu, CloudReading, Machine, Tell
+from trimtab.sources.clouds import CloudGpu, CloudMachine, CloudReading, Tell
 from trimtab.sources.clouds.quotas import NodeQuota, QuotaReading
 from trimtab.sources.hour_grid import HourGrid, moment
 from trimtab.sources.http import WebServer
@@ -37,21 +37,21 @@ InsightMetrics
 """
 
 
-class _Column(BaseModel):
+class _QueryColumn(BaseModel):
     name: str
 
 
-class _Table(BaseModel):
-    columns: list[_Column]
+class _QueryTable(BaseModel):
+    columns: list[_QueryColumn]
     rows: list[list[object]]
 
 
-class _Answer(BaseModel):
-    tables: list[_Table]
+class _QueryAnswer(BaseModel):
+    tables: list[_QueryTable]
     error: dict[str, object] | None = None
 
 
-class _Row(BaseModel):
+class _InsightRow(BaseModel):
     hour: datetime
     name: str = Field(alias="Name")
     computer: str = Field(alias="Computer")
@@ -86,11 +86,11 @@ class AzureMonitor:
             reading.counts["answers that said we ask too often, asked again"] += server.throttled
         return reading
 
-    def _rows(self, server: WebServer, piece: HourGrid, reading: CloudReading) -> Iterator[_Row]:
+    def _rows(self, server: WebServer, piece: HourGrid, reading: CloudReading) -> Iterator[_InsightRow]:
         span = f"{moment(piece.start_s).isoformat()}/{moment(piece.end_s).isoformat()}"
         body = server.post(f"/v1/workspaces/{self.workspace}/query", {"query": _QUERY, "timespan": span})
         try:
-            answer = _Answer.model_validate_json(body)
+            answer = _QueryAnswer.model_validate_json(body)
         except ValidationError as error:
             raise SourceError(f"{server.url}: no answer to a query: {error.errors()[0]['msg']}") from error
         if answer.error is not None:
@@ -101,19 +101,21 @@ class AzureMonitor:
             names = [column.name for column in table.columns]
             for cells in table.rows:
                 try:
-                    yield _Row.model_validate(dict(zip(names, cells, strict=True)))
+                    yield _InsightRow.model_validate(dict(zip(names, cells, strict=True)))
                 except (ValidationError, ValueError):
                     reading.counts["rows of Azure Monitor that cannot be understood"] += 1
 
 
-def _take(row: _Row, reading: CloudReading) -> None:
+def _take(row: _InsightRow, reading: CloudReading) -> None:
     """Note the values of an hour of a board."""
     if not row.gpu:
         reading.counts["rows of Azure Monitor that name no board"] += 1
         return
     device = row.gpu if row.gpu.startswith("GPU-") else f"{row.computer}:{row.gpu}"
     reading.gpus.setdefault(device, CloudGpu(device=device, machine=row.computer, product=row.model or None))
-    reading.machines.setdefault(row.computer, Machine(name=row.computer, provider="azure", group=row.cluster or None))
+    reading.machines.setdefault(
+        row.computer, CloudMachine(name=row.computer, provider="azure", group=row.cluster or None)
+    )
     hour = (int(row.hour.timestamp()) - reading.grid.start_s) // S_PER_HR
     match row.name:
         case "containerGpumemoryTotalBytes":
@@ -139,25 +141,25 @@ class _Name(BaseModel):
     shown: str = Field("", alias="localizedValue")
 
 
-class _Usage(BaseModel):
+class _CoreUsage(BaseModel):
     name: _Name
     limit: float
     used: float = Field(0.0, alias="currentValue")
 
 
 class _Usages(BaseModel):
-    value: list[_Usage]
+    value: list[_CoreUsage]
     next_link: str | None = Field(None, alias="nextLink")
 
 
-class _Sku(BaseModel):
+class _ComputeSku(BaseModel):
     name: str = ""
     family: str = ""
     kind: str = Field("", alias="resourceType")
 
 
 class _Skus(BaseModel):
-    value: list[_Sku]
+    value: list[_ComputeSku]
     next_link: str | None = Field(None, alias="nextLink")
 
 
@@ -198,7 +200,7 @@ def azure_quotas(
     return reading
 
 
-def _usages(server: WebServer, subscription: str, location: str) -> Iterator[_Usage]:
+def _usages(server: WebServer, subscription: str, location: str) -> Iterator[_CoreUsage]:
     path = (
         f"/subscriptions/{subscription}/providers/Microsoft.Compute/locations/{location}/usages?api-version={_USAGES}"
     )
@@ -208,7 +210,7 @@ def _usages(server: WebServer, subscription: str, location: str) -> Iterator[_Us
         path = server.path_of(page.next_link) if page.next_link else ""
 
 
-def _skus(server: WebServer, subscription: str, location: str) -> Iterator[_Sku]:
+def _skus(server: WebServer, subscription: str, location: str) -> Iterator[_ComputeSku]:
     wanted = f"api-version={_SKUS}&$filter=location eq '{location}'"
     path = f"/subscriptions/{subscription}/providers/Microsoft.Compute/skus?{wanted}"
     while path:

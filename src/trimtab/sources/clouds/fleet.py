@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from trimtab.catalog import Catalog
 from trimtab.errors import SourceError, UnknownName
-from trimtab.sources.clouds import SHARES, STATISTICS, CloudReading, Machine
+from trimtab.sources.clouds import SHARES, STATISTICS, CloudMachine, CloudReading
 from trimtab.sources.collected import Collected
 from trimtab.sources.hour_grid import moment
 from trimtab.sources.kubernetes.nodes import UNKNOWN
@@ -143,7 +143,7 @@ def workload_of(reading: CloudReading, device: str) -> str:
     return holder.workload if holder else _machine_workload(reading.machines[reading.gpus[device].machine])
 
 
-def _machine_workload(machine: Machine) -> str:
+def _machine_workload(machine: CloudMachine) -> str:
     return f"{machine.provider}/{machine.group or machine.name}"
 
 

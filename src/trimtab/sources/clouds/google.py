@@ -18,7 +18,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from trimtab.catalog import CapacityType, Catalog, InstanceType
 from trimtab.errors import CredentialsError, SourceError
-from trimtab.sources.clouds import SHARES, CloudGpu, CloudReading, Holder, Machine, Tell
+from trimtab.sources.clouds import SHARES, CloudGpu, CloudMachine, CloudReading, Holder, Tell
 from trimtab.sources.clouds.quotas import NodeQuota, QuotaReading
 from trimtab.sources.hour_grid import HourGrid, moment
 from trimtab.sources.http import WebServer
@@ -34,7 +34,7 @@ class _Scheduling(BaseModel):
     preemptible: bool = False
 
 
-class _Instance(BaseModel):
+class _ComputeInstance(BaseModel):
     id: str
     name: str
     zone: str
@@ -43,12 +43,12 @@ class _Instance(BaseModel):
     labels: dict[str, str] = Field(default_factory=dict)
 
 
-class _Scope(BaseModel):
-    instances: list[_Instance] = Field(default_factory=list)
+class _ZoneInstances(BaseModel):
+    instances: list[_ComputeInstance] = Field(default_factory=list)
 
 
 class _InstancePage(BaseModel):
-    items: dict[str, _Scope] = Field(default_factory=dict)
+    items: dict[str, _ZoneInstances] = Field(default_factory=dict)
     next_token: str = Field("", alias="nextPageToken")
 
 
@@ -67,7 +67,7 @@ def describe(url: str, headers: Mapping[str, str], project: str, reading: CloudR
             reading.counts["machines that Compute Engine no longer knows: on demand assumed"] += 1
 
 
-def _instances(server: WebServer, project: str) -> Iterator[_Instance]:
+def _instances(server: WebServer, project: str) -> Iterator[_ComputeInstance]:
     path, asked = f"/compute/v1/projects/{project}/aggregated/instances", {"fields": _FIELDS, "maxResults": "500"}
     while True:
         try:
@@ -81,7 +81,7 @@ def _instances(server: WebServer, project: str) -> Iterator[_Instance]:
         asked = {**asked, "pageToken": page.next_token}
 
 
-def _with(machine: Machine, instance: _Instance) -> Machine:
+def _with(machine: CloudMachine, instance: _ComputeInstance) -> CloudMachine:
     zone = instance.zone.rpartition("/")[2]
     spot = instance.scheduling.model == "SPOT" or instance.scheduling.preemptible
     return replace(
@@ -103,7 +103,7 @@ _REPLICA = re.compile(r"-[0-9a-f]{6,10}-[a-z0-9]{5}$|-[a-z0-9]{5}$|-\d+$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Metric:
+class _MonitoredMetric:
     """One metric: its column of ours, what divides it, and a further filter."""
 
     name: str
@@ -119,17 +119,17 @@ class _Metric:
         return ("ALIGN_MEAN", "ALIGN_MAX") if self.column == "memory_used_gib" else tuple(_ALIGNERS)
 
 
-def _prometheus(name: str, column: str, divisor: float = 1) -> _Metric:
-    return _Metric(name=f"prometheus.googleapis.com/{name}/gauge", column=column, divisor=divisor)
+def _prometheus(name: str, column: str, divisor: float = 1) -> _MonitoredMetric:
+    return _MonitoredMetric(name=f"prometheus.googleapis.com/{name}/gauge", column=column, divisor=divisor)
 
 
 METRICS = (
-    _Metric(name="agent.googleapis.com/gpu/utilization", column="gpu_util", divisor=100),
-    _Metric(name="agent.googleapis.com/gpu/memory/bytes_used", column="memory_used_gib", divisor=BYTES_PER_GIB,
+    _MonitoredMetric(name="agent.googleapis.com/gpu/utilization", column="gpu_util", divisor=100),
+    _MonitoredMetric(name="agent.googleapis.com/gpu/memory/bytes_used", column="memory_used_gib", divisor=BYTES_PER_GIB,
             only='metric.label.memory_state="used"'),
-    _Metric(name="kubernetes.io/container/accelerator/duty_cycle", column="gpu_util", divisor=100),
-    _Metric(name="kubernetes.io/container/accelerator/memory_used", column="memory_used_gib", divisor=BYTES_PER_GIB),
-    _Metric(name="kubernetes.io/container/accelerator/memory_total", column="memory_total_gib", divisor=BYTES_PER_GIB),
+    _MonitoredMetric(name="kubernetes.io/container/accelerator/duty_cycle", column="gpu_util", divisor=100),
+    _MonitoredMetric(name="kubernetes.io/container/accelerator/memory_used", column="memory_used_gib", divisor=BYTES_PER_GIB),
+    _MonitoredMetric(name="kubernetes.io/container/accelerator/memory_total", column="memory_total_gib", divisor=BYTES_PER_GIB),
     _prometheus("DCGM_FI_DEV_GPU_UTIL", "gpu_util", 100),
     _prometheus("DCGM_FI_PROF_SM_ACTIVE", "sm_active"),
     _prometheus("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "tensor_active"),
@@ -157,19 +157,19 @@ class _Interval(BaseModel):
     end: datetime = Field(alias="endTime")
 
 
-class _Point(BaseModel):
+class _SeriesPoint(BaseModel):
     interval: _Interval
     value: _Value
 
 
-class _Series(BaseModel):
+class _TimeSeries(BaseModel):
     metric: _Labels
     resource: _Labels
     metadata: _System = Field(default_factory=lambda: _System.model_validate({}))
-    points: list[_Point] = Field(default_factory=list)
+    points: list[_SeriesPoint] = Field(default_factory=list)
 
 
-class _Page(BaseModel):
+class _SeriesPage(BaseModel):
     series: list[dict[str, object]] = Field(default_factory=list, alias="timeSeries")
     next_token: str = Field("", alias="nextPageToken")
 
@@ -195,7 +195,7 @@ class GoogleMonitoring:
         tell("Google Cloud Monitoring", 1.0)
         return reading
 
-    def _metric(self, server: WebServer, metric: _Metric, reading: CloudReading) -> None:
+    def _metric(self, server: WebServer, metric: _MonitoredMetric, reading: CloudReading) -> None:
         for aligner in metric.aligners:
             try:
                 told = 0
@@ -210,7 +210,9 @@ class GoogleMonitoring:
             if not told and aligner == metric.aligners[0]:
                 return
 
-    def _series(self, server: WebServer, metric: _Metric, aligner: str, reading: CloudReading) -> Iterator[_Series]:
+    def _series(
+        self, server: WebServer, metric: _MonitoredMetric, aligner: str, reading: CloudReading
+    ) -> Iterator[_TimeSeries]:
         wanted = " AND ".join(part for part in (f'metric.type="{metric.name}"', metric.only) if part)
         asked = {
             "filter": wanted,
@@ -229,22 +231,22 @@ class GoogleMonitoring:
             asked = {**asked, "pageToken": page.next_token}
 
 
-def _page(body: bytes, server: WebServer) -> _Page:
+def _page(body: bytes, server: WebServer) -> _SeriesPage:
     try:
-        return _Page.model_validate_json(body)
+        return _SeriesPage.model_validate_json(body)
     except ValidationError as error:
         raise SourceError(f"{server.url}: no page of time series: {error.errors()[0]['msg']}") from error
 
 
-def _valid(raw: Sequence[dict[str, object]], reading: CloudReading) -> Iterator[_Series]:
+def _valid(raw: Sequence[dict[str, object]], reading: CloudReading) -> Iterator[_TimeSeries]:
     for one in raw:
         try:
-            yield _Series.model_validate(one)
+            yield _TimeSeries.model_validate(one)
         except ValidationError:
             reading.counts["time series of Google that cannot be understood"] += 1
 
 
-def _take(series: _Series, metric: _Metric, statistic: str, reading: CloudReading) -> None:
+def _take(series: _TimeSeries, metric: _MonitoredMetric, statistic: str, reading: CloudReading) -> None:
     """Note the values of a series, with its board, machine and pod."""
     device = _note(series, reading)
     if device is None:
@@ -258,7 +260,7 @@ def _take(series: _Series, metric: _Metric, statistic: str, reading: CloudReadin
         _put(reading, metric, statistic, device, hour, float(value))
 
 
-def _put(reading: CloudReading, metric: _Metric, statistic: str, device: str, hour: int, value: float) -> None:
+def _put(reading: CloudReading, metric: _MonitoredMetric, statistic: str, device: str, hour: int, value: float) -> None:
     if statistic == "samples":
         if metric.column in (*SHARES, "power_w"):
             reading.put(device, "samples", [hour], [value])
@@ -272,7 +274,7 @@ def _put(reading: CloudReading, metric: _Metric, statistic: str, device: str, ho
         reading.put(device, f"{metric.column}_{statistic}", [hour], [scaled])
 
 
-def _note(series: _Series, reading: CloudReading) -> str | None:
+def _note(series: _TimeSeries, reading: CloudReading) -> str | None:
     """Note the board, machine and pod that a series names; return the board's name."""
     labels, place = series.metric.labels, series.resource.labels
     system = {name: str(value) for name, value in series.metadata.labels.items()}
@@ -291,10 +293,10 @@ def _note(series: _Series, reading: CloudReading) -> str | None:
     return device
 
 
-def _machine(name: str, place: Mapping[str, str], system: Mapping[str, str]) -> Machine:
+def _machine(name: str, place: Mapping[str, str], system: Mapping[str, str]) -> CloudMachine:
     zone = place.get("zone") or place.get("location") or ""
     regional = zone.count("-") < 2
-    return Machine(
+    return CloudMachine(
         name=name,
         provider="gcp",
         instance_type=system.get("machine_type", "unknown"),
@@ -326,24 +328,24 @@ _METRICS = {
 """Board -> its regional quota. Source: Compute Engine, allocation quotas, GPU quota."""
 
 
-class _Quota(BaseModel):
+class _RegionQuota(BaseModel):
     metric: str
     limit: float
     usage: float | None = None
 
 
-class _Region(BaseModel):
+class _ComputeRegion(BaseModel):
     name: str
-    quotas: list[_Quota] = Field(default_factory=list)
+    quotas: list[_RegionQuota] = Field(default_factory=list)
 
 
 class _Regions(BaseModel):
-    items: list[_Region] = Field(default_factory=list)
+    items: list[_ComputeRegion] = Field(default_factory=list)
     next_token: str = Field("", alias="nextPageToken")
 
 
 class _Project(BaseModel):
-    quotas: list[_Quota] = Field(default_factory=list)
+    quotas: list[_RegionQuota] = Field(default_factory=list)
 
 
 def google_quotas(url: str, headers: Mapping[str, str], project: str, catalog: Catalog) -> QuotaReading:
@@ -363,7 +365,7 @@ def google_quotas(url: str, headers: Mapping[str, str], project: str, catalog: C
     return reading
 
 
-def _regions(server: WebServer, project: str) -> Iterator[_Region]:
+def _regions(server: WebServer, project: str) -> Iterator[_ComputeRegion]:
     asked: dict[str, str] = {}
     while True:
         page = _Regions.model_validate_json(server.get(f"/compute/v1/projects/{project}/regions", asked))
@@ -373,7 +375,7 @@ def _regions(server: WebServer, project: str) -> Iterator[_Region]:
         asked = {"pageToken": page.next_token}
 
 
-def _of_region(machine: InstanceType, region: _Region, whole: _Project) -> Iterator[NodeQuota]:
+def _of_region(machine: InstanceType, region: _ComputeRegion, whole: _Project) -> Iterator[NodeQuota]:
     metric = _METRICS.get(machine.gpu)
     stated = {one.metric: one for one in region.quotas}
     over_all = next((one for one in whole.quotas if one.metric == _ALL_REGIONS), None)

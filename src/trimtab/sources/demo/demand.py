@@ -168,7 +168,7 @@ QUIET = Noise(sd_frac=0.0, memory_min=1.0, bursts_per_day=0.0, burst_gain=(1.0, 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Service:
+class DemoService:
     """A service of static replicas, one GPU each, and the demand it meets. `mean_util_frac` fixes a replica's capacity."""
 
     workload: str
@@ -194,7 +194,7 @@ class Service:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Served:
+class ServedMinutes:
     """What happened to a service, minute by minute: columns of the `demand` table but its keys, and the true load."""
 
     columns: dict[str, Floats]
@@ -203,7 +203,7 @@ class Served:
     rho: Floats
 
 
-def demand_rate(service: Service, span: Span, growth_frac: float, rng: np.random.Generator) -> Floats:
+def demand_rate(service: DemoService, span: Span, growth_frac: float, rng: np.random.Generator) -> Floats:
     """Draw the expected arrivals of each minute: curve x noise x bursts x growth, its fit window as stated."""
     shape = (
         day_curve(service.curve, span)
@@ -214,12 +214,14 @@ def demand_rate(service: Service, span: Span, growth_frac: float, rng: np.random
     return np.asarray(shape / shape[: span.fit_minutes].mean() * service.requests_per_day * S_PER_MIN / S_PER_DAY)
 
 
-def serve(service: Service, expected: Floats, rng: np.random.Generator) -> Served:
+def serve(service: DemoService, expected: Floats, rng: np.random.Generator) -> ServedMinutes:
     """Draw arrivals around their expectation and answer them."""
     return answer(service, rng.poisson(expected).astype(np.float64), rng)
 
 
-def answer(service: Service, arrivals: Floats, rng: np.random.Generator, interval_s: int = S_PER_MIN) -> Served:
+def answer(
+    service: DemoService, arrivals: Floats, rng: np.random.Generator, interval_s: int = S_PER_MIN
+) -> ServedMinutes:
     """Answer the arrivals of each interval, first come first served, within the replicas' capacity."""
     capacity = max(np.floor(service.capacity_req_s * service.replicas * interval_s), 1.0)
     backlog = _backlog(arrivals, capacity)
@@ -237,7 +239,7 @@ def answer(service: Service, arrivals: Floats, rng: np.random.Generator, interva
         "replicas_ready": np.full_like(arrivals, float(service.replicas)),
     }
     columns |= _token_columns(service, rho, rng)
-    return Served(
+    return ServedMinutes(
         columns=columns,
         latency_count=_bucket_counts(service.latency, rho, completed, waiting_s, rng),
         ttft_count=None if service.ttft is None else _bucket_counts(service.ttft, rho, completed, waiting_s, rng),
@@ -245,7 +247,7 @@ def answer(service: Service, arrivals: Floats, rng: np.random.Generator, interva
     )
 
 
-def _token_columns(service: Service, rho: Floats, rng: np.random.Generator) -> dict[str, Floats]:
+def _token_columns(service: DemoService, rho: Floats, rng: np.random.Generator) -> dict[str, Floats]:
     """Draw mean token counts and the fullest KV cache, for the services that have them."""
     columns: dict[str, Floats] = {}
     if service.input_tokens is not None:

@@ -13,7 +13,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from trimtab.sources.demo.demand import LATENCY_LE_S, MIN_PER_DAY, MIN_PER_HR, Floats, Served, Span, growth, weekend
+from trimtab.sources.demo.demand import (
+    LATENCY_LE_S,
+    MIN_PER_DAY,
+    MIN_PER_HR,
+    Floats,
+    ServedMinutes,
+    Span,
+    growth,
+    weekend,
+)
 from trimtab.sources.demo.machines import Machine
 from trimtab.sources.demo.usage import UsageBlock, UsageRows, hourly
 from trimtab.tables.arrow import arrow_type, conform, table_from_rows
@@ -22,7 +31,7 @@ from trimtab.units import S_PER_HR, S_PER_MIN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checkpoints:
+class CheckpointTimes:
     """How a run saves its state."""
 
     interval_s: float
@@ -48,14 +57,14 @@ class JobClass:
     sm_frac: tuple[float, float]
     memory_gib: tuple[float, float]
     steps_per_s: float
-    checkpoints: Checkpoints | None
+    checkpoints: CheckpointTimes | None
     tensor_of_sm: float = 0.25
     dram_of_sm: float = 0.65
     tokens_per_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class JobRun:
     """One run: seconds from the start of the window; `start_s`/`end_s` are None where that lies beyond its end."""
 
     name: str
@@ -92,7 +101,7 @@ def submissions_per_min(job_class: JobClass, span: Span, growth_frac: float) -> 
 
 def queue(
     classes: tuple[JobClass, ...], n_nodes: int, span: Span, growth_frac: float, rng: np.random.Generator
-) -> list[Run]:
+) -> list[JobRun]:
     """Draw the submissions of all classes and run them first come, first served, one job a node."""
     end_s = span.minutes * S_PER_MIN
     free = [(0, node) for node in range(n_nodes)]
@@ -103,7 +112,7 @@ def queue(
         heapq.heappush(free, (start_s + job.duration_s, node))
         started, ended = start_s < end_s, start_s + job.duration_s <= end_s
         runs.append(
-            Run(
+            JobRun(
                 name=f"{job.job_class.workload.split('/')[1]}-{index:04d}",
                 job_class=job.job_class,
                 submit_s=job.submit_s,
@@ -229,7 +238,7 @@ class FleetDraft:
     def demand(
         self,
         workload: str,
-        served: Served,
+        served: ServedMinutes,
         *,
         first_minute: int = 0,
         interval_s: int = S_PER_MIN,
@@ -252,7 +261,7 @@ class FleetDraft:
         table = conform("demand", pa.table(columns))
         self._demand.append(table if present is None else table.filter(pa.array(present)))
 
-    def run(self, run: Run, node: str | None) -> None:
+    def run(self, run: JobRun, node: str | None) -> None:
         """Add a run to the `jobs` table; progress counts the time it did not spend saving."""
         saves, tokens_s = run.job_class.checkpoints, run.job_class.tokens_per_s
         end_s = run.end_s if run.end_s is not None else self.span.minutes * S_PER_MIN
@@ -306,7 +315,7 @@ def _labels(machine: Machine, pool: str, zone: str) -> dict[str, str]:
     return labels | (own or {"karpenter.sh/capacity-type": "on-demand"})
 
 
-def _state(run: Run) -> str:
+def _state(run: JobRun) -> str:
     if run.start_s is None:
         return "queued"
     if run.end_s is None:

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from trimtab.sources.demo.demand import SIX_WEEKS
-from trimtab.sources.demo.draft import Checkpoints, FleetDraft, JobClass, meta
+from trimtab.sources.demo.draft import CheckpointTimes, FleetDraft, JobClass, meta
 from trimtab.sources.demo.machines import P4D
 from trimtab.sources.demo.placement import add_pool
 
 NAME = "finetune-7b"
 SPAN = SIX_WEEKS
-SAVES = Checkpoints(interval_s=1800, save_s=75, restore_s=240)
+SAVES = CheckpointTimes(interval_s=1800, save_s=75, restore_s=240)
 TUNING = JobClass(
     workload="ml/finetune-7b",
     team="assistant",

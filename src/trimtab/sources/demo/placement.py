@@ -9,10 +9,19 @@ from datetime import datetime, timedelta
 import numpy as np
 import numpy.typing as npt
 
-from trimtab.sources.demo.demand import MIN_PER_DAY, MIN_PER_HR, Floats, Served, Service, demand_rate, serve, weekend
-from trimtab.sources.demo.draft import FleetDraft, JobClass, Run, queue
+from trimtab.sources.demo.demand import (
+    MIN_PER_DAY,
+    MIN_PER_HR,
+    DemoService,
+    Floats,
+    ServedMinutes,
+    demand_rate,
+    serve,
+    weekend,
+)
+from trimtab.sources.demo.draft import FleetDraft, JobClass, JobRun, queue
 from trimtab.sources.demo.machines import Machine
-from trimtab.sources.demo.usage import NOBODY, Activity, UsageBlock, from_sm, gaps, idle, jitter, serving, steady
+from trimtab.sources.demo.usage import NOBODY, GpuActivity, UsageBlock, from_sm, gaps, idle, jitter, serving, steady
 from trimtab.units import HR_PER_DAY, S_PER_MIN
 
 Node = tuple[str, tuple[str, ...]]
@@ -36,7 +45,7 @@ def nodes(
 
 def add_service(
     draft: FleetDraft,
-    service: Service,
+    service: DemoService,
     machine: Machine,
     homes: Sequence[Node],
     expected: Floats,
@@ -45,7 +54,7 @@ def add_service(
     rollouts: Sequence[datetime] = (),
     sensor_gaps: int = 0,
     unprofiled: tuple[int, ...] = (),
-) -> Served:
+) -> ServedMinutes:
     """Run a service's replicas, one GPU each, on whole nodes from `first_minute` on; each rollout replaces every pod."""
     rng = draft.stream(service.workload)
     served = serve(service, expected[first_minute:], rng)
@@ -80,14 +89,14 @@ def add_service(
 
 def add_static(
     draft: FleetDraft,
-    service: Service,
+    service: DemoService,
     machine: Machine,
     pool: str,
     *,
     growth_frac: float,
     sensor_gaps: int = 0,
     surge: Surge | None = None,
-) -> Served:
+) -> ServedMinutes:
     """Rent the nodes that a service's replicas need, draw its demand, and run it throughout the window."""
     expected = demand_rate(service, draft.span, growth_frac, draft.stream(f"demand/{service.workload}"))
     if surge is not None:
@@ -109,7 +118,7 @@ def add_pool(
     *,
     growth_frac: float,
     sensor_gaps: int,
-) -> list[Run]:
+) -> list[JobRun]:
     """Queue the classes' jobs in front of the nodes, one job a node, and run them."""
     rng = draft.stream("pool/" + classes[0].workload)
     runs = queue(classes, len(homes), draft.span, growth_frac, rng)
@@ -136,7 +145,7 @@ def _readings_of_runs(
     classes: tuple[JobClass, ...],
     machine: Machine,
     homes: Sequence[Node],
-    runs: Sequence[Run],
+    runs: Sequence[JobRun],
     sensor_gaps: int,
     rng: np.random.Generator,
 ) -> UsageBlock:
@@ -372,7 +381,7 @@ def _run_row(
     }
 
 
-def _working(draft: FleetDraft, key: str, on: np.ndarray, intensity: Intensity, memory_on: np.ndarray) -> Activity:
+def _working(draft: FleetDraft, key: str, on: np.ndarray, intensity: Intensity, memory_on: np.ndarray) -> GpuActivity:
     return steady(
         on,
         sm_frac=intensity.sm_frac,

@@ -20,11 +20,11 @@ from trimtab.sources.demo.demand import (
     LATENCY_LE_S,
     SIX_WEEKS,
     DayCurve,
+    DemoService,
     Floats,
     LatencyLaw,
     Noise,
-    Served,
-    Service,
+    ServedMinutes,
     demand_rate,
 )
 from trimtab.sources.demo.draft import FleetDraft, meta
@@ -68,7 +68,7 @@ def busy_frac(played: Played, n_minutes: int) -> Floats:
     return np.stack([mean_open(played.start_s[part], played.finish_s[part], n_minutes) for part in parts])
 
 
-def observe(played: Played, n_minutes: int, input_tokens: float, output_tokens: float) -> Served:
+def observe(played: Played, n_minutes: int, input_tokens: float, output_tokens: float) -> ServedMinutes:
     """Return what a metrics server would have counted, minute by minute; an answer counts where it was given."""
     done = played.finish_s < n_minutes * S_PER_MIN
     finish_minute = (played.finish_s[done] // S_PER_MIN).astype(np.int64)
@@ -88,7 +88,7 @@ def observe(played: Played, n_minutes: int, input_tokens: float, output_tokens: 
         "input_tokens_mean": np.where(arrivals > 0, input_tokens, np.nan),
         "output_tokens_mean": np.where(arrivals > 0, output_tokens, np.nan),
     }
-    return Served(
+    return ServedMinutes(
         columns=columns,
         latency_count=counts.reshape(n_minutes, width).astype(np.float64),
         ttft_count=None,
@@ -148,7 +148,7 @@ class QuadA100:
 
 
 FLEET = QuadA100()
-_SHAPE = Service(
+_SHAPE = DemoService(
     workload=FLEET.workload,
     team=FLEET.team,
     replicas=FLEET.replicas,

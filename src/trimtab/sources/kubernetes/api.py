@@ -146,7 +146,7 @@ Report = Callable[[str, float], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class ApiAnswer:
     """What an API server answered."""
 
     status: int
@@ -157,7 +157,7 @@ class Answer:
 class Carrier(Protocol):
     """What carries a request: its address, authentication and certificates are its own business."""
 
-    def get(self, path: str, parameters: Mapping[str, str]) -> Answer:
+    def get(self, path: str, parameters: Mapping[str, str]) -> ApiAnswer:
         """Return the answer to a GET; raises TransientError."""
         ...
 
@@ -223,7 +223,7 @@ class KubeApi:
             if token == before:
                 raise SourceError(f"{self.server}: the list of {resource.name} repeats its continue token; report it")
 
-    def _ask(self, path: str, parameters: Mapping[str, str], resource: Resource) -> Answer:
+    def _ask(self, path: str, parameters: Mapping[str, str], resource: Resource) -> ApiAnswer:
         """Ask until there is an answer. Raises SourceError where there is none, CredentialsError where it is refused."""
         try:
             return _RETRIES.answer(lambda: self._once(path, parameters, resource), sleep=self.pause)
@@ -233,14 +233,14 @@ class KubeApi:
                 "is the cluster reachable (kubectl get nodes)? else read a dump: kubectl get ... -o json, --kube-dump FILE"
             ) from error
 
-    def _once(self, path: str, parameters: Mapping[str, str], resource: Resource) -> Answer:
+    def _once(self, path: str, parameters: Mapping[str, str], resource: Resource) -> ApiAnswer:
         self.requests += 1
         answer = self.carrier.get(path, parameters)
         if answer.status in RETRY_STATUS:
             raise TransientError(f"HTTP {answer.status}: {_message(answer)}", wait_s=retry_after_s(answer.retry_after))
         return self._allowed(answer, resource)
 
-    def _allowed(self, answer: Answer, resource: Resource) -> Answer:
+    def _allowed(self, answer: ApiAnswer, resource: Resource) -> ApiAnswer:
         """Return an answer that is a list, that there is none (404), or that it must be read again (410)."""
         match answer.status:
             case 200 | 404 | 410:
@@ -257,7 +257,7 @@ class KubeApi:
             case status:
                 raise SourceError(f"{self.server}: listing {resource.name} answered HTTP {status}: {_message(answer)}")
 
-    def _parsed(self, answer: Answer, resource: Resource) -> object:
+    def _parsed(self, answer: ApiAnswer, resource: Resource) -> object:
         try:
             return json.loads(answer.body)
         except (ValueError, RecursionError) as error:
@@ -271,7 +271,7 @@ def _version(resource: Resource) -> str:
     return f"{resource.group}/{resource.versions[0]}" if resource.group else resource.versions[0]
 
 
-def _message(answer: Answer) -> str:
+def _message(answer: ApiAnswer) -> str:
     """Return what the server said: a Status object's message, else the first line."""
     try:
         said = at(json.loads(answer.body), "message")
@@ -346,7 +346,7 @@ class _Lightkube:
     other: type[Exception]
     credentials: type[Exception]
 
-    def get(self, path: str, parameters: Mapping[str, str]) -> Answer:
+    def get(self, path: str, parameters: Mapping[str, str]) -> ApiAnswer:
         """Return the answer to a GET; raises TransientError, CredentialsError or SourceError."""
         try:
             answer = self.get_(path, params=dict(parameters))
@@ -358,4 +358,4 @@ class _Lightkube:
             raise SourceError(f"{path}: {error}") from error
         except self.credentials as error:
             raise CredentialsError(f"the credentials of the kubeconfig do not work: {error}") from error
-        return Answer(status=answer.status_code, body=answer.text, retry_after=answer.headers.get("Retry-After", ""))
+        return ApiAnswer(status=answer.status_code, body=answer.text, retry_after=answer.headers.get("Retry-After", ""))

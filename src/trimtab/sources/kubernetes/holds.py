@@ -11,7 +11,7 @@ from trimtab.sources.hour_grid import HourGrid, Life, UsageKey, Watch, by_day, l
 from trimtab.sources.kubernetes.owners import RUN_KINDS, Owner, Owners, selectors, subject
 from trimtab.sources.prometheus.client import Prometheus, any_of
 from trimtab.sources.prometheus.dcgm import GpuLabels
-from trimtab.sources.prometheus.gpu_usage import Holdings
+from trimtab.sources.prometheus.gpu_usage import PodHoldings
 from trimtab.units import S_PER_HR
 
 _POD_LABELS = ("namespace", "exported_namespace", "pod", "exported_pod")
@@ -41,7 +41,7 @@ def mig_share(profile: str, product: str) -> float:
     return int(slices) / whole if slices.isdigit() else 1.0
 
 
-def device_holds(holdings: Holdings, devices: Mapping[str, GpuLabels]) -> list[Hold]:
+def device_holds(holdings: PodHoldings, devices: Mapping[str, GpuLabels]) -> list[Hold]:
     """Return what DCGM's pod labels tell. Pods that share a board at once hold equal parts of it."""
     by_device: dict[str, list[UsageKey]] = {}
     for key in holdings.pieces:
@@ -60,7 +60,7 @@ def device_holds(holdings: Holdings, devices: Mapping[str, GpuLabels]) -> list[H
     return found
 
 
-def usage_watch(holdings: Holdings) -> Watch:
+def usage_watch(holdings: PodHoldings) -> Watch:
     """Return by hour the most samples that any device had under any one pod."""
     watched = np.zeros(holdings.grid.hours)
     for pieces in holdings.pieces.values():

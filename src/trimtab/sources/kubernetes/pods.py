@@ -36,7 +36,7 @@ VOLCANO_QUEUE = "scheduling.volcano.sh/queue-name"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class PodResources:
     """What a pod asks for and is allowed; None where it does not say."""
 
     gpu_resource: str | None
@@ -61,13 +61,13 @@ def is_gpu_resource(name: str) -> bool:
     return name in GPU_RESOURCES or name.startswith(MIG_PREFIX)
 
 
-def asked_by(spec: object) -> Asked:
+def asked_by(spec: object) -> PodResources:
     """Return what a pod spec asks for; a GPU counts by its limit where no request is stated, for the two must be equal."""
     requests = _needed(spec, "requests")
     limits = _needed(spec, "limits")
     gpus = {name: amount for name, amount in (limits | requests).items() if is_gpu_resource(name) and amount > 0}
     resource = max(sorted(gpus), key=lambda name: gpus[name], default=None)
-    return Asked(
+    return PodResources(
         gpu_resource=resource,
         gpu_pieces=gpus[resource] if resource else 0.0,
         cpu_request=requests.get("cpu"),
@@ -151,7 +151,7 @@ class PlacedPod:
     name: str
     source: Object
     owner: Owner
-    asked: Asked
+    asked: PodResources
     gpus: float
     node: str | None
     created: datetime

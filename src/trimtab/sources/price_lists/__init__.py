@@ -13,7 +13,7 @@ Scope = tuple[str, str, BuyingOption]
 
 
 @dataclass(slots=True)
-class Reading:
+class PriceReading:
     """Rates read so far, rows left out by reason, and what was asked in full."""
 
     prices: list[Price] = field(default_factory=list)
@@ -28,7 +28,7 @@ class Reading:
         """Note that the list told all that it has of these regions and options, so that what is absent is gone."""
         self.scopes.update((provider, region, option) for region in regions for option in options)
 
-    def take(self, other: Reading) -> None:
+    def take(self, other: PriceReading) -> None:
         """Add what another list told."""
         self.prices.extend(other.prices)
         self.skipped.update(other.skipped)

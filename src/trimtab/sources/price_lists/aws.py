@@ -28,7 +28,7 @@ from trimtab.catalog import BuyingOption, InterruptionBucket, Price, PriceBasis
 from trimtab.errors import SourceError
 from trimtab.sources.clouds.clients import aws_client, aws_items
 from trimtab.sources.http import WebServer
-from trimtab.sources.price_lists import Reading
+from trimtab.sources.price_lists import PriceReading
 from trimtab.units import HR_PER_YEAR
 
 SOURCE = "aws-price-list"
@@ -73,7 +73,7 @@ class TermLine:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Offer:
+class _ReservedOffer:
     line: TermLine
     hourly_usd: float = 0.0
     upfront_usd: float = 0.0
@@ -82,15 +82,15 @@ class _Offer:
         return self.hourly_usd + (self.upfront_usd / (HR_PER_YEAR * option.term_years) if self.upfront_usd else 0.0)
 
 
-def term_rates(lines: Iterable[TermLine], types: frozenset[str], today: date, reading: Reading) -> None:
+def term_rates(lines: Iterable[TermLine], types: frozenset[str], today: date, reading: PriceReading) -> None:
     """Add the rates of the lines of a list; what is left out is counted."""
-    offers: dict[tuple[str, str, BuyingOption], dict[str, _Offer]] = {}
+    offers: dict[tuple[str, str, BuyingOption], dict[str, _ReservedOffer]] = {}
     for line in lines:
         option = _option(line, types, reading)
         if option is None:
             continue
         found = offers.setdefault((line.instance_type, line.region, option), {})
-        offer = found.setdefault(line.term, _Offer(line=line))
+        offer = found.setdefault(line.term, _ReservedOffer(line=line))
         if line.unit == "Hrs":
             offer.hourly_usd += line.amount
         else:
@@ -114,7 +114,7 @@ def term_rates(lines: Iterable[TermLine], types: frozenset[str], today: date, re
         )
 
 
-def _option(line: TermLine, types: frozenset[str], reading: Reading) -> BuyingOption | None:
+def _option(line: TermLine, types: frozenset[str], reading: PriceReading) -> BuyingOption | None:
     """Return what a line is a price of; None, counted, where it is none of ours."""
     reason = _why_not(line, types)
     if reason:
@@ -158,21 +158,21 @@ _FIELDS = {
 _OPTIONAL = frozenset({"market", "capacity"})
 
 
-class _Region(BaseModel):
+class _OfferRegion(BaseModel):
     version_url: str = Field(alias="currentVersionUrl")
 
 
-class _Index(BaseModel):
-    regions: dict[str, _Region]
+class _RegionIndex(BaseModel):
+    regions: dict[str, _OfferRegion]
 
 
-def read_bulk(server: WebServer, types: frozenset[str], regions: Sequence[str], today: date) -> Reading:
+def read_bulk(server: WebServer, types: frozenset[str], regions: Sequence[str], today: date) -> PriceReading:
     """Read on-demand and reserved rates of regions from the offer files. Raises SourceError."""
     try:
-        index = _Index.model_validate_json(server.get(_INDEX))
+        index = _RegionIndex.model_validate_json(server.get(_INDEX))
     except ValidationError as error:
         raise SourceError(f"{server.url}{_INDEX}: no index of regions: {error.errors()[0]['msg']}") from error
-    reading = Reading()
+    reading = PriceReading()
     for region in regions:
         if region not in index.regions:
             raise SourceError(f"{server.url}{_INDEX} has no region {region}; it has {', '.join(sorted(index.regions))}")
@@ -183,7 +183,7 @@ def read_bulk(server: WebServer, types: frozenset[str], regions: Sequence[str], 
 
 
 def csv_lines(
-    lines: Iterable[str], region: str, types: frozenset[str], where: str, reading: Reading
+    lines: Iterable[str], region: str, types: frozenset[str], where: str, reading: PriceReading
 ) -> Iterator[TermLine]:
     """Yield the prices of instances of a CSV offer file: some lines about it stand above its header."""
     rows = csv.reader(lines)
@@ -244,20 +244,20 @@ def _line(row: Sequence[str], places: Mapping[str, int], region: str) -> TermLin
     )
 
 
-class _Dimension(BaseModel):
+class _PriceDimension(BaseModel):
     unit: str = "Quantity"
     price: dict[str, float] = Field(alias="pricePerUnit")
 
 
-class _Terms(BaseModel):
+class _PriceTerms(BaseModel):
     lease: str = Field("", alias="LeaseContractLength")
     purchase: str = Field("", alias="PurchaseOption")
     offering_class: str = Field("", alias="OfferingClass")
 
 
-class _Term(BaseModel):
-    dimensions: dict[str, _Dimension] = Field(default_factory=dict, alias="priceDimensions")
-    attributes: _Terms = Field(default_factory=lambda: _Terms.model_validate({}), alias="termAttributes")
+class _PriceTerm(BaseModel):
+    dimensions: dict[str, _PriceDimension] = Field(default_factory=dict, alias="priceDimensions")
+    attributes: _PriceTerms = Field(default_factory=lambda: _PriceTerms.model_validate({}), alias="termAttributes")
 
 
 class _Product(BaseModel):
@@ -265,15 +265,15 @@ class _Product(BaseModel):
     attributes: dict[str, str] = Field(default_factory=dict)
 
 
-class _Item(BaseModel):
+class _PriceItem(BaseModel):
     product: _Product
-    terms: dict[str, dict[str, _Term]] = Field(default_factory=dict)
+    terms: dict[str, dict[str, _PriceTerm]] = Field(default_factory=dict)
 
 
-def read_query(endpoint: str | None, types: frozenset[str], regions: Sequence[str], today: date) -> Reading:
+def read_query(endpoint: str | None, types: frozenset[str], regions: Sequence[str], today: date) -> PriceReading:
     """Read on-demand and reserved rates with GetProducts, one type and region at a time. Raises SourceError."""
     client = aws_client("pricing", "us-east-1", endpoint)
-    reading = Reading()
+    reading = PriceReading()
     for region in regions:
         for name in sorted(types):
             wanted = {
@@ -286,11 +286,11 @@ def read_query(endpoint: str | None, types: frozenset[str], regions: Sequence[st
     return reading
 
 
-def item_lines(items: Iterable[object], region: str, reading: Reading) -> Iterator[TermLine]:
+def item_lines(items: Iterable[object], region: str, reading: PriceReading) -> Iterator[TermLine]:
     """Yield the prices of GetProducts' items, each a JSON string (or, from some mirrors, the object itself)."""
     for raw in items:
         try:
-            item = _Item.model_validate(json.loads(raw) if isinstance(raw, str) else raw)
+            item = _PriceItem.model_validate(json.loads(raw) if isinstance(raw, str) else raw)
         except (ValidationError, json.JSONDecodeError):
             reading.skip("aws: item that is no product with terms")
             continue
@@ -299,7 +299,7 @@ def item_lines(items: Iterable[object], region: str, reading: Reading) -> Iterat
                 yield from _term_lines(item.product, kind, code, term, region)
 
 
-def _term_lines(product: _Product, kind: str, code: str, term: _Term, region: str) -> Iterator[TermLine]:
+def _term_lines(product: _Product, kind: str, code: str, term: _PriceTerm, region: str) -> Iterator[TermLine]:
     about: Mapping[str, str] = product.attributes
     for dimension in term.dimensions.values():
         currency = "USD" if "USD" in dimension.price else next(iter(dimension.price), "")
@@ -336,17 +336,17 @@ class _Band(BaseModel):
     label: str
 
 
-class _Advice(BaseModel):
+class _SpotAdvice(BaseModel):
     saving_pct: int = Field(alias="s")
     band: int = Field(alias="r")
 
 
 class _Advisor(BaseModel):
     ranges: list[_Band]
-    advice: dict[str, dict[str, dict[str, _Advice]]] = Field(alias="spot_advisor")
+    advice: dict[str, dict[str, dict[str, _SpotAdvice]]] = Field(alias="spot_advisor")
 
 
-class _Observed(BaseModel):
+class _SpotPrice(BaseModel):
     zone: str = Field(alias="AvailabilityZone")
     name: str = Field(alias="InstanceType")
     product: str = Field(alias="ProductDescription")
@@ -377,7 +377,7 @@ def advice_of(body: bytes) -> Advice:
     }
 
 
-def derived_spot(advice: Advice, on_demand: Iterable[Price], today: date, reading: Reading) -> None:
+def derived_spot(advice: Advice, on_demand: Iterable[Price], today: date, reading: PriceReading) -> None:
     """Add spot rates derived from on-demand rates and average savings."""
     for price in on_demand:
         told = advice.get((price.instance_type, price.region))
@@ -402,9 +402,9 @@ def derived_spot(advice: Advice, on_demand: Iterable[Price], today: date, readin
         )
 
 
-def read_history(endpoint: str | None, types: frozenset[str], regions: Sequence[str], now: datetime) -> Reading:
+def read_history(endpoint: str | None, types: frozenset[str], regions: Sequence[str], now: datetime) -> PriceReading:
     """Read observed spot prices of the last days, region by region. Raises SourceError."""
-    reading = Reading()
+    reading = PriceReading()
     since = now - timedelta(days=WINDOW_DAYS)
     for region in regions:
         entries = aws_items(
@@ -421,13 +421,13 @@ def read_history(endpoint: str | None, types: frozenset[str], regions: Sequence[
 
 
 def observed_spot(
-    entries: Iterable[object], region: str, types: frozenset[str], since: datetime, now: datetime, reading: Reading
+    entries: Iterable[object], region: str, types: frozenset[str], since: datetime, now: datetime, reading: PriceReading
 ) -> None:
     """Add, for each type, the mean over the zones of each zone's time-weighted mean over the window."""
     by_type: dict[str, dict[str, list[tuple[datetime, float]]]] = defaultdict(lambda: defaultdict(list))
     for raw in entries:
         try:
-            entry = _Observed.model_validate(raw)
+            entry = _SpotPrice.model_validate(raw)
         except ValidationError:
             reading.skip("aws: spot entry that is no price")
             continue

@@ -18,7 +18,7 @@ from trimtab.catalog import BuyingOption, Catalog, InstanceType, Price
 from trimtab.catalog.rows import packaged_rows
 from trimtab.errors import SourceError
 from trimtab.sources.http import WebServer
-from trimtab.sources.price_lists import Reading
+from trimtab.sources.price_lists import PriceReading
 from trimtab.units import HR_PER_MO, NANO_PER_USD
 
 DEFAULT_URL = "https://cloudbilling.googleapis.com"
@@ -70,20 +70,20 @@ class _Category(BaseModel):
     usage: str = Field("", alias="usageType")
 
 
-class _Sku(BaseModel):
+class _BillingSku(BaseModel):
     description: str
     category: _Category
     regions: list[str] = Field(alias="serviceRegions")
     pricing: list[_Pricing] = Field(alias="pricingInfo", min_length=1)
 
 
-class _Page(BaseModel):
+class _SkuPage(BaseModel):
     skus: list[dict[str, object]] = Field(default_factory=list)
     next_token: str = Field("", alias="nextPageToken")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class MachinePart:
     """What one core, GiB or board is called in the list, whatever the region and the way of buying."""
 
     name: str
@@ -91,7 +91,7 @@ class Part:
     region: str
 
 
-PartPrices = Mapping[Part, float]
+PartPrices = Mapping[MachinePart, float]
 """USD an hour of one core, GiB or board."""
 
 
@@ -112,13 +112,13 @@ def skus(server: WebServer) -> Iterator[dict[str, object]]:
 
 
 def part_prices(
-    raw: Iterable[dict[str, object]], wanted: frozenset[str], regions: Sequence[str], today: date, reading: Reading
+    raw: Iterable[dict[str, object]], wanted: frozenset[str], regions: Sequence[str], today: date, reading: PriceReading
 ) -> PartPrices:
     """Return the hourly price of every wanted part by region and way of buying; what is left out is counted."""
-    prices: dict[Part, float] = {}
+    prices: dict[MachinePart, float] = {}
     for entry in raw:
         try:
-            sku = _Sku.model_validate(entry)
+            sku = _BillingSku.model_validate(entry)
         except ValidationError as error:
             reading.skip(f"gcp: SKU with a bad {'.'.join(str(part) for part in error.errors()[0]['loc'])}")
             continue
@@ -129,7 +129,7 @@ def part_prices(
             reading.skip("gcp: SKU that is no part of a GPU machine", int(name not in wanted))
             continue
         for region in sku.regions:
-            part = Part(name=name, option=option, region=region)
+            part = MachinePart(name=name, option=option, region=region)
             if not regions or region in regions:
                 reading.skip("gcp: second price of one part (the higher stands)", int(part in prices))
                 prices[part] = max(usd_hr, prices.get(part, 0.0))
@@ -148,7 +148,7 @@ def part_name(description: str) -> str:
     return bare
 
 
-def _usd_hr(sku: _Sku, today: date, reading: Reading) -> float | None:
+def _usd_hr(sku: _BillingSku, today: date, reading: PriceReading) -> float | None:
     """Return the price in force, in USD an hour; None, counted, where it cannot be told."""
     held = [pricing for pricing in sku.pricing if pricing.since.date() <= today]
     if not held:
@@ -170,9 +170,9 @@ def _usd_hr(sku: _Sku, today: date, reading: Reading) -> float | None:
     return amount / pricing.conversion_rate * per_hour
 
 
-def _page(body: bytes, server: WebServer) -> _Page:
+def _page(body: bytes, server: WebServer) -> _SkuPage:
     try:
-        return _Page.model_validate_json(body)
+        return _SkuPage.model_validate_json(body)
     except ValidationError as error:
         raise SourceError(f"{server.url}: no page of SKUs: {error.errors()[0]['msg']}") from error
 
@@ -189,9 +189,9 @@ class _Family:
     local_ssd_gib_per_gpu: float
 
 
-def read_gcp(server: WebServer, catalog: Catalog, regions: Sequence[str], today: date) -> Reading:
+def read_gcp(server: WebServer, catalog: Catalog, regions: Sequence[str], today: date) -> PriceReading:
     """Read the rates of Google's GPU machines; no regions means all. Raises SourceError, CredentialsError."""
-    reading = Reading()
+    reading = PriceReading()
     families = _families()
     wanted = frozenset(name for one in families.values() for name in (one.core, one.ram, one.gpu)) | {LOCAL_SSD}
     parts = part_prices(skus(server), wanted, regions, today, reading)
@@ -238,11 +238,11 @@ def _machine_prices(
     parts: PartPrices,
     places: Sequence[str],
     today: date,
-    reading: Reading,
+    reading: PriceReading,
 ) -> Iterator[Price]:
     for region in places:
         for option in _OFFERED:
-            found = {name: parts.get(Part(name=name, option=option, region=region)) for name in amounts}
+            found = {name: parts.get(MachinePart(name=name, option=option, region=region)) for name in amounts}
             usd_hr = _sum(amounts, found)
             if usd_hr is None:
                 lacking = [name for name, price in found.items() if price is None]

@@ -12,7 +12,7 @@ from trimtab.catalog import BuyingOption, Catalog
 from trimtab.catalog.providers import is_region
 from trimtab.errors import SourceError, UsageError
 from trimtab.sources.http import WebServer
-from trimtab.sources.price_lists import Reading, aws, azure, gcp
+from trimtab.sources.price_lists import PriceReading, aws, azure, gcp
 from trimtab.sources.price_lists.azure import read_azure
 from trimtab.sources.price_lists.gcp import read_gcp
 
@@ -45,7 +45,7 @@ class SpotVia(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class RefreshRequest:
     """What to read, and how to be let in."""
 
     providers: tuple[str, ...]
@@ -65,10 +65,10 @@ class Request:
         return WebServer(self.endpoints.get(name, ENDPOINTS[name]), headers=headers)
 
 
-def read_lists(asked: Request, catalog: Catalog) -> tuple[Reading, dict[str, SourceError]]:
+def read_lists(asked: RefreshRequest, catalog: Catalog) -> tuple[PriceReading, dict[str, SourceError]]:
     """Read each provider's list; returns what was read, and the error of each provider that failed."""
-    readers: dict[str, Callable[[Request, Catalog], Reading]] = {"aws": _aws, "gcp": _gcp, "azure": _azure}
-    whole = Reading()
+    readers: dict[str, Callable[[RefreshRequest, Catalog], PriceReading]] = {"aws": _aws, "gcp": _gcp, "azure": _azure}
+    whole = PriceReading()
     failed: dict[str, SourceError] = {}
     for provider in asked.providers:
         if asked.regions and not asked.of(provider):
@@ -87,7 +87,7 @@ def known_regions(catalog: Catalog, provider: str) -> tuple[str, ...]:
     return tuple(sorted({key[2] for key in catalog.prices.keys if key[0] == provider and is_region(provider, key[2])}))
 
 
-def _aws(asked: Request, catalog: Catalog) -> Reading:
+def _aws(asked: RefreshRequest, catalog: Catalog) -> PriceReading:
     types = frozenset(one.name for one in catalog.instance_types if one.provider == "aws")
     regions = asked.of("aws") or known_regions(catalog, "aws")
     today = asked.now.date()
@@ -104,7 +104,7 @@ def _aws(asked: Request, catalog: Catalog) -> Reading:
     return reading
 
 
-def _aws_spot(asked: Request, types: frozenset[str], regions: Sequence[str], reading: Reading) -> None:
+def _aws_spot(asked: RefreshRequest, types: frozenset[str], regions: Sequence[str], reading: PriceReading) -> None:
     with asked.server("aws-advisor") as server:
         advice = aws.read_advisor(server)
     match asked.spot_via:
@@ -121,11 +121,11 @@ def _aws_spot(asked: Request, types: frozenset[str], regions: Sequence[str], rea
             assert_never(asked.spot_via)
 
 
-def _gcp(asked: Request, catalog: Catalog) -> Reading:
+def _gcp(asked: RefreshRequest, catalog: Catalog) -> PriceReading:
     with asked.server("gcp", asked.gcp_headers) as server:
         return read_gcp(server, catalog, asked.of("gcp"), asked.now.date())
 
 
-def _azure(asked: Request, catalog: Catalog) -> Reading:
+def _azure(asked: RefreshRequest, catalog: Catalog) -> PriceReading:
     with asked.server("azure") as server:
         return read_azure(server, catalog, asked.of("azure"), asked.now.date())

@@ -26,7 +26,7 @@ from trimtab.sources.kubernetes.holds import (
 from trimtab.sources.kubernetes.nodes import KubeNode, collect_nodes, spot_event_rows
 from trimtab.sources.kubernetes.owners import Owner, Owners, collect_owners
 from trimtab.sources.prometheus.client import Prometheus
-from trimtab.sources.prometheus.dcgm import Metric, read_labels
+from trimtab.sources.prometheus.dcgm import ExportedMetric, read_labels
 from trimtab.sources.prometheus.demand import collect_demand
 from trimtab.sources.prometheus.fleet_rows import (
     Boards,
@@ -40,7 +40,7 @@ from trimtab.sources.prometheus.gpu_series import Tally, grouped, selector
 from trimtab.sources.prometheus.gpu_usage import (
     RAW_SAMPLE_LIMIT,
     GpuMetrics,
-    Holdings,
+    PodHoldings,
     collect_gpu_usage,
     find_gpu_metrics,
 )
@@ -95,7 +95,7 @@ def collect_prometheus(
     watch = kube_watch(server, grid)
     nodes = collect_nodes(server, watch)
     resolver = _Resolver(owners=collect_owners(server, grid.start_s, grid.end_s, ()), tally=tally)
-    holdings = Holdings(grid=grid)
+    holdings = PodHoldings(grid=grid)
     usage = _usage(server, grid, metrics, holdings, resolver, raw_sample_limit, journal, report)
     boards = Boards(
         devices=tally.devices,
@@ -140,7 +140,7 @@ def _usage(
     server: Prometheus,
     grid: HourGrid,
     metrics: GpuMetrics,
-    holdings: Holdings,
+    holdings: PodHoldings,
     resolver: _Resolver,
     raw_sample_limit: int,
     journal: Journal | None,
@@ -171,7 +171,7 @@ def _usage(
 def _holds(
     server: Prometheus,
     watch: Watch,
-    holdings: Holdings,
+    holdings: PodHoldings,
     boards: Boards,
     nodes: Sequence[KubeNode],
     resolver: _Resolver,
@@ -223,7 +223,7 @@ def collect_memory(server: Prometheus, metrics: GpuMetrics, grid: HourGrid) -> d
     return found
 
 
-def _by_device(server: Prometheus, spellings: Sequence[Metric], grid: HourGrid) -> dict[str, dict[int, float]]:
+def _by_device(server: Prometheus, spellings: Sequence[ExportedMetric], grid: HourGrid) -> dict[str, dict[int, float]]:
     """Return the last reading of each day by device; the parts of one day belong together."""
     found: dict[str, dict[int, float]] = {}
     for metric in spellings:

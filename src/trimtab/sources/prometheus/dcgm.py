@@ -14,7 +14,7 @@ from enum import Enum
 from trimtab.units import BYTES_PER_GIB, MIB_PER_GIB, MJ_PER_KWH, MS_PER_S
 
 
-class Unit(Enum):
+class MetricUnit(Enum):
     """How a metric's values are to be read."""
 
     PERCENT = "percent"
@@ -30,74 +30,74 @@ class Unit(Enum):
     def factor(self) -> float:
         """Return what a value is multiplied with to have shares, GiB, W or kWh."""
         return {
-            Unit.PERCENT: 0.01,
-            Unit.SHARE: 1.0,
-            Unit.MIB: 1.0 / MIB_PER_GIB,
-            Unit.BYTES: 1.0 / BYTES_PER_GIB,
-            Unit.WATT: 1.0,
-            Unit.MILLIJOULE: 1.0 / MJ_PER_KWH,
-            Unit.JOULE: MS_PER_S / MJ_PER_KWH,
+            MetricUnit.PERCENT: 0.01,
+            MetricUnit.SHARE: 1.0,
+            MetricUnit.MIB: 1.0 / MIB_PER_GIB,
+            MetricUnit.BYTES: 1.0 / BYTES_PER_GIB,
+            MetricUnit.WATT: 1.0,
+            MetricUnit.MILLIJOULE: 1.0 / MJ_PER_KWH,
+            MetricUnit.JOULE: MS_PER_S / MJ_PER_KWH,
         }[self]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Metric:
+class ExportedMetric:
     """One spelling of a canonical reading."""
 
     name: str
     canonical: str
-    unit: Unit
+    unit: MetricUnit
 
 
-def _metrics(canonical: str, **names: Unit) -> tuple[Metric, ...]:
-    return tuple(Metric(name=name, canonical=canonical, unit=unit) for name, unit in names.items())
+def _metrics(canonical: str, **names: MetricUnit) -> tuple[ExportedMetric, ...]:
+    return tuple(ExportedMetric(name=name, canonical=canonical, unit=unit) for name, unit in names.items())
 
 
-METRICS: tuple[Metric, ...] = (
+METRICS: tuple[ExportedMetric, ...] = (
     *_metrics(
         "gpu_util",
-        DCGM_FI_DEV_GPU_UTIL=Unit.PERCENT,
-        DCGM_FI_DEV_GPU_UTIL_RATIO=Unit.SHARE,
-        nvidia_smi_utilization_gpu_ratio=Unit.SHARE,
+        DCGM_FI_DEV_GPU_UTIL=MetricUnit.PERCENT,
+        DCGM_FI_DEV_GPU_UTIL_RATIO=MetricUnit.SHARE,
+        nvidia_smi_utilization_gpu_ratio=MetricUnit.SHARE,
     ),
     *_metrics(
         "sm_active",
-        DCGM_FI_PROF_SM_ACTIVE=Unit.SHARE,
-        DCGM_FI_PROF_SM_UTIL_RATIO=Unit.SHARE,
-        nvidia_smi_mig_sm_activity_ratio=Unit.SHARE,
+        DCGM_FI_PROF_SM_ACTIVE=MetricUnit.SHARE,
+        DCGM_FI_PROF_SM_UTIL_RATIO=MetricUnit.SHARE,
+        nvidia_smi_mig_sm_activity_ratio=MetricUnit.SHARE,
     ),
     *_metrics(
         "tensor_active",
-        DCGM_FI_PROF_PIPE_TENSOR_ACTIVE=Unit.SHARE,
-        DCGM_FI_PROF_TENSOR_UTIL_RATIO=Unit.SHARE,
-        nvidia_smi_mig_tensor_activity_ratio=Unit.SHARE,
+        DCGM_FI_PROF_PIPE_TENSOR_ACTIVE=MetricUnit.SHARE,
+        DCGM_FI_PROF_TENSOR_UTIL_RATIO=MetricUnit.SHARE,
+        nvidia_smi_mig_tensor_activity_ratio=MetricUnit.SHARE,
     ),
-    *_metrics("dram_active", DCGM_FI_PROF_DRAM_ACTIVE=Unit.SHARE, DCGM_FI_PROF_DRAM_UTIL_RATIO=Unit.SHARE),
+    *_metrics("dram_active", DCGM_FI_PROF_DRAM_ACTIVE=MetricUnit.SHARE, DCGM_FI_PROF_DRAM_UTIL_RATIO=MetricUnit.SHARE),
     *_metrics(
         "memory_used_gib",
-        DCGM_FI_DEV_FB_USED=Unit.MIB,
-        nvidia_smi_memory_used_bytes=Unit.BYTES,
-        nvidia_smi_mig_memory_used_bytes=Unit.BYTES,
+        DCGM_FI_DEV_FB_USED=MetricUnit.MIB,
+        nvidia_smi_memory_used_bytes=MetricUnit.BYTES,
+        nvidia_smi_mig_memory_used_bytes=MetricUnit.BYTES,
     ),
     *_metrics(
         "power_w",
-        DCGM_FI_DEV_POWER_USAGE=Unit.WATT,
-        DCGM_FI_DEV_BOARD_POWER_WATTS=Unit.WATT,
-        nvidia_smi_power_draw_watts=Unit.WATT,
+        DCGM_FI_DEV_POWER_USAGE=MetricUnit.WATT,
+        DCGM_FI_DEV_BOARD_POWER_WATTS=MetricUnit.WATT,
+        nvidia_smi_power_draw_watts=MetricUnit.WATT,
     ),
     *_metrics(
         "energy_kwh",
-        DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION=Unit.MILLIJOULE,
-        nvidia_smi_energy_joules_total=Unit.JOULE,
+        DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION=MetricUnit.MILLIJOULE,
+        nvidia_smi_energy_joules_total=MetricUnit.JOULE,
     ),
-    *_metrics("memory_free_gib", DCGM_FI_DEV_FB_FREE=Unit.MIB),
-    *_metrics("memory_reserved_gib", DCGM_FI_DEV_FB_RESERVED=Unit.MIB),
-    *_metrics("memory_total_gib", DCGM_FI_DEV_FB_TOTAL=Unit.MIB, nvidia_smi_memory_total_bytes=Unit.BYTES),
+    *_metrics("memory_free_gib", DCGM_FI_DEV_FB_FREE=MetricUnit.MIB),
+    *_metrics("memory_reserved_gib", DCGM_FI_DEV_FB_RESERVED=MetricUnit.MIB),
+    *_metrics("memory_total_gib", DCGM_FI_DEV_FB_TOTAL=MetricUnit.MIB, nvidia_smi_memory_total_bytes=MetricUnit.BYTES),
     *_metrics(
         "gr_engine_active",
-        DCGM_FI_PROF_GR_ENGINE_ACTIVE=Unit.SHARE,
-        DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO=Unit.SHARE,
-        nvidia_smi_mig_graphics_activity_ratio=Unit.SHARE,
+        DCGM_FI_PROF_GR_ENGINE_ACTIVE=MetricUnit.SHARE,
+        DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO=MetricUnit.SHARE,
+        nvidia_smi_mig_graphics_activity_ratio=MetricUnit.SHARE,
     ),
 )
 """Every spelling known, the older first: where one device exports both, the first is taken."""

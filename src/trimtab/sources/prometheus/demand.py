@@ -124,7 +124,7 @@ def _steps(server: Prometheus, service: Service, grid: HourGrid) -> Steps:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Reader:
+class _DemandReader:
     """Asks for one service's readings by interval."""
 
     server: Prometheus
@@ -191,7 +191,7 @@ class _Reader:
 
 def _service_rows(server: Prometheus, service: Service, steps: Steps) -> pa.Table | None:
     """Return the rows of one service: one an interval in which at least one of its series was seen."""
-    reader = _Reader(server=server, service=service, steps=steps)
+    reader = _DemandReader(server=server, service=service, steps=steps)
     metrics = service.metrics
     alive = metrics.running or metrics.waiting or metrics.completed
     by_pod = f"count(count by ({', '.join(POD_LABELS)}) (last_over_time({{last}})))"
@@ -224,7 +224,7 @@ def _service_rows(server: Prometheus, service: Service, steps: Steps) -> pa.Tabl
     return _table(service, steps, rows, columns, reader.buckets(metrics.latency), reader.buckets(metrics.ttft))
 
 
-def _finished(reader: _Reader) -> tuple[Floats, Floats]:
+def _finished(reader: _DemandReader) -> tuple[Floats, Floats]:
     """Return the requests that ended, and those of them that failed; a counter of failures is beside that of successes."""
     metrics = reader.service.metrics
     finished = reader.rise(metrics.completed)
@@ -235,7 +235,7 @@ def _finished(reader: _Reader) -> tuple[Floats, Floats]:
     return finished + np.nan_to_num(failed), failed
 
 
-def _mean(reader: _Reader, histogram: str) -> Floats:
+def _mean(reader: _DemandReader, histogram: str) -> Floats:
     if not histogram:
         return np.full(reader.steps.count, np.nan)
     total, count = reader.rise((f"{histogram}_sum",)), reader.rise((f"{histogram}_count",))

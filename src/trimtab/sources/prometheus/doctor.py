@@ -1,6 +1,6 @@
 """What is missing for a good answer, what each absence costs in certainty, and what mends it.
 
-`look` asks a server; `findings` judges what it told, and is pure.
+`probe` asks a server; `server_findings` judges what it told, and is pure.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LOOK_HR = 6
 _HISTORY_DAYS = 60
 
 
-class Status(Enum):
+class FindingStatus(Enum):
     """How a thing stands."""
 
     OK = "ok"
@@ -38,18 +38,18 @@ class Status(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class DoctorFinding:
     """One thing looked at: how it stands, what that costs, and what to paste to mend it."""
 
     what: str
-    status: Status
+    status: FindingStatus
     detail: str
     cost: str = ""
     fix: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class ServerFacts:
     """What a server tells about itself."""
 
     gpus: int
@@ -67,7 +67,7 @@ class Facts:
     """Kinds of model servers whose request metrics are there."""
 
 
-def look(server: Prometheus, now: datetime) -> Facts:
+def probe(server: Prometheus, now: datetime) -> ServerFacts:
     """Ask a server what it has: the last hours in detail, and how far back it goes. Raises SourceError."""
     server.check()
     end_s = int(floor_hour(now).timestamp())
@@ -80,7 +80,7 @@ def look(server: Prometheus, now: datetime) -> Facts:
     labelled = server.series(
         [name + server.matching() for name in ("kube_pod_labels", "kube_namespace_labels")], *window
     )
-    return Facts(
+    return ServerFacts(
         gpus=len({labels.uuid for labels in tally.devices.values()}),
         readings=frozenset(metric.canonical for metric in metrics.present),
         scrape_s=metrics.step_s,
@@ -107,7 +107,7 @@ def _history_days(server: Prometheus, names: Sequence[str], end_s: int) -> int:
     return round((end_s - oldest_s) / S_PER_DAY)
 
 
-def findings(facts: Facts, *, bills: int, newest_price_days: int) -> list[Finding]:
+def server_findings(facts: ServerFacts, *, bills: int, newest_price_days: int) -> list[DoctorFinding]:
     """Judge what a server told; `bills` is how many bill files were given, `newest_price_days` the age of the price book."""
     found = [_gpu_metrics(facts)]
     if facts.gpus:
@@ -115,12 +115,12 @@ def findings(facts: Facts, *, bills: int, newest_price_days: int) -> list[Findin
     return [*found, *_kubernetes(facts), _requests(facts), bill(bills), price_book(newest_price_days)]
 
 
-def _gpu_metrics(facts: Facts) -> Finding:
+def _gpu_metrics(facts: ServerFacts) -> DoctorFinding:
     if facts.gpus:
-        return Finding(what="GPU metrics", status=Status.OK, detail=f"{facts.gpus} GPUs")
-    return Finding(
+        return DoctorFinding(what="GPU metrics", status=FindingStatus.OK, detail=f"{facts.gpus} GPUs")
+    return DoctorFinding(
         what="GPU metrics",
-        status=Status.MISSING,
+        status=FindingStatus.MISSING,
         detail=f"none in the last {_LOOK_HR} hours",
         cost="nothing can be judged",
         fix="helm install dcgm-exporter gpu-helm-charts/dcgm-exporter --set serviceMonitor.enabled=true",
@@ -139,49 +139,49 @@ _COSTS = {
 }
 
 
-def activity(readings: Collection[str]) -> Iterator[Finding]:
+def activity(readings: Collection[str]) -> Iterator[DoctorFinding]:
     """Judge which readings of activity are exported."""
     for name, line in _COUNTERS.items():
         if name in readings:
-            yield Finding(what=name, status=Status.OK, detail="exported")
+            yield DoctorFinding(what=name, status=FindingStatus.OK, detail="exported")
         else:
             fix = f"add to dcgm-exporter's counters file (-f counters.csv): {line}"
-            yield Finding(what=name, status=Status.WEAK, detail="not exported", cost=_COSTS[name], fix=fix)
+            yield DoctorFinding(what=name, status=FindingStatus.WEAK, detail="not exported", cost=_COSTS[name], fix=fix)
 
 
-def _pods(facts: Facts) -> Finding:
+def _pods(facts: ServerFacts) -> DoctorFinding:
     if facts.pods_named:
-        return Finding(what="pods of GPUs", status=Status.OK, detail="GPU series name their pod")
-    return Finding(
+        return DoctorFinding(what="pods of GPUs", status=FindingStatus.OK, detail="GPU series name their pod")
+    return DoctorFinding(
         what="pods of GPUs",
-        status=Status.WEAK,
+        status=FindingStatus.WEAK,
         detail="GPU series name no pod",
         cost="use is known by node, not by workload; requests stand in",
         fix="set DCGM_EXPORTER_KUBERNETES=true on dcgm-exporter and mount /var/lib/kubelet/pod-resources",
     )
 
 
-def history(days: int) -> Finding:
+def history(days: int) -> DoctorFinding:
     """Judge how far back readings go."""
     detail = f"{days} days" + (" or more" if days >= _HISTORY_DAYS else "")
     if days >= ENOUGH_DAYS:
-        return Finding(what="history", status=Status.OK, detail=detail)
-    return Finding(
+        return DoctorFinding(what="history", status=FindingStatus.OK, detail=detail)
+    return DoctorFinding(
         what="history",
-        status=Status.WEAK,
+        status=FindingStatus.WEAK,
         detail=detail,
         cost=f"below {ENOUGH_DAYS} days a plan is not proved on a week it never saw",
         fix="set --storage.tsdb.retention.time=30d, or point --prometheus at the long-term store",
     )
 
 
-def _scrapes(facts: Facts) -> Finding:
+def _scrapes(facts: ServerFacts) -> DoctorFinding:
     detail = f"every {facts.scrape_s:g} s"
     if facts.scrape_s <= S_PER_MIN:
-        return Finding(what="scrape interval", status=Status.OK, detail=detail)
-    return Finding(
+        return DoctorFinding(what="scrape interval", status=FindingStatus.OK, detail=detail)
+    return DoctorFinding(
         what="scrape interval",
-        status=Status.WEAK,
+        status=FindingStatus.WEAK,
         detail=detail,
         cost="peaks shorter than that are not seen",
         fix="set interval: 30s on dcgm-exporter's ServiceMonitor",
@@ -194,73 +194,75 @@ _ALLOW = (
 )
 
 
-def _kubernetes(facts: Facts) -> Iterator[Finding]:
+def _kubernetes(facts: ServerFacts) -> Iterator[DoctorFinding]:
     if not facts.nodes:
-        yield Finding(
+        yield DoctorFinding(
             what="kube-state-metrics",
-            status=Status.MISSING,
+            status=FindingStatus.MISSING,
             detail="no kube_node_info",
             cost="instance types, node lives and owners unknown: nothing can be priced without a bill",
             fix="helm install kube-state-metrics prometheus-community/kube-state-metrics",
         )
         return
-    yield Finding(what="kube-state-metrics", status=Status.OK, detail=f"{facts.nodes} nodes")
-    typed = Finding(what="instance types", status=Status.OK, detail=f"{facts.nodes_typed} of {facts.nodes} nodes")
+    yield DoctorFinding(what="kube-state-metrics", status=FindingStatus.OK, detail=f"{facts.nodes} nodes")
+    typed = DoctorFinding(
+        what="instance types", status=FindingStatus.OK, detail=f"{facts.nodes_typed} of {facts.nodes} nodes"
+    )
     if facts.nodes_typed < facts.nodes:
-        typed = Finding(
+        typed = DoctorFinding(
             what="instance types",
-            status=Status.MISSING,
+            status=FindingStatus.MISSING,
             detail=typed.detail,
             cost="the other nodes have no price and stay unjudged",
             fix=f"run kube-state-metrics with --metric-labels-allowlist={_ALLOW},pods=[team]",
         )
     yield typed
     if facts.teams:
-        yield Finding(what="teams", status=Status.OK, detail="pods or namespaces carry a team label")
+        yield DoctorFinding(what="teams", status=FindingStatus.OK, detail="pods or namespaces carry a team label")
     else:
-        yield Finding(
+        yield DoctorFinding(
             what="teams",
-            status=Status.WEAK,
+            status=FindingStatus.WEAK,
             detail="no team label on pods or namespaces",
             cost="spend by team is 'unassigned'; workloads.yaml can name teams too",
             fix="run kube-state-metrics with --metric-labels-allowlist=pods=[team],namespaces=[team]",
         )
 
 
-def _requests(facts: Facts) -> Finding:
+def _requests(facts: ServerFacts) -> DoctorFinding:
     if facts.servers:
-        return Finding(what="request metrics", status=Status.OK, detail=", ".join(facts.servers))
+        return DoctorFinding(what="request metrics", status=FindingStatus.OK, detail=", ".join(facts.servers))
     known = ", ".join(metrics.title for metrics in SERVERS)
-    return Finding(
+    return DoctorFinding(
         what="request metrics",
-        status=Status.WEAK,
+        status=FindingStatus.WEAK,
         detail=f"none of {known}",
         cost="services are judged by GPU activity: latency targets cannot be checked",
         fix="scrape the servers' /metrics with a PodMonitor (path: /metrics, interval: 15s)",
     )
 
 
-def bill(bills: int) -> Finding:
+def bill(bills: int) -> DoctorFinding:
     """Judge whether a bill was given."""
     if bills:
-        return Finding(what="bill", status=Status.OK, detail=f"{bills} file(s)")
-    return Finding(
+        return DoctorFinding(what="bill", status=FindingStatus.OK, detail=f"{bills} file(s)")
+    return DoctorFinding(
         what="bill",
-        status=Status.WEAK,
+        status=FindingStatus.WEAK,
         detail="none given",
         cost="list prices stand in for what you pay; discounts and commitments you hold are not seen",
         fix="trimtab collect --focus bills/   (a FOCUS export or AWS CUR 2.0)",
     )
 
 
-def price_book(newest_days: int) -> Finding:
+def price_book(newest_days: int) -> DoctorFinding:
     """Judge the age of the price book."""
     detail = f"confirmed {newest_days} days ago"
     if newest_days <= STALE_PRICE_DAYS:
-        return Finding(what="price book", status=Status.OK, detail=detail)
-    return Finding(
+        return DoctorFinding(what="price book", status=FindingStatus.OK, detail=detail)
+    return DoctorFinding(
         what="price book",
-        status=Status.WEAK,
+        status=FindingStatus.WEAK,
         detail=detail,
         cost="prices may have moved since",
         fix="trimtab prices refresh --to prices.csv, then --prices prices.csv; or your own rates with --prices rates.yaml",

@@ -17,7 +17,7 @@ from trimtab.sources.kubernetes.owners import Owner
 from trimtab.sources.prometheus.client import Floats
 from trimtab.sources.prometheus.dcgm import GpuLabels
 from trimtab.sources.prometheus.gpu_series import Tally
-from trimtab.sources.prometheus.gpu_usage import Holdings
+from trimtab.sources.prometheus.gpu_usage import PodHoldings
 from trimtab.units import BYTES_PER_GB, BYTES_PER_GIB
 
 _PROFILE_GB = re.compile(r"\.(\d+)gb")
@@ -102,7 +102,7 @@ def _nominal_gib(labels: GpuLabels, gpu: str | None, catalog: Catalog) -> float 
 
 
 def node_rows(
-    nodes: Sequence[KubeNode], boards: Boards, holdings: Holdings, catalog: Catalog, tally: Tally
+    nodes: Sequence[KubeNode], boards: Boards, holdings: PodHoldings, catalog: Catalog, tally: Tally
 ) -> list[dict[str, object]]:
     """Return a row for each life of each node that has GPUs; nodes that only telemetry saw are there as unknown."""
     named = {node.name for node in nodes}
@@ -137,7 +137,7 @@ def _node_row(
     }
 
 
-def _only_telemetry(hosts: Collection[str], boards: Boards, holdings: Holdings) -> Iterator[KubeNode]:
+def _only_telemetry(hosts: Collection[str], boards: Boards, holdings: PodHoldings) -> Iterator[KubeNode]:
     """Yield the hosts that only telemetry saw: there while any of their boards was."""
     watch = usage_watch(holdings) if hosts else None
     counts: dict[str, Floats] = {}

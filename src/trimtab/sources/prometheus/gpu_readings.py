@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from trimtab.sources.hour_grid import EDGE_S, Cube, HourGrid, UsageKey
 from trimtab.sources.prometheus.client import AnswerTooLarge, Floats, Ints, Prometheus, Series
-from trimtab.sources.prometheus.dcgm import SHARES, GpuLabels, Metric, Unit
+from trimtab.sources.prometheus.dcgm import SHARES, ExportedMetric, GpuLabels, MetricUnit
 from trimtab.sources.prometheus.gpu_series import (
     BIN_LABEL,
     GAUGE_STATISTICS,
@@ -52,7 +52,7 @@ class Wanted:
     """One question: a statistic of a metric, over some hours."""
 
     statistic: Statistic
-    metric: Metric
+    metric: ExportedMetric
     grid: HourGrid
 
 
@@ -80,7 +80,7 @@ class HourlyValues:
             for series in (self._from_rules(query, run) if ruled else self._pushed_down(replace(wanted, grid=run)))
         ]
 
-    def histograms(self, metric: Metric, grid: HourGrid) -> list[Series]:
+    def histograms(self, metric: ExportedMetric, grid: HourGrid) -> list[Series]:
         """Return the recorded counts by device, pod and bin, of the hours in which rules ran."""
         name = recorded_name(metric.name, HISTOGRAM)
         if name not in self.recorded:
@@ -93,7 +93,7 @@ class HourlyValues:
         later = self._over(query, _an_hour_later(grid))
         return [replace(series, times_ms=series.times_ms - S_PER_HR * MS_PER_S) for series in later]
 
-    def runs(self, metric: Metric, grid: HourGrid) -> list[tuple[bool, HourGrid]]:
+    def runs(self, metric: ExportedMetric, grid: HourGrid) -> list[tuple[bool, HourGrid]]:
         """Cut a grid into runs of hours in which rules recorded as many series as there were, and of others."""
         key = (metric.name, grid)
         if key not in self._known:
@@ -105,7 +105,7 @@ class HourlyValues:
             ]
         return self._known[key]
 
-    def _is_ruled(self, metric: Metric, grid: HourGrid) -> npt.NDArray[np.bool_]:
+    def _is_ruled(self, metric: ExportedMetric, grid: HourGrid) -> npt.NDArray[np.bool_]:
         """Tell by hour whether rules recorded as many series of a metric as there were in the middle of it."""
         # The energy counter has no count of its own: its rise is recorded.
         label = statistics_of(metric)[0].label
@@ -159,11 +159,11 @@ _NAMES = tuple(statistic.label for statistic in GAUGE_STATISTICS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mender:
+class HourRepair:
     """Mends one metric's hours in a cube, where its statistics stand under `target`."""
 
     server: Prometheus
-    metric: Metric
+    metric: ExportedMetric
     target: str
     scale: Scale
     cube: Cube
@@ -228,15 +228,15 @@ class Mender:
                 self.cube.replace(f"{self.target}_{name}", key, hour, value)
 
 
-def bound_of(metric: Metric) -> float:
+def bound_of(metric: ExportedMetric) -> float:
     """Return the largest value that a metric can have, in its canonical unit."""
     return 1.0 if metric.canonical in SHARES else _BOUNDS.get(metric.canonical, np.inf)
 
 
-def sound_readings(readings: Floats, metric: Metric, tally: Tally) -> Floats:
+def sound_readings(readings: Floats, metric: ExportedMetric, tally: Tally) -> Floats:
     """Return the readings without sentinels, NaN and negatives, clamped to the bound; what was changed is counted."""
     bound = bound_of(metric)
-    kept = np.isfinite(readings) & (readings >= 0.0) & (readings < SENTINEL_FLOOR * Unit.PERCENT.factor)
+    kept = np.isfinite(readings) & (readings >= 0.0) & (readings < SENTINEL_FLOOR * MetricUnit.PERCENT.factor)
     tally.count(f"{metric.name}: readings dropped (sentinel, NaN or negative)", int((~kept).sum()))
     over = kept & (readings > bound + TOLERANCE)
     tally.count(f"{metric.name}: readings clamped to their bound", int(over.sum()))
@@ -260,26 +260,26 @@ _PROBE_STEP_HR = 6
 _MEAN = "avg by ({group}) (avg_over_time({name}[1h]))"
 
 
-def probe_scale(server: Prometheus, metric: Metric, grid: HourGrid, tally: Tally) -> Scale:
+def probe_scale(server: Prometheus, metric: ExportedMetric, grid: HourGrid, tally: Tally) -> Scale:
     """Tell from the data whether a share comes as 0..1 or as percent, node by node: names and help texts do not say."""
-    if metric.unit is not Unit.SHARE:
+    if metric.unit is not MetricUnit.SHARE:
         return Scale(usual=metric.unit.factor)
     query = grouped(_MEAN, metric, selector(server, metric))
     step_s = min(_PROBE_STEP_HR, grid.hours) * S_PER_HR
     highest: dict[str, float] = {}
     for series in server.range(query, grid.first_evaluation_s, grid.last_evaluation_s, step_s):
         found = tally.key_of(series)
-        plausible = series.values[(series.values >= 0.0) & (series.values <= 1.0 / Unit.PERCENT.factor)]
+        plausible = series.values[(series.values >= 0.0) & (series.values <= 1.0 / MetricUnit.PERCENT.factor)]
         if found is not None and len(plausible):
             node = found[1].node
             highest[node] = max(highest.get(node, 0.0), float(plausible.max()))
-    percent = {node: Unit.PERCENT.factor for node, top in highest.items() if top > 1.0 + TOLERANCE}
+    percent = {node: MetricUnit.PERCENT.factor for node, top in highest.items() if top > 1.0 + TOLERANCE}
     if len(percent) == len(highest) and percent:
-        return Scale(usual=Unit.PERCENT.factor)
+        return Scale(usual=MetricUnit.PERCENT.factor)
     return Scale(usual=1.0, by_node=percent)
 
 
-def probe_step_s(server: Prometheus, metric: Metric, grid: HourGrid) -> float:
+def probe_step_s(server: Prometheus, metric: ExportedMetric, grid: HourGrid) -> float:
     """Return the scrape interval: an hour over the most samples that a series had in one."""
     query = f"max(count_over_time({selector(server, metric)}[1h]))"
     step_s = min(_PROBE_STEP_HR, grid.hours) * S_PER_HR
@@ -295,7 +295,7 @@ def nearest_step_s(step_s: float) -> float:
     return near[0] if near else step_s
 
 
-def collect_counts(ask: Ask, metric: Metric, cube: Cube, tally: Tally) -> None:
+def collect_counts(ask: Ask, metric: ExportedMetric, cube: Cube, tally: Tally) -> None:
     """Count each device's samples by pod and hour."""
     for series in ask(Wanted(statistic=Statistic.COUNT, metric=metric, grid=cube.grid)):
         found = tally.key_of(series)
@@ -303,7 +303,7 @@ def collect_counts(ask: Ask, metric: Metric, cube: Cube, tally: Tally) -> None:
             cube.add("samples", found[0], cube.grid.hour_of(series.times_ms), series.values)
 
 
-def collect_energy(ask: Ask, metric: Metric, cube: Cube, tally: Tally) -> None:
+def collect_energy(ask: Ask, metric: ExportedMetric, cube: Cube, tally: Tally) -> None:
     """Collect the energy drawn in each hour; boards with MIG repeat the whole board's, which is no instance's."""
     for series in ask(Wanted(statistic=Statistic.RISE, metric=metric, grid=cube.grid)):
         found = tally.key_of(series)
@@ -316,7 +316,7 @@ def collect_energy(ask: Ask, metric: Metric, cube: Cube, tally: Tally) -> None:
         cube.put("energy_kwh", found[0], hours[sound], drawn_kwh[sound])
 
 
-def gauge_questions(metric: Metric, grid: HourGrid) -> list[Wanted]:
+def gauge_questions(metric: ExportedMetric, grid: HourGrid) -> list[Wanted]:
     """Return what `collect_statistics` asks about a gauge, in its order."""
     return [
         Wanted(statistic=statistic, metric=metric, grid=grid)
@@ -326,7 +326,7 @@ def gauge_questions(metric: Metric, grid: HourGrid) -> list[Wanted]:
 
 
 def collect_statistics(
-    server: Prometheus, metric: Metric, scale: Scale, cube: Cube, tally: Tally, ask: Ask | None = None
+    server: Prometheus, metric: ExportedMetric, scale: Scale, cube: Cube, tally: Tally, ask: Ask | None = None
 ) -> None:
     """Collect a gauge's statistics by device, pod and hour, with the hours that hold bad readings mended from raw samples."""
     ask = ask or HourlyValues(server=server).ask
@@ -350,16 +350,16 @@ def collect_statistics(
             ours = taken.get(key, np.zeros(cube.grid.hours))[hours] > 0
             name = f"{target}_{wanted.statistic.label}"
             cube.put(name, key, hours[ours], series.values[ours] * scale.of(found[1].node))
-    Mender(server=server, metric=metric, target=target, scale=scale, cube=cube, tally=tally).mend(taken, spoilt)
+    HourRepair(server=server, metric=metric, target=target, scale=scale, cube=cube, tally=tally).mend(taken, spoilt)
 
 
-def _applies(metric: Metric, labels: GpuLabels) -> bool:
+def _applies(metric: ExportedMetric, labels: GpuLabels) -> bool:
     """On MIG, GPU_UTIL is 0 or absent and power is the whole board's, repeated; GR_ENGINE_ACTIVE is per instance."""
     return not labels.mig_profile or metric.canonical not in ("gpu_util", "power_w")
 
 
 def collect_histograms(
-    server: Prometheus, metric: Metric, scale: Scale, cube: Cube, tally: Tally, *, span_hr: int
+    server: Prometheus, metric: ExportedMetric, scale: Scale, cube: Cube, tally: Tally, *, span_hr: int
 ) -> dict[UsageKey, dict[int, list[int]]]:
     """Fetch raw samples of a share and count them into 101 bins by key and hour, `span_hr` hours a request."""
     found_bins: dict[UsageKey, dict[int, list[int]]] = {}
@@ -378,7 +378,7 @@ def collect_histograms(
 
 
 def recorded_histograms(
-    values: HourlyValues, metric: Metric, cube: Cube, tally: Tally
+    values: HourlyValues, metric: ExportedMetric, cube: Cube, tally: Tally
 ) -> dict[UsageKey, dict[int, list[int]]]:
     """Read the histograms that a rule recorded, by key and hour, of the hours in which it ran."""
     found_bins: dict[UsageKey, dict[int, list[int]]] = {}

@@ -16,7 +16,7 @@ import yaml
 
 from trimtab.sources.hour_grid import UsageKey
 from trimtab.sources.prometheus.client import Prometheus, Series
-from trimtab.sources.prometheus.dcgm import KEPT_LABELS, SHARES, GpuLabels, Metric, read_labels
+from trimtab.sources.prometheus.dcgm import KEPT_LABELS, SHARES, ExportedMetric, GpuLabels, read_labels
 
 _GROUP = ", ".join(label for label in KEPT_LABELS if label not in ("instance", "exported_container"))
 _GROUP_BY_INSTANCE = f"{_GROUP}, instance"
@@ -97,27 +97,27 @@ class Scale:
         return self.by_node.get(node, self.usual)
 
 
-def selector(server: Prometheus, metric: Metric, *matchers: str) -> str:
+def selector(server: Prometheus, metric: ExportedMetric, *matchers: str) -> str:
     """Return the selector of a metric under the client's own label filter."""
     return metric.name + server.matching(*matchers)
 
 
-def group_of(metric: Metric) -> str:
+def group_of(metric: ExportedMetric) -> str:
     """Return the labels that a metric's queries group by; nvidia_smi series name their node by `instance` alone."""
     return _GROUP_BY_INSTANCE if metric.name.startswith("nvidia_smi") else _GROUP
 
 
-def grouped(query: str, metric: Metric, chosen: str) -> str:
+def grouped(query: str, metric: ExportedMetric, chosen: str) -> str:
     """Fill a query's template with the labels to group by and a selector."""
     return query.format(group=group_of(metric), name=chosen)
 
 
-def uuid_label(metric: Metric) -> str:
+def uuid_label(metric: ExportedMetric) -> str:
     """Return the label in which a metric carries a board's UUID."""
     return "uuid" if metric.name.startswith("nvidia_smi") else "UUID"
 
 
-def device_matcher(metric: Metric, labels: GpuLabels) -> str:
+def device_matcher(metric: ExportedMetric, labels: GpuLabels) -> str:
     """Return a matcher of a device's board, by the label that carries its UUID."""
     if labels.uuid.startswith(f"{labels.node}/gpu"):
         return f'gpu="{labels.uuid.rpartition("/gpu")[2]}"'
@@ -137,7 +137,7 @@ def recorded_name(metric: str, label: str) -> str:
     return f"{RECORDED}{metric}:{label}_1h"
 
 
-def statistics_of(metric: Metric) -> tuple[Statistic, ...]:
+def statistics_of(metric: ExportedMetric) -> tuple[Statistic, ...]:
     """Return the statistics that are collected of a metric, the count of its samples included."""
     match metric.canonical:
         case "energy_kwh":
@@ -150,7 +150,9 @@ def statistics_of(metric: Metric) -> tuple[Statistic, ...]:
             return ()
 
 
-def rules_text(metrics: Iterable[Metric], scales: Mapping[str, Scale], step_s: float, selector: str = "") -> str:
+def rules_text(
+    metrics: Iterable[ExportedMetric], scales: Mapping[str, Scale], step_s: float, selector: str = ""
+) -> str:
     """Return a rule file for Prometheus, Thanos Ruler, Mimir's ruler or vmalert, for the metrics that are there.
 
     `scales` says how to read a share as 0..1, `step_s` is the scrape interval, `selector` the matchers that every query has.
@@ -165,7 +167,7 @@ def rules_text(metrics: Iterable[Metric], scales: Mapping[str, Scale], step_s: f
     return head + yaml.safe_dump({"groups": groups}, sort_keys=False, width=10_000)
 
 
-def _statistic_rules(metric: Metric, matchers: str) -> Iterable[dict[str, str]]:
+def _statistic_rules(metric: ExportedMetric, matchers: str) -> Iterable[dict[str, str]]:
     for statistic in statistics_of(metric):
         samples = f"{metric.name}{matchers}[1h] offset 1ms"
         value = f"{statistic.joined} by ({group_of(metric)}) ({statistic.function.format(samples=samples)})"
@@ -173,7 +175,7 @@ def _statistic_rules(metric: Metric, matchers: str) -> Iterable[dict[str, str]]:
 
 
 def _histogram_rules(
-    metric: Metric, scales: Mapping[str, Scale], step_s: float, matchers: str
+    metric: ExportedMetric, scales: Mapping[str, Scale], step_s: float, matchers: str
 ) -> Iterable[dict[str, str]]:
     """Yield the rule that counts readings by hundredths; where nodes differ in their scale there is none."""
     scale = scales.get(metric.name)

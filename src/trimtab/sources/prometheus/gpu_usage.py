@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from trimtab.sources.hour_grid import Cube, HourGrid, UsageKey
 from trimtab.sources.prometheus.client import Floats, Prometheus
-from trimtab.sources.prometheus.dcgm import ANY_METRIC, METRICS, SHARES, Metric
+from trimtab.sources.prometheus.dcgm import ANY_METRIC, METRICS, SHARES, ExportedMetric
 from trimtab.sources.prometheus.gpu_readings import (
     Ask,
     HourlyValues,
@@ -28,7 +28,7 @@ from trimtab.sources.prometheus.gpu_readings import (
     recorded_histograms,
 )
 from trimtab.sources.prometheus.gpu_series import RECORDED, Scale, Statistic, Tally
-from trimtab.sources.prometheus.journal import Bins, Journal, Span, identity_of
+from trimtab.sources.prometheus.journal import Bins, HourSpan, Journal, identity_of
 from trimtab.tables.arrow import conform, empty_table
 from trimtab.units import HR_PER_DAY, HR_PER_WEEK, MS_PER_S, S_PER_HR
 
@@ -36,7 +36,7 @@ Question = TypeVar("Question", bound=Hashable)
 Answer = TypeVar("Answer")
 
 
-class ReadAhead(Generic[Question, Answer]):
+class Prefetch(Generic[Question, Answer]):
     """Fetches the answers to a list of questions in its order while earlier ones are worked on.
 
     At most `at_once` are being fetched and as many again wait to be taken, if they are taken in the list's order. A question
@@ -77,12 +77,12 @@ class ReadAhead(Generic[Question, Answer]):
 
 
 @contextmanager
-def read_ahead(
+def prefetch(
     questions: Iterable[Question], fetch: Callable[[Question], Answer], at_once: int
-) -> Iterator[ReadAhead[Question, Answer]]:
+) -> Iterator[Prefetch[Question, Answer]]:
     """Open a ReadAhead with threads of its own; an error of a fetch is raised where its answer is taken."""
     with ThreadPoolExecutor(max_workers=at_once, thread_name_prefix="ask") as pool:
-        ahead = ReadAhead(pool, questions, fetch, at_once)
+        ahead = Prefetch(pool, questions, fetch, at_once)
         try:
             yield ahead
         finally:
@@ -102,18 +102,18 @@ RAW_SAMPLE_LIMIT = 3_000_000
 class GpuMetrics:
     """What a server exports about GPUs: the metrics present, how to read them, the scrape interval."""
 
-    present: tuple[Metric, ...]
+    present: tuple[ExportedMetric, ...]
     scales: Mapping[str, Scale]
     step_s: float
     recorded: frozenset[str] = frozenset()
     """Names of the series that recording rules of ours left."""
 
-    def of(self, canonical: str) -> list[Metric]:
+    def of(self, canonical: str) -> list[ExportedMetric]:
         """Return the spellings present of a canonical reading."""
         return [metric for metric in self.present if metric.canonical == canonical]
 
     @property
-    def counted(self) -> list[Metric]:
+    def counted(self) -> list[ExportedMetric]:
         """Return the metrics whose samples show that a device was watched: the first reading that is there."""
         for canonical in (*SHARES, "memory_used_gib", "power_w"):
             if self.of(canonical):
@@ -122,7 +122,7 @@ class GpuMetrics:
 
 
 @dataclass(slots=True, kw_only=True)
-class Holdings:
+class PodHoldings:
     """Samples by hour of the whole window, by device and pod: who held what when."""
 
     grid: HourGrid
@@ -166,7 +166,7 @@ def collect_gpu_usage(
     grid: HourGrid,
     metrics: GpuMetrics,
     tally: Tally,
-    holdings: Holdings,
+    holdings: PodHoldings,
     *,
     workload_of: Callable[[str, str], str | None],
     raw_sample_limit: int = RAW_SAMPLE_LIMIT,
@@ -185,7 +185,7 @@ def collect_gpu_usage(
     values = HourlyValues(server=server, recorded=metrics.recorded)
     missing = [piece for piece in pieces if not kept.holds(piece)]
     questions = [wanted for piece in missing for wanted in _questions(metrics, piece, mig=mig)]
-    with read_ahead(questions, values.ask, server.at_once) as ahead:
+    with prefetch(questions, values.ask, server.at_once) as ahead:
         for piece in pieces:
             span = kept.read(piece)
             if span is None:
@@ -203,7 +203,7 @@ def _span_hr(devices: int) -> int:
     return max((hours for hours in _SPANS_HR if hours <= most), default=_SPANS_HR[0])
 
 
-def _gauges(metrics: GpuMetrics, *, mig: bool) -> list[Metric]:
+def _gauges(metrics: GpuMetrics, *, mig: bool) -> list[ExportedMetric]:
     """Return the gauges to collect, in the order in which spellings of one reading count."""
     return [
         metric
@@ -225,7 +225,7 @@ def _questions(metrics: GpuMetrics, piece: HourGrid, *, mig: bool) -> Iterator[W
 
 def _collected(
     values: HourlyValues, piece: HourGrid, metrics: GpuMetrics, whole: Tally, ask: Ask, *, mig: bool, with_raw: bool
-) -> Span:
+) -> HourSpan:
     tally = Tally(devices=dict(whole.devices), known=whole.known)
     cube = Cube(grid=piece)
     for metric in metrics.counted:
@@ -241,7 +241,7 @@ def _collected(
     elif not bins:
         hours = piece.hours * len({key.device for key in cube.keys("samples")})
         tally.count("device-hours without a histogram (too many raw samples to fetch)", hours)
-    return Span(cube=cube, bins=bins, tally=tally, basis=basis)
+    return HourSpan(cube=cube, bins=bins, tally=tally, basis=basis)
 
 
 def _is_whole(bins: Bins, cube: Cube) -> bool:
@@ -257,14 +257,14 @@ def _raw_bins(server: Prometheus, cube: Cube, metrics: GpuMetrics, tally: Tally)
     per_hour = max(1, len(tally.devices)) * S_PER_HR / metrics.step_s
     span_hr = int(np.clip(_SAMPLES_PER_REQUEST // per_hour, 1, HR_PER_DAY))
 
-    def counted(metric: Metric) -> Histograms:
+    def counted(metric: ExportedMetric) -> Histograms:
         scale = metrics.scales[metric.name]
         return collect_histograms(server, metric, scale, cube, tally, span_hr=span_hr)
 
     return _best_bins(cube, metrics, counted)
 
 
-def _best_bins(cube: Cube, metrics: GpuMetrics, counted: Callable[[Metric], Histograms]) -> Histograms:
+def _best_bins(cube: Cube, metrics: GpuMetrics, counted: Callable[[ExportedMetric], Histograms]) -> Histograms:
     """Return histograms of the best activity signal of each device: sm_active, else gpu_util."""
     bins: Histograms = {}
     for canonical in ("sm_active", "gpu_util", "gr_engine_active"):
@@ -275,7 +275,7 @@ def _best_bins(cube: Cube, metrics: GpuMetrics, counted: Callable[[Metric], Hist
     return bins
 
 
-def usage_table(span: Span, step_s: float, workload_of: Callable[[str, str], str | None]) -> pa.Table:
+def usage_table(span: HourSpan, step_s: float, workload_of: Callable[[str, str], str | None]) -> pa.Table:
     """Return the rows of a span: the pods of one workload on one device are folded into one row an hour."""
     cube, bins = span.cube, span.bins
     groups: dict[tuple[str, str | None], list[UsageKey]] = {}

@@ -34,7 +34,7 @@ _META = b"trimtab"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+class HourSpan:
     """What was collected of some hours: readings, histograms by hour, samples, and what was counted on the way."""
 
     cube: Cube
@@ -68,7 +68,7 @@ class Journal:
         """Tell whether a span is there."""
         return self.folder is not None and self._file(self.folder, span).is_file()
 
-    def read(self, span: HourGrid) -> Span | None:
+    def read(self, span: HourGrid) -> HourSpan | None:
         """Return a span, or None where it is not there."""
         if self.folder is None or not self.holds(span):
             return None
@@ -80,7 +80,7 @@ class Journal:
             logger.warning("%s: a part kept of an earlier run cannot be read and is collected again: %s", file, error)
             return None
 
-    def write(self, grid: HourGrid, span: Span) -> None:
+    def write(self, grid: HourGrid, span: HourSpan) -> None:
         """Keep a span: after a crash it is there whole or not at all."""
         if self.folder is None:
             return
@@ -103,7 +103,7 @@ class Journal:
         return folder / f"{span.start_s}-{span.hours}.parquet"
 
 
-def _table(span: Span) -> pa.Table:
+def _table(span: HourSpan) -> pa.Table:
     keys = list(dict.fromkeys(key for rows in span.cube.values.values() for key in rows))
     columns: dict[str, pa.Array] = {
         name: pa.array([getattr(key, name) for key in keys], type=pa.string()) for name in _KEY_COLUMNS
@@ -118,7 +118,7 @@ def _table(span: Span) -> pa.Table:
     return pa.table(columns).replace_schema_metadata({_META: json.dumps(meta).encode()})
 
 
-def _span(table: pa.Table, grid: HourGrid) -> Span:
+def _span(table: pa.Table, grid: HourGrid) -> HourSpan:
     keys = [UsageKey(*who) for who in zip(*(table.column(name).to_pylist() for name in _KEY_COLUMNS), strict=True)]
     cube = Cube(grid=grid)
     for statistic in table.column_names:
@@ -130,4 +130,4 @@ def _span(table: pa.Table, grid: HourGrid) -> Span:
     hours, counts = (table.column(name).to_pylist() for name in ("bin_hours", "bin_counts"))
     bins = {key: dict(zip(at, found, strict=True)) for key, at, found in zip(keys, hours, counts, strict=True) if at}
     devices = {name: GpuLabels(**labels) for name, labels in meta["devices"].items()}
-    return Span(cube=cube, bins=bins, tally=Tally(devices=devices, counts=meta["counts"]), basis=meta["basis"])
+    return HourSpan(cube=cube, bins=bins, tally=Tally(devices=devices, counts=meta["counts"]), basis=meta["basis"])

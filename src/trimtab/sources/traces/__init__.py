@@ -21,14 +21,14 @@ from trimtab.errors import InputError
 from trimtab.inputs.arrow_tables import read_arrow_table
 from trimtab.sources.collected import Collected
 from trimtab.sources.traces.formats import build_dlrm, build_gentd26, build_openb, build_philly, build_requests
-from trimtab.sources.traces.runs import Machine
+from trimtab.sources.traces.runs import TraceMachine
 from trimtab.units import HR_PER_DAY, S_PER_HR, hours_between
 
-Build = Callable[[Path, pa.Table, Machine | None], Collected]
+Build = Callable[[Path, pa.Table, TraceMachine | None], Collected]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Format:
+class TraceFormat:
     """A kind of trace: the columns that it is known by, what it holds, and what makes a fleet of it."""
 
     name: str
@@ -38,31 +38,31 @@ class Format:
 
 
 FORMATS = (
-    Format(
+    TraceFormat(
         name="philly",
         columns=frozenset({"submit_utc", "duration_s", "num_gpus", "virtual_cluster"}),
         what="training jobs of a cluster (Philly 2017)",
         build=build_philly,
     ),
-    Format(
+    TraceFormat(
         name="openb",
         columns=frozenset({"gpu_milli", "num_gpu", "qos", "creation_time", "scheduled_time", "deletion_time"}),
         what="pods with whole and shared GPUs (Alibaba 2023)",
         build=build_openb,
     ),
-    Format(
+    TraceFormat(
         name="dlrm",
         columns=frozenset({"app_name", "gpu_request", "creation_time", "deletion_time"}),
         what="instances of inference services (Alibaba 2025)",
         build=build_dlrm,
     ),
-    Format(
+    TraceFormat(
         name="gentd26",
         columns=frozenset({"pod", "t_s", "gpu_util_pct", "gpu_mem_used_bytes"}),
         what="GPU use of pods (Alibaba GenTD26)",
         build=build_gentd26,
     ),
-    Format(
+    TraceFormat(
         name="requests",
         columns=frozenset({"t_s"}),
         what="requests, or rates of them (Azure, Mooncake, ServeGen, GenTD26 requests)",
@@ -72,7 +72,7 @@ FORMATS = (
 """Every kind of trace, the most particular first."""
 
 
-def read_trace(path: Path, machine: Machine | None = None) -> Collected:
+def read_trace(path: Path, machine: TraceMachine | None = None) -> Collected:
     """Return the fleet of a trace in Parquet, on a stated machine or the format's own assumption.
 
     Raises InputError where the file is no trace that is known, naming the columns of those that are.

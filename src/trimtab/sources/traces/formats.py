@@ -30,7 +30,16 @@ from trimtab.errors import InputError
 from trimtab.inputs.arrow_tables import floats
 from trimtab.sources.collected import Collected
 from trimtab.sources.demo import trace_fleet
-from trimtab.sources.traces.runs import MOST_YEARS, Machine, Run, fleet_of, machine_of, node_name, node_row, start_of
+from trimtab.sources.traces.runs import (
+    MOST_YEARS,
+    TraceMachine,
+    TraceRun,
+    fleet_of,
+    machine_of,
+    node_name,
+    node_row,
+    start_of,
+)
 from trimtab.tables.arrow import table_from_rows
 from trimtab.tables.bundle import BundleMeta
 from trimtab.tables.schemas import HISTOGRAM_BINS
@@ -40,7 +49,7 @@ PHILLY_MACHINE = "aws:p3.8xlarge"
 """Four V100s a node: the nearest that is still sold."""
 
 
-def build_philly(path: Path, table: pa.Table, machine: Machine | None) -> Collected:
+def build_philly(path: Path, table: pa.Table, machine: TraceMachine | None) -> Collected:
     """Return the fleet; rows without a moment, a length or GPUs are counted. Raises InputError."""
     rows = table.select(["submit_utc", "duration_s", "num_gpus", "virtual_cluster"]).to_pylist()
     whole = [row for row in rows if _is_whole(row)]
@@ -52,7 +61,7 @@ def build_philly(path: Path, table: pa.Table, machine: Machine | None) -> Collec
         submit_s = (as_utc(row["submit_utc"]) - first).total_seconds()
         last_s = max(last_s, submit_s)
         runs.append(
-            Run(
+            TraceRun(
                 name=f"job-{index:06d}",
                 workload=f"{row['virtual_cluster']}/training",
                 team=str(row["virtual_cluster"]),
@@ -91,7 +100,7 @@ _STANDING = frozenset({"LS", "Guaranteed"})
 _PHASES = {"Succeeded": "completed", "Failed": "failed", "Pending": "queued"}
 
 
-def build_openb(path: Path, table: pa.Table, machine: Machine | None) -> Collected:
+def build_openb(path: Path, table: pa.Table, machine: TraceMachine | None) -> Collected:
     """Return the fleet of openb: a workload for each class of service, with shares of boards as `gpu_milli` says."""
     rows = table.to_pylist()
     runs = [run for index, row in enumerate(rows) if (run := _openb(index, row)) is not None]
@@ -105,13 +114,13 @@ def build_openb(path: Path, table: pa.Table, machine: Machine | None) -> Collect
     )
 
 
-def _openb(index: int, row: Mapping[str, object]) -> Run | None:
+def _openb(index: int, row: Mapping[str, object]) -> TraceRun | None:
     created, started, ended = (number(row[name]) for name in ("creation_time", "scheduled_time", "deletion_time"))
     gpus = (number(row["num_gpu"]) or 0.0) * (number(row["gpu_milli"]) or 0.0) / _MILLI
     if gpus <= 0 or created is None or (started is not None and ended is not None and ended < started):
         return None
     qos, phase = str(row["qos"]), str(row.get("pod_phase"))
-    return Run(
+    return TraceRun(
         name=str(row.get("name") or f"pod-{index}"),
         workload=f"openb/{qos.lower()}",
         team=qos,
@@ -124,7 +133,7 @@ def _openb(index: int, row: Mapping[str, object]) -> Run | None:
     )
 
 
-def build_dlrm(path: Path, table: pa.Table, machine: Machine | None) -> Collected:
+def build_dlrm(path: Path, table: pa.Table, machine: TraceMachine | None) -> Collected:
     """Return the fleet of the DLRM trace: a service for each app; an instance without a moment was there before or after."""
     rows = table.to_pylist()
     gpu_rows = [row for row in rows if (number(row["gpu_request"]) or 0.0) > 0]
@@ -143,10 +152,10 @@ def build_dlrm(path: Path, table: pa.Table, machine: Machine | None) -> Collecte
     )
 
 
-def _dlrm(index: int, row: Mapping[str, object]) -> Run:
+def _dlrm(index: int, row: Mapping[str, object]) -> TraceRun:
     created, scheduled = number(row["creation_time"]), number(row.get("scheduled_time"))
     start_s = scheduled if scheduled is not None else created
-    return Run(
+    return TraceRun(
         name=str(row.get("instance_sn") or f"instance-{index}"),
         workload=f"dlrm/{row['app_name']}",
         team=str(row["app_name"]),
@@ -158,7 +167,7 @@ def _dlrm(index: int, row: Mapping[str, object]) -> Run:
     )
 
 
-def _last(runs: Iterable[Run]) -> float:
+def _last(runs: Iterable[TraceRun]) -> float:
     return max(
         (time for run in runs for time in (run.submit_s, run.start_s, run.end_s) if time is not None), default=0.0
     )
@@ -179,7 +188,7 @@ Floats = npt.NDArray[np.float64]
 Row = dict[str, object]
 
 
-def build_gentd26(path: Path, table: pa.Table, machine: Machine | None) -> Collected:
+def build_gentd26(path: Path, table: pa.Table, machine: TraceMachine | None) -> Collected:
     """Return the fleet; raises InputError where the assumed board has less memory than was seen in use."""
     laid = machine or machine_of(GENTD26_MACHINE)
     t_s, use, memory_gib = _columns(table, path)
@@ -288,7 +297,7 @@ ASSUMED = (
 )
 
 
-def build_requests(path: Path, table: pa.Table, machine: Machine | None) -> Collected:
+def build_requests(path: Path, table: pa.Table, machine: TraceMachine | None) -> Collected:
     """Return the fleet; raises InputError where a machine was named (its size follows the trace) or the file is no trace."""
     if machine is not None:
         raise InputError(f"{path}: --machine is for traces of jobs and pods; a trace of requests is served by A100s")

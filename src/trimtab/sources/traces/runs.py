@@ -22,7 +22,7 @@ from trimtab.units import DAYS_PER_WEEK, HR_PER_YEAR, S_PER_DAY, S_PER_HR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
+class TraceMachine:
     """One instance type in one region, and its boards."""
 
     provider: str
@@ -38,7 +38,7 @@ class Machine:
         return f"{self.provider} {self.instance_type} in {self.region} ({self.gpu_count} x {self.gpu})"
 
 
-def machine_of(text: str, catalog: Catalog | None = None) -> Machine:
+def machine_of(text: str, catalog: Catalog | None = None) -> TraceMachine:
     """Return the machine that `TYPE` or `PROVIDER:TYPE[:REGION]` names; without a region the first that has a rate.
 
     Raises UnknownName with near matches, InputError where a type is no whole number of boards or has no rate on demand.
@@ -58,7 +58,7 @@ def machine_of(text: str, catalog: Catalog | None = None) -> Machine:
             f"{text!r}: no rate on demand there; it has one in {', '.join(sorted(regions)) or 'no region'}"
         )
     gpu = facts.gpu_of(instance)
-    return Machine(
+    return TraceMachine(
         provider=provider,
         instance_type=name,
         region=region,
@@ -79,7 +79,7 @@ _MILLI = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
+class RunPiece:
     """What a run holds of one node."""
 
     run: int
@@ -87,7 +87,7 @@ class Piece:
     gpus: float
 
 
-def pack(runs: Sequence[tuple[float, float, float]], gpus_per_node: int) -> tuple[list[Piece], int]:
+def pack(runs: Sequence[tuple[float, float, float]], gpus_per_node: int) -> tuple[list[RunPiece], int]:
     """Place runs `(start_s, end_s, gpus)` and return their pieces and the number of nodes.
 
     A run goes to the node with the least free GPUs that still hold it; ties go to the lowest number. One larger than a node
@@ -97,7 +97,7 @@ def pack(runs: Sequence[tuple[float, float, float]], gpus_per_node: int) -> tupl
     free: list[tuple[int, int]] = []
     held: list[tuple[float, list[tuple[int, int]]]] = []
     room: list[int] = []
-    pieces: list[Piece] = []
+    pieces: list[RunPiece] = []
 
     def take(node: int, milli: int) -> None:
         free.pop(bisect_left(free, (room[node], node)))
@@ -122,7 +122,7 @@ def pack(runs: Sequence[tuple[float, float, float]], gpus_per_node: int) -> tupl
         wanted = round(gpus * _MILLI)
         parts = [size] * (wanted // size) + ([wanted % size] if wanted % size else [])
         mine = [place(part) for part in parts]
-        pieces += [Piece(run=run, node=node, gpus=milli / _MILLI) for node, milli in mine]
+        pieces += [RunPiece(run=run, node=node, gpus=milli / _MILLI) for node, milli in mine]
         heapq.heappush(held, (end_s, mine))
     return pieces, len(room)
 
@@ -137,7 +137,7 @@ _IMPOSSIBLE = f"runs of more than {MOST_YEARS} years or {_MOST_NODES:,} GPUs, le
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class TraceRun:
     """A run in seconds from the start of its trace; `start_s` is None where it never started, `end_s` while it runs."""
 
     name: str
@@ -157,8 +157,8 @@ class Run:
 
 
 def fleet_of(
-    runs: Sequence[Run],
-    machine: Machine,
+    runs: Sequence[TraceRun],
+    machine: TraceMachine,
     length_s: float,
     *,
     source: str,
@@ -204,7 +204,7 @@ def fleet_of(
     return Collected(tables={name: table_from_rows(name, rows) for name, rows in tables.items()}, meta=meta)
 
 
-def _is_possible(run: Run) -> bool:
+def _is_possible(run: TraceRun) -> bool:
     """Tell whether its moments and GPUs are numbers that a cluster can have."""
     most_s = MOST_YEARS * HR_PER_YEAR * S_PER_HR
     times = [time_s for time_s in (run.submit_s, run.start_s, run.end_s) if time_s is not None]
@@ -218,8 +218,8 @@ def start_of(length_s: float) -> datetime:
 
 def _nodes(
     spans: Sequence[tuple[float, float, float]],
-    pieces: Sequence[Piece],
-    machine: Machine,
+    pieces: Sequence[RunPiece],
+    machine: TraceMachine,
     start: datetime,
     length_s: float,
 ) -> list[Row]:
@@ -236,7 +236,7 @@ def _nodes(
     ]
 
 
-def _within(run: Run, length_s: float) -> bool:
+def _within(run: TraceRun, length_s: float) -> bool:
     start_s, end_s = run.start_s or 0.0, math.inf if run.end_s is None else run.end_s
     return start_s < length_s and end_s > max(start_s, 0.0) and run.gpus > 0
 
@@ -246,7 +246,7 @@ def node_name(index: int) -> str:
     return f"node-{index:05d}"
 
 
-def node_row(index: int, machine: Machine, start: datetime) -> Row:
+def node_row(index: int, machine: TraceMachine, start: datetime) -> Row:
     """Return the row of a node that is up from the start on."""
     return {
         "node": node_name(index),
@@ -265,7 +265,7 @@ def at(start: datetime, offset_s: float | None) -> datetime | None:
     return None if offset_s is None else start + timedelta(seconds=round(offset_s))
 
 
-def _allocation(run: Run, node: int, gpus: float, start: datetime) -> Row:
+def _allocation(run: TraceRun, node: int, gpus: float, start: datetime) -> Row:
     return {
         "workload": run.workload,
         "namespace": run.workload.partition("/")[0],
@@ -279,7 +279,7 @@ def _allocation(run: Run, node: int, gpus: float, start: datetime) -> Row:
     }
 
 
-def _job(run: Run, start: datetime) -> Row:
+def _job(run: TraceRun, start: datetime) -> Row:
     return {
         "job": run.name,
         "workload": run.workload,
