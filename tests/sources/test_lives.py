@@ -1,7 +1,7 @@
 import numpy as np
 from hypothesis import given, strategies as st
 
-from trimtab.sources.hour_grid import HourGrid, Life, Watch, lives
+from trimtab.sources.hour_grid import HourGrid, Life, Watch, lifetimes
 
 HOUR_S = 3600
 FULL = 12
@@ -12,7 +12,7 @@ def watch(samples):
 
 
 def seen(counts, watched=None):
-    return lives(np.array(counts, dtype=float), watch(watched or [FULL] * len(counts)))
+    return lifetimes(np.array(counts, dtype=float), watch(watched or [FULL] * len(counts)))
 
 
 def test_a_thing_that_is_always_there_began_at_the_window_and_lives_on():

@@ -88,7 +88,7 @@ def bundle_findings(bundle: Bundle, market: Market, newest_price_days: int) -> l
 
 def refuses(found: list[DoctorFinding]) -> bool:
     """Tell whether `audit` would refuse this bundle."""
-    return any(one.status is FindingStatus.MISSING and one.what in ("history", "prices") for one in found)
+    return any(finding.status is FindingStatus.MISSING and finding.what in ("history", "prices") for finding in found)
 
 
 def _readings(bundle: Bundle) -> frozenset[str]:
@@ -294,9 +294,9 @@ def _judged(pool: Pool, peak: int, scaled: Mapping[Pool, int], quotas: Sequence[
 
 def _tightest(pool: Pool, quotas: Sequence[NodeQuota]) -> NodeQuota | None:
     matching = [
-        one
-        for one in quotas
-        if (one.provider, one.instance_type, one.region, one.capacity_type)
+        quota
+        for quota in quotas
+        if (quota.provider, quota.instance_type, quota.region, quota.capacity_type)
         == (pool.provider, pool.instance_type, pool.region, pool.capacity_type)
     ]
     return min(matching, key=lambda one: one.nodes, default=None)
@@ -305,8 +305,8 @@ def _tightest(pool: Pool, quotas: Sequence[NodeQuota]) -> NodeQuota | None:
 def _peaks(bundle: Bundle) -> dict[Pool, int]:
     """Return the most nodes of each pool that were there at once."""
     turns: dict[Pool, list[tuple[datetime, int]]] = {}
-    for one in _gpu_nodes(bundle):
-        turns.setdefault(one.pool, []).extend([(one.start, 1), (one.end, -1)])
+    for node in _gpu_nodes(bundle):
+        turns.setdefault(node.pool, []).extend([(node.start, 1), (node.end, -1)])
     return {pool: _highest(moments) for pool, moments in turns.items()}
 
 
@@ -334,7 +334,7 @@ def _scale_up_nodes(bundle: Bundle) -> dict[Pool, int]:
     for row in bundle.table("allocations", columns).to_pylist():
         pods = held.setdefault(row["workload"], {})
         pods[row["pod"]] = (row["node"], pods.get(row["pod"], ("", 0.0))[1] + row["gpus"])
-    nodes = {one.node: one for one in _gpu_nodes(bundle)}
+    nodes = {gpu_node.node: gpu_node for gpu_node in _gpu_nodes(bundle)}
     further: dict[Pool, float] = {}
     for scaler in bundle.table("scalers", ["target", "max_replicas", "current_replicas"]).to_pylist():
         pods = held.get(scaler["target"] or "", {})

@@ -78,7 +78,7 @@ def _named(tables: Mapping[str, pa.Table], cluster: str) -> dict[str, pa.Table]:
 def _renamed(table: pa.Table, column: str, rename: Callable[[str], str]) -> pa.Table:
     """Rename a column's values; each distinct one once."""
     encoded = table.column(column).combine_chunks().dictionary_encode()
-    renamed = pa.array([None if one is None else rename(one) for one in encoded.dictionary.to_pylist()], pa.string())
+    renamed = pa.array([None if text is None else rename(text) for text in encoded.dictionary.to_pylist()], pa.string())
     at = table.schema.get_field_index(column)
     return table.set_column(at, table.schema.field(column), renamed.take(encoded.indices))
 

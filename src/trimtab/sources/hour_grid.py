@@ -163,10 +163,10 @@ def by_day(server: Prometheus, query: str, grid: HourGrid) -> Iterator[Series]:
     return server.range(query, first_s, first_s + days * S_PER_DAY, S_PER_DAY)
 
 
-def lives(counts: Floats, watch: Watch) -> list[Life]:
+def lifetimes(counts: Floats, watch: Watch) -> list[Life]:
     """Return the intervals in which counts are positive; hours in which nobody watched bridge two of them.
 
-    A thing that is absent for a whole watched hour has gone; one that comes back has a new life. Boundaries are placed within
+    A thing that is absent for a whole watched hour has gone; one that comes back has a new one. Boundaries are placed within
     their hour by the number of samples, so they are right to about a scrape interval.
     """
     runs: list[tuple[int, int]] = []

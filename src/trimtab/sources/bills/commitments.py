@@ -282,7 +282,7 @@ class _Lists:
         if str(entry.get("status", "")).casefold() not in _RUNNING:
             found.ended.append(str(entry["name"]))
             return
-        resources = [f"{one.get('amount')} {one.get('acceleratorType') or one.get('type')}" for one in
+        resources = [f"{resource.get('amount')} {resource.get('acceleratorType') or resource.get('type')}" for resource in
                      _mappings(_list(entry.get("resources")))]  # fmt: skip
         found.left_out.append(
             f"{entry['name']}: commits to {', '.join(resources) or 'nothing named'}, not to a machine type; write it as "

@@ -247,7 +247,7 @@ def _files(paths: Sequence[Path]) -> list[Path]:
     found: list[Path] = []
     for path in paths:
         if path.is_dir():
-            inside = sorted(one for one in path.rglob("*") if one.is_file() and _kind(one) is not None)
+            inside = sorted(file for file in path.rglob("*") if file.is_file() and _kind(file) is not None)
             if not inside:
                 raise BillError(f"{path}: no *.csv, *.csv.gz or *.parquet inside")
             found += inside
@@ -371,7 +371,7 @@ def _with_expected_names(table: pa.Table, path: Path, said: BillNotes) -> pa.Tab
             names.append(name)
     table = table.rename_columns(names)
     for name, others in _SYNONYMS.items():
-        other = next((one for one in others if one in table.column_names), None)
+        other = next((synonym for synonym in others if synonym in table.column_names), None)
         if name not in table.column_names and other is not None:
             table = table.append_column(name, table.column(other))
     _require(table, path)
@@ -471,7 +471,9 @@ _CURES = {
 
 
 def _say_currencies(table: pa.Table, said: BillNotes) -> None:
-    currencies = sorted(one for one in pc.unique(table["BillingCurrency"]).to_pylist() if one is not None)
+    currencies = sorted(
+        currency for currency in pc.unique(table["BillingCurrency"]).to_pylist() if currency is not None
+    )
     if len(currencies) > 1:
         said.note(f"bills in several currencies ({', '.join(currencies)}): kept as billed, do not add them up")
     elif currencies and currencies != ["USD"]:

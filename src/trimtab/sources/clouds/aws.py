@@ -53,7 +53,10 @@ class _Reservation(BaseModel):
 def described(client: AwsClient, reading: CloudReading) -> dict[str, CloudMachine]:
     """Return the machines of a reading with what EC2 says of them; those it no longer knows stay, on demand, counted."""
     try:
-        found = {one.name: one for one in _instances(client, sorted(_id(one) for one in reading.machines.values()))}
+        found = {
+            instance.name: instance
+            for instance in _instances(client, sorted(_id(instance) for instance in reading.machines.values()))
+        }
     except CredentialsError:
         reading.notes.append("ec2:DescribeInstances was refused: machines count as on demand, their zones are unknown")
         return {}
@@ -208,7 +211,7 @@ def _questions(
         except ValidationError:
             reading.counts["metrics of CloudWatch without dimensions"] += 1
             continue
-        pairs = tuple((one.name, one.value) for one in listed.dimensions)
+        pairs = tuple((dimension.name, dimension.value) for dimension in listed.dimensions)
         told = dict(pairs)
         if metric.board not in told or metric.machine not in told:
             reading.counts["metrics rolled up over boards or machines: not used"] += 1

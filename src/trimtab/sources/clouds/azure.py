@@ -170,9 +170,9 @@ def azure_quotas(
     reading = QuotaReading()
     try:
         with WebServer(url, headers=headers) as server:
-            usages = {one.name.value.casefold(): one for one in _usages(server, subscription, location)}
+            usages = {cores.name.value.casefold(): cores for cores in _usages(server, subscription, location)}
             families = {
-                one.name: one.family for one in _skus(server, subscription, location) if one.kind == "virtualMachines"
+                sku.name: sku.family for sku in _skus(server, subscription, location) if sku.kind == "virtualMachines"
             }
     except ValidationError as error:
         raise SourceError(f"{url}: no usages of {location}: {error.errors()[0]['msg']}") from error

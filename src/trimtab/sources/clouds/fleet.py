@@ -111,7 +111,7 @@ def _node_rows(
         boards.setdefault(reading.gpus[device].machine, []).append(device)
     for name, devices in sorted(boards.items()):
         machine = reading.machines[name]
-        first, last = min(seen[one][0] for one in devices), max(seen[one][1] for one in devices)
+        first, last = min(seen[board][0] for board in devices), max(seen[board][1] for board in devices)
         yield {
             "node": name,
             "provider": machine.provider,

@@ -56,7 +56,9 @@ def describe(url: str, headers: Mapping[str, str], project: str, reading: CloudR
     """Complete a reading's machines with what Compute Engine says; those that it no longer knows stay as they are, counted."""
     try:
         with WebServer(url, headers=headers) as server:
-            known = {name: one for one in _instances(server, project) for name in (one.id, one.name)}
+            known = {
+                name: instance for instance in _instances(server, project) for name in (instance.id, instance.name)
+            }
     except CredentialsError:
         reading.notes.append("compute.instances.list was refused: machines count as on demand, types may be unknown")
         return
@@ -239,9 +241,9 @@ def _page(body: bytes, server: WebServer) -> _SeriesPage:
 
 
 def _valid(raw: Sequence[dict[str, object]], reading: CloudReading) -> Iterator[_TimeSeries]:
-    for one in raw:
+    for series in raw:
         try:
-            yield _TimeSeries.model_validate(one)
+            yield _TimeSeries.model_validate(series)
         except ValidationError:
             reading.counts["time series of Google that cannot be understood"] += 1
 
@@ -351,7 +353,7 @@ class _Project(BaseModel):
 def google_quotas(url: str, headers: Mapping[str, str], project: str, catalog: Catalog) -> QuotaReading:
     """Return the quotas of Google's GPU types in every region. Raises SourceError, CredentialsError."""
     reading = QuotaReading()
-    machines = [one for one in catalog.instance_types if one.provider == "gcp"]
+    machines = [machine for machine in catalog.instance_types if machine.provider == "gcp"]
     try:
         with WebServer(url, headers=headers) as server:
             whole = _Project.model_validate_json(server.get(f"/compute/v1/projects/{project}"))
@@ -360,7 +362,7 @@ def google_quotas(url: str, headers: Mapping[str, str], project: str, catalog: C
                     reading.quotas.extend(_of_region(machine, region, whole))
     except ValidationError as error:
         raise SourceError(f"{url}: no quotas of project {project}: {error.errors()[0]['msg']}") from error
-    unread = sorted({one.gpu for one in machines} - _METRICS.keys())
+    unread = sorted({machine.gpu for machine in machines} - _METRICS.keys())
     reading.notes.append(f"quotas by GPU family are not read (Cloud Quotas API): {', '.join(unread)}")
     return reading
 
@@ -377,13 +379,13 @@ def _regions(server: WebServer, project: str) -> Iterator[_ComputeRegion]:
 
 def _of_region(machine: InstanceType, region: _ComputeRegion, whole: _Project) -> Iterator[NodeQuota]:
     metric = _METRICS.get(machine.gpu)
-    stated = {one.metric: one for one in region.quotas}
-    over_all = next((one for one in whole.quotas if one.metric == _ALL_REGIONS), None)
+    stated = {quota.metric: quota for quota in region.quotas}
+    over_all = next((quota for quota in whole.quotas if quota.metric == _ALL_REGIONS), None)
     for capacity, name in ((CapacityType.ON_DEMAND, metric), (CapacityType.SPOT, f"PREEMPTIBLE_{metric}")):
         found = stated.get(name or "")
         if metric is None or found is None:
             continue
-        tight = min((found, *([over_all] if over_all else [])), key=lambda one: one.limit)
+        tight = min((found, *([over_all] if over_all else [])), key=lambda quota: quota.limit)
         yield NodeQuota(
             provider="gcp",
             instance_type=machine.name,

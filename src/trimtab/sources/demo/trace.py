@@ -65,13 +65,13 @@ _READINGS = frozenset({"pod", "zone"})
 def build(path: Path, seed: int) -> tuple[dict[str, pa.Table], dict[str, object], dict[str, object]]:
     """Return the tables, the content of workloads.yaml and the meta data of a trace's fleet; raises InputError."""
     series = read_series(path)
-    hours = max(-(-len(one.arrivals) * one.interval_s // S_PER_HR) for one in series)
+    hours = max(-(-len(model.arrivals) * model.interval_s // S_PER_HR) for model in series)
     end = Span(start=FLEET.start, proof=FLEET.start, end=FLEET.start).at(hours * S_PER_HR)
     span = Span(start=FLEET.start, proof=end, end=end)
     draft = FleetDraft(f"trace-{path.stem}", span, seed)
-    for one in series:
-        _add_series(draft, one)
-    declared = {f"trace/{one.name}": {"cold_start_s": FLEET.cold_start_s} for one in series}
+    for requests in series:
+        _add_series(draft, requests)
+    declared = {f"trace/{requests.name}": {"cold_start_s": FLEET.cold_start_s} for requests in series}
     return draft.tables(), {"version": 1, "workloads": declared}, meta(draft.name, span)
 
 

@@ -32,31 +32,31 @@ Row = dict[str, object]
 def scaler_rows(objects: Objects) -> list[Row]:
     """Return the rows of `scalers`: HPAs, ScaledObjects and Karpenter NodePools that are in place."""
     return [
-        *(_hpa(one) for one in objects.of("HorizontalPodAutoscaler")),
-        *(_scaled_object(one) for one in objects.of("ScaledObject")),
-        *(_node_pool(one) for one in objects.of("NodePool")),
+        *(_hpa(autoscaler) for autoscaler in objects.of("HorizontalPodAutoscaler")),
+        *(_scaled_object(scaler) for scaler in objects.of("ScaledObject")),
+        *(_node_pool(pool) for pool in objects.of("NodePool")),
     ]
 
 
-def _hpa(one: Object) -> Row:
-    least = number(one, "spec", "minReplicas")
-    triggers = [_metric_words(metric) for metric in listed(one, "spec", "metrics")]
-    cpu_percent = number(one, "spec", "targetCPUUtilizationPercentage")
+def _hpa(autoscaler: Object) -> Row:
+    least = number(autoscaler, "spec", "minReplicas")
+    triggers = [_metric_words(metric) for metric in listed(autoscaler, "spec", "metrics")]
+    cpu_percent = number(autoscaler, "spec", "targetCPUUtilizationPercentage")
     if cpu_percent is not None:
         triggers.append(f"cpu {cpu_percent:g} %")
-    return _scaler(one, "scaleTargetRef") | {
+    return _scaler(autoscaler, "scaleTargetRef") | {
         "kind": "HorizontalPodAutoscaler",
         "min_replicas": 1.0 if least is None else least,
-        "max_replicas": number(one, "spec", "maxReplicas"),
-        "current_replicas": number(one, "status", "currentReplicas"),
+        "max_replicas": number(autoscaler, "spec", "maxReplicas"),
+        "current_replicas": number(autoscaler, "status", "currentReplicas"),
         "triggers": "; ".join(triggers) or None,
     }
 
 
-def _scaled_object(one: Object) -> Row:
-    least, most = number(one, "spec", "minReplicaCount"), number(one, "spec", "maxReplicaCount")
-    triggers = [_trigger_words(trigger) for trigger in listed(one, "spec", "triggers")]
-    return _scaler(one, "scaleTargetRef") | {
+def _scaled_object(scaler: Object) -> Row:
+    least, most = number(scaler, "spec", "minReplicaCount"), number(scaler, "spec", "maxReplicaCount")
+    triggers = [_trigger_words(trigger) for trigger in listed(scaler, "spec", "triggers")]
+    return _scaler(scaler, "scaleTargetRef") | {
         "kind": "ScaledObject",
         "min_replicas": 0.0 if least is None else least,
         "max_replicas": 100.0 if most is None else most,
@@ -64,11 +64,11 @@ def _scaled_object(one: Object) -> Row:
     }
 
 
-def _scaler(one: Object, target: str) -> Row:
-    namespace, name = text(one, "metadata", "namespace"), text(one, "spec", target, "name")
+def _scaler(scaler: Object, target: str) -> Row:
+    namespace, name = text(scaler, "metadata", "namespace"), text(scaler, "spec", target, "name")
     return {
         "namespace": namespace or None,
-        "name": text(one, "metadata", "name"),
+        "name": text(scaler, "metadata", "name"),
         "target": f"{namespace}/{name}" if name else None,
     }
 
@@ -91,20 +91,20 @@ def _trigger_words(trigger: Object) -> str:
     return " ".join(part for part in (text(trigger, "type"), what, limit) if part)
 
 
-def _node_pool(one: Object) -> Row:
-    disruption = at(one, "spec", "disruption")
-    limits = at(one, "spec", "limits")
+def _node_pool(pool: Object) -> Row:
+    disruption = at(pool, "spec", "disruption")
+    limits = at(pool, "spec", "limits")
     said = (text(disruption, "consolidationPolicy"), text(disruption, "consolidateAfter"))
     needs = [
         f"{text(need, 'key')} {text(need, 'operator')} {','.join(_texts(at(need, 'values')))}".strip()
-        for need in listed(one, "spec", "template", "spec", "requirements")
+        for need in listed(pool, "spec", "template", "spec", "requirements")
     ]
     return {
         "kind": "NodePool",
         "namespace": None,
-        "name": text(one, "metadata", "name"),
+        "name": text(pool, "metadata", "name"),
         "target": None,
-        "current_replicas": number(one, "status", "nodes"),
+        "current_replicas": number(pool, "status", "nodes"),
         "triggers": "; ".join(needs) or None,
         "limits": {str(key): str(value) for key, value in limits.items()} if isinstance(limits, Mapping) else {},
         "consolidation": " after ".join(part for part in said if part) or None,
@@ -146,23 +146,23 @@ def volume_rows(objects: Objects, workloads: Mapping[tuple[str, str], str]) -> l
             claim = text(volume, "persistentVolumeClaim", "claimName")
             if claim and key in workloads:
                 mounted.setdefault((key[0], claim), []).append(workloads[key])
-    return [_claim(one, mounted) for one in objects.of("PersistentVolumeClaim")]
+    return [_claim(volume, mounted) for volume in objects.of("PersistentVolumeClaim")]
 
 
-def _claim(one: Object, mounted: Mapping[tuple[str, str], list[str]]) -> Row:
-    namespace, name = text(one, "metadata", "namespace"), text(one, "metadata", "name")
+def _claim(claim: Object, mounted: Mapping[tuple[str, str], list[str]]) -> Row:
+    namespace, name = text(claim, "metadata", "namespace"), text(claim, "metadata", "name")
     asked, has = (
-        quantity(at(one, *path, "storage")) for path in (("spec", "resources", "requests"), ("status", "capacity"))
+        quantity(at(claim, *path, "storage")) for path in (("spec", "resources", "requests"), ("status", "capacity"))
     )
     return {
         "namespace": namespace,
         "name": name,
         "workload": joined(mounted.get((namespace, name), ())),
-        "storage_class": text(one, "spec", "storageClassName") or None,
+        "storage_class": text(claim, "spec", "storageClassName") or None,
         "requested_gib": None if asked is None else asked / BYTES_PER_GIB,
         "capacity_gib": None if has is None else has / BYTES_PER_GIB,
-        "access_modes": joined(_texts(at(one, "spec", "accessModes"))),
-        "phase": text(one, "status", "phase") or "Unknown",
+        "access_modes": joined(_texts(at(claim, "spec", "accessModes"))),
+        "phase": text(claim, "status", "phase") or "Unknown",
     }
 
 
@@ -174,10 +174,10 @@ def queue_names(objects: Objects) -> dict[str, str]:
     """Return the queue of each run, by namespace/name of the run."""
     found = {}
     for kind in ("Job", "PodGroup", "Workload"):
-        for one in objects.of(kind):
-            queue = text(one, "spec", "queueName") or queue_of(one)
+        for item in objects.of(kind):
+            queue = text(item, "spec", "queueName") or queue_of(item)
             if queue:
-                found[_run(one) if kind != "Job" else _name(one)] = queue
+                found[_run(item) if kind != "Job" else _name(item)] = queue
     return found
 
 
@@ -207,57 +207,57 @@ def queued_rows(objects: Objects) -> list[Row]:
 
 
 def _waiting_in_kueue(objects: Objects) -> Iterator[tuple[Object, float, str]]:
-    for one in objects.of("Workload"):
-        if condition(one, "Admitted") is None and condition(one, "Finished") is None:
+    for workload in objects.of("Workload"):
+        if condition(workload, "Admitted") is None and condition(workload, "Finished") is None:
             gpus = sum(
                 (number(part, "count") or 0.0) * asked_by(at(part, "template", "spec")).gpu_pieces
-                for part in listed(one, "spec", "podSets")
+                for part in listed(workload, "spec", "podSets")
             )
-            yield one, gpus, text(one, "spec", "queueName")
+            yield workload, gpus, text(workload, "spec", "queueName")
 
 
 def _waiting_in_volcano(objects: Objects) -> Iterator[tuple[Object, float, str]]:
-    for one in objects.of("PodGroup"):
-        if text(one, "status", "phase") in _WAITING_PHASES and not number(one, "status", "running"):
-            asked = at(one, "spec", "minResources")
-            yield one, _gpus(asked) or 0.0, text(one, "spec", "queue")
+    for group in objects.of("PodGroup"):
+        if text(group, "status", "phase") in _WAITING_PHASES and not number(group, "status", "running"):
+            asked = at(group, "spec", "minResources")
+            yield group, _gpus(asked) or 0.0, text(group, "spec", "queue")
 
 
-def _workload(one: Object, parents: Mapping[tuple[str, str, str], tuple[str, str]]) -> str:
-    namespace = text(one, "metadata", "namespace")
-    kind, name = controller_of(one) or ("", text(one, "metadata", "name"))
+def _workload(waiting: Object, parents: Mapping[tuple[str, str, str], tuple[str, str]]) -> str:
+    namespace = text(waiting, "metadata", "namespace")
+    kind, name = controller_of(waiting) or ("", text(waiting, "metadata", "name"))
     kind, name = parents.get((namespace, kind, name), (kind, name))
     return f"{namespace}/{name_of_family(name)}"
 
 
-def _run(one: Object) -> str:
+def _run(group: Object) -> str:
     """Return namespace/name of the run that a Kueue Workload or a PodGroup stands for: its controller, else itself."""
-    owner = controller_of(one)
-    return f"{text(one, 'metadata', 'namespace')}/{owner[1]}" if owner else _name(one)
+    owner = controller_of(group)
+    return f"{text(group, 'metadata', 'namespace')}/{owner[1]}" if owner else _name(group)
 
 
-def _name(one: Object) -> str:
-    return f"{text(one, 'metadata', 'namespace')}/{text(one, 'metadata', 'name')}"
+def _name(item: Object) -> str:
+    return f"{text(item, 'metadata', 'namespace')}/{text(item, 'metadata', 'name')}"
 
 
 def queue_rows(objects: Objects) -> list[Row]:
     """Return the rows of `queues`."""
     return [
-        *(row for one in objects.of("ClusterQueue") for row in _cluster_queue(one)),
-        *(_local_queue(one) for one in objects.of("LocalQueue")),
-        *(_volcano_queue(one) for one in objects.of("Queue")),
+        *(row for queue in objects.of("ClusterQueue") for row in _cluster_queue(queue)),
+        *(_local_queue(queue) for queue in objects.of("LocalQueue")),
+        *(_volcano_queue(queue) for queue in objects.of("Queue")),
     ]
 
 
-def _cluster_queue(one: Object) -> Iterator[Row]:
+def _cluster_queue(queue: Object) -> Iterator[Row]:
     used = {
         (text(flavor, "name"), text(resource, "name")): quantity(at(resource, "total"))
-        for flavor in listed(one, "status", "flavorsUsage")
+        for flavor in listed(queue, "status", "flavorsUsage")
         for resource in listed(flavor, "resources")
     }
-    base = _base(one, "ClusterQueue", text(one, "spec", "cohortName") or text(one, "spec", "cohort"))
+    base = _base(queue, "ClusterQueue", text(queue, "spec", "cohortName") or text(queue, "spec", "cohort"))
     none = True
-    for group in listed(one, "spec", "resourceGroups"):
+    for group in listed(queue, "spec", "resourceGroups"):
         for flavor in listed(group, "flavors"):
             for resource in listed(flavor, "resources"):
                 name = text(resource, "name")
@@ -274,34 +274,34 @@ def _cluster_queue(one: Object) -> Iterator[Row]:
         yield base
 
 
-def _base(one: Object, kind: str, parent: str) -> Row:
+def _base(queue: Object, kind: str, parent: str) -> Row:
     return {
         "kind": kind,
-        "namespace": text(one, "metadata", "namespace") or None,
-        "name": text(one, "metadata", "name"),
+        "namespace": text(queue, "metadata", "namespace") or None,
+        "name": text(queue, "metadata", "name"),
         "parent": parent or None,
-        "pending": _count(one, "status", "pendingWorkloads"),
-        "admitted": _count(one, "status", "admittedWorkloads"),
+        "pending": _count(queue, "status", "pendingWorkloads"),
+        "admitted": _count(queue, "status", "admittedWorkloads"),
     }
 
 
-def _count(one: Object, *path: str) -> int | None:
+def _count(item: Object, *path: str) -> int | None:
     """Return a count, or None where there is none that can be."""
-    found = number(one, *path)
+    found = number(item, *path)
     return int(found) if found is not None and 0 <= found <= _MOST else None
 
 
-def _local_queue(one: Object) -> Row:
-    return _base(one, "LocalQueue", text(one, "spec", "clusterQueue"))
+def _local_queue(queue: Object) -> Row:
+    return _base(queue, "LocalQueue", text(queue, "spec", "clusterQueue"))
 
 
-def _volcano_queue(one: Object) -> Row:
-    return _base(one, "Queue", text(one, "spec", "parent")) | {
-        "quota_gpus": _gpus(at(one, "spec", "deserved")),
-        "borrowing_gpus": _gpus(at(one, "spec", "capability")),
-        "used_gpus": _gpus(at(one, "status", "allocated")),
-        "pending": _count(one, "status", "pending"),
-        "admitted": _count(one, "status", "running"),
+def _volcano_queue(queue: Object) -> Row:
+    return _base(queue, "Queue", text(queue, "spec", "parent")) | {
+        "quota_gpus": _gpus(at(queue, "spec", "deserved")),
+        "borrowing_gpus": _gpus(at(queue, "spec", "capability")),
+        "used_gpus": _gpus(at(queue, "status", "allocated")),
+        "pending": _count(queue, "status", "pending"),
+        "admitted": _count(queue, "status", "running"),
     }
 
 

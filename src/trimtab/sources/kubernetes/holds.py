@@ -7,7 +7,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trimtab.sources.hour_grid import HourGrid, Life, UsageKey, Watch, by_day, lives, moment, moment_or_none, presence
+from trimtab.sources.hour_grid import (
+    HourGrid,
+    Life,
+    UsageKey,
+    Watch,
+    by_day,
+    lifetimes,
+    moment,
+    moment_or_none,
+    presence,
+)
 from trimtab.sources.kubernetes.owners import RUN_KINDS, Owner, Owners, selectors, subject
 from trimtab.sources.prometheus.client import Prometheus, any_of
 from trimtab.sources.prometheus.dcgm import GpuLabels
@@ -56,7 +66,7 @@ def device_holds(holdings: PodHoldings, devices: Mapping[str, GpuLabels]) -> lis
         for key, mine in counts.items():
             gpus = share / max(1.0, float(np.round(np.median(held[mine > 0]))))
             who = {"namespace": key.namespace, "pod": key.pod, "node": labels.node}
-            found += [Hold(**who, device=device, gpus=gpus, life=life) for life in lives(mine, watch)]
+            found += [Hold(**who, device=device, gpus=gpus, life=life) for life in lifetimes(mine, watch)]
     return found
 
 
@@ -142,7 +152,7 @@ def running(server: Prometheus, watch: Watch, pods: Iterable[tuple[str, str]]) -
         for key, counts in seen.items():
             pod = subject(dict(zip(_POD_LABELS, key, strict=True)), "pod")
             if pod in wanted and pod not in found:
-                found[pod] = lives(counts, watch)
+                found[pod] = lifetimes(counts, watch)
     return found
 
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from trimtab.catalog import CapacityType
 from trimtab.catalog.providers import provider_of_node_id
-from trimtab.sources.hour_grid import HourGrid, Life, Watch, by_day, lives, presence
+from trimtab.sources.hour_grid import HourGrid, Life, Watch, by_day, lifetimes, presence
 from trimtab.sources.kubernetes.objects import Objects, moment_at, text
 from trimtab.sources.prometheus.client import Floats, Prometheus
 from trimtab.tables.resource_ids import PROVIDER_ID
@@ -64,7 +64,7 @@ class KubeNode:
     capacity_type: str
     product: str | None
     gpu_count: int | None
-    lives: tuple[Life, ...]
+    lifetimes: tuple[Life, ...]
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
@@ -101,8 +101,8 @@ def _by_name(seen: Iterable[tuple[str, ...]]) -> dict[str, list[tuple[str, ...]]
 
 
 def _spans(counts: Sequence[Floats], watch: Watch, created_s: float | None) -> tuple[Life, ...]:
-    """Return a node's lives; the moment of its creation, where told, is exact for the life that it falls in or before."""
-    spans = lives(np.max(np.stack(counts), axis=0), watch)
+    """Return a node's lifetimes; the moment of its creation, where told, is exact for the life that it falls in or before."""
+    spans = lifetimes(np.max(np.stack(counts), axis=0), watch)
     if created_s is None:
         return tuple(spans)
     exact = [
@@ -143,7 +143,7 @@ def described_node(
         capacity_type=(capacity_type or CapacityType.ON_DEMAND).value,
         product=_first(labels, _PRODUCT_LABELS) or None,
         gpu_count=gpu_count,
-        lives=spans,
+        lifetimes=spans,
         labels={
             **{key.removeprefix("label_"): value for key, value in labels.items() if key.startswith("label_")},
             **({PROVIDER_ID: provider_id} if provider_id else {}),

@@ -72,24 +72,24 @@ class Objects:
         if number:
             self.counts[reason] = self.counts.get(reason, 0) + number
 
-    def take(self, one: object, kind: str = "") -> None:
+    def take(self, document: object, kind: str = "") -> None:
         """Take an object, or the items of a list; `kind` is that of an item which does not say it."""
-        if not isinstance(one, Mapping):
+        if not isinstance(document, Mapping):
             self.read += 1
             self.count("items that are no objects")
             return
-        own = text(one, "kind")
-        items = one.get("items")
+        own = text(document, "kind")
+        items = document.get("items")
         if isinstance(items, Sequence) and not isinstance(items, str) and (own.endswith("List") or not own):
             for item in items:
                 self.take(item, own.removesuffix("List"))
             return
-        self._take_one(one, own or kind)
+        self._take_one(document, own or kind)
 
-    def _take_one(self, one: Object, kind: str) -> None:
+    def _take_one(self, item: Object, kind: str) -> None:
         self.read += 1
-        group = text(one, "apiVersion").rpartition("/")[0]
-        namespace, name = text(one, "metadata", "namespace"), text(one, "metadata", "name")
+        group = text(item, "apiVersion").rpartition("/")[0]
+        namespace, name = text(item, "metadata", "namespace"), text(item, "metadata", "name")
         if not kind or not name:
             self.count("objects without a kind or a name")
         elif kind not in KINDS or (group and group not in KINDS[kind]):
@@ -99,52 +99,52 @@ class Objects:
             key = (group or KINDS[kind][0], namespace, name)
             if key in mine:
                 self.count(f"{kind} objects that came twice")
-            mine[key] = one
+            mine[key] = item
 
     @property
     def kept(self) -> int:
         """Return how many objects are held."""
-        return sum(len(one) for one in self.by_kind.values())
+        return sum(len(objects) for objects in self.by_kind.values())
 
 
-def at(one: object, *path: str) -> object:
+def at(value: object, *path: str) -> object:
     """Return what stands under a path of keys, or None."""
     for key in path:
-        if not isinstance(one, Mapping):
+        if not isinstance(value, Mapping):
             return None
-        one = one.get(key)
-    return one
+        value = value.get(key)
+    return value
 
 
-def text(one: object, *path: str) -> str:
+def text(value: object, *path: str) -> str:
     """Return the text under a path of keys; empty where there is none."""
-    found = at(one, *path)
+    found = at(value, *path)
     return found if isinstance(found, str) else ""
 
 
-def number(one: object, *path: str) -> float | None:
+def number(value: object, *path: str) -> float | None:
     """Return the number under a path of keys, or None."""
-    found = at(one, *path)
+    found = at(value, *path)
     return float(found) if isinstance(found, int | float) and not isinstance(found, bool) else None
 
 
-def mapping(one: object, *path: str) -> dict[str, str]:
+def mapping(source: object, *path: str) -> dict[str, str]:
     """Return the texts of the mapping under a path of keys; other values are left out."""
-    found = at(one, *path)
+    found = at(source, *path)
     if not isinstance(found, Mapping):
         return {}
     return {key: value for key, value in found.items() if isinstance(key, str) and isinstance(value, str)}
 
 
-def listed(one: object, *path: str) -> list[Object]:
+def listed(value: object, *path: str) -> list[Object]:
     """Return the objects of the list under a path of keys."""
-    found = at(one, *path)
+    found = at(value, *path)
     return [item for item in found if isinstance(item, Mapping)] if isinstance(found, list) else []
 
 
-def moment_at(one: object, *path: str) -> datetime | None:
+def moment_at(value: object, *path: str) -> datetime | None:
     """Return the moment under a path of keys, in UTC; None where there is none that is understood."""
-    found = at(one, *path)
+    found = at(value, *path)
     if isinstance(found, datetime):
         return as_utc(found)
     try:
@@ -154,9 +154,9 @@ def moment_at(one: object, *path: str) -> datetime | None:
     return parsed.astimezone(UTC) if parsed is not None and parsed.tzinfo is not None else None
 
 
-def condition(one: object, kind: str, status: str = "True") -> Object | None:
+def condition(source: object, kind: str, status: str = "True") -> Object | None:
     """Return an object's condition of a type that has a status, or None."""
-    found = (item for item in listed(one, "status", "conditions") if item.get("type") == kind)
+    found = (item for item in listed(source, "status", "conditions") if item.get("type") == kind)
     return next((item for item in found if item.get("status") == status), None)
 
 
@@ -269,7 +269,9 @@ def read_manifests(folder: Path) -> Iterator[tuple[str, object]]:
     files = (
         [folder]
         if folder.is_file()
-        else sorted(one for one in folder.rglob("*") if is_manifest(one, folder) and not one.stem.endswith(OF_CHARTS))
+        else sorted(
+            path for path in folder.rglob("*") if is_manifest(path, folder) and not path.stem.endswith(OF_CHARTS)
+        )
     )
     if not files:
         raise InputError(
@@ -300,9 +302,11 @@ def is_manifest(path: Path, folder: Path, *, rollback: bool = False) -> bool:
 def built_by_kustomize(folder: Path) -> str | None:
     """Return what kustomize makes of a folder; None where it is no kustomization of resources, or nothing here can build it."""
     file = next((folder / name for name in _KUSTOMIZATIONS if (folder / name).is_file()), None)
-    if file is None or not any("resources" in one for one in documents_of(file) if isinstance(one, dict)):
+    if file is None or not any(
+        "resources" in document for document in documents_of(file) if isinstance(document, dict)
+    ):
         return None
-    builder = next((one for one in _BUILDERS if shutil.which(one[0])), None)
+    builder = next((command for command in _BUILDERS if shutil.which(command[0])), None)
     if builder is None:
         return None
     done = subprocess.run([*builder, str(folder)], capture_output=True, text=True, timeout=_LIMIT_S, check=False)

@@ -164,10 +164,10 @@ def owners_of(objects: Objects) -> Owners:
     """Return owners and teams: (namespace, pod) -> controller, and each ReplicaSet or Job -> its topmost owner."""
     steps: dict[tuple[str, str, str], tuple[str, str]] = {}
     for kind in KINDS:
-        for one in objects.of(kind):
-            controller = controller_of(one)
+        for item in objects.of(kind):
+            controller = controller_of(item)
             if controller is not None:
-                steps[text(one, "metadata", "namespace"), kind, text(one, "metadata", "name")] = controller
+                steps[text(item, "metadata", "namespace"), kind, text(item, "metadata", "name")] = controller
     pods = {
         (namespace, name): _passed(steps, namespace, controller)
         for (namespace, kind, name), controller in steps.items()
@@ -181,9 +181,9 @@ def owners_of(objects: Objects) -> Owners:
     return Owners(pods=pods, parents=parents, teams=_teams_of_namespaces(objects))
 
 
-def controller_of(one: Object) -> tuple[str, str] | None:
+def controller_of(item: Object) -> tuple[str, str] | None:
     """Return (kind, name) of the owner that controls an object; of several owners the one marked so, else the first."""
-    owners = [owner for owner in listed(one, "metadata", "ownerReferences") if text(owner, "kind")]
+    owners = [owner for owner in listed(item, "metadata", "ownerReferences") if text(owner, "kind")]
     owner = next((owner for owner in owners if owner.get("controller") is True), owners[0] if owners else None)
     return None if owner is None else (text(owner, "kind"), text(owner, "name"))
 
@@ -206,12 +206,12 @@ def _passed(steps: Step, namespace: str, controller: tuple[str, str]) -> tuple[s
 def _teams_of_namespaces(objects: Objects) -> dict[tuple[str, str], str]:
     teams = {}
     for kind in ("Namespace", "Pod"):
-        for one in objects.of(kind):
-            labels = {metric_label(key): value for key, value in mapping(one, "metadata", "labels").items() if value}
+        for item in objects.of(kind):
+            labels = {metric_label(key): value for key, value in mapping(item, "metadata", "labels").items() if value}
             team = next((labels[name] for name in TEAM_LABELS if name in labels), None)
             if team is not None:
-                name = text(one, "metadata", "name")
-                namespace = name if kind == "Namespace" else text(one, "metadata", "namespace")
+                name = text(item, "metadata", "name")
+                namespace = name if kind == "Namespace" else text(item, "metadata", "namespace")
                 teams[namespace, name if kind == "Pod" else ""] = team
     return teams
 

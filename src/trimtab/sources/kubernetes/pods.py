@@ -79,9 +79,9 @@ def asked_by(spec: object) -> PodResources:
 
 def _needed(spec: object, which: str) -> dict[str, float]:
     init = listed(spec, "initContainers")
-    sidecars = [one for one in init if text(one, "restartPolicy") == "Always"]
+    sidecars = [container for container in init if text(container, "restartPolicy") == "Always"]
     together = _sum([*listed(spec, "containers"), *sidecars], which)
-    alone = [_amounts(one, which) for one in init if text(one, "restartPolicy") != "Always"]
+    alone = [_amounts(container, which) for container in init if text(container, "restartPolicy") != "Always"]
     for amounts in alone:
         for name, amount in amounts.items():
             together[name] = max(together.get(name, 0.0), amount)
@@ -91,7 +91,7 @@ def _needed(spec: object, which: str) -> dict[str, float]:
 def _sum(containers: Sequence[Object], which: str) -> dict[str, float]:
     """Add up containers; a limit that one of them lacks is no limit for the pod."""
     total: dict[str, float] = {}
-    each = [_amounts(one, which) for one in containers]
+    each = [_amounts(container, which) for container in containers]
     for amounts in each:
         for name, amount in amounts.items():
             total[name] = total.get(name, 0.0) + amount
@@ -124,7 +124,7 @@ def gpu_containers_of(spec: object) -> str | None:
 
 def images_of(spec: object) -> str | None:
     """Return the images of a pod spec's containers, comma separated."""
-    return joined(text(one, "image") for one in listed(spec, "containers"))
+    return joined(text(container, "image") for container in listed(spec, "containers"))
 
 
 def joined(items: Iterable[str]) -> str | None:
@@ -132,11 +132,11 @@ def joined(items: Iterable[str]) -> str | None:
     return ",".join(dict.fromkeys(item for item in items if item)) or None
 
 
-def queue_of(one: Object) -> str | None:
+def queue_of(item: Object) -> str | None:
     """Return the queue that a pod or a run names in its labels or annotations, or None."""
-    labels, notes = mapping(one, "metadata", "labels"), mapping(one, "metadata", "annotations")
+    labels, notes = mapping(item, "metadata", "labels"), mapping(item, "metadata", "annotations")
     named = labels.get(KUEUE_QUEUE) or notes.get(KUEUE_QUEUE) or notes.get(VOLCANO_QUEUE) or labels.get(VOLCANO_QUEUE)
-    return named or text(one, "spec", "queue") or None
+    return named or text(item, "spec", "queue") or None
 
 
 _FOLLOWS_NODES = frozenset({"DaemonSet", "Node"})
@@ -171,57 +171,57 @@ def placed_pods(objects: Objects, tally: Tally) -> list[PlacedPod]:
     owners = owners_of(objects)
     labels = {text(node, "metadata", "name"): mapping(node, "metadata", "labels") for node in objects.of("Node")}
     selectors = {
-        f"{text(one, 'metadata', 'namespace')}/{text(one, 'metadata', 'name')}": mapping(
-            one, "spec", "selector", "matchLabels"
+        f"{text(controller, 'metadata', 'namespace')}/{text(controller, 'metadata', 'name')}": mapping(
+            controller, "spec", "selector", "matchLabels"
         )
         for kind in ("StatefulSet", "Deployment")
-        for one in objects.of(kind)
+        for controller in objects.of(kind)
     }
     placed = []
-    for one in objects.of("Pod"):
-        created = moment_at(one, "metadata", "creationTimestamp")
+    for pod in objects.of("Pod"):
+        created = moment_at(pod, "metadata", "creationTimestamp")
         if created is None:
             tally.count("pods without a moment of creation, left out")
             continue
-        namespace, name = text(one, "metadata", "namespace"), text(one, "metadata", "name")
-        node, asked = text(one, "spec", "nodeName") or None, asked_by(at(one, "spec"))
+        namespace, name = text(pod, "metadata", "namespace"), text(pod, "metadata", "name")
+        node, asked = text(pod, "spec", "nodeName") or None, asked_by(at(pod, "spec"))
         if not owners.knows(namespace, name):
             tally.count("pods without an owner")
-        if listed(one, "spec", "resourceClaims"):
+        if listed(pod, "spec", "resourceClaims"):
             tally.count("pods with ResourceClaims: GPUs claimed through DRA are not counted")
         on = labels.get(node or "", {})
         placed.append(
             PlacedPod(
                 namespace=namespace,
                 name=name,
-                source=one,
+                source=pod,
                 owner=owners.of(namespace, name),
                 asked=asked,
                 gpus=asked.gpus(on.get("nvidia.com/gpu.product", ""), shares_of_a_board(on)),
                 node=node,
                 created=created,
-                scheduled=_scheduled(one) if node else None,
-                ended=_ended(one),
+                scheduled=_scheduled(pod) if node else None,
+                ended=_ended(pod),
                 selector=selectors.get(owners.of(namespace, name).workload, {}),
             )
         )
     return placed
 
 
-def _scheduled(one: Object) -> datetime | None:
-    told = condition(one, "PodScheduled")
-    return moment_at(told, "lastTransitionTime") or moment_at(one, "status", "startTime")
+def _scheduled(pod: Object) -> datetime | None:
+    told = condition(pod, "PodScheduled")
+    return moment_at(told, "lastTransitionTime") or moment_at(pod, "status", "startTime")
 
 
-def _ended(one: Object) -> datetime | None:
+def _ended(pod: Object) -> datetime | None:
     """Return when a finished pod let go: its last container's end, else the last change of its conditions."""
-    if text(one, "status", "phase") not in _DONE:
+    if text(pod, "status", "phase") not in _DONE:
         return None
-    ends = [moment_at(item, "state", "terminated", "finishedAt") for item in listed(one, "status", "containerStatuses")]
+    ends = [moment_at(item, "state", "terminated", "finishedAt") for item in listed(pod, "status", "containerStatuses")]
     known = [end for end in ends if end is not None]
-    changes = [moment_at(item, "lastTransitionTime") for item in listed(one, "status", "conditions")]
+    changes = [moment_at(item, "lastTransitionTime") for item in listed(pod, "status", "conditions")]
     known = known or [change for change in changes if change is not None]
-    return max(known, default=moment_at(one, "status", "startTime"))
+    return max(known, default=moment_at(pod, "status", "startTime"))
 
 
 def holds_of(pods: Sequence[PlacedPod], nodes: set[str], end: datetime, tally: Tally) -> list[Hold]:
@@ -277,10 +277,12 @@ def pod_row(pod: PlacedPod) -> dict[str, object]:
 def _tolerations(spec: object) -> dict[str, str]:
     """Return tolerations by key: `value:effect`, with ` for N s` where it ends."""
     found: dict[str, list[str]] = {}
-    for one in listed(spec, "tolerations"):
-        seconds = number(one, "tolerationSeconds")
+    for toleration in listed(spec, "tolerations"):
+        seconds = number(toleration, "tolerationSeconds")
         ends = "" if seconds is None else f" for {seconds:.0f} s"
-        found.setdefault(text(one, "key") or "*", []).append(f"{text(one, 'value')}:{text(one, 'effect')}{ends}")
+        found.setdefault(text(toleration, "key") or "*", []).append(
+            f"{text(toleration, 'value')}:{text(toleration, 'effect')}{ends}"
+        )
     return {key: ", ".join(texts) for key, texts in found.items()}
 
 
@@ -289,6 +291,9 @@ def _affinity_keys(spec: object) -> list[str]:
     required = at(spec, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
     terms = listed(required, "nodeSelectorTerms")
     keys = [
-        text(one, "key") for term in terms for part in ("matchExpressions", "matchFields") for one in listed(term, part)
+        text(expression, "key")
+        for term in terms
+        for part in ("matchExpressions", "matchFields")
+        for expression in listed(term, part)
     ]
     return list(dict.fromkeys(key for key in keys if key))

@@ -45,8 +45,8 @@ def snapshot_moment(objects: Objects) -> datetime:
     """Return the newest moment that any object tells: about when the snapshot was made. Raises InputError where none does."""
     newest = None
     for kind in objects.by_kind:
-        for one in objects.of(kind):
-            for seen in _moments(one):
+        for item in objects.of(kind):
+            for seen in _moments(item):
                 newest = seen if newest is None or seen > newest else newest
     if newest is None:
         raise InputError(
@@ -56,14 +56,14 @@ def snapshot_moment(objects: Objects) -> datetime:
     return newest
 
 
-def _moments(one: Object) -> Iterable[datetime]:
+def _moments(source: Object) -> Iterable[datetime]:
     places: Sequence[tuple[object, tuple[str, ...]]] = [
-        (one, ("metadata", "creationTimestamp")),
-        (one, ("status", "startTime")),
-        (one, ("status", "completionTime")),
-        *((item, ("lastHeartbeatTime",)) for item in listed(one, "status", "conditions")),
-        *((item, ("lastTransitionTime",)) for item in listed(one, "status", "conditions")),
-        *((item, ("state", "terminated", "finishedAt")) for item in listed(one, "status", "containerStatuses")),
+        (source, ("metadata", "creationTimestamp")),
+        (source, ("status", "startTime")),
+        (source, ("status", "completionTime")),
+        *((item, ("lastHeartbeatTime",)) for item in listed(source, "status", "conditions")),
+        *((item, ("lastTransitionTime",)) for item in listed(source, "status", "conditions")),
+        *((item, ("state", "terminated", "finishedAt")) for item in listed(source, "status", "containerStatuses")),
     ]
     for place, path in places:
         seen = moment_at(place, *path)
@@ -77,7 +77,7 @@ def collect_snapshot(
     """Return the tables of a snapshot over `[start, end)`. Raises InputError where it holds no node or no moment."""
     tally = Tally(counts=dict(objects.counts))
     facts = catalog or load_catalog()
-    nodes = [_node(one) for one in objects.of("Node")]
+    nodes = [_node(node) for node in objects.of("Node")]
     if not nodes:
         raise InputError(
             f"{source}: no nodes among its {objects.kept} objects; write them with: kubectl get nodes,pods,... -A -o json"
@@ -110,21 +110,22 @@ def collect_snapshot(
 
 def kube_nodes(objects: Objects) -> list[KubeNode]:
     """Return the nodes of a snapshot, with and without GPUs."""
-    return [_node(one) for one in objects.of("Node")]
+    return [_node(node) for node in objects.of("Node")]
 
 
-def _node(one: Object) -> KubeNode:
-    raw = mapping(one, "metadata", "labels")
-    created = moment_at(one, "metadata", "creationTimestamp")
+def _node(node_object: Object) -> KubeNode:
+    raw = mapping(node_object, "metadata", "labels")
+    created = moment_at(node_object, "metadata", "creationTimestamp")
     taints = {
-        text(taint, "key"): f"{text(taint, 'value')}:{text(taint, 'effect')}" for taint in listed(one, "spec", "taints")
+        text(taint, "key"): f"{text(taint, 'value')}:{text(taint, 'effect')}"
+        for taint in listed(node_object, "spec", "taints")
     }
     node = described_node(
-        text(one, "metadata", "name"),
-        provider_id=text(one, "spec", "providerID"),
+        text(node_object, "metadata", "name"),
+        provider_id=text(node_object, "spec", "providerID"),
         labels={metric_label(key): value for key, value in raw.items()},
         taints=taints,
-        gpu_count=_boards(one, raw),
+        gpu_count=_boards(node_object, raw),
         spans=(Life(start_s=created.timestamp() if created else 0.0, end_s=None),),
     )
     provider = node.provider
@@ -135,12 +136,12 @@ def _node(one: Object) -> KubeNode:
     return replace(node, provider=provider, labels={**raw, **own}, notes=notes)
 
 
-def _boards(one: Object, labels: Mapping[str, str]) -> int:
+def _boards(node_object: Object, labels: Mapping[str, str]) -> int:
     """Return the boards of a node: as feature discovery labels it, else as capacity tells (MIG: the fewest that hold)."""
     labelled = quantity(labels.get("nvidia.com/gpu.count"))
     if labelled and labelled <= _MOST_BOARDS:
         return int(labelled)
-    capacity = mapping(one, "status", "capacity")
+    capacity = mapping(node_object, "status", "capacity")
     pieces = [quantity(capacity[name]) or 0.0 for name in GPU_RESOURCES if name in capacity]
     whole = max(pieces, default=0.0) / shares_of_a_board(labels)
     slices = sum(
@@ -167,7 +168,7 @@ def _node_rows(nodes: Sequence[KubeNode], catalog: Catalog, tally: Tally) -> lis
                 "region": node.region,
                 "zone": node.zone,
                 "capacity_type": node.capacity_type,
-                "start": moment(node.lives[0].start_s),
+                "start": moment(node.lifetimes[0].start_s),
                 "gpu": gpu_name(node.product, catalog, tally),
                 "gpu_count": node.gpu_count,
                 "labels": dict(node.labels),
@@ -181,8 +182,8 @@ def _jobs(
     objects: Objects, holds: Sequence[Hold], owners: Mapping[tuple[str, str], Owner], start: datetime
 ) -> list[dict[str, object]]:
     facts = {
-        (text(one, "metadata", "namespace"), text(one, "metadata", "name")): _job_facts(one)
-        for one in objects.of("Job", "batch")
+        (text(job, "metadata", "namespace"), text(job, "metadata", "name")): _job_facts(job)
+        for job in objects.of("Job", "batch")
     }
     ran = job_rows(holds, owners, facts, start.timestamp())
     queues = queue_names(objects)
@@ -192,16 +193,16 @@ def _jobs(
     return ran + [row for row in queued_rows(objects) if row["job"] not in known]
 
 
-def _job_facts(one: Object) -> JobFacts:
+def _job_facts(job: Object) -> JobFacts:
     def seconds(*path: str) -> float | None:
-        seen = moment_at(one, *path)
+        seen = moment_at(job, *path)
         return None if seen is None else seen.timestamp()
 
     return JobFacts(
         created_s=seconds("metadata", "creationTimestamp"),
         started_s=seconds("status", "startTime"),
         completed_s=seconds("status", "completionTime"),
-        failed_pods=number(one, "status", "failed") or 0.0,
+        failed_pods=number(job, "status", "failed") or 0.0,
     )
 
 

@@ -60,7 +60,7 @@ class _RetailPage(BaseModel):
 
 def read_azure(server: WebServer, catalog: Catalog, regions: Sequence[str], today: date) -> PriceReading:
     """Read the rates of every Azure type of the catalog; no regions means all. Raises SourceError."""
-    types = [one.name for one in catalog.instance_types if one.provider == "azure"]
+    types = [machine.name for machine in catalog.instance_types if machine.provider == "azure"]
     reading = PriceReading()
     items = [item for name in types for item in _items(server, name, regions)]
     azure_rates(items, frozenset(types), regions, today, reading)

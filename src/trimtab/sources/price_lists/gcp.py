@@ -193,7 +193,9 @@ def read_gcp(server: WebServer, catalog: Catalog, regions: Sequence[str], today:
     """Read the rates of Google's GPU machines; no regions means all. Raises SourceError, CredentialsError."""
     reading = PriceReading()
     families = _families()
-    wanted = frozenset(name for one in families.values() for name in (one.core, one.ram, one.gpu)) | {LOCAL_SSD}
+    wanted = frozenset(name for family in families.values() for name in (family.core, family.ram, family.gpu)) | {
+        LOCAL_SSD
+    }
     parts = part_prices(skus(server), wanted, regions, today, reading)
     places = sorted({part.region for part in parts})
     for machine in catalog.instance_types:

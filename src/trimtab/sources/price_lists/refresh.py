@@ -88,7 +88,7 @@ def known_regions(catalog: Catalog, provider: str) -> tuple[str, ...]:
 
 
 def _aws(asked: RefreshRequest, catalog: Catalog) -> PriceReading:
-    types = frozenset(one.name for one in catalog.instance_types if one.provider == "aws")
+    types = frozenset(machine.name for machine in catalog.instance_types if machine.provider == "aws")
     regions = asked.of("aws") or known_regions(catalog, "aws")
     today = asked.now.date()
     if asked.aws_via is AwsVia.BULK:

@@ -178,7 +178,9 @@ def _holds(
 ) -> list[Hold]:
     holds = [on_kubernetes_node(hold, boards.node_of) for hold in device_holds(holdings, boards.devices)]
     holds += requested_holds(server, watch, {hold.node for hold in holds})
-    gpu_nodes = {node.name for node in nodes if node.gpu_count} | {boards.node(one) for one in boards.devices.values()}
+    gpu_nodes = {node.name for node in nodes if node.gpu_count} | {
+        boards.node(labels) for labels in boards.devices.values()
+    }
     gpu_pods = {(hold.namespace, hold.pod) for hold in holds}
     holds += other_holds(server, watch, gpu_nodes, resolver.owners, gpu_pods)
     for hold in holds:

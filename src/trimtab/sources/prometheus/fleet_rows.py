@@ -10,7 +10,7 @@ import numpy as np
 
 from trimtab.catalog import CapacityType, Catalog
 from trimtab.errors import UnknownName
-from trimtab.sources.hour_grid import Life, lives, moment, moment_or_none
+from trimtab.sources.hour_grid import Life, lifetimes, moment, moment_or_none
 from trimtab.sources.kubernetes.holds import Hold, usage_watch
 from trimtab.sources.kubernetes.nodes import UNKNOWN, KubeNode
 from trimtab.sources.kubernetes.owners import Owner
@@ -43,7 +43,9 @@ class Boards:
 
     def product_on(self, node: str) -> str | None:
         """Return the product name of a node's boards."""
-        return next((one.product for one in self.devices.values() if one.product and self.node(one) == node), None)
+        return next(
+            (labels.product for labels in self.devices.values() if labels.product and self.node(labels) == node), None
+        )
 
 
 def node_names(
@@ -114,7 +116,7 @@ def node_rows(
             continue
         for note in node.notes:
             tally.count(note)
-        rows += [_node_row(node, life, count, boards, catalog, tally) for life in node.lives]
+        rows += [_node_row(node, life, count, boards, catalog, tally) for life in node.lifetimes]
     return rows
 
 
@@ -146,7 +148,7 @@ def _only_telemetry(hosts: Collection[str], boards: Boards, holdings: PodHolding
         if host in hosts:
             counts[host] = counts.get(host, np.zeros(holdings.grid.hours)) + holdings.counts(key)
     for host in sorted(counts):
-        yield _unknown_node(host, tuple(lives(counts[host], watch)) if watch else ())
+        yield _unknown_node(host, tuple(lifetimes(counts[host], watch)) if watch else ())
 
 
 def _unknown_node(host: str, seen: tuple[Life, ...]) -> KubeNode:
@@ -159,7 +161,7 @@ def _unknown_node(host: str, seen: tuple[Life, ...]) -> KubeNode:
         capacity_type=CapacityType.ON_DEMAND.value,
         product=None,
         gpu_count=None,
-        lives=seen,
+        lifetimes=seen,
         notes=("nodes that kube-state-metrics does not know: type, place and capacity type unknown",),
     )
 

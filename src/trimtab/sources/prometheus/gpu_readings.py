@@ -160,7 +160,7 @@ _NAMES = tuple(statistic.label for statistic in GAUGE_STATISTICS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HourRepair:
-    """Mends one metric's hours in a cube, where its statistics stand under `target`."""
+    """Repairs one metric's hours in a cube, where its statistics stand under `target`."""
 
     server: Prometheus
     metric: ExportedMetric
@@ -169,7 +169,7 @@ class HourRepair:
     cube: Cube
     tally: Tally
 
-    def mend(self, taken: Mapping[UsageKey, Floats], negative: Mapping[UsageKey, Ints]) -> None:
+    def repair(self, taken: Mapping[UsageKey, Floats], negative: Mapping[UsageKey, Ints]) -> None:
         """Replace the statistics of hours that hold a bad reading.
 
         `taken` tells the hours that are this metric's, `negative` those in which a reading was below 0.
@@ -186,7 +186,7 @@ class HourRepair:
                 self._forget(key, rest)
                 continue
             for hour in rest:
-                self._mend_hour(key, hour)
+                self._repair_hour(key, hour)
 
     def _spoilt(self, taken: Mapping[UsageKey, Floats], negative: Mapping[UsageKey, Ints]) -> dict[UsageKey, Ints]:
         """Return by key the hours whose maximum, minimum or mean tells of a bad reading."""
@@ -210,7 +210,7 @@ class HourRepair:
         for hour in hours:
             self._put(key, hour, dict.fromkeys(_NAMES, np.nan))
 
-    def _mend_hour(self, key: UsageKey, hour: int) -> None:
+    def _repair_hour(self, key: UsageKey, hour: int) -> None:
         labels = self.tally.devices[key.device]
         chosen = selector(self.server, self.metric, device_matcher(self.metric, labels))
         at_s = self.cube.grid.start_s + (hour + 1) * S_PER_HR - EDGE_S
@@ -328,7 +328,7 @@ def gauge_questions(metric: ExportedMetric, grid: HourGrid) -> list[Wanted]:
 def collect_statistics(
     server: Prometheus, metric: ExportedMetric, scale: Scale, cube: Cube, tally: Tally, ask: Ask | None = None
 ) -> None:
-    """Collect a gauge's statistics by device, pod and hour, with the hours that hold bad readings mended from raw samples."""
+    """Collect a gauge's statistics by device, pod and hour, with the hours that hold bad readings repaired from raw samples."""
     ask = ask or HourlyValues(server=server).ask
     taken: dict[UsageKey, Floats] = {}
     spoilt: dict[UsageKey, Ints] = {}
@@ -350,7 +350,7 @@ def collect_statistics(
             ours = taken.get(key, np.zeros(cube.grid.hours))[hours] > 0
             name = f"{target}_{wanted.statistic.label}"
             cube.put(name, key, hours[ours], series.values[ours] * scale.of(found[1].node))
-    HourRepair(server=server, metric=metric, target=target, scale=scale, cube=cube, tally=tally).mend(taken, spoilt)
+    HourRepair(server=server, metric=metric, target=target, scale=scale, cube=cube, tally=tally).repair(taken, spoilt)
 
 
 def _applies(metric: ExportedMetric, labels: GpuLabels) -> bool:

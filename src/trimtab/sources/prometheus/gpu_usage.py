@@ -80,13 +80,13 @@ class Prefetch(Generic[Question, Answer]):
 def prefetch(
     questions: Iterable[Question], fetch: Callable[[Question], Answer], at_once: int
 ) -> Iterator[Prefetch[Question, Answer]]:
-    """Open a ReadAhead with threads of its own; an error of a fetch is raised where its answer is taken."""
+    """Open a Prefetch with threads of its own; an error of a fetch is raised where its answer is taken."""
     with ThreadPoolExecutor(max_workers=at_once, thread_name_prefix="ask") as pool:
-        ahead = Prefetch(pool, questions, fetch, at_once)
+        fetched = Prefetch(pool, questions, fetch, at_once)
         try:
-            yield ahead
+            yield fetched
         finally:
-            ahead.cancel()
+            fetched.cancel()
 
 
 VALUES_PER_SPAN = 30_000
@@ -185,11 +185,11 @@ def collect_gpu_usage(
     values = HourlyValues(server=server, recorded=metrics.recorded)
     missing = [piece for piece in pieces if not kept.holds(piece)]
     questions = [wanted for piece in missing for wanted in _questions(metrics, piece, mig=mig)]
-    with prefetch(questions, values.ask, server.at_once) as ahead:
+    with prefetch(questions, values.ask, server.at_once) as fetched:
         for piece in pieces:
             span = kept.read(piece)
             if span is None:
-                span = _collected(values, piece, metrics, tally, ahead.take, mig=mig, with_raw=with_raw)
+                span = _collected(values, piece, metrics, tally, fetched.take, mig=mig, with_raw=with_raw)
                 kept.write(piece, span)
             tally.take(span.tally)
             holdings.add(piece, span.samples)
@@ -303,7 +303,7 @@ def usage_table(span: HourSpan, step_s: float, workload_of: Callable[[str, str],
         columns[statistic] = pa.array(np.stack(rows)[group, hours], from_pandas=True)
     merged = [_merged_bins(bins, ordered[at][1], hour) for at, hour in zip(group.tolist(), hours.tolist(), strict=True)]
     columns["activity_histogram"] = pa.array(merged, type=pa.list_(pa.int64()))
-    columns["basis"] = pa.array(["pushed down" if one is None else span.basis for one in merged], type=pa.string())
+    columns["basis"] = pa.array(["pushed down" if bins is None else span.basis for bins in merged], type=pa.string())
     return conform("gpu_usage", pa.table(columns))
 
 

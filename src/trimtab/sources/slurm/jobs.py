@@ -174,65 +174,65 @@ def jobs_of_json(path: Path, content: str, account: Account) -> Iterator[SlurmJo
             yield job
 
 
-def _of_record(one: Mapping[str, object], where: str, account: Account) -> SlurmJob | None:
+def _of_record(record: Mapping[str, object], where: str, account: Account) -> SlurmJob | None:
     try:
         times = {
-            name: moment_of_seconds(seconds(one, "time", key))
+            name: moment_of_seconds(seconds(record, "time", key))
             for name, key in (("submit", "submission"), ("start", "start"), ("end", "end"))
         }
-        nodes = hosts(text(one, "nodes"))
+        nodes = hosts(text(record, "nodes"))
     except ValueError as error:
         account.bad(Fault(what="a moment or a host list is none", where=where, value=str(error), cure="write it again"))
         return None
-    held = _tres(one, "allocated")
+    held = _tres(record, "allocated")
     return checked(
-        _job_id(one),
-        _state(one),
+        _job_id(record),
+        _state(record),
         where,
         account,
-        name=text(one, "name"),
-        user=text(one, "user") or text(one, "association", "user"),
-        group=text(one, "account"),
-        partition=text(one, "partition"),
+        name=text(record, "name"),
+        user=text(record, "user") or text(record, "association", "user"),
+        group=text(record, "account"),
+        partition=text(record, "partition"),
         times=times,
-        gpus=tres_gpus(held) if "gres/" in held else tres_gpus(_tres(one, "requested")),
+        gpus=tres_gpus(held) if "gres/" in held else tres_gpus(_tres(record, "requested")),
         nodes=nodes,
     )
 
 
-def seconds(one: object, *path: str) -> float:
+def seconds(record: object, *path: str) -> float:
     """Return a number that Slurm writes plainly or as {"set": true, "number": n}; 0 where it is not set."""
-    plain = number(one, *path)
+    plain = number(record, *path)
     if plain is not None:
         return plain
-    return (number(one, *path, "number") or 0.0) if at(one, *path, "set") is not False else 0.0
+    return (number(record, *path, "number") or 0.0) if at(record, *path, "set") is not False else 0.0
 
 
-def _job_id(one: Mapping[str, object]) -> str:
-    array, task = seconds(one, "array", "job_id"), at(one, "array", "task_id")
+def _job_id(record: Mapping[str, object]) -> str:
+    array, task = seconds(record, "array", "job_id"), at(record, "array", "task_id")
     numbered = number(task) if not isinstance(task, Mapping) else number(task, "number")
     unset = isinstance(task, Mapping) and task.get("set") is False
     if array and numbered is not None and not unset:
         return f"{array:.0f}_{numbered:.0f}"
-    waiting = text(one, "array", "task")
+    waiting = text(record, "array", "task")
     if array and waiting:
         return f"{array:.0f}_[{waiting}]"
-    plain = number(one, "job_id")
+    plain = number(record, "job_id")
     return "" if plain is None else f"{plain:.0f}"
 
 
-def _state(one: Mapping[str, object]) -> str:
-    found = at(one, "state", "current")
-    found = at(one, "state") if found is None else found
+def _state(record: Mapping[str, object]) -> str:
+    found = at(record, "state", "current")
+    found = at(record, "state") if found is None else found
     if isinstance(found, list):
         found = found[0] if found else ""
     return found if isinstance(found, str) else ""
 
 
-def _tres(one: Mapping[str, object], which: str) -> str:
+def _tres(record: Mapping[str, object], which: str) -> str:
     """Return a JSON record's TRES as sacct writes them in text."""
     parts = []
-    for item in listed(one, "tres", which):
+    for item in listed(record, "tres", which):
         kind, name, count = text(item, "type"), text(item, "name"), number(item, "count")
         if kind == "gres" and count is not None and count >= 0:
             parts.append(f"gres/{name}={count:.0f}")

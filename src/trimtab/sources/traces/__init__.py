@@ -78,9 +78,9 @@ def read_trace(path: Path, machine: TraceMachine | None = None) -> Collected:
     Raises InputError where the file is no trace that is known, naming the columns of those that are.
     """
     table = read_arrow_table(path)
-    kind = next((one for one in FORMATS if one.columns <= set(table.column_names)), None)
+    kind = next((form for form in FORMATS if form.columns <= set(table.column_names)), None)
     if kind is None:
-        known = "\n".join(f"  {one.what}: {', '.join(sorted(one.columns))}" for one in FORMATS)
+        known = "\n".join(f"  {form.what}: {', '.join(sorted(form.columns))}" for form in FORMATS)
         raise InputError(
             f"{path}: no trace that is known; its columns are {', '.join(table.column_names)}; known are\n{known}"
         )

@@ -102,14 +102,16 @@ def bundle_of(profile: ProfileFile, gpu: str, offer: Offer | None, *, workload: 
     node = "profiled"
     rows: dict[str, list[Row]] = {
         "devices": [_device(device, node, gpu) for device in devices],
-        "nodes": [_node(node, gpu, len([one for one in profile.devices if one.parent is None]), offer, start, end)],
+        "nodes": [
+            _node(node, gpu, len([board for board in profile.devices if board.parent is None]), offer, start, end)
+        ],
         "allocations": [_allocation(device, node, workload, start, end) for device in profile.used],
         "gpu_usage": [_usage(device, hour, profile, workload) for device in devices for hour in device.hours],
     }
     held = "no shape on sale carries these GPUs: the node is owned hardware" if offer is None else offer.where
     notes = (
         f"one machine, profiled; taken for {held}",
-        *(f"{one.device}: {one.what}: {one.answer}" for one in profile.troubles),
+        *(f"{trouble.device}: {trouble.what}: {trouble.answer}" for trouble in profile.troubles),
     )
     window_end = floor_hour(end) + timedelta(hours=ceil((end - floor_hour(end)).total_seconds() / S_PER_HR) or 1)
     meta = BundleMeta(start=floor_hour(start), end=window_end, sources=("trimtab profile",), notes=notes)
@@ -121,7 +123,7 @@ def _table(name: str, rows: list[Row]) -> pa.Table:
         return empty_table(name)
     names = [column.name for column in columns_of(name)]
     return pa.Table.from_pylist(
-        [{one: row.get(one) for one in names} for row in rows], schema=arrow_schema(name, names)
+        [{column: row.get(column) for column in names} for row in rows], schema=arrow_schema(name, names)
     )
 
 
@@ -164,7 +166,7 @@ def _allocation(device: ProfileDevice, node: str, workload: str, start: datetime
 
 
 def _usage(device: ProfileDevice, hour: ProfileHour, profile: ProfileFile, workload: str) -> Row:
-    used = any(one.uuid == device.uuid for one in profile.used)
+    used = any(board.uuid == device.uuid for board in profile.used)
     row: Row = {
         "device": device.uuid,
         "workload": workload if used else None,

@@ -52,7 +52,11 @@ def machine_of(text: str, catalog: Catalog | None = None) -> TraceMachine:
     if instance.gpu_frac < 1:
         raise InputError(f"{text!r} holds a part of a board; name a type with whole ones")
     regions = [key[2] for key in facts.prices.keys if key[:2] == (provider, name) and key[3] is BuyingOption.ON_DEMAND]
-    region = parts[2] if len(parts) == 3 else next(iter(sorted(regions, key=lambda one: (one != "us-east-1", one))), "")
+    region = (
+        parts[2]
+        if len(parts) == 3
+        else next(iter(sorted(regions, key=lambda region: (region != "us-east-1", region))), "")
+    )
     if region not in regions:
         raise InputError(
             f"{text!r}: no rate on demand there; it has one in {', '.join(sorted(regions)) or 'no region'}"
