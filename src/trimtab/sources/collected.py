@@ -3,7 +3,7 @@
 Kubernetes allows no `@` in names, so `prod/chat@east` is unambiguous, and its namespace is still `prod`. GPU UUIDs are unique
 in the world; a device that is named after its host is told apart as its host is.
 
-kube-state-metrics exports no node labels unless asked to; the provider's id of a node is the bill's resource.
+Where kube-state-metrics exports no node labels, a bill tells types: the provider's id of a node is the bill's resource.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Commitments already held, as a person, clouds or FOCUS list them, and offers that no price list has.
 
-Read: our own CSV (`commitment_files`), `aws ec2 describe-reserved-instances`, `aws savingsplans describe-savings-plans`,
+Read: our own CSV, `aws ec2 describe-reserved-instances`, `aws savingsplans describe-savings-plans`,
 `az reservations reservation list`, `gcloud compute commitments list` (all as JSON), and FOCUS' Contract Commitments (CSV).
 
 What a list does not price is priced by the price book's rate of its first day, and what even that does not know is left out by

@@ -1,9 +1,7 @@
 """What stands in a cluster beside nodes and pods: autoscalers, node pools, images on GPU nodes, volumes, queues.
 
-Shapes: autoscaling/v2 (and the target of v1), keda.sh/v1alpha1, karpenter.sh/v1.
-
-Shapes: kueue.x-k8s.io v1beta1 and v1beta2 (ClusterQueue, LocalQueue, Workload), scheduling.volcano.sh v1beta1 (Queue,
-PodGroup).
+Shapes: autoscaling/v2 (and the target of v1), keda.sh/v1alpha1, karpenter.sh/v1; kueue.x-k8s.io v1beta1 and v1beta2
+(ClusterQueue, LocalQueue, Workload), scheduling.volcano.sh v1beta1 (Queue, PodGroup).
 """
 
 from __future__ import annotations

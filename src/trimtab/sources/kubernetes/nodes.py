@@ -1,6 +1,6 @@
 """Nodes from kube-state-metrics: when they were there, types, places, capacity types; the spot events that they tell of.
 
-Four kinds of evidence, none of which asks a cloud:
+Spot events rest on four kinds of evidence, none of which asks a cloud:
 
 - a spot node that appears in the window was `launched`;
 - a spot node that goes while a pod still holds its GPUs, or has for less than a minute not, was `interrupted`: an empty node is

@@ -3,7 +3,8 @@
 An object is kept as plain mappings; the functions here read a path of keys and never fail on a shape that is not as expected,
 because a custom resource of another version must not stop a collect. What is not read is counted with its reason.
 
-Source: kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity (the suffixes and their meaning).
+Quantities (`250m`, `64Gi`, `1e3`):
+kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity (the suffixes and their meaning).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Readings of GPUs by device, pod and hour: asked of recorded series or pushed down to the server, bad hours repaired.
 
-A rule's value for the hour that ends at H is recorded within the hour after H (see `recording_rules`), so it is read an hour
+A rule's value for the hour that ends at H is recorded within the hour after H (see `gpu_series`), so it is read an hour
 later than it is of.
 
 A sentinel, a NaN or a share above 1 spoils its whole hour once averaged. Such hours show in their maximum, their minimum or

@@ -1,18 +1,19 @@
 """Formats of recorded traces: what each file holds, and what is assumed to make a fleet of it.
 
-The file says when a job was submitted and how long it ran, not when it started: it is taken to start at once, so waits are 0.
-Source: github.com/msr-fiddle/philly-traces (CC-BY-4.0), as reduced in siasosp23/artifacts.
+Philly (2017): training jobs with submit time, duration, GPUs and virtual cluster. The file does not say when a job started: it
+is taken to start at once, so waits are 0. Source: github.com/msr-fiddle/philly-traces (CC-BY-4.0), as reduced in
+siasosp23/artifacts.
 
-Times are seconds from the start of the trace, shifted by their owners. Source: github.com/alibaba/clusterdata,
-cluster-trace-gpu-v2023 and cluster-trace-gpu-v2025 (no licence stated: to be tested with, not to be passed on).
+Alibaba openb (2023: pods with whole and shared GPUs) and DLRM (2025: instances of recommendation services): times are seconds
+from the start of the trace, shifted by their owners. Source: github.com/alibaba/clusterdata, cluster-trace-gpu-v2023 and
+cluster-trace-gpu-v2025 (no licence stated: to be tested with, not to be passed on).
 
-A pod is taken to hold one GPU for the whole series. The trace does not say which GPU: the assumed one must hold the memory
-seen.
+Alibaba GenTD26: readings of pods (GPU use in percent, memory in bytes). A pod is taken to hold one GPU for the whole series;
+the trace does not say which, and the assumed one must hold the memory seen. Source: github.com/alibaba/clusterdata,
+cluster-trace-v2026-GenAI (no licence stated: to be tested with, not to be passed on).
 
-Source: github.com/alibaba/clusterdata, cluster-trace-v2026-GenAI (no licence stated: to be tested with, not to be passed on).
-
-The demand is the trace's; replicas, latencies and use are a model's (see
-`sources.demo.trace`), and the bundle says so.
+Requests, and rates of them: the demand is the trace's; replicas, latencies and use are a model's (see `sources.demo.trace`),
+and the bundle says so.
 """
 
 from __future__ import annotations
