@@ -26,7 +26,7 @@ from trimtab.diagnose.bill_split import COLUMNS, ChargeBasis, charges_of, spent_
 from trimtab.diagnose.split import CostSplit
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.settings import Settings
-from trimtab.sources.focus import read_bills
+from trimtab.sources.bills.focus import read_bills
 from trimtab.tables.arrow import table_from_rows
 from trimtab.tables.bundle import BundleMeta, memory_bundle
 from trimtab.tables.resource_ids import nodes_by_resource

@@ -17,7 +17,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from trimtab.errors import BillError
-from trimtab.sources.focus import read_bills
+from trimtab.sources.bills.focus import read_bills
 from trimtab.units import micro_usd, usd
 
 DATA = Path("../shared/data/focus")

@@ -16,12 +16,11 @@ from datetime import date
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from trimtab.catalog import load_catalog
-from trimtab.sources.clouds.cloudwatch import CloudWatch
+from trimtab.sources.clouds.aws import CloudWatch
 from trimtab.sources.clouds.fleet import cloud_fleet
-from trimtab.sources.hours import HourGrid
-from trimtab.sources.price_lists.aws_bulk import csv_lines
-from trimtab.sources.price_lists.aws_terms import term_rates
-from trimtab.sources.price_lists.reading import Reading
+from trimtab.sources.hour_grid import HourGrid
+from trimtab.sources.price_lists import PriceReading
+from trimtab.sources.price_lists.aws import csv_lines, term_rates
 from trimtab.units import BYTES_PER_MIB, HR_PER_DAY, MIB_PER_GIB, S_PER_HR
 
 _HEADER = (
@@ -50,7 +49,7 @@ def main() -> None:
 
 def _offer_file(rows: int) -> None:
     types = frozenset(one.name for one in load_catalog().instance_types if one.provider == "aws")
-    known, reading, size = sorted(types), Reading(), 0
+    known, reading, size = sorted(types), PriceReading(), 0
 
     def lines() -> Iterator[str]:
         nonlocal size

@@ -25,13 +25,12 @@ import httpx
 import numpy as np
 
 from benchmarks.rollup import peak_gib
-from trimtab.sources.dcgm import METRICS
-from trimtab.sources.gpu_queries import collect_statistics
-from trimtab.sources.gpu_series import Scale, Tally
-from trimtab.sources.hours import Cube, HourGrid, UsageKey
-from trimtab.sources.lives import moment
-from trimtab.sources.prometheus import collect_prometheus
-from trimtab.sources.promql import Floats, Prometheus
+from trimtab.sources.hour_grid import Cube, HourGrid, UsageKey, moment
+from trimtab.sources.prometheus.client import Floats, Prometheus
+from trimtab.sources.prometheus.collect import collect_prometheus
+from trimtab.sources.prometheus.dcgm import METRICS
+from trimtab.sources.prometheus.gpu_readings import collect_statistics
+from trimtab.sources.prometheus.gpu_series import Scale, Tally
 from trimtab.units import BYTES_PER_MIB, MIB_PER_GIB, S_PER_HR
 
 START_S = 1_788_220_800

@@ -41,7 +41,7 @@ from trimtab.plan.proof.proof_window import ProofResult, prove
 from trimtab.review import read_objects, review_fleet
 from trimtab.review.deployments import Proposed, proposed_deployment
 from trimtab.sources.demo import DEMO_FLEETS
-from trimtab.sources.manifest_files import read_manifests
+from trimtab.sources.kubernetes.manifests import read_manifests
 from trimtab.tables.bundle import Bundle, read_bundle
 from trimtab.units import usd
 

@@ -21,9 +21,15 @@ import httpx
 from benchmarks.fuzz_places import place_readers
 from benchmarks.reference.scrape import read_scrape
 from trimtab.errors import TrimtabError
-from trimtab.sources.bill_cells import find_instance_type, instance_type_in_details, read_labels, read_number, read_time
-from trimtab.sources.focus import read_bills
-from trimtab.sources.promql import Prometheus
+from trimtab.sources.bills.cells import (
+    find_instance_type,
+    instance_type_in_details,
+    read_labels,
+    read_number,
+    read_time,
+)
+from trimtab.sources.bills.focus import read_bills
+from trimtab.sources.prometheus.client import Prometheus
 from trimtab.tables.workloads import parse_workloads
 from trimtab.units import MS_PER_S
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from trimtab.errors import BundleError
-from trimtab.sources.kube_objects import read_dumps
-from trimtab.sources.kube_snapshot import collect_snapshot, snapshot_moment
-from trimtab.sources.prometheus import Collected
+from trimtab.sources.collected import Collected
+from trimtab.sources.kubernetes.objects import read_dumps
+from trimtab.sources.kubernetes.snapshot import collect_snapshot, snapshot_moment
 from trimtab.sources.slurm import collect_slurm, read_slurm
 from trimtab.tables.bundle import memory_bundle
 from trimtab.tables.checks import check_bundle

@@ -37,23 +37,22 @@ from trimtab.errors import InputError, SourceError
 from trimtab.inputs.files import read_text
 from trimtab.replay.outcomes.outcome import Outcome
 from trimtab.review.manifests import read_objects
-from trimtab.sources.batch_files import read_arrivals, read_curve
-from trimtab.sources.canary_files import read_run
+from trimtab.sources.bills.commitments import read_inventory, read_owned
+from trimtab.sources.bills.focus import read_bills
+from trimtab.sources.cheap_hours import read_cheap_hours
 from trimtab.sources.clouds.quotas import read_quotas
-from trimtab.sources.commitment_files import read_owned
-from trimtab.sources.commitment_inventories import read_inventory
 from trimtab.sources.demo.trace import read_series
-from trimtab.sources.focus import read_bills
-from trimtab.sources.hourly import read_cheap_hours
-from trimtab.sources.kube_api import Answer, KubeApi
-from trimtab.sources.kube_objects import read_dumps
-from trimtab.sources.kube_snapshot import collect_snapshot, snapshot_moment
-from trimtab.sources.manifest_files import read_manifests
-from trimtab.sources.promql import Prometheus
-from trimtab.sources.recorded import read_trace
-from trimtab.sources.request_mix import read_request_mix
+from trimtab.sources.kubernetes.api import ApiAnswer, KubeApi
+from trimtab.sources.kubernetes.manifests import read_manifests
+from trimtab.sources.kubernetes.objects import read_dumps
+from trimtab.sources.kubernetes.snapshot import collect_snapshot, snapshot_moment
+from trimtab.sources.prometheus.client import Prometheus
 from trimtab.sources.slurm import collect_slurm, read_slurm
-from trimtab.sources.torch_trace import read_trace as read_torch_trace
+from trimtab.sources.traces import read_trace
+from trimtab.sources.traces.batch_files import read_arrivals, read_curve
+from trimtab.sources.traces.canary_files import read_run
+from trimtab.sources.traces.profiles import read_torch_trace
+from trimtab.sources.traces.request_mix import read_request_mix
 from trimtab.tables.bundle import memory_bundle, parse_meta
 from trimtab.tables.checks import check_bundle, checked_bundle
 from trimtab.tables.profile_file import checked_profile, profile_values
@@ -344,8 +343,8 @@ class _Carrier:
     def __init__(self, body: str) -> None:
         self._body = body
 
-    def get(self, path: str, parameters: Mapping[str, str]) -> Answer:
-        return Answer(status=200, body=self._body)
+    def get(self, path: str, parameters: Mapping[str, str]) -> ApiAnswer:
+        return ApiAnswer(status=200, body=self._body)
 
 
 def _servers(folder: Path) -> list[Kind]:

@@ -16,8 +16,8 @@ from pathlib import Path
 from time import process_time
 from zoneinfo import ZoneInfo
 
-from trimtab.sources.kube_objects import read_dumps
-from trimtab.sources.kube_snapshot import collect_snapshot, snapshot_moment
+from trimtab.sources.kubernetes.objects import read_dumps
+from trimtab.sources.kubernetes.snapshot import collect_snapshot, snapshot_moment
 from trimtab.sources.slurm import collect_slurm, read_slurm
 from trimtab.units import MIB_PER_GIB, S_PER_DAY
 

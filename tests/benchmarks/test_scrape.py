@@ -4,7 +4,7 @@ import pytest
 from benchmarks.reference.scrape import canonical_metrics, parse_sample, read_scrape
 from hypothesis import example, given, strategies as st
 
-from trimtab.sources.dcgm import METRICS
+from trimtab.sources.prometheus.dcgm import METRICS
 
 
 def only(line):

@@ -13,8 +13,8 @@ import httpx
 import pytest
 from tests.e2e.generated_fleet import DAYS, START, GeneratedFleet
 
-from trimtab.sources.prometheus import collect_prometheus
-from trimtab.sources.promql import Prometheus
+from trimtab.sources.prometheus.client import Prometheus
+from trimtab.sources.prometheus.collect import collect_prometheus
 from trimtab.tables.bundle import write_bundle
 
 END = START + timedelta(days=DAYS)

@@ -14,7 +14,7 @@ from tests.e2e.conftest import END
 from tests.e2e.generated_fleet import DAYS, START
 
 from trimtab.cli import main
-from trimtab.sources.promql import Prometheus
+from trimtab.sources.prometheus.client import Prometheus
 
 pytestmark = pytest.mark.prometheus
 DAY_SPANS = 1000
@@ -55,7 +55,7 @@ def assert_same_rows(left, right):
 def test_a_killed_collect_goes_on_where_it_stopped(prometheus_server, collected_bundle, tmp_path, monkeypatch):
     out, journal = tmp_path / "fleet", tmp_path / ".fleet.collecting"
     program = (
-        f"import sys; from trimtab.sources import gpu_usage; gpu_usage.VALUES_PER_SPAN = {DAY_SPANS}\n"
+        f"import sys; from trimtab.sources.prometheus import gpu_usage; gpu_usage.VALUES_PER_SPAN = {DAY_SPANS}\n"
         "from trimtab.cli import main; main(sys.argv[1:])"
     )
     command = [sys.executable, "-c", program, *arguments(prometheus_server.url, out)]
@@ -67,7 +67,7 @@ def test_a_killed_collect_goes_on_where_it_stopped(prometheus_server, collected_
     assert not out.exists()
 
     asked = []
-    monkeypatch.setattr("trimtab.sources.gpu_usage.VALUES_PER_SPAN", DAY_SPANS)
+    monkeypatch.setattr("trimtab.sources.prometheus.gpu_usage.VALUES_PER_SPAN", DAY_SPANS)
     original = Prometheus.range
     monkeypatch.setattr(
         Prometheus, "range", lambda self, query, *times: asked.append((query, times)) or original(self, query, *times)

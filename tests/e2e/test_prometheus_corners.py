@@ -7,8 +7,8 @@ import pyarrow.compute as pc
 import pytest
 from tests.e2e.conftest import RunningPrometheus, backfill_text
 
-from trimtab.sources.prometheus import collect_prometheus
-from trimtab.sources.promql import Prometheus
+from trimtab.sources.prometheus.client import Prometheus
+from trimtab.sources.prometheus.collect import collect_prometheus
 from trimtab.tables.bundle import memory_bundle
 from trimtab.tables.checks import check_bundle
 

@@ -28,8 +28,8 @@ from tests.e2e.generated_fleet import (
 
 from trimtab.cli import main
 from trimtab.errors import SourceError
-from trimtab.sources.prometheus import collect_prometheus
-from trimtab.sources.promql import Prometheus
+from trimtab.sources.prometheus.client import Prometheus
+from trimtab.sources.prometheus.collect import collect_prometheus
 from trimtab.tables.checks import checked_bundle
 from trimtab.tables.rollup import histogram_of
 

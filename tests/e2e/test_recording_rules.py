@@ -14,9 +14,9 @@ from tests.e2e.conftest import RunningPrometheus, backfill_text
 from tests.e2e.generated_fleet import START
 
 from trimtab.cli import main
-from trimtab.sources.hours import HourGrid
-from trimtab.sources.prometheus import collect_prometheus
-from trimtab.sources.promql import Prometheus
+from trimtab.sources.hour_grid import HourGrid
+from trimtab.sources.prometheus.client import Prometheus
+from trimtab.sources.prometheus.collect import collect_prometheus
 from trimtab.tables.bundle import memory_bundle
 from trimtab.tables.checks import check_bundle
 

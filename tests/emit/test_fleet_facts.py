@@ -14,7 +14,7 @@ from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Settings
 from trimtab.pipeline import open_demo
 from trimtab.replay.outcomes.evaluate import law_of
-from trimtab.sources.kube_requests import gpu_containers_of
+from trimtab.sources.kubernetes.pods import gpu_containers_of
 
 SETTINGS = Settings()
 END = datetime(2026, 11, 1, tzinfo=UTC)

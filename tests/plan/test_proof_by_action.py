@@ -4,7 +4,7 @@ import pytest
 from tests.fleets import FleetRows
 
 from trimtab.pipeline import audit
-from trimtab.plan.actions import pathfinder
+from trimtab.plan.actions import roadmap_planner
 from trimtab.plan.proof import proof_by_action as module
 from trimtab.plan.venture import VentureKind
 from trimtab.units import per_month, usd
@@ -72,7 +72,7 @@ def test_where_actions_are_too_many_to_enumerate_each_is_left_out_alone(found, m
 
 
 def test_an_order_of_many_actions_is_judged_by_their_shares(found, monkeypatch):
-    monkeypatch.setattr(pathfinder, "EXACT_PLAYERS", 0)
+    monkeypatch.setattr(roadmap_planner, "EXACT_PLAYERS", 0)
 
     again = audit(wasteful())
 

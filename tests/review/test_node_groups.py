@@ -8,8 +8,7 @@ from tests.review.test_review import DEPLOYMENT, REPLICAS, bundle, stops
 from trimtab.pipeline import review
 from trimtab.review import read_objects
 from trimtab.review.deployments import Weight
-from trimtab.sources.manifest_files import read_manifests
-from trimtab.sources.node_group_scripts import node_groups_of
+from trimtab.sources.kubernetes.manifests import node_groups_of, read_manifests
 
 __all__ = ["bundle"]
 

@@ -8,7 +8,7 @@ from trimtab.errors import InputError
 from trimtab.pipeline import review
 from trimtab.review import read_objects
 from trimtab.review.deployments import Weight
-from trimtab.sources.manifest_files import read_manifests
+from trimtab.sources.kubernetes.manifests import read_manifests
 from trimtab.units import usd
 
 DAYS, REPLICAS = 7, 8

@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from tests.kube_cluster import cluster
 
-from trimtab.sources.kube_resources import RESOURCES
+from trimtab.sources.kubernetes.api import RESOURCES
 
 VERSION = {"Workload": "v1beta1", "ClusterQueue": "v1beta1", "LocalQueue": "v1beta1"}
 

@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from trimtab.errors import CredentialsError, SourceError, UsageError
-from trimtab.sources.access import Access
-from trimtab.sources.promql import Prometheus
+from trimtab.sources.http import Access
+from trimtab.sources.prometheus.client import Prometheus
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
 WANTED = {"bearer": "Bearer secret", "basic": "Basic bWU6cHc="}

@@ -8,9 +8,9 @@ from trimtab.catalog import load_catalog
 from trimtab.fleet.market import Market
 from trimtab.fleet.settings import Settings
 from trimtab.sources.bundle_doctor import bundle_findings, refuses
-from trimtab.sources.doctor import Status
-from trimtab.sources.kube_objects import Objects
-from trimtab.sources.kube_snapshot import collect_snapshot
+from trimtab.sources.kubernetes.objects import Objects
+from trimtab.sources.kubernetes.snapshot import collect_snapshot
+from trimtab.sources.prometheus.doctor import FindingStatus
 from trimtab.tables.bundle import memory_bundle
 
 
@@ -29,10 +29,10 @@ def test_a_bundle_with_readings_and_prices_is_taken(market):
     found, refused = judged(market, nodes=[node(gpu_count=1)], gpu_usage=[usage(hour) for hour in range(48)])
 
     assert not refused
-    assert found["GPU metrics"].status is Status.OK
-    assert found["sm_active"].status is Status.OK
-    assert found["tensor_active"].status is Status.WEAK
-    assert found["prices"].status is Status.OK
+    assert found["GPU metrics"].status is FindingStatus.OK
+    assert found["sm_active"].status is FindingStatus.OK
+    assert found["tensor_active"].status is FindingStatus.WEAK
+    assert found["prices"].status is FindingStatus.OK
 
 
 def test_nodes_without_a_type_or_a_rate_are_named_with_the_cure(market):
@@ -40,7 +40,7 @@ def test_nodes_without_a_type_or_a_rate_are_named_with_the_cure(market):
     found, refused = judged(market, nodes=[node(), node("n1", **owned), node("n2", instance_type="unknown")])
 
     assert not refused
-    assert found["prices"].status is Status.WEAK
+    assert found["prices"].status is FindingStatus.WEAK
     assert found["instance types"].detail == "2 of 3 node lives"
     assert found["prices"].detail.startswith("2 of 3 kind(s)")
     assert "--prices" in found["prices"].fix
@@ -71,14 +71,14 @@ def test_a_snapshot_is_taken_and_says_that_nothing_is_judged(market):
 
     assert not refuses(found)
     metrics = found[0]
-    assert (metrics.status, metrics.detail) == (Status.MISSING, "none for 8 GPUs")
+    assert (metrics.status, metrics.detail) == (FindingStatus.MISSING, "none for 8 GPUs")
     assert "no workload is judged" in metrics.cost
 
 
 def test_teams_and_waits_that_nobody_tells_are_weak(market):
     found, _ = judged(market, allocations=[allocation(team=None)])
 
-    assert found["teams"].status is Status.WEAK
+    assert found["teams"].status is FindingStatus.WEAK
     assert found["runs and waits"].detail == "no runs"
 
 
@@ -91,7 +91,7 @@ def test_a_record_of_spot_is_enough_once_it_decides_more_than_the_stated_odds(ma
 
     none, short, long = (judged(market, spot_events=hourly[:hours])[0]["spot record"] for hours in (0, 3, 12))
 
-    assert (none.status, short.status, long.status) == (Status.WEAK, Status.WEAK, Status.OK)
+    assert (none.status, short.status, long.status) == (FindingStatus.WEAK, FindingStatus.WEAK, FindingStatus.OK)
     assert "one NodePool with both" in none.fix
     assert "the record counts 67%" in long.detail
 
@@ -99,5 +99,5 @@ def test_a_record_of_spot_is_enough_once_it_decides_more_than_the_stated_odds(ma
 def test_gpu_models_that_no_catalog_has_are_named(market):
     found, _ = judged(market, nodes=[node(), node("n1", gpu="Riva X900")])
 
-    assert found["GPU models"].status is Status.WEAK
+    assert found["GPU models"].status is FindingStatus.WEAK
     assert "Riva X900" in found["GPU models"].detail

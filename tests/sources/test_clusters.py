@@ -2,8 +2,7 @@ import pytest
 from tests.tables.bundles import META, START, allocation, device, node, tables, usage
 
 from trimtab.errors import UsageError
-from trimtab.sources.clusters import merge_clusters
-from trimtab.sources.prometheus import Collected
+from trimtab.sources.collected import Collected, merge_clusters
 from trimtab.tables.arrow import table_from_rows
 from trimtab.tables.bundle import memory_bundle
 from trimtab.tables.checks import check_bundle

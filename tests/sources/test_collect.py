@@ -2,7 +2,7 @@ from pathlib import Path
 
 from tests.tables.bundles import META, node, tables
 
-from trimtab.sources.collect import bundle_with_bills
+from trimtab.sources.collected import bundle_with_bills
 from trimtab.tables.bundle import write_bundle
 
 BILL = Path(__file__).parent.parent / "data" / "bills" / "focus_1_2.csv"

@@ -1,6 +1,6 @@
 from tests.tables.bundles import META, allocation, device, node, tables, usage
 
-from trimtab.sources.coverage import bundle_coverage
+from trimtab.sources.bundle_doctor import bundle_coverage
 from trimtab.tables.bundle import memory_bundle
 
 

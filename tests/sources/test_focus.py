@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from trimtab.errors import BillError
-from trimtab.sources.bill_cells import find_instance_type, read_time
-from trimtab.sources.focus import read_bills
+from trimtab.sources.bills.cells import find_instance_type, read_time
+from trimtab.sources.bills.focus import read_bills
 from trimtab.tables.arrow import arrow_schema
 
 DATA = Path(__file__).parent.parent / "data" / "bills"

@@ -4,7 +4,7 @@ import pytest
 from tests.sources.answering_server import answering
 
 from trimtab.errors import CredentialsError, SourceError, UsageError
-from trimtab.sources.web_server import WebServer
+from trimtab.sources.http import WebServer
 
 
 def fine(_asked):

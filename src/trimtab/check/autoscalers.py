@@ -12,8 +12,7 @@ from collections.abc import Iterator, Mapping
 from trimtab.check.faults import FieldFault, Severity, join, nearest
 from trimtab.check.names import LABEL_LENGTH, amount, time_zone, timetable
 from trimtab.check.pods import at_least, one_of
-from trimtab.sources.kube_objects import Object, at, listed, mapping, number, text
-from trimtab.sources.kube_quantity import quantity
+from trimtab.sources.kubernetes.objects import Object, at, listed, mapping, number, quantity, text
 
 SCALED_APIS = {
     "Deployment": "apps/v1", "StatefulSet": "apps/v1", "ReplicaSet": "apps/v1", "Rollout": "argoproj.io/v1alpha1",

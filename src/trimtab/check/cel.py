@@ -15,7 +15,7 @@ from typing import Any
 from trimtab.check.faults import FieldFault, Severity, join
 from trimtab.check.schemas import NEEDS
 from trimtab.errors import UsageError
-from trimtab.sources.kube_objects import Object
+from trimtab.sources.kubernetes.objects import Object
 
 _RULES = "x-kubernetes-validations"
 

@@ -17,7 +17,7 @@ from trimtab.check.queries import query_faults
 from trimtab.check.references import World, reference_faults
 from trimtab.check.schemas import Schemas, kind_faults, schema_faults
 from trimtab.errors import InputError
-from trimtab.sources.kube_objects import Object, text
+from trimtab.sources.kubernetes.objects import Object, text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

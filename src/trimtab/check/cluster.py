@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from trimtab.errors import CredentialsError, InputError, SourceError, UsageError
-from trimtab.sources.kube_objects import Object, at, documents_of, listed, mapping, text
-from trimtab.sources.manifest_files import read_manifests
+from trimtab.sources.kubernetes.manifests import read_manifests
+from trimtab.sources.kubernetes.objects import Object, at, documents_of, listed, mapping, text
 from trimtab.tables.bundle import Bundle, read_bundle
 
 Key = tuple[str, str, str, str]

@@ -13,8 +13,7 @@ from enum import Enum
 from trimtab.check.cluster import Cluster, Key, key_of
 from trimtab.check.documents import Folder
 from trimtab.check.faults import join, shown
-from trimtab.sources.kube_objects import Object
-from trimtab.sources.kube_quantity import quantity
+from trimtab.sources.kubernetes.objects import Object, quantity
 
 _KEYS = ("name", "key", "type", "record", "alert", "topologyKey", "containerPort", "mountPath")
 """Fields by which items of a list are known, the surest first; else they are compared place by place."""

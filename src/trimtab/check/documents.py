@@ -15,8 +15,8 @@ import yaml
 
 from trimtab.check.faults import FieldFault, ObjectFault, placed
 from trimtab.errors import InputError
-from trimtab.sources.kube_objects import Object, text
-from trimtab.sources.manifest_files import NOT_APPLIED, OF_CHARTS, is_manifest
+from trimtab.sources.kubernetes.manifests import NOT_APPLIED, OF_CHARTS, is_manifest
+from trimtab.sources.kubernetes.objects import Object, text
 
 KUSTOMIZE_GROUP = "kustomize.config.k8s.io"
 KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")

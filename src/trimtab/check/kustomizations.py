@@ -16,8 +16,8 @@ import yaml
 from trimtab.check.documents import KUSTOMIZATIONS, KUSTOMIZE_GROUP, Document, Folder, strict_yaml
 from trimtab.check.faults import FieldFault, ObjectFault, Severity, join, nearest, placed
 from trimtab.errors import InputError
-from trimtab.sources.kube_objects import Object, at, listed, text
-from trimtab.sources.manifest_files import built_by_kustomize
+from trimtab.sources.kubernetes.manifests import built_by_kustomize
+from trimtab.sources.kubernetes.objects import Object, at, listed, text
 
 _VERSIONS = {"Kustomization": f"{KUSTOMIZE_GROUP}/v1beta1", "Component": f"{KUSTOMIZE_GROUP}/v1alpha1"}
 _FIELDS = frozenset(

@@ -10,7 +10,7 @@ import re
 from functools import cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from trimtab.sources.kube_quantity import quantity
+from trimtab.sources.kubernetes.objects import quantity
 
 LABEL_LENGTH = 63
 SUBDOMAIN_LENGTH = 253

@@ -34,8 +34,7 @@ from trimtab.check.pods import (
     pod_faults,
 )
 from trimtab.check.promql import LABEL_NAME, METRIC_NAME, read_query
-from trimtab.sources.kube_objects import Object, at, listed, mapping, number, text
-from trimtab.sources.kube_quantity import quantity
+from trimtab.sources.kubernetes.objects import Object, at, listed, mapping, number, quantity, text
 
 _LABEL_NAMED = frozenset({"Namespace", "Service", "ReplicaSet", "Deployment", "StatefulSet", "Job", "Pod"})
 """Kinds whose names become a label, a host name or the beginning of pods' names: 63 characters."""

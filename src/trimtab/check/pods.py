@@ -10,8 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from trimtab.check.faults import FieldFault, join, nearest
 from trimtab.check.names import amount, dns_label, dns_subdomain, label_key, label_value, time_zone, timetable
-from trimtab.sources.kube_objects import Object, at, listed, mapping, number, text
-from trimtab.sources.kube_quantity import quantity
+from trimtab.sources.kubernetes.objects import Object, at, listed, mapping, number, quantity, text
 
 TEMPLATES = {
     "Pod": (), "CronJob": ("spec", "jobTemplate", "spec", "template"), "Deployment": ("spec", "template"),

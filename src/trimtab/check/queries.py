@@ -14,7 +14,7 @@ from trimtab.check.documents import Document
 from trimtab.check.faults import FieldFault, ObjectFault, Severity, join, nearest, placed
 from trimtab.check.promql import Selector, exported, read_query, unknown_series
 from trimtab.check.references import World
-from trimtab.sources.kube_objects import Object, at, listed, mapping, text
+from trimtab.sources.kubernetes.objects import Object, at, listed, mapping, text
 
 _USUAL_INTERVAL_S = 15
 _TWO = 2

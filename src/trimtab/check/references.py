@@ -19,7 +19,7 @@ from trimtab.check.pods import TEMPLATES
 from trimtab.errors import InputError
 from trimtab.review.manifests import DeclaredPods, Manifests, read_objects
 from trimtab.review.pools import NODE_POOL_LABEL, NodePool
-from trimtab.sources.kube_objects import Object, at, listed, mapping, text
+from trimtab.sources.kubernetes.objects import Object, at, listed, mapping, text
 
 CLUSTER_WIDE = frozenset({
     "Namespace", "NodePool", "NodeOverlay", "PriorityClass", "ClusterRole", "ClusterRoleBinding", "ClusterQueue",

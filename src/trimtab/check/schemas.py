@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from trimtab.check.faults import FieldFault, Severity, join, nearest
 from trimtab.errors import UsageError
-from trimtab.sources.kube_objects import Object, at, listed, text
+from trimtab.sources.kubernetes.objects import Object, at, listed, text
 
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError

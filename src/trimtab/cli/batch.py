@@ -13,7 +13,7 @@ from trimtab.cli.output import Cell, Column, Sheet, fixed
 from trimtab.cli.progress import progress_bar
 from trimtab.errors import UsageError
 from trimtab.replay.batch_tuning import HEADROOM_FRAC, Objective, Trial, tune as tune_batches
-from trimtab.sources.batch_files import read_arrivals, read_curve
+from trimtab.sources.traces.batch_files import read_arrivals, read_curve
 from trimtab.units import MS_PER_S
 
 MOST_ARRIVALS = 20_000

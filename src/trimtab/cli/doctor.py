@@ -27,7 +27,7 @@ from trimtab.cli.server_options import ServerOptions
 from trimtab.errors import UsageError
 
 if TYPE_CHECKING:
-    from trimtab.sources.doctor import Finding
+    from trimtab.sources.prometheus.doctor import DoctorFinding
 
 _MARKS = {"ok": ("✓", "green"), "weak": ("~", "yellow"), "missing": ("✗", "red")}
 
@@ -85,27 +85,26 @@ def command(options: DoctorOptions) -> None:
         raise click.exceptions.Exit(1)
 
 
-def _of_server(source: ServerOptions) -> tuple[list[Finding], bool]:
+def _of_server(source: ServerOptions) -> tuple[list[DoctorFinding], bool]:
     """Return what a server lacks, and whether it has no GPU metrics."""
     from trimtab.catalog import load_catalog
-    from trimtab.sources.doctor import Status, findings, look
+    from trimtab.sources.prometheus.doctor import FindingStatus, probe, server_findings
 
     _, end = source.window()
     with source.server() as server:
-        facts = look(server, end)
+        facts = probe(server, end)
     newest = max(price.as_of for price in load_catalog().prices.prices)
-    found = findings(facts, bills=len(source.bills), newest_price_days=_days_since(newest, end.date()))
-    return found, any(finding.status is Status.MISSING and finding.what == "GPU metrics" for finding in found)
+    found = server_findings(facts, bills=len(source.bills), newest_price_days=_days_since(newest, end.date()))
+    return found, any(finding.status is FindingStatus.MISSING and finding.what == "GPU metrics" for finding in found)
 
 
-def _of_bundle(folder: Path, options: DoctorOptions) -> tuple[list[Finding], bool]:
+def _of_bundle(folder: Path, options: DoctorOptions) -> tuple[list[DoctorFinding], bool]:
     """Return what a bundle lacks, and whether audit would refuse it."""
     from trimtab.catalog import load_catalog
     from trimtab.fleet.market import Market
     from trimtab.fleet.settings import Settings
-    from trimtab.sources.bundle_doctor import bundle_findings, refuses
+    from trimtab.sources.bundle_doctor import bundle_findings, quota_findings, refuses
     from trimtab.sources.clouds.quotas import read_quotas
-    from trimtab.sources.quota_doctor import quota_findings
     from trimtab.tables.checks import checked_bundle
 
     bundle, catalog, settings = checked_bundle(folder), load_catalog(options.prices), Settings()

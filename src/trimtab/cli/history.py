@@ -14,8 +14,8 @@ from trimtab.errors import UsageError
 from trimtab.pipeline import open_demo, open_trace
 from trimtab.plan.commitments.inventory import Owned
 from trimtab.safe_text import without_secrets
-from trimtab.sources.collect import bundle_with_bills, with_bills
-from trimtab.sources.commitment_inventories import Inventory, read_inventory, types_in_bill
+from trimtab.sources.bills.commitments import Inventory, read_inventory, types_in_bill
+from trimtab.sources.collected import bundle_with_bills, with_bills
 from trimtab.tables.bundle import Bundle, memory_bundle
 from trimtab.tables.checks import check_bundle, checked_bundle
 from trimtab.tables.workloads import read_workloads

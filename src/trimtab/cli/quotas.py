@@ -71,22 +71,22 @@ def command(options: QuotasOptions) -> None:
 def _readings(options: QuotasOptions) -> Iterator[QuotaReading]:
     from trimtab.catalog import load_catalog
     from trimtab.cli.collect import endpoints_of
-    from trimtab.sources.clouds import azure_quotas, gce
-    from trimtab.sources.clouds.aws_quotas import aws_quotas
-    from trimtab.sources.clouds.google_quotas import google_quotas
-    from trimtab.sources.clouds.tokens import azure_headers, google_headers
+    from trimtab.sources.clouds.aws import aws_quotas
+    from trimtab.sources.clouds.azure import MANAGEMENT_SCOPE, MANAGEMENT_URL, azure_quotas
+    from trimtab.sources.clouds.clients import azure_headers, google_headers
+    from trimtab.sources.clouds.google import COMPUTE_URL, google_quotas
 
     urls, catalog = endpoints_of(options.endpoints), load_catalog()
     for region in options.regions:
         yield aws_quotas(region, urls.get("aws"), catalog)
     for project in options.projects:
-        yield google_quotas(urls.get("gcp-compute", gce.DEFAULT_URL), google_headers(), project, catalog)
+        yield google_quotas(urls.get("gcp-compute", COMPUTE_URL), google_headers(), project, catalog)
     for place in options.places:
         subscription, at, location = place.partition("@")
         if not at:
             raise UsageError(f"--azure {place!r}: write SUBSCRIPTION@LOCATION, as 0000-...@eastus")
-        url = urls.get("azure-management", azure_quotas.DEFAULT_URL)
-        yield azure_quotas.azure_quotas(url, azure_headers(azure_quotas.SCOPE), subscription, location, catalog)
+        url = urls.get("azure-management", MANAGEMENT_URL)
+        yield azure_quotas(url, azure_headers(MANAGEMENT_SCOPE), subscription, location, catalog)
 
 
 def _sheet(quotas: list[NodeQuota], *, for_people: bool) -> Sheet:

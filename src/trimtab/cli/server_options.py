@@ -17,7 +17,7 @@ from trimtab.errors import UsageError
 from trimtab.units import as_utc, parse_span
 
 if TYPE_CHECKING:
-    from trimtab.sources.promql import Prometheus
+    from trimtab.sources.prometheus.client import Prometheus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,8 +85,8 @@ class ServerOptions:
 
     def client(self, url: str, selector: str) -> Prometheus:
         """Return a client of a server, to be used as a context manager; raises UsageError."""
-        from trimtab.sources.access import Access
-        from trimtab.sources.promql import Prometheus
+        from trimtab.sources.http import Access
+        from trimtab.sources.prometheus.client import Prometheus
 
         access = Access(
             bearer=self.bearer_file.read_text(encoding="utf-8").strip() if self.bearer_file else self.bearer,

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from trimtab.catalog.providers import provider_of_bill
 from trimtab.fleet.model import FloatArray, Window
 
 BILL_COLUMNS = (
@@ -23,8 +24,6 @@ BILL_COLUMNS = (
 SPEND_COLUMNS = (*BILL_COLUMNS, "CommitmentDiscountId", "CommitmentDiscountType", "ProviderName")
 DOLLAR = "USD"
 _SPEND = "saving|spend"
-_PROVIDERS = {"aws": "aws", "amazon": "aws", "azure": "azure", "microsoft": "azure", "google": "gcp", "gcp": "gcp"}
-"""What bills call the clouds that the price list has under shorter names."""
 
 BoolArray = npt.NDArray[np.bool_]
 
@@ -61,7 +60,7 @@ def billed_spend(costs: pa.Table, window: Window) -> dict[str, float]:
     names = pc.fill_null(mine["ProviderName"], "").to_pylist()
     found: dict[str, float] = {}
     for name, dollars in zip(np.array(names, dtype=np.str_)[counted].tolist(), cost[counted].tolist(), strict=True):
-        provider = next((ours for word, ours in _PROVIDERS.items() if word in name.lower()), name.lower())
+        provider = provider_of_bill(name)
         found[provider] = found.get(provider, 0.0) + dollars / window.hours
     return found
 

@@ -14,7 +14,7 @@ from trimtab.fleet.model import Workload
 from trimtab.fleet.settings import Settings
 from trimtab.pipeline.opening import open_fleet, priced_history
 from trimtab.plan.verify.baseline import baseline_of
-from trimtab.sources.canary_files import read_run
+from trimtab.sources.traces.canary_files import read_run
 
 _BEYOND = 2.0
 """A latency beyond the last bound of a histogram is taken as twice that bound."""

@@ -58,7 +58,7 @@ from trimtab.review.manifests import DeclaredPods, Manifests, Scaler
 from trimtab.review.node_groups import GROUP_NAME_LABELS, NODE_GROUP, together
 from trimtab.review.pools import INSTANCE_TYPE_LABELS, NODE_POOL_LABEL, NodePool, Taint
 from trimtab.review.scaling import Replica, scaling_of
-from trimtab.sources.kube_objects import Object, listed, number, text
+from trimtab.sources.kubernetes.objects import Object, listed, number, text
 from trimtab.tables.workloads import WorkloadKind
 from trimtab.units import DAYS_PER_WEEK, HR_PER_DAY, HR_PER_WEEK, S_PER_HR, S_PER_MIN
 

@@ -17,7 +17,7 @@ from trimtab.errors import InputError
 from trimtab.inputs.yaml_text import load_yaml
 from trimtab.review.node_groups import GROUP_KINDS, node_groups, ranks_groups
 from trimtab.review.pools import GPU, NodePool, Taint, node_pool, object_at, unread_needs, whole_number
-from trimtab.sources.kube_objects import Object, at, listed, mapping, number, text
+from trimtab.sources.kubernetes.objects import Object, at, listed, mapping, number, text
 
 _REPLICATED = frozenset(
     {"Deployment", "StatefulSet", "ReplicaSet", "Rollout", "LeaderWorkerSet", "InferenceService", "RayService"}

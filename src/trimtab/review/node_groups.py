@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from trimtab.review.pools import INSTANCE_TYPE, NodePool, Taint
-from trimtab.sources.kube_objects import Object, at, listed, mapping, number, text
+from trimtab.sources.kubernetes.objects import Object, at, listed, mapping, number, text
 
 GROUP_NAME_LABELS = (
     "eks.amazonaws.com/nodegroup",

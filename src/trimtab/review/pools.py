@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from trimtab.errors import InputError
-from trimtab.sources.kube_objects import Object, at, listed, mapping, text
+from trimtab.sources.kubernetes.objects import Object, at, listed, mapping, text
 
 GPU = "nvidia.com/gpu"
 NODE_POOL_LABEL = "karpenter.sh/nodepool"

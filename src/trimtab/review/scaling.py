@@ -20,7 +20,7 @@ from trimtab.policies.metrics import Others
 from trimtab.policies.scaling import SYNC_S, HpaPolicy, Metric
 from trimtab.review.forecasts import LOAD, WANTED, Forecast, read_forecast
 from trimtab.review.manifests import RecordedSeries, Scaler
-from trimtab.sources.kube_objects import at, listed, number, text
+from trimtab.sources.kubernetes.objects import at, listed, number, text
 from trimtab.tables.workloads import rests_on_replicas
 from trimtab.units import S_PER_DAY, S_PER_HR, S_PER_MIN
 

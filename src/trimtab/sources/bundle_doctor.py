@@ -1,10 +1,14 @@
-"""What a fleet bundle lacks for a good answer, what each absence costs, and what mends it: `trimtab doctor BUNDLE`."""
+"""What a fleet bundle covers, what it lacks for a good answer, whether quotas leave room: `trimtab doctor BUNDLE`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import NamedTuple
 
+import numpy as np
 import pyarrow.compute as pc
 
 from trimtab.catalog import CapacityType
@@ -12,12 +16,56 @@ from trimtab.catalog.pools import Pool
 from trimtab.fleet.build import bundle_window
 from trimtab.fleet.market import Market
 from trimtab.fleet.spot_record import EVENT_COLUMNS, spot_records
-from trimtab.sources.coverage import bundle_coverage
-from trimtab.sources.doctor import Finding, Status, activity, bill, history, price_book
-from trimtab.sources.kube_nodes import UNKNOWN
+from trimtab.sources.clouds.quotas import NodeQuota
+from trimtab.sources.kubernetes.nodes import UNKNOWN
+from trimtab.sources.prometheus.doctor import DoctorFinding, FindingStatus, activity, bill, history, price_book
 from trimtab.tables.bundle import Bundle
 from trimtab.tables.resource_ids import last_part, nodes_by_resource
 from trimtab.units import HR_PER_DAY, hours_between
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BundleCoverage:
+    """How much of the window and of the fleet was watched."""
+
+    days: float
+    """Days of the window, and in them the days' worth of hours in which at least one GPU was watched."""
+    days_seen: float
+    gpus: int
+    """GPUs of the nodes, and how many of them have readings."""
+    gpus_seen: int
+
+    def __str__(self) -> str:
+        share = f"{100 * self.gpus_seen / self.gpus:.0f} % of {self.gpus} GPUs" if self.gpus else "no GPUs"
+        return f"{self.days_seen:.1f} of {self.days:.4g} days, {share}"
+
+
+def bundle_coverage(bundle: Bundle) -> BundleCoverage:
+    """Measure a bundle's coverage; an hour counts by the fullest device in it."""
+    usage = bundle.table("gpu_usage", ["device", "hour", "samples", "samples_expected"])
+    hours = usage["hour"].to_numpy()
+    expected = np.maximum(usage["samples_expected"].to_numpy(), 1)
+    full = np.minimum(usage["samples"].to_numpy() / expected, 1.0)
+    _, slot = np.unique(hours, return_inverse=True)
+    fullest = np.zeros(int(slot.max(initial=-1)) + 1)
+    np.maximum.at(fullest, slot, full)
+    nodes = bundle.table("nodes", ["node", "gpu_count"]).group_by("node").aggregate([("gpu_count", "max")])
+    devices = bundle.table("devices", ["device", "mig_profile"])
+    board = {row["device"]: _board(row["device"], row["mig_profile"]) for row in devices.to_pylist()}
+    boards = set(board.values())
+    watched = {board.get(device, device) for device in pc.unique(usage["device"]).to_pylist()}
+    return BundleCoverage(
+        days=hours_between(bundle.start, bundle.end) / HR_PER_DAY,
+        days_seen=float(fullest.sum()) / HR_PER_DAY,
+        gpus=max(int(pc.sum(nodes["gpu_count_max"]).as_py() or 0), len(boards)),
+        gpus_seen=len(watched),
+    )
+
+
+def _board(device: str, mig_profile: str | None) -> str:
+    """Return the board of a device: a MIG instance is named after its board, `UUID/3`; a board may have a slash of its own."""
+    return device if mig_profile is None else device.rpartition("/")[0]
+
 
 LEAST_DAYS = 2
 """Days of history below which `audit` refuses: one to plan on, one to prove on."""
@@ -30,7 +78,7 @@ _SPOT_FIX = (
 )
 
 
-def bundle_findings(bundle: Bundle, market: Market, newest_price_days: int) -> list[Finding]:
+def bundle_findings(bundle: Bundle, market: Market, newest_price_days: int) -> list[DoctorFinding]:
     """Judge a bundle; `market` knows the rates that `audit` would use."""
     seen = _readings(bundle)
     found = [_gpu_metrics(bundle), *(activity(seen) if seen else ()), _days(bundle), *_nodes(bundle, market)]
@@ -38,9 +86,9 @@ def bundle_findings(bundle: Bundle, market: Market, newest_price_days: int) -> l
     return [*found, price_book(newest_price_days), _left_out(bundle.meta.counts)]
 
 
-def refuses(found: list[Finding]) -> bool:
+def refuses(found: list[DoctorFinding]) -> bool:
     """Tell whether `audit` would refuse this bundle."""
-    return any(one.status is Status.MISSING and one.what in ("history", "prices") for one in found)
+    return any(finding.status is FindingStatus.MISSING and finding.what in ("history", "prices") for finding in found)
 
 
 def _readings(bundle: Bundle) -> frozenset[str]:
@@ -48,58 +96,60 @@ def _readings(bundle: Bundle) -> frozenset[str]:
     return frozenset(name for name in (*_READINGS, "gpu_util") if usage[f"{name}_mean"].null_count < usage.num_rows)
 
 
-def _gpu_metrics(bundle: Bundle) -> Finding:
+def _gpu_metrics(bundle: Bundle) -> DoctorFinding:
     coverage = bundle_coverage(bundle)
     if coverage.gpus_seen:
-        status = Status.OK if coverage.gpus_seen >= coverage.gpus else Status.WEAK
-        cost = "" if status is Status.OK else "workloads on the other GPUs are priced, not judged"
-        fix = "" if status is Status.OK else "scrape dcgm-exporter on every GPU node"
-        return Finding(what="GPU metrics", status=status, detail=str(coverage), cost=cost, fix=fix)
-    return Finding(
+        status = FindingStatus.OK if coverage.gpus_seen >= coverage.gpus else FindingStatus.WEAK
+        cost = "" if status is FindingStatus.OK else "workloads on the other GPUs are priced, not judged"
+        fix = "" if status is FindingStatus.OK else "scrape dcgm-exporter on every GPU node"
+        return DoctorFinding(what="GPU metrics", status=status, detail=str(coverage), cost=cost, fix=fix)
+    return DoctorFinding(
         what="GPU metrics",
-        status=Status.MISSING,
+        status=FindingStatus.MISSING,
         detail=f"none for {coverage.gpus} GPUs",
         cost="who held what is priced, but no workload is judged: how busy it was is not known",
         fix=f"{_COLLECT}   (a Prometheus that scrapes dcgm-exporter)",
     )
 
 
-def _days(bundle: Bundle) -> Finding:
+def _days(bundle: Bundle) -> DoctorFinding:
     days = hours_between(bundle.start, bundle.end) / HR_PER_DAY
     if days >= LEAST_DAYS:
         found = history(int(days))
-        return found if found.status is Status.OK else replace(found, fix="collect a longer window, as --from 30d")
-    return Finding(
+        return (
+            found if found.status is FindingStatus.OK else replace(found, fix="collect a longer window, as --from 30d")
+        )
+    return DoctorFinding(
         what="history",
-        status=Status.MISSING,
+        status=FindingStatus.MISSING,
         detail=f"{days:.2g} days",
         cost=f"below {LEAST_DAYS} whole days audit refuses: one is planned on, one is proved on",
         fix="collect a longer window (--from 14d), or repeat a short trace: --repeat 14",
     )
 
 
-def _nodes(bundle: Bundle, market: Market) -> Iterator[Finding]:
+def _nodes(bundle: Bundle, market: Market) -> Iterator[DoctorFinding]:
     columns = ["provider", "instance_type", "region", "capacity_type", "gpu", "gpu_count"]
     rows = bundle.table("nodes", columns).to_pylist()
     rows = [row for row in rows if row["gpu_count"] > 0]
     typed = sum(row["instance_type"] != UNKNOWN for row in rows)
     detail = f"{typed} of {len(rows)} node lives"
     if typed < len(rows):
-        yield Finding(
+        yield DoctorFinding(
             what="instance types",
-            status=Status.MISSING,
+            status=FindingStatus.MISSING,
             detail=detail,
             cost="the other nodes have no price",
             fix=f"{_COLLECT}   (reads them from the cluster), or --focus bills/",
         )
     else:
-        yield Finding(what="instance types", status=Status.OK, detail=detail)
+        yield DoctorFinding(what="instance types", status=FindingStatus.OK, detail=detail)
     pools = {Pool(row["provider"], row["instance_type"], row["region"], row["capacity_type"]) for row in rows}
     unknown = market.unknown_gpus(row["gpu"] for row in rows)
     if unknown:
-        yield Finding(
+        yield DoctorFinding(
             what="GPU models",
-            status=Status.WEAK,
+            status=FindingStatus.WEAK,
             detail=f"not in the catalog: {', '.join(sorted(unknown))}",
             cost="their nodes are billed and left as they are; what runs on them is not judged",
             fix="mend `gpu` in nodes.parquet where `trimtab prices --gpus` lists the board under another name",
@@ -116,10 +166,10 @@ def _bill_names_nodes(bundle: Bundle) -> bool:
     )
 
 
-def _prices(missing: Mapping[Pool, str], pools: int, *, some: bool) -> Finding:
+def _prices(missing: Mapping[Pool, str], pools: int, *, some: bool) -> DoctorFinding:
     """Judge what nodes cost; `some` of them are known to have a price, on a list or on a bill."""
     if not missing:
-        return Finding(what="prices", status=Status.OK, detail=f"{pools} kind(s) of nodes have a rate")
+        return DoctorFinding(what="prices", status=FindingStatus.OK, detail=f"{pools} kind(s) of nodes have a rate")
     pool = next(iter(missing))
     fix = "give your own rates: --prices rates.yaml (trimtab prices --help)"
     if pool.capacity_type is CapacityType.OWNED:
@@ -129,86 +179,179 @@ def _prices(missing: Mapping[Pool, str], pools: int, *, some: bool) -> Finding:
         )
     elif "first known row" in missing[pool]:
         fix = "price the history at a date that the list knows: --at DATE"
-    return Finding(
+    return DoctorFinding(
         what="prices",
-        status=Status.WEAK if some else Status.MISSING,
+        status=FindingStatus.WEAK if some else FindingStatus.MISSING,
         detail=f"{len(missing)} of {pools} kind(s) of nodes have none ({pool}: {missing[pool]})",
         cost="their nodes are carried at what the bill says, else at $0, unjudged: a price is never guessed",
         fix=fix,
     )
 
 
-def _teams(bundle: Bundle) -> Finding:
+def _teams(bundle: Bundle) -> DoctorFinding:
     teams = bundle.table("allocations", ["team"])["team"]
     known = len(teams) - teams.null_count
     if known or not len(teams):
-        return Finding(what="teams", status=Status.OK, detail=f"{known} of {len(teams)} holdings name a team")
-    return Finding(
+        return DoctorFinding(
+            what="teams", status=FindingStatus.OK, detail=f"{known} of {len(teams)} holdings name a team"
+        )
+    return DoctorFinding(
         what="teams",
-        status=Status.WEAK,
+        status=FindingStatus.WEAK,
         detail="no holding names a team",
         cost="spend by team is 'unassigned'",
         fix="label pods or namespaces with team, or name teams in workloads.yaml",
     )
 
 
-def _demand(bundle: Bundle) -> Finding:
+def _demand(bundle: Bundle) -> DoctorFinding:
     services = len(pc.unique(bundle.table("demand", ["workload"])["workload"]))
     if services:
-        return Finding(what="request metrics", status=Status.OK, detail=f"{services} service(s)")
-    return Finding(
+        return DoctorFinding(what="request metrics", status=FindingStatus.OK, detail=f"{services} service(s)")
+    return DoctorFinding(
         what="request metrics",
-        status=Status.WEAK,
+        status=FindingStatus.WEAK,
         detail="none",
         cost="services are judged by GPU activity alone: latency targets cannot be checked",
         fix=f"scrape the servers' /metrics, then {_COLLECT}",
     )
 
 
-def _waits(bundle: Bundle) -> Finding:
+def _waits(bundle: Bundle) -> DoctorFinding:
     runs = bundle.table("jobs", ["submit", "start"])
     started = runs.filter(pc.is_valid(runs["start"]))
     waited = int(pc.sum(pc.greater(started["start"], started["submit"])).as_py() or 0)
     if waited or not runs.num_rows:
         detail = f"{runs.num_rows} runs, {waited} with a known wait" if runs.num_rows else "no runs"
-        return Finding(what="runs and waits", status=Status.OK, detail=detail)
-    return Finding(
+        return DoctorFinding(what="runs and waits", status=FindingStatus.OK, detail=detail)
+    return DoctorFinding(
         what="runs and waits",
-        status=Status.WEAK,
+        status=FindingStatus.WEAK,
         detail=f"{runs.num_rows} runs, none with a wait",
         cost="whether fewer nodes would make runs wait longer than now cannot be compared",
         fix="collect from the queue that knows: --context NAME (Jobs, Kueue, Volcano) or --slurm FILE",
     )
 
 
-def _spot(bundle: Bundle) -> Finding:
+def _spot(bundle: Bundle) -> DoctorFinding:
     """Judge what the history tells of spot: the pool with the longest record."""
     window = bundle_window(bundle)
     records = spot_records(bundle.table("spot_events", EVENT_COLUMNS), bundle.table("nodes"), window)
     if records:
         pool, record = max(records.items(), key=lambda item: item[1].weight_frac)
         enough = record.weight_frac >= _ENOUGH_RECORD
-        return Finding(
+        return DoctorFinding(
             what="spot record",
-            status=Status.OK if enough else Status.WEAK,
+            status=FindingStatus.OK if enough else FindingStatus.WEAK,
             detail=f"{len(records)} pool(s); {pool.instance_type} in {pool.region}: {record.describe()}",
             cost="" if enough else "stated odds decide whether runs go to spot",
             fix="" if enough else _SPOT_FIX,
         )
-    return Finding(
+    return DoctorFinding(
         what="spot record",
-        status=Status.WEAK,
+        status=FindingStatus.WEAK,
         detail="no spot events",
         cost="stated odds decide whether runs go to spot: none to be had half of the time",
         fix=_SPOT_FIX,
     )
 
 
-def _left_out(counts: Mapping[str, int]) -> Finding:
+def _left_out(counts: Mapping[str, int]) -> DoctorFinding:
     if not counts:
-        return Finding(what="left out", status=Status.OK, detail="nothing")
+        return DoctorFinding(what="left out", status=FindingStatus.OK, detail="nothing")
     reason = max(counts, key=lambda name: counts[name])
     detail = (
         f"{sum(counts.values()):,} readings or lines for {len(counts)} reason(s); most: {counts[reason]:,} x {reason}"
     )
-    return Finding(what="left out", status=Status.OK, detail=detail)
+    return DoctorFinding(what="left out", status=FindingStatus.OK, detail=detail)
+
+
+class _GpuNode(NamedTuple):
+    node: str
+    pool: Pool
+    gpu_count: int
+    start: datetime
+    end: datetime
+
+
+def quota_findings(bundle: Bundle, quotas: Sequence[NodeQuota]) -> list[DoctorFinding]:
+    """Judge each pool of a bundle against its tightest quota; one finding where all leave room."""
+    peaks = _peaks(bundle)
+    scaled = _scale_up_nodes(bundle)
+    found = [finding for pool in sorted(peaks) for finding in _judged(pool, peaks[pool], scaled, quotas)]
+    known = sum(_tightest(pool, quotas) is not None for pool in peaks)
+    if not found:
+        detail = f"{known} of {len(peaks)} kind(s) of nodes have one, and it leaves room"
+        found = [DoctorFinding(what="quota", status=FindingStatus.OK, detail=detail)]
+    return found
+
+
+def _judged(pool: Pool, peak: int, scaled: Mapping[Pool, int], quotas: Sequence[NodeQuota]) -> Iterator[DoctorFinding]:
+    """Yield what is amiss with one pool's quota."""
+    quota = _tightest(pool, quotas)
+    needed = peak + scaled.get(pool, 0)
+    if quota is None or quota.nodes >= needed:
+        return
+    why = f"{peak} at once so far" + (f", {needed} when every scaler is at its maximum" if needed > peak else "")
+    yield DoctorFinding(
+        what="quota",
+        status=FindingStatus.MISSING if quota.nodes < peak else FindingStatus.WEAK,
+        detail=f"{pool}: {quota.nodes} node(s) by {quota.quota} ({quota.limit:g} {quota.unit}); {why}",
+        cost="scaling up stops at the quota: pods wait, whatever the plan says",
+        fix=quota.more(needed),
+    )
+
+
+def _tightest(pool: Pool, quotas: Sequence[NodeQuota]) -> NodeQuota | None:
+    matching = [
+        quota
+        for quota in quotas
+        if (quota.provider, quota.instance_type, quota.region, quota.capacity_type)
+        == (pool.provider, pool.instance_type, pool.region, pool.capacity_type)
+    ]
+    return min(matching, key=lambda one: one.nodes, default=None)
+
+
+def _peaks(bundle: Bundle) -> dict[Pool, int]:
+    """Return the most nodes of each pool that were there at once."""
+    turns: dict[Pool, list[tuple[datetime, int]]] = {}
+    for node in _gpu_nodes(bundle):
+        turns.setdefault(node.pool, []).extend([(node.start, 1), (node.end, -1)])
+    return {pool: _highest(moments) for pool, moments in turns.items()}
+
+
+def _highest(moments: list[tuple[datetime, int]]) -> int:
+    """Return the highest running sum; at one moment, what ends goes before what begins."""
+    now = most = 0
+    for _, change in sorted(moments):
+        now += change
+        most = max(most, now)
+    return most
+
+
+def _gpu_nodes(bundle: Bundle) -> Iterator[_GpuNode]:
+    columns = ["node", "provider", "instance_type", "region", "capacity_type", "gpu_count", "start", "end"]
+    for row in bundle.table("nodes", columns).to_pylist():
+        if row["gpu_count"]:
+            pool = Pool(row["provider"], row["instance_type"], row["region"], row["capacity_type"])
+            yield _GpuNode(row["node"], pool, row["gpu_count"], row["start"], row["end"] or bundle.end)
+
+
+def _scale_up_nodes(bundle: Bundle) -> dict[Pool, int]:
+    """Return the further nodes that scalers would ask for at their maxima, in the pool where each workload runs now."""
+    columns = ["workload", "pod", "node", "gpus"]
+    held: dict[str, dict[str, tuple[str, float]]] = {}
+    for row in bundle.table("allocations", columns).to_pylist():
+        pods = held.setdefault(row["workload"], {})
+        pods[row["pod"]] = (row["node"], pods.get(row["pod"], ("", 0.0))[1] + row["gpus"])
+    nodes = {gpu_node.node: gpu_node for gpu_node in _gpu_nodes(bundle)}
+    further: dict[Pool, float] = {}
+    for scaler in bundle.table("scalers", ["target", "max_replicas", "current_replicas"]).to_pylist():
+        pods = held.get(scaler["target"] or "", {})
+        place = next((nodes[node] for node, _ in pods.values() if node in nodes), None)
+        if place is None or scaler["max_replicas"] is None:
+            continue
+        gpus = max(count for _, count in pods.values())
+        more = max(0.0, scaler["max_replicas"] - (scaler["current_replicas"] or 0.0)) * gpus
+        further[place.pool] = further.get(place.pool, 0.0) + more / place.gpu_count
+    return {pool: math.ceil(count) for pool, count in further.items()}

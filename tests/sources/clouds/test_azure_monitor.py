@@ -8,9 +8,9 @@ from tests.sources.answering_server import answering
 
 from trimtab.catalog import load_catalog
 from trimtab.errors import SourceError
-from trimtab.sources.clouds.azure_monitor import AzureMonitor
+from trimtab.sources.clouds.azure import AzureMonitor
 from trimtab.sources.clouds.fleet import cloud_fleet
-from trimtab.sources.hours import HourGrid
+from trimtab.sources.hour_grid import HourGrid
 
 START_S = 1_790_000_000 // 3600 * 3600
 GRID = HourGrid(start_s=START_S, hours=24 * 8)

@@ -8,9 +8,9 @@ from tests.sources.recorded_cloudwatch import START_S, cloudwatch
 
 from trimtab.catalog import load_catalog
 from trimtab.errors import CredentialsError, SourceError
-from trimtab.sources.clouds.cloudwatch import CloudWatch
+from trimtab.sources.clouds.aws import CloudWatch
 from trimtab.sources.clouds.fleet import cloud_fleet
-from trimtab.sources.hours import HourGrid
+from trimtab.sources.hour_grid import HourGrid
 
 GRID = HourGrid(start_s=START_S, hours=4)
 THROTTLED = (

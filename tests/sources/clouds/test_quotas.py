@@ -11,12 +11,12 @@ from tests.tables.bundles import END, META, START, allocation, node, tables
 from trimtab.catalog import CapacityType, load_catalog
 from trimtab.errors import InputError, SourceError
 from trimtab.fleet.limits import quotas_of
-from trimtab.sources.clouds.aws_quotas import aws_quotas
-from trimtab.sources.clouds.azure_quotas import azure_quotas
-from trimtab.sources.clouds.google_quotas import google_quotas
+from trimtab.sources.bundle_doctor import quota_findings
+from trimtab.sources.clouds.aws import aws_quotas
+from trimtab.sources.clouds.azure import azure_quotas
+from trimtab.sources.clouds.google import google_quotas
 from trimtab.sources.clouds.quotas import NodeQuota, quotas_text, read_quotas, settings_text
-from trimtab.sources.doctor import Status
-from trimtab.sources.quota_doctor import quota_findings
+from trimtab.sources.prometheus.doctor import FindingStatus
 from trimtab.tables.arrow import table_from_rows
 from trimtab.tables.bundle import memory_bundle
 
@@ -163,7 +163,7 @@ def test_a_quota_below_the_scale_up_is_found_with_the_command_that_asks_for_more
     found = quota_findings(bundle(node(), scalers=scaler()), [quota(2)])
 
     (finding,) = found
-    assert finding.status is Status.WEAK
+    assert finding.status is FindingStatus.WEAK
     assert (
         "2 node(s) by Running On-Demand P instances (192 vCPU); 1 at once so far, 3 when every scaler" in finding.detail
     )
@@ -179,7 +179,7 @@ def test_a_quota_below_what_ran_already_is_worse():
 
     (finding,) = quota_findings(bundle(*rows), [quota(2)])
 
-    assert finding.status is Status.MISSING
+    assert finding.status is FindingStatus.MISSING
     assert "3 at once so far" in finding.detail, "n3 had gone when n2 came"
 
 
@@ -188,7 +188,7 @@ def test_quotas_that_leave_room_are_one_line():
 
     (finding,) = quota_findings(bundle(*rows, allocations=table_from_rows("allocations", [allocation()])), [quota(2)])
 
-    assert finding.status is Status.OK
+    assert finding.status is FindingStatus.OK
     assert finding.detail == "1 of 2 kind(s) of nodes have one, and it leaves room"
 
 
@@ -197,7 +197,7 @@ def test_a_node_replaced_in_the_same_moment_counts_once():
 
     (finding,) = quota_findings(bundle(node(end=later), node("n1", start=later)), [quota(1)])
 
-    assert finding.status is Status.OK
+    assert finding.status is FindingStatus.OK
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from trimtab.errors import UsageError
-from trimtab.sources.clouds.tokens import AZURE_TOKEN, GCP_TOKEN, azure_headers, google_headers
+from trimtab.sources.clouds.clients import AZURE_TOKEN, GCP_TOKEN, azure_headers, google_headers
 
 
 def test_a_token_of_the_environment_goes_before_any_library(monkeypatch):
@@ -29,7 +29,7 @@ def test_without_token_and_library_the_error_names_both(monkeypatch):
 
 
 def test_without_boto3_the_error_names_the_extra(monkeypatch):
-    from trimtab.sources.cloud_clients import aws_client
+    from trimtab.sources.clouds.clients import aws_client
 
     monkeypatch.setitem(sys.modules, "boto3", None)
 

@@ -6,7 +6,7 @@ import pytest
 from tests.sources.demo.bundles import PRICES_USD_HR, assert_consistent, bill_usd_mo
 
 from trimtab.sources.demo import DEMO_FLEETS, demo_fleet, machines
-from trimtab.sources.demo.shapes import SIX_WEEKS
+from trimtab.sources.demo.demand import SIX_WEEKS
 from trimtab.tables.bundle import BundleMeta, memory_bundle
 from trimtab.tables.checks import check_bundle
 from trimtab.tables.workloads import Workloads

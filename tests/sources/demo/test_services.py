@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from trimtab.sources.demo.services import LATENCY_LE_S, LatencyLaw, Service, answer
+from trimtab.sources.demo.demand import LATENCY_LE_S, DemoService, LatencyLaw, answer
 
 
 def _service(**changes):
@@ -14,7 +14,7 @@ def _service(**changes):
         "mean_util_frac": 0.25,
         "latency": LatencyLaw(base_s=0.2),
     }
-    return Service(**(given | changes))
+    return DemoService(**(given | changes))
 
 
 def test_capacity_follows_from_demand_and_mean_use():

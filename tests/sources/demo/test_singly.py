@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from trimtab.sources.demo.singly import finish_times, mean_open, observe, play
+from trimtab.sources.demo.quad_a100 import finish_times, mean_open, observe, play
 
 QUEUE = st.lists(st.tuples(st.floats(0, 600), st.floats(0.01, 90)), min_size=1, max_size=40)
 

@@ -9,12 +9,17 @@ from tests.sources.recorded_prices import ADVISOR, aws_lists
 
 from trimtab.catalog import BuyingOption, InterruptionBucket, PriceBasis, load_catalog
 from trimtab.errors import CredentialsError, SourceError
-from trimtab.sources.price_lists.aws_bulk import read_bulk
-from trimtab.sources.price_lists.aws_query import item_lines, read_query
-from trimtab.sources.price_lists.aws_spot import advice_of, derived_spot, read_history
-from trimtab.sources.price_lists.aws_terms import term_rates
-from trimtab.sources.price_lists.reading import Reading
-from trimtab.sources.web_server import WebServer
+from trimtab.sources.http import WebServer
+from trimtab.sources.price_lists import PriceReading
+from trimtab.sources.price_lists.aws import (
+    advice_of,
+    derived_spot,
+    item_lines,
+    read_bulk,
+    read_history,
+    read_query,
+    term_rates,
+)
 
 TODAY = date(2026, 11, 20)
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -124,7 +129,7 @@ def item():
 
 
 def test_items_of_the_query_api_are_json_in_strings():
-    reading = Reading()
+    reading = PriceReading()
 
     term_rates(item_lines([item(), "{not json", 7], "us-east-1", reading), TYPES, TODAY, reading)
 

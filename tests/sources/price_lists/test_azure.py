@@ -9,9 +9,9 @@ from tests.sources.recorded_prices import azure, azure_list
 
 from trimtab.catalog import BuyingOption, load_catalog
 from trimtab.errors import SourceError
+from trimtab.sources.http import WebServer
+from trimtab.sources.price_lists import PriceReading
 from trimtab.sources.price_lists.azure import azure_rates, read_azure
-from trimtab.sources.price_lists.reading import Reading
-from trimtab.sources.web_server import WebServer
 
 TODAY = date(2026, 11, 20)
 
@@ -79,7 +79,7 @@ def test_pages_that_do_not_end_are_an_error():
 def test_the_recorded_sample_is_read(shared_dir):
     path = shared_dir / "data" / "catalog" / "api_samples" / "azure_retail_prices.json"
     items = json.loads(path.read_text(encoding="utf-8"))["Items"]
-    reading = Reading()
+    reading = PriceReading()
 
     azure_rates(items, frozenset({"Standard_NC48ads_A100_v4"}), (), TODAY, reading)
 
@@ -88,7 +88,7 @@ def test_the_recorded_sample_is_read(shared_dir):
 
 
 def test_a_newer_rate_of_the_same_meter_stands():
-    reading = Reading()
+    reading = PriceReading()
     items = [azure(retailPrice=4.0, effectiveStartDate="2026-06-01T00:00:00Z"), azure(retailPrice=3.0)]
 
     azure_rates(items, frozenset({"Standard_NC24ads_A100_v4"}), (), TODAY, reading)
@@ -97,7 +97,7 @@ def test_a_newer_rate_of_the_same_meter_stands():
 
 
 def test_a_savings_plans_rates_stand_inside_the_on_demand_item_and_are_hourly():
-    reading = Reading()
+    reading = PriceReading()
     plans = [
         {"term": "1 Year", "unitPrice": 2.7, "retailPrice": 2.7},
         {"term": "3 Years", "retailPrice": 1.9},

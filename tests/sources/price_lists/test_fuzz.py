@@ -11,12 +11,10 @@ from tests.sources.recorded_prices import AWS_CSV, AZURE_ITEMS, GCP_SKUS, azure
 
 from trimtab.catalog import load_catalog
 from trimtab.errors import SourceError
-from trimtab.sources.price_lists.aws_bulk import csv_lines
-from trimtab.sources.price_lists.aws_query import item_lines
-from trimtab.sources.price_lists.aws_terms import term_rates
+from trimtab.sources.price_lists import PriceReading
+from trimtab.sources.price_lists.aws import csv_lines, item_lines, term_rates
 from trimtab.sources.price_lists.azure import azure_rates
 from trimtab.sources.price_lists.gcp import part_prices
-from trimtab.sources.price_lists.reading import Reading
 
 TODAY = date(2026, 11, 20)
 TYPES = frozenset(one.name for one in load_catalog().instance_types)
@@ -59,7 +57,7 @@ def check(reading):
 @settings(max_examples=150)
 @given(st.sampled_from(AZURE_ITEMS), PLACES, STRANGE)
 def test_azure_items(item, path, value):
-    reading = Reading()
+    reading = PriceReading()
     azure_rates([mutated(item, path, value)], TYPES, (), TODAY, reading)
     check(reading)
     assert reading.prices or reading.skipped
@@ -67,7 +65,7 @@ def test_azure_items(item, path, value):
 
 @pytest.mark.parametrize("price", ["inf", "nan", "-1", "0", "1e400"])
 def test_no_rate_is_made_of_what_is_no_price(price):
-    reading = Reading()
+    reading = PriceReading()
     azure_rates([azure(retailPrice=price)], TYPES, (), TODAY, reading)
     row = AWS_CSV.replace("21.9576", price)
     term_rates(csv_lines(row.splitlines(), "us-east-1", TYPES, "a file", reading), TYPES, TODAY, reading)
@@ -78,7 +76,7 @@ def test_no_rate_is_made_of_what_is_no_price(price):
 @settings(max_examples=150)
 @given(st.sampled_from(GCP_SKUS), PLACES, STRANGE)
 def test_google_skus(sku, path, value):
-    reading = Reading()
+    reading = PriceReading()
     parts = part_prices([mutated(sku, path, value)], NAMES, (), TODAY, reading)
     assert all(math.isfinite(usd_hr) and usd_hr > 0 for usd_hr in parts.values())
 
@@ -86,7 +84,7 @@ def test_google_skus(sku, path, value):
 @settings(max_examples=150)
 @given(st.integers(0, len(AWS_CSV) - 1), st.text(max_size=5), st.integers(0, 40))
 def test_aws_offer_files(at, text, cut):
-    reading = Reading()
+    reading = PriceReading()
     damaged = AWS_CSV[:at] + text + AWS_CSV[at + cut :]
     with contextlib.suppress(SourceError):
         term_rates(csv_lines(damaged.splitlines(), "us-east-1", TYPES, "a file", reading), TYPES, TODAY, reading)
@@ -96,6 +94,6 @@ def test_aws_offer_files(at, text, cut):
 @settings(max_examples=150)
 @given(st.one_of(STRANGE, st.dictionaries(st.sampled_from(["product", "terms"]), STRANGE), st.text(max_size=30)))
 def test_aws_items(item):
-    reading = Reading()
+    reading = PriceReading()
     term_rates(item_lines([item], "us-east-1", reading), TYPES, TODAY, reading)
     check(reading)

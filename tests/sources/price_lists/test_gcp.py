@@ -8,10 +8,9 @@ from tests.sources.answering_server import answering
 from tests.sources.recorded_prices import gcp_list
 
 from trimtab.catalog import BuyingOption, load_catalog
-from trimtab.sources.price_lists.gcp import part_name, part_prices
-from trimtab.sources.price_lists.gcp_machines import read_gcp
-from trimtab.sources.price_lists.reading import Reading
-from trimtab.sources.web_server import WebServer
+from trimtab.sources.http import WebServer
+from trimtab.sources.price_lists import PriceReading
+from trimtab.sources.price_lists.gcp import part_name, part_prices, read_gcp
 
 TODAY = date(2026, 11, 20)
 
@@ -82,7 +81,7 @@ def test_names_of_parts_lose_place_term_and_way_of_buying_only(description, name
 def test_the_recorded_sample_is_read(shared_dir):
     path = shared_dir / "data" / "catalog" / "api_samples" / "gcp_cloud_billing_skus.json"
     skus = json.loads(path.read_text(encoding="utf-8"))["skus"]
-    reading = Reading()
+    reading = PriceReading()
     wanted = frozenset({"Nvidia Tesla A100 GPU", "A2 Instance Ram", "A2 Instance Core", "T2D AMD Instance Ram"})
 
     parts = part_prices(skus, wanted, (), TODAY, reading)

@@ -33,7 +33,7 @@ from trimtab.fleet.model import Fleet
 from trimtab.fleet.settings import Settings
 from trimtab.inputs.csv_rows import read_csv_rows
 from trimtab.pipeline import priced_history
-from trimtab.sources.focus import BILL_COUNTS
+from trimtab.sources.bills.focus import BILL_COUNTS
 from trimtab.tables.resource_ids import nodes_by_resource
 from trimtab.units import HR_PER_DAY, micro_usd, per_month, usd, usd_cents
 

@@ -28,7 +28,7 @@ from trimtab.errors import UsageError
 from trimtab.pipeline import audit, kept_plan
 from trimtab.plan.audit import Audit
 from trimtab.plan.proof.scenario import Scenario
-from trimtab.sources.hourly import read_cheap_hours, with_cheap_hours
+from trimtab.sources.cheap_hours import read_cheap_hours, with_cheap_hours
 from trimtab.tables.bundle import Bundle
 from trimtab.units import per_month
 

@@ -140,7 +140,7 @@ def endpoints_of(pairs: tuple[str, ...]) -> dict[str, str]:
 def _print_rbac(context: click.Context, _parameter: click.Parameter, wanted: bool) -> bool:
     """Print the read-only role and stop (a click callback)."""
     if wanted and not context.resilient_parsing:
-        from trimtab.sources.kube_resources import rbac_manifest
+        from trimtab.sources.kubernetes.api import rbac_manifest
 
         click.echo(rbac_manifest(), nl=False)
         context.exit()
@@ -199,8 +199,8 @@ def command(options: CollectOptions) -> None:
     from trimtab.cli.collect.run import gather, missing_prices
     from trimtab.cli.collect.servers import write_rules
     from trimtab.cli.progress import progress_bar, set_verbosity
-    from trimtab.sources.coverage import bundle_coverage
-    from trimtab.sources.journal import Journal
+    from trimtab.sources.bundle_doctor import bundle_coverage
+    from trimtab.sources.prometheus.journal import Journal
     from trimtab.tables.bundle import write_bundle
     from trimtab.tables.workloads import read_workloads
 

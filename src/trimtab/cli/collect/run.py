@@ -13,26 +13,22 @@ from trimtab.cli.options import is_typed
 from trimtab.cli.progress import Tell
 from trimtab.cli.server_options import ServerOptions, parse_window
 from trimtab.errors import UsageError
-from trimtab.sources.clouds import azure_monitor, gce, google_monitoring
-from trimtab.sources.clouds.azure_monitor import AzureMonitor
-from trimtab.sources.clouds.cloudwatch import CloudWatch
+from trimtab.sources.clouds import CloudMonitor
+from trimtab.sources.clouds.aws import CloudWatch
+from trimtab.sources.clouds.azure import LOGS_SCOPE, LOGS_URL, AzureMonitor
+from trimtab.sources.clouds.clients import azure_headers, google_headers
 from trimtab.sources.clouds.fleet import cloud_fleet
-from trimtab.sources.clouds.google_monitoring import GoogleMonitoring
-from trimtab.sources.clouds.readings import CloudMonitor
-from trimtab.sources.clouds.tokens import azure_headers, google_headers
-from trimtab.sources.clusters import merge_clusters
-from trimtab.sources.collect import with_bills
-from trimtab.sources.journal import Journal
-from trimtab.sources.kube_connect import cluster_api
-from trimtab.sources.kube_merge import with_snapshot
-from trimtab.sources.kube_objects import Objects, read_dumps
-from trimtab.sources.kube_snapshot import collect_snapshot, snapshot_moment
-from trimtab.sources.prometheus import Collected, whole_hours
-from trimtab.sources.recorded import read_trace
-from trimtab.sources.recorded.machine import machine_of
-from trimtab.sources.recorded.repeat import repeated
+from trimtab.sources.clouds.google import COMPUTE_URL, MONITORING_URL, GoogleMonitoring
+from trimtab.sources.collected import Collected, merge_clusters, with_bills
+from trimtab.sources.hour_grid import whole_hours
+from trimtab.sources.kubernetes.api import cluster_api
+from trimtab.sources.kubernetes.objects import Objects, read_dumps
+from trimtab.sources.kubernetes.snapshot import collect_snapshot, snapshot_moment, with_snapshot
+from trimtab.sources.prometheus.journal import Journal
 from trimtab.sources.slurm import collect_slurm, read_slurm
-from trimtab.sources.slurm_lines import zone_of
+from trimtab.sources.slurm.dumps import zone_of
+from trimtab.sources.traces import read_trace, repeated
+from trimtab.sources.traces.runs import machine_of
 
 
 def gather(source: ServerOptions, places: PlaceOptions, tell: Tell, journal: Journal | None = None) -> Collected:
@@ -129,10 +125,10 @@ def _monitors(places: PlaceOptions) -> Iterator[tuple[str, CloudMonitor]]:
             GoogleMonitoring(
                 project=project,
                 headers=google_headers(),
-                url=urls.get("gcp-monitoring", google_monitoring.DEFAULT_URL),
-                compute_url=urls.get("gcp-compute", gce.DEFAULT_URL),
+                url=urls.get("gcp-monitoring", MONITORING_URL),
+                compute_url=urls.get("gcp-compute", COMPUTE_URL),
             ),
         )
     for workspace in places.azure:
-        url = urls.get("azure-logs", azure_monitor.DEFAULT_URL)
-        yield workspace, AzureMonitor(workspace=workspace, headers=azure_headers(azure_monitor.SCOPE), url=url)
+        url = urls.get("azure-logs", LOGS_URL)
+        yield workspace, AzureMonitor(workspace=workspace, headers=azure_headers(LOGS_SCOPE), url=url)

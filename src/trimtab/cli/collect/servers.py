@@ -8,12 +8,12 @@ from pathlib import Path
 from trimtab.cli.progress import Tell
 from trimtab.cli.server_options import ServerOptions
 from trimtab.errors import SourceError
-from trimtab.sources.clusters import merge_clusters
-from trimtab.sources.gpu_series import Tally
-from trimtab.sources.gpu_usage import find_gpu_metrics
-from trimtab.sources.journal import Journal
-from trimtab.sources.prometheus import Collected, collect_prometheus, whole_hours
-from trimtab.sources.recording_rules import rules_text
+from trimtab.sources.collected import Collected, merge_clusters
+from trimtab.sources.hour_grid import whole_hours
+from trimtab.sources.prometheus.collect import collect_prometheus
+from trimtab.sources.prometheus.gpu_series import Tally, rules_text
+from trimtab.sources.prometheus.gpu_usage import find_gpu_metrics
+from trimtab.sources.prometheus.journal import Journal
 
 RULES_LOOK_HR = 6
 """Hours looked at to tell which metrics there are and how they are to be read."""

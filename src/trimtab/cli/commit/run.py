@@ -45,7 +45,7 @@ from trimtab.plan.commitments.commit_report import (
     pools_by_type,
 )
 from trimtab.plan.commitments.inventory import not_running
-from trimtab.sources.commitment_files import TERMS, quoted_offer
+from trimtab.sources.bills.commitments import TERMS, quoted_offer
 from trimtab.tables.checks import checked_bundle
 
 HIDDEN_FROM_PEOPLE = {"pool", "plan", "beside_reservations", "layers", "term_usd", "source"}

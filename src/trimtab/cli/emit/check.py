@@ -13,7 +13,7 @@ from trimtab.check.differences import ObjectChange
 from trimtab.check.documents import Folder, read_folder
 from trimtab.cli.output import Cell, Column, Format, Sheet, write, write_sheet
 from trimtab.errors import UsageError
-from trimtab.sources.manifest_files import read_manifests
+from trimtab.sources.kubernetes.manifests import read_manifests
 
 EXIT_FAULTS = 4
 """Exit code of a check that found errors."""

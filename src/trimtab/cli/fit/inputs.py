@@ -21,7 +21,7 @@ from trimtab.physics.models import Architecture, generic_model, known_models, mo
 from trimtab.physics.search_training import TrainingDemand
 from trimtab.physics.serving_demand import Demand, Targets
 from trimtab.physics.training_memory import Method
-from trimtab.sources.request_mix import RequestMix
+from trimtab.sources.traces.request_mix import RequestMix
 from trimtab.units import HR_PER_DAY, MS_PER_S, S_PER_DAY, S_PER_HR, parse_span
 
 _SCALES = {"": 1.0, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}

@@ -55,7 +55,7 @@ from trimtab.physics.search_training import TrainingOption
 from trimtab.physics.serving_demand import Demand
 from trimtab.physics.serving_ways import ways_of
 from trimtab.pipeline.fitting import faster_ways, usd_per_mtok_all_told
-from trimtab.sources.request_mix import RequestMix, read_request_mix
+from trimtab.sources.traces.request_mix import RequestMix, read_request_mix
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ from trimtab.inputs.csv_rows import csv_rows
 from trimtab.inputs.files import read_text
 from trimtab.inputs.yaml_text import load_yaml
 from trimtab.safe_text import csv_text
-from trimtab.sources.price_lists.reading import Reading
+from trimtab.sources.price_lists import PriceReading
 
 _COLUMNS = (
     "provider", "instance_type", "region", "option", "usd_hr", "as_of", "source", "basis", "purchasable", "interruption",
@@ -112,7 +112,7 @@ def _yaml_text(rows: Sequence[Mapping[str, object]], owned: Sequence[Mapping[str
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
 
 
-def found_changes(reading: Reading, former: PriceFile, packaged: Catalog) -> list[OfferingChange]:
+def found_changes(reading: PriceReading, former: PriceFile, packaged: Catalog) -> list[OfferingChange]:
     """Return what the lists change against the packaged rates with the former file over them."""
     listed = without_own(reading.prices, former.own)
     reading.skip("rate of the list where yours stands in the file", len(reading.prices) - len(listed))
@@ -163,7 +163,7 @@ def _percent(cell: Cell) -> str:
     return f"{cell:+.1%}" if isinstance(cell, int | float) else str(cell)
 
 
-def summary(found: Sequence[OfferingChange], reading: Reading) -> Iterator[str]:
+def summary(found: Sequence[OfferingChange], reading: PriceReading) -> Iterator[str]:
     """Yield how many rates stand how, and how many rows of the lists were left out for which reason."""
     kinds = Counter(change.kind for change in found)
     yield f"{len(reading.prices):,} rates read: " + ", ".join(f"{kinds[kind]:,} {kind.value}" for kind in _ORDER)

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 import click
 
 from trimtab.catalog import load_catalog
+from trimtab.catalog.providers import PRICE_LISTED
 from trimtab.cli.options import NEW_FILE, AnswerOptions, answer_options, option, options_from
 from trimtab.cli.output import Format
 from trimtab.cli.screen import say
 from trimtab.errors import SourceError, UsageError
 
 if TYPE_CHECKING:
-    from trimtab.sources.price_lists.refresh import Request
+    from trimtab.sources.price_lists.refresh import RefreshRequest
 
 _KEY, _TOKEN = "TRIMTAB_GCP_API_KEY", "TRIMTAB_GCP_TOKEN"
-_PROVIDERS = ("aws", "gcp", "azure")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class PricesRefreshOptions:
         help="The price file to bring up to date, .csv or .yaml; rates of your own in it stay.",
     )  # fmt: skip
     providers: tuple[str, ...] = option(
-        "--provider", type=click.Choice(_PROVIDERS), show_default="aws, azure, and gcp where its key or token is set",
+        "--provider", type=click.Choice(PRICE_LISTED), show_default="aws, azure, and gcp where its key or token is set",
         help="Read this list; repeatable.",
     )  # fmt: skip
     regions: tuple[str, ...] = option(
@@ -109,18 +109,18 @@ def command(options: PricesRefreshOptions) -> None:
         raise click.exceptions.Exit(1)
 
 
-def _request(options: PricesRefreshOptions) -> Request:
-    from trimtab.sources.price_lists.refresh import ENDPOINTS, AwsVia, Request, SpotVia
+def _request(options: PricesRefreshOptions) -> RefreshRequest:
+    from trimtab.sources.price_lists.refresh import ENDPOINTS, AwsVia, RefreshRequest, SpotVia
 
     headers = _gcp_headers()
-    chosen = options.providers or tuple(name for name in _PROVIDERS if name != "gcp" or headers)
+    chosen = options.providers or tuple(name for name in PRICE_LISTED if name != "gcp" or headers)
     pairs = dict(_pair(text) for text in options.endpoints)
     for name in pairs:
         if name not in ENDPOINTS:
             raise UsageError(f"--endpoint {name}: the lists are {', '.join(ENDPOINTS)}")
     if "gcp" in chosen and not headers and "gcp" not in pairs:
         raise UsageError(f"Google's price list needs an API key in {_KEY} or a token in {_TOKEN}")
-    return Request(
+    return RefreshRequest(
         providers=chosen,
         regions=options.regions,
         now=datetime.now(UTC),

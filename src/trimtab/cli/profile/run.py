@@ -18,8 +18,7 @@ from trimtab.diagnose.profiled import judge
 from trimtab.errors import InputError, UnknownName
 from trimtab.physics.boards import board
 from trimtab.physics.offers import NodeOffer, offers_for
-from trimtab.sources.profile_bundle import bundle_of
-from trimtab.sources.torch_trace import read_trace
+from trimtab.sources.traces.profiles import bundle_of, read_torch_trace
 from trimtab.tables.bundle import write_bundle
 from trimtab.tables.profile_file import ProfileFile, checked_profile, profile_values
 from trimtab_runtime.profile.observation import INTERVAL_S
@@ -86,7 +85,9 @@ def report(document: Mapping[str, object], options: ProfileOptions) -> None:
     """Judge a profile, write it where that was asked for, and show the answer."""
     profile = checked_profile(document, str(options.read_from or "the profile"))
     rate = rate_of(document, options.usd_hr)
-    verdict = judge(profile, known_board(profile.gpu), None if options.trace is None else read_trace(options.trace))
+    verdict = judge(
+        profile, known_board(profile.gpu), None if options.trace is None else read_torch_trace(options.trace)
+    )
     whole = {**document, **verdict_document(profile, verdict, rate.usd_hr, rate.because, _expected(options))}
     if options.form == "json":
         write(json.dumps(whole, indent=1, allow_nan=False), None)

@@ -33,7 +33,7 @@ from trimtab.replay.outcomes.service_outcome import JUDGED, demand_of, seed_of, 
 from trimtab.replay.series import FloatArray
 from trimtab.replay.services import ScalingPolicy, ServiceHistory, ServiceModel
 from trimtab.replay.within_steps import arrivals_by_decision
-from trimtab.sources.demo.trace import FLEET, Series, read_series
+from trimtab.sources.demo.trace import FLEET, RateSeries, read_series
 from trimtab.tables.bundle import Bundle
 from trimtab.units import S_PER_DAY, S_PER_HR, S_PER_MIN, mul_div, per_month, usd
 
@@ -320,7 +320,7 @@ def replay_trace(
 
 
 def _replay(
-    name: str, series: Series, texts: Sequence[str], asked: SpotAsked | None, rate: int, spot_rate: int
+    name: str, series: RateSeries, texts: Sequence[str], asked: SpotAsked | None, rate: int, spot_rate: int
 ) -> ServiceRuns:
     arrivals = np.where(series.present, series.arrivals, np.nan)
     half = len(arrivals) // 2

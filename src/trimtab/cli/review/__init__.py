@@ -85,7 +85,7 @@ def command(options: ReviewOptions) -> int:
     from trimtab.errors import UsageError
     from trimtab.pipeline import open_demo, open_fleet, review
     from trimtab.review import read_objects
-    from trimtab.sources.manifest_files import read_manifests
+    from trimtab.sources.kubernetes.manifests import read_manifests
 
     if (options.bundle is None) == (options.demo is None):
         raise UsageError("which history? give the folder of a bundle (trimtab review k8s/ fleet/), or --demo")

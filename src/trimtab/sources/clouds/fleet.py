@@ -13,11 +13,11 @@ import pyarrow as pa
 
 from trimtab.catalog import Catalog
 from trimtab.errors import SourceError, UnknownName
-from trimtab.sources.clouds.readings import SHARES, STATISTICS, CloudReading, Machine
-from trimtab.sources.kube_nodes import UNKNOWN
-from trimtab.sources.lives import moment
-from trimtab.sources.prometheus import Collected
-from trimtab.sources.promql import Floats
+from trimtab.sources.clouds import SHARES, STATISTICS, CloudMachine, CloudReading
+from trimtab.sources.collected import Collected
+from trimtab.sources.hour_grid import moment
+from trimtab.sources.kubernetes.nodes import UNKNOWN
+from trimtab.sources.prometheus.client import Floats
 from trimtab.tables.arrow import conform, empty_table, table_from_rows
 from trimtab.tables.bundle import BundleMeta
 from trimtab.units import S_PER_HR, US_PER_S, W_PER_KW
@@ -111,7 +111,7 @@ def _node_rows(
         boards.setdefault(reading.gpus[device].machine, []).append(device)
     for name, devices in sorted(boards.items()):
         machine = reading.machines[name]
-        first, last = min(seen[one][0] for one in devices), max(seen[one][1] for one in devices)
+        first, last = min(seen[board][0] for board in devices), max(seen[board][1] for board in devices)
         yield {
             "node": name,
             "provider": machine.provider,
@@ -143,7 +143,7 @@ def workload_of(reading: CloudReading, device: str) -> str:
     return holder.workload if holder else _machine_workload(reading.machines[reading.gpus[device].machine])
 
 
-def _machine_workload(machine: Machine) -> str:
+def _machine_workload(machine: CloudMachine) -> str:
     return f"{machine.provider}/{machine.group or machine.name}"
 
 

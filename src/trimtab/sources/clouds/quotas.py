@@ -82,8 +82,8 @@ def settings_text(quotas: Iterable[NodeQuota]) -> str:
 def quotas_text(quotas: Iterable[NodeQuota]) -> str:
     """Return quotas as CSV, as `read_quotas` takes them."""
     names = list(NodeQuota.model_fields)
-    plain = (one.model_dump(mode="json") for one in quotas)
-    return csv_text(names, ([one[name] for name in names] for one in plain))
+    plain = (quota.model_dump(mode="json") for quota in quotas)
+    return csv_text(names, ([row[name] for name in names] for row in plain))
 
 
 def read_quotas(path: Path) -> tuple[NodeQuota, ...]:

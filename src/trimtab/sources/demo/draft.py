@@ -1,9 +1,11 @@
-"""A fleet under construction: rows are added node by node and pod by pod, and come out as tables of the bundle."""
+"""A fleet under construction: rows are added node by node and pod by pod, jobs queue for a pool, and tables come out."""
 
 from __future__ import annotations
 
+import heapq
 import uuid
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from zlib import crc32
 
@@ -11,14 +13,139 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from trimtab.sources.demo.jobs import Run
+from trimtab.sources.demo.demand import (
+    LATENCY_LE_S,
+    MIN_PER_DAY,
+    MIN_PER_HR,
+    Floats,
+    ServedMinutes,
+    Span,
+    growth,
+    weekend,
+)
 from trimtab.sources.demo.machines import Machine
-from trimtab.sources.demo.services import LATENCY_LE_S, Served
-from trimtab.sources.demo.shapes import MIN_PER_HR, Span
 from trimtab.sources.demo.usage import UsageBlock, UsageRows, hourly
 from trimtab.tables.arrow import arrow_type, conform, table_from_rows
 from trimtab.tables.schemas import HISTOGRAM_BINS, Dtype
-from trimtab.units import S_PER_MIN
+from trimtab.units import S_PER_HR, S_PER_MIN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointTimes:
+    """How a run saves its state."""
+
+    interval_s: float
+    save_s: float
+    restore_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobClass:
+    """Experiments of one team: how many, how long, when they are submitted, and what they really use."""
+
+    workload: str
+    team: str
+    jobs_per_weekday: float
+    weekend_frac: float
+    office_hours_utc: tuple[int, int]
+    office_share: float
+    median_hr: float
+    sigma: float
+    failed_frac: float
+    gpus_requested: int
+    gpus_used: int
+    sm_frac: tuple[float, float]
+    memory_gib: tuple[float, float]
+    steps_per_s: float
+    checkpoints: CheckpointTimes | None
+    tensor_of_sm: float = 0.25
+    dram_of_sm: float = 0.65
+    tokens_per_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRun:
+    """One run: seconds from the start of the window; `start_s`/`end_s` are None where that lies beyond its end."""
+
+    name: str
+    job_class: JobClass
+    submit_s: int
+    start_s: int | None
+    end_s: int | None
+    duration_s: int
+    failed: bool
+    node: int | None
+    sm_frac: float
+    memory_gib: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Submission:
+    submit_s: int
+    job_class: JobClass
+    duration_s: int
+    failed: bool
+
+
+def submissions_per_min(job_class: JobClass, span: Span, growth_frac: float) -> Floats:
+    """Return the expected submissions of each minute: most in office hours, few at night, fewer on weekends."""
+    minute = np.arange(span.minutes)
+    hour = (minute % MIN_PER_DAY) * S_PER_MIN // S_PER_HR
+    first, last = job_class.office_hours_utc
+    office = (hour >= first) & (hour < last)
+    share = np.where(office, job_class.office_share / office[:MIN_PER_DAY].sum(), 0.0)
+    share += np.where(office, 0.0, (1 - job_class.office_share) / (~office[:MIN_PER_DAY]).sum())
+    day = np.where(weekend(span), job_class.weekend_frac, 1.0) * job_class.jobs_per_weekday
+    return np.asarray(share * day * growth(growth_frac, span))
+
+
+def queue(
+    classes: tuple[JobClass, ...], n_nodes: int, span: Span, growth_frac: float, rng: np.random.Generator
+) -> list[JobRun]:
+    """Draw the submissions of all classes and run them first come, first served, one job a node."""
+    end_s = span.minutes * S_PER_MIN
+    free = [(0, node) for node in range(n_nodes)]
+    runs = []
+    for index, job in enumerate(_submissions(classes, span, growth_frac, rng)):
+        ready_s, node = heapq.heappop(free)
+        start_s = max(ready_s, job.submit_s)
+        heapq.heappush(free, (start_s + job.duration_s, node))
+        started, ended = start_s < end_s, start_s + job.duration_s <= end_s
+        runs.append(
+            JobRun(
+                name=f"{job.job_class.workload.split('/')[1]}-{index:04d}",
+                job_class=job.job_class,
+                submit_s=job.submit_s,
+                start_s=start_s if started else None,
+                end_s=start_s + job.duration_s if ended else None,
+                duration_s=job.duration_s,
+                failed=job.failed,
+                node=node if started else None,
+                sm_frac=float(rng.uniform(*job.job_class.sm_frac)),
+                memory_gib=float(rng.uniform(*job.job_class.memory_gib)),
+            )
+        )
+    return runs
+
+
+def _submissions(
+    classes: tuple[JobClass, ...], span: Span, growth_frac: float, rng: np.random.Generator
+) -> list[_Submission]:
+    """Draw every job that is submitted in the span, in order of submission."""
+    drawn = []
+    for job_class in classes:
+        counts = rng.poisson(submissions_per_min(job_class, span, growth_frac))
+        minutes = np.repeat(np.arange(span.minutes), counts)
+        submit_s = minutes * S_PER_MIN + rng.integers(S_PER_MIN, size=len(minutes))
+        hours = rng.lognormal(np.log(job_class.median_hr), job_class.sigma, len(minutes))
+        failed = rng.random(len(minutes)) < job_class.failed_frac
+        hours = np.where(failed, hours * rng.uniform(0.02, 0.5, len(minutes)), hours)
+        durations = np.maximum(hours * S_PER_HR, 2 * S_PER_MIN).astype(np.int64)
+        drawn += [
+            _Submission(int(s), job_class, int(d), bool(f)) for s, d, f in zip(submit_s, durations, failed, strict=True)
+        ]
+    return sorted(drawn, key=lambda job: (job.submit_s, job.job_class.workload))
+
 
 Row = dict[str, object]
 _NAMESPACE = uuid.UUID("6f0d9a52-3c5e-5d0b-9a53-7d0c0e6f4b11")
@@ -111,7 +238,7 @@ class FleetDraft:
     def demand(
         self,
         workload: str,
-        served: Served,
+        served: ServedMinutes,
         *,
         first_minute: int = 0,
         interval_s: int = S_PER_MIN,
@@ -134,7 +261,7 @@ class FleetDraft:
         table = conform("demand", pa.table(columns))
         self._demand.append(table if present is None else table.filter(pa.array(present)))
 
-    def run(self, run: Run, node: str | None) -> None:
+    def run(self, run: JobRun, node: str | None) -> None:
         """Add a run to the `jobs` table; progress counts the time it did not spend saving."""
         saves, tokens_s = run.job_class.checkpoints, run.job_class.tokens_per_s
         end_s = run.end_s if run.end_s is not None else self.span.minutes * S_PER_MIN
@@ -188,7 +315,7 @@ def _labels(machine: Machine, pool: str, zone: str) -> dict[str, str]:
     return labels | (own or {"karpenter.sh/capacity-type": "on-demand"})
 
 
-def _state(run: Run) -> str:
+def _state(run: JobRun) -> str:
     if run.start_s is None:
         return "queued"
     if run.end_s is None:

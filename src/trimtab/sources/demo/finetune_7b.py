@@ -10,15 +10,14 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from trimtab.sources.demo.draft import FleetDraft, meta
-from trimtab.sources.demo.jobs import Checkpoints, JobClass
+from trimtab.sources.demo.demand import SIX_WEEKS
+from trimtab.sources.demo.draft import CheckpointTimes, FleetDraft, JobClass, meta
 from trimtab.sources.demo.machines import P4D
-from trimtab.sources.demo.pool import add_pool
-from trimtab.sources.demo.shapes import SIX_WEEKS
+from trimtab.sources.demo.placement import add_pool
 
 NAME = "finetune-7b"
 SPAN = SIX_WEEKS
-SAVES = Checkpoints(interval_s=1800, save_s=75, restore_s=240)
+SAVES = CheckpointTimes(interval_s=1800, save_s=75, restore_s=240)
 TUNING = JobClass(
     workload="ml/finetune-7b",
     team="assistant",

@@ -12,18 +12,17 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
+from trimtab.sources.demo.demand import SIX_WEEKS, DayCurve, DemoService, LatencyLaw, Noise
 from trimtab.sources.demo.draft import FleetDraft, meta
 from trimtab.sources.demo.machines import G5_XLARGE
-from trimtab.sources.demo.online import Surge, add_static
-from trimtab.sources.demo.services import LatencyLaw, Service
-from trimtab.sources.demo.shapes import SIX_WEEKS, DayCurve, Noise
+from trimtab.sources.demo.placement import Surge, add_static
 from trimtab.units import S_PER_HR
 
 NAME = "moderation"
 SPAN = SIX_WEEKS
 BATCH_TIME_S: tuple[tuple[int, float], ...] = ((1, 0.16), (4, 0.24), (16, 0.58), (64, 1.90), (128, 3.70))
 """Batch size and the time that one batch takes, as the team measured it on this GPU."""
-JUDGE = Service(
+JUDGE = DemoService(
     workload="trust/image-moderation",
     team="trust",
     replicas=8,
@@ -42,7 +41,7 @@ JUDGE = Service(
 class Moderation:
     """Everything that is set about the fleet beside its service."""
 
-    service: Service = JUDGE
+    service: DemoService = JUDGE
     growth_frac: float = 0.07
     surge_start: datetime = datetime(2026, 10, 30, 17, tzinfo=UTC)
     surge_min: int = 120

@@ -12,17 +12,15 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
+from trimtab.sources.demo.demand import SIX_WEEKS, DayCurve, DemoService, LatencyLaw, Noise
 from trimtab.sources.demo.draft import FleetDraft, meta
 from trimtab.sources.demo.machines import A2_HIGHGPU_1G, G2_STANDARD_8
-from trimtab.sources.demo.online import Surge, add_static
-from trimtab.sources.demo.services import LatencyLaw, Service
-from trimtab.sources.demo.shapes import SIX_WEEKS, DayCurve, Noise
-from trimtab.sources.demo.standing import Intensity, Notebook, add_notebook
+from trimtab.sources.demo.placement import Intensity, Notebook, Surge, add_notebook, add_static
 
 NAME = "ninety-k-peak"
 SPAN = SIX_WEEKS
 
-ASSISTANT = Service(
+ASSISTANT = DemoService(
     workload="shop/assistant",
     team="shop",
     replicas=20,
@@ -39,7 +37,7 @@ ASSISTANT = Service(
     dram_of_sm=0.88,
     kv_cache=True,
 )
-RECOMMEND = Service(
+RECOMMEND = DemoService(
     workload="shop/recommend",
     team="shop",
     replicas=9,
@@ -53,7 +51,7 @@ RECOMMEND = Service(
     tensor_of_sm=0.5,
     dram_of_sm=0.75,
 )
-VISUAL = Service(
+VISUAL = DemoService(
     workload="shop/visual-search",
     team="search",
     replicas=4,
@@ -73,7 +71,7 @@ _IDLING = Intensity(sm_frac=0.12, busy_frac=0.3, memory_gib=6.0, tensor_of_sm=0.
 class NinetyKPeak:
     """Everything that is set about the fleet beside its services."""
 
-    services: tuple[Service, ...] = (ASSISTANT, RECOMMEND, VISUAL)
+    services: tuple[DemoService, ...] = (ASSISTANT, RECOMMEND, VISUAL)
     growth_frac: float = 0.05
     surge_service: str = RECOMMEND.workload
     surge_start: datetime = datetime(2026, 10, 27, 14, tzinfo=UTC)

@@ -10,18 +10,17 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from trimtab.sources.demo.demand import SIX_WEEKS, DayCurve, DemoService, LatencyLaw, Noise
 from trimtab.sources.demo.draft import FleetDraft, meta
 from trimtab.sources.demo.machines import A2_HIGHGPU_1G
-from trimtab.sources.demo.online import add_static
-from trimtab.sources.demo.services import LatencyLaw, Service
-from trimtab.sources.demo.shapes import SIX_WEEKS, DayCurve, Noise
+from trimtab.sources.demo.placement import add_static
 
 NAME = "three-small-models"
 SPAN = SIX_WEEKS
 _OFFICE = DayCurve(peak_hr=18.0, floor_frac=0.05, sharpness=1.5, weekend_frac=0.3)
 _NOISE = Noise(sd_frac=0.2, memory_min=30, bursts_per_day=0.3, burst_gain=(1.5, 3.0), burst_min=(5, 20))
 
-SPEECH = Service(
+SPEECH = DemoService(
     workload="apps/speech-to-text",
     team="support",
     replicas=1,
@@ -34,7 +33,7 @@ SPEECH = Service(
     tensor_of_sm=0.4,
     dram_of_sm=0.7,
 )
-IMAGES = Service(
+IMAGES = DemoService(
     workload="apps/image-draft",
     team="design",
     replicas=1,
@@ -47,7 +46,7 @@ IMAGES = Service(
     tensor_of_sm=0.6,
     dram_of_sm=0.65,
 )
-ANSWERS = Service(
+ANSWERS = DemoService(
     workload="apps/handbook-answers",
     team="people",
     replicas=1,
@@ -68,7 +67,7 @@ ANSWERS = Service(
 class ThreeSmallModels:
     """Everything that is set about the fleet beside its services."""
 
-    services: tuple[Service, ...] = (SPEECH, IMAGES, ANSWERS)
+    services: tuple[DemoService, ...] = (SPEECH, IMAGES, ANSWERS)
     models: tuple[str, ...] = (
         "openai/whisper-large-v3",
         "stabilityai/sdxl-turbo",

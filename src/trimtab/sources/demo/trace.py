@@ -18,11 +18,10 @@ import pyarrow.compute as pc
 
 from trimtab.errors import InputError
 from trimtab.inputs.arrow_tables import distinct_texts, floats, read_arrow_table
+from trimtab.sources.demo.demand import SIX_WEEKS, DemoService, Floats, LatencyLaw, ServedMinutes, Span, answer
 from trimtab.sources.demo.draft import FleetDraft, meta
 from trimtab.sources.demo.machines import P4D, Machine
-from trimtab.sources.demo.online import nodes
-from trimtab.sources.demo.services import LatencyLaw, Served, Service, answer
-from trimtab.sources.demo.shapes import SIX_WEEKS, Floats, Span
+from trimtab.sources.demo.placement import nodes
 from trimtab.sources.demo.usage import UsageBlock, serving
 from trimtab.units import HR_PER_YEAR, S_PER_DAY, S_PER_HR, S_PER_MIN
 
@@ -45,7 +44,7 @@ class TraceFleet:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Series:
+class RateSeries:
     """A trace as counts per interval; `present` is False in a gap. Token means are null where none are known."""
 
     name: str
@@ -66,17 +65,17 @@ _READINGS = frozenset({"pod", "zone"})
 def build(path: Path, seed: int) -> tuple[dict[str, pa.Table], dict[str, object], dict[str, object]]:
     """Return the tables, the content of workloads.yaml and the meta data of a trace's fleet; raises InputError."""
     series = read_series(path)
-    hours = max(-(-len(one.arrivals) * one.interval_s // S_PER_HR) for one in series)
+    hours = max(-(-len(model.arrivals) * model.interval_s // S_PER_HR) for model in series)
     end = Span(start=FLEET.start, proof=FLEET.start, end=FLEET.start).at(hours * S_PER_HR)
     span = Span(start=FLEET.start, proof=end, end=end)
     draft = FleetDraft(f"trace-{path.stem}", span, seed)
-    for one in series:
-        _add_series(draft, one)
-    declared = {f"trace/{one.name}": {"cold_start_s": FLEET.cold_start_s} for one in series}
+    for requests in series:
+        _add_series(draft, requests)
+    declared = {f"trace/{requests.name}": {"cold_start_s": FLEET.cold_start_s} for requests in series}
     return draft.tables(), {"version": 1, "workloads": declared}, meta(draft.name, span)
 
 
-def read_series(path: Path, *, step_s: int = S_PER_MIN) -> list[Series]:
+def read_series(path: Path, *, step_s: int = S_PER_MIN) -> list[RateSeries]:
     """Read a trace as one series for each model, requests counted by `step_s`; raises InputError where it is no trace."""
     table = _read(path)
     if "model" not in table.column_names:
@@ -113,7 +112,7 @@ def _read(path: Path) -> pa.Table:
     return rates_by_model(table) if "client" in table.column_names else table
 
 
-def _series(path: Path, name: str, table: pa.Table, step_s: int) -> Series:
+def _series(path: Path, name: str, table: pa.Table, step_s: int) -> RateSeries:
     t_s = floats(table, "t_s", str(path))
     if not len(t_s) or not np.isfinite(t_s).all() or t_s.min() < 0 or t_s.max() > _MOST_S:
         raise InputError(f"{path}: t_s must be seconds from the trace's start, finite, not negative, within a year")
@@ -122,7 +121,7 @@ def _series(path: Path, name: str, table: pa.Table, step_s: int) -> Series:
     return _request_series(name, t_s, table, step_s)
 
 
-def _rate_series(path: Path, name: str, t_s: Floats, rate: Floats) -> Series:
+def _rate_series(path: Path, name: str, t_s: Floats, rate: Floats) -> RateSeries:
     """Lay rates on the grid of their most common step; rates that are not numbers are gaps."""
     if len(t_s) < 2:
         raise InputError(f"{path}: {name} has {len(t_s)} rates; a step of time needs two")
@@ -138,10 +137,10 @@ def _rate_series(path: Path, name: str, t_s: Floats, rate: Floats) -> Series:
     present = np.zeros(len(arrivals), dtype=np.bool_)
     arrivals[slot[known]] = np.round(rate[known] * interval_s)
     present[slot[known]] = True
-    return Series(name=name, interval_s=interval_s, arrivals=arrivals, present=present)
+    return RateSeries(name=name, interval_s=interval_s, arrivals=arrivals, present=present)
 
 
-def _request_series(name: str, t_s: Floats, table: pa.Table, step_s: int) -> Series:
+def _request_series(name: str, t_s: Floats, table: pa.Table, step_s: int) -> RateSeries:
     """Count requests by step; the last, unfinished step is left out."""
     n_steps = max(int(t_s.max()) // step_s, 1)
     step = (t_s // step_s).astype(np.int64)
@@ -155,7 +154,7 @@ def _request_series(name: str, t_s: Floats, table: pa.Table, step_s: int) -> Ser
         total = np.bincount(step[inside], weights=tokens, minlength=n_steps)
         return np.where(arrivals > 0, total / np.maximum(arrivals, 1.0), np.nan)
 
-    return Series(
+    return RateSeries(
         name=name,
         interval_s=step_s,
         arrivals=arrivals,
@@ -165,7 +164,7 @@ def _request_series(name: str, t_s: Floats, table: pa.Table, step_s: int) -> Ser
     )
 
 
-def _add_series(draft: FleetDraft, series: Series) -> None:
+def _add_series(draft: FleetDraft, series: RateSeries) -> None:
     """Serve a series by a fixed fleet, and read its GPUs minute by minute."""
     service = _service(series)
     rng = draft.stream(service.workload)
@@ -193,11 +192,11 @@ def _add_series(draft: FleetDraft, series: Series) -> None:
     )
 
 
-def _service(series: Series) -> Service:
+def _service(series: RateSeries) -> DemoService:
     """Return the service whose replicas reach the set utilization in the trace's busiest interval."""
     known = series.arrivals[series.present]
     mean, most = float(known.mean()), float(known.max())
-    return Service(
+    return DemoService(
         workload=f"trace/{series.name}",
         team="trace",
         replicas=FLEET.replicas,
@@ -208,7 +207,9 @@ def _service(series: Series) -> Service:
     )
 
 
-def _with_tokens(served: Served, series: Series) -> Served:
+def _with_tokens(served: ServedMinutes, series: RateSeries) -> ServedMinutes:
     known = {"input_tokens_mean": series.input_tokens, "output_tokens_mean": series.output_tokens}
     columns = served.columns | {name: tokens for name, tokens in known.items() if tokens is not None}
-    return Served(columns=columns, latency_count=served.latency_count, ttft_count=served.ttft_count, rho=served.rho)
+    return ServedMinutes(
+        columns=columns, latency_count=served.latency_count, ttft_count=served.ttft_count, rho=served.rho
+    )

@@ -25,28 +25,27 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
-from trimtab.sources.demo.draft import FleetDraft, meta
-from trimtab.sources.demo.jobs import Checkpoints, JobClass
+from trimtab.sources.demo.demand import MIN_PER_HR, SIX_WEEKS, DayCurve, DemoService, LatencyLaw, Noise, demand_rate
+from trimtab.sources.demo.draft import CheckpointTimes, FleetDraft, JobClass, meta
 from trimtab.sources.demo.machines import G5_12XLARGE, G5_XLARGE, P3_8XLARGE, P4D
-from trimtab.sources.demo.online import add_service, nodes
-from trimtab.sources.demo.pool import add_pool
-from trimtab.sources.demo.services import LatencyLaw, Service, demand_rate
-from trimtab.sources.demo.shapes import MIN_PER_HR, SIX_WEEKS, DayCurve, Noise
-from trimtab.sources.demo.standing import (
+from trimtab.sources.demo.placement import (
     Calendar,
     Intensity,
     Notebook,
     add_empty,
     add_nightly,
     add_notebook,
+    add_pool,
+    add_service,
     add_training,
     add_weekly,
+    nodes,
 )
 
 NAME = "two-hundred-k"
 SPAN = SIX_WEEKS
 
-CHAT = Service(
+CHAT = DemoService(
     workload="prod/chat-api",
     team="assistant",
     replicas=24,
@@ -63,7 +62,7 @@ CHAT = Service(
     dram_of_sm=0.88,
     kv_cache=True,
 )
-SEARCH = Service(
+SEARCH = DemoService(
     workload="prod/search-rank",
     team="search",
     replicas=8,
@@ -77,7 +76,7 @@ SEARCH = Service(
     tensor_of_sm=0.55,
     dram_of_sm=0.65,
 )
-EMBED = Service(
+EMBED = DemoService(
     workload="prod/embed-api",
     team="search",
     replicas=8,
@@ -91,7 +90,7 @@ EMBED = Service(
     tensor_of_sm=0.6,
     dram_of_sm=0.7,
 )
-NEWCOMER = Service(
+NEWCOMER = DemoService(
     workload="prod/moderate-text",
     team="trust",
     replicas=2,
@@ -105,7 +104,7 @@ NEWCOMER = Service(
     tensor_of_sm=0.5,
     dram_of_sm=0.7,
 )
-VISION_SAVES = Checkpoints(interval_s=1800, save_s=60, restore_s=180)
+VISION_SAVES = CheckpointTimes(interval_s=1800, save_s=60, restore_s=180)
 VISION = JobClass(
     workload="research/vision-exp",
     team="vision",
@@ -168,7 +167,7 @@ EVALUATION = Calendar(
 class TwoHundredK:
     """Everything that is set about the fleet beside its services and job classes."""
 
-    services: tuple[Service, ...] = (CHAT, SEARCH, EMBED)
+    services: tuple[DemoService, ...] = (CHAT, SEARCH, EMBED)
     experiments: tuple[JobClass, ...] = (VISION, NLP)
     experiment_nodes: int = 9
     growth_frac: float = 0.08
@@ -177,7 +176,7 @@ class TwoHundredK:
     burst_gain: float = 2.0
     burst_hr: int = 2
     rollout: datetime = datetime(2026, 10, 7, 14, tzinfo=UTC)
-    newcomer: Service = NEWCOMER
+    newcomer: DemoService = NEWCOMER
     newcomer_start: datetime = datetime(2026, 10, 23, tzinfo=UTC)
     leaver_end: datetime = datetime(2026, 10, 21, tzinfo=UTC)
     chat_latency_p95_s: float = 4.0

@@ -11,8 +11,8 @@ from datetime import datetime
 import numpy as np
 import numpy.typing as npt
 
+from trimtab.sources.demo.demand import MIN_PER_HR
 from trimtab.sources.demo.machines import Machine
-from trimtab.sources.demo.shapes import MIN_PER_HR
 from trimtab.tables.schemas import HISTOGRAM_BINS
 from trimtab.units import S_PER_HR, W_PER_KW
 
@@ -27,7 +27,7 @@ _SIGNALS = ("gpu_util", "sm_active", "tensor_active", "dram_active")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Activity:
+class GpuActivity:
     """What the sensors of some GPUs read, minute by minute; shares in 0..1, memory in GiB."""
 
     sm_active: Readings
@@ -50,7 +50,7 @@ class UsageBlock:
     start: datetime
     workloads: tuple[str, ...]
     owner: Codes
-    activity: Activity
+    activity: GpuActivity
     unseen: npt.NDArray[np.bool_] | None = None
     unprofiled: tuple[int, ...] = ()
 
@@ -67,10 +67,10 @@ class UsageRows:
     histogram: Codes = field(default_factory=lambda: np.zeros((0, HISTOGRAM_BINS), dtype=np.int64))
 
 
-def idle(n_devices: int, n_minutes: int) -> Activity:
+def idle(n_devices: int, n_minutes: int) -> GpuActivity:
     """Return the readings of GPUs that run nothing; the arrays may be written to."""
     names = (*_SIGNALS, "memory_gib")
-    return Activity(**{name: np.zeros((n_devices, n_minutes), dtype=np.float32) for name in names})
+    return GpuActivity(**{name: np.zeros((n_devices, n_minutes), dtype=np.float32) for name in names})
 
 
 def from_sm(
@@ -81,9 +81,9 @@ def from_sm(
     tensor_of_sm: float,
     dram_of_sm: float,
     rng: np.random.Generator,
-) -> Activity:
+) -> GpuActivity:
     """Complete readings from SM activity: tensor and DRAM activity follow it with their own noise."""
-    return Activity(
+    return GpuActivity(
         sm_active=sm_active,
         gpu_util=np.maximum(gpu_util, sm_active),
         tensor_active=_clip(sm_active * tensor_of_sm * jitter(sm_active.shape, 0.05, rng)),
@@ -100,7 +100,7 @@ def serving(
     tensor_of_sm: float,
     dram_of_sm: float,
     rng: np.random.Generator,
-) -> Activity:
+) -> GpuActivity:
     """Return the readings of replicas that share a load rho `(n_minutes,)` almost evenly.
 
     SM activity is almost proportional to load and reaches 0.9 at 1. A kernel runs whenever any of about four requests in
@@ -125,7 +125,7 @@ def steady(
     dram_of_sm: float,
     noise_frac: float,
     rng: np.random.Generator,
-) -> Activity:
+) -> GpuActivity:
     """Return the readings of GPUs that work at one level while `on` `(n_devices, n_minutes)`, and rest otherwise."""
     sm_active = _clip(on * sm_frac * jitter(on.shape, noise_frac, rng))
     gpu_util = _clip(on * busy_frac * jitter(on.shape, noise_frac / 2, rng))
@@ -232,7 +232,9 @@ def _power_w(block: UsageBlock, row: Codes, mask: npt.NDArray[np.bool_], count: 
     return np.asarray(machine.idle_w + dynamic * (0.12 * awake + 0.8 * sm_active), dtype=np.float64)
 
 
-def _histogram(activity: Activity, row: Codes, mask: npt.NDArray[np.bool_], profiled: npt.NDArray[np.bool_]) -> Codes:
+def _histogram(
+    activity: GpuActivity, row: Codes, mask: npt.NDArray[np.bool_], profiled: npt.NDArray[np.bool_]
+) -> Codes:
     """Count the samples of the best signal in 101 bins."""
     best = np.where(profiled[:, None], _rows(activity.sm_active, row), _rows(activity.gpu_util, row))
     bins = np.rint(best * (HISTOGRAM_BINS - 1)).astype(np.int64)

@@ -14,8 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from trimtab.catalog import BuyingOption, Catalog, Price
 from trimtab.errors import SourceError
-from trimtab.sources.price_lists.reading import Reading
-from trimtab.sources.web_server import WebServer
+from trimtab.sources.http import WebServer
+from trimtab.sources.price_lists import PriceReading
 from trimtab.units import HR_PER_YEAR
 
 DEFAULT_URL = "https://prices.azure.com"
@@ -30,12 +30,12 @@ _TERMS = {"1 Year": BuyingOption.RESERVED_1Y, "3 Years": BuyingOption.RESERVED_3
 _PLAN_TERMS = {"1 Year": BuyingOption.SAVINGS_PLAN_1Y, "3 Years": BuyingOption.SAVINGS_PLAN_3Y}
 
 
-class _Plan(BaseModel):
+class _SavingsPlan(BaseModel):
     term: str
     price: float = Field(alias="retailPrice", allow_inf_nan=False)
 
 
-class _Item(BaseModel):
+class _RetailItem(BaseModel):
     model_config = ConfigDict(populate_by_name=True)
 
     instance_type: str = Field("", alias="armSkuName")
@@ -53,15 +53,15 @@ class _Item(BaseModel):
     savings_plan: list[object] = Field(default_factory=list, alias="savingsPlan")
 
 
-class _Page(BaseModel):
+class _RetailPage(BaseModel):
     items: list[dict[str, object]] = Field(alias="Items")
     next_link: str | None = Field(None, alias="NextPageLink")
 
 
-def read_azure(server: WebServer, catalog: Catalog, regions: Sequence[str], today: date) -> Reading:
+def read_azure(server: WebServer, catalog: Catalog, regions: Sequence[str], today: date) -> PriceReading:
     """Read the rates of every Azure type of the catalog; no regions means all. Raises SourceError."""
-    types = [one.name for one in catalog.instance_types if one.provider == "azure"]
-    reading = Reading()
+    types = [machine.name for machine in catalog.instance_types if machine.provider == "azure"]
+    reading = PriceReading()
     items = [item for name in types for item in _items(server, name, regions)]
     azure_rates(items, frozenset(types), regions, today, reading)
     seen = {price.region for price in reading.prices}
@@ -71,10 +71,14 @@ def read_azure(server: WebServer, catalog: Catalog, regions: Sequence[str], toda
 
 
 def azure_rates(
-    items: Iterable[dict[str, object]], types: frozenset[str], regions: Sequence[str], today: date, reading: Reading
+    items: Iterable[dict[str, object]],
+    types: frozenset[str],
+    regions: Sequence[str],
+    today: date,
+    reading: PriceReading,
 ) -> None:
     """Add the rates of the list's items, as the server sends them."""
-    best: dict[tuple[str, str, BuyingOption], _Item] = {}
+    best: dict[tuple[str, str, BuyingOption], _RetailItem] = {}
     for raw in items:
         item = _checked(raw, reading)
         option = _option(item, types, regions, today, reading) if item else None
@@ -93,11 +97,11 @@ def azure_rates(
             reading.prices.extend(_plan_prices(item, today, reading))
 
 
-def _plan_prices(item: _Item, today: date, reading: Reading) -> Iterator[Price]:
+def _plan_prices(item: _RetailItem, today: date, reading: PriceReading) -> Iterator[Price]:
     """Yield what an hour takes of a savings plan, by its term; left out, counted, where it is no rate below on demand."""
     for raw in item.savings_plan:
         try:
-            plan = _Plan.model_validate(raw)
+            plan = _SavingsPlan.model_validate(raw)
         except ValidationError:
             reading.skip("azure: savings plan without a term and a price")
             continue
@@ -115,7 +119,7 @@ def _plan_prices(item: _Item, today: date, reading: Reading) -> Iterator[Price]:
             reading.skip("azure: savings plan of another term, or not below on demand")
 
 
-def _price(item: _Item, option: BuyingOption, usd_hr: float, today: date) -> Price:
+def _price(item: _RetailItem, option: BuyingOption, usd_hr: float, today: date) -> Price:
     total = f"reservation of {item.price:.2f} USD over {option.term_years} x {HR_PER_YEAR} hours"
     return Price(
         provider="azure",
@@ -147,23 +151,23 @@ def _items(server: WebServer, name: str, regions: Sequence[str]) -> Iterator[dic
         page = _page(server.get(path), server)
 
 
-def _page(body: bytes, server: WebServer) -> _Page:
+def _page(body: bytes, server: WebServer) -> _RetailPage:
     try:
-        return _Page.model_validate_json(body)
+        return _RetailPage.model_validate_json(body)
     except ValidationError as error:
         raise SourceError(f"{server.url}: no page of retail prices: {error.errors()[0]['msg']}") from error
 
 
-def _checked(raw: dict[str, object], reading: Reading) -> _Item | None:
+def _checked(raw: dict[str, object], reading: PriceReading) -> _RetailItem | None:
     try:
-        return _Item.model_validate(raw)
+        return _RetailItem.model_validate(raw)
     except ValidationError as error:
         reading.skip(f"azure: item with a bad {'.'.join(str(part) for part in error.errors()[0]['loc'])}")
         return None
 
 
 def _option(
-    item: _Item, types: frozenset[str], regions: Sequence[str], today: date, reading: Reading
+    item: _RetailItem, types: frozenset[str], regions: Sequence[str], today: date, reading: PriceReading
 ) -> BuyingOption | None:
     """Return what an item is the rate of; None, counted, where it is none of ours."""
     reason = _why_not(item, types, regions, today)
@@ -175,7 +179,7 @@ def _option(
     return BuyingOption.SPOT if item.meter.endswith(" Spot") else BuyingOption.ON_DEMAND
 
 
-def _why_not(item: _Item, types: frozenset[str], regions: Sequence[str], today: date) -> str | None:
+def _why_not(item: _RetailItem, types: frozenset[str], regions: Sequence[str], today: date) -> str | None:
     reasons = {
         "another type": item.instance_type not in types,
         "another region": not item.region or bool(regions and item.region not in regions),
@@ -193,6 +197,6 @@ def _why_not(item: _Item, types: frozenset[str], regions: Sequence[str], today: 
     return next((reason for reason, holds in reasons.items() if holds), None)
 
 
-def _standing(item: _Item) -> tuple[bool, str]:
+def _standing(item: _RetailItem) -> tuple[bool, str]:
     """Order items of one offering: the meter's own region first, then the newest."""
     return (item.primary, item.since.isoformat() if item.since else "")

@@ -1,4 +1,4 @@
-"""Google's Billing Catalog: what a machine costs, put together of its cores, memory, GPUs and bundled disks.
+"""Google's Billing Catalog: machines as sums of their parts: cores, memory, boards and the disks that come with them.
 
 GPU and machine are separate SKUs, so a machine's rate is a sum; where one part has no SKU in a region there is no rate there,
 because the sum without it would be several times too low. A price is `units` + `nanos` x 1e-9; in another currency it is
@@ -14,10 +14,11 @@ from datetime import UTC, date, datetime
 
 from pydantic import AliasChoices, BaseModel, Field, ValidationError
 
-from trimtab.catalog import BuyingOption
+from trimtab.catalog import BuyingOption, Catalog, InstanceType, Price
+from trimtab.catalog.rows import packaged_rows
 from trimtab.errors import SourceError
-from trimtab.sources.price_lists.reading import Reading
-from trimtab.sources.web_server import WebServer
+from trimtab.sources.http import WebServer
+from trimtab.sources.price_lists import PriceReading
 from trimtab.units import HR_PER_MO, NANO_PER_USD
 
 DEFAULT_URL = "https://cloudbilling.googleapis.com"
@@ -69,20 +70,20 @@ class _Category(BaseModel):
     usage: str = Field("", alias="usageType")
 
 
-class _Sku(BaseModel):
+class _BillingSku(BaseModel):
     description: str
     category: _Category
     regions: list[str] = Field(alias="serviceRegions")
     pricing: list[_Pricing] = Field(alias="pricingInfo", min_length=1)
 
 
-class _Page(BaseModel):
+class _SkuPage(BaseModel):
     skus: list[dict[str, object]] = Field(default_factory=list)
     next_token: str = Field("", alias="nextPageToken")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class MachinePart:
     """What one core, GiB or board is called in the list, whatever the region and the way of buying."""
 
     name: str
@@ -90,7 +91,7 @@ class Part:
     region: str
 
 
-PartPrices = Mapping[Part, float]
+PartPrices = Mapping[MachinePart, float]
 """USD an hour of one core, GiB or board."""
 
 
@@ -111,13 +112,13 @@ def skus(server: WebServer) -> Iterator[dict[str, object]]:
 
 
 def part_prices(
-    raw: Iterable[dict[str, object]], wanted: frozenset[str], regions: Sequence[str], today: date, reading: Reading
+    raw: Iterable[dict[str, object]], wanted: frozenset[str], regions: Sequence[str], today: date, reading: PriceReading
 ) -> PartPrices:
     """Return the hourly price of every wanted part by region and way of buying; what is left out is counted."""
-    prices: dict[Part, float] = {}
+    prices: dict[MachinePart, float] = {}
     for entry in raw:
         try:
-            sku = _Sku.model_validate(entry)
+            sku = _BillingSku.model_validate(entry)
         except ValidationError as error:
             reading.skip(f"gcp: SKU with a bad {'.'.join(str(part) for part in error.errors()[0]['loc'])}")
             continue
@@ -128,7 +129,7 @@ def part_prices(
             reading.skip("gcp: SKU that is no part of a GPU machine", int(name not in wanted))
             continue
         for region in sku.regions:
-            part = Part(name=name, option=option, region=region)
+            part = MachinePart(name=name, option=option, region=region)
             if not regions or region in regions:
                 reading.skip("gcp: second price of one part (the higher stands)", int(part in prices))
                 prices[part] = max(usd_hr, prices.get(part, 0.0))
@@ -147,7 +148,7 @@ def part_name(description: str) -> str:
     return bare
 
 
-def _usd_hr(sku: _Sku, today: date, reading: Reading) -> float | None:
+def _usd_hr(sku: _BillingSku, today: date, reading: PriceReading) -> float | None:
     """Return the price in force, in USD an hour; None, counted, where it cannot be told."""
     held = [pricing for pricing in sku.pricing if pricing.since.date() <= today]
     if not held:
@@ -169,8 +170,107 @@ def _usd_hr(sku: _Sku, today: date, reading: Reading) -> float | None:
     return amount / pricing.conversion_rate * per_hour
 
 
-def _page(body: bytes, server: WebServer) -> _Page:
+def _page(body: bytes, server: WebServer) -> _SkuPage:
     try:
-        return _Page.model_validate_json(body)
+        return _SkuPage.model_validate_json(body)
     except ValidationError as error:
         raise SourceError(f"{server.url}: no page of SKUs: {error.errors()[0]['msg']}") from error
+
+
+SOURCE = "gcp-billing-catalog"
+_OFFERED = (BuyingOption.ON_DEMAND, BuyingOption.SPOT, BuyingOption.RESERVED_1Y, BuyingOption.RESERVED_3Y)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Family:
+    core: str
+    ram: str
+    gpu: str
+    local_ssd_gib_per_gpu: float
+
+
+def read_gcp(server: WebServer, catalog: Catalog, regions: Sequence[str], today: date) -> PriceReading:
+    """Read the rates of Google's GPU machines; no regions means all. Raises SourceError, CredentialsError."""
+    reading = PriceReading()
+    families = _families()
+    wanted = frozenset(name for family in families.values() for name in (family.core, family.ram, family.gpu)) | {
+        LOCAL_SSD
+    }
+    parts = part_prices(skus(server), wanted, regions, today, reading)
+    places = sorted({part.region for part in parts})
+    for machine in catalog.instance_types:
+        if machine.provider != "gcp":
+            continue
+        family = families.get(machine.name.rpartition("-")[0])
+        if family is None or machine.vcpus is None or machine.memory_gib is None:
+            reading.skip("gcp: machine whose parts the catalog does not know")
+            continue
+        reading.prices.extend(_machine_prices(machine, _amounts(machine, family), parts, places, today, reading))
+    reading.cover("gcp", places, *_OFFERED)
+    return reading
+
+
+def _families() -> dict[str, _Family]:
+    """Read which parts each family of machines is billed by."""
+    return {
+        row["family"]: _Family(
+            core=row["core"],
+            ram=row["ram"],
+            gpu=row["gpu"],
+            local_ssd_gib_per_gpu=float(row["local_ssd_gib_per_gpu"]),
+        )
+        for row in packaged_rows("gcp_machine_parts.csv")
+    }
+
+
+def _amounts(machine: InstanceType, family: _Family) -> dict[str, float]:
+    """Return how much of each part a machine holds."""
+    amounts = {
+        family.core: float(machine.vcpus or 0),
+        family.ram: machine.memory_gib or 0.0,
+        family.gpu: machine.board_count,
+        LOCAL_SSD: family.local_ssd_gib_per_gpu * machine.gpu_count,
+    }
+    return {name: amount for name, amount in amounts.items() if amount}
+
+
+def _machine_prices(
+    machine: InstanceType,
+    amounts: dict[str, float],
+    parts: PartPrices,
+    places: Sequence[str],
+    today: date,
+    reading: PriceReading,
+) -> Iterator[Price]:
+    for region in places:
+        for option in _OFFERED:
+            found = {name: parts.get(MachinePart(name=name, option=option, region=region)) for name in amounts}
+            usd_hr = _sum(amounts, found)
+            if usd_hr is None:
+                lacking = [name for name, price in found.items() if price is None]
+                if len(lacking) < len(amounts) and lacking != [LOCAL_SSD]:
+                    reading.skip("gcp: machine of which only some parts are sold there that way")
+                elif lacking == [LOCAL_SSD]:
+                    reading.skip("gcp: machine whose bundled disks have no price there that way")
+                continue
+            yield Price(
+                provider="gcp",
+                instance_type=machine.name,
+                region=region,
+                option=option,
+                usd_hr=round(usd_hr, 6),
+                as_of=today,
+                source=SOURCE,
+                note="resource CUD over all parts; gives no capacity" if option.term_years else "",
+            )
+
+
+def _sum(amounts: dict[str, float], found: dict[str, float | None]) -> float | None:
+    """Return the sum of the parts; None where one has no price."""
+    total = 0.0
+    for name, amount in amounts.items():
+        price = found[name]
+        if price is None:
+            return None
+        total += amount * price
+    return total

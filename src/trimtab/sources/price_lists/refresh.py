@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -10,30 +9,24 @@ from enum import Enum
 from typing import assert_never
 
 from trimtab.catalog import BuyingOption, Catalog
+from trimtab.catalog.providers import is_region
 from trimtab.errors import SourceError, UsageError
-from trimtab.sources.price_lists import aws_bulk, aws_spot, azure, gcp
-from trimtab.sources.price_lists.aws_query import read_query
+from trimtab.sources.http import WebServer
+from trimtab.sources.price_lists import PriceReading, aws, azure, gcp
 from trimtab.sources.price_lists.azure import read_azure
-from trimtab.sources.price_lists.gcp_machines import read_gcp
-from trimtab.sources.price_lists.reading import Reading
-from trimtab.sources.web_server import WebServer
+from trimtab.sources.price_lists.gcp import read_gcp
 
 REFRESHED = ("aws-", "gcp-billing", "azure-retail")
 """How the sources of rates begin that a refresh wrote, and that the next may replace."""
 ENDPOINTS = {
-    "aws-bulk": aws_bulk.DEFAULT_URL,
-    "aws-advisor": aws_spot.ADVISOR_URL,
+    "aws-bulk": aws.DEFAULT_URL,
+    "aws-advisor": aws.ADVISOR_URL,
     "aws-pricing": "AWS's own",
     "aws-ec2": "AWS's own",
     "gcp": gcp.DEFAULT_URL,
     "azure": azure.DEFAULT_URL,
 }
 """Addresses by name; those of AWS's signed services are boto3's own until replaced."""
-_REGIONS = {
-    "aws": re.compile(r"[a-z]{2}(-[a-z]+)+-\d+"),
-    "gcp": re.compile(r"[a-z]+-[a-z]+\d+"),
-    "azure": re.compile(r"[a-z0-9]+"),
-}
 
 
 class AwsVia(Enum):
@@ -52,7 +45,7 @@ class SpotVia(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class RefreshRequest:
     """What to read, and how to be let in."""
 
     providers: tuple[str, ...]
@@ -65,17 +58,17 @@ class Request:
 
     def of(self, provider: str) -> tuple[str, ...]:
         """Return the regions asked for that are spelled as a provider spells them."""
-        return tuple(region for region in self.regions if _REGIONS[provider].fullmatch(region))
+        return tuple(region for region in self.regions if is_region(provider, region))
 
     def server(self, name: str, headers: Mapping[str, str] | None = None) -> WebServer:
         """Return the server of a list."""
         return WebServer(self.endpoints.get(name, ENDPOINTS[name]), headers=headers)
 
 
-def read_lists(asked: Request, catalog: Catalog) -> tuple[Reading, dict[str, SourceError]]:
+def read_lists(asked: RefreshRequest, catalog: Catalog) -> tuple[PriceReading, dict[str, SourceError]]:
     """Read each provider's list; returns what was read, and the error of each provider that failed."""
-    readers: dict[str, Callable[[Request, Catalog], Reading]] = {"aws": _aws, "gcp": _gcp, "azure": _azure}
-    whole = Reading()
+    readers: dict[str, Callable[[RefreshRequest, Catalog], PriceReading]] = {"aws": _aws, "gcp": _gcp, "azure": _azure}
+    whole = PriceReading()
     failed: dict[str, SourceError] = {}
     for provider in asked.providers:
         if asked.regions and not asked.of(provider):
@@ -91,19 +84,18 @@ def read_lists(asked: Request, catalog: Catalog) -> tuple[Reading, dict[str, Sou
 
 def known_regions(catalog: Catalog, provider: str) -> tuple[str, ...]:
     """Return the regions of which the price book has rates of a provider."""
-    pattern = _REGIONS[provider]
-    return tuple(sorted({key[2] for key in catalog.prices.keys if key[0] == provider and pattern.fullmatch(key[2])}))
+    return tuple(sorted({key[2] for key in catalog.prices.keys if key[0] == provider and is_region(provider, key[2])}))
 
 
-def _aws(asked: Request, catalog: Catalog) -> Reading:
-    types = frozenset(one.name for one in catalog.instance_types if one.provider == "aws")
+def _aws(asked: RefreshRequest, catalog: Catalog) -> PriceReading:
+    types = frozenset(machine.name for machine in catalog.instance_types if machine.provider == "aws")
     regions = asked.of("aws") or known_regions(catalog, "aws")
     today = asked.now.date()
     if asked.aws_via is AwsVia.BULK:
         with asked.server("aws-bulk") as server:
-            reading = aws_bulk.read_bulk(server, types, regions, today)
+            reading = aws.read_bulk(server, types, regions, today)
     else:
-        reading = read_query(asked.endpoints.get("aws-pricing"), types, regions, today)
+        reading = aws.read_query(asked.endpoints.get("aws-pricing"), types, regions, today)
     options = [BuyingOption.ON_DEMAND, BuyingOption.RESERVED_1Y, BuyingOption.RESERVED_3Y]
     if asked.spot_via is not SpotVia.NONE:
         _aws_spot(asked, types, regions, reading)
@@ -112,16 +104,16 @@ def _aws(asked: Request, catalog: Catalog) -> Reading:
     return reading
 
 
-def _aws_spot(asked: Request, types: frozenset[str], regions: Sequence[str], reading: Reading) -> None:
+def _aws_spot(asked: RefreshRequest, types: frozenset[str], regions: Sequence[str], reading: PriceReading) -> None:
     with asked.server("aws-advisor") as server:
-        advice = aws_spot.read_advisor(server)
+        advice = aws.read_advisor(server)
     match asked.spot_via:
         case SpotVia.ADVISOR:
             listed = [price for price in reading.prices if price.option is BuyingOption.ON_DEMAND]
-            aws_spot.derived_spot(advice, listed, asked.now.date(), reading)
+            aws.derived_spot(advice, listed, asked.now.date(), reading)
         case SpotVia.HISTORY:
-            seen = aws_spot.read_history(asked.endpoints.get("aws-ec2"), types, regions, asked.now)
-            seen.prices = aws_spot.with_interruptions(seen.prices, advice)
+            seen = aws.read_history(asked.endpoints.get("aws-ec2"), types, regions, asked.now)
+            seen.prices = aws.with_interruptions(seen.prices, advice)
             reading.take(seen)
         case SpotVia.NONE:
             return
@@ -129,11 +121,11 @@ def _aws_spot(asked: Request, types: frozenset[str], regions: Sequence[str], rea
             assert_never(asked.spot_via)
 
 
-def _gcp(asked: Request, catalog: Catalog) -> Reading:
+def _gcp(asked: RefreshRequest, catalog: Catalog) -> PriceReading:
     with asked.server("gcp", asked.gcp_headers) as server:
         return read_gcp(server, catalog, asked.of("gcp"), asked.now.date())
 
 
-def _azure(asked: Request, catalog: Catalog) -> Reading:
+def _azure(asked: RefreshRequest, catalog: Catalog) -> PriceReading:
     with asked.server("azure") as server:
         return read_azure(server, catalog, asked.of("azure"), asked.now.date())

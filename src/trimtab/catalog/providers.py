@@ -1,0 +1,89 @@
+"""The clouds that trimtab knows by name, and how nodes, bills and price lists spell each: one row a provider."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provider:
+    """A cloud: its name in the price book, and what others call it."""
+
+    name: str
+    node_id_schemes: tuple[str, ...]
+    """How `spec.providerID` of its Kubernetes nodes begins, before the colon."""
+    node_label_prefixes: tuple[str, ...] = ()
+    """How labels begin that only its managed Kubernetes sets."""
+    bill_words: tuple[str, ...] = ()
+    """Words by which the provider's name in a bill (FOCUS `ProviderName`) is told, in lower case."""
+    region: re.Pattern[str] | None = None
+    """How its regions are spelled; None where no price list of it is read."""
+
+
+PROVIDERS = (
+    Provider(
+        name="aws",
+        node_id_schemes=("aws",),
+        node_label_prefixes=("eks.amazonaws.com/",),
+        bill_words=("aws", "amazon"),
+        region=re.compile(r"[a-z]{2}(-[a-z]+)+-\d+"),
+    ),
+    Provider(
+        name="gcp",
+        node_id_schemes=("gce",),
+        node_label_prefixes=("cloud.google.com/gke",),
+        bill_words=("google", "gcp"),
+        region=re.compile(r"[a-z]+-[a-z]+\d+"),
+    ),
+    Provider(
+        name="azure",
+        node_id_schemes=("azure",),
+        node_label_prefixes=("kubernetes.azure.com/",),
+        bill_words=("azure", "microsoft"),
+        region=re.compile(r"[a-z0-9]+"),
+    ),
+    Provider(name="oci", node_id_schemes=("oci", "ocid1")),
+)
+PRICE_LISTED = tuple(provider.name for provider in PROVIDERS if provider.region is not None)
+"""Providers whose own price lists are read."""
+
+
+def provider_of_node_id(provider_id: str) -> str | None:
+    """Return the provider that a node's `spec.providerID` names, or None.
+
+    >>> provider_of_node_id("gce://project/us-central1-a/name"), provider_of_node_id("kind://docker/kind/node")
+    ('gcp', None)
+    """
+    scheme = provider_id.partition(":")[0]
+    return next((provider.name for provider in PROVIDERS if scheme in provider.node_id_schemes), None)
+
+
+def provider_of_node_labels(labels: Iterable[str]) -> str | None:
+    """Return the provider whose managed Kubernetes set one of a node's labels, or None."""
+    keys = tuple(labels)
+    return next(
+        (provider.name for provider in PROVIDERS if any(key.startswith(provider.node_label_prefixes) for key in keys)),
+        None,
+    )
+
+
+def provider_of_bill(name: str) -> str:
+    """Return the price book's name of a provider as a bill names it; a name that is not known stays, in lower case.
+
+    >>> provider_of_bill("Amazon Web Services"), provider_of_bill("Lambda")
+    ('aws', 'lambda')
+    """
+    spelled = name.lower()
+    return next(
+        (provider.name for provider in PROVIDERS if any(word in spelled for word in provider.bill_words)), spelled
+    )
+
+
+def is_region(provider: str, region: str) -> bool:
+    """Tell whether a region is spelled as a provider with a price list spells its own."""
+    return any(
+        row.name == provider and row.region is not None and row.region.fullmatch(region) is not None
+        for row in PROVIDERS
+    )

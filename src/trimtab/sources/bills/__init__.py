@@ -1,0 +1,1 @@
+"""What was billed, and what is committed to: bills, and lists of commitments."""

@@ -1,0 +1,123 @@
+"""Clients of the clouds' own libraries and tokens of theirs: extras, imported when asked for, their errors made ours."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Protocol
+
+from trimtab.errors import CredentialsError, SourceError, UsageError
+
+_REFUSED = ("AccessDenied", "UnauthorizedOperation", "ExpiredToken", "InvalidClientTokenId", "SignatureDoesNotMatch",
+            "UnrecognizedClientException", "AuthFailure", "OptInRequired")  # fmt: skip
+_TRIES = 8
+"""Tries of a call that AWS throttles, with growing waits between them."""
+
+
+class AwsPages(Protocol):
+    """The pages of one operation."""
+
+    def paginate(self, **asked: object) -> Iterable[Mapping[str, object]]:
+        """Return the pages one after another."""
+
+
+class AwsClient(Protocol):
+    """What is used of a boto3 client."""
+
+    def get_paginator(self, operation_name: str) -> AwsPages:
+        """Return what pages an operation."""
+
+
+def aws_client(service: str, region: str, endpoint: str | None = None) -> AwsClient:
+    """Return a client of an AWS service with the caller's usual credentials. Raises UsageError without boto3."""
+    try:
+        import boto3
+        import botocore.session
+        from botocore.config import Config
+        from botocore.exceptions import BotoCoreError
+    except ImportError as error:
+        raise UsageError("this needs boto3: pip install 'trimtab[aws]'") from error
+    core = botocore.session.Session()
+    # Making moments of time stamps is most of botocore's work on a long answer; callers read them as AWS sent them.
+    core.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=_as_sent)
+    try:
+        client: AwsClient = boto3.Session(botocore_session=core).client(
+            service,
+            region_name=region,
+            endpoint_url=endpoint,
+            config=Config(retries={"mode": "standard", "max_attempts": _TRIES}),
+        )
+    except (BotoCoreError, ValueError) as error:
+        raise SourceError(f"cannot reach {service} in {region}: {error}") from error
+    return client
+
+
+def _as_sent(value: object) -> object:
+    return value
+
+
+def aws_items(client: AwsClient, operation: str, key: str, **asked: object) -> Iterator[object]:
+    """Yield the entries under a key of every page of an operation. Raises SourceError, CredentialsError."""
+    from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, PartialCredentialsError
+
+    try:
+        for page in client.get_paginator(operation).paginate(**asked):
+            entries = page.get(key)
+            yield from entries if isinstance(entries, list) else ()
+    except (NoCredentialsError, PartialCredentialsError) as error:
+        raise CredentialsError(f"{operation}: {error}; set AWS_PROFILE, or the usual AWS variables") from error
+    except ClientError as error:
+        code = str(error.response.get("Error", {}).get("Code", ""))
+        refused = code.startswith(_REFUSED)
+        raise (CredentialsError if refused else SourceError)(f"{operation}: {error}") from error
+    except BotoCoreError as error:
+        raise SourceError(f"{operation}: {error}") from error
+
+
+GCP_TOKEN = "TRIMTAB_GCP_TOKEN"
+AZURE_TOKEN = "TRIMTAB_AZURE_TOKEN"
+_GOOGLE_SCOPE = "https://www.googleapis.com/auth/cloud-platform.read-only"
+
+
+def google_headers() -> dict[str, str]:
+    """Return what lets us in to Google Cloud. Raises UsageError without google-auth, CredentialsError where it has none."""
+    token = os.environ.get(GCP_TOKEN)
+    return {"Authorization": f"Bearer {token or _google_token()}"}
+
+
+def azure_headers(scope: str) -> dict[str, str]:
+    """Return what lets us in to an Azure service. Raises UsageError without azure-identity, CredentialsError likewise."""
+    token = os.environ.get(AZURE_TOKEN)
+    return {"Authorization": f"Bearer {token or _azure_token(scope)}"}
+
+
+def _google_token() -> str:
+    try:
+        import google.auth
+        import google.auth.exceptions
+        import google.auth.transport.requests
+    except ImportError as error:
+        raise UsageError(
+            f"this needs google-auth: pip install 'trimtab[gcp]', or {GCP_TOKEN}=$(gcloud auth print-access-token)"
+        ) from error
+    try:
+        credentials, _ = google.auth.default(scopes=[_GOOGLE_SCOPE])
+        credentials.refresh(google.auth.transport.requests.Request())  # type: ignore[no-untyped-call, unused-ignore]  # google-auth has no types here
+    except google.auth.exceptions.GoogleAuthError as error:
+        raise CredentialsError(f"Google Cloud: {error}; gcloud auth application-default login") from error
+    return str(credentials.token)
+
+
+def _azure_token(scope: str) -> str:
+    try:
+        from azure.core.exceptions import ClientAuthenticationError
+        from azure.identity import DefaultAzureCredential
+    except ImportError as error:
+        raise UsageError(
+            f"this needs azure-identity: pip install 'trimtab[azure]', or {AZURE_TOKEN}=$(az account get-access-token "
+            "--query accessToken -o tsv --resource ADDRESS)"
+        ) from error
+    try:
+        return str(DefaultAzureCredential().get_token(scope).token)
+    except ClientAuthenticationError as error:
+        raise CredentialsError(f"Azure: {error.message}; az login") from error

@@ -1,0 +1,1 @@
+"""What Kubernetes tells of a fleet: its API, dumps of it, and kube-state-metrics."""

@@ -1,0 +1,311 @@
+"""What stands in a cluster beside nodes and pods: autoscalers, node pools, images on GPU nodes, volumes, queues.
+
+Shapes: autoscaling/v2 (and the target of v1), keda.sh/v1alpha1, karpenter.sh/v1; kueue.x-k8s.io v1beta1 and v1beta2
+(ClusterQueue, LocalQueue, Workload), scheduling.volcano.sh v1beta1 (Queue, PodGroup).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from trimtab.sources.kubernetes.objects import (
+    Object,
+    Objects,
+    at,
+    condition,
+    listed,
+    mapping,
+    moment_at,
+    number,
+    quantity,
+    text,
+)
+from trimtab.sources.kubernetes.owners import controller_of, name_of_family, owners_of
+from trimtab.sources.kubernetes.pods import asked_by, is_gpu_resource, joined, queue_of
+from trimtab.units import BYTES_PER_GIB
+
+Row = dict[str, object]
+
+
+def scaler_rows(objects: Objects) -> list[Row]:
+    """Return the rows of `scalers`: HPAs, ScaledObjects and Karpenter NodePools that are in place."""
+    return [
+        *(_hpa(autoscaler) for autoscaler in objects.of("HorizontalPodAutoscaler")),
+        *(_scaled_object(scaler) for scaler in objects.of("ScaledObject")),
+        *(_node_pool(pool) for pool in objects.of("NodePool")),
+    ]
+
+
+def _hpa(autoscaler: Object) -> Row:
+    least = number(autoscaler, "spec", "minReplicas")
+    triggers = [_metric_words(metric) for metric in listed(autoscaler, "spec", "metrics")]
+    cpu_percent = number(autoscaler, "spec", "targetCPUUtilizationPercentage")
+    if cpu_percent is not None:
+        triggers.append(f"cpu {cpu_percent:g} %")
+    return _scaler(autoscaler, "scaleTargetRef") | {
+        "kind": "HorizontalPodAutoscaler",
+        "min_replicas": 1.0 if least is None else least,
+        "max_replicas": number(autoscaler, "spec", "maxReplicas"),
+        "current_replicas": number(autoscaler, "status", "currentReplicas"),
+        "triggers": "; ".join(triggers) or None,
+    }
+
+
+def _scaled_object(scaler: Object) -> Row:
+    least, most = number(scaler, "spec", "minReplicaCount"), number(scaler, "spec", "maxReplicaCount")
+    triggers = [_trigger_words(trigger) for trigger in listed(scaler, "spec", "triggers")]
+    return _scaler(scaler, "scaleTargetRef") | {
+        "kind": "ScaledObject",
+        "min_replicas": 0.0 if least is None else least,
+        "max_replicas": 100.0 if most is None else most,
+        "triggers": "; ".join(triggers) or None,
+    }
+
+
+def _scaler(scaler: Object, target: str) -> Row:
+    namespace, name = text(scaler, "metadata", "namespace"), text(scaler, "spec", target, "name")
+    return {
+        "namespace": namespace or None,
+        "name": text(scaler, "metadata", "name"),
+        "target": f"{namespace}/{name}" if name else None,
+    }
+
+
+def _metric_words(metric: Object) -> str:
+    """Return a metric of an HPA in words, such as `cpu 70 %` or `Pods vllm_queue 5`."""
+    kind = text(metric, "type")
+    body = at(metric, kind[:1].lower() + kind[1:])
+    name = text(body, "name") or text(body, "metric", "name")
+    share = number(body, "target", "averageUtilization")
+    amount = at(body, "target", "averageValue") or at(body, "target", "value")
+    wanted = f"{share:g} %" if share is not None else str(amount or "?")
+    return f"{name} {wanted}" if kind in ("Resource", "ContainerResource") else f"{kind} {name} {wanted}"
+
+
+def _trigger_words(trigger: Object) -> str:
+    stated = mapping(trigger, "metadata")
+    what = stated.get("query") or stated.get("metricName") or stated.get("queueName") or ""
+    limit = stated.get("threshold") or stated.get("value") or stated.get("targetValue") or ""
+    return " ".join(part for part in (text(trigger, "type"), what, limit) if part)
+
+
+def _node_pool(pool: Object) -> Row:
+    disruption = at(pool, "spec", "disruption")
+    limits = at(pool, "spec", "limits")
+    said = (text(disruption, "consolidationPolicy"), text(disruption, "consolidateAfter"))
+    needs = [
+        f"{text(need, 'key')} {text(need, 'operator')} {','.join(_texts(at(need, 'values')))}".strip()
+        for need in listed(pool, "spec", "template", "spec", "requirements")
+    ]
+    return {
+        "kind": "NodePool",
+        "namespace": None,
+        "name": text(pool, "metadata", "name"),
+        "target": None,
+        "current_replicas": number(pool, "status", "nodes"),
+        "triggers": "; ".join(needs) or None,
+        "limits": {str(key): str(value) for key, value in limits.items()} if isinstance(limits, Mapping) else {},
+        "consolidation": " after ".join(part for part in said if part) or None,
+    }
+
+
+def _texts(values: object) -> list[str]:
+    return [value for value in values if isinstance(value, str) and value] if isinstance(values, list) else []
+
+
+def image_rows(objects: Objects) -> list[Row]:
+    """Return the images that GPU nodes hold, with their sizes (a kubelet tells the fifty largest, unless set otherwise)."""
+    rows: list[Row] = []
+    for node in objects.of("Node"):
+        capacity = at(node, "status", "capacity")
+        if not isinstance(capacity, Mapping) or not any(is_gpu_resource(str(name)) for name in capacity):
+            continue
+        name = text(node, "metadata", "name")
+        sizes = dict(_images(node))
+        rows += [{"node": name, "image": image, "size_gib": size_gib} for image, size_gib in sizes.items()]
+    return rows
+
+
+def _images(node: Object) -> Iterator[tuple[str, float | None]]:
+    for image in listed(node, "status", "images"):
+        names = _texts(image.get("names"))
+        named = next((name for name in names if "@sha256:" not in name), names[0] if names else "")
+        size_bytes = number(image, "sizeBytes")
+        if named:
+            yield named, None if size_bytes is None else size_bytes / BYTES_PER_GIB
+
+
+def volume_rows(objects: Objects, workloads: Mapping[tuple[str, str], str]) -> list[Row]:
+    """Return the claims to volumes; `workloads` gives the workload of a pod by (namespace, pod)."""
+    mounted: dict[tuple[str, str], list[str]] = {}
+    for pod in objects.of("Pod"):
+        key = (text(pod, "metadata", "namespace"), text(pod, "metadata", "name"))
+        for volume in listed(pod, "spec", "volumes"):
+            claim = text(volume, "persistentVolumeClaim", "claimName")
+            if claim and key in workloads:
+                mounted.setdefault((key[0], claim), []).append(workloads[key])
+    return [_claim(volume, mounted) for volume in objects.of("PersistentVolumeClaim")]
+
+
+def _claim(claim: Object, mounted: Mapping[tuple[str, str], list[str]]) -> Row:
+    namespace, name = text(claim, "metadata", "namespace"), text(claim, "metadata", "name")
+    asked, has = (
+        quantity(at(claim, *path, "storage")) for path in (("spec", "resources", "requests"), ("status", "capacity"))
+    )
+    return {
+        "namespace": namespace,
+        "name": name,
+        "workload": joined(mounted.get((namespace, name), ())),
+        "storage_class": text(claim, "spec", "storageClassName") or None,
+        "requested_gib": None if asked is None else asked / BYTES_PER_GIB,
+        "capacity_gib": None if has is None else has / BYTES_PER_GIB,
+        "access_modes": joined(_texts(at(claim, "spec", "accessModes"))),
+        "phase": text(claim, "status", "phase") or "Unknown",
+    }
+
+
+_MOST = 10**12
+_WAITING_PHASES = frozenset({"Pending", "Inqueue"})
+
+
+def queue_names(objects: Objects) -> dict[str, str]:
+    """Return the queue of each run, by namespace/name of the run."""
+    found = {}
+    for kind in ("Job", "PodGroup", "Workload"):
+        for item in objects.of(kind):
+            queue = text(item, "spec", "queueName") or queue_of(item)
+            if queue:
+                found[_run(item) if kind != "Job" else _name(item)] = queue
+    return found
+
+
+def queued_rows(objects: Objects) -> list[Row]:
+    """Return a `jobs` row for each run with GPUs that still waits in a queue."""
+    waiting = [*_waiting_in_kueue(objects), *_waiting_in_volcano(objects)]
+    parents = owners_of(objects).parents
+    rows: list[Row] = []
+    for one, gpus, queue in waiting:
+        created = moment_at(one, "metadata", "creationTimestamp")
+        if gpus <= 0 or created is None:
+            continue
+        rows.append(
+            {
+                "job": _run(one),
+                "workload": _workload(one, parents),
+                "submit": created,
+                "start": None,
+                "end": None,
+                "gpus": gpus,
+                "state": "queued",
+                "node": None,
+                "queue": queue or None,
+            }
+        )
+    return rows
+
+
+def _waiting_in_kueue(objects: Objects) -> Iterator[tuple[Object, float, str]]:
+    for workload in objects.of("Workload"):
+        if condition(workload, "Admitted") is None and condition(workload, "Finished") is None:
+            gpus = sum(
+                (number(part, "count") or 0.0) * asked_by(at(part, "template", "spec")).gpu_pieces
+                for part in listed(workload, "spec", "podSets")
+            )
+            yield workload, gpus, text(workload, "spec", "queueName")
+
+
+def _waiting_in_volcano(objects: Objects) -> Iterator[tuple[Object, float, str]]:
+    for group in objects.of("PodGroup"):
+        if text(group, "status", "phase") in _WAITING_PHASES and not number(group, "status", "running"):
+            asked = at(group, "spec", "minResources")
+            yield group, _gpus(asked) or 0.0, text(group, "spec", "queue")
+
+
+def _workload(waiting: Object, parents: Mapping[tuple[str, str, str], tuple[str, str]]) -> str:
+    namespace = text(waiting, "metadata", "namespace")
+    kind, name = controller_of(waiting) or ("", text(waiting, "metadata", "name"))
+    kind, name = parents.get((namespace, kind, name), (kind, name))
+    return f"{namespace}/{name_of_family(name)}"
+
+
+def _run(group: Object) -> str:
+    """Return namespace/name of the run that a Kueue Workload or a PodGroup stands for: its controller, else itself."""
+    owner = controller_of(group)
+    return f"{text(group, 'metadata', 'namespace')}/{owner[1]}" if owner else _name(group)
+
+
+def _name(item: Object) -> str:
+    return f"{text(item, 'metadata', 'namespace')}/{text(item, 'metadata', 'name')}"
+
+
+def queue_rows(objects: Objects) -> list[Row]:
+    """Return the rows of `queues`."""
+    return [
+        *(row for queue in objects.of("ClusterQueue") for row in _cluster_queue(queue)),
+        *(_local_queue(queue) for queue in objects.of("LocalQueue")),
+        *(_volcano_queue(queue) for queue in objects.of("Queue")),
+    ]
+
+
+def _cluster_queue(queue: Object) -> Iterator[Row]:
+    used = {
+        (text(flavor, "name"), text(resource, "name")): quantity(at(resource, "total"))
+        for flavor in listed(queue, "status", "flavorsUsage")
+        for resource in listed(flavor, "resources")
+    }
+    base = _base(queue, "ClusterQueue", text(queue, "spec", "cohortName") or text(queue, "spec", "cohort"))
+    none = True
+    for group in listed(queue, "spec", "resourceGroups"):
+        for flavor in listed(group, "flavors"):
+            for resource in listed(flavor, "resources"):
+                name = text(resource, "name")
+                if is_gpu_resource(name):
+                    none = False
+                    yield base | {
+                        "resource": name,
+                        "flavor": text(flavor, "name") or None,
+                        "quota_gpus": quantity(at(resource, "nominalQuota")),
+                        "borrowing_gpus": quantity(at(resource, "borrowingLimit")),
+                        "used_gpus": used.get((text(flavor, "name"), name)),
+                    }
+    if none:
+        yield base
+
+
+def _base(queue: Object, kind: str, parent: str) -> Row:
+    return {
+        "kind": kind,
+        "namespace": text(queue, "metadata", "namespace") or None,
+        "name": text(queue, "metadata", "name"),
+        "parent": parent or None,
+        "pending": _count(queue, "status", "pendingWorkloads"),
+        "admitted": _count(queue, "status", "admittedWorkloads"),
+    }
+
+
+def _count(item: Object, *path: str) -> int | None:
+    """Return a count, or None where there is none that can be."""
+    found = number(item, *path)
+    return int(found) if found is not None and 0 <= found <= _MOST else None
+
+
+def _local_queue(queue: Object) -> Row:
+    return _base(queue, "LocalQueue", text(queue, "spec", "clusterQueue"))
+
+
+def _volcano_queue(queue: Object) -> Row:
+    return _base(queue, "Queue", text(queue, "spec", "parent")) | {
+        "quota_gpus": _gpus(at(queue, "spec", "deserved")),
+        "borrowing_gpus": _gpus(at(queue, "spec", "capability")),
+        "used_gpus": _gpus(at(queue, "status", "allocated")),
+        "pending": _count(queue, "status", "pending"),
+        "admitted": _count(queue, "status", "running"),
+    }
+
+
+def _gpus(resources: object) -> float | None:
+    if not isinstance(resources, Mapping):
+        return None
+    amounts = [quantity(value) for name, value in resources.items() if isinstance(name, str) and is_gpu_resource(name)]
+    known = [amount for amount in amounts if amount is not None]
+    return sum(known) if known else None

@@ -1,0 +1,303 @@
+"""Nodes from kube-state-metrics: when they were there, types, places, capacity types; the spot events that they tell of.
+
+Spot events rest on four kinds of evidence, none of which asks a cloud:
+
+- a spot node that appears in the window was `launched`;
+- a spot node that goes while a pod still holds its GPUs, or has for less than a minute not, was `interrupted`: an empty node is
+  kept for longer than that before it is given back. A node drained by hand counts as well;
+- an on-demand node that appears under a spot pool (trimtab's taint, or a Karpenter NodePool that also launched spot nodes of
+  that type) says that spot was `unavailable`: both are allowed there, and the cheaper one is asked for first;
+- a Kubernetes event that names a spot interruption of a node: `interrupted`, at the moment of the event.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+import numpy as np
+
+from trimtab.catalog import CapacityType
+from trimtab.catalog.providers import provider_of_node_id
+from trimtab.sources.hour_grid import HourGrid, Life, Watch, by_day, lifetimes, presence
+from trimtab.sources.kubernetes.objects import Objects, moment_at, text
+from trimtab.sources.prometheus.client import Floats, Prometheus
+from trimtab.tables.resource_ids import PROVIDER_ID
+from trimtab.units import S_PER_HR
+
+UNKNOWN = "unknown"
+NO_TYPE = "nodes without an instance type (kube-state-metrics exports no node labels)"
+_TYPE_LABELS = ("label_node_kubernetes_io_instance_type", "label_beta_kubernetes_io_instance_type")
+_REGION_LABELS = ("label_topology_kubernetes_io_region", "label_failure_domain_beta_kubernetes_io_region")
+_ZONE_LABELS = ("label_topology_kubernetes_io_zone", "label_failure_domain_beta_kubernetes_io_zone")
+_PRODUCT_LABELS = ("label_nvidia_com_gpu_product", "label_cloud_google_com_gke_accelerator")
+_CAPACITY_LABELS = {
+    ("label_karpenter_sh_capacity_type", "spot"): CapacityType.SPOT,
+    ("label_karpenter_sh_capacity_type", "on-demand"): CapacityType.ON_DEMAND,
+    ("label_karpenter_sh_capacity_type", "reserved"): CapacityType.RESERVED,
+    ("label_eks_amazonaws_com_capacity_type", "SPOT"): CapacityType.SPOT,
+    ("label_eks_amazonaws_com_capacity_type", "ON_DEMAND"): CapacityType.ON_DEMAND,
+    ("label_eks_amazonaws_com_capacity_type", "CAPACITY_BLOCK"): CapacityType.CAPACITY_BLOCK,
+    ("label_eks_amazonaws_com_capacityType", "SPOT"): CapacityType.SPOT,
+    ("label_eks_amazonaws_com_capacityType", "ON_DEMAND"): CapacityType.ON_DEMAND,
+    ("label_cloud_google_com_gke_spot", "true"): CapacityType.SPOT,
+    ("label_cloud_google_com_gke_preemptible", "true"): CapacityType.SPOT,
+    ("label_cloud_google_com_gke_provisioning", "spot"): CapacityType.SPOT,
+    ("label_cloud_google_com_gke_provisioning", "standard"): CapacityType.ON_DEMAND,
+    ("label_kubernetes_azure_com_scalesetpriority", "spot"): CapacityType.SPOT,
+    ("label_node_kubernetes_io_lifecycle", "spot"): CapacityType.SPOT,
+}
+_PRESENCE_LABELS = ("node", "exported_node", "provider_id")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KubeNode:
+    """A node as Kubernetes tells it; `notes` says what had to be assumed."""
+
+    name: str
+    provider: str
+    instance_type: str
+    region: str
+    zone: str | None
+    capacity_type: str
+    product: str | None
+    gpu_count: int | None
+    lifetimes: tuple[Life, ...]
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def collect_nodes(server: Prometheus, watch: Watch) -> list[KubeNode]:
+    """Ask kube-state-metrics for the nodes that lived in the window; empty where it is not scraped."""
+    grid = watch.grid
+    seen = presence(server, "kube_node_info" + server.matching(), _PRESENCE_LABELS, grid)
+    labels = _labels(server, grid)
+    taints = _taints(server, grid)
+    capacity = _latest(server, "kube_node_status_capacity", grid, 'resource="nvidia_com_gpu"')
+    created = _latest(server, "kube_node_created", grid)
+    nodes = []
+    for name, keys in _by_name(seen).items():
+        nodes.append(
+            described_node(
+                name,
+                provider_id=next((key[2] for key in keys if key[2]), ""),
+                labels=labels.get(name, {}),
+                taints=taints.get(name, {}),
+                gpu_count=int(capacity[name]) if name in capacity else None,
+                spans=_spans([seen[key] for key in keys], watch, created.get(name)),
+            )
+        )
+    return nodes
+
+
+def _by_name(seen: Iterable[tuple[str, ...]]) -> dict[str, list[tuple[str, ...]]]:
+    names: dict[str, list[tuple[str, ...]]] = {}
+    for key in seen:
+        names.setdefault(key[1] or key[0], []).append(key)
+    return names
+
+
+def _spans(counts: Sequence[Floats], watch: Watch, created_s: float | None) -> tuple[Life, ...]:
+    """Return a node's lifetimes; the moment of its creation, where told, is exact for the life that it falls in or before."""
+    spans = lifetimes(np.max(np.stack(counts), axis=0), watch)
+    if created_s is None:
+        return tuple(spans)
+    exact = [
+        Life(start_s=created_s, end_s=span.end_s)
+        if abs(created_s - span.start_s) <= S_PER_HR or (index == 0 and created_s < span.start_s == watch.grid.start_s)
+        else span
+        for index, span in enumerate(spans)
+    ]
+    return tuple(exact)
+
+
+def described_node(
+    name: str,
+    *,
+    provider_id: str,
+    labels: Mapping[str, str],
+    taints: Mapping[str, str],
+    gpu_count: int | None,
+    spans: tuple[Life, ...],
+) -> KubeNode:
+    """Return what a node's labels (spelled as kube-state-metrics does, `label_...`) and its provider id tell."""
+    notes = []
+    provider = provider_of_node_id(provider_id) or UNKNOWN
+    zone = _first(labels, _ZONE_LABELS) or zone_of_provider_id(provider_id)
+    region = _first(labels, _REGION_LABELS) or region_of_zone(provider, zone)
+    instance_type = _first(labels, _TYPE_LABELS)
+    if not instance_type:
+        notes.append(NO_TYPE)
+    capacity_type = next((kind for (key, value), kind in _CAPACITY_LABELS.items() if labels.get(key) == value), None)
+    if capacity_type is None:
+        notes.append("nodes without a capacity type, taken as on-demand")
+    return KubeNode(
+        name=name,
+        provider=provider,
+        instance_type=instance_type or UNKNOWN,
+        region=region or UNKNOWN,
+        zone=zone or None,
+        capacity_type=(capacity_type or CapacityType.ON_DEMAND).value,
+        product=_first(labels, _PRODUCT_LABELS) or None,
+        gpu_count=gpu_count,
+        lifetimes=spans,
+        labels={
+            **{key.removeprefix("label_"): value for key, value in labels.items() if key.startswith("label_")},
+            **({PROVIDER_ID: provider_id} if provider_id else {}),
+        },
+        taints=taints,
+        notes=tuple(notes),
+    )
+
+
+def zone_of_provider_id(provider_id: str) -> str:
+    """Return the zone that `aws:///us-east-1a/i-0abc` or `gce://project/us-central1-a/name` names; empty where none is."""
+    scheme, _, rest = provider_id.partition("://")
+    parts = rest.split("/")
+    if scheme == "aws" and len(parts) == 3:
+        return parts[1]
+    if scheme == "gce" and len(parts) == 3:
+        return parts[1]
+    return ""
+
+
+def region_of_zone(provider: str, zone: str) -> str:
+    """Return the region of an AWS (us-east-1a) or Google (us-central1-a) zone; empty where it cannot be told."""
+    if provider == "aws":
+        return zone.rstrip("abcdefghij")
+    if provider == "gcp":
+        return zone.rpartition("-")[0]
+    return ""
+
+
+def _labels(server: Prometheus, grid: HourGrid) -> dict[str, dict[str, str]]:
+    found: dict[str, dict[str, str]] = {}
+    for labels in server.series(["kube_node_labels" + server.matching()], grid.start_s, grid.end_s):
+        name = labels.get("exported_node") or labels.get("node", "")
+        found.setdefault(name, {}).update(labels)
+    return found
+
+
+def _taints(server: Prometheus, grid: HourGrid) -> dict[str, dict[str, str]]:
+    found: dict[str, dict[str, str]] = {}
+    for labels in server.series(["kube_node_spec_taint" + server.matching()], grid.start_s, grid.end_s):
+        name = labels.get("exported_node") or labels.get("node", "")
+        taint = f"{labels.get('value', '')}:{labels.get('effect', '')}"
+        found.setdefault(name, {})[labels.get("key", "")] = taint
+    return found
+
+
+def _latest(server: Prometheus, metric: str, grid: HourGrid, *matchers: str) -> dict[str, float]:
+    """Return a metric's last value by node, of nodes that went too: its maximum by day, the last day that has one."""
+    query = f"max by (node, exported_node) (max_over_time({metric}{server.matching(*matchers)}[1d]))"
+    found: dict[str, float] = {}
+    for series in by_day(server, query, grid):
+        found[series.labels.get("exported_node") or series.labels.get("node", "")] = float(series.values[-1])
+    return found
+
+
+def _first(labels: Mapping[str, str], names: Iterable[str]) -> str:
+    return next((labels[name] for name in names if labels.get(name)), "")
+
+
+Row = Mapping[str, object]
+
+SPOT_TAINT = "trimtab.dev/spot"
+NODE_POOL_LABELS = ("karpenter.sh/nodepool", "karpenter_sh_nodepool")
+"""As Kubernetes spells it, and as kube-state-metrics does."""
+DRAINED = timedelta(seconds=60)
+"""An emitted pool of runs keeps an empty node that long (`fleet.settings.RUN_NODES_KEPT_S`)."""
+INTERRUPTIONS = frozenset({"SpotInterrupted", "SpotInterruption", "PreemptScheduled"})
+"""Reasons of events on nodes: Karpenter; aws-node-termination-handler; Azure's node-problem-detector."""
+
+
+def spot_event_rows(
+    nodes: Iterable[Row], allocations: Iterable[Row], start: datetime, objects: Objects | None = None
+) -> list[dict[str, object]]:
+    """Return the rows of `spot_events` over a window that begins at `start`, in order of time; the module says what counts."""
+    nodes = [node for node in nodes if node["gpu_count"]]
+    by_name = {str(node["node"]): node for node in nodes}
+    last_held = _last_held(allocations)
+    told = {} if objects is None else _interruptions(objects, by_name)
+    pools = {_pool(node) for node in nodes if _is_spot(node)}
+    rows = []
+    for node in nodes:
+        name, begins, ends = str(node["node"]), node["start"], node.get("end")
+        assert isinstance(begins, datetime)
+        if _is_spot(node):
+            if begins > start:
+                rows.append(_row(node, begins, "launched"))
+            lost = told.get(name)
+            if lost is None and isinstance(ends, datetime) and _held_to_the_end(last_held.get(name, ()), begins, ends):
+                lost = ends
+            if lost is not None:
+                rows.append(_row(node, lost, "interrupted"))
+        elif begins > start and _stands_in_for_spot(node, pools):
+            rows.append(_row(node, begins, "unavailable"))
+    return sorted(rows, key=lambda row: (row["at"], str(row["instance_type"]), str(row["event"])))
+
+
+def _row(node: Row, at: datetime, event: str) -> dict[str, object]:
+    # on demand was taken after every zone had refused, so that this says nothing of one zone
+    zone = None if event == "unavailable" else node.get("zone")
+    place = {name: node[name] for name in ("provider", "instance_type", "region")}
+    return {**place, "zone": zone, "at": at, "event": event, "notice_s": None, "spot_usd_hr": None}
+
+
+def _is_spot(node: Row) -> bool:
+    return node["capacity_type"] == CapacityType.SPOT.value
+
+
+def _pool(node: Row) -> tuple[object, ...]:
+    """Return a node's NodePool, type and region."""
+    labels = _labels_of(node, "labels")
+    node_pool = next((labels[name] for name in NODE_POOL_LABELS if labels.get(name)), None)
+    return (node_pool, node["instance_type"], node["region"])
+
+
+def _labels_of(node: Row, name: str) -> Mapping[str, str]:
+    found = node.get(name)
+    return found if isinstance(found, Mapping) else dict(found) if isinstance(found, list) else {}
+
+
+def _stands_in_for_spot(node: Row, pools: set[tuple[object, ...]]) -> bool:
+    if node["capacity_type"] != CapacityType.ON_DEMAND.value:
+        return False
+    return SPOT_TAINT in _labels_of(node, "taints") or (bool(_pool(node)[0]) and _pool(node) in pools)
+
+
+def _last_held(allocations: Iterable[Row]) -> dict[str, list[datetime | None]]:
+    """Return the ends of all holdings of each node; None is one that nobody saw end."""
+    found: dict[str, list[datetime | None]] = defaultdict(list)
+    for row in allocations:
+        end = row.get("end")
+        found[str(row["node"])].append(end if isinstance(end, datetime) else None)
+    return found
+
+
+def _held_to_the_end(ends: Sequence[datetime | None], begins: datetime, gone: datetime) -> bool:
+    """Tell whether GPUs were held when a life ended; holdings that end outside that life are another's."""
+    return any(end is None or (begins < end and abs(gone - end) < DRAINED) for end in ends)
+
+
+def _interruptions(objects: Objects, nodes: Mapping[str, Row]) -> dict[str, datetime]:
+    """Return when a Kubernetes event said that a node was interrupted: the first such event of each node that is known."""
+    found: dict[str, datetime] = {}
+    for event in objects.of("Event"):
+        name, at = text(event, "involvedObject", "name"), _moment(event)
+        if text(event, "reason") not in INTERRUPTIONS or text(event, "involvedObject", "kind") != "Node":
+            continue
+        if name in nodes and at is not None:
+            found[name] = min(at, found.get(name, at))
+    return found
+
+
+def _moment(event: Mapping[str, object]) -> datetime | None:
+    for path in (("firstTimestamp",), ("eventTime",), ("lastTimestamp",), ("metadata", "creationTimestamp")):
+        at = moment_at(event, *path)
+        if at is not None:
+            return at
+    return None

@@ -1,0 +1,309 @@
+"""The pods of a snapshot: whose they are, what they ask for, and when they held their node.
+
+A pod needs the larger of the sum of its containers and any one init container; an init container that restarts always (a
+sidecar) runs beside them and counts with the sum. Source: kubernetes.io/docs/concepts/workloads/pods/init-containers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from trimtab.sources.hour_grid import Life
+from trimtab.sources.kubernetes.holds import Hold, mig_share
+from trimtab.sources.kubernetes.objects import (
+    Object,
+    Objects,
+    at,
+    condition,
+    listed,
+    mapping,
+    moment_at,
+    number,
+    quantity,
+    text,
+)
+from trimtab.sources.kubernetes.owners import Owner, owners_of
+from trimtab.sources.prometheus.gpu_series import Tally
+from trimtab.units import BYTES_PER_GIB
+
+GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "nvidia.com/gpu.shared")
+MIG_PREFIX = "nvidia.com/mig-"
+_WHOLE = 1.0
+KUEUE_QUEUE = "kueue.x-k8s.io/queue-name"
+VOLCANO_QUEUE = "scheduling.volcano.sh/queue-name"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodResources:
+    """What a pod asks for and is allowed; None where it does not say."""
+
+    gpu_resource: str | None
+    gpu_pieces: float
+    """Pieces of `gpu_resource`: boards, MIG instances or shares."""
+    cpu_request: float | None
+    cpu_limit: float | None
+    memory_request_bytes: float | None
+    memory_limit_bytes: float | None
+
+    def gpus(self, product: str, replicas: float) -> float:
+        """Return the boards' worth of GPUs; `replicas` is how many shares one board is advertised as (1 = not shared)."""
+        if self.gpu_resource is None:
+            return 0.0
+        if self.gpu_resource.startswith(MIG_PREFIX):
+            return self.gpu_pieces * mig_share(self.gpu_resource.removeprefix(MIG_PREFIX), product)
+        return self.gpu_pieces / max(replicas, _WHOLE)
+
+
+def is_gpu_resource(name: str) -> bool:
+    """Tell whether an extended resource is a GPU, a share of one or a MIG instance."""
+    return name in GPU_RESOURCES or name.startswith(MIG_PREFIX)
+
+
+def asked_by(spec: object) -> PodResources:
+    """Return what a pod spec asks for; a GPU counts by its limit where no request is stated, for the two must be equal."""
+    requests = _needed(spec, "requests")
+    limits = _needed(spec, "limits")
+    gpus = {name: amount for name, amount in (limits | requests).items() if is_gpu_resource(name) and amount > 0}
+    resource = max(sorted(gpus), key=lambda name: gpus[name], default=None)
+    return PodResources(
+        gpu_resource=resource,
+        gpu_pieces=gpus[resource] if resource else 0.0,
+        cpu_request=requests.get("cpu"),
+        cpu_limit=limits.get("cpu"),
+        memory_request_bytes=requests.get("memory"),
+        memory_limit_bytes=limits.get("memory"),
+    )
+
+
+def _needed(spec: object, which: str) -> dict[str, float]:
+    init = listed(spec, "initContainers")
+    sidecars = [container for container in init if text(container, "restartPolicy") == "Always"]
+    together = _sum([*listed(spec, "containers"), *sidecars], which)
+    alone = [_amounts(container, which) for container in init if text(container, "restartPolicy") != "Always"]
+    for amounts in alone:
+        for name, amount in amounts.items():
+            together[name] = max(together.get(name, 0.0), amount)
+    return together
+
+
+def _sum(containers: Sequence[Object], which: str) -> dict[str, float]:
+    """Add up containers; a limit that one of them lacks is no limit for the pod."""
+    total: dict[str, float] = {}
+    each = [_amounts(container, which) for container in containers]
+    for amounts in each:
+        for name, amount in amounts.items():
+            total[name] = total.get(name, 0.0) + amount
+    if which == "limits":
+        total = {
+            name: amount
+            for name, amount in total.items()
+            if is_gpu_resource(name) or all(name in amounts for amounts in each)
+        }
+    return total
+
+
+def _amounts(container: Object, which: str) -> dict[str, float]:
+    stated = at(container, "resources", which)
+    if not isinstance(stated, Mapping):
+        return {}
+    amounts = {str(name): quantity(value) for name, value in stated.items()}
+    return {name: amount for name, amount in amounts.items() if amount is not None}
+
+
+def gpu_containers_of(spec: object) -> str | None:
+    """Return which containers of a pod spec ask for GPUs, by place, and where they say so: `0:limits+requests`."""
+    found = []
+    for place, container in enumerate(listed(spec, "containers")):
+        said = [which for which in ("limits", "requests") if any(map(is_gpu_resource, _amounts(container, which)))]
+        if said:
+            found.append(f"{place}:{'+'.join(said)}")
+    return joined(found)
+
+
+def images_of(spec: object) -> str | None:
+    """Return the images of a pod spec's containers, comma separated."""
+    return joined(text(container, "image") for container in listed(spec, "containers"))
+
+
+def joined(items: Iterable[str]) -> str | None:
+    """Return distinct texts comma separated, or None where there are none."""
+    return ",".join(dict.fromkeys(item for item in items if item)) or None
+
+
+def queue_of(item: Object) -> str | None:
+    """Return the queue that a pod or a run names in its labels or annotations, or None."""
+    labels, notes = mapping(item, "metadata", "labels"), mapping(item, "metadata", "annotations")
+    named = labels.get(KUEUE_QUEUE) or notes.get(KUEUE_QUEUE) or notes.get(VOLCANO_QUEUE) or labels.get(VOLCANO_QUEUE)
+    return named or text(item, "spec", "queue") or None
+
+
+_FOLLOWS_NODES = frozenset({"DaemonSet", "Node"})
+_DONE = frozenset({"Succeeded", "Failed"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacedPod:
+    """A pod of a snapshot: who it belongs to, what it asks for, where and when it ran."""
+
+    namespace: str
+    name: str
+    source: Object
+    owner: Owner
+    asked: PodResources
+    gpus: float
+    node: str | None
+    created: datetime
+    scheduled: datetime | None
+    ready: datetime | None
+    ended: datetime | None
+    selector: Mapping[str, str] = field(default_factory=dict)
+    """Labels by which its Deployment or StatefulSet selects its pods."""
+
+
+def shares_of_a_board(labels: Mapping[str, str]) -> float:
+    """Return as how many shares a node advertises each board (time-slicing, MPS); 1 where it does not share."""
+    return max(quantity(labels.get("nvidia.com/gpu.replicas")) or 1.0, 1.0)
+
+
+def placed_pods(objects: Objects, tally: Tally) -> list[PlacedPod]:
+    """Return the pods of a snapshot; those without a moment of creation are counted and left out."""
+    owners = owners_of(objects)
+    labels = {text(node, "metadata", "name"): mapping(node, "metadata", "labels") for node in objects.of("Node")}
+    selectors = {
+        f"{text(controller, 'metadata', 'namespace')}/{text(controller, 'metadata', 'name')}": mapping(
+            controller, "spec", "selector", "matchLabels"
+        )
+        for kind in ("StatefulSet", "Deployment")
+        for controller in objects.of(kind)
+    }
+    placed = []
+    for pod in objects.of("Pod"):
+        created = moment_at(pod, "metadata", "creationTimestamp")
+        if created is None:
+            tally.count("pods without a moment of creation, left out")
+            continue
+        namespace, name = text(pod, "metadata", "namespace"), text(pod, "metadata", "name")
+        node, asked = text(pod, "spec", "nodeName") or None, asked_by(at(pod, "spec"))
+        if not owners.knows(namespace, name):
+            tally.count("pods without an owner")
+        if listed(pod, "spec", "resourceClaims"):
+            tally.count("pods with ResourceClaims: GPUs claimed through DRA are not counted")
+        on = labels.get(node or "", {})
+        placed.append(
+            PlacedPod(
+                namespace=namespace,
+                name=name,
+                source=pod,
+                owner=owners.of(namespace, name),
+                asked=asked,
+                gpus=asked.gpus(on.get("nvidia.com/gpu.product", ""), shares_of_a_board(on)),
+                node=node,
+                created=created,
+                scheduled=_scheduled(pod) if node else None,
+                ready=_ready(pod),
+                ended=_ended(pod),
+                selector=selectors.get(owners.of(namespace, name).workload, {}),
+            )
+        )
+    return placed
+
+
+def _scheduled(pod: Object) -> datetime | None:
+    told = condition(pod, "PodScheduled")
+    return moment_at(told, "lastTransitionTime") or moment_at(pod, "status", "startTime")
+
+
+def _ready(pod: Object) -> datetime | None:
+    """Return when a pod last became ready; None where it is not, or where that may be of a container's second life."""
+    if any(item.get("restartCount") for item in listed(pod, "status", "containerStatuses")):
+        return None
+    return moment_at(condition(pod, "Ready"), "lastTransitionTime")
+
+
+def _ended(pod: Object) -> datetime | None:
+    """Return when a finished pod let go: its last container's end, else the last change of its conditions."""
+    if text(pod, "status", "phase") not in _DONE:
+        return None
+    ends = [moment_at(item, "state", "terminated", "finishedAt") for item in listed(pod, "status", "containerStatuses")]
+    known = [end for end in ends if end is not None]
+    changes = [moment_at(item, "lastTransitionTime") for item in listed(pod, "status", "conditions")]
+    known = known or [change for change in changes if change is not None]
+    return max(known, default=moment_at(pod, "status", "startTime"))
+
+
+def holds_of(pods: Sequence[PlacedPod], nodes: set[str], end: datetime, tally: Tally) -> list[Hold]:
+    """Return who held what, of pods on the named nodes; pods that follow the nodes hold nothing."""
+    holds = []
+    for pod in pods:
+        if pod.node is None or pod.scheduled is None:
+            continue
+        if pod.node not in nodes:
+            tally.count("pods with GPUs on nodes that are gone, not judged", int(pod.gpus > 0))
+            continue
+        if pod.gpus == 0 and (pod.owner.kind in _FOLLOWS_NODES or pod.ended is not None):
+            continue
+        if pod.scheduled >= end or (pod.ended is not None and pod.ended <= pod.scheduled):
+            tally.count("pods that held nothing within the window")
+            continue
+        life = Life(start_s=pod.scheduled.timestamp(), end_s=pod.ended.timestamp() if pod.ended else None)
+        holds.append(Hold(namespace=pod.namespace, pod=pod.name, node=pod.node, device=None, gpus=pod.gpus, life=life))
+    return holds
+
+
+def pod_row(pod: PlacedPod) -> dict[str, object]:
+    """Return a pod's row of `pods`."""
+    spec = at(pod.source, "spec")
+    request, limit = pod.asked.memory_request_bytes, pod.asked.memory_limit_bytes
+    return {
+        "pod": pod.name,
+        "namespace": pod.namespace,
+        "workload": pod.owner.workload,
+        "owner_kind": pod.owner.kind,
+        "node": pod.node,
+        "phase": text(pod.source, "status", "phase") or "Unknown",
+        "gpus": pod.gpus,
+        "gpu_resource": pod.asked.gpu_resource,
+        "gpu_containers": gpu_containers_of(spec),
+        "cpu_request": pod.asked.cpu_request,
+        "cpu_limit": pod.asked.cpu_limit,
+        "memory_request_gib": None if request is None else request / BYTES_PER_GIB,
+        "memory_limit_gib": None if limit is None else limit / BYTES_PER_GIB,
+        "created": pod.created,
+        "scheduled": pod.scheduled,
+        "ready": pod.ready,
+        "ended": pod.ended,
+        "queue": queue_of(pod.source),
+        "priority_class": text(spec, "priorityClassName") or None,
+        "node_selector": mapping(spec, "nodeSelector"),
+        "tolerations": _tolerations(spec),
+        "affinity": ",".join(_affinity_keys(spec)) or None,
+        "selector": dict(pod.selector),
+        "images": images_of(spec),
+    }
+
+
+def _tolerations(spec: object) -> dict[str, str]:
+    """Return tolerations by key: `value:effect`, with ` for N s` where it ends."""
+    found: dict[str, list[str]] = {}
+    for toleration in listed(spec, "tolerations"):
+        seconds = number(toleration, "tolerationSeconds")
+        ends = "" if seconds is None else f" for {seconds:.0f} s"
+        found.setdefault(text(toleration, "key") or "*", []).append(
+            f"{text(toleration, 'value')}:{text(toleration, 'effect')}{ends}"
+        )
+    return {key: ", ".join(texts) for key, texts in found.items()}
+
+
+def _affinity_keys(spec: object) -> list[str]:
+    """Return the labels of nodes that a pod requires by affinity, each once."""
+    required = at(spec, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+    terms = listed(required, "nodeSelectorTerms")
+    keys = [
+        text(expression, "key")
+        for term in terms
+        for part in ("matchExpressions", "matchFields")
+        for expression in listed(term, part)
+    ]
+    return list(dict.fromkeys(key for key in keys if key))

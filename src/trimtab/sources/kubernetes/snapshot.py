@@ -1,0 +1,286 @@
+"""A fleet bundle's tables from a snapshot of Kubernetes, alone or put together with a collected fleet.
+
+A snapshot knows the nodes that are there, with their age, and the pods that were not yet deleted. Nodes and pods that went
+before it are not seen, and it has no readings of what the GPUs did: activity comes from Prometheus or not at all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+import pyarrow as pa
+
+from trimtab.catalog import Catalog, load_catalog
+from trimtab.catalog.providers import provider_of_node_labels
+from trimtab.errors import InputError
+from trimtab.sources.collected import Collected
+from trimtab.sources.hour_grid import Life, moment
+from trimtab.sources.kubernetes.cluster_objects import (
+    image_rows,
+    queue_names,
+    queue_rows,
+    queued_rows,
+    scaler_rows,
+    volume_rows,
+)
+from trimtab.sources.kubernetes.holds import Hold, JobFacts, job_rows, mig_share
+from trimtab.sources.kubernetes.nodes import NO_TYPE, UNKNOWN, KubeNode, described_node, spot_event_rows
+from trimtab.sources.kubernetes.objects import Object, Objects, listed, mapping, moment_at, number, quantity, text
+from trimtab.sources.kubernetes.owners import Owner, metric_label
+from trimtab.sources.kubernetes.pods import GPU_RESOURCES, MIG_PREFIX, holds_of, placed_pods, pod_row, shares_of_a_board
+from trimtab.sources.prometheus.fleet_rows import allocation_rows, gpu_name
+from trimtab.sources.prometheus.gpu_series import Tally
+from trimtab.tables.arrow import table_from_rows
+from trimtab.tables.bundle import BundleMeta
+
+_MOST_BOARDS = 1024
+"""More on one node is damage, not hardware."""
+NO_READINGS = "no readings of GPU activity: only who held what and what it cost can be judged; add --prometheus URL"
+
+
+def snapshot_moment(objects: Objects) -> datetime:
+    """Return the newest moment that any object tells: about when the snapshot was made. Raises InputError where none does."""
+    newest = None
+    for kind in objects.by_kind:
+        for item in objects.of(kind):
+            for seen in _moments(item):
+                newest = seen if newest is None or seen > newest else newest
+    if newest is None:
+        raise InputError(
+            "the dump holds no object with a moment (metadata.creationTimestamp); "
+            "write it with: kubectl get nodes,pods,... -A -o json"
+        )
+    return newest
+
+
+def _moments(source: Object) -> Iterable[datetime]:
+    places: Sequence[tuple[object, tuple[str, ...]]] = [
+        (source, ("metadata", "creationTimestamp")),
+        (source, ("status", "startTime")),
+        (source, ("status", "completionTime")),
+        *((item, ("lastHeartbeatTime",)) for item in listed(source, "status", "conditions")),
+        *((item, ("lastTransitionTime",)) for item in listed(source, "status", "conditions")),
+        *((item, ("state", "terminated", "finishedAt")) for item in listed(source, "status", "containerStatuses")),
+    ]
+    for place, path in places:
+        seen = moment_at(place, *path)
+        if seen is not None:
+            yield seen
+
+
+def collect_snapshot(
+    objects: Objects, start: datetime, end: datetime, *, source: str, catalog: Catalog | None = None
+) -> Collected:
+    """Return the tables of a snapshot over `[start, end)`. Raises InputError where it holds no node or no moment."""
+    tally = Tally(counts=dict(objects.counts))
+    facts = catalog or load_catalog()
+    nodes = [_node(node) for node in objects.of("Node")]
+    if not nodes:
+        raise InputError(
+            f"{source}: no nodes among its {objects.kept} objects; write them with: kubectl get nodes,pods,... -A -o json"
+        )
+    pods = placed_pods(objects, tally)
+    tables: dict[str, list[dict[str, object]]] = {
+        "devices": [],
+        "nodes": _node_rows(nodes, facts, tally),
+        "gpu_usage": [],
+        "pods": [pod_row(pod) for pod in pods],
+        "scalers": scaler_rows(objects),
+        "queues": queue_rows(objects),
+        "images": image_rows(objects),
+        "volumes": volume_rows(objects, {(pod.namespace, pod.name): pod.owner.workload for pod in pods}),
+    }
+    holds = holds_of(pods, {str(row["node"]) for row in tables["nodes"]}, end, tally)
+    owners = {(pod.namespace, pod.name): pod.owner for pod in pods}
+    tables["allocations"] = allocation_rows(holds, owners)
+    tables["spot_events"] = spot_event_rows(tables["nodes"], tables["allocations"], start, objects)
+    tables["jobs"] = _jobs(objects, holds, owners, start)
+    meta = BundleMeta(
+        start=start,
+        end=end,
+        sources=(f"{source} ({objects.kept} objects kept of {objects.read} read)",),
+        notes=(NO_READINGS, "a snapshot: nodes and pods that were deleted before it are not seen"),
+        counts=dict(sorted(tally.counts.items())),
+    )
+    return Collected(tables={name: table_from_rows(name, rows) for name, rows in tables.items()}, meta=meta)
+
+
+def kube_nodes(objects: Objects) -> list[KubeNode]:
+    """Return the nodes of a snapshot, with and without GPUs."""
+    return [_node(node) for node in objects.of("Node")]
+
+
+def _node(node_object: Object) -> KubeNode:
+    raw = mapping(node_object, "metadata", "labels")
+    created = moment_at(node_object, "metadata", "creationTimestamp")
+    taints = {
+        text(taint, "key"): f"{text(taint, 'value')}:{text(taint, 'effect')}"
+        for taint in listed(node_object, "spec", "taints")
+    }
+    node = described_node(
+        text(node_object, "metadata", "name"),
+        provider_id=text(node_object, "spec", "providerID"),
+        labels={metric_label(key): value for key, value in raw.items()},
+        taints=taints,
+        gpu_count=_boards(node_object, raw),
+        spans=(Life(start_s=created.timestamp() if created else 0.0, end_s=None),),
+    )
+    provider = node.provider
+    if provider == UNKNOWN:
+        provider = provider_of_node_labels(raw) or UNKNOWN
+    own = {key: value for key, value in node.labels.items() if key == "provider_id"}
+    notes = tuple("nodes without the label node.kubernetes.io/instance-type" if n == NO_TYPE else n for n in node.notes)
+    return replace(node, provider=provider, labels={**raw, **own}, notes=notes)
+
+
+def _boards(node_object: Object, labels: Mapping[str, str]) -> int:
+    """Return the boards of a node: as feature discovery labels it, else as capacity tells (MIG: the fewest that hold)."""
+    labelled = quantity(labels.get("nvidia.com/gpu.count"))
+    if labelled and labelled <= _MOST_BOARDS:
+        return int(labelled)
+    capacity = mapping(node_object, "status", "capacity")
+    pieces = [quantity(capacity[name]) or 0.0 for name in GPU_RESOURCES if name in capacity]
+    whole = max(pieces, default=0.0) / shares_of_a_board(labels)
+    slices = sum(
+        (quantity(count) or 0.0) * mig_share(name.removeprefix(MIG_PREFIX), labels.get("nvidia.com/gpu.product", ""))
+        for name, count in capacity.items()
+        if name.startswith(MIG_PREFIX)
+    )
+    return int(min(whole, _MOST_BOARDS)) or math.ceil(min(slices, _MOST_BOARDS))
+
+
+def _node_rows(nodes: Sequence[KubeNode], catalog: Catalog, tally: Tally) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = []
+    for node in nodes:
+        if not node.gpu_count:
+            tally.count("nodes without GPUs, left out")
+            continue
+        for note in node.notes:
+            tally.count(note)
+        rows.append(
+            {
+                "node": node.name,
+                "provider": node.provider,
+                "instance_type": node.instance_type,
+                "region": node.region,
+                "zone": node.zone,
+                "capacity_type": node.capacity_type,
+                "start": moment(node.lifetimes[0].start_s),
+                "gpu": gpu_name(node.product, catalog, tally),
+                "gpu_count": node.gpu_count,
+                "labels": dict(node.labels),
+                "taints": dict(node.taints),
+            }
+        )
+    return rows
+
+
+def _jobs(
+    objects: Objects, holds: Sequence[Hold], owners: Mapping[tuple[str, str], Owner], start: datetime
+) -> list[dict[str, object]]:
+    facts = {
+        (text(job, "metadata", "namespace"), text(job, "metadata", "name")): _job_facts(job)
+        for job in objects.of("Job", "batch")
+    }
+    ran = job_rows(holds, owners, facts, start.timestamp())
+    queues = queue_names(objects)
+    for row in ran:
+        row["queue"] = queues.get(str(row["job"]))
+    known = {str(row["job"]) for row in ran}
+    return ran + [row for row in queued_rows(objects) if row["job"] not in known]
+
+
+def _job_facts(job: Object) -> JobFacts:
+    def seconds(*path: str) -> float | None:
+        seen = moment_at(job, *path)
+        return None if seen is None else seen.timestamp()
+
+    return JobFacts(
+        created_s=seconds("metadata", "creationTimestamp"),
+        started_s=seconds("status", "startTime"),
+        completed_s=seconds("status", "completionTime"),
+        failed_pods=number(job, "status", "failed") or 0.0,
+    )
+
+
+STANDING = ("pods", "scalers", "queues", "images", "volumes")
+"""Tables that only a snapshot has."""
+_FILLED = ("provider", "instance_type", "region")
+
+
+def with_snapshot(collected: Collected, objects: Objects, *, source: str) -> Collected:
+    """Add the tables of a snapshot, and fill what telemetry left unknown.
+
+    Nodes that still stand get their type and place, holdings the team and kind of their owner, runs their queue; runs that
+    wait now are added. What telemetry told is never changed. Raises InputError where the snapshot holds no node.
+    """
+    snapshot = collect_snapshot(objects, collected.meta.start, collected.meta.end, source=source)
+    known = {node.name: node for node in kube_nodes(objects)}
+    rows = collected.tables["nodes"].to_pylist(maps_as_pydicts="strict")
+    filled = [_filled(row, known) for row in rows]
+    allocations = _owned(collected.tables["allocations"], snapshot.tables["allocations"])
+    events = spot_event_rows(filled, allocations.to_pylist(), collected.meta.start, objects)
+    changed = sum(before != after for before, after in zip(rows, filled, strict=True))
+    meta = collected.meta
+    return replace(
+        collected,
+        tables={
+            **collected.tables,
+            "nodes": table_from_rows("nodes", filled),
+            "allocations": allocations,
+            "spot_events": table_from_rows("spot_events", events),
+            "jobs": _queued(collected.tables.get("jobs"), snapshot.tables["jobs"], queue_names(objects)),
+            **{name: snapshot.tables[name] for name in STANDING},
+        },
+        meta=meta.model_copy(
+            update={
+                "sources": (*meta.sources, *snapshot.meta.sources),
+                "notes": (*meta.notes, *((f"{changed} node(s) completed from {source}",) if changed else ())),
+                "counts": {**meta.counts, **{f"snapshot: {why}": n for why, n in snapshot.meta.counts.items()}},
+            }
+        ),
+    )
+
+
+def _owned(allocations: pa.Table, told: pa.Table) -> pa.Table:
+    """Return holdings with the team and the kind of owner that a snapshot knows of their workload, where they had none."""
+    names = ("team", "owner_kind")
+    known: dict[object, dict[str, object]] = {}
+    for row in told.select(["workload", *names]).to_pylist():
+        mine = known.setdefault(row["workload"], {})
+        mine.update({name: row[name] for name in names if row[name] and name not in mine})
+    rows = allocations.to_pylist()
+    return table_from_rows(
+        "allocations",
+        [row | {name: row[name] or known.get(row["workload"], {}).get(name) for name in names} for row in rows],
+    )
+
+
+def _queued(jobs: pa.Table | None, told: pa.Table, queues: Mapping[str, str]) -> pa.Table:
+    """Return the runs with the queue that they name, and those that wait in one now."""
+    rows = [] if jobs is None else [row | {"queue": row["queue"] or queues.get(row["job"])} for row in jobs.to_pylist()]
+    seen = {row["job"] for row in rows}
+    waiting = [row for row in told.to_pylist() if row["start"] is None and row["job"] not in seen]
+    return table_from_rows("jobs", [*rows, *waiting])
+
+
+def _filled(row: Mapping[str, object], known: Mapping[str, KubeNode]) -> dict[str, object]:
+    """Return a node's row, with what was unknown taken from the snapshot; what telemetry knew stays."""
+    node = known.get(str(row["node"]))
+    if node is None:
+        return dict(row)
+    told = {"provider": node.provider, "instance_type": node.instance_type, "region": node.region}
+    taken = {name: told[name] for name in _FILLED if row[name] == UNKNOWN and told[name] != UNKNOWN}
+    if taken.get("instance_type"):
+        taken["capacity_type"] = node.capacity_type
+    labels, taints = row.get("labels"), row.get("taints")
+    return {
+        **row,
+        **taken,
+        "zone": row["zone"] or node.zone,
+        "labels": {**node.labels, **(labels if isinstance(labels, dict) else {})},
+        "taints": {**node.taints, **(taints if isinstance(taints, dict) else {})},
+    }

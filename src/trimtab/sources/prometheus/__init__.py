@@ -1,0 +1,1 @@
+"""What a Prometheus server tells of a fleet: GPUs, demand, who held what."""

@@ -1,0 +1,274 @@
+"""The `demand` table from a Prometheus server: requests by interval, from counters that reset and gauges that have gaps.
+
+A counter's rise over an interval is the difference between its last sample in it and its last sample before it (at most one
+interval further back); where the later is smaller the counter was reset and the later one is the rise. An interval in which a
+series has no sample is a gap: its rise is unknown, not 0.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from trimtab.catalog.model_servers import SERVERS, ServerMetrics
+from trimtab.sources.hour_grid import EDGE_S, HourGrid
+from trimtab.sources.prometheus.client import Floats, Prometheus, Series, any_of
+from trimtab.sources.prometheus.gpu_readings import nearest_step_s
+from trimtab.tables.arrow import conform, empty_table
+from trimtab.units import MS_PER_S, S_PER_HR, S_PER_MIN
+
+logger = logging.getLogger(__name__)
+
+POD_LABELS = ("namespace", "exported_namespace", "pod", "exported_pod")
+FALLBACK_LABELS = ("application", "deployment", "exported_service", "service", "model_name", "model", "job")
+"""Labels that name a service where no pod is told, the surest first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """A workload that serves: the server's spelling, and the matchers that select its series."""
+
+    workload: str
+    metrics: ServerMetrics
+    matchers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steps:
+    """Intervals of `interval_s` seconds from `start_s`."""
+
+    start_s: int
+    interval_s: int
+    count: int
+    scrape_s: float = math.nan
+    """How often the series were scraped; NaN where nobody asked."""
+
+    def index(self, times_ms: np.ndarray[tuple[int], np.dtype[np.int64]]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        """Return the interval whose end each evaluation was made at."""
+        return (times_ms - self.start_s * MS_PER_S) // (self.interval_s * MS_PER_S)
+
+
+def collect_demand(
+    server: Prometheus,
+    grid: HourGrid,
+    *,
+    workload_of: Callable[[str, str], str | None],
+    report: Callable[[str, float], None] = lambda stage, done_frac: None,
+) -> pa.Table:
+    """Return the demand of every service that exports request metrics; empty where none does."""
+    tables = []
+    services = find_services(server, grid, workload_of)
+    for number, service in enumerate(services):
+        report("demand", number / len(services))
+        steps = _steps(server, service, grid)
+        rows = _service_rows(server, service, steps)
+        if rows is not None:
+            tables.append(rows)
+    return pa.concat_tables(tables) if tables else empty_table("demand", None)
+
+
+def find_services(server: Prometheus, grid: HourGrid, workload_of: Callable[[str, str], str | None]) -> list[Service]:
+    """Find the services by their series; the pods of one workload are one service."""
+    found = []
+    for metrics in SERVERS:
+        selectors = [name + server.matching() for name in metrics.names]
+        pods: dict[str, set[tuple[str, str, str]]] = {}
+        for labels in server.series(selectors, grid.start_s, grid.end_s):
+            workload, matched = _identity(labels, workload_of)
+            pods.setdefault(workload, set()).add(matched)
+        found += [
+            Service(workload=workload, metrics=metrics, matchers=_matchers(matched))
+            for workload, matched in sorted(pods.items())
+        ]
+    return found
+
+
+def _identity(
+    labels: Mapping[str, str], workload_of: Callable[[str, str], str | None]
+) -> tuple[str, tuple[str, str, str]]:
+    """Return the workload of a series, and (namespace, label, value) that selects it."""
+    namespace_label, pod_label = (
+        next((name for name in names if labels.get(name)), names[1]) for names in (POD_LABELS[1::-1], POD_LABELS[:1:-1])
+    )
+    namespace, pod = labels.get(namespace_label, ""), labels.get(pod_label, "")
+    if pod:
+        return workload_of(namespace, pod) or f"{namespace}/{pod}", (f'{namespace_label}="{namespace}"', pod_label, pod)
+    label = next((name for name in FALLBACK_LABELS if labels.get(name)), "job")
+    place = f'{namespace_label}="{namespace}"' if namespace else ""
+    name = labels.get(label, "service")
+    return f"{namespace or 'default'}/{name.rpartition('/')[2]}", (place, label, labels.get(label, ""))
+
+
+def _matchers(matched: Iterable[tuple[str, str, str]]) -> tuple[str, ...]:
+    listed = sorted(matched)
+    place, label, _ = listed[0]
+    return tuple(part for part in (place, any_of(label, (value for _, _, value in listed))) if part)
+
+
+def _steps(server: Prometheus, service: Service, grid: HourGrid) -> Steps:
+    """Return intervals of a minute, or of the scrape interval in whole minutes where that is longer."""
+    name = (service.metrics.running or service.metrics.completed)[0]
+    query = f"max(count_over_time({name}{server.matching(*service.matchers)}[1h]))"
+    pieces = server.range(query, grid.first_evaluation_s, grid.last_evaluation_s, S_PER_HR)
+    most = max((float(series.values.max()) for series in pieces), default=0.0)
+    scrape_s = nearest_step_s(S_PER_HR / most) if most else S_PER_HR
+    interval_s = max(1, math.ceil(scrape_s / S_PER_MIN)) * S_PER_MIN
+    return Steps(
+        start_s=grid.start_s, interval_s=interval_s, count=(grid.end_s - grid.start_s) // interval_s, scrape_s=scrape_s
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _DemandReader:
+    """Asks for one service's readings by interval."""
+
+    server: Prometheus
+    service: Service
+    steps: Steps
+
+    def chosen(self, metric: str, *more: str) -> str:
+        return metric + self.server.matching(*self.service.matchers, *more)
+
+    def gauge(self, template: str, names: Sequence[str]) -> Floats:
+        """Return (n_intervals,) of an expression of a gauge; the first spelling that has a value wins."""
+        result = np.full(self.steps.count, np.nan)
+        for name in names:
+            query = template.format(last=f"{self.chosen(name)}[{self.steps.interval_s}s]")
+            for series in self._evaluate(query):
+                at = self.steps.index(series.times_ms)
+                result[at] = np.where(np.isnan(result[at]), series.values, result[at])
+        return result
+
+    def rise(self, names: Sequence[str], *more: str) -> Floats:
+        """Return (n_intervals,) of the rise of a counter summed over its series; the first spelling that has any counts."""
+        result = np.full(self.steps.count, np.nan)
+        for name in names:
+            for series in self._evaluate(f"sum({self._rise_of(self.chosen(name, *more))})"):
+                result[self.steps.index(series.times_ms)] = series.values
+            if not np.isnan(result).all():
+                break
+        return result
+
+    def rise_per_series(self, name: str) -> Floats:
+        """Return (n_intervals,) of the mean rise of a counter over its series: of one that counts for each GPU alone."""
+        result = np.full(self.steps.count, np.nan)
+        for series in self._evaluate(f"avg({self._rise_of(self.chosen(name))})") if name else ():
+            result[self.steps.index(series.times_ms)] = series.values
+        return result
+
+    def buckets(self, metric: str) -> tuple[Floats, Floats]:
+        """Return the upper bounds (n_buckets,) in seconds and counts (n_intervals, n_buckets), not cumulative; NaN = gap."""
+        by_bound: dict[float, Floats] = {}
+        if metric:
+            for series in self._evaluate(f"sum by (le) ({self._rise_of(self.chosen(metric + '_bucket'))})"):
+                bound = float(series.labels.get("le", "nan"))
+                row = by_bound.setdefault(bound, np.full(self.steps.count, np.nan))
+                row[self.steps.index(series.times_ms)] = series.values
+        if not by_bound:
+            return np.zeros(0), np.zeros((self.steps.count, 0))
+        bounds = np.array(sorted(by_bound))
+        cumulative = np.stack([by_bound[bound] for bound in bounds.tolist()], axis=1)
+        # Series of two versions of a server may differ in their bounds: a bound that one lacks would make counts fall.
+        counts = np.diff(np.maximum.accumulate(cumulative, axis=1), axis=1, prepend=0.0)
+        return bounds * self.service.metrics.bucket_s, counts
+
+    def _rise_of(self, chosen: str) -> str:
+        interval = f"{self.steps.interval_s}s"
+        now = f"last_over_time({chosen}[{interval}])"
+        before = f"last_over_time({chosen}[{2 * self.steps.interval_s}s] offset {interval})"
+        return f"(({now} - {before}) >= 0) or ({now} < {before})"
+
+    def _evaluate(self, query: str) -> Iterator[Series]:
+        first_s = self.steps.start_s + self.steps.interval_s - EDGE_S
+        last_s = first_s + (self.steps.count - 1) * self.steps.interval_s
+        return self.server.range(query, first_s, last_s, self.steps.interval_s)
+
+
+def _service_rows(server: Prometheus, service: Service, steps: Steps) -> pa.Table | None:
+    """Return the rows of one service: one an interval in which at least one of its series was seen."""
+    reader = _DemandReader(server=server, service=service, steps=steps)
+    metrics = service.metrics
+    alive = metrics.running or metrics.waiting or metrics.completed
+    by_pod = f"count(count by ({', '.join(POD_LABELS)}) (last_over_time({{last}})))"
+    replicas = reader.gauge(by_pod, alive)
+    finished, failed = _finished(reader)
+    running = reader.gauge("sum(avg_over_time({last}))", metrics.running)
+    waiting = reader.gauge("sum(avg_over_time({last}))", metrics.waiting)
+    in_flight = reader.gauge("sum(last_over_time({last}))", metrics.running) + np.nan_to_num(
+        reader.gauge("sum(last_over_time({last}))", metrics.waiting)
+    )
+    grown = np.diff(in_flight, prepend=np.nan)
+    arrived = reader.rise((metrics.arrived,)) if metrics.arrived else finished + np.nan_to_num(grown)
+    columns: dict[str, Floats] = {
+        "arrivals": np.maximum(arrived, 0.0),
+        "completed": finished - np.nan_to_num(failed),
+        "failed": failed,
+        "input_tokens_mean": _mean(reader, metrics.input_tokens),
+        "output_tokens_mean": _mean(reader, metrics.output_tokens),
+        "running_mean": running,
+        "waiting_mean": waiting,
+        "kv_cache_frac_max": np.clip(reader.gauge("max(max_over_time({last}))", metrics.kv_cache), 0.0, 1.0),
+        "replicas_ready": replicas,
+        "flops_per_gpu": reader.rise_per_series(metrics.flops),
+        "read_bytes_per_gpu": reader.rise_per_series(metrics.read_bytes),
+        "write_bytes_per_gpu": reader.rise_per_series(metrics.write_bytes),
+    }
+    rows = np.flatnonzero(~np.isnan(replicas))
+    if not len(rows):
+        return None
+    return _table(service, steps, rows, columns, reader.buckets(metrics.latency), reader.buckets(metrics.ttft))
+
+
+def _finished(reader: _DemandReader) -> tuple[Floats, Floats]:
+    """Return the requests that ended, and those of them that failed; a counter of failures is beside that of successes."""
+    metrics = reader.service.metrics
+    finished = reader.rise(metrics.completed)
+    if "=" in metrics.failed:
+        failed = reader.rise(metrics.completed, metrics.failed)
+        return finished, np.where(np.isnan(finished), np.nan, np.nan_to_num(failed))
+    failed = reader.rise((metrics.failed,) if metrics.failed else ())
+    return finished + np.nan_to_num(failed), failed
+
+
+def _mean(reader: _DemandReader, histogram: str) -> Floats:
+    if not histogram:
+        return np.full(reader.steps.count, np.nan)
+    total, count = reader.rise((f"{histogram}_sum",)), reader.rise((f"{histogram}_count",))
+    return np.where(count > 0, total / np.where(count > 0, count, 1.0), np.nan)
+
+
+def _table(
+    service: Service,
+    steps: Steps,
+    rows: np.ndarray[tuple[int], np.dtype[np.int64]],
+    columns: Mapping[str, Floats],
+    latency: tuple[Floats, Floats],
+    ttft: tuple[Floats, Floats],
+) -> pa.Table:
+    starts_ms = (steps.start_s + rows * steps.interval_s) * MS_PER_S
+    arrays: dict[str, pa.Array] = {
+        "workload": pa.repeat(pa.scalar(service.workload), len(rows)),
+        "server": pa.repeat(pa.scalar(service.metrics.server), len(rows)),
+        "scrape_interval_s": pa.array(np.full(len(rows), steps.scrape_s), from_pandas=True),
+        "start": pa.array(starts_ms, type=pa.timestamp("ms", tz="UTC")).cast(pa.timestamp("us", tz="UTC")),
+        "interval_s": pa.array(np.full(len(rows), float(steps.interval_s))),
+    }
+    arrays.update({name: pa.array(values[rows], from_pandas=True) for name, values in columns.items()})
+    for name, (bounds, counts) in (("latency", latency), ("ttft", ttft)):
+        if len(bounds):
+            arrays[f"{name}_le_s"], arrays[f"{name}_count"] = _bucket_arrays(bounds, counts[rows])
+    return conform("demand", pa.table(arrays))
+
+
+def _bucket_arrays(bounds: Floats, counts: Floats) -> tuple[pa.Array, pa.Array]:
+    """Return the bounds and counts of each row as lists; null for a row with a gap."""
+    gap = np.isnan(counts).any(axis=1)
+    offsets = np.arange(len(counts) + 1, dtype=np.int32) * len(bounds)
+    lists = (np.tile(bounds, len(counts)), np.nan_to_num(counts).ravel())
+    first, second = (pa.ListArray.from_arrays(pa.array(offsets), pa.array(flat), mask=pa.array(gap)) for flat in lists)
+    return first, second

@@ -1,0 +1,269 @@
+"""What is missing for a good answer, what each absence costs in certainty, and what mends it.
+
+`probe` asks a server; `server_findings` judges what it told, and is pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+
+from trimtab.catalog.model_servers import SERVERS
+from trimtab.sources.hour_grid import HourGrid, kube_watch
+from trimtab.sources.kubernetes.nodes import UNKNOWN, collect_nodes
+from trimtab.sources.kubernetes.owners import TEAM_LABELS
+from trimtab.sources.prometheus.client import Prometheus
+from trimtab.sources.prometheus.dcgm import OWNER_LABELS
+from trimtab.sources.prometheus.gpu_series import Tally, selector
+from trimtab.sources.prometheus.gpu_usage import find_gpu_metrics
+from trimtab.units import MS_PER_S, S_PER_DAY, S_PER_HR, S_PER_MIN, floor_hour
+
+ENOUGH_DAYS = 14
+"""Days of history for a plan with its proof: a week to plan on and a week to prove on."""
+STALE_PRICE_DAYS = 120
+_LOOK_HR = 6
+_HISTORY_DAYS = 60
+
+
+class FindingStatus(Enum):
+    """How a thing stands."""
+
+    OK = "ok"
+    WEAK = "weak"
+    """The answer is weaker than it could be."""
+    MISSING = "missing"
+    """A part of the answer cannot be given."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoctorFinding:
+    """One thing looked at: how it stands, what that costs, and what to paste to mend it."""
+
+    what: str
+    status: FindingStatus
+    detail: str
+    cost: str = ""
+    fix: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerFacts:
+    """What a server tells about itself."""
+
+    gpus: int
+    readings: frozenset[str]
+    """Canonical readings that are exported."""
+    scrape_s: float
+    history_days: int
+    """Days back to the oldest GPU readings, up to 60."""
+    pods_named: bool
+    """GPU series say which pod held the GPU."""
+    nodes: int
+    nodes_typed: int
+    teams: bool
+    servers: tuple[str, ...]
+    """Kinds of model servers whose request metrics are there."""
+
+
+def probe(server: Prometheus, now: datetime) -> ServerFacts:
+    """Ask a server what it has: the last hours in detail, and how far back it goes. Raises SourceError."""
+    server.check()
+    end_s = int(floor_hour(now).timestamp())
+    grid = HourGrid(start_s=end_s - _LOOK_HR * S_PER_HR, hours=_LOOK_HR)
+    tally = Tally()
+    metrics = find_gpu_metrics(server, grid, tally)
+    nodes = collect_nodes(server, kube_watch(server, grid))
+    window = (grid.start_s, grid.end_s)
+    series = server.series([selector(server, metric) for metric in metrics.counted], *window) if metrics.counted else []
+    labelled = server.series(
+        [name + server.matching() for name in ("kube_pod_labels", "kube_namespace_labels")], *window
+    )
+    return ServerFacts(
+        gpus=len({labels.uuid for labels in tally.devices.values()}),
+        readings=frozenset(metric.canonical for metric in metrics.present),
+        scrape_s=metrics.step_s,
+        history_days=_history_days(server, [metric.name for metric in metrics.counted], end_s),
+        pods_named=any(labels.get(name) for labels in series for name in OWNER_LABELS if "pod" in name),
+        nodes=len(nodes),
+        nodes_typed=sum(node.instance_type != UNKNOWN for node in nodes),
+        teams=any(labels.get(name) for labels in labelled for name in TEAM_LABELS),
+        servers=tuple(
+            metrics.title
+            for metrics in SERVERS
+            if server.series([name + server.matching() for name in metrics.names], *window)
+        ),
+    )
+
+
+def _history_days(server: Prometheus, names: Sequence[str], end_s: int) -> int:
+    """Return how many days back there are GPU readings, by an hour's samples a day."""
+    oldest_s = float(end_s)
+    for name in names:
+        query = f"count(count_over_time({name}{server.matching()}[1h]))"
+        for series in server.range(query, end_s - _HISTORY_DAYS * S_PER_DAY, end_s, S_PER_DAY):
+            oldest_s = min(oldest_s, float(series.times_ms.min()) / MS_PER_S)
+    return round((end_s - oldest_s) / S_PER_DAY)
+
+
+def server_findings(facts: ServerFacts, *, bills: int, newest_price_days: int) -> list[DoctorFinding]:
+    """Judge what a server told; `bills` is how many bill files were given, `newest_price_days` the age of the price book."""
+    found = [_gpu_metrics(facts)]
+    if facts.gpus:
+        found += [*activity(facts.readings), _pods(facts), history(facts.history_days), _scrapes(facts)]
+    return [*found, *_kubernetes(facts), _requests(facts), bill(bills), price_book(newest_price_days)]
+
+
+def _gpu_metrics(facts: ServerFacts) -> DoctorFinding:
+    if facts.gpus:
+        return DoctorFinding(what="GPU metrics", status=FindingStatus.OK, detail=f"{facts.gpus} GPUs")
+    return DoctorFinding(
+        what="GPU metrics",
+        status=FindingStatus.MISSING,
+        detail=f"none in the last {_LOOK_HR} hours",
+        cost="nothing can be judged",
+        fix="helm install dcgm-exporter gpu-helm-charts/dcgm-exporter --set serviceMonitor.enabled=true",
+    )
+
+
+_COUNTERS = {
+    "sm_active": "DCGM_FI_PROF_SM_ACTIVE, gauge, The ratio of cycles an SM has at least 1 warp assigned.",
+    "tensor_active": "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE, gauge, Ratio of cycles the tensor (HMMA) pipe is active.",
+    "dram_active": "DCGM_FI_PROF_DRAM_ACTIVE, gauge, Ratio of cycles the device memory interface is active.",
+}
+_COSTS = {
+    "sm_active": "GPU_UTIL stands in, which is high whenever any kernel runs: over-provisioning is understated",
+    "tensor_active": "any SM activity may be tensor work: predicted speeds elsewhere are wide, fewer smaller GPUs are offered",
+    "dram_active": "all busy time may wait for memory: predicted speeds elsewhere are wide, fewer smaller GPUs are offered",
+}
+
+
+def activity(readings: Collection[str]) -> Iterator[DoctorFinding]:
+    """Judge which readings of activity are exported."""
+    for name, line in _COUNTERS.items():
+        if name in readings:
+            yield DoctorFinding(what=name, status=FindingStatus.OK, detail="exported")
+        else:
+            fix = f"add to dcgm-exporter's counters file (-f counters.csv): {line}"
+            yield DoctorFinding(what=name, status=FindingStatus.WEAK, detail="not exported", cost=_COSTS[name], fix=fix)
+
+
+def _pods(facts: ServerFacts) -> DoctorFinding:
+    if facts.pods_named:
+        return DoctorFinding(what="pods of GPUs", status=FindingStatus.OK, detail="GPU series name their pod")
+    return DoctorFinding(
+        what="pods of GPUs",
+        status=FindingStatus.WEAK,
+        detail="GPU series name no pod",
+        cost="use is known by node, not by workload; requests stand in",
+        fix="set DCGM_EXPORTER_KUBERNETES=true on dcgm-exporter and mount /var/lib/kubelet/pod-resources",
+    )
+
+
+def history(days: int) -> DoctorFinding:
+    """Judge how far back readings go."""
+    detail = f"{days} days" + (" or more" if days >= _HISTORY_DAYS else "")
+    if days >= ENOUGH_DAYS:
+        return DoctorFinding(what="history", status=FindingStatus.OK, detail=detail)
+    return DoctorFinding(
+        what="history",
+        status=FindingStatus.WEAK,
+        detail=detail,
+        cost=f"below {ENOUGH_DAYS} days a plan is not proved on a week it never saw",
+        fix="set --storage.tsdb.retention.time=30d, or point --prometheus at the long-term store",
+    )
+
+
+def _scrapes(facts: ServerFacts) -> DoctorFinding:
+    detail = f"every {facts.scrape_s:g} s"
+    if facts.scrape_s <= S_PER_MIN:
+        return DoctorFinding(what="scrape interval", status=FindingStatus.OK, detail=detail)
+    return DoctorFinding(
+        what="scrape interval",
+        status=FindingStatus.WEAK,
+        detail=detail,
+        cost="peaks shorter than that are not seen",
+        fix="set interval: 30s on dcgm-exporter's ServiceMonitor",
+    )
+
+
+_ALLOW = (
+    "nodes=[node.kubernetes.io/instance-type,topology.kubernetes.io/region,topology.kubernetes.io/zone,"
+    "karpenter.sh/capacity-type,eks.amazonaws.com/capacityType,cloud.google.com/gke-spot,nvidia.com/gpu.product]"
+)
+
+
+def _kubernetes(facts: ServerFacts) -> Iterator[DoctorFinding]:
+    if not facts.nodes:
+        yield DoctorFinding(
+            what="kube-state-metrics",
+            status=FindingStatus.MISSING,
+            detail="no kube_node_info",
+            cost="instance types, node lives and owners unknown: nothing can be priced without a bill",
+            fix="helm install kube-state-metrics prometheus-community/kube-state-metrics",
+        )
+        return
+    yield DoctorFinding(what="kube-state-metrics", status=FindingStatus.OK, detail=f"{facts.nodes} nodes")
+    typed = DoctorFinding(
+        what="instance types", status=FindingStatus.OK, detail=f"{facts.nodes_typed} of {facts.nodes} nodes"
+    )
+    if facts.nodes_typed < facts.nodes:
+        typed = DoctorFinding(
+            what="instance types",
+            status=FindingStatus.MISSING,
+            detail=typed.detail,
+            cost="the other nodes have no price and stay unjudged",
+            fix=f"run kube-state-metrics with --metric-labels-allowlist={_ALLOW},pods=[team]",
+        )
+    yield typed
+    if facts.teams:
+        yield DoctorFinding(what="teams", status=FindingStatus.OK, detail="pods or namespaces carry a team label")
+    else:
+        yield DoctorFinding(
+            what="teams",
+            status=FindingStatus.WEAK,
+            detail="no team label on pods or namespaces",
+            cost="spend by team is 'unassigned'; workloads.yaml can name teams too",
+            fix="run kube-state-metrics with --metric-labels-allowlist=pods=[team],namespaces=[team]",
+        )
+
+
+def _requests(facts: ServerFacts) -> DoctorFinding:
+    if facts.servers:
+        return DoctorFinding(what="request metrics", status=FindingStatus.OK, detail=", ".join(facts.servers))
+    known = ", ".join(metrics.title for metrics in SERVERS)
+    return DoctorFinding(
+        what="request metrics",
+        status=FindingStatus.WEAK,
+        detail=f"none of {known}",
+        cost="services are judged by GPU activity: latency targets cannot be checked",
+        fix="scrape the servers' /metrics with a PodMonitor (path: /metrics, interval: 15s)",
+    )
+
+
+def bill(bills: int) -> DoctorFinding:
+    """Judge whether a bill was given."""
+    if bills:
+        return DoctorFinding(what="bill", status=FindingStatus.OK, detail=f"{bills} file(s)")
+    return DoctorFinding(
+        what="bill",
+        status=FindingStatus.WEAK,
+        detail="none given",
+        cost="list prices stand in for what you pay; discounts and commitments you hold are not seen",
+        fix="trimtab collect --focus bills/   (a FOCUS export or AWS CUR 2.0)",
+    )
+
+
+def price_book(newest_days: int) -> DoctorFinding:
+    """Judge the age of the price book."""
+    detail = f"confirmed {newest_days} days ago"
+    if newest_days <= STALE_PRICE_DAYS:
+        return DoctorFinding(what="price book", status=FindingStatus.OK, detail=detail)
+    return DoctorFinding(
+        what="price book",
+        status=FindingStatus.WEAK,
+        detail=detail,
+        cost="prices may have moved since",
+        fix="trimtab prices refresh --to prices.csv, then --prices prices.csv; or your own rates with --prices rates.yaml",
+    )

@@ -1,0 +1,314 @@
+import contextlib
+import copy
+import json
+from datetime import UTC, datetime, timedelta
+
+import jsonschema
+import pytest
+from hypothesis import given, settings, strategies as st
+from tests.kube_cluster import GPU, NOW, OLD, cluster, dump, meta, node, pod
+
+from trimtab.errors import InputError
+from trimtab.sources.kubernetes.objects import Objects
+from trimtab.sources.kubernetes.pods import asked_by
+from trimtab.sources.kubernetes.snapshot import collect_snapshot, snapshot_moment, with_snapshot
+from trimtab.tables.arrow import table_from_rows
+from trimtab.tables.bundle import memory_bundle
+from trimtab.tables.checks import check_bundle
+
+END = datetime(2026, 9, 15, tzinfo=UTC)
+START = END - timedelta(days=14)
+
+
+def objects_of(items):
+    objects = Objects()
+    objects.take(dump(items))
+    return objects
+
+
+def collected(items=None):
+    return collect_snapshot(objects_of(items), START, END, source="a dump")
+
+
+def rows(found, table):
+    return found.tables[table].to_pylist(maps_as_pydicts="strict")
+
+
+def by_name(found, table, column):
+    return {row[column]: row for row in rows(found, table)}
+
+
+def test_the_snapshot_is_dated_by_its_newest_moment():
+    assert snapshot_moment(objects_of(None)) == datetime.fromisoformat(NOW)
+
+
+def test_a_gpu_node_has_its_type_place_age_labels_and_taints():
+    (found,) = rows(collected(), "nodes")
+
+    assert (found["provider"], found["instance_type"], found["region"]) == ("aws", "p4d.24xlarge", "us-east-1")
+    assert (found["gpu"], found["gpu_count"], found["capacity_type"]) == ("A100-SXM4-40GB", 8, "on-demand")
+    assert found["start"] == datetime.fromisoformat(OLD)
+    assert found["labels"]["karpenter.sh/capacity-type"] == "on-demand"
+    assert found["taints"] == {GPU: "present:NoSchedule"}
+
+
+def test_pods_belong_to_the_deployment_or_cron_job_above_their_controller():
+    found = by_name(collected(), "pods", "pod")
+
+    assert found["chat-7d9f8b6c5d-aaaaa"]["workload"] == "prod/chat"
+    assert found["chat-7d9f8b6c5d-aaaaa"]["owner_kind"] == "Deployment"
+    assert found["nightly-28900000-x7k2p"]["workload"] == "ml/nightly"
+    assert found["nightly-28900000-x7k2p"]["owner_kind"] == "CronJob"
+
+
+def test_what_a_pod_asks_for_tolerates_and_runs_is_kept():
+    found = by_name(collected(), "pods", "pod")["chat-7d9f8b6c5d-aaaaa"]
+
+    assert (found["gpus"], found["gpu_resource"]) == (1.0, GPU)
+    assert (found["cpu_request"], found["memory_request_gib"]) == (4.0, 32.0)
+    assert (found["cpu_limit"], found["memory_limit_gib"]) == (None, None)
+    assert found["tolerations"] == {GPU: ":NoSchedule"}
+    assert found["images"] == "r/vllm:1"
+
+
+@pytest.mark.parametrize(("status", "restarts", "known"), [("True", 0, True), ("False", 0, False), ("True", 2, False)])
+def test_a_pod_became_ready_unless_it_is_not_or_started_again(status, restarts, known):
+    one = pod("m-0", "ml", owner=("StatefulSet", "m"))
+    one["status"]["conditions"].append({"type": "Ready", "status": status, "lastTransitionTime": NOW})
+    one["status"]["containerStatuses"] = [{"restartCount": restarts}]
+
+    ready = by_name(collected([node(), one]), "pods", "pod")["m-0"]["ready"]
+
+    assert ready == (datetime.fromisoformat(NOW) if known else None)
+
+
+def test_holdings_end_with_the_last_container_and_daemon_sets_hold_nothing():
+    found = by_name(collected(), "allocations", "pod")
+
+    assert set(found) == {"chat-7d9f8b6c5d-aaaaa", "chat-7d9f8b6c5d-bbbbb", "nightly-28900000-x7k2p"}
+    assert found["nightly-28900000-x7k2p"]["end"] == datetime(2026, 9, 10, 6, 30, tzinfo=UTC)
+    assert found["chat-7d9f8b6c5d-aaaaa"]["end"] is None
+    assert found["chat-7d9f8b6c5d-aaaaa"]["team"] == "assistants"
+
+
+def test_a_run_waits_from_its_creation_and_one_that_waits_still_is_queued():
+    found = by_name(collected(), "jobs", "job")
+
+    ran, waits = found["ml/nightly-28900000"], found["ml/sweep-1"]
+    assert ran["start"] - ran["submit"] == timedelta(minutes=30)
+    assert (ran["state"], ran["queue"], ran["gpus"]) == ("completed", "ml-queue", 4.0)
+    assert (waits["state"], waits["start"], waits["gpus"], waits["queue"]) == ("queued", None, 8.0, "ml-queue")
+
+
+def test_autoscalers_and_node_pools_in_place_are_told_in_words():
+    found = by_name(collected(), "scalers", "kind")
+
+    assert found["HorizontalPodAutoscaler"]["target"] == "prod/chat"
+    assert found["HorizontalPodAutoscaler"]["triggers"] == "cpu 70 %"
+    assert found["ScaledObject"]["triggers"] == "prometheus sum(vllm:num_requests_waiting) 5"
+    assert (found["ScaledObject"]["min_replicas"], found["ScaledObject"]["max_replicas"]) == (0.0, 5.0)
+    assert found["NodePool"]["limits"] == {GPU: "64"}
+    assert found["NodePool"]["consolidation"] == "WhenEmpty after 5m"
+
+
+def test_queues_have_their_quota_use_and_the_number_that_wait():
+    found = by_name(collected(), "queues", "kind")
+
+    assert found["ClusterQueue"]["quota_gpus"] == 8.0
+    assert (found["ClusterQueue"]["borrowing_gpus"], found["ClusterQueue"]["used_gpus"]) == (4.0, 2.0)
+    assert (found["ClusterQueue"]["pending"], found["LocalQueue"]["parent"]) == (1, "gpus")
+
+
+def test_a_volcano_queue_and_its_waiting_pod_group_are_read():
+    queue = {
+        "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": meta("research"),
+        "spec": {"deserved": {GPU: 16}}, "status": {"pending": 1, "allocated": {GPU: "8"}},
+    }  # fmt: skip
+    group = {
+        "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup",
+        "metadata": meta("tune-abc", "ml", owner=("Job", "tune")),
+        "spec": {"queue": "research", "minResources": {GPU: "16", "cpu": "8"}}, "status": {"phase": "Pending"},
+    }  # fmt: skip
+    found = collected([*cluster(), queue, group])
+
+    assert by_name(found, "queues", "name")["research"]["quota_gpus"] == 16.0
+    waits = by_name(found, "jobs", "job")["ml/tune"]
+    assert (waits["gpus"], waits["queue"], waits["state"]) == (16.0, "research", "queued")
+
+
+def test_images_of_gpu_nodes_and_volumes_have_sizes():
+    found = collected()
+
+    assert rows(found, "images") == [{"node": "gpu-a", "image": "r/vllm:1", "size_gib": 8.0}]
+    (claim,) = rows(found, "volumes")
+    assert (claim["workload"], claim["requested_gib"], claim["storage_class"]) == ("prod/chat", 500.0, "gp3")
+
+
+def test_mig_instances_and_time_sliced_shares_count_their_part_of_a_board():
+    mig = pod("m-0", "ml", owner=("StatefulSet", "m"))
+    mig["spec"]["containers"] = [{"resources": {"limits": {"nvidia.com/mig-3g.20gb": 1}}}]
+    shared = node("gpu-s", gpus="16")
+    shared["metadata"]["labels"] |= {"nvidia.com/gpu.count": "4", "nvidia.com/gpu.replicas": "4"}
+    slice_ = pod("s-0", "ml", owner=("StatefulSet", "s"), node="gpu-s")
+
+    found = collected([node(), shared, mig, slice_])
+
+    pods = by_name(found, "pods", "pod")
+    assert pods["m-0"]["gpus"] == pytest.approx(3 / 7)
+    assert pods["s-0"]["gpus"] == 0.25
+    assert by_name(found, "nodes", "node")["gpu-s"]["gpu_count"] == 4
+
+
+def test_init_containers_count_by_the_largest_and_sidecars_with_the_sum():
+    def container(cpu, **more):
+        return {"resources": {"requests": {"cpu": cpu}}, **more}
+
+    asked = asked_by(
+        {
+            "containers": [container("1"), container("2")],
+            "initContainers": [container("5"), container("500m", restartPolicy="Always")],
+        }
+    )
+
+    assert asked.cpu_request == 5.0
+
+
+def test_owners_are_followed_through_job_set_and_leader_worker_set():
+    items = [
+        node(),
+        {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta("train-w-0", "ml", owner=("JobSet", "train"))},
+        pod("train-w-0-abcde", "ml", owner=("Job", "train-w-0")),
+        {
+            "apiVersion": "apps/v1",
+            "kind": "StatefulSet",
+            "metadata": meta("llm-0", "ml", owner=("LeaderWorkerSet", "llm")),
+        },
+        pod("llm-0-1", "ml", owner=("StatefulSet", "llm-0")),
+    ]
+    found = by_name(collected(items), "pods", "pod")
+
+    assert (found["train-w-0-abcde"]["workload"], found["train-w-0-abcde"]["owner_kind"]) == ("ml/train", "JobSet")
+    assert (found["llm-0-1"]["workload"], found["llm-0-1"]["owner_kind"]) == ("ml/llm", "LeaderWorkerSet")
+
+
+def test_pods_of_a_ray_cluster_are_those_of_the_service_or_job_that_made_it():
+    """KubeRay, utils/constant.go: a RayService and a RayJob own the RayCluster, which owns the pods."""
+    items = [
+        node(),
+        {
+            "apiVersion": "ray.io/v1",
+            "kind": "RayCluster",
+            "metadata": meta("llm-raycluster-x7k2p", "ml", owner=("RayService", "llm")),
+        },
+        {
+            "apiVersion": "ray.io/v1",
+            "kind": "RayCluster",
+            "metadata": meta("tune-4-abcde", "ml", owner=("RayJob", "tune-4")),
+        },
+        {"apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": meta("shared", "ml")},
+        pod("llm-gpu-worker-aaaaa", "ml", owner=("RayCluster", "llm-raycluster-x7k2p")),
+        pod("tune-gpu-worker-aaaaa", "ml", owner=("RayCluster", "tune-4-abcde")),
+        pod("shared-gpu-worker-aaaaa", "ml", owner=("RayCluster", "shared")),
+    ]
+    found = by_name(collected(items), "pods", "pod")
+
+    owners = {name: (one["workload"], one["owner_kind"]) for name, one in found.items()}
+    assert owners == {
+        "llm-gpu-worker-aaaaa": ("ml/llm", "RayService"),
+        "tune-gpu-worker-aaaaa": ("ml/tune", "RayJob"),
+        "shared-gpu-worker-aaaaa": ("ml/shared", "RayCluster"),
+    }
+
+
+def test_pods_of_nodes_that_are_gone_are_counted_not_dropped_in_silence():
+    gone = pod("old-0", "ml", owner=("StatefulSet", "old"), node="gone", phase="Succeeded", ended=NOW)
+
+    found = collected([node(), gone])
+
+    assert found.meta.counts["pods with GPUs on nodes that are gone, not judged"] == 1
+
+
+def test_a_snapshot_without_nodes_says_how_to_get_them():
+    with pytest.raises(InputError, match="kubectl get nodes"):
+        collected([pod("p", "n")])
+
+
+def test_a_collected_fleet_is_completed_from_the_snapshot():
+    full = collected()
+    unknown = [
+        row | {"provider": "unknown", "instance_type": "unknown", "region": "unknown"} for row in rows(full, "nodes")
+    ]
+    nobody = [row | {"team": None, "owner_kind": None} for row in rows(full, "allocations")]
+    bare = {name: full.tables[name] for name in ("devices", "gpu_usage")} | {
+        "allocations": table_from_rows("allocations", nobody),
+        "jobs": table_from_rows("jobs", [row | {"queue": None} for row in rows(full, "jobs") if row["start"]]),
+    }
+    poor = type(full)(tables={**bare, "nodes": table_from_rows("nodes", unknown)}, meta=full.meta)
+
+    found = with_snapshot(poor, objects_of(None), source="the cluster")
+
+    (row,) = rows(found, "nodes")
+    assert (row["instance_type"], row["provider"], row["region"]) == ("p4d.24xlarge", "aws", "us-east-1")
+    assert found.tables["scalers"].num_rows == 3
+    assert any("1 node(s) completed" in note for note in found.meta.notes)
+    assert {(row["workload"], row["team"], row["owner_kind"]) for row in rows(found, "allocations")} == {
+        ("prod/chat", "assistants", "Deployment"), ("ml/nightly", None, "CronJob")
+    }  # fmt: skip
+    assert {row["job"]: (row["queue"], row["state"]) for row in rows(found, "jobs")} == {
+        "ml/nightly-28900000": ("ml-queue", "completed"), "ml/sweep-1": ("ml-queue", "queued")
+    }  # fmt: skip
+
+
+_scrap = st.none() | st.integers(-5, 10**20) | st.text(max_size=6) | st.lists(st.none(), max_size=2) | st.just({})
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_no_damage_to_an_object_stops_a_collect(data):
+    items = copy.deepcopy(cluster())
+    for _ in range(data.draw(st.integers(1, 6))):
+        target = data.draw(st.sampled_from(items))
+        for _ in range(data.draw(st.integers(0, 3))):
+            inner = [value for value in target.values() if isinstance(value, dict) and value]
+            if inner:
+                target = data.draw(st.sampled_from(inner))
+        target[data.draw(st.sampled_from(sorted(target)))] = data.draw(_scrap)
+
+    with contextlib.suppress(InputError):
+        found = collected(items)
+        check_bundle(memory_bundle(found.tables, found.meta))
+
+
+def test_a_node_that_shows_only_mig_instances_has_the_fewest_boards_that_hold_them():
+    mixed = node("gpu-m", gpus="")
+    del mixed["metadata"]["labels"]["nvidia.com/gpu.count"]
+    mixed["status"]["capacity"] |= {"nvidia.com/mig-1g.5gb": "14", "nvidia.com/mig-3g.20gb": "2"}
+
+    assert by_name(collected([mixed]), "nodes", "node")["gpu-m"]["gpu_count"] == 3
+
+
+SCHEMAS = {
+    "Node": "core-v1.34-strict/node.json",
+    "Job": "core-v1.34-strict/job.json",
+    "Deployment": "core-v1.34-strict/deployment.json",
+    "HorizontalPodAutoscaler": "core-v1.34-strict/hpa.json",
+    "ScaledObject": "jsonschema/scaledobject_keda.sh_v1alpha1.json",
+    "NodePool": "jsonschema/nodepool_karpenter.sh_v1.json",
+    "ClusterQueue": "jsonschema/clusterqueue_kueue.x-k8s.io_v1beta1.json",
+    "LocalQueue": "jsonschema/localqueue_kueue.x-k8s.io_v1beta1.json",
+}
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("kind", SCHEMAS)
+def test_the_small_cluster_has_the_shapes_that_the_real_schemas_allow(shared_dir, kind):
+    schema = json.loads((shared_dir / "data/k8s-schemas" / SCHEMAS[kind]).read_text())
+    names = {
+        tuple(error.absolute_path)
+        for one in cluster()
+        if one["kind"] == kind
+        for error in jsonschema.Draft7Validator(schema).iter_errors(one)
+        if error.validator in ("additionalProperties", "type", "enum", "pattern")
+    }
+
+    assert names == set()

@@ -1,0 +1,50 @@
+import pytest
+
+from trimtab.sources.prometheus.doctor import FindingStatus, ServerFacts, server_findings
+
+GOOD = {
+    "gpus": 8,
+    "readings": frozenset({"sm_active", "tensor_active", "dram_active", "gpu_util"}),
+    "scrape_s": 30.0,
+    "history_days": 30,
+    "pods_named": True,
+    "nodes": 2,
+    "nodes_typed": 2,
+    "teams": True,
+    "servers": ("vLLM",),
+}
+
+
+def judged(bills=1, newest_price_days=10, **changes):
+    return {
+        one.what: one
+        for one in server_findings(ServerFacts(**{**GOOD, **changes}), bills=bills, newest_price_days=newest_price_days)
+    }
+
+
+def test_a_fleet_that_exports_everything_is_told_so():
+    assert {one.status for one in judged().values()} == {FindingStatus.OK}
+
+
+@pytest.mark.parametrize(
+    ("changes", "what", "status", "fix"),
+    [
+        ({"gpus": 0}, "GPU metrics", FindingStatus.MISSING, "dcgm-exporter"),
+        ({"readings": frozenset({"gpu_util"})}, "sm_active", FindingStatus.WEAK, "DCGM_FI_PROF_SM_ACTIVE, gauge"),
+        ({"pods_named": False}, "pods of GPUs", FindingStatus.WEAK, "DCGM_EXPORTER_KUBERNETES"),
+        ({"history_days": 3}, "history", FindingStatus.WEAK, "retention"),
+        ({"scrape_s": 300.0}, "scrape interval", FindingStatus.WEAK, "interval"),
+        ({"nodes": 0}, "kube-state-metrics", FindingStatus.MISSING, "helm install"),
+        ({"nodes_typed": 1}, "instance types", FindingStatus.MISSING, "--metric-labels-allowlist=nodes="),
+        ({"teams": False}, "teams", FindingStatus.WEAK, "pods=[team]"),
+        ({"servers": ()}, "request metrics", FindingStatus.WEAK, "PodMonitor"),
+        ({"bills": 0}, "bill", FindingStatus.WEAK, "--focus"),
+        ({"newest_price_days": 400}, "price book", FindingStatus.WEAK, "prices refresh"),
+    ],
+)
+def test_each_absence_says_what_it_costs_and_what_mends_it(changes, what, status, fix):
+    finding = judged(**changes)[what]
+
+    assert finding.status is status
+    assert finding.cost
+    assert fix in finding.fix
