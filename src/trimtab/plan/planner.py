@@ -31,7 +31,7 @@ from trimtab.plan.model import Action, Change, NotWorthDoing, Plan
 from trimtab.plan.options.spared import spared_sites
 from trimtab.plan.options.unkept import unkept
 from trimtab.plan.options.veto import Veto
-from trimtab.plan.options.workload_options import WorkloadOptions, options_of
+from trimtab.plan.options.workload_options import SPARED, WorkloadOptions, options_of
 from trimtab.plan.problem import KEEP, Problem
 from trimtab.plan.program.couplings.parts import Limit
 from trimtab.plan.program.couplings.quotas import PoolQuota
@@ -113,7 +113,7 @@ class Prospects:
         """Return some workloads' options once more, in the world of these settings; what was replayed is not again."""
         largest = _largest(self.fleet)
         spared = spared_sites([self._ask(one) for one in self.options if one is not None], self.vetoes)
-        everybody = spared != self.spared  # whoever stands among others no more may free sites for all
+        freed = self.spared - spared  # where one stands no more, others may need the nodes that they were spared
 
         def anew(one: WorkloadOptions) -> WorkloadOptions:
             name = one.evaluator.case.workload.name
@@ -129,7 +129,7 @@ class Prospects:
             )
 
         options = tuple(
-            anew(one) if one is not None and (everybody or workload.name in names) else one
+            anew(one) if one is not None and (workload.name in names or (freed and one.dropped[SPARED])) else one
             for workload, one in zip(self.fleet.workloads, self.options, strict=True)
         )
         return replace(self, options=options, spared=spared)
