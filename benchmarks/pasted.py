@@ -3,8 +3,8 @@
     python -m benchmarks.pasted [--demo three-small-models] [--rounds 3]
 
 Each round pastes every line of "What was not declared" into what is declared already, and audits again. A round's replays are
-those of the whole audit: options, proof, robustness and what was not declared. Its CPU seconds are of the process. The gaps are of the
-plan's bill, and of its bill and work together.
+those of the whole audit: options, proof, robustness and what was not declared. Its CPU seconds are of the process. The gaps are
+of the plan's bill, and of its bill and work together.
 """
 
 from __future__ import annotations

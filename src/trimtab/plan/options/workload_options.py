@@ -106,6 +106,10 @@ def _judge(sieve: _Sieve, way: Deployment) -> None:
         sieve.drop(MISSES_ON_DEMAND, len(buys))
 
 
+def _most_replicas(ask: Ask) -> int:
+    return demand_of(ask.case).most_replicas
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Sieve:
     """Judges ways one after the other, and counts."""
@@ -129,7 +133,7 @@ class _Sieve:
         scaling = way.scaling
         return (
             isinstance(scaling, SetReplicaPolicy | SetReplicas)
-            and scaling.least >= demand_of(self.ask.case).most_replicas
+            and scaling.least >= self.ask.once(_most_replicas)
             and way.without("scaling") in self.standing
         )
 
