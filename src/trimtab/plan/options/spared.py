@@ -84,7 +84,8 @@ def spared_sites(asks: Sequence[Ask], vetoes: Mapping[str, Veto]) -> frozenset[S
             standing = [one for one in (known.standing, user.standing) if one is not None]
             known.standing = min(standing, default=None)
     spared: set[Site] = set()
-    for site in sorted(sites.users):
+    # many shares and busy classes first: of sites that could stand in for each other the one with fewest neighbours is left
+    for site in sorted(sites.users, reverse=True):
         if any(other != site and other not in spared and sites.spares(site, other) for other in sorted(sites.users)):
             spared.add(site)
     return frozenset(spared)
