@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Mapping
 from dataclasses import replace
 
 from trimtab.pipeline import audit, open_demo
@@ -43,12 +42,8 @@ def pasted(bundle: Bundle, found: Audit) -> Bundle:
     declared = bundle.workloads.model_dump(mode="json", exclude_unset=True)
     for line in found.undeclared:
         for name, fields in line.declarations.items():
-            declared["workloads"].setdefault(name, {}).update(_plain(fields))
+            declared["workloads"].setdefault(name, {}).update(fields)
     return replace(bundle, workloads=Workloads.model_validate(declared))
-
-
-def _plain(fields: Mapping[str, object]) -> dict[str, object]:
-    return dict(fields)
 
 
 def measured(bundle: Bundle, name: str) -> tuple[Audit, dict[str, object]]:
@@ -56,7 +51,7 @@ def measured(bundle: Bundle, name: str) -> tuple[Audit, dict[str, object]]:
     store, began_s = Counted(), time.process_time()
     found = audit(bundle, name=name, store=store)
     plan = found.plan
-    figures = {
+    figures: dict[str, object] = {
         "replays": store.replays,
         "cpu_s": round(time.process_time() - began_s, 1),
         "options": plan.options,
