@@ -182,6 +182,11 @@ class SetReplicaPolicy:
         return self.policy if isinstance(self.policy, HpaPolicy) else self.policy.hpa
 
     @property
+    def least(self) -> int:
+        """Return the fewest replicas that it ever holds."""
+        return self.hpa.min_replicas
+
+    @property
     def goes_to_none(self) -> bool:
         """Tell whether it gives up the last replica."""
         return isinstance(self.policy, KedaPolicy) and self.hpa.min_replicas == 0
@@ -215,6 +220,11 @@ class SetReplicas:
 
     replicas: int
     before: int
+
+    @property
+    def least(self) -> int:
+        """Return the fewest replicas that it ever holds."""
+        return self.replicas
 
     def describe(self) -> str:
         """Say it in words."""

@@ -56,6 +56,8 @@ def stands_still(ask: LeverRequest) -> bool:
 def _ways(base: Deployment, ask: LeverRequest) -> Iterator[Deployment]:
     if not ask.once(stands_still) or ask.evaluator.hopeless(base) is not None:
         return
+    if demand_of(ask.case).most_replicas <= floor_replicas(ask.case) and ask.evaluator.keeps_targets(base):
+        return  # none fewer may be held, and those there are will do
     replicas = least_replicas(base, ask)
     if replicas is not None and replicas != demand_of(ask.case).most_replicas:
         yield _with(base, ask, replicas)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
+from trimtab.catalog.pools import Site
 from trimtab.deployment.deployment import Deployment
 from trimtab.deployment.effects import Relocate, SetCapacityType, SetPrecision, SetTrainingMemory, UseOffering, UseSlots
 from trimtab.fleet.law_evidence import BackTest
@@ -25,8 +26,9 @@ from trimtab.plan.actions.roadmap_planner import RoadmapPlanner
 from trimtab.plan.actions.staging import dated, staged
 from trimtab.plan.effort import UNHELD, Effort, effort_micro_usd, effort_of, with_effort
 from trimtab.plan.model import Action, Change, NotWorthDoing, Plan
+from trimtab.plan.options.spared import spared_sites
 from trimtab.plan.options.veto import Veto
-from trimtab.plan.options.workload_options import WorkloadOptions, options_of, unkept
+from trimtab.plan.options.workload_options import SPARED, WorkloadOptions, options_of, unkept
 from trimtab.plan.problem import KEEP, Problem
 from trimtab.plan.program.couplings.parts import Limit
 from trimtab.plan.program.couplings.quotas import PoolQuota
@@ -36,7 +38,7 @@ from trimtab.plan.program.solve import ChosenPlan, solve_problem
 from trimtab.plan.ventures.unisolated import unisolated
 from trimtab.plan.ventures.venture_sums import ResidualBill, ventures
 from trimtab.provenance import Estimate
-from trimtab.replay.outcomes.evaluate import cases_of
+from trimtab.replay.outcomes.evaluate import Evaluator, cases_of
 from trimtab.replay.outcomes.outcome import Case, OutcomeStore
 from trimtab.units import per_month, usd
 
@@ -83,6 +85,8 @@ class Prospects:
     owned: tuple[Commitment, ...]
     vetoes: Mapping[str, Veto] = field(default_factory=dict)
     """Ways that the proof showed to miss their targets, by workload."""
+    spared: frozenset[Site] = frozenset()
+    """Shared nodes that no plan needs."""
 
     def with_vetoes(self, vetoes: Mapping[str, Veto]) -> Prospects:
         """Return the options less those that vetoes leave out, by workload; replays are not made again."""
@@ -105,13 +109,12 @@ class Prospects:
     def _judged_anew(self, names: Container[str]) -> Prospects:
         """Return some workloads' options once more, in the world of these settings; what was replayed is not again."""
         largest = _largest(self.fleet)
+        spared = spared_sites([self._ask(one) for one in self.options if one is not None], self.vetoes)
+        freed = self.spared - spared  # where one stands no more, others may need the nodes that they were spared
 
         def anew(one: WorkloadOptions) -> WorkloadOptions:
             name = one.evaluator.case.workload.name
-            same = (
-                one.evaluator.case.settings is self.settings
-            )  # then its case stays the very one that others know it by
-            evaluator = one.evaluator if same else one.evaluator.under(self.settings)
+            evaluator = self._ask(one).evaluator
             return options_of(
                 evaluator.case,
                 self.market,
@@ -119,13 +122,21 @@ class Prospects:
                 among_largest=name in largest,
                 evaluator=evaluator,
                 veto=self.vetoes.get(name),
+                spared=spared,
             )
 
         options = tuple(
-            anew(one) if one is not None and workload.name in names else one
+            anew(one) if one is not None and (workload.name in names or (freed and one.dropped[SPARED])) else one
             for workload, one in zip(self.fleet.workloads, self.options, strict=True)
         )
-        return replace(self, options=options)
+        return replace(self, options=options, spared=spared)
+
+    def _ask(self, one: WorkloadOptions) -> LeverRequest:
+        """Return a workload as levers are asked about it in the world of these settings."""
+        known = one.evaluator
+        # under the same settings its case stays the very one that others know it by
+        evaluator = known if known.case.settings is self.settings else known.under(self.settings)
+        return LeverRequest(evaluator=evaluator, market=self.market, among_largest=False)
 
 
 def judge(
@@ -145,14 +156,22 @@ def judge(
     are looked up in `store` first.
     """
     cases = cases_of(fleet, settings, seed, market=market, laws=laws, store=store)
+    asks = {
+        name: LeverRequest(evaluator=Evaluator(case=case), market=market)
+        for name, case in cases.items()
+        if isinstance(case, Case)
+    }
+    spared = spared_sites(list(asks.values()), {})
+    evaluators = [asks[one.name].evaluator if one.name in asks else None for one in fleet.workloads]
     return Prospects(
         fleet=fleet,
         market=market,
         settings=settings,
         seed=seed,
         cases=cases,
-        options=tuple(_options(fleet, cases, market, owned, progress)),
+        options=tuple(_options(fleet, evaluators, market, owned, spared, progress)),
         owned=owned,
+        spared=spared,
     )
 
 
@@ -224,19 +243,26 @@ def _work_gap(drafted: DraftPlan, chosen: ChosenPlan, settings: Settings) -> flo
 
 
 def _options(
-    fleet: Fleet, cases: Mapping[str, Case | str], market: Market, owned: tuple[Commitment, ...], progress: Progress
+    fleet: Fleet,
+    evaluators: Sequence[Evaluator | None],
+    market: Market,
+    owned: tuple[Commitment, ...],
+    spared: frozenset[Site],
+    progress: Progress,
 ) -> list[WorkloadOptions | None]:
     """Return every workload's options, in the fleet's order; two at once, for compiled replays let go of the lock."""
     names = _largest(fleet)
 
-    def found(case: Case | str) -> WorkloadOptions | None:
-        if isinstance(case, str):
+    def found(evaluator: Evaluator | None) -> WorkloadOptions | None:
+        if evaluator is None:
             return None
-        return options_of(case, market, owned, among_largest=case.workload.name in names)
+        case = evaluator.case
+        largest = case.workload.name in names
+        return options_of(case, market, owned, among_largest=largest, evaluator=evaluator, spared=spared)
 
     options = []
     with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
-        waiting = [pool.submit(found, cases[workload.name]) for workload in fleet.workloads]
+        waiting = [pool.submit(found, evaluator) for evaluator in evaluators]
         try:
             for number, (workload, one) in enumerate(zip(fleet.workloads, waiting, strict=True)):
                 progress(f"replaying options of {workload.name}", number / len(fleet.workloads))

@@ -27,11 +27,18 @@ def places(ask: LeverRequest) -> tuple[Deployment, ...]:
 
 def on_demand(ask: LeverRequest) -> Iterator[Deployment]:
     """Yield every way on demand; first the one that changes nothing."""
-    levers = (*serving(ask.workload.kind, CompositionStage.HOLD), *serving(ask.workload.kind, CompositionStage.FORM))
     for place in places(ask):
-        yield place
-        for lever in levers:
-            yield from lever.ways(place, ask)
+        yield from at_place(place, ask)
+
+
+def at_place(place: Deployment, ask: LeverRequest) -> Iterator[Deployment]:
+    """Yield every way on demand at a place; first as it is held today."""
+    yield place
+    for lever in (
+        *serving(ask.workload.kind, CompositionStage.HOLD),
+        *serving(ask.workload.kind, CompositionStage.FORM),
+    ):
+        yield from lever.ways(place, ask)
 
 
 def bought(base: Deployment, ask: LeverRequest) -> Iterator[Deployment]:

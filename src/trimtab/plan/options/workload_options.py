@@ -15,8 +15,9 @@ from typing import TypeVar
 import numpy as np
 
 from trimtab.catalog.kinds import CapacityType
-from trimtab.catalog.pools import Pool, SharedPool
+from trimtab.catalog.pools import Pool, SharedPool, Site
 from trimtab.deployment.deployment import Deployment
+from trimtab.deployment.effects import SetReplicaPolicy, SetReplicas
 from trimtab.fleet.limits import Quota, quotas_of
 from trimtab.fleet.market import Market
 from trimtab.fleet.model import IntArray
@@ -25,14 +26,18 @@ from trimtab.ledger import Commitment
 from trimtab.levers.lever import JudgedWays, LeverRequest
 from trimtab.levers.registry import serving
 from trimtab.plan.options.candidate import Candidate, candidate_of
-from trimtab.plan.options.composition import bought, on_demand
+from trimtab.plan.options.composition import at_place, bought, places
 from trimtab.plan.options.veto import Veto
 from trimtab.replay.outcomes.evaluate import MISSES, MISSES_ON_DEMAND, Evaluator
 from trimtab.replay.outcomes.outcome import Case
-from trimtab.replay.outcomes.service_outcome import baseline_attained
+from trimtab.replay.outcomes.service_outcome import baseline_attained, demand_of
 from trimtab.units import S_PER_HR
 
 VETOED = "no safer than a way that missed a target on unseen history"
+SPARED = "all who could share such nodes share the same ones another way, for no more"
+NO_FEWER = "never holds fewer replicas than those that keep the targets there"
+_WHERE = ("offering", "relocation", "sharing", "gpu_count", "precision")
+"""What a deployment changes of where replicas run, and on what; all else stays as history had it."""
 _Where = TypeVar("_Where", Pool, SharedPool)
 
 
@@ -60,17 +65,23 @@ def options_of(
     among_largest: bool = True,
     evaluator: Evaluator | None = None,
     veto: Veto | None = None,
+    spared: frozenset[Site] = frozenset(),
 ) -> WorkloadOptions:
     """Enumerate, replay and filter a workload's candidates; what is `owned` couples the pools that it may cover.
 
-    An `evaluator` of the same case replays nothing twice; a `veto` leaves out ways that keep the targets.
+    An `evaluator` of the same case replays nothing twice; a `veto` leaves out ways that keep the targets; `spared` are shared
+    nodes that no plan of its fleet needs.
     """
     ask = LeverRequest(evaluator=evaluator or Evaluator(case=case), market=market, among_largest=among_largest)
     levers = serving(case.workload.kind)
     refused = sum((Counter(lever.refused(ask)) for lever in levers), start=Counter[str]())
     sieve = _Sieve(ask=ask, dropped=refused, considered=sum(refused.values()), veto=veto)
-    for way in on_demand(ask):
-        _judge(sieve, way)
+    for place in places(ask):
+        if place.sharing is not None and place.sharing.shared.site in spared:
+            sieve.drop(SPARED)
+        else:
+            for way in at_place(place, ask):
+                _judge(sieve, way)
     coupling = Coupling.of(case.settings.limits, market, owned)
     candidates, dominated = undominated(sieve.kept, market, coupling)
     dropped = sieve.dropped + dominated
@@ -92,16 +103,18 @@ def options_of(
 def _judge(sieve: _Sieve, way: Deployment) -> None:
     """Take a way on demand, and the other ways to buy its nodes where it keeps its targets."""
     ask = sieve.ask
-    if sieve.keeps(way) if way.changes else _can_rest_on(way, ask):
-        for other in bought(way, ask):
+    buys = tuple(bought(way, ask))
+    if not buys and sieve.holds_no_fewer(way):
+        sieve.drop(NO_FEWER)
+    elif sieve.keeps(way) if way.changes else bool(buys) and ask.evaluator.keeps_targets(way):
+        for other in buys:
             sieve.keeps(other)
     else:
-        sieve.drop(MISSES_ON_DEMAND, sum(1 for _ in bought(way, ask)))
+        sieve.drop(MISSES_ON_DEMAND, len(buys))
 
 
-def _can_rest_on(present: Deployment, ask: LeverRequest) -> bool:
-    """Tell whether the present way keeps its targets; it is replayed only where other ways to buy its nodes rest on it."""
-    return any(True for _ in bought(present, ask)) and ask.evaluator.keeps_targets(present)
+def _most_replicas(ask: LeverRequest) -> int:
+    return demand_of(ask.case).most_replicas
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -116,6 +129,20 @@ class _Sieve:
     """Those that miss a target's margin only."""
     missed: Counter[str] = field(default_factory=Counter)
     veto: Veto | None = None
+    standing: set[Deployment] = field(default_factory=set)
+    """Candidates that hold at all times as many replicas as history had at most."""
+
+    def holds_no_fewer(self, way: Deployment) -> bool:
+        """Tell, before any replay, that a way never uses less in any hour than a candidate that asks for less work.
+
+        So it does where it scales what would keep the targets unscaled, and never below that number.
+        """
+        scaling = way.scaling
+        return (
+            isinstance(scaling, SetReplicaPolicy | SetReplicas)
+            and scaling.least >= self.ask.once(_most_replicas)
+            and way.without("scaling") in self.standing
+        )
 
     def keeps(self, way: Deployment) -> bool:
         """Tell whether a way keeps the targets, and take the candidate that it makes."""
@@ -141,6 +168,8 @@ class _Sieve:
         if candidate is not None:
             (self.kept if keeps else self.without_headroom).append(candidate)
             self.considered += keeps
+            if keeps and way == way.only(*_WHERE):
+                self.standing.add(way)
         elif keeps:
             self.drop("fills whole nodes alone: nothing to share")
         return keeps

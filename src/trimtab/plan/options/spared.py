@@ -1,0 +1,126 @@
+"""Shared nodes that no plan needs: whoever could stand there stands on the same nodes, shared another way, for no more.
+
+Services in time slices and under MPS are offered every number of shares, and each class of busy neighbours. Replaying each
+rule of each of them is most of an audit's work, and nearly all are for nothing: where everybody stands among busier neighbours,
+nobody needs quieter ones. A *standing* way holds as many replicas as history had at most and keeps the targets; where no way of
+its workload may ever hold fewer, it holds the least. So the site `s` is spared for `t`, of the same pool, if all who could use
+`s` have a standing way in `t`, and
+
+- take no more of a node of `t` than the least that they could take of one of `s`; or
+- all who could use `s` or `t` stand in `t`, on one node together.
+
+Nothing is lost: in any plan that uses `s`, its users (in the second case those of `t` too) can stand in `t`, in each hour on no
+more nodes of that pool, and with no more work asked of the team. Sites are spared one by one, each for one that is not, so that
+no two are spared for each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from trimtab.catalog.kinds import Isolation
+from trimtab.catalog.pools import Site
+from trimtab.deployment.deployment import Deployment
+from trimtab.levers import autoscaling, replica_count, sharing
+from trimtab.levers.lever import CompositionStage, LeverRequest
+from trimtab.levers.registry import serving
+from trimtab.plan.options.composition import places
+from trimtab.plan.options.veto import Veto
+from trimtab.replay.outcomes.service_outcome import demand_of, floor_replicas
+from trimtab.tables.workloads import WorkloadKind
+
+_NEVER_FEWER = frozenset({autoscaling.NAME, replica_count.NAME})
+"""Levers that never hold fewer replicas than the fewest to plan with."""
+_ROUNDING = 1e-9
+
+
+@dataclass(slots=True, kw_only=True)
+class _User:
+    """What one workload could take of a site's nodes, in nodes."""
+
+    least: float
+    """The least that any of its ways takes in any hour; 0 where some way may hold fewer replicas than history had."""
+    standing: float | None = None
+    """The least that a standing way takes; None where it has none."""
+
+
+_Users = dict[int, _User]
+"""By workload."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Sites:
+    """Who could use which site."""
+
+    users: dict[Site, _Users] = field(default_factory=dict)
+
+    def spares(self, site: Site, other: Site) -> bool:
+        """Tell whether a site can be done without, where another one is there."""
+        mine, others = self.users[site], self.users[other]
+        if site.pool != other.pool or not mine.keys() <= others.keys():
+            return False
+        there = {name: others[name].standing for name in mine}
+        if all(stands is not None and 0 < stands <= mine[name].least + _ROUNDING for name, stands in there.items()):
+            return True
+        everybody = [one.standing for one in others.values()]
+        steady = all(one.least > 0 for users in (mine, others) for one in users.values())
+        return steady and None not in everybody and sum(one or 0.0 for one in everybody) <= 1 + _ROUNDING
+
+
+def spared_sites(asks: Sequence[LeverRequest], vetoes: Mapping[str, Veto]) -> frozenset[Site]:
+    """Return the sites that no plan of these workloads needs; standing ways are replayed.
+
+    A way that a veto refuses does not stand. None is spared where the share of spot is limited: fewer nodes on demand make it
+    larger.
+    """
+    if any(ask.settings.limits.spot_max_frac < 1 for ask in asks):
+        return frozenset()
+    sites = _Sites()
+    for number, ask in enumerate(asks):
+        for site, user in _uses(ask, vetoes.get(ask.workload.name)):
+            known = sites.users.setdefault(site, {}).setdefault(number, user)
+            known.least = min(known.least, user.least)
+            standing = [one for one in (known.standing, user.standing) if one is not None]
+            known.standing = min(standing, default=None)
+    spared: set[Site] = set()
+    # many shares and busy classes first: of sites that could stand in for each other the one with fewest neighbours is left
+    for site in sorted(sites.users, reverse=True):
+        if any(other != site and other not in spared and sites.spares(site, other) for other in sorted(sites.users)):
+            spared.add(site)
+    return frozenset(spared)
+
+
+def _uses(ask: LeverRequest, veto: Veto | None) -> Iterator[tuple[Site, _User]]:
+    """Yield each place of a workload in slots that no hardware keeps apart; owners of others would have to admit them first."""
+    if sharing.asked(ask) is Isolation.HARDWARE or ask.workload.kind is not WorkloadKind.SERVING:
+        return
+    replicas = demand_of(ask.case).most_replicas
+    is_least = replicas <= floor_replicas(ask.case)
+    for place in places(ask):
+        slot = place.sharing
+        if slot is None or slot.shared.is_isolated or ask.evaluator.hopeless(place) is not None:
+            continue
+        taken = replicas * slot.slots / slot.shared.slots_per_node
+        steady = is_least and place.relocation is None and not _may_hold_fewer(place, ask)
+        stands = steady and place.levers == {sharing.NAME} and _stands(place, ask, veto)
+        yield slot.shared.site, _User(least=taken if steady else 0.0, standing=taken if stands else None)
+    ask.evaluator.forget_replays()
+
+
+def _may_hold_fewer(place: Deployment, ask: LeverRequest) -> bool:
+    """Tell whether some way at a place may hold fewer replicas than the fewest to plan with, at some hour."""
+    levers = [
+        one
+        for one in serving(ask.workload.kind, CompositionStage.HOLD, CompositionStage.FORM)
+        if one.name not in _NEVER_FEWER
+    ]
+    return any(True for lever in levers for _ in lever.ways(place, ask))
+
+
+def _stands(place: Deployment, ask: LeverRequest, veto: Veto | None) -> bool:
+    """Tell whether the replicas that history had keep the targets at a place, as slots beside others'."""
+    if not ask.evaluator.keeps_targets(place):
+        return False
+    outcome = ask.evaluator.outcome(place)
+    return bool(outcome.slots(ask.evaluator.place(place))) and (veto is None or not veto.refuses(outcome))
