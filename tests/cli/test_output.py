@@ -9,6 +9,7 @@ import yaml
 from hypothesis import given, strategies as st
 
 from trimtab.cli.output import Column, Format, Sheet, fixed, render
+from trimtab.emit.blocks import Tone
 from trimtab.errors import UnknownName, UsageError
 
 SHEET = Sheet(
@@ -53,7 +54,7 @@ def test_table_shows_formatted_values_and_the_notes():
 
 
 def test_table_has_no_escape_codes_unless_colour_is_wanted():
-    styled = Sheet(columns=[Column(key="a", title="a", style="bold cyan")], rows=[{"a": "x"}])
+    styled = Sheet(columns=[Column(key="a", title="a", tone=Tone.ACCENT, strong=True)], rows=[{"a": "x"}])
 
     assert "\x1b" not in render(styled, Format.TABLE)
     assert "\x1b[36m" in render(styled, Format.TABLE, colour=True)

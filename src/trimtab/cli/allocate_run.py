@@ -8,7 +8,7 @@ from datetime import date, timedelta
 from pathlib import Path
 
 from trimtab.catalog import load_catalog
-from trimtab.cli.allocate_page import page
+from trimtab.cli.allocate_page import charge_page
 from trimtab.cli.allocate_sheets import (
     BUDGET_FIELDS,
     MONTH_FIELDS,
@@ -18,7 +18,7 @@ from trimtab.cli.allocate_sheets import (
     who_sheet,
 )
 from trimtab.cli.history import History, Named, open_history
-from trimtab.cli.output import Format, write, write_sheet
+from trimtab.cli.output import Format, write_page, write_sheet
 from trimtab.cli.progress import progress_bar, set_verbosity
 from trimtab.diagnose.bill_split import COLUMNS, Basis, charges_of, spent_of_bill
 from trimtab.diagnose.budgets import MonthEnd, month_end
@@ -180,7 +180,7 @@ def _budget_notes(rows: Sequence[Charge], budgets: Mapping[str, float]) -> list[
 
 def _write(request: AllocateRequest, title: str, answer: Answer) -> None:
     if request.output_format is Format.HTML:
-        write(page(title, answer), request.out)
+        write_page(charge_page(title, answer), Format.HTML, request.out)
         return
     people = request.output_format is Format.TABLE
     if request.show_months:

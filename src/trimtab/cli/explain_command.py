@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from trimtab.cli.output import Format, write
+from trimtab.cli.output import Format, colour_wanted, write
 
 
 @click.command()
@@ -31,8 +31,9 @@ def command(action_id: str | None, audit_file: Path | None, output_format: str, 
     from trimtab.errors import UnknownName
 
     document = recall(audit_file)
+    colour = out is None and colour_wanted()
     if action_id is None:
-        write(action_lines(document), out)
+        write(action_lines(document, colour=colour), out)
         return
     action = document.action(action_id)
     if action is None:
@@ -45,4 +46,4 @@ def command(action_id: str | None, audit_file: Path | None, output_format: str, 
     if Format(output_format) is Format.JSON:
         write(action.model_dump_json(indent=2), out)
     else:
-        write(explain_action(document, action), out)
+        write(explain_action(document, action, colour=colour), out)

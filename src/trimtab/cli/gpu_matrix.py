@@ -28,7 +28,7 @@ _NOTES = (
 def matrix_sheet(catalog: Catalog, chosen: Selection) -> Sheet:
     """Return the GPU matrix: one row a board, dense rates only, with the cheapest month under each way of buying."""
     columns = [
-        Column(key="gpu", title="GPU", style="bold", repeat=True, whole=True),
+        Column(key="gpu", title="GPU", strong=True, repeat=True, whole=True),
         Column(key="architecture", title="architecture", whole=True),
         *(Column(key=key, title=precision.name, right=True, show=_figure) for precision, key in RATE_COLUMNS.items()),
         Column(key="mem_bw_gb_s", title="GB/s", right=True, show=_figure),

@@ -10,6 +10,7 @@ from datetime import date, timedelta
 from trimtab.catalog import ANY_REGION, BuyingOption, Catalog, Price, PriceBasis
 from trimtab.cli.output import Cell, Column, Sheet, fixed
 from trimtab.cli.price_sheets import usd_gpu_hr
+from trimtab.emit.blocks import Tone
 from trimtab.errors import UnknownName
 from trimtab.units import HR_PER_YEAR
 
@@ -79,9 +80,9 @@ def comparison_sheet(catalog: Catalog, asked: Comparison, *, limit: int, for_peo
         Column(key="region", title="region", whole=True),
         Column(key="instance_type", title="instance type"),
         *(Column(key=_key(option), title=_TITLES[option], right=True, show=_rate) for option in _OPTIONS),
-        Column(key="usd_year", title=f"{asked.count} GPUs, a year", right=True, show=_dollars, style="bold"),
+        Column(key="usd_year", title=f"{asked.count} GPUs, a year", right=True, show=_dollars, strong=True),
         Column(key="saving_frac", title="off", right=True, show=_percent),
-        Column(key="as_of", title="as of", whole=True, style="dim"),
+        Column(key="as_of", title="as of", whole=True, tone=Tone.SOFT),
     ]
     if not for_people:
         more = ("gpu", "gpu_count", "nodes", "option", "basis", "source", "note")

@@ -8,6 +8,7 @@ from datetime import date, timedelta
 
 from trimtab.catalog import BuyingOption, Catalog, Price, PriceBasis
 from trimtab.cli.output import Cell, Column, Sheet, fixed
+from trimtab.emit.blocks import Tone
 
 _TITLES = {
     BuyingOption.ON_DEMAND: "on demand",
@@ -93,8 +94,8 @@ def wide_sheet(catalog: Catalog, prices: Sequence[Price], limit: int) -> Sheet:
             for option, title in _TITLES.items()
             if any(option.value in row for row in rows)
         ),
-        Column(key="usd_gpu_hr", title="GPU-h", right=True, show=fixed(3), style="bold"),
-        Column(key="as_of", title="as of", whole=True, style="dim"),
+        Column(key="usd_gpu_hr", title="GPU-h", right=True, show=fixed(3), strong=True),
+        Column(key="as_of", title="as of", whole=True, tone=Tone.SOFT),
     ]
     return Sheet(columns=columns, rows=rows, section="gpu", notes=_wide_notes(rows, len(shapes)))
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from trimtab.cli.output import Format, render
 from trimtab.cli.sheet import Column, Sheet, fixed
-from trimtab.cli.text_table import text_table
 from trimtab.diagnose.causes import Cause, Finding
 from trimtab.diagnose.profiled import RooflinePoint, RunVerdict
 from trimtab.tables.profile_file import ProfileDevice, ProfileFile
@@ -46,7 +46,7 @@ def page(
     if not profile.devices:
         return f"no GPU was observed: {profile.problem or 'the driver shows none'}"
     blocks = [
-        text_table(_sheet(profile.devices), PAGE_WIDTH, False),
+        render(_sheet(profile.devices), Format.TABLE, width=PAGE_WIDTH),
         f"cost      {cost_line(profile.wall_s, usd_hr, expected_s)}\n          {because}",
         *_phases(verdict),
         *_roofline(verdict.roofline),

@@ -101,7 +101,7 @@ def _sheet(quotas: list[NodeQuota], *, for_people: bool) -> Sheet:
         Column(key="instance_type", title="instance type", whole=True),
         Column(key="region", title="region", whole=True),
         Column(key="capacity_type", title="held", whole=True),
-        Column(key="nodes", title="nodes", right=True, style="bold"),
+        Column(key="nodes", title="nodes", right=True, strong=True),
         Column(key="limit", title="quota", right=True, show=fixed(0)),
         Column(key="unit", title="of"),
         Column(key="quota", title="name"),

@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING
 import click
 import yaml
 
-from trimtab.cli.output import ROW_FORMATS, Cell, Column, Format, Sheet, fixed, output_options, write, write_sheet
+from trimtab.cli.output import (
+    ROW_FORMATS,
+    Cell,
+    Column,
+    Format,
+    Sheet,
+    fixed,
+    output_options,
+    write,
+    write_page,
+    write_sheet,
+)
 from trimtab.cli.price_options import at_option, prices_option
 from trimtab.cli.progress import progress_bar, set_verbosity
 
@@ -34,8 +45,6 @@ COLUMNS = (
     Column(key="realised_usd_mo", title="realised $/mo", show=fixed(0), right=True, whole=True),
     Column(key="cause", title="why"),
 )
-TABLE_FIELDS = ("id", "lever", "subject", "status", "predicted_usd_mo", "realised_usd_mo", "cause")
-"""What fits a terminal; machines get every column."""
 
 
 @click.command()
@@ -84,40 +93,17 @@ def command(
 
 
 def _write(found: Verification, fleet: str, form: Format, out: Path | None, fields: tuple[str, ...]) -> None:
-    from trimtab.emit.html.verify_page import render_verify_html, render_verify_markdown
+    from trimtab.emit.sections.verification import verification_page
     from trimtab.emit.verify_document import verify_document
 
-    if fields or form in (Format.TABLE, Format.CSV):
-        shown = fields or (TABLE_FIELDS if form is Format.TABLE else ())
-        write_sheet(_sheet(found), form, out=out, fields=shown)
-    elif form is Format.HTML:
-        write(render_verify_html(found, fleet), out)
-    elif form is Format.MARKDOWN:
-        write(render_verify_markdown(found, fleet), out)
+    if fields or form is Format.CSV:
+        write_sheet(Sheet(columns=COLUMNS, rows=[_cells(one) for one in found.actions]), form, out=out, fields=fields)
+    elif form in (Format.TABLE, Format.HTML, Format.MARKDOWN):
+        write_page(verification_page(found, fleet), form, out)
     else:
         document = verify_document(found)
         dumped = yaml.safe_dump(document, sort_keys=False) if form is Format.YAML else json.dumps(document, indent=2)
         write(dumped, out)
-
-
-def _sheet(found: Verification) -> Sheet:
-    from trimtab.emit.html.verify_page import drift_line, purchase_line
-
-    parts = (
-        ("the bill then", found.then_usd_mo),
-        ("demand since", found.demand_usd_mo),
-        ("saved", -found.saved_usd_mo),
-        ("new rates", found.rates_usd_mo),
-    )
-    bridge = " ".join(f"{name} {amount:+,.0f}," for name, amount in parts).rstrip(",")
-    notes = [
-        f"$/month: {bridge} = {found.now_usd_mo:,.0f} now. Predicted to save {found.predicted_usd_mo:,.0f}; "
-        f"{found.outside_usd_mo:,.0f} of what was saved is of no action of the plan.",
-        *found.notes,
-        *(f"Drift: {drift_line(one)}" for one in found.drifts),
-        *(f"Buying: {purchase_line(one)}" for one in found.purchases),
-    ]
-    return Sheet(columns=COLUMNS, rows=[_cells(one) for one in found.actions], notes=notes)
 
 
 def _cells(one: ActionVerdict) -> dict[str, Cell]:

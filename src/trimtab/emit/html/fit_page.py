@@ -10,10 +10,9 @@ from trimtab.emit.fit_document import FitDocument, Way
 from trimtab.emit.html.fit_charts import cost_against_time, memory_chart, memory_parts, roofline_chart, value_chart
 from trimtab.emit.html.markup import Html, join, tag
 from trimtab.emit.html.sections import bullets, keys, scroll, section, table
-from trimtab.emit.html.style import STYLE
 from trimtab.emit.money import dollars, dollars_and_cents
+from trimtab.emit.writers.html import framed
 
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 _STYLE = """
 .chart .dot { fill: var(--before); opacity: .55; } .chart .dot-best { fill: var(--accent); }
 .m-0 { fill: var(--accent); background: var(--accent); } .m-1 { fill: #3b7dd8; background: #3b7dd8; }
@@ -36,15 +35,6 @@ _BOUGHT = {
 
 def render_fit(document: FitDocument) -> str:
     """Return the page."""
-    head = tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", http_equiv="Content-Security-Policy", content=_POLICY),
-        tag("title", f"trimtab fit: {document.title}"),
-        tag("link", rel="icon", href="data:,"),
-        tag("style", Html(STYLE + _STYLE)),
-    )
     header = tag(
         "header",
         tag("div", "trimtab fit", class_="brand"),
@@ -62,7 +52,7 @@ def render_fit(document: FitDocument) -> str:
     foot = tag(
         "footer", tag("p", "Intervals hold in 80 of 100 cases. Prices are those of the catalog at the date of asking.")
     )
-    return f"<!doctype html>\n{tag('html', head, tag('body', header, tag('main', *parts), foot), lang='en')}\n"
+    return framed(f"trimtab fit: {document.title}", header, tag("main", *parts), foot, style=_STYLE)
 
 
 def _figures(document: FitDocument) -> Html:
