@@ -35,9 +35,11 @@ from trimtab.cli.fit_words import (
 from trimtab.cli.output import SCHEMA_VERSION, Format, write, write_sheet
 from trimtab.cli.sheet import Column, Sheet
 from trimtab.emit.fit_document import FitDocument, Way, serving_ways, training_ways
-from trimtab.emit.html.fit_page import render_fit
+from trimtab.emit.html.fit_charts import STYLE as FIT_STYLE
 from trimtab.emit.launch import training_arguments, vllm_serve
 from trimtab.emit.manifests.bench_jobs import bench_job, job_name
+from trimtab.emit.sections.fit import fit_page
+from trimtab.emit.writers import html
 from trimtab.errors import PlanError, UsageError
 from trimtab.fleet.ownership import TotalCost, serving_cost, training_cost
 from trimtab.fleet.settings import Settings
@@ -85,7 +87,7 @@ def deliver(answer: Answer, form: Format, out: Path | None, fields: Sequence[str
     if not answer.sheet.rows or answer.page is None:
         raise PlanError("nothing works; the nearest misses:\n" + "\n".join(answer.nearest))
     if form is Format.HTML:
-        write(render_fit(answer.page), out)
+        write(html.write_page(fit_page(answer.page), style=FIT_STYLE), out)
     elif form is Format.JSON and not fields:
         write(json.dumps(answer.document, indent=2, allow_nan=False, ensure_ascii=False), out)
     elif form in (Format.TABLE, Format.MARKDOWN) and not fields:

@@ -230,7 +230,7 @@ Block = Table | Bullets | Paragraph | Code | Chart | Terms | Folded
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """A titled part of a report."""
+    """A titled part of a report; a form that shows none of its blocks leaves it out."""
 
     title: str
     gloss: str = ""
@@ -238,7 +238,6 @@ class Section:
     blocks: tuple[Block, ...]
     name: str = ""
     """Unique in the report; links lead to it. A section of details needs none."""
-    level: Level = Level.BRIEF
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -142,7 +142,11 @@ ul.plain li { margin: 4px 0; max-width: 80ch; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: 4px 20px; margin: 8px 0; }
 dt { font-weight: 600; } dd { margin: 0; color: var(--soft); }
 footer { color: var(--faint); font-size: 13px; padding-bottom: 48px; }
-td pre, li pre { margin: 4px 0; font: 12.5px/1.45 ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; }
+pre {
+  background: var(--cell); border-radius: 8px; padding: 10px 14px; overflow-x: auto;
+  font: 13px/1.5 ui-monospace, SFMono-Regular, Menlo, Consolas, monospace;
+}
+li pre { margin: 4px 0; font: 12.5px/1.45 ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; }
 code { font: 13px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; }
 
 @media (max-width: 760px) {

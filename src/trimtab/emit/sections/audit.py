@@ -79,9 +79,7 @@ def _sections(document: AuditDocument, next_steps: Sequence[tuple[str, str]]) ->
     )
     for name, title, gloss, make in made:
         if blocks := make(document):
-            yield Section(
-                name=name, title=title, gloss=gloss, blocks=tuple(blocks), level=min(block.level for block in blocks)
-            )
+            yield Section(name=name, title=title, gloss=gloss, blocks=tuple(blocks))
 
 
 def _headline(document: AuditDocument) -> Words:

@@ -55,7 +55,10 @@ def plan_blocks(document: AuditDocument) -> list[Block]:
     star = " ★: a quick win, little work of low risk that is paid back within a month." if wins else ""
     rest = plan.actions[_BRIEF_ACTIONS:]
     return [
-        Chart(title="From today's bill to the plan's, dollars a month", draw=lambda: waterfall(document)),
+        Chart(
+            title="From today's bill to the plan's, dollars a month; thin lines: 80% intervals",
+            draw=lambda: waterfall(document),
+        ),
         Table(
             columns=_COLUMNS,
             rows=tuple(_action_row(document, action, action.id in wins) for action in plan.actions),

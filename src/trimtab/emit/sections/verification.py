@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from trimtab.emit.blocks import (
     Block,
     Chart,
@@ -16,9 +14,9 @@ from trimtab.emit.blocks import (
     Span,
     Table,
     Tone,
+    Words,
     bullets,
     code,
-    columns,
     strong,
 )
 from trimtab.emit.html.charts import bill_bridge
@@ -63,7 +61,7 @@ def verification_page(found: Verification, fleet: str) -> Page:
             Section(
                 name="actions",
                 title="Action by action",
-                gloss="realised: at today's demand and the plan's rates; in brackets the 80% interval of the prediction",
+                gloss="realised: at today's demand and the plan's rates",
                 blocks=(_actions(found),),
             ),
             Section(name="drift", title="What no longer holds", blocks=(_drifts(found),)),
@@ -71,7 +69,7 @@ def verification_page(found: Verification, fleet: str) -> Page:
                 name="buying",
                 title="How it is bought",
                 gloss="the nodes in use, at today's rates under every way of buying them; spot may be taken back",
-                blocks=(_purchases(found),),
+                blocks=(bullets([_purchase(purchase) for purchase in found.purchases]),),
             ),
         ),
     )
@@ -111,6 +109,7 @@ def _actions(found: Verification) -> Table:
             Column(title="", whole=True),
             Column(title="enacted", right=True, optional=1),
             Column(title="predicted $/month", right=True),
+            Column(title="80% interval", right=True, optional=2),
             Column(title="realised", right=True),
             Column(title="why", readable=24),
         ),
@@ -127,7 +126,8 @@ def _action_row(action: ActionVerdict) -> Row:
             (strong(action.subject), f": {action.lever}"),
             Span(status, tone),
             percent(action.enacted_frac),
-            f"{predicted.value:,.0f} ({predicted.low:,.0f}–{predicted.high:,.0f})",
+            f"{predicted.value:,.0f}",
+            f"{predicted.low:,.0f}–{predicted.high:,.0f}",
             f"{action.realised_usd_mo:,.0f}",
             action.cause,
         )
@@ -148,26 +148,14 @@ def drift_line(drift: Drift) -> str:
     return f"{drift.subject}{action}: {drift.kind.value} {seen}, {side} {limit}; {drift.advice}"
 
 
-def _purchases(found: Verification) -> Table:
-    rows = tuple(
-        Row(
-            cells=(
-                (strong(purchase.instance_type), f" {purchase.region}"),
-                f"{purchase.mean_nodes:.1f}",
-                purchase.now,
-                dollars(purchase.now_usd_mo),
-                ", ".join(map(_option_words, _cheapest_first(purchase))),
-                purchase.advice,
-            )
-        )
-        for purchase in found.purchases
+def _purchase(purchase: Purchase) -> Words:
+    """Say a pool's use and every way of buying it."""
+    ways = ", ".join(map(_option_words, sorted(purchase.options, key=lambda option: option.usd_mo)))
+    return (
+        strong(purchase.instance_type),
+        f" {purchase.region}, {purchase.mean_nodes:.1f} nodes, {purchase.now}, {dollars(purchase.now_usd_mo)} a month; every "
+        f"way: {ways}. {purchase.advice[:1].upper()}{purchase.advice[1:]}.",
     )
-    heads = columns("nodes", "#in use", "bought now", "#a month", "every way, a month", "what to change")
-    return Table(columns=heads, rows=rows)
-
-
-def _cheapest_first(purchase: Purchase) -> Sequence[Repriced]:
-    return sorted(purchase.options, key=lambda option: option.usd_mo)
 
 
 def _option_words(option: Repriced) -> str:

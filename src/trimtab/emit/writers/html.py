@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import assert_never
 
 from trimtab.emit.blocks import (
@@ -31,7 +31,6 @@ from trimtab.emit.blocks import (
     spans,
 )
 from trimtab.emit.html.markup import Html, join, tag
-from trimtab.emit.html.sections import keys, scroll
 from trimtab.emit.html.style import STYLE
 from trimtab.safe_text import for_terminal
 
@@ -45,10 +44,10 @@ def write_page(page: Page, *, style: str = "") -> str:
     """Return the page; `style` is added to the sheet that all pages share."""
     main = tag("main", _figures(page.figures), _contents(page.sections), *map(_section, page.sections))
     foot = tag("footer", _safe(page.foot)) if page.foot else Html()
-    return framed(page.heading, _header(page), main, foot, style=style)
+    return _framed(page.heading, _header(page), main, foot, style=style)
 
 
-def framed(title: str, *body: Html, style: str = "") -> str:
+def _framed(title: str, *body: Html, style: str = "") -> str:
     """Return a whole file of a body, with the policy and the style of every page."""
     head = tag(
         "head",
@@ -61,11 +60,6 @@ def framed(title: str, *body: Html, style: str = "") -> str:
         tag("style", Html(STYLE + style)),
     )
     return f"<!doctype html>\n{tag('html', head, tag('body', *body), lang='en')}\n"
-
-
-def figure_boxes(figures: Iterable[Figure]) -> Html:
-    """Return figures side by side."""
-    return tag("div", *map(_figure, figures), class_="figures")
 
 
 def _header(page: Page) -> Html:
@@ -90,7 +84,7 @@ def _notes(notes: tuple[str, ...]) -> Html:
 
 
 def _figures(figures: tuple[Figure, ...]) -> Html:
-    return figure_boxes(figures) if figures else Html()
+    return tag("div", *map(_figure, figures), class_="figures") if figures else Html()
 
 
 def _figure(figure: Figure) -> Html:
@@ -138,7 +132,7 @@ def _block(block: Block) -> Html:
             gloss = tag("p", _safe(block.gloss), class_="soft") if block.gloss else Html()
             return join([tag("pre", _safe(block.text)), gloss])
         case Chart():
-            return join([_title(block.title), keys(*block.keys) if block.keys else Html(), scroll(block.draw())])
+            return join([_title(block.title), _keys(block.keys), _scroll(block.draw())])
         case Terms():
             terms = (
                 part for term, meaning in block.terms for part in (tag("dt", _safe(term)), tag("dd", _safe(meaning)))
@@ -147,6 +141,17 @@ def _block(block: Block) -> Html:
         case Folded():
             return tag("details", tag("summary", _safe(block.title)), *map(_block, block.blocks))
     assert_never(block)
+
+
+def _keys(pairs: Sequence[tuple[str, str]]) -> Html:
+    """Return the key of a chart."""
+    items = (tag("li", tag("span", class_=f"key {style}"), _safe(words)) for style, words in pairs)
+    return tag("ul", *items, class_="keys") if pairs else Html()
+
+
+def _scroll(wide: Html) -> Html:
+    """Return something wide in a frame that scrolls on small screens."""
+    return tag("div", wide, class_="scroll") if wide else Html()
 
 
 def _title(title: str) -> Html:
@@ -189,7 +194,7 @@ def _table(table: Table) -> Html:
     whole = tag("table", caption, _thead(head, columns), *bodies, total, class_="plan" if foldable else None)
     told = legend(table.columns)
     foot = tag("p", _safe(told), class_="soft") if told else Html()
-    return join([scroll(whole), _more(len(table.rows) - len(shown), table.of), foot])
+    return join([_scroll(whole), _more(len(table.rows) - len(shown), table.of), foot])
 
 
 def _thead(head: Html, columns: list[Column]) -> Html:

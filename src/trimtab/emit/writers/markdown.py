@@ -42,15 +42,18 @@ def write_page(page: Page) -> str:
         words_text(page.headline),
         markdown_text(page.seen),
         _list([*page.warnings, *page.notes]),
-        *(write_section(section) for section in page.sections if section.level <= _SHOWN),
+        *map(write_section, page.sections),
     ]
     return join(parts)
 
 
 def write_section(section: Section) -> str:
-    """Return a section under its title."""
+    """Return a section under its title; nothing where it has nothing to show."""
+    body = write_blocks(section.blocks).strip()
+    if not body:
+        return ""
     gloss = f"*{markdown_text(section.gloss)}*" if section.gloss else ""
-    return join([f"## {markdown_text(section.title)}", gloss, write_blocks(section.blocks)])
+    return join([f"## {markdown_text(section.title)}", gloss, body])
 
 
 def write_blocks(blocks: Iterable[Block]) -> str:

@@ -79,10 +79,9 @@ def write_sections(sections: Iterable[Section], screen: Screen) -> list[str]:
     """Return sections as lines, each headed by its title and set apart from the one before."""
     lines: list[str] = []
     for section in sections:
-        if section.level <= screen.level:
+        if body := _indented(section.blocks, screen):
             gloss = soft(f"{_INDENT}{section.gloss}") if section.gloss else ""
-            lines += ["", *write_lines((strong(section.title, Tone.ACCENT), gloss), screen)]
-            lines += _indented(section.blocks, screen)
+            lines += ["", *write_lines((strong(section.title, Tone.ACCENT), gloss), screen), *body]
     return lines
 
 
