@@ -208,15 +208,6 @@ class Chart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
-    """Words and what they mean."""
-
-    terms: tuple[tuple[str, str], ...]
-    title: str = ""
-    level: Level = Level.PAGE
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Folded:
     """Blocks behind a line that opens them."""
 
@@ -225,7 +216,7 @@ class Folded:
     level: Level = Level.FULL
 
 
-Block = Table | Bullets | Paragraph | Code | Chart | Terms | Folded
+Block = Table | Bullets | Paragraph | Code | Chart | Folded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

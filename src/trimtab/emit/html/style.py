@@ -120,7 +120,6 @@ tbody tr:last-child td { border-bottom: 0; }
 }
 .tone-soft { color: var(--soft); } .tone-accent { color: var(--accent); } .tone-good { color: var(--good); }
 .tone-warn { color: var(--warn); } .tone-bad { color: var(--bad); }
-.kept { color: var(--good); white-space: nowrap; } .missed { color: var(--bad); font-weight: 640; white-space: nowrap; }
 
 .plan tbody + tbody { border-top: 1px solid var(--rule); }
 .plan td { border: 0; }
@@ -136,11 +135,8 @@ details > summary:focus-visible { outline: 2px solid var(--accent); outline-offs
 .inside p { margin: 2px 0; }
 .inside caption { font-size: 13px; color: var(--soft); padding: 12px 0 2px; }
 .query { color: var(--faint); font-size: 12.5px; }
-.two { display: grid; grid-template-columns: 1fr 1fr; gap: 0 40px; }
 ul.plain { padding-left: 18px; margin: 6px 0; }
 ul.plain li { margin: 4px 0; max-width: 80ch; }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: 4px 20px; margin: 8px 0; }
-dt { font-weight: 600; } dd { margin: 0; color: var(--soft); }
 footer { color: var(--faint); font-size: 13px; padding-bottom: 48px; }
 pre {
   background: var(--cell); border-radius: 8px; padding: 10px 14px; overflow-x: auto;
@@ -153,7 +149,7 @@ code { font: 13px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; }
   main, header, footer { padding-left: 16px; padding-right: 16px; }
   section { padding: 18px 16px 20px; }
   .figures { grid-template-columns: 1fr 1fr; gap: 10px; }
-  .two, .inside, dl { grid-template-columns: 1fr; }
+  .inside { grid-template-columns: 1fr; }
   .scroll > .chart { min-width: 720px; }
   .scroll > table { min-width: 560px; } .scroll > table.plan { min-width: 760px; }
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from trimtab.emit.blocks import Block, Code, Figure, Level, Page, Section, Terms, Tone, Words, bullets, strong
+from trimtab.emit.blocks import Block, Code, Figure, Level, Page, Section, Tone, Words, bullets, strong
 from trimtab.emit.document import AuditDocument
 from trimtab.emit.money import dollars, percent
 from trimtab.emit.sections.bill import spend_blocks, use_blocks, waste_blocks
@@ -150,4 +150,5 @@ def _method_blocks(document: AuditDocument) -> list[Block]:
         "The last part of the history is kept from the planner. The proof replays the finished plan on it.",
         "Months have 730 hours. Prices are those of the price book at the date of the audit, or your own rates.",
     )
-    return [bullets(steps, level=Level.PAGE), Terms(title="Words used here", terms=tuple(GLOSSARY.items()))]
+    terms = [(strong(term), f": {meaning}") for term, meaning in GLOSSARY.items()]
+    return [bullets(steps, level=Level.PAGE), bullets(terms, title="Words used here", level=Level.PAGE)]

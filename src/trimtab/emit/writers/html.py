@@ -23,7 +23,6 @@ from trimtab.emit.blocks import (
     Section,
     Span,
     Table,
-    Terms,
     Tone,
     Words,
     is_empty,
@@ -133,11 +132,6 @@ def _block(block: Block) -> Html:
             return join([tag("pre", _safe(block.text)), gloss])
         case Chart():
             return join([_title(block.title), _keys(block.keys), _scroll(block.draw())])
-        case Terms():
-            terms = (
-                part for term, meaning in block.terms for part in (tag("dt", _safe(term)), tag("dd", _safe(meaning)))
-            )
-            return join([_title(block.title), tag("dl", *terms)])
         case Folded():
             return tag("details", tag("summary", _safe(block.title)), *map(_block, block.blocks))
     assert_never(block)

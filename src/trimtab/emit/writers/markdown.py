@@ -23,7 +23,6 @@ from trimtab.emit.blocks import (
     Section,
     Span,
     Table,
-    Terms,
     Words,
     is_empty,
     legend,
@@ -107,8 +106,6 @@ def _block(block: Block) -> str:
             return join([_fenced(block.text, "sh"), markdown_text(block.gloss)])
         case Folded():
             return folded(block.title, write_blocks(block.blocks))
-        case Terms():
-            return join([_title(block.title), _list([f"{term}: {meaning}" for term, meaning in block.terms])])
         case Chart():
             return ""
     assert_never(block)

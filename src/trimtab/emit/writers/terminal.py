@@ -25,7 +25,6 @@ from trimtab.emit.blocks import (
     Section,
     Span,
     Table,
-    Terms,
     Tone,
     Words,
     is_empty,
@@ -115,7 +114,7 @@ def _indented(blocks: Iterable[Block], screen: Screen) -> list[str]:
 
 
 def _block_lines(block: Block, screen: Screen) -> list[str]:
-    if block.level > screen.level or is_empty(block) or isinstance(block, Chart | Terms):
+    if block.level > screen.level or is_empty(block) or isinstance(block, Chart):
         return []
     if isinstance(block, Code):
         return _code_lines(block, screen)
