@@ -8,14 +8,15 @@ import pytest
 import yaml
 from hypothesis import given, strategies as st
 
-from trimtab.cli.output import Column, Format, Sheet, fixed, render
+from trimtab.cli.output import Format, Sheet, SheetColumn, fixed, render
+from trimtab.emit.blocks import Tone
 from trimtab.errors import UnknownName, UsageError
 
 SHEET = Sheet(
     columns=[
-        Column(key="name", title="name", repeat=True),
-        Column(key="usd_hr", title="USD/h", right=True, show=fixed(2)),
-        Column(key="tags", title="tags"),
+        SheetColumn(key="name", title="name", repeat=True),
+        SheetColumn(key="usd_hr", title="USD/h", right=True, show=fixed(2)),
+        SheetColumn(key="tags", title="tags"),
     ],
     rows=[{"name": "p5", "usd_hr": 55.0431, "tags": ["a", "b"]}, {"name": "p4|d", "usd_hr": None, "tags": []}],
     notes=["A note."],
@@ -53,7 +54,7 @@ def test_table_shows_formatted_values_and_the_notes():
 
 
 def test_table_has_no_escape_codes_unless_colour_is_wanted():
-    styled = Sheet(columns=[Column(key="a", title="a", style="bold cyan")], rows=[{"a": "x"}])
+    styled = Sheet(columns=[SheetColumn(key="a", title="a", tone=Tone.ACCENT, strong=True)], rows=[{"a": "x"}])
 
     assert "\x1b" not in render(styled, Format.TABLE)
     assert "\x1b[36m" in render(styled, Format.TABLE, colour=True)
@@ -61,7 +62,7 @@ def test_table_has_no_escape_codes_unless_colour_is_wanted():
 
 def test_sections_head_their_rows():
     sheet = Sheet(
-        columns=[Column(key="name", title="name")],
+        columns=[SheetColumn(key="name", title="name")],
         section="kind",
         rows=[{"kind": "big", "name": "a"}, {"kind": "big", "name": "b"}, {"kind": "small", "name": "c"}],
     )
@@ -71,7 +72,10 @@ def test_sections_head_their_rows():
 
 
 def test_a_table_too_wide_is_split_with_the_names_in_front_of_every_part():
-    columns = [Column(key="name", title="name", repeat=True), *(Column(key=str(i), title="x" * 20) for i in range(6))]
+    columns = [
+        SheetColumn(key="name", title="name", repeat=True),
+        *(SheetColumn(key=str(i), title="x" * 20) for i in range(6)),
+    ]
     text = render(Sheet(columns=columns, rows=[{"name": "board"}]), Format.TABLE)
 
     assert text.count("board") == 2
@@ -81,7 +85,7 @@ def test_a_table_too_wide_is_split_with_the_names_in_front_of_every_part():
 @given(st.lists(st.text("ab -_", min_size=1, max_size=60), min_size=1, max_size=4), st.integers(40, 120))
 def test_no_line_is_wider_than_the_screen_where_text_can_be_broken(texts, width):
     sheet = Sheet(
-        columns=[Column(key=str(i), title="t") for i in range(len(texts))], rows=[dict(enumerate_keys(texts))]
+        columns=[SheetColumn(key=str(i), title="t") for i in range(len(texts))], rows=[dict(enumerate_keys(texts))]
     )
 
     assert all(len(line) <= width for line in render(sheet, Format.TABLE, width=width).splitlines())

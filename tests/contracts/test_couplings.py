@@ -23,7 +23,7 @@ from trimtab.plan.program.limits import broken
 from trimtab.plan.program.master import Master
 from trimtab.plan.program.periods import gather
 from trimtab.plan.program.solve import choice_cost, solve_problem
-from trimtab.plan.program.table import Table
+from trimtab.plan.program.table import OptionTable
 from trimtab.units import S_PER_HR, usd
 
 NO_COUPLING = {"parts", "linked_rows"}
@@ -85,7 +85,7 @@ def a_choice(data, problem):
 
 def hourly(problem):
     """The program with each hour a period: nothing is lost to gathering."""
-    table = Table(problem)
+    table = OptionTable(problem)
     return Master(table, gather(table, table.use_of([KEEP] * problem.workloads), problem.hours))
 
 
@@ -156,7 +156,7 @@ def test_at_any_prices_no_choice_within_the_limits_costs_less_than_the_bound_and
 @given(data=st.data())
 def test_a_move_gains_what_the_exact_bill_and_the_broken_limits_lose(by, data):
     problem = data.draw(coupled(by))
-    improver = Improver(Table(problem), a_choice(data, problem))
+    improver = Improver(OptionTable(problem), a_choice(data, problem))
     for _ in range(3):
         workload = data.draw(st.integers(0, problem.workloads - 1))
         option = data.draw(st.integers(KEEP, len(problem.options[workload]) - 1))

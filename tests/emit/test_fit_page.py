@@ -9,8 +9,9 @@ import pytest
 import trimtab as tt
 from trimtab.catalog import load_catalog
 from trimtab.emit.fit_document import FitDocument, frontier, serving_ways, training_ways
-from trimtab.emit.html.fit_charts import Axis, cost_against_time, value_chart
-from trimtab.emit.html.fit_page import render_fit
+from trimtab.emit.html.fit_charts import STYLE, Axis, cost_against_time, value_chart
+from trimtab.emit.sections.fit import fit_page
+from trimtab.emit.writers import html
 from trimtab.fleet.ownership import serving_cost, training_cost
 from trimtab.fleet.settings import Settings
 from trimtab.physics.ask import FitMarket
@@ -39,7 +40,8 @@ def page_of(ways, total, roofs=(), rejected=(), **changes):
 def page(trained):
     total = training_cost(trained.found[0], Settings(), setup_hr=0.5, tokens=1e8)
     roof = training_roofline(trained.found[0].plan, trained.found[0].gpu)
-    return render_fit(page_of(training_ways(trained.found), total, (roof,), trained.rejected))
+    document = page_of(training_ways(trained.found), total, (roof,), trained.rejected)
+    return html.write_page(fit_page(document), style=STYLE)
 
 
 def test_the_page_asks_for_nothing_from_elsewhere(page):
@@ -131,7 +133,7 @@ def test_a_browser_draws_the_page(page, chromium_bin, tmp_path):
 def test_serving_costs_stand_in_the_page(served):
     total = serving_cost(served.found[0], Settings(), output_tokens=256, hours_per_day=24)
 
-    text = render_fit(page_of(serving_ways(served.found), total))
+    text = html.write_page(fit_page(page_of(serving_ways(served.found), total)))
 
     assert "headroom and idle time" in text
     assert "What an hour costs under each way of buying" in text

@@ -8,7 +8,8 @@ from tests.emit.example import TARGETS, example_audit
 
 from trimtab.diagnose.findings import Spend
 from trimtab.emit.audit_document import audit_document
-from trimtab.emit.html.report_page import render_html
+from trimtab.emit.sections.audit import audit_page
+from trimtab.emit.writers import html
 from trimtab.plan.audit import HeatMap
 
 WORKLOADS = 600
@@ -36,7 +37,7 @@ def page():
         capacity=audit.capacity * 50,
         proof=replace(audit.proof, targets=tuple(replace(TARGETS[1], workload=name) for name in names)),
     )
-    return render_html(audit_document(large))
+    return html.write_page(audit_page(audit_document(large)))
 
 
 def test_a_page_of_hundreds_of_workloads_stays_below_two_megabytes(page):

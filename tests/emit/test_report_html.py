@@ -7,7 +7,8 @@ import pytest
 from tests.emit.example import example_audit
 
 from trimtab.emit.audit_document import audit_document
-from trimtab.emit.html.report_page import render_html
+from trimtab.emit.sections.audit import audit_page
+from trimtab.emit.writers import html
 
 
 @pytest.fixture(scope="module")
@@ -17,7 +18,7 @@ def document():
 
 @pytest.fixture(scope="module")
 def page(document):
-    return render_html(document)
+    return html.write_page(audit_page(document))
 
 
 class Outline(HTMLParser):
@@ -28,6 +29,7 @@ class Outline(HTMLParser):
         self.open: list[str] = []
         self.ids: list[str] = []
         self.labelled_by: list[str] = []
+        self.links: list[str] = []
         self.svgs = 0
         self.titled = 0
 
@@ -39,6 +41,7 @@ class Outline(HTMLParser):
         fields = dict(attrs)
         self.ids += [fields["id"]] if "id" in fields else []
         self.labelled_by += (fields.get("aria-labelledby") or "").split()
+        self.links += [fields["href"].removeprefix("#")] if fields.get("href", "").startswith("#") else []
         self.svgs += tag == "svg"
         self.titled += tag == "title" and self.open[-1:] == ["svg"]
 
@@ -62,6 +65,11 @@ def test_ids_are_unique_and_every_label_exists(outline):
     assert set(outline.labelled_by) <= set(outline.ids)
 
 
+def test_contents_lead_to_every_section(outline, page):
+    assert set(outline.links) <= set(outline.ids)
+    assert len(outline.links) == page.count("<section")
+
+
 def test_every_picture_has_a_title(outline):
     assert outline.svgs >= 6
     assert outline.titled == outline.svgs
@@ -69,7 +77,7 @@ def test_every_picture_has_a_title(outline):
 
 def test_the_page_names_nothing_outside_itself(page):
     assert not re.search(r"https?:|//[a-z]|@import|url\(|<script|\ssrc=", page)
-    assert re.findall(r'href="([^"]*)"', page) == ["data:,"]
+    assert {link for link in re.findall(r'href="([^"]*)"', page) if not link.startswith("#")} == {"data:,"}
     assert "default-src &#x27;none&#x27;" in page
 
 
@@ -99,14 +107,14 @@ def test_names_from_the_fleet_cannot_inject_markup(document):
     action = document.plan.actions[0].model_copy(update={"subject": evil, "effect": evil, "rollback": evil})
     plan = document.plan.model_copy(update={"actions": (action,)})
 
-    page = render_html(document.model_copy(update={"fleet": evil, "plan": plan}))
+    page = html.write_page(audit_page(document.model_copy(update={"fleet": evil, "plan": plan})))
 
     assert "<script" not in page
     assert '" onload="x' not in re.sub(r">[^<]*<", "><", page)
 
 
 def test_the_same_audit_gives_the_same_page(document, page):
-    assert render_html(document) == page
+    assert html.write_page(audit_page(document)) == page
 
 
 def test_a_fleet_with_nothing_to_do_has_a_page():
@@ -122,7 +130,7 @@ def test_a_fleet_with_nothing_to_do_has_a_page():
         spend_by_workload=audit.spend_by_workload,
     )
 
-    assert "the fleet is well kept" in render_html(audit_document(bare))
+    assert "Nothing that is worth doing was found" in html.write_page(audit_page(audit_document(bare)))
 
 
 def browse(chromium_bin, tmp_path, text):

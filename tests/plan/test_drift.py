@@ -8,8 +8,9 @@ from tests.plan.test_verify import DAYS, SERVICES, after, kept, market, rate
 
 from trimtab.catalog.kinds import BuyingOption, CapacityType
 from trimtab.catalog.pools import Pool
-from trimtab.emit.html.verify_page import render_verify_html, render_verify_markdown
+from trimtab.emit.sections.verification import verification_page
 from trimtab.emit.verify_document import verify_document
+from trimtab.emit.writers import html, markdown
 from trimtab.fleet.build import build_fleet
 from trimtab.fleet.settings import Settings
 from trimtab.pipeline import verify_plan
@@ -88,7 +89,8 @@ def test_the_page_holds_every_action_alert_and_pool_and_asks_nothing_of_the_netw
     found = verify_plan(kept(), after(SERVICES[:1]))
     found = replace(found, drifts=alerts(moved(sm=0.97)))
 
-    page, text = render_verify_html(found, "a <b> fleet"), render_verify_markdown(found, "a <b> fleet")
+    made = verification_page(found, "a <b> fleet")
+    page, text = html.write_page(made), markdown.write_page(made)
 
     assert "a &lt;b&gt; fleet" in page
     assert "http://" not in page

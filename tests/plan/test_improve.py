@@ -9,7 +9,7 @@ from trimtab.plan.problem import KEEP
 from trimtab.plan.program.exact_cost import exact_bill, own_cost, total_usage
 from trimtab.plan.program.improve import Improver, improved
 from trimtab.plan.program.solve import choice_cost
-from trimtab.plan.program.table import Table
+from trimtab.plan.program.table import OptionTable
 from trimtab.units import usd
 
 
@@ -28,7 +28,7 @@ def billed_usd(problem, improver):
 @settings(max_examples=80)
 @given(problems(), st.data())
 def test_the_use_kept_move_by_move_is_the_use_of_the_choice(problem, data):
-    improver = Improver(Table(problem), [KEEP] * problem.workloads)
+    improver = Improver(OptionTable(problem), [KEEP] * problem.workloads)
     for _ in range(4):
         workload = data.draw(st.integers(0, problem.workloads - 1))
         option = data.draw(st.integers(KEEP, len(problem.options[workload]) - 1))
@@ -47,6 +47,6 @@ def test_the_use_kept_move_by_move_is_the_use_of_the_choice(problem, data):
 def test_sweeps_never_make_a_choice_dearer(problem):
     start = tuple(len(options) - 1 for options in problem.options)
 
-    better = improved(Table(problem), start, every_option(problem)).choice
+    better = improved(OptionTable(problem), start, every_option(problem)).choice
 
     assert choice_cost(problem, better) <= choice_cost(problem, start) + 10 * problem.hours

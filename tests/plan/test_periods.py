@@ -8,12 +8,12 @@ from benchmarks.plan_fleets import generated
 
 from trimtab.plan.problem import KEEP
 from trimtab.plan.program.periods import gather
-from trimtab.plan.program.table import Table
+from trimtab.plan.program.table import OptionTable
 
 
 @pytest.mark.parametrize("most", [1, 7, 24, 1000])
 def test_gathering_keeps_node_hours_and_hours(most):
-    table = Table(generated(5, 4, hours=100))
+    table = OptionTable(generated(5, 4, hours=100))
 
     gathered = gather(table, table.use_of([KEEP] * 5), most)
 
@@ -25,7 +25,7 @@ def test_gathering_keeps_node_hours_and_hours(most):
 
 def test_the_highest_hours_of_a_pool_with_a_quota_stand_alone():
     problem = generated(5, 4, hours=100)
-    table = Table(replace(problem, quotas=dict.fromkeys(problem.node_offers, 10)))
+    table = OptionTable(replace(problem, quotas=dict.fromkeys(problem.node_offers, 10)))
 
     gathered = gather(table, table.use_of([0] * 5), 10)
 
@@ -34,7 +34,7 @@ def test_the_highest_hours_of_a_pool_with_a_quota_stand_alone():
 
 def test_no_more_periods_are_made_than_memory_allows(monkeypatch):
     monkeypatch.setattr("trimtab.plan.program.periods.MAX_NUMBERS", 500)
-    table = Table(generated(5, 4, hours=100))
+    table = OptionTable(generated(5, 4, hours=100))
     rows = sum(len(tracked.rows) for tracked in table.tracked)
 
     gathered = gather(table, table.use_of([KEEP] * 5), 100)

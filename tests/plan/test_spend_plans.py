@@ -19,7 +19,7 @@ from trimtab.plan.program.improve import Improver, improved
 from trimtab.plan.program.master import Master
 from trimtab.plan.program.periods import gather
 from trimtab.plan.program.solve import choice_cost, solve_problem
-from trimtab.plan.program.table import Table
+from trimtab.plan.program.table import OptionTable
 from trimtab.units import usd
 
 ON_DEMAND = (A, B)
@@ -146,7 +146,7 @@ def test_spend_on_offer_never_costs_more(problem):
 @settings(max_examples=80)
 @given(with_spend(offers=2), st.data())
 def test_a_move_gains_what_the_exact_bill_loses_at_what_is_held(problem, data):
-    improver = Improver(Table(problem), [KEEP] * problem.workloads)
+    improver = Improver(OptionTable(problem), [KEEP] * problem.workloads)
     held = best_discounts(problem, improver.use)
     for _ in range(4):
         workload = data.draw(st.integers(0, problem.workloads - 1))
@@ -165,7 +165,7 @@ def test_a_move_gains_what_the_exact_bill_loses_at_what_is_held(problem, data):
 def test_sweeps_never_make_a_choice_dearer(problem):
     start = tuple(len(options) - 1 for options in problem.options)
 
-    better = improved(Table(problem), start, [[KEEP, *range(len(options))] for options in problem.options]).choice
+    better = improved(OptionTable(problem), start, [[KEEP, *range(len(options))] for options in problem.options]).choice
 
     assert choice_cost(problem, better) <= 1.001 * choice_cost(problem, start) + 10 * problem.hours
 
@@ -173,7 +173,7 @@ def test_sweeps_never_make_a_choice_dearer(problem):
 @settings(max_examples=80)
 @given(with_spend(offers=2), st.integers(0, 2**32 - 1))
 def test_the_bound_holds_at_any_prices(problem, seed):
-    table = Table(problem)
+    table = OptionTable(problem)
     master = Master(table, gather(table, table.use_of([KEEP] * problem.workloads), 24))
     duals = -np.random.default_rng(seed).exponential(20.0, len(master.program().row_low))
 
@@ -194,7 +194,7 @@ def test_periods_that_pools_share_keep_every_hour_once():
         hours=300,
         quotas={A: 4},
     )
-    table = Table(problem)
+    table = OptionTable(problem)
 
     first, second = gather(table, table.use_of([KEEP]), 24)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from trimtab.cli.options import FILE, AnswerOptions, answer_options, option, options_from
-from trimtab.cli.output import Cell, Column, Sheet, fixed
+from trimtab.cli.output import Cell, Sheet, SheetColumn, fixed
 from trimtab.cli.progress import progress_bar
 from trimtab.errors import UsageError
 from trimtab.replay.batch_tuning import HEADROOM_FRAC, Objective, Trial, tune as tune_batches
@@ -104,15 +104,17 @@ def tune(options: TuneOptions) -> None:
 def trials_sheet(trials: Sequence[Trial], quantile: float, target_ms: float, headroom: float) -> Sheet:
     """Return the best trials as rows, and the chosen one as the line to write in code."""
     columns = (
-        Column(key="max_batch", title="max batch", right=True),
-        Column(key="min_batch", title="min batch", right=True),
-        Column(key="window_s", title="window ms", right=True, show=_as_ms),
-        Column(key="latency_s", title=f"p{100 * quantile:g} ms", right=True, show=_as_ms),
-        Column(key="p50_s", title="p50 ms", right=True, show=_as_ms),
-        Column(key="mean_batch", title="mean batch", right=True, show=fixed(1)),
-        Column(key="device_s_req", title="device ms/request", right=True, show=_as_ms),
-        Column(key="busy_frac", title="device busy", right=True, show=lambda cell: f"{100 * float(str(cell)):.0f}%"),
-        Column(key="meets_target", title="meets", show=lambda cell: "yes" if cell else "no"),
+        SheetColumn(key="max_batch", title="max batch", right=True),
+        SheetColumn(key="min_batch", title="min batch", right=True),
+        SheetColumn(key="window_s", title="window ms", right=True, show=_as_ms),
+        SheetColumn(key="latency_s", title=f"p{100 * quantile:g} ms", right=True, show=_as_ms),
+        SheetColumn(key="p50_s", title="p50 ms", right=True, show=_as_ms),
+        SheetColumn(key="mean_batch", title="mean batch", right=True, show=fixed(1)),
+        SheetColumn(key="device_s_req", title="device ms/request", right=True, show=_as_ms),
+        SheetColumn(
+            key="busy_frac", title="device busy", right=True, show=lambda cell: f"{100 * float(str(cell)):.0f}%"
+        ),
+        SheetColumn(key="meets_target", title="meets", show=lambda cell: "yes" if cell else "no"),
     )
     greedy = next(trial for trial in trials if trial.rule.window_s == 0)
     shown = [trial for trial in trials if trial.meets][:SHOWN]

@@ -17,7 +17,7 @@ from trimtab.cli.options import (
     options_from,
     prices_option,
 )
-from trimtab.cli.output import Cell, Column, Sheet
+from trimtab.cli.output import Cell, Sheet, SheetColumn
 
 if TYPE_CHECKING:
     from trimtab.diagnose.canary import CanaryComparison, CanaryRun, Contrast
@@ -35,13 +35,13 @@ def _signed(cell: Cell) -> str:
 
 
 COLUMNS = (
-    Column(key="what", title="", whole=True),
-    Column(key="present", title="present", show=_figure, right=True, whole=True),
-    Column(key="canary", title="canary", show=_figure, right=True, whole=True),
-    Column(key="change_frac", title="change", show=_signed, right=True, whole=True),
-    Column(key="low_frac", title="low", show=_signed, right=True, whole=True),
-    Column(key="high_frac", title="high", show=_signed, right=True, whole=True),
-    Column(key="verdict", title="so", whole=True),
+    SheetColumn(key="what", title="", whole=True),
+    SheetColumn(key="present", title="present", show=_figure, right=True, whole=True),
+    SheetColumn(key="canary", title="canary", show=_figure, right=True, whole=True),
+    SheetColumn(key="change_frac", title="change", show=_signed, right=True, whole=True),
+    SheetColumn(key="low_frac", title="low", show=_signed, right=True, whole=True),
+    SheetColumn(key="high_frac", title="high", show=_signed, right=True, whole=True),
+    SheetColumn(key="verdict", title="so", whole=True),
 )
 
 

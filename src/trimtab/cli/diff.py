@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from trimtab.cli.options import AnswerOptions, answer_options, argument, options_from
-from trimtab.cli.output import Cell, Column, Sheet, fixed
+from trimtab.cli.output import Cell, Sheet, SheetColumn, fixed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from trimtab.emit.document import ActionPart, AuditDocument, TargetPart
 
 COLUMNS = (
-    Column(key="change", title="", whole=True),
-    Column(key="lever", title="lever", whole=True),
-    Column(key="subject", title="on"),
-    Column(key="before_usd_mo", title="saving before, $/mo", show=fixed(0), right=True, whole=True),
-    Column(key="after_usd_mo", title="after", show=fixed(0), right=True, whole=True),
-    Column(key="effect", title="what"),
+    SheetColumn(key="change", title="", whole=True),
+    SheetColumn(key="lever", title="lever", whole=True),
+    SheetColumn(key="subject", title="on"),
+    SheetColumn(key="before_usd_mo", title="saving before, $/mo", show=fixed(0), right=True, whole=True),
+    SheetColumn(key="after_usd_mo", title="after", show=fixed(0), right=True, whole=True),
+    SheetColumn(key="effect", title="what"),
 )
 
 

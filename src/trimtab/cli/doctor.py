@@ -22,7 +22,7 @@ from trimtab.cli.options import (
     options_from,
     prices_option,
 )
-from trimtab.cli.output import Column, Format, Sheet, write
+from trimtab.cli.output import Format, Sheet, SheetColumn, write
 from trimtab.cli.server_options import ServerOptions
 from trimtab.errors import UsageError
 
@@ -128,7 +128,7 @@ def _days_since(day: date, today: date) -> int:
 
 def _sheet(rows: Sequence[dict[str, str]]) -> Sheet:
     titles = {"what": "what", "status": "status", "detail": "seen", "cost": "what it costs", "fix": "fix"}
-    return Sheet(columns=[Column(key=key, title=title) for key, title in titles.items()], rows=rows)
+    return Sheet(columns=[SheetColumn(key=key, title=title) for key, title in titles.items()], rows=rows)
 
 
 def _page(rows: Sequence[dict[str, str]]) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from trimtab.cli.options import NEW_FILE, argument, option, options_from
-from trimtab.cli.output import Format, write
+from trimtab.cli.output import Format, colour_wanted, write
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +44,9 @@ def command(options: ExplainOptions) -> None:
     from trimtab.errors import UnknownName
 
     document = recall(options.audit_file)
+    colour = options.out is None and colour_wanted()
     if options.action_id is None:
-        write(action_lines(document), options.out)
+        write(action_lines(document, colour=colour), options.out)
         return
     action = document.action(options.action_id)
     if action is None:
@@ -58,4 +59,4 @@ def command(options: ExplainOptions) -> None:
     if Format(options.output_format) is Format.JSON:
         write(action.model_dump_json(indent=2), options.out)
     else:
-        write(explain_action(document, action), options.out)
+        write(explain_action(document, action, colour=colour), options.out)

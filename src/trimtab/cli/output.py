@@ -18,22 +18,24 @@ from typing import assert_never
 import click
 import yaml
 
-from trimtab.cli.sheet import Cell, Column, Sheet, fixed
-from trimtab.cli.text_table import text_table
+from trimtab.cli.sheet import Cell, Sheet, SheetColumn, fixed
+from trimtab.emit.blocks import Page
+from trimtab.emit.writers import html, markdown, terminal
 from trimtab.errors import UsageError
 from trimtab.safe_text import csv_text, for_terminal
 
 __all__ = [
     "Cell",
-    "Column",
     "Format",
     "Sheet",
+    "SheetColumn",
     "colour_wanted",
     "fixed",
     "output_options",
     "render",
     "screen_width",
     "write",
+    "write_page",
     "write_sheet",
 ]
 
@@ -104,11 +106,25 @@ def write_sheet(sheet: Sheet, form: Format, *, out: Path | None = None, fields: 
     )
 
 
+def write_page(page: Page, form: Format, out: Path | None) -> None:
+    """Write a page in one of the forms for people."""
+    match form:
+        case Format.TABLE:
+            width, colour = (PLAIN_WIDTH, False) if out else (screen_width(), colour_wanted())
+            write(terminal.write_page(page, width=width, colour=colour), out)
+        case Format.MARKDOWN:
+            write(markdown.write_page(page), out)
+        case Format.HTML:
+            write(html.write_page(page), out)
+        case _:
+            raise UsageError(f"this answer has no form {form.value}")
+
+
 def render(sheet: Sheet, form: Format, *, width: int = PLAIN_WIDTH, colour: bool = False) -> str:
     """Return a sheet as text in one of the row formats."""
     match form:
         case Format.TABLE:
-            return text_table(sheet, width, colour)
+            return terminal.write_table(sheet.table(), sheet.notes, width=width, colour=colour)
         case Format.JSON:
             return json.dumps(_document(sheet), indent=2, allow_nan=False, ensure_ascii=False)
         case Format.YAML:
@@ -154,13 +170,5 @@ def _csv(sheet: Sheet) -> str:
 
 
 def _markdown(sheet: Sheet) -> str:
-    columns = [*([Column(key=sheet.section, title=sheet.section)] if sheet.section else []), *sheet.columns]
-    lines = [
-        "| " + " | ".join(column.title for column in columns) + " |",
-        "|" + "|".join("---:" if column.right else "---" for column in columns) + "|",
-    ]
-    for row in sheet.rows:
-        cells = (column.text(row.get(column.key)).replace("|", "\\|") for column in columns)
-        lines.append("| " + " | ".join(cells) + " |")
     notes = (f"```\n{note}\n```" if "\n" in note else note for note in sheet.notes)
-    return "\n".join([*lines, *(f"\n{note}" for note in notes)])
+    return "\n".join([markdown.write_table(sheet.table()), *(f"\n{note}" for note in notes)])

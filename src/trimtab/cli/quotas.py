@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from trimtab.cli.options import AnswerOptions, answer_options, option, options_from
-from trimtab.cli.output import Column, Format, Sheet, fixed, write
+from trimtab.cli.output import Format, Sheet, SheetColumn, fixed, write
 from trimtab.cli.screen import say
 from trimtab.errors import SourceError, UsageError
 
@@ -96,13 +96,13 @@ def _sheet(quotas: list[NodeQuota], *, for_people: bool) -> Sheet:
     if len(shown) < len(quotas):
         notes.append(f"{len(quotas) - len(shown)} of {len(quotas)} are below one node and not shown; -o csv has all.")
     columns = [
-        Column(key="provider", title="cloud"),
-        Column(key="instance_type", title="instance type", whole=True),
-        Column(key="region", title="region", whole=True),
-        Column(key="capacity_type", title="held", whole=True),
-        Column(key="nodes", title="nodes", right=True, style="bold"),
-        Column(key="limit", title="quota", right=True, show=fixed(0)),
-        Column(key="unit", title="of"),
-        Column(key="quota", title="name"),
+        SheetColumn(key="provider", title="cloud"),
+        SheetColumn(key="instance_type", title="instance type", whole=True),
+        SheetColumn(key="region", title="region", whole=True),
+        SheetColumn(key="capacity_type", title="held", whole=True),
+        SheetColumn(key="nodes", title="nodes", right=True, strong=True),
+        SheetColumn(key="limit", title="quota", right=True, show=fixed(0)),
+        SheetColumn(key="unit", title="of"),
+        SheetColumn(key="quota", title="name"),
     ]
     return Sheet(columns=columns, rows=[quota.model_dump(mode="json") for quota in shown], notes=notes)

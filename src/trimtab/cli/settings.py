@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from trimtab.cli.sheet import Column, Sheet
+from trimtab.cli.sheet import Sheet, SheetColumn
 from trimtab.errors import Fault, InputError, SettingsError, near_matches
 from trimtab.fleet.limits import isolation_of, quotas_of
 from trimtab.fleet.reach import listed, named_regions
@@ -54,9 +54,9 @@ class Resolved:
         """Return one row a setting, for `--show-settings`."""
         return Sheet(
             columns=[
-                Column(key="setting", title="setting", whole=True),
-                Column(key="value", title="value", right=True),
-                Column(key="from", title="from"),
+                SheetColumn(key="setting", title="setting", whole=True),
+                SheetColumn(key="value", title="value", right=True),
+                SheetColumn(key="from", title="from"),
             ],
             rows=[{"setting": key, "value": value, "from": self.origins[key]} for key, value in self.values.items()],
         )

@@ -22,7 +22,7 @@ from trimtab.cli.options import (
     prices_option,
     quiet_option,
 )
-from trimtab.cli.output import ROW_FORMATS, Cell, Column, Format, Sheet, fixed, write, write_sheet
+from trimtab.cli.output import ROW_FORMATS, Cell, Format, Sheet, SheetColumn, fixed, write, write_page, write_sheet
 from trimtab.cli.progress import progress_bar, set_verbosity
 
 if TYPE_CHECKING:
@@ -34,19 +34,17 @@ def _percent(cell: Cell) -> str:
 
 
 COLUMNS = (
-    Column(key="id", title="", whole=True),
-    Column(key="lever", title="lever", whole=True),
-    Column(key="subject", title="on"),
-    Column(key="status", title="status", whole=True),
-    Column(key="enacted_frac", title="enacted", show=_percent, right=True, whole=True),
-    Column(key="predicted_usd_mo", title="predicted $/mo", show=fixed(0), right=True, whole=True),
-    Column(key="predicted_low_usd_mo", title="low", show=fixed(0), right=True, whole=True),
-    Column(key="predicted_high_usd_mo", title="high", show=fixed(0), right=True, whole=True),
-    Column(key="realised_usd_mo", title="realised $/mo", show=fixed(0), right=True, whole=True),
-    Column(key="cause", title="why"),
+    SheetColumn(key="id", title="", whole=True),
+    SheetColumn(key="lever", title="lever", whole=True),
+    SheetColumn(key="subject", title="on"),
+    SheetColumn(key="status", title="status", whole=True),
+    SheetColumn(key="enacted_frac", title="enacted", show=_percent, right=True, whole=True),
+    SheetColumn(key="predicted_usd_mo", title="predicted $/mo", show=fixed(0), right=True, whole=True),
+    SheetColumn(key="predicted_low_usd_mo", title="low", show=fixed(0), right=True, whole=True),
+    SheetColumn(key="predicted_high_usd_mo", title="high", show=fixed(0), right=True, whole=True),
+    SheetColumn(key="realised_usd_mo", title="realised $/mo", show=fixed(0), right=True, whole=True),
+    SheetColumn(key="cause", title="why"),
 )
-TABLE_FIELDS = ("id", "lever", "subject", "status", "predicted_usd_mo", "realised_usd_mo", "cause")
-"""What fits a terminal; machines get every column."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,40 +93,17 @@ def command(options: VerifyOptions) -> None:
 
 
 def _write(found: Verification, fleet: str, form: Format, out: Path | None, fields: tuple[str, ...]) -> None:
-    from trimtab.emit.html.verify_page import render_verify_html, render_verify_markdown
+    from trimtab.emit.sections.verification import verification_page
     from trimtab.emit.verify_document import verify_document
 
-    if fields or form in (Format.TABLE, Format.CSV):
-        shown = fields or (TABLE_FIELDS if form is Format.TABLE else ())
-        write_sheet(_sheet(found), form, out=out, fields=shown)
-    elif form is Format.HTML:
-        write(render_verify_html(found, fleet), out)
-    elif form is Format.MARKDOWN:
-        write(render_verify_markdown(found, fleet), out)
+    if fields or form is Format.CSV:
+        write_sheet(Sheet(columns=COLUMNS, rows=[_cells(one) for one in found.actions]), form, out=out, fields=fields)
+    elif form in (Format.TABLE, Format.HTML, Format.MARKDOWN):
+        write_page(verification_page(found, fleet), form, out)
     else:
         document = verify_document(found)
         dumped = yaml.safe_dump(document, sort_keys=False) if form is Format.YAML else json.dumps(document, indent=2)
         write(dumped, out)
-
-
-def _sheet(found: Verification) -> Sheet:
-    from trimtab.emit.html.verify_page import drift_line, purchase_line
-
-    parts = (
-        ("the bill then", found.then_usd_mo),
-        ("demand since", found.demand_usd_mo),
-        ("saved", -found.saved_usd_mo),
-        ("new rates", found.rates_usd_mo),
-    )
-    bridge = " ".join(f"{name} {amount:+,.0f}," for name, amount in parts).rstrip(",")
-    notes = [
-        f"$/month: {bridge} = {found.now_usd_mo:,.0f} now. Predicted to save {found.predicted_usd_mo:,.0f}; "
-        f"{found.outside_usd_mo:,.0f} of what was saved is of no action of the plan.",
-        *found.notes,
-        *(f"Drift: {drift_line(one)}" for one in found.drifts),
-        *(f"Buying: {purchase_line(one)}" for one in found.purchases),
-    ]
-    return Sheet(columns=COLUMNS, rows=[_cells(one) for one in found.actions], notes=notes)
 
 
 def _cells(verdict: ActionVerdict) -> dict[str, Cell]:

@@ -9,11 +9,6 @@ from trimtab.units import MO_PER_YEAR
 _LONG_MO = 5 * MO_PER_YEAR
 
 
-def venture_verdict(one: VenturePart) -> str:
-    """Say whether it is worth a closer look."""
-    return "worth a closer look" if one.worth else "not worth doing"
-
-
 def venture_subject(one: VenturePart) -> str:
     """Say what was judged, and its sums; the kind alone where there is nothing to sum."""
     if not one.saving_low_usd_mo and not one.saving_high_usd_mo:

@@ -84,7 +84,7 @@ GLOSSARY: Mapping[str, str] = MappingProxyType(
     {
         "commitment": "a promise to pay for a node for a year or more, whether used or not, at a lower rate",
         "fit window": "the part of the history from which the plan was made",
-        "low–high": "the 80% interval: in 8 of 10 cases the saving lies between the two",
+        "80% interval": "in 8 of 10 cases the saving lies between the two",
         "no worse than observed": "the target of a workload that declared none: as quick as it has been so far",
         "last in": "what would be lost if an action alone were left out; it may be more or less than its fair share",
         "quick win": "little work, low risk, paid back within a month",
@@ -122,6 +122,8 @@ def _certificate(plan: PlanPart) -> str:
 
 def kept_words(proof: ProofPart) -> str:
     """Say how many targets are kept, in all and by kind: `17 of 18 targets kept (latency 4 of 5, hours 13 of 13)`."""
+    if not proof.targets:
+        return "no target that could be checked"
     whole = f"{proof.targets_kept} of {len(proof.targets)} targets kept"
     kinds = ", ".join(f"{one.promise} {one.kept} of {one.targets}" for one in proof.by_promise)
     untouched = sum(one.untouched for one in proof.by_promise)

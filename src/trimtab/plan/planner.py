@@ -16,6 +16,7 @@ from trimtab.fleet.model import Fleet
 from trimtab.fleet.settings import Settings
 from trimtab.ledger import Commitment
 from trimtab.levers import idle_release
+from trimtab.levers.lever import LeverRequest
 from trimtab.plan.actions.attribution import ShapleyShares
 from trimtab.plan.actions.draft_plan import DraftPlan, prompt
 from trimtab.plan.actions.evidence import evidence_of

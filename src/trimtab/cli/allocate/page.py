@@ -1,53 +1,46 @@
-"""The charge-back as one HTML page without anything from elsewhere."""
+"""The charge-back as a page of sections."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import replace
 
 from trimtab.cli.allocate.tables import BUDGET, MONTHS, WHO, ChargeBack, months_sheet, who_sheet
-from trimtab.cli.sheet import Column, Sheet
-from trimtab.emit.html.markup import Html, join, tag
-from trimtab.emit.html.sections import bullets, number, scroll, section, table
-from trimtab.emit.html.style import STYLE
-
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+from trimtab.cli.sheet import Cell, Sheet
+from trimtab.emit.blocks import Block, Page, Section, Table, bullets
 
 
-def page(title: str, answer: ChargeBack) -> str:
+def charge_page(title: str, answer: ChargeBack) -> Page:
     """Return the page: who pays what, budgets where there are some, and each month's invoice."""
     who = who_sheet(answer)
-    parts = [section("who", "Who pays", "", scroll(_table(who, WHO, bars=True)), bullets(answer.notes))]
+    charged: list[Block] = [_with_bars(replace(who, columns=WHO)), bullets(answer.notes)]
+    sections = [Section(name="who", title="Who pays", blocks=tuple(charged))]
     if answer.budgets_usd_mo:
-        lead = "The forecast: what was spent this month, and for the days left the mean of the same weekdays before."
-        parts.append(section("budgets", "Budgets", lead, scroll(_table(who, (WHO[0], *BUDGET)))))
+        sections.append(
+            Section(
+                name="budgets",
+                title="Budgets",
+                gloss="the forecast: what was spent this month, and for the days left the mean of the same weekdays before",
+                blocks=(replace(who, columns=(WHO[0], *BUDGET)).table(),),
+            )
+        )
     if answer.months:
         months = months_sheet(answer)
-        parts.append(section("months", "Month close", str(months.notes[0]), scroll(_table(months, MONTHS))))
-    head = tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", http_equiv="Content-Security-Policy", content=_POLICY),
-        tag("title", f"GPU charge-back: {title}"),
-        tag("link", rel="icon", href="data:,"),
-        tag("style", Html(STYLE)),
-    )
-    header = tag("header", tag("div", "trimtab", class_="brand"), tag("h1", f"GPU charge-back: {title}"))
-    return f"<!doctype html>\n{tag('html', head, tag('body', header, tag('main', *parts)), lang='en')}\n"
+        notes = bullets([str(note) for note in months.notes])
+        table = replace(months, columns=MONTHS).table()
+        sections.append(Section(name="months", title="Month close", blocks=(table, notes)))
+    return Page(brand="trimtab allocate", title="GPU charge-back", subject=title, sections=tuple(sections))
 
 
-def _table(sheet: Sheet, columns: Sequence[Column], *, bars: bool = False) -> Html:
-    heads = tuple(f"#{column.title}" if column.right else column.title for column in columns)
-    most = max((_share(row.get("share_frac")) for row in sheet.rows), default=0.0)
-    rows = []
-    for row in sheet.rows:
-        cells = [number(column.text(row.get(column.key))) for column in columns]
-        if bars and most > 0:
-            width = 100 * _share(row.get("share_frac")) / most
-            cells[0] = join([str(row["name"]), tag("span", class_="bar", style=f"width:{width:.1f}%")])
-        rows.append(tuple(cells))
-    return table("", heads, rows)
+def _with_bars(sheet: Sheet) -> Table:
+    """Return the table with a bar by each payer, the longest for who pays most."""
+    table = sheet.table()
+    shares = [_share(row.get("share_frac")) for row in sheet.rows]
+    most = max(shares, default=0.0)
+    if most <= 0:
+        return table
+    rows = (replace(row, bar_frac=share / most) for row, share in zip(table.rows, shares, strict=True))
+    return replace(table, rows=tuple(rows))
 
 
-def _share(cell: object) -> float:
+def _share(cell: Cell) -> float:
     return max(0.0, cell) if isinstance(cell, float) else 0.0

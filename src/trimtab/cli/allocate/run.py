@@ -9,7 +9,7 @@ from pathlib import Path
 
 from trimtab.catalog import load_catalog
 from trimtab.cli.allocate import AllocateOptions
-from trimtab.cli.allocate.page import page
+from trimtab.cli.allocate.page import charge_page
 from trimtab.cli.allocate.tables import (
     BUDGET_FIELDS,
     MONTH_FIELDS,
@@ -19,7 +19,7 @@ from trimtab.cli.allocate.tables import (
     who_sheet,
 )
 from trimtab.cli.history import History, HistoryChoice, open_history
-from trimtab.cli.output import Format, write, write_sheet
+from trimtab.cli.output import Format, write_page, write_sheet
 from trimtab.cli.progress import progress_bar, set_verbosity
 from trimtab.diagnose.bill_split import COLUMNS, ChargeBasis, charges_of, spent_of_bill
 from trimtab.diagnose.budgets import MonthEnd, month_end
@@ -186,7 +186,7 @@ def _budget_notes(rows: Sequence[Charge], budgets: Mapping[str, float]) -> list[
 
 def _write(options: AllocateOptions, title: str, answer: ChargeBack) -> None:
     if options.answer.output_format is Format.HTML:
-        write(page(title, answer), options.answer.out)
+        write_page(charge_page(title, answer), Format.HTML, options.answer.out)
         return
     people = options.answer.output_format is Format.TABLE
     if options.show_months:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from trimtab.cli.sheet import Cell, Column, Sheet, fixed
+from trimtab.cli.sheet import Cell, Sheet, SheetColumn, fixed
 from trimtab.units import MICRO_PER_CENT, TOKENS_PER_MTOK, cents, per_month, round_parts, usd, usd_cents
 
 if TYPE_CHECKING:
@@ -33,14 +33,14 @@ def percent(cell: Cell) -> str:
     return f"{cell:.1%}" if isinstance(cell, int | float) else str(cell)
 
 
-def _money(key: str, title: str, digits: int = 2) -> Column:
-    return Column(key=key, title=title, show=fixed(digits), right=True, whole=True)
+def _money(key: str, title: str, digits: int = 2) -> SheetColumn:
+    return SheetColumn(key=key, title=title, show=fixed(digits), right=True, whole=True)
 
 
 WHO = (
-    Column(key="name", title="who", whole=True),
+    SheetColumn(key="name", title="who", whole=True),
     _money("usd", "$"),
-    Column(key="share_frac", title="share", show=percent, right=True, whole=True),
+    SheetColumn(key="share_frac", title="share", show=percent, right=True, whole=True),
     _money("usd_mo", "$/month", 0),
     _money("shared_usd", "of it shared"),
     _money("gpu_hours", "GPU-hours", 0),
@@ -55,7 +55,7 @@ BUDGET = (
     _money("over_budget_usd", "over", 0),
 )
 MONTHS = (
-    Column(key="month", title="month", whole=True),
+    SheetColumn(key="month", title="month", whole=True),
     _money("usage_usd", "usage"),
     _money("purchases_usd", "purchases"),
     _money("credits_usd", "credits"),
@@ -67,7 +67,7 @@ MONTHS = (
     _money("corrections_usd", "corrections"),
     _money("amortised_usd", "amortised"),
     _money("unused_commitment_usd", "unused"),
-    Column(key="rows", title="charges", right=True, whole=True),
+    SheetColumn(key="rows", title="charges", right=True, whole=True),
 )
 
 

@@ -11,13 +11,13 @@ from typing import assert_never
 import yaml
 
 from trimtab.cli.output import Format
-from trimtab.cli.report import render_report
 from trimtab.emit.actions_csv import COLUMNS, render_csv
 from trimtab.emit.audit_json import render_json
 from trimtab.emit.audit_markdown import render_github_comment, render_markdown
 from trimtab.emit.audit_yaml import render_yaml
 from trimtab.emit.document import AuditDocument
-from trimtab.emit.html.report_page import render_html
+from trimtab.emit.sections.audit import audit_page
+from trimtab.emit.writers import html, terminal
 from trimtab.errors import UnknownName, UsageError
 from trimtab.safe_text import csv_text
 
@@ -37,7 +37,7 @@ def render_audit(
     check_fields(form, fields)
     match form:
         case Format.TABLE:
-            return render_report(document, width=width, colour=colour, next_steps=next_steps)
+            return terminal.write_page(audit_page(document, next_steps=next_steps), width=width, colour=colour)
         case Format.JSON:
             text = render_json(document)
             return json.dumps(_keys(json.loads(text), fields), indent=2, ensure_ascii=False) if fields else text
@@ -50,7 +50,7 @@ def render_audit(
         case Format.MARKDOWN:
             return render_markdown(document)
         case Format.HTML:
-            return render_html(document)
+            return html.write_page(audit_page(document))
         case Format.GITHUB_COMMENT:
             return render_github_comment(document)
     assert_never(form)

@@ -21,9 +21,10 @@ from trimtab.cli.settings import Resolved, resolve
 from trimtab.diagnose.billed import BILL_COLUMNS, billed
 from trimtab.emit.audit_document import audit_document
 from trimtab.emit.document import AuditDocument
-from trimtab.emit.html.report_page import render_html
 from trimtab.emit.kept_plan import KeptPlan
 from trimtab.emit.money import dollars
+from trimtab.emit.sections.audit import audit_page
+from trimtab.emit.writers import html
 from trimtab.errors import UsageError
 from trimtab.pipeline import audit, kept_plan
 from trimtab.plan.audit import Audit
@@ -148,7 +149,7 @@ def _report(document: AuditDocument) -> tuple[Path | None, str]:
     """Write the page with pictures; return where it is, or why it could not be written."""
     try:
         REPORT.parent.mkdir(parents=True, exist_ok=True)
-        REPORT.write_text(render_html(document), encoding="utf-8")
+        REPORT.write_text(html.write_page(audit_page(document)), encoding="utf-8")
     except OSError as error:
         return None, f"cannot write {REPORT}: {error}; go elsewhere, or give --no-report"
     return REPORT, ""

@@ -12,7 +12,7 @@ import yaml
 
 from trimtab.catalog import load_catalog
 from trimtab.cli.commit import CommitOptions
-from trimtab.cli.commit.tables import Section, curve, picture, picture_points, sheet_of
+from trimtab.cli.commit.tables import CommitPart, curve, picture, picture_points, sheet_of
 from trimtab.cli.history import held_inventory
 from trimtab.cli.outcome_cache import outcome_cache
 from trimtab.cli.output import (
@@ -59,7 +59,7 @@ def run_commit(options: CommitOptions) -> None:
     with progress_bar(quiet=options.quiet) as tell:
         tell("opening the fleet", 0.0)
         report = _report(options, tell)
-    sections = [Section(options.section)] if options.section else list(Section)
+    sections = [CommitPart(options.section)] if options.section else list(CommitPart)
     if options.section and options.answer.output_format in (Format.CSV, Format.JSON, Format.YAML):
         write_rows(
             sheet_of(sections[0], report),
@@ -140,7 +140,7 @@ def _check_type(usage: Usage, instance_type: str | None) -> None:
         raise UnknownName("instance type", instance_type, known, where="the fleet's on-demand nodes")
 
 
-def _rendered(options: CommitOptions, report: CommitReport, sections: Sequence[Section]) -> str:
+def _rendered(options: CommitOptions, report: CommitReport, sections: Sequence[CommitPart]) -> str:
     """Return the parts of the answer in the form that was asked for."""
     match options.answer.output_format:
         case Format.JSON:
@@ -156,7 +156,7 @@ def _rendered(options: CommitOptions, report: CommitReport, sections: Sequence[S
 
 def _document(report: CommitReport) -> dict[str, object]:
     """Return the whole answer for a program: one key a part, one object a row."""
-    parts = {section.value: sheet_of(section, report) for section in Section}
+    parts = {section.value: sheet_of(section, report) for section in CommitPart}
     return {
         "schema_version": SCHEMA_VERSION,
         "window": {"start": report.window.start.isoformat(), "end": report.window.end.isoformat()},
@@ -171,7 +171,7 @@ def _document(report: CommitReport) -> dict[str, object]:
 
 
 def _for_people(
-    options: CommitOptions, report: CommitReport, sections: Sequence[Section], *, width: int, heading: str
+    options: CommitOptions, report: CommitReport, sections: Sequence[CommitPart], *, width: int, heading: str
 ) -> str:
     colour = options.answer.out is None and colour_wanted()
     blocks = ["\n".join(textwrap.wrap(f"{report.window}; {report.basis}", width))]
@@ -193,8 +193,8 @@ def _for_people(
     return "\n\n".join(blocks)
 
 
-def _body(section: Section, report: CommitReport, options: CommitOptions, width: int, *, colour: bool) -> str:
-    if section is Section.LOAD:
+def _body(section: CommitPart, report: CommitReport, options: CommitOptions, width: int, *, colour: bool) -> str:
+    if section is CommitPart.LOAD:
         drawn = [f"{advice.pool}\n{picture(curve(advice, picture_points(width)))}" for advice in report.advice]
         fence = "```" if options.answer.output_format is Format.MARKDOWN else ""
         return "\n\n".join(f"{fence}\n{text}\n{fence}".strip("\n") for text in drawn)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import assert_never
 
-from trimtab.cli.sheet import Cell, Column, Sheet, fixed
+from trimtab.cli.sheet import Cell, Sheet, SheetColumn, fixed
 from trimtab.emit.money import dollars, percent
 from trimtab.levers.commit_advice import Advice
 from trimtab.plan.commitments.commit_report import CommitReport
@@ -41,27 +41,27 @@ def _shown_dollars(cell: Cell) -> str:
     return dollars(cell) if isinstance(cell, int | float) else str(cell)
 
 
-def text(key: str, title: str, *, whole: bool = False) -> Column:
+def text(key: str, title: str, *, whole: bool = False) -> SheetColumn:
     """Return a column of words."""
-    return Column(key=key, title=title, whole=whole)
+    return SheetColumn(key=key, title=title, whole=whole)
 
 
-def number(key: str, title: str, digits: int = 0) -> Column:
+def number(key: str, title: str, digits: int = 0) -> SheetColumn:
     """Return a column of plain numbers."""
-    return Column(key=key, title=title, show=fixed(digits), right=True)
+    return SheetColumn(key=key, title=title, show=fixed(digits), right=True)
 
 
-def share(key: str, title: str) -> Column:
+def share(key: str, title: str) -> SheetColumn:
     """Return a column of shares, shown in percent."""
-    return Column(key=key, title=title, show=_shown_percent, right=True)
+    return SheetColumn(key=key, title=title, show=_shown_percent, right=True)
 
 
-def money(key: str, title: str) -> Column:
+def money(key: str, title: str) -> SheetColumn:
     """Return a column of dollars."""
-    return Column(key=key, title=title, show=_shown_dollars, right=True)
+    return SheetColumn(key=key, title=title, show=_shown_dollars, right=True)
 
 
-class Section(Enum):
+class CommitPart(Enum):
     """The parts of the answer."""
 
     STEPS = "steps"
@@ -76,32 +76,32 @@ class Section(Enum):
     def title(self) -> str:
         """Return its heading."""
         return {
-            Section.STEPS: "What to buy, and when",
-            Section.RULES: "Rules on this fleet's own use: first half known, second half played",
-            Section.RETURNS: "What each commitment returns",
-            Section.PLANS: "What to commit to spend with a savings plan",
-            Section.HELD_PLANS: "Savings plans held, in the order in which they apply",
-            Section.INVENTORY: "Commitments held, the first to end first",
-            Section.LOAD: "Load by share of the hours, busiest first (nodes)",
+            CommitPart.STEPS: "What to buy, and when",
+            CommitPart.RULES: "Rules on this fleet's own use: first half known, second half played",
+            CommitPart.RETURNS: "What each commitment returns",
+            CommitPart.PLANS: "What to commit to spend with a savings plan",
+            CommitPart.HELD_PLANS: "Savings plans held, in the order in which they apply",
+            CommitPart.INVENTORY: "Commitments held, the first to end first",
+            CommitPart.LOAD: "Load by share of the hours, busiest first (nodes)",
         }[self]
 
 
-def sheet_of(section: Section, report: CommitReport) -> Sheet:
+def sheet_of(section: CommitPart, report: CommitReport) -> Sheet:
     """Return a part of the answer as rows."""
     match section:
-        case Section.STEPS:
+        case CommitPart.STEPS:
             return _steps(report)
-        case Section.RULES:
+        case CommitPart.RULES:
             return _rules(report)
-        case Section.RETURNS:
+        case CommitPart.RETURNS:
             return _returns(report)
-        case Section.PLANS:
+        case CommitPart.PLANS:
             return _plans(report.spend)
-        case Section.INVENTORY:
+        case CommitPart.INVENTORY:
             return _inventory(report)
-        case Section.HELD_PLANS:
+        case CommitPart.HELD_PLANS:
             return _held_plans(report)
-        case Section.LOAD:
+        case CommitPart.LOAD:
             return _load(report)
     assert_never(section)
 
@@ -145,7 +145,7 @@ def _steps(report: CommitReport) -> Sheet:
     return Sheet(columns=_with_pool(columns, "source"), rows=rows, section="pool", notes=_steps_notes(report))
 
 
-def _with_pool(columns: Sequence[Column], *more: str) -> list[Column]:
+def _with_pool(columns: Sequence[SheetColumn], *more: str) -> list[SheetColumn]:
     """Return columns with the pool in front, which tables for people show as a heading, and keys for machines behind."""
     return [text("pool", "pool"), *columns, *(text(key, key) for key in more)]
 
@@ -219,7 +219,7 @@ def _returns(report: CommitReport) -> Sheet:
         for row in report.returns
     ]
     columns = [
-        Column(key="offer", title="offer", whole=True, repeat=True),
+        SheetColumn(key="offer", title="offer", whole=True, repeat=True),
         number("nodes", "nodes"),
         number("hours_mo", "h/mo"),
         money("upfront_usd", "upfront"),

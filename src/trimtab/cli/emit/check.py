@@ -11,7 +11,7 @@ from trimtab.check import CheckResult, Cluster, Difference, Schemas, check_folde
 from trimtab.check.cluster import cluster_of_context, crds_of_context, series_of
 from trimtab.check.differences import ObjectChange
 from trimtab.check.documents import Folder, read_folder
-from trimtab.cli.output import Cell, Column, Format, Sheet, write, write_sheet
+from trimtab.cli.output import Cell, Format, Sheet, SheetColumn, write, write_sheet
 from trimtab.errors import UsageError
 from trimtab.sources.kubernetes.manifests import read_manifests
 
@@ -21,21 +21,21 @@ EXIT_DIFFERS = 1
 """Exit code of `--diff` where applying would change something, as that of `diff`."""
 
 _CHECK_COLUMNS = (
-    Column(key="file", title="file", whole=True),
-    Column(key="severity", title="", whole=True),
-    Column(key="object", title="object"),
-    Column(key="field", title="field"),
-    Column(key="value", title="saw"),
-    Column(key="what", title="what is wrong"),
-    Column(key="cure", title="cure"),
+    SheetColumn(key="file", title="file", whole=True),
+    SheetColumn(key="severity", title="", whole=True),
+    SheetColumn(key="object", title="object"),
+    SheetColumn(key="field", title="field"),
+    SheetColumn(key="value", title="saw"),
+    SheetColumn(key="what", title="what is wrong"),
+    SheetColumn(key="cure", title="cure"),
 )
 _DIFF_COLUMNS = (
-    Column(key="change", title="change", whole=True),
-    Column(key="object", title="object"),
-    Column(key="file", title="file"),
-    Column(key="field", title="field"),
-    Column(key="before", title="there"),
-    Column(key="after", title="here"),
+    SheetColumn(key="change", title="change", whole=True),
+    SheetColumn(key="object", title="object"),
+    SheetColumn(key="file", title="file"),
+    SheetColumn(key="field", title="field"),
+    SheetColumn(key="before", title="there"),
+    SheetColumn(key="after", title="here"),
 )
 
 

@@ -9,7 +9,7 @@ from trimtab.cli.emit.folder import write_folder
 from trimtab.cli.kept_audits import recall_plan
 from trimtab.cli.output import Format, write_sheet
 from trimtab.cli.screen import say
-from trimtab.cli.sheet import Column, Sheet
+from trimtab.cli.sheet import Sheet, SheetColumn
 from trimtab.emit.manifests.cluster_file import parse_cluster_file, with_cluster_file
 from trimtab.emit.manifests.emission import STAGE_MEANING, Emission
 from trimtab.emit.manifests.facts import Autoscaler, EmitFacts
@@ -17,10 +17,12 @@ from trimtab.emit.manifests.plan_files import emit_plan
 from trimtab.inputs.files import read_text
 
 _COLUMNS = (
-    Column(key="stage", title="stage", whole=True),
-    Column(key="path", title="file", whole=True),
-    Column(key="kind", title="what"),
-    Column(key="actions", title="actions", show=lambda cell: ", ".join(cell) if isinstance(cell, tuple) else str(cell)),
+    SheetColumn(key="stage", title="stage", whole=True),
+    SheetColumn(key="path", title="file", whole=True),
+    SheetColumn(key="kind", title="what"),
+    SheetColumn(
+        key="actions", title="actions", show=lambda cell: ", ".join(cell) if isinstance(cell, tuple) else str(cell)
+    ),
 )
 
 

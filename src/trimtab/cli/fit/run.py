@@ -37,11 +37,13 @@ from trimtab.cli.fit.tables import (
 )
 from trimtab.cli.output import SCHEMA_VERSION, Format, write, write_sheet
 from trimtab.cli.settings import resolve
-from trimtab.cli.sheet import Column, Sheet
+from trimtab.cli.sheet import Sheet, SheetColumn
 from trimtab.emit.fit_document import FitDocument, FitWay, serving_ways, training_ways
-from trimtab.emit.html.fit_page import render_fit
+from trimtab.emit.html.fit_charts import STYLE as FIT_STYLE
 from trimtab.emit.launch import training_arguments, vllm_serve
 from trimtab.emit.manifests.bench_jobs import bench_job, job_name
+from trimtab.emit.sections.fit import fit_page
+from trimtab.emit.writers import html
 from trimtab.errors import PlanError, UsageError
 from trimtab.fleet.ownership import TotalCost, serving_cost, training_cost
 from trimtab.fleet.settings import Settings
@@ -112,7 +114,7 @@ def _deliver(answer: FitPresentation, form: Format, out: Path | None, fields: Se
     if not answer.sheet.rows or answer.page is None:
         raise PlanError("nothing works; the nearest misses:\n" + "\n".join(answer.nearest))
     if form is Format.HTML:
-        write(render_fit(answer.page), out)
+        write(html.write_page(fit_page(answer.page), style=FIT_STYLE), out)
     elif form is Format.JSON and not fields:
         write(json.dumps(answer.document, indent=2, allow_nan=False, ensure_ascii=False), out)
     elif form in (Format.TABLE, Format.MARKDOWN) and not fields:
@@ -236,7 +238,7 @@ def _serving_roof(first: ServingOption, demand: Demand, engine: str) -> Roofline
     return roofline(replace(query, requests=first.concurrency))
 
 
-def _nothing(columns: Sequence[Column], lines: Sequence[str]) -> FitPresentation:
+def _nothing(columns: Sequence[SheetColumn], lines: Sequence[str]) -> FitPresentation:
     told = tuple(line for line in lines if not line.endswith(MORE))
     return FitPresentation(sheet=sheet_of([], columns, ()), document={}, nearest=told, page=None)
 

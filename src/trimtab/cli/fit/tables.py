@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from trimtab.catalog import BuyingOption
-from trimtab.cli.sheet import Cell, Column, Sheet, fixed
+from trimtab.cli.sheet import Cell, Sheet, SheetColumn, fixed
 from trimtab.emit.fit_document import FitWay, frontier
 from trimtab.fleet.ownership import TotalCost
 from trimtab.physics.ask import FitMarket
@@ -41,10 +41,10 @@ HEIGHT = 14
 BAR_WIDTH = 40
 
 
-def _column(key: str, title: str, digits: int | None = None) -> Column:
+def _column(key: str, title: str, digits: int | None = None) -> SheetColumn:
     if digits is None:
-        return Column(key=key, title=title)
-    return Column(key=key, title=title, show=fixed(digits), right=True, whole=True)
+        return SheetColumn(key=key, title=title)
+    return SheetColumn(key=key, title=title, show=fixed(digits), right=True, whole=True)
 
 
 def _interval(estimate: Estimate, digits: int, factor: float = 1.0) -> str:
@@ -65,15 +65,15 @@ def _buying(usd: Mapping[BuyingOption, float], unit: str, digits: int) -> dict[s
     }
 
 
-def _buying_columns(unit: str, title: str, digits: int) -> tuple[Column, ...]:
+def _buying_columns(unit: str, title: str, digits: int) -> tuple[SheetColumn, ...]:
     return tuple(_column(f"{key}_{unit}", f"{name} {title}", digits) for key, name in BUYING.values())
 
 
 SERVING_COLUMNS = (
-    Column(key="gpu", title="GPU", whole=True, repeat=True),
+    SheetColumn(key="gpu", title="GPU", whole=True, repeat=True),
     _column("gpus", "GPUs", 0),
     _column("replicas", "replicas", 0),
-    Column(key="format", title="format", whole=True),
+    SheetColumn(key="format", title="format", whole=True),
     _column("usd_per_mtok", "$/M tokens", 3),
     _column("usd_per_mtok_interval", "80 %"),
     _column("total_usd_per_mtok", "all told $/M", 3),
@@ -91,7 +91,7 @@ SERVING_COLUMNS = (
 )
 
 TRAINING_COLUMNS = (
-    Column(key="gpu", title="GPU", whole=True, repeat=True),
+    SheetColumn(key="gpu", title="GPU", whole=True, repeat=True),
     _column("gpus", "GPUs", 0),
     _column("usd", "total $", 0),
     _column("usd_interval", "80 %"),
@@ -231,7 +231,7 @@ def reject_rows(rejected: Sequence[Rejected]) -> list[dict[str, Cell]]:
     ]
 
 
-def sheet_of(rows: Sequence[Mapping[str, Cell]], columns: Sequence[Column], notes: Sequence[str]) -> Sheet:
+def sheet_of(rows: Sequence[Mapping[str, Cell]], columns: Sequence[SheetColumn], notes: Sequence[str]) -> Sheet:
     """Return rows as a sheet."""
     return Sheet(columns=columns, rows=rows, notes=notes)
 

@@ -20,8 +20,9 @@ from trimtab.cli.options import (
     prices_option,
     today_option,
 )
-from trimtab.cli.output import Cell, Column, Format, Sheet, fixed
+from trimtab.cli.output import Cell, Format, Sheet, SheetColumn, fixed
 from trimtab.cli.prices.tables import usd_gpu_hr
+from trimtab.emit.blocks import Tone
 from trimtab.errors import MissingPrice, UnknownName
 from trimtab.units import HR_PER_YEAR
 
@@ -98,17 +99,17 @@ def comparison_sheet(catalog: Catalog, asked: PriceComparison, *, limit: int, fo
     rows = [_row(catalog, shape, asked, for_people) for shape in best]
     shown = rows[: limit or None] if for_people else rows
     columns = [
-        Column(key="provider", title="cloud"),
-        Column(key="region", title="region", whole=True),
-        Column(key="instance_type", title="instance type"),
-        *(Column(key=_key(option), title=_TITLES[option], right=True, show=_rate) for option in _OPTIONS),
-        Column(key="usd_year", title=f"{asked.count} GPUs, a year", right=True, show=_dollars, style="bold"),
-        Column(key="saving_frac", title="off", right=True, show=_percent),
-        Column(key="as_of", title="as of", whole=True, style="dim"),
+        SheetColumn(key="provider", title="cloud"),
+        SheetColumn(key="region", title="region", whole=True),
+        SheetColumn(key="instance_type", title="instance type"),
+        *(SheetColumn(key=_key(option), title=_TITLES[option], right=True, show=_rate) for option in _OPTIONS),
+        SheetColumn(key="usd_year", title=f"{asked.count} GPUs, a year", right=True, show=_dollars, strong=True),
+        SheetColumn(key="saving_frac", title="off", right=True, show=_percent),
+        SheetColumn(key="as_of", title="as of", whole=True, tone=Tone.SOFT),
     ]
     if not for_people:
         more = ("gpu", "gpu_count", "nodes", "option", "basis", "source", "note")
-        columns = [*columns, *(Column(key=key, title=key) for key in more)]
+        columns = [*columns, *(SheetColumn(key=key, title=key) for key in more)]
     return Sheet(columns=columns, rows=shown, section="gpu" if for_people else "", notes=_notes(shown, rows, asked))
 
 

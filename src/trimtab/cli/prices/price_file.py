@@ -13,7 +13,7 @@ import yaml
 from trimtab.catalog import Catalog, Price
 from trimtab.catalog.overrides import read_overrides
 from trimtab.catalog.price_diff import ChangeKind, OfferingChange, buyable_as_before, changes, newest, without_own
-from trimtab.cli.output import Cell, Column, Sheet, fixed
+from trimtab.cli.output import Cell, Sheet, SheetColumn, fixed
 from trimtab.errors import SourceError, UsageError
 from trimtab.inputs.csv_rows import csv_rows
 from trimtab.inputs.files import read_text
@@ -126,17 +126,17 @@ def refresh_sheet(found: Sequence[OfferingChange], *, for_people: bool) -> Sheet
     shown.sort(key=lambda one: (_ORDER.index(one.kind), -abs(one.change_frac or 0.0), one.price.key[:3]))
     rows = [_row(change) for change in (shown[:_SHOWN] if for_people else shown)]
     columns = [
-        Column(key="change", title="change", whole=True),
-        Column(key="provider", title="cloud"),
-        Column(key="instance_type", title="instance type", whole=True),
-        Column(key="region", title="region", whole=True),
-        Column(key="option", title="option", whole=True),
-        Column(key="before_usd_hr", title="before", right=True, show=fixed(4)),
-        Column(key="after_usd_hr", title="now", right=True, show=fixed(4)),
-        Column(key="change_frac", title="by", right=True, show=_percent),
+        SheetColumn(key="change", title="change", whole=True),
+        SheetColumn(key="provider", title="cloud"),
+        SheetColumn(key="instance_type", title="instance type", whole=True),
+        SheetColumn(key="region", title="region", whole=True),
+        SheetColumn(key="option", title="option", whole=True),
+        SheetColumn(key="before_usd_hr", title="before", right=True, show=fixed(4)),
+        SheetColumn(key="after_usd_hr", title="now", right=True, show=fixed(4)),
+        SheetColumn(key="change_frac", title="by", right=True, show=_percent),
     ]
     if not for_people:
-        columns.append(Column(key="before_as_of", title="before: as of"))
+        columns.append(SheetColumn(key="before_as_of", title="before: as of"))
     notes = ["USD an hour of the whole instance."]
     if len(rows) < len(shown):
         notes.append(f"{len(rows)} of {len(shown)} shown; -o csv has all.")

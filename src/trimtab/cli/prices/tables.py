@@ -8,7 +8,8 @@ from datetime import date, timedelta
 
 from trimtab.catalog import BuyingOption, Catalog, Gpu, Precision, Price, PriceBasis
 from trimtab.catalog.gpus import RATE_COLUMNS
-from trimtab.cli.output import Cell, Column, Sheet, fixed
+from trimtab.cli.output import Cell, Sheet, SheetColumn, fixed
+from trimtab.emit.blocks import Tone
 from trimtab.units import HR_PER_MO
 
 _TITLES = {
@@ -85,7 +86,7 @@ def long_sheet(catalog: Catalog, chosen: Selection, prices: Iterable[Price]) -> 
         "as_of", "stale", "basis", "source", "interruption", "purchasable", "note",
     )  # fmt: skip
     rows = [_long_row(catalog, chosen, price) for price in prices]
-    return Sheet(columns=[Column(key=key, title=key) for key in keys], rows=rows)
+    return Sheet(columns=[SheetColumn(key=key, title=key) for key in keys], rows=rows)
 
 
 def wide_sheet(catalog: Catalog, prices: Sequence[Price], limit: int) -> Sheet:
@@ -100,16 +101,16 @@ def wide_sheet(catalog: Catalog, prices: Sequence[Price], limit: int) -> Sheet:
     rank = {gpu: i for i, gpu in reversed(list(enumerate(row["gpu"] for row in rows)))}
     rows.sort(key=lambda row: rank[row["gpu"]])
     columns = [
-        Column(key="offering", title="instance type"),
-        Column(key="gpu_count", title="GPUs", right=True),
-        Column(key="region", title="region", whole=True),
+        SheetColumn(key="offering", title="instance type"),
+        SheetColumn(key="gpu_count", title="GPUs", right=True),
+        SheetColumn(key="region", title="region", whole=True),
         *(
-            Column(key=option.value, title=title, right=True)
+            SheetColumn(key=option.value, title=title, right=True)
             for option, title in _TITLES.items()
             if any(option.value in row for row in rows)
         ),
-        Column(key="usd_gpu_hr", title="GPU-h", right=True, show=fixed(3), style="bold"),
-        Column(key="as_of", title="as of", whole=True, style="dim"),
+        SheetColumn(key="usd_gpu_hr", title="GPU-h", right=True, show=fixed(3), strong=True),
+        SheetColumn(key="as_of", title="as of", whole=True, tone=Tone.SOFT),
     ]
     return Sheet(columns=columns, rows=rows, section="gpu", notes=_wide_notes(rows, len(shapes)))
 
@@ -178,17 +179,20 @@ def usd_gpu_hr(catalog: Catalog, price: Price) -> float:
 def matrix_sheet(catalog: Catalog, chosen: Selection) -> Sheet:
     """Return the GPU matrix: one row a board, dense rates only, with the cheapest month under each way of buying."""
     columns = [
-        Column(key="gpu", title="GPU", style="bold", repeat=True, whole=True),
-        Column(key="architecture", title="architecture", whole=True),
-        *(Column(key=key, title=precision.name, right=True, show=_figure) for precision, key in RATE_COLUMNS.items()),
-        Column(key="mem_bw_gb_s", title="GB/s", right=True, show=_figure),
-        Column(key="memory_gib", title="GiB", right=True, show=fixed(1)),
-        Column(key="nvlink_gb_s", title="NVLink", right=True, show=_figure_or_none),
-        Column(key="mig_instances", title="MIG", right=True, show=_figure_or_none),
-        Column(key="flop_per_byte", title="FLOP/B", right=True, show=fixed(0)),
-        Column(key="on_demand_usd_mo", title="on demand", right=True, show=fixed(0)),
-        Column(key="spot_usd_mo", title="spot", right=True, show=fixed(0)),
-        Column(key="committed_usd_mo", title="committed", right=True, show=fixed(0)),
+        SheetColumn(key="gpu", title="GPU", strong=True, repeat=True, whole=True),
+        SheetColumn(key="architecture", title="architecture", whole=True),
+        *(
+            SheetColumn(key=key, title=precision.name, right=True, show=_figure)
+            for precision, key in RATE_COLUMNS.items()
+        ),
+        SheetColumn(key="mem_bw_gb_s", title="GB/s", right=True, show=_figure),
+        SheetColumn(key="memory_gib", title="GiB", right=True, show=fixed(1)),
+        SheetColumn(key="nvlink_gb_s", title="NVLink", right=True, show=_figure_or_none),
+        SheetColumn(key="mig_instances", title="MIG", right=True, show=_figure_or_none),
+        SheetColumn(key="flop_per_byte", title="FLOP/B", right=True, show=fixed(0)),
+        SheetColumn(key="on_demand_usd_mo", title="on demand", right=True, show=fixed(0)),
+        SheetColumn(key="spot_usd_mo", title="spot", right=True, show=fixed(0)),
+        SheetColumn(key="committed_usd_mo", title="committed", right=True, show=fixed(0)),
     ]
     gpus = [gpu for gpu in catalog.gpus if chosen.gpu in (None, gpu.name)]
     return Sheet(columns=columns, rows=[_matrix_row(catalog, chosen, gpu) for gpu in gpus], notes=_NOTES)
@@ -197,7 +201,7 @@ def matrix_sheet(catalog: Catalog, chosen: Selection) -> Sheet:
 def with_provenance(sheet: Sheet) -> Sheet:
     """Return the matrix for programs: with the offering behind each price, and the figures that no second source confirmed."""
     keys = (*(f"{name}_{what}" for name in _WAYS for what in ("basis", "offering")), "unverified_fields")
-    return replace(sheet, columns=[*sheet.columns, *(Column(key=key, title=key) for key in keys)])
+    return replace(sheet, columns=[*sheet.columns, *(SheetColumn(key=key, title=key) for key in keys)])
 
 
 def with_doubt_shown(sheet: Sheet) -> Sheet:

@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from trimtab.cli.sheet import Column, Sheet, fixed
-from trimtab.cli.text_table import text_table
+from trimtab.cli.output import Format, render
+from trimtab.cli.sheet import Sheet, SheetColumn, fixed
 from trimtab.diagnose.causes import Cause, CauseFinding
 from trimtab.diagnose.profiled import RooflinePoint, RunVerdict
 from trimtab.tables.profile_file import ProfileDevice, ProfileFile, checked_profile
@@ -57,7 +57,7 @@ def page(
     if not profile.devices:
         return f"no GPU was observed: {profile.problem or 'the driver shows none'}"
     blocks = [
-        text_table(_sheet(profile.devices), PAGE_WIDTH, False),
+        render(_sheet(profile.devices), Format.TABLE, width=PAGE_WIDTH),
         f"cost      {cost_line(profile.wall_s, usd_hr, expected_s)}\n          {because}",
         *_phases(verdict),
         *_roofline(verdict.roofline),
@@ -69,15 +69,15 @@ def page(
 
 def _sheet(devices: Sequence[ProfileDevice]) -> Sheet:
     columns = [
-        Column(key="device", title="GPU", whole=True, repeat=True),
-        *(Column(key=key, title=title, show=_as_percent, right=True) for key, title in _SHARES.items()),
-        *(Column(key=f"{key}_p95", title=f"{title} p95", show=_as_percent, right=True)
+        SheetColumn(key="device", title="GPU", whole=True, repeat=True),
+        *(SheetColumn(key=key, title=title, show=_as_percent, right=True) for key, title in _SHARES.items()),
+        *(SheetColumn(key=f"{key}_p95", title=f"{title} p95", show=_as_percent, right=True)
           for key, title in list(_SHARES.items())[:2]),
-        Column(key="memory_peak_gib", title="peak GiB", show=fixed(1), right=True),
-        Column(key="power_w", title="W", show=fixed(0), right=True),
-        Column(key="energy_kwh", title="kWh", show=fixed(4), right=True),
-        Column(key="throttled", title="throttled"),
-        Column(key="state", title="state"),
+        SheetColumn(key="memory_peak_gib", title="peak GiB", show=fixed(1), right=True),
+        SheetColumn(key="power_w", title="W", show=fixed(0), right=True),
+        SheetColumn(key="energy_kwh", title="kWh", show=fixed(4), right=True),
+        SheetColumn(key="throttled", title="throttled"),
+        SheetColumn(key="state", title="state"),
     ]  # fmt: skip
     return Sheet(columns=columns, rows=[_row(device) for device in devices])
 

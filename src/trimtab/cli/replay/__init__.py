@@ -24,9 +24,9 @@ from trimtab.cli.output import (
     PLAIN_WIDTH,
     ROW_FORMATS,
     Cell,
-    Column,
     Format,
     Sheet,
+    SheetColumn,
     fixed,
     screen_width,
     write,
@@ -45,26 +45,26 @@ def _percent(cell: Cell) -> str:
 
 
 COLUMNS = (
-    Column(key="workload", title="service"),
-    Column(key="policy", title="policy", whole=True),
-    Column(key="usd_mo", title="$/month", show=fixed(0), right=True, whole=True),
-    Column(key="over_clairvoyant", title="x best", show=fixed(2), right=True, whole=True),
-    Column(key="attained_frac", title="in time", show=_percent, right=True, whole=True),
-    Column(key="keeps_targets", title="keeps", show=lambda cell: "yes" if cell else "no", whole=True),
-    Column(key="wait_p99_s", title="wait p99 s", show=fixed(1), right=True, whole=True),
-    Column(key="cold_starts", title="starts", show=fixed(0), right=True, whole=True),
-    Column(key="pareto", title="front", show=lambda cell: "*" if cell else " ", whole=True),
+    SheetColumn(key="workload", title="service"),
+    SheetColumn(key="policy", title="policy", whole=True),
+    SheetColumn(key="usd_mo", title="$/month", show=fixed(0), right=True, whole=True),
+    SheetColumn(key="over_clairvoyant", title="x best", show=fixed(2), right=True, whole=True),
+    SheetColumn(key="attained_frac", title="in time", show=_percent, right=True, whole=True),
+    SheetColumn(key="keeps_targets", title="keeps", show=lambda cell: "yes" if cell else "no", whole=True),
+    SheetColumn(key="wait_p99_s", title="wait p99 s", show=fixed(1), right=True, whole=True),
+    SheetColumn(key="cold_starts", title="starts", show=fixed(0), right=True, whole=True),
+    SheetColumn(key="pareto", title="front", show=lambda cell: "*" if cell else " ", whole=True),
 )
 MORE_COLUMNS = (
-    Column(key="notes", title="notes"),
-    Column(key="wait_p50_s", title="wait p50 s", show=fixed(1), right=True),
-    Column(key="node_hr", title="node-hours", show=fixed(1), right=True),
-    Column(key="wait_p95_s", title="wait p95 s", show=fixed(1), right=True),
-    Column(key="given_up_frac", title="gave up", show=_percent, right=True),
+    SheetColumn(key="notes", title="notes"),
+    SheetColumn(key="wait_p50_s", title="wait p50 s", show=fixed(1), right=True),
+    SheetColumn(key="node_hr", title="node-hours", show=fixed(1), right=True),
+    SheetColumn(key="wait_p95_s", title="wait p95 s", show=fixed(1), right=True),
+    SheetColumn(key="given_up_frac", title="gave up", show=_percent, right=True),
 )
 SPOT_COLUMNS = (
-    Column(key="spot_frac", title="on spot", show=_percent, right=True, whole=True),
-    Column(key="lost_replicas", title="lost", show=fixed(0), right=True, whole=True),
+    SheetColumn(key="spot_frac", title="on spot", show=_percent, right=True, whole=True),
+    SheetColumn(key="lost_replicas", title="lost", show=fixed(0), right=True, whole=True),
 )
 TABLE_FIELDS = tuple(column.key for column in COLUMNS if column.key != "workload")
 """A table heads each service's rows with its name; machines get every column."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trimtab.cli.output import Cell, Column, Format, Sheet, render
+from trimtab.cli.output import Cell, Format, Sheet, SheetColumn, render
 from trimtab.emit.money import dollars
 from trimtab.review import ManifestFault, Review, TargetReview, WorkloadReview
 from trimtab.review.deployments import Weight
@@ -27,14 +27,14 @@ def _signed(cell: Cell) -> str:
 
 
 COLUMNS = (
-    Column(key="workload", title="workload", whole=True),
-    Column(key="change_usd_mo", title="$/month", show=_signed, right=True, whole=True),
-    Column(key="changes", title="what changes"),
-    Column(key="target", title="target"),
-    Column(key="before_frac", title="before", show=_share, right=True, whole=True),
-    Column(key="after_frac", title="after", show=_share, right=True, whole=True),
-    Column(key="required_frac", title="needs", show=_share, right=True, whole=True),
-    Column(key="verdict", title="so", whole=True),
+    SheetColumn(key="workload", title="workload", whole=True),
+    SheetColumn(key="change_usd_mo", title="$/month", show=_signed, right=True, whole=True),
+    SheetColumn(key="changes", title="what changes"),
+    SheetColumn(key="target", title="target"),
+    SheetColumn(key="before_frac", title="before", show=_share, right=True, whole=True),
+    SheetColumn(key="after_frac", title="after", show=_share, right=True, whole=True),
+    SheetColumn(key="required_frac", title="needs", show=_share, right=True, whole=True),
+    SheetColumn(key="verdict", title="so", whole=True),
 )
 
 

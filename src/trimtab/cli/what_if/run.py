@@ -9,7 +9,7 @@ from trimtab.catalog import load_catalog
 from trimtab.cli.history import held_commitments
 from trimtab.cli.kept_audits import recall
 from trimtab.cli.outcome_cache import outcome_cache
-from trimtab.cli.output import Cell, Column, Format, Sheet
+from trimtab.cli.output import Cell, Format, Sheet, SheetColumn
 from trimtab.cli.progress import progress_bar, set_verbosity
 from trimtab.cli.settings import resolve
 from trimtab.cli.what_if import WhatIfOptions
@@ -73,12 +73,12 @@ def what_if_sheet(found: WhatIf, *, people: bool) -> Sheet:
     """Return a row a figure: formatted for people, raw with its unit for programs."""
     rows = compared(found)
     plain = (
-        Column(key="what", title=""),
-        Column(key="base", title="as it is", right=True),
-        Column(key="scenario", title="what if", right=True),
-        Column(key="change", title="change", right=True),
+        SheetColumn(key="what", title=""),
+        SheetColumn(key="base", title="as it is", right=True),
+        SheetColumn(key="scenario", title="what if", right=True),
+        SheetColumn(key="change", title="change", right=True),
     )
-    raw = (Column(key="section", title="section"), Column(key="unit", title="unit"))
+    raw = (SheetColumn(key="section", title="section"), SheetColumn(key="unit", title="unit"))
     return Sheet(
         columns=plain if people else (*raw, *plain),
         rows=[_for_people(row) if people else _raw(row) for row in rows],

@@ -32,7 +32,7 @@ from trimtab.emit.document.proof import (
     StressedPart,
     StressedTargetPart,
 )
-from trimtab.emit.document.roadmap import CoursePart, RoadmapPart, StepPart, SwayPart
+from trimtab.emit.document.roadmap import EffortSensitivityPart, RoadmapPart, SchedulePart, StepPart
 from trimtab.emit.document.scenario import ComparedPart, WhatIfPart
 from trimtab.emit.document.undeclared import UndeclaredPart
 
@@ -46,8 +46,8 @@ __all__ = [
     "CapacityPart",
     "ChangePart",
     "ComparedPart",
-    "CoursePart",
     "CoveragePart",
+    "EffortSensitivityPart",
     "EvidencePart",
     "HeatMapPart",
     "HeldPart",
@@ -64,12 +64,12 @@ __all__ = [
     "RepairPart",
     "RoadmapPart",
     "RobustnessPart",
+    "SchedulePart",
     "SpendPart",
     "SpendTables",
     "StepPart",
     "StressedPart",
     "StressedTargetPart",
-    "SwayPart",
     "TargetPart",
     "UndeclaredPart",
     "UnjudgedPart",

@@ -20,7 +20,7 @@ class StepPart(Part):
     """Little work, low risk, paid back within a month."""
 
 
-class CoursePart(Part):
+class SchedulePart(Part):
     """An order of actions played through a year."""
 
     steps: tuple[StepPart, ...]
@@ -31,7 +31,7 @@ class CoursePart(Part):
     """What the twelve months cost together."""
 
 
-class SwayPart(Part):
+class EffortSensitivityPart(Part):
     """The order if one lever took half or twice its effort."""
 
     lever: str
@@ -49,9 +49,9 @@ class SwayPart(Part):
 class RoadmapPart(Part):
     """The year ahead: the bill as actions are done, beside the order that guides give for the same actions."""
 
-    course: CoursePart
+    course: SchedulePart
     """In the plan's order."""
-    fixed: CoursePart
+    fixed: SchedulePart
     """In the fixed order: autoscale, right-size, capacity, quantize, MIG, taints, long tail."""
     gain_usd: float
     """What the plan's order saves over the year against the fixed one."""
@@ -67,5 +67,5 @@ class RoadmapPart(Part):
     """Lower end of what guides promise within a year, as a share of the bill."""
     folklore_high_frac: float
     """Upper end of it."""
-    sways: tuple[SwayPart, ...]
+    sways: tuple[EffortSensitivityPart, ...]
     """How firm the order is: each lever at half and at twice its effort."""

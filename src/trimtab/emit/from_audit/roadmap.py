@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trimtab.emit.document import CoursePart, RoadmapPart, StepPart, SwayPart
+from trimtab.emit.document import EffortSensitivityPart, RoadmapPart, SchedulePart, StepPart
 from trimtab.plan.model import Roadmap, Schedule
 
 FOLKLORE_LOW_FRAC, FOLKLORE_HIGH_FRAC = 0.60, 0.75
@@ -26,7 +26,7 @@ def roadmap_part(found: Roadmap) -> RoadmapPart:
         folklore_low_frac=FOLKLORE_LOW_FRAC,
         folklore_high_frac=FOLKLORE_HIGH_FRAC,
         sways=tuple(
-            SwayPart(
+            EffortSensitivityPart(
                 lever=sway.lever,
                 factor=sway.factor,
                 same_frac=round(sway.same_frac, 4),
@@ -38,8 +38,8 @@ def roadmap_part(found: Roadmap) -> RoadmapPart:
     )
 
 
-def _course(course: Schedule) -> CoursePart:
-    return CoursePart(
+def _course(course: Schedule) -> SchedulePart:
+    return SchedulePart(
         steps=tuple(
             StepPart(
                 action=step.action,

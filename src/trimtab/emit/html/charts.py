@@ -1,26 +1,39 @@
-"""The pictures of the report: waterfall, what the bill buys, bill by hour, utilization heat map, demand against capacity."""
+"""The pictures of reports: waterfall, waste, bill by hour, heat map, capacity, the year ahead, the bill then and now."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
-from trimtab.emit.document import ActionPart, AuditDocument, BillByHour, CapacityPart, HeatMapPart, WastePart
+from trimtab.emit.document import (
+    ActionPart,
+    AuditDocument,
+    BillByHour,
+    CapacityPart,
+    HeatMapPart,
+    RoadmapPart,
+    SchedulePart,
+    WastePart,
+)
 from trimtab.emit.html.markup import Html, join, tag
 from trimtab.emit.html.svg import Frame, Series, level_lines, picture, step_area, step_line, text, ticks
 from trimtab.emit.money import dollars, percent
 from trimtab.emit.words import USEFUL
 from trimtab.levers.registry import title_of
-from trimtab.units import DAYS_PER_WEEK, HR_PER_DAY, HR_PER_WEEK
+from trimtab.units import DAYS_PER_WEEK, HR_PER_DAY, HR_PER_WEEK, MO_PER_YEAR
 
 WIDTH = 960.0
 _ROW = 30.0
 _LABEL = 316.0
 _MONEY = 84.0
 _LABEL_CHARS = 40
+_BRIDGE_LABEL = 220.0
 _MOST_STEPS = 14
 _DAY_LABELS = 8
 _HEAT_LEVELS = 10
+_YEAR_LOWER = 212.0
+_STEPS_PER_MO = 20
+_LANE = 18.0
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
@@ -265,4 +278,86 @@ def heat_key() -> Html:
         tag("rect", x=end + 100, y=0, width=width, height=12, class_="h-none"),
         text(end + 124, 10, "not held or not measured", style="tick"),
         name="heat-key",
+    )
+
+
+def year_picture(found: RoadmapPart, actions: Sequence[ActionPart]) -> Html:
+    """Draw the monthly bill through the year in both orders, and under it when each action is worked on."""
+    steps = [step for step in found.course.steps if step.start_mo < MO_PER_YEAR]
+    top = max(*found.course.bill_usd_mo, *found.fixed.bill_usd_mo, 1e-9) * 1.06
+    frame = Frame(left=70, right=WIDTH, upper=8, lower=_YEAR_LOWER, count=MO_PER_YEAR * _STEPS_PER_MO, top=top)
+    mine, fixed = _curve(found.course), _curve(found.fixed)
+    words = {action.id: f"{action.subject}: {action.effect}" for action in actions}
+    first_lane = _YEAR_LOWER + 30
+    bars = []
+    for lane, step in enumerate(steps):
+        left, right = (frame.x(min(month, MO_PER_YEAR) * _STEPS_PER_MO) for month in (step.start_mo, step.done_mo))
+        y = first_lane + lane * _LANE
+        told = f"{step.action} {words.get(step.action, '')}. From then on {dollars(step.bill_usd_mo)} a month."
+        bars.append(
+            tag(
+                "g",
+                tag("title", told),
+                tag("rect", x=left, y=y, width=max(right - left, 3.0), height=_LANE - 6, rx=2, class_="bar-saving"),
+                text(56, y + 10, f"{step.action}{' ★' if step.quick_win else ''}", anchor="end", style="tick"),
+            )
+        )
+    return picture(
+        WIDTH,
+        first_lane + len(steps) * _LANE,
+        "The bill through the year",
+        f"From {dollars(found.course.bill_usd_mo[0])} a month to {dollars(found.year_end_bill_usd_mo)} after twelve months; "
+        "below, when each action is worked on. A star marks a quick win.",
+        level_lines(frame, {value: dollars(value) for value in ticks(top)}),
+        step_area(frame, mine, "area-after"),
+        step_line(frame, fixed, "line-before"),
+        step_line(frame, mine, "line-after"),
+        _month_marks(frame),
+        *bars,
+        name="year",
+    )
+
+
+def _curve(course: SchedulePart) -> list[float]:
+    """Return the bill at equal steps through the year."""
+    ends = sorted((step.done_mo, step.bill_usd_mo) for step in course.steps)
+    values = []
+    for at in range(MO_PER_YEAR * _STEPS_PER_MO):
+        done = [bill for end, bill in ends if end <= at / _STEPS_PER_MO]
+        values.append(done[-1] if done else course.bill_usd_mo[0])
+    return values
+
+
+def _month_marks(frame: Frame) -> Html:
+    marks = []
+    for month in range(MO_PER_YEAR):
+        x = frame.x(month * _STEPS_PER_MO)
+        marks.append(tag("line", x1=x, x2=x, y1=frame.lower, y2=frame.lower + 5, class_="grid"))
+        marks.append(text(x + 3, frame.lower + 18, f"month {month + 1}", style="tick"))
+    return join(marks)
+
+
+def bill_bridge(then_usd_mo: float, steps: Sequence[tuple[str, float]], now_usd_mo: float) -> Html:
+    """Draw the bill then, what each step added or took, and the bill now."""
+    levels = [then_usd_mo, *(then_usd_mo + sum(amount for _, amount in steps[: at + 1]) for at in range(len(steps)))]
+    scale = (WIDTH - _BRIDGE_LABEL - _MONEY) / (max(*levels, now_usd_mo) or 1.0)
+    bars = [_bridge_bar(0, "Then", (0.0, then_usd_mo), scale, "bar-before", dollars(then_usd_mo))]
+    for at, (name, amount) in enumerate(steps, 1):
+        style = "bar-saving" if amount <= 0 else "bar-before"
+        sign = "+" if amount > 0 else ""
+        bars.append(_bridge_bar(at, name, (levels[at - 1], levels[at]), scale, style, f"{sign}{dollars(amount)}"))
+    bars.append(_bridge_bar(len(steps) + 1, "Now", (0.0, now_usd_mo), scale, "bar-after", dollars(now_usd_mo)))
+    said = "; ".join(f"{name} {dollars(amount)}" for name, amount in steps)
+    return picture(WIDTH, _ROW * len(bars) + 4, "The bill then and now", f"{said}.", *bars, name="bridge-picture")
+
+
+def _bridge_bar(at: int, label: str, ends: tuple[float, float], scale: float, style: str, shown: str) -> Html:
+    y = _ROW * at + 4
+    low, high = sorted(ends)
+    wide = max((high - low) * scale, 1.0)
+    return tag(
+        "g",
+        text(_BRIDGE_LABEL - 12, y + 19, label, anchor="end", style="label"),
+        tag("rect", x=_BRIDGE_LABEL + low * scale, y=y + 3, width=wide, height=_ROW - 8, rx=2, class_=style),
+        text(WIDTH, y + 19, shown, anchor="end", style="label"),
     )

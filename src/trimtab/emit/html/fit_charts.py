@@ -12,6 +12,15 @@ from trimtab.emit.html.svg import picture, text
 from trimtab.physics.footprint import Footprint
 from trimtab.physics.roofline import Roofline
 
+STYLE = """
+.chart .dot { fill: var(--before); opacity: .55; } .chart .dot-best { fill: var(--accent); }
+.m-0 { fill: var(--accent); background: var(--accent); } .m-1 { fill: #3b7dd8; background: #3b7dd8; }
+.m-2 { fill: #c98a1b; background: #c98a1b; } .m-3 { fill: #8a63c9; background: #8a63c9; }
+.m-4 { fill: #5aa469; background: #5aa469; } .m-5 { fill: #c4593f; background: #c4593f; }
+.m-6 { fill: var(--before); background: var(--before); } .m-7 { fill: var(--w5); background: var(--w5); }
+.figure .value { font-size: 20px; white-space: normal; }
+"""
+"""Of these pictures and of the page that they stand in."""
 WIDTH = 960.0
 HEIGHT = 400.0
 ROW = 30.0

@@ -49,8 +49,10 @@ section {
 .figure.good .value { color: var(--good); }
 .figure.bad .note { color: var(--bad); font-weight: 600; }
 
+.contents ul { display: flex; flex-wrap: wrap; gap: 4px 20px; margin: 18px 0 0; padding: 0; list-style: none; }
+.contents a { color: var(--accent); text-decoration: none; font-size: 14px; }
+.contents a:hover, .contents a:focus-visible { text-decoration: underline; }
 .scroll { overflow-x: auto; }
-.says { display: inline-block; min-width: 260px; }
 .chart { display: block; width: 100%; height: auto; font-size: 12.5px; fill: var(--ink); }
 .chart + .chart { margin-top: 8px; }
 .chart .tick { fill: var(--faint); font-size: 11.5px; }
@@ -116,38 +118,40 @@ tbody tr:last-child td { border-bottom: 0; }
   display: block; height: 4px; margin-top: 3px; border-radius: 2px; background: var(--accent); opacity: .65;
   min-width: 2px;
 }
-.risk-low { color: var(--good); } .risk-medium { color: var(--warn); } .risk-high { color: var(--bad); }
-.kept { color: var(--good); white-space: nowrap; } .missed { color: var(--bad); font-weight: 640; white-space: nowrap; }
+.tone-soft { color: var(--soft); } .tone-accent { color: var(--accent); } .tone-good { color: var(--good); }
+.tone-warn { color: var(--warn); } .tone-bad { color: var(--bad); }
 
 .plan tbody + tbody { border-top: 1px solid var(--rule); }
 .plan td { border: 0; }
-.plan .what strong { font-weight: 620; }
+.plan strong { font-weight: 620; }
 .plan .more td { padding-top: 0; padding-bottom: 10px; }
 details > summary { cursor: pointer; color: var(--accent); font-size: 13px; width: fit-content; }
 details > summary:focus-visible { outline: 2px solid var(--accent); outline-offset: 3px; border-radius: 2px; }
 .inside { display: grid; grid-template-columns: 1fr 1fr; gap: 4px 36px; padding: 4px 0 6px; font-size: 14px; }
-.inside h4 { margin: 12px 0 2px; font-size: 13px; font-weight: 620; color: var(--soft); }
+.inside h3 { margin: 12px 0 2px; font-size: 13px; font-weight: 620; color: var(--soft); }
 .inside ul, .inside ol { margin: 2px 0; padding-left: 18px; }
 .inside li { margin: 2px 0; overflow-wrap: anywhere; }
 .plan .inside td { padding: 1px 0; }
 .inside p { margin: 2px 0; }
+.inside caption { font-size: 13px; color: var(--soft); padding: 12px 0 2px; }
 .query { color: var(--faint); font-size: 12.5px; }
-.two { display: grid; grid-template-columns: 1fr 1fr; gap: 0 40px; }
 ul.plain { padding-left: 18px; margin: 6px 0; }
 ul.plain li { margin: 4px 0; max-width: 80ch; }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: 4px 20px; margin: 8px 0; }
-dt { font-weight: 600; } dd { margin: 0; color: var(--soft); }
 footer { color: var(--faint); font-size: 13px; padding-bottom: 48px; }
-td pre { margin: 0; font: 12.5px/1.45 ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; }
+pre {
+  background: var(--cell); border-radius: 8px; padding: 10px 14px; overflow-x: auto;
+  font: 13px/1.5 ui-monospace, SFMono-Regular, Menlo, Consolas, monospace;
+}
+li pre { margin: 4px 0; font: 12.5px/1.45 ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; }
 code { font: 13px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; }
 
 @media (max-width: 760px) {
   main, header, footer { padding-left: 16px; padding-right: 16px; }
   section { padding: 18px 16px 20px; }
   .figures { grid-template-columns: 1fr 1fr; gap: 10px; }
-  .two, .inside, dl { grid-template-columns: 1fr; }
+  .inside { grid-template-columns: 1fr; }
   .scroll > .chart { min-width: 720px; }
-  .scroll > table { min-width: 560px; }
+  .scroll > table { min-width: 560px; } .scroll > table.plan { min-width: 760px; }
 }
 @media print {
   :root { --paper: #fff; --card: #fff; }

@@ -24,7 +24,7 @@ from trimtab.plan.program.couplings.shared_nodes import SharedNodesInUse
 from trimtab.plan.program.couplings.spend_plans import HeldSpendPlans, spend_pools
 from trimtab.plan.program.couplings.spot_share import SpotBreach
 from trimtab.plan.program.exact_cost import total_usage
-from trimtab.plan.program.table import Table
+from trimtab.plan.program.table import OptionTable
 from trimtab.units import S_PER_HR, usd
 
 MAX_SWEEPS = 20
@@ -38,7 +38,7 @@ _LIMIT_USD = 1e6
 class Improver:
     """A choice with the use of every pool that it implies, kept up to date move by move."""
 
-    def __init__(self, table: Table, choice: Sequence[int], bought: Sequence[Commitment] | None = None) -> None:
+    def __init__(self, table: OptionTable, choice: Sequence[int], bought: Sequence[Commitment] | None = None) -> None:
         """Begin at a choice; `bought` is what was best for one much like it."""
         self.problem: Problem = table.problem
         self.choice = list(choice)
@@ -151,7 +151,10 @@ class Improver:
 
 
 def improved(
-    table: Table, choice: Sequence[int], candidates: Sequence[Sequence[int]], bought: Sequence[Commitment] | None = None
+    table: OptionTable,
+    choice: Sequence[int],
+    candidates: Sequence[Sequence[int]],
+    bought: Sequence[Commitment] | None = None,
 ) -> Improver:
     """Return the choice after sweeps until nothing pays; ties keep what is. `bought` was best for a choice much like it."""
     improver = Improver(table, choice, bought)

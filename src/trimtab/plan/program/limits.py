@@ -20,7 +20,7 @@ from trimtab.plan.program.exact_cost import total_usage
 from trimtab.plan.program.highs import INFINITY
 from trimtab.plan.program.master import Master
 from trimtab.plan.program.periods import gather
-from trimtab.plan.program.table import Table
+from trimtab.plan.program.table import OptionTable
 from trimtab.units import HR_PER_DAY
 
 _MAX_NODES = 200
@@ -104,7 +104,7 @@ class _Judge:
 
     def __init__(self, problem: Problem) -> None:
         self.limits = limits_of(problem)
-        table = Table(replace(problem, offers=(), owned=()))
+        table = OptionTable(replace(problem, offers=(), owned=()))
         self._master = Master(table, gather(table, table.use_of([KEEP] * problem.workloads), HR_PER_DAY))
         self._columns = [replace(self._master.column(row), cost=0.0) for row in range(table.rows)]
         self._integral = self._master.size(range(table.rows)) <= _MAX_INTEGRAL_SIZE

@@ -25,7 +25,7 @@ from trimtab.plan.program.couplings.spot_share import SpotShareRow
 from trimtab.plan.program.decompose import BlockAnswers
 from trimtab.plan.program.highs import Program, ProgramColumn
 from trimtab.plan.program.pool_use import Gathered
-from trimtab.plan.program.table import Table
+from trimtab.plan.program.table import OptionTable
 
 
 class Master:
@@ -35,7 +35,7 @@ class Master:
     each option's most nodes in any of them, so that its plans keep the quotas in every period, at the price of being no bound.
     """
 
-    def __init__(self, table: Table, gathered: Sequence[Gathered], *, safe_quotas: bool = False) -> None:
+    def __init__(self, table: OptionTable, gathered: Sequence[Gathered], *, safe_quotas: bool = False) -> None:
         self.table = table
         self.gathered = gathered
         self._program = program = Program()

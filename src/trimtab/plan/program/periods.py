@@ -17,7 +17,7 @@ import numpy as np
 from trimtab.fleet.model import FloatArray, IntArray
 from trimtab.plan.program.couplings.shared_nodes import gathered_sharing
 from trimtab.plan.program.pool_use import Gathered, Tracked
-from trimtab.plan.program.table import Table
+from trimtab.plan.program.table import OptionTable
 from trimtab.units import usd
 
 MAX_NUMBERS = 60_000_000
@@ -27,7 +27,9 @@ _MOST_COMPARED = 2_000_000
 """Numbers up to which hours are compared with one another."""
 
 
-def gather(table: Table, use: Sequence[FloatArray], most: int, most_limited: int | None = None) -> tuple[Gathered, ...]:
+def gather(
+    table: OptionTable, use: Sequence[FloatArray], most: int, most_limited: int | None = None
+) -> tuple[Gathered, ...]:
     """Gather each tracked pool's hours into at most `most` periods, by the level of `use` (one (n_hours,) per tracked pool).
 
     Limited pools are gathered into at most `most_limited` where that is given. Pools that are coupled within the hour share
@@ -47,7 +49,7 @@ def gather(table: Table, use: Sequence[FloatArray], most: int, most_limited: int
     return tuple(gathered[place] for place in range(len(table.tracked)))
 
 
-def _together(table: Table) -> list[list[int]]:
+def _together(table: OptionTable) -> list[list[int]]:
     """Return the places of tracked pools that share their periods."""
     joint: dict[str, list[int]] = {}
     alone: list[list[int]] = []
@@ -59,7 +61,9 @@ def _together(table: Table) -> list[list[int]]:
     return [*alone, *joint.values()]
 
 
-def _cut(table: Table, places: Sequence[int], use: Sequence[FloatArray], most: int, limited: Sequence[int]) -> IntArray:
+def _cut(
+    table: OptionTable, places: Sequence[int], use: Sequence[FloatArray], most: int, limited: Sequence[int]
+) -> IntArray:
     """Return the period of each hour, by the level of use of one pool or, in dollars, of several."""
     peaks = most // 2 if limited else 0
     if len(places) == 1:

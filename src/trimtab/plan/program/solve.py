@@ -30,7 +30,7 @@ from trimtab.plan.program.improve import improved
 from trimtab.plan.program.limits import broken, limits_in_words, limits_of, refuse_conflict, shortfall
 from trimtab.plan.program.master import Master
 from trimtab.plan.program.periods import gather
-from trimtab.plan.program.table import Table
+from trimtab.plan.program.table import OptionTable
 from trimtab.units import MICRO_PER_USD
 
 _PERIODS = (24, 96, 768)
@@ -72,7 +72,7 @@ class ChosenPlan:
 class _Search:
     """The best plan within the limits and the best bound so far, with the reduced costs that came with that bound."""
 
-    table: Table
+    table: OptionTable
     choice: tuple[int, ...]
     """The best known; the last tried as long as none keeps the limits."""
     cost_micro_usd: int | None = None
@@ -157,7 +157,7 @@ def solve_problem(problem: Problem, planning: Planning, *, start: Sequence[int] 
 
     `start` is a choice that is known to be good. Raises PlanError, naming the limits in conflict, where no choice keeps them.
     """
-    table = Table(problem)
+    table = OptionTable(problem)
     search = _Search(table=table, choice=_cheapest_on_demand(table))
     for most in _PERIODS:
         gap_before = search.gap_frac
@@ -186,7 +186,7 @@ def solve_problem(problem: Problem, planning: Planning, *, start: Sequence[int] 
     )
 
 
-def _cheapest_on_demand(table: Table) -> tuple[int, ...]:
+def _cheapest_on_demand(table: OptionTable) -> tuple[int, ...]:
     """Return each workload's cheapest option if nobody sold commitments: where to start."""
     cost = table.on_demand_usd()
     ends = zip(table.first[:-1].tolist(), table.first[1:].tolist(), strict=True)

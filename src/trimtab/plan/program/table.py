@@ -26,7 +26,7 @@ from trimtab.plan.program.pool_use import Sharing, Slots, Tracked, Uses
 from trimtab.units import S_PER_HR, usd
 
 
-class Table:
+class OptionTable:
     """A problem's options as rows; everything about it that does not change while it is being solved."""
 
     def __init__(self, problem: Problem) -> None:

@@ -1,0 +1,154 @@
+"""An audit as a page of sections, in the order in which every form shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from trimtab.emit.blocks import Block, Code, DetailLevel, Figure, Page, Section, Tone, Words, bullets, strong
+from trimtab.emit.document import AuditDocument
+from trimtab.emit.money import dollars, percent
+from trimtab.emit.sections.bill import spend_blocks, use_blocks, waste_blocks
+from trimtab.emit.sections.plan import (
+    closer_look_blocks,
+    not_worth_blocks,
+    plan_blocks,
+    roadmap_blocks,
+    undeclared_blocks,
+    unjudged_blocks,
+)
+from trimtab.emit.sections.proof import laws_blocks, proof_blocks, robustness_blocks, what_if_blocks
+from trimtab.emit.words import GLOSSARY, days, joint_interval, kept_words, limit_line, moving_in, owned_lines
+
+Made = Callable[[AuditDocument], Sequence[Block]]
+
+
+def audit_page(document: AuditDocument, *, next_steps: Sequence[tuple[str, str]] = ()) -> Page:
+    """Return the page. `next_steps` are pairs of a command and what it gives, shown last."""
+    coverage, seen = document.coverage, document.coverage.window
+    return Page(
+        brand="trimtab audit",
+        title="GPU cost audit",
+        subject=document.fleet,
+        seen=f"History of {days(seen.start, seen.end)}: {coverage.summary}.",
+        warnings=document.degraded,
+        notes=(*coverage.notes, *(f"{count:,} x {what}" for what, count in coverage.counts.items())),
+        headline=_headline(document),
+        figures=_figures(document),
+        sections=tuple(_sections(document, next_steps)),
+        foot=f"trimtab {document.trimtab_version}. Reads only; people apply what it writes.",
+    )
+
+
+def _sections(document: AuditDocument, next_steps: Sequence[tuple[str, str]]) -> Iterator[Section]:
+    """Yield the sections that have something to show, in the one order of all forms."""
+    bill = dollars(document.bill_usd_mo)
+    what_if = "; ".join(document.what_if.scenario) if document.what_if else ""
+    made: tuple[tuple[str, str, str, Made], ...] = (
+        ("spend", "Where the money goes", "GPU active: mean share of the GPU at work while held", spend_blocks),
+        ("buys", "What it buys", f"$/month; together they are the bill, {bill}", waste_blocks),
+        ("plan", "The plan", "what to do first stands first" if document.plan.actions else "", plan_blocks),
+        ("roadmap", "The year ahead", "one lever a month, finished before the next", roadmap_blocks),
+        ("closer-look", "Worth a closer look", "on stated assumptions, and no part of the plan", closer_look_blocks),
+        (
+            "undeclared",
+            "What was not declared",
+            "",
+            undeclared_blocks,
+        ),
+        ("not-worth", "Not worth doing", "judged and refused", not_worth_blocks),
+        ("unjudged", "Not judged", _unjudged_gloss(document), unjudged_blocks),
+        ("limits", "Limits", "what the plan may not exceed, and what that costs", _limits_blocks),
+        ("held", "Commitments held", "judged on the use as it was", _held_blocks),
+        ("proof", "The proof", "replayed on history that the planner never saw", proof_blocks),
+        (
+            "laws",
+            "How services answer under load",
+            "what a replica is taken to serve, tested on busier hours than it was fitted on",
+            laws_blocks,
+        ),
+        (
+            "robustness",
+            "Robustness",
+            "the proof again, where the world departs from what the plan was made for",
+            robustness_blocks,
+        ),
+        ("what-if", "What if", what_if, what_if_blocks),
+        ("use", "How the GPUs are used", "", use_blocks),
+        ("method", "How this was worked out", "", _method_blocks),
+        ("next", "Next", "", lambda _: [Code(text=what, gloss=why) for what, why in next_steps]),
+    )
+    for name, title, gloss, make in made:
+        if blocks := make(document):
+            yield Section(name=name, title=title, gloss=gloss, blocks=tuple(blocks))
+
+
+def _headline(document: AuditDocument) -> Words:
+    plan, proof = document.plan, document.proof
+    return (
+        "The bill is ",
+        strong(f"{dollars(document.bill_usd_mo)} a month"),
+        f". The plan brings it to {dollars(plan.objective_usd_mo)}{moving_in(plan.moving_usd_mo)} and saves ",
+        strong(f"{dollars(plan.joint_saving_usd_mo)} a month ({percent(plan.saving_frac, 1)})", Tone.GOOD),
+        f"{joint_interval(plan)}. Replayed on {days(proof.window.start, proof.window.end)}, which the planner never saw, it "
+        f"saves {percent(proof.saving_frac, 1)}, with {kept_words(proof)}.",
+    )
+
+
+def _figures(document: AuditDocument) -> tuple[Figure, ...]:
+    plan, proof = document.plan, document.proof
+    mood = Tone.GOOD if proof.targets_kept == len(proof.targets) else Tone.BAD
+    return (
+        Figure(name="The bill today", value=dollars(document.bill_usd_mo), note="a month"),
+        Figure(
+            name="With the plan",
+            value=dollars(plan.objective_usd_mo),
+            note=f"a month{moving_in(plan.moving_usd_mo)}",
+        ),
+        Figure(
+            name="Saved",
+            value=dollars(plan.joint_saving_usd_mo),
+            note=f"a month, {percent(plan.saving_frac, 1)} of the bill",
+            tone=Tone.GOOD,
+        ),
+        Figure(
+            name="Proved on unseen history",
+            value=percent(proof.saving_frac, 1),
+            note=f"less; {kept_words(proof)}",
+            tone=mood if proof.targets else Tone.PLAIN,
+        ),
+    )
+
+
+def _unjudged_gloss(document: AuditDocument) -> str:
+    total = sum(row.usd_mo for row in document.unjudged)
+    share = total / document.bill_usd_mo if document.bill_usd_mo else 0.0
+    return f"{percent(share, 1)} of the bill; left as it is"
+
+
+def _limits_blocks(document: AuditDocument) -> list[Block]:
+    return [bullets([limit_line(limit) for limit in document.plan.limits])] if document.plan.limits else []
+
+
+def _held_blocks(document: AuditDocument) -> list[Block]:
+    held = owned_lines(document)
+    return [bullets(held)] if held else []
+
+
+def _method_blocks(document: AuditDocument) -> list[Block]:
+    plan = document.plan
+    pruned = "; ".join(f"{count:,} dropped: {why}" for why, count in plan.pruned.items())
+    steps = (
+        "The bill is worked out hour by hour from the nodes that were up and the prices that held, and divided among what ran "
+        "on them. What nothing ran on stays on the bill.",
+        "For each workload the possible changes are tried on its own past: the same requests and runs are played through the "
+        "changed fleet, which gives a cost and says whether its targets hold.",
+        f"One choice is made for all workloads together, because they share nodes and commitments. {plan.options:,} options "
+        f"were considered{f' ({pruned})' if pruned else ''}; a lower bound says how far from the best the choice can be.",
+        f"The joint saving is shared among the actions ({plan.attribution}): what an action adds on average over the orders "
+        "in which they could be taken. Shares add up; stand-alone savings do not.",
+        "A workload for which nobody declared a target must stay no worse than it was observed to be.",
+        "The last part of the history is kept from the planner. The proof replays the finished plan on it.",
+        "Months have 730 hours. Prices are those of the price book at the date of the audit, or your own rates.",
+    )
+    terms = [(strong(term), f": {meaning}") for term, meaning in GLOSSARY.items()]
+    return [bullets(steps, level=DetailLevel.PAGE), bullets(terms, title="Words used here", level=DetailLevel.PAGE)]

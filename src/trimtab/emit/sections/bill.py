@@ -1,0 +1,181 @@
+"""Where the money goes, what it buys and how the GPUs are used, as sections."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from trimtab.emit.blocks import (
+    Amount,
+    Block,
+    Chart,
+    DetailLevel,
+    Paragraph,
+    Table,
+    TableColumn,
+    TableRow,
+    Tone,
+    soft,
+    strong,
+)
+from trimtab.emit.document import AuditDocument, CapacityPart, HeatMapPart, SpendPart
+from trimtab.emit.html.charts import capacity, heat_key, heat_map, waste_bar, waste_style
+from trimtab.emit.money import percent
+from trimtab.emit.words import USEFUL
+
+_BRIEF_ROWS = 8
+_PAGE_WORKLOADS = 25
+_CAPACITY_CHARTS = 6
+_HEAT_ROWS = 30
+_CAPACITY_KEYS = (
+    ("key-demand", "GPUs that requests needed"),
+    ("key-before", "held"),
+    ("key-after", "held with the plan"),
+)
+_MONEY = TableColumn(title="$/month", right=True)
+_SHARE = TableColumn(title="share", right=True)
+_ACTIVE = TableColumn(title="GPU active", right=True)
+
+
+def spend_blocks(document: AuditDocument) -> list[Block]:
+    """Return the bill by workload type, by team and by workload, there with what its readings say."""
+    spend = document.spend
+    return [
+        _spend_table("workload type", spend.by_kind),
+        _spend_table("team", spend.by_team),
+        _workload_table(document),
+    ]
+
+
+def _spend_table(title: str, rows: Sequence[SpendPart]) -> Table:
+    most = max((row.share_frac for row in rows), default=0.0) or 1.0
+    kept = len(rows) if len(rows) <= _BRIEF_ROWS else _BRIEF_ROWS - 1
+    return Table(
+        columns=(TableColumn(title=title), _MONEY, _SHARE, _ACTIVE),
+        rows=tuple(
+            TableRow(
+                cells=(row.name, Amount(row.usd_mo), percent(row.share_frac), percent(row.activity_frac)),
+                bar_frac=row.share_frac / most,
+            )
+            for row in rows
+        ),
+        brief_rows=kept,
+        rest=_rest(rows[kept:], 4),
+    )
+
+
+def _rest(rows: Sequence[SpendPart], width: int) -> TableRow:
+    """Return the sum of rows in one."""
+    sums = (f"{len(rows)} more", Amount(sum(row.usd_mo for row in rows)), percent(sum(row.share_frac for row in rows)))
+    return TableRow(cells=(*sums, *[""] * (width - len(sums))))
+
+
+def _workload_table(document: AuditDocument) -> Table:
+    verdicts = {verdict.workload: verdict.headline for verdict in document.verdicts}
+    rows = document.spend.by_workload
+    kept = len(rows) if len(rows) <= _BRIEF_ROWS else _BRIEF_ROWS - 1
+    return Table(
+        columns=(
+            TableColumn(title="workload"),
+            _MONEY,
+            TableColumn(title="share", right=True, optional=2),
+            TableColumn(title="GPU active", right=True, optional=1),
+            TableColumn(title="what its readings say", readable=30),
+        ),
+        rows=tuple(
+            TableRow(
+                cells=(
+                    row.name,
+                    Amount(row.usd_mo),
+                    percent(row.share_frac),
+                    percent(row.activity_frac),
+                    verdicts.get(row.name, ""),
+                )
+            )
+            for row in rows
+        ),
+        brief_rows=kept,
+        rest=_rest(rows[kept:], 5),
+        page_rows=_PAGE_WORKLOADS,
+        of="workloads",
+    )
+
+
+def waste_blocks(document: AuditDocument) -> list[Block]:
+    """Return what the bill buys: kinds of waste and useful work, which sum to it."""
+    shown = [row for row in document.waste if row.usd_mo > 0]
+    most = max((row.share_frac for row in shown), default=0.0) or 1.0
+    rows = tuple(
+        TableRow(
+            cells=(
+                (strong(row.kind), f": {row.meaning}"),
+                Amount(row.usd_mo),
+                percent(row.share_frac),
+                ", ".join(row.where),
+            ),
+            bar_frac=row.share_frac / most,
+            tone=Tone.GOOD if row.kind == USEFUL else Tone.BAD,
+            key=waste_style(row, at),
+        )
+        for at, row in enumerate(shown)
+    )
+    return [
+        Chart(draw=lambda: waste_bar(document.waste)),
+        Table(
+            columns=(TableColumn(title="what", readable=34), _MONEY, _SHARE, TableColumn(title="mostly", optional=2)),
+            rows=rows,
+            total=TableRow(cells=(strong("the bill"), Amount(document.bill_usd_mo, strong=True), "", "")),
+        ),
+        Paragraph(words=soft(_product_form(document))),
+    ]
+
+
+def _product_form(document: AuditDocument) -> str:
+    form = document.product_form
+    text = f"Of 100 GPU-hours paid, {form.allocation_frac * 100:.0f} were held by a workload"
+    if form.busy_frac is None:
+        return f"{text}; how busy they were was not measured."
+    text += f", {form.allocation_frac * form.busy_frac * 100:.0f} were busy"
+    if form.product_frac is None:
+        return f"{text}; how hard they worked was not measured."
+    factors = " x ".join(percent(part) for part in (form.allocation_frac, form.busy_frac, form.efficiency_frac))
+    return f"{text}, {form.product_frac * 100:.0f} did full work ({factors})."
+
+
+def use_blocks(document: AuditDocument) -> list[Block]:
+    """Return the heat map of the week, and demand against capacity; nothing where nothing was measured."""
+    heat = _dearest_rows(document)
+    services = sorted(document.pictures.capacity, key=_most_held, reverse=True)
+    blocks: list[Block] = []
+    if heat.rows:
+        blocks.append(Chart(title="Utilization through the week (hours in UTC)", draw=lambda: heat_map(heat)))
+        blocks.append(Chart(draw=heat_key))
+        blocks += _left_out(len(document.pictures.heat_map.rows) - len(heat.rows), "workloads")
+    for at, part in enumerate(services[:_CAPACITY_CHARTS]):
+        blocks.append(
+            Chart(
+                title=f"Demand against capacity: {part.workload}",
+                keys=() if at else _CAPACITY_KEYS,
+                draw=partial(capacity, part, at),
+            )
+        )
+    return [*blocks, *_left_out(len(services) - _CAPACITY_CHARTS, "services")]
+
+
+def _left_out(count: int, what: str) -> list[Block]:
+    if count <= 0:
+        return []
+    return [Paragraph(words=soft(f"{count} more {what} are in the JSON form of this report."), level=DetailLevel.PAGE)]
+
+
+def _most_held(part: CapacityPart) -> float:
+    return max((gpus or 0.0 for gpus in part.before_gpus), default=0.0)
+
+
+def _dearest_rows(document: AuditDocument) -> HeatMapPart:
+    """Return the heat map's rows, dearest workload first, as many as a page can show."""
+    spend = {row.name: row.usd_mo for row in document.spend.by_workload}
+    whole = document.pictures.heat_map
+    pairs = sorted(zip(whole.rows, whole.activity_frac, strict=True), key=lambda pair: -spend.get(pair[0], 0.0))
+    kept = pairs[:_HEAT_ROWS]
+    return HeatMapPart(rows=tuple(name for name, _ in kept), activity_frac=tuple(values for _, values in kept))

@@ -1,0 +1,164 @@
+"""The answer of `trimtab fit` as a page of sections."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from trimtab.catalog import BuyingOption
+from trimtab.emit.blocks import (
+    Block,
+    Cell,
+    Chart,
+    Code,
+    Figure,
+    Folded,
+    Noted,
+    Page,
+    Section,
+    Table,
+    TableRow,
+    bullets,
+    columns,
+    strong,
+    table,
+)
+from trimtab.emit.fit_document import FitDocument, FitWay
+from trimtab.emit.html.fit_charts import cost_against_time, memory_chart, memory_parts, roofline_chart, value_chart
+from trimtab.emit.money import dollars, dollars_and_cents
+
+_MOST_BARS = 12
+_BOUGHT = {
+    BuyingOption.ON_DEMAND: "on demand",
+    BuyingOption.SPOT: "spot with losses",
+    BuyingOption.RESERVED_1Y: "1 year",
+    BuyingOption.RESERVED_3Y: "3 years",
+    BuyingOption.OWNED: "owned",
+}
+
+
+def fit_page(document: FitDocument) -> Page:
+    """Return the page."""
+    shown = document.ways[:_MOST_BARS]
+    kinds = {part[:2]: None for way in shown for part in memory_parts(way.footprint)}
+    parts: tuple[tuple[str, str, str, tuple[Block, ...]], ...] = (
+        (
+            "ranking",
+            "What works, cheapest first",
+            "the best way on each GPU, with the interval of its cost",
+            (_ways(document.ways),),
+        ),
+        (
+            "pareto",
+            "Cost against time",
+            "each dot is a way that works; the line joins those that nothing beats in both",
+            (Chart(draw=partial(cost_against_time, document.field)),),
+        ),
+        ("value", "Tokens a second for a dollar an hour", "", (Chart(draw=partial(value_chart, shown)),)),
+        (
+            "memory",
+            "What fills the memory",
+            "",
+            (Chart(draw=partial(memory_chart, shown), keys=tuple(sorted(kinds))),),
+        ),
+        (
+            "roofline",
+            "Roofline of the first way",
+            "how much arithmetic a byte moved carries, and what the GPU can do with it",
+            tuple(Chart(draw=partial(roofline_chart, roof)) for roof in document.rooflines),
+        ),
+        (
+            "buying",
+            f"What {'a run' if document.ways[0].unit == '$' else 'an hour'} costs under each way of buying",
+            "spot holds what lost nodes are expected to cost; a dash means that it is not sold there",
+            (_buying(document.ways),),
+        ),
+        (
+            "cost",
+            f"What the first way costs all told, a {document.total.per}",
+            "nodes are billed whole; each figure besides is an assumption of the settings that can be overridden",
+            (_cost(document),),
+        ),
+        (
+            "paste",
+            "To paste for the first way",
+            "",
+            (Code(text=document.paste), bullets(tuple(document.remarks))),
+        ),
+        (
+            "rejected",
+            f"What was rejected, and why ({len(document.rejected)})",
+            "",
+            (Folded(title="all of them", blocks=(_rejected(document),)),),
+        ),
+    )
+    return Page(
+        brand="trimtab fit",
+        title=document.title,
+        seen=document.question,
+        figures=_figures(document),
+        sections=tuple(
+            Section(name=name, title=title, gloss=gloss, blocks=blocks) for name, title, gloss, blocks in parts
+        ),
+        foot="Intervals hold in 80 of 100 cases. Prices are those of the catalog at the date of asking.",
+    )
+
+
+def _figures(document: FitDocument) -> tuple[Figure, ...]:
+    first = document.ways[0]
+    amount = dollars(first.cost.value) if first.unit == "$" else f"{first.cost.value:,.3f} {first.unit}"
+    cost = f"{first.cost.low:,.3g} to {first.cost.high:,.3g} {first.unit} (80%)"
+    time = f"{first.time.low:,.3g} to {first.time.high:,.3g} (80%)"
+    return (
+        Figure(name="Cheapest", value=first.label, note=first.where),
+        Figure(name="Costs", value=amount, note=cost),
+        Figure(name="Takes", value=f"{first.time.value:,.3g} {first.time_unit}", note=time),
+        Figure(name="All told", value=dollars(document.total.usd), note=f"a {document.total.per}, itemised below"),
+    )
+
+
+def _ways(ways: Sequence[FitWay]) -> Table:
+    unit, time_unit = ways[0].unit, ways[0].time_unit
+    return table(("GPUs", "set-up", f"#{unit}", "#80%", f"#{time_unit}", "#tokens/s", "#$/h"), [*map(_way, ways)])
+
+
+def _way(way: FitWay) -> tuple[Cell, ...]:
+    money, ends = ("{:,.0f}", "{:,.0f}–{:,.0f}") if way.unit == "$" else ("{:,.3g}", "{:,.2g}–{:,.2g}")
+    return (
+        Noted(words=way.label, beneath=way.where),
+        Noted(words=way.setup, beneath=f"bound by {way.binding}" if way.binding else ""),
+        money.format(way.cost.value),
+        ends.format(way.cost.low, way.cost.high),
+        f"{way.time.value:,.3g}",
+        f"{way.tok_s:,.0f}",
+        f"{way.usd_hr:,.2f}",
+    )
+
+
+def _buying(ways: Sequence[FitWay]) -> Table:
+    """Show what each way of buying costs, where it is sold at all."""
+    shown = [option for option in _BOUGHT if any(option in way.bought for way in ways)]
+    rows = [
+        (
+            way.label,
+            *(dollars_and_cents(way.bought[option]) if option in way.bought else "–" for option in shown),
+            way.where,
+        )
+        for way in ways
+    ]
+    return table(("GPUs", *(f"#{_BOUGHT[option]}" for option in shown), "offering"), rows)
+
+
+def _cost(document: FitDocument) -> Table:
+    lines = document.total.lines
+    return Table(
+        columns=columns("item", "#USD", "how"),
+        rows=tuple(TableRow(cells=(line.item.value, dollars_and_cents(line.usd), line.how)) for line in lines),
+        total=TableRow(cells=(strong("sum"), strong(dollars_and_cents(document.total.usd)), "")),
+    )
+
+
+def _rejected(document: FitDocument) -> Table:
+    rejected = sorted(document.rejected, key=lambda way: way.gpu)
+    rows = [(way.gpu, way.what, way.reason.value, way.because) for way in rejected]
+    return table(("GPU", "way", "reason", "because"), rows)

@@ -1,0 +1,197 @@
+"""The plan as sections: what to do, the year ahead, what is worth a closer look, what was refused or not judged."""
+
+from __future__ import annotations
+
+from trimtab.emit.blocks import (
+    Amount,
+    Block,
+    Bullets,
+    Chart,
+    Folded,
+    ListItem,
+    Paragraph,
+    StyledText,
+    Table,
+    TableColumn,
+    TableRow,
+    Tone,
+    Words,
+    bullets,
+    code,
+    soft,
+    strong,
+    table,
+)
+from trimtab.emit.document import ActionPart, AuditDocument, RoadmapPart, VenturePart
+from trimtab.emit.html.charts import waterfall, year_picture
+from trimtab.emit.money import dollars, percent
+from trimtab.emit.roadmap_words import quick_wins, roadmap_lines
+from trimtab.emit.sections.actions import action_sections
+from trimtab.emit.venture_words import venture_subject
+from trimtab.emit.words import UNDECLARED_LEAD, UNDECLARED_NOTE, interval, plan_note, undeclared_line
+
+_BRIEF_ACTIONS = 20
+_BRIEF_LINES = 8
+_RISK_TONE = {"low": Tone.GOOD, "medium": Tone.WARN, "high": Tone.BAD}
+_COLUMNS = (
+    TableColumn(title="id", whole=True),
+    TableColumn(title="what to do"),
+    TableColumn(title="saves $/month", right=True),
+    TableColumn(title="80% interval", right=True),
+    TableColumn(title="alone", right=True, optional=2, gloss="what it saves if it is the only action"),
+    TableColumn(title="last in", right=True, optional=3, gloss="what is lost if it alone is left out"),
+    TableColumn(title="weeks", right=True, optional=1, gloss="engineer-weeks"),
+    TableColumn(title="risk", whole=True),
+    TableColumn(title="when", whole=True),
+)
+
+
+def plan_blocks(document: AuditDocument) -> list[Block]:
+    """Return the actions, how they take the bill down, and how near the best the plan is."""
+    plan = document.plan
+    if not plan.actions:
+        return [Paragraph(words="Nothing that is worth doing was found; what was judged and refused stands below.")]
+    wins = quick_wins(document)
+    star = " ★: a quick win, little work of low risk that is paid back within a month." if wins else ""
+    rest = plan.actions[_BRIEF_ACTIONS:]
+    return [
+        Chart(
+            title="From today's bill to the plan's, dollars a month; thin lines: 80% intervals",
+            draw=lambda: waterfall(document),
+        ),
+        Table(
+            columns=_COLUMNS,
+            rows=tuple(_action_row(document, action, action.id in wins) for action in plan.actions),
+            total=_across("", strong("together"), Amount(plan.joint_saving_usd_mo, strong=True)),
+            brief_rows=_BRIEF_ACTIONS,
+            rest=_across("", f"{len(rest)} more in `-o json`", Amount(sum(action.saving_usd_mo for action in rest))),
+        ),
+        Paragraph(words=soft(f"Savings overlap; each figure is a fair share, so they add up.{star} {plan_note(plan)}")),
+    ]
+
+
+def _across(*cells: str | StyledText | Amount) -> TableRow:
+    return TableRow(cells=(*cells, *[""] * (len(_COLUMNS) - len(cells))))
+
+
+def _action_row(document: AuditDocument, action: ActionPart, quick_win: bool) -> TableRow:
+    return TableRow(
+        id=action.id,
+        cells=(
+            code(action.id),
+            (strong(action.subject), f": {action.effect}{' ★' if quick_win else ''}"),
+            Amount(action.saving_usd_mo),
+            interval(action),
+            f"{action.standalone_usd_mo:,.0f}",
+            f"{action.last_in_usd_mo:,.0f}",
+            f"{action.effort_weeks:g}",
+            StyledText(action.risk, _RISK_TONE[action.risk]),
+            f"Q{action.quarter}" if action.quarter else "later",
+        ),
+        details_title="Why, the sums, how to undo it",
+        details=action_sections(document, action),
+    )
+
+
+def roadmap_blocks(document: AuditDocument) -> list[Block]:
+    """Return the year ahead, month by month; nothing where there is no roadmap."""
+    found = document.plan.roadmap
+    if found is None:
+        return []
+    return [
+        Chart(
+            draw=lambda: year_picture(found, document.plan.actions),
+            keys=(("key-after", "in this order"), ("key-before", "in the fixed order")),
+        ),
+        bullets(roadmap_lines(found)),
+        Folded(title="Month by month, and how firm the order is", blocks=tuple(_year_tables(document, found))),
+    ]
+
+
+def _year_tables(document: AuditDocument, found: RoadmapPart) -> list[Table]:
+    subjects = {action.id: action.subject for action in document.plan.actions}
+    steps = [
+        (
+            code(step.action),
+            f"{subjects.get(step.action, '')}{' ★' if step.quick_win else ''}",
+            f"{step.start_mo:.1f}",
+            f"{step.done_mo:.1f}",
+            f"{step.bill_usd_mo:,.0f}",
+        )
+        for step in found.course.steps
+    ]
+    months = [
+        (str(month), f"{mine:,.0f}", f"{fixed:,.0f}", f"{fixed - mine:,.0f}")
+        for month, (mine, fixed) in enumerate(zip(found.course.bill_usd_mo, found.fixed.bill_usd_mo, strict=True))
+    ]
+    sways = [
+        (
+            f"{sway.lever} at {'half' if sway.factor < 1 else 'twice'} its effort",
+            percent(sway.same_frac),
+            code(sway.first),
+            f"{sway.regret_usd:,.0f}",
+        )
+        for sway in found.sways
+    ]
+    firm = ("if", "#pairs in the same order", "first", "#keeping this order costs, $ over the year")
+    return [
+        table(("id", "what", "#begins, months", "#done", "#bill $/month then"), steps, title="Steps"),
+        table(
+            ("#after months", "#bill $/month, this order", "#fixed order", "#difference"), months, title="Bill a month"
+        ),
+        table(firm, sways, title="How firm the order is"),
+    ]
+
+
+def closer_look_blocks(document: AuditDocument) -> list[Block]:
+    """Return what is always judged and worth a closer look."""
+    items = [_venture(venture) for venture in document.plan.always_judged if venture.worth]
+    return [Bullets(items=tuple(items))] if items else []
+
+
+def not_worth_blocks(document: AuditDocument) -> list[Block]:
+    """Return what was judged and refused, and why."""
+    ventures = [_venture(venture) for venture in document.plan.always_judged if not venture.worth]
+    refused = [
+        _reasoned(f"{row.lever} on {row.subject}", _saves(row.saving_usd_mo), row.reason)
+        for row in document.plan.not_worth_doing
+    ]
+    items = (*ventures, *map(_item, refused))
+    return [Bullets(items=items, brief_items=len(ventures) + _BRIEF_LINES)] if items else []
+
+
+def unjudged_blocks(document: AuditDocument) -> list[Block]:
+    """Return the workloads that the plan leaves as they are because they could not be judged."""
+    lines = [_reasoned(row.workload, f"{dollars(row.usd_mo)} a month", row.reason) for row in document.unjudged]
+    return [bullets(lines, brief=_BRIEF_LINES)] if lines else []
+
+
+def undeclared_blocks(document: AuditDocument) -> list[Block]:
+    """Return what was not declared, what declaring it would save, and the lines to paste."""
+    if not document.undeclared:
+        return []
+    items = tuple(ListItem(words=undeclared_line(part), code=part.declaration) for part in document.undeclared)
+    return [
+        Paragraph(words=f"{UNDECLARED_LEAD}."),
+        Bullets(items=items, brief_items=_BRIEF_LINES),
+        Paragraph(words=soft(UNDECLARED_NOTE)),
+    ]
+
+
+def _venture(venture: VenturePart) -> ListItem:
+    words: Words = (strong(venture_subject(venture)), f": {venture.reason}")
+    return ListItem(words=words, beneath=f"assumed: {', '.join(venture.assumptions)}" if venture.assumptions else "")
+
+
+def _item(words: Words) -> ListItem:
+    return ListItem(words=words)
+
+
+def _reasoned(what: str, money: str, reason: str) -> Words:
+    return (strong(what), f"{f' ({money})' if money else ''}: {reason}")
+
+
+def _saves(usd_mo: float | None) -> str:
+    if usd_mo is None:
+        return ""
+    return f"saves {dollars(usd_mo)} a month" if usd_mo >= 0 else f"costs {dollars(-usd_mo)} a month more"

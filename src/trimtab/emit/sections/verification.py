@@ -1,0 +1,163 @@
+"""A verification as a page of sections: what the plan saved since, what no longer holds, how it is bought."""
+
+from __future__ import annotations
+
+from trimtab.emit.blocks import (
+    Block,
+    Chart,
+    Figure,
+    Page,
+    Paragraph,
+    Section,
+    StyledText,
+    Table,
+    TableColumn,
+    TableRow,
+    Tone,
+    Words,
+    bullets,
+    code,
+    strong,
+)
+from trimtab.emit.html.charts import bill_bridge
+from trimtab.emit.money import dollars, percent
+from trimtab.emit.words import days
+from trimtab.plan.verify.drift import Drift
+from trimtab.plan.verify.purchases import NodePurchase, PurchaseOption
+from trimtab.plan.verify.verification import ActionStatus, ActionVerdict, Verification
+
+_STATUS = {
+    ActionStatus.ON_TRACK: ("✓ on track", Tone.GOOD),
+    ActionStatus.SHORT: ("✗ short", Tone.BAD),
+    ActionStatus.NOT_ENACTED: ("✗ not enacted", Tone.BAD),
+}
+
+
+def verification_page(found: Verification, fleet: str) -> Page:
+    """Return the page."""
+    steps = ", ".join(f"{name} {amount:+,.0f}" for name, amount in _bridge(found))
+    return Page(
+        brand="trimtab verify",
+        title="Plan afterwards",
+        subject=fleet,
+        seen=f"History of {days(found.window.start, found.window.end)}; the plan's rates against today's told apart.",
+        headline=(
+            f"$/month: the bill then {found.then_usd_mo:,.0f}, {steps} = ",
+            strong(f"{found.now_usd_mo:,.0f} now"),
+            f". Predicted to save {found.predicted_usd_mo:,.0f}; {found.outside_usd_mo:,.0f} of what was saved is of no "
+            "action of the plan.",
+        ),
+        figures=_figures(found),
+        sections=(
+            Section(
+                name="bridge",
+                title="From the bill then to the bill now",
+                gloss=f"dollars a month; the plan was to save {dollars(found.predicted_usd_mo)}",
+                blocks=(
+                    Chart(draw=lambda: bill_bridge(found.then_usd_mo, _bridge(found), found.now_usd_mo)),
+                    *_notes(found),
+                ),
+            ),
+            Section(
+                name="actions",
+                title="Action by action",
+                gloss="realised: at today's demand and the plan's rates",
+                blocks=(_actions(found),),
+            ),
+            Section(name="drift", title="What no longer holds", blocks=(_drifts(found),)),
+            Section(
+                name="buying",
+                title="How it is bought",
+                gloss="the nodes in use, at today's rates under every way of buying them; spot may be taken back",
+                blocks=(bullets([_purchase(purchase) for purchase in found.purchases]),),
+            ),
+        ),
+    )
+
+
+def _figures(found: Verification) -> tuple[Figure, ...]:
+    share = found.saved_usd_mo / found.predicted_usd_mo if found.predicted_usd_mo else 0.0
+    kept = sum(action.status is ActionStatus.ON_TRACK for action in found.actions)
+    on_track = Tone.GOOD if kept == len(found.actions) else Tone.BAD
+    drifted = Tone.BAD if found.drifts else Tone.GOOD
+    saved = f"a month, at the plan's rates; {percent(share)} of the prediction"
+    return (
+        Figure(name="The bill now", value=dollars(found.now_usd_mo), note="a month"),
+        Figure(name="Saved", value=dollars(found.saved_usd_mo), note=saved, tone=Tone.GOOD),
+        Figure(name="On track", value=f"{kept} of {len(found.actions)}", note="actions", tone=on_track),
+        Figure(name="Drift alerts", value=str(len(found.drifts)), note="what no longer holds", tone=drifted),
+    )
+
+
+def _bridge(found: Verification) -> tuple[tuple[str, float], ...]:
+    return (
+        ("demand since then", found.demand_usd_mo),
+        ("saved", -found.saved_usd_mo),
+        ("new rates", found.rates_usd_mo),
+    )
+
+
+def _notes(found: Verification) -> list[Block]:
+    return [bullets(found.notes)] if found.notes else []
+
+
+def _actions(found: Verification) -> Table:
+    return Table(
+        columns=(
+            TableColumn(title="id", whole=True),
+            TableColumn(title="what"),
+            TableColumn(title="", whole=True),
+            TableColumn(title="enacted", right=True, optional=1),
+            TableColumn(title="predicted $/month", right=True),
+            TableColumn(title="80% interval", right=True, optional=2),
+            TableColumn(title="realised", right=True),
+            TableColumn(title="why", readable=24),
+        ),
+        rows=tuple(map(_action_row, found.actions)),
+    )
+
+
+def _action_row(action: ActionVerdict) -> TableRow:
+    status, tone = _STATUS[action.status]
+    predicted = action.predicted_usd_mo
+    return TableRow(
+        cells=(
+            code(action.id),
+            (strong(action.subject), f": {action.lever}"),
+            StyledText(status, tone),
+            percent(action.enacted_frac),
+            f"{predicted.value:,.0f}",
+            f"{predicted.low:,.0f}–{predicted.high:,.0f}",
+            f"{action.realised_usd_mo:,.0f}",
+            action.cause,
+        )
+    )
+
+
+def _drifts(found: Verification) -> Block:
+    if not found.drifts:
+        return Paragraph(words="Nothing: what was moved still fits, and commitments are used for more than pays them.")
+    return bullets([StyledText(drift_line(drift), Tone.WARN) for drift in found.drifts])
+
+
+def drift_line(drift: Drift) -> str:
+    """Say an alert in one line."""
+    action = f" ({drift.action})" if drift.action else ""
+    side = "below" if drift.seen_frac < drift.limit_frac else "above"
+    seen, limit = percent(drift.seen_frac), percent(drift.limit_frac)
+    return f"{drift.subject}{action}: {drift.kind.value} {seen}, {side} {limit}; {drift.advice}"
+
+
+def _purchase(purchase: NodePurchase) -> Words:
+    """Say a pool's use and every way of buying it."""
+    ways = ", ".join(map(_option_words, sorted(purchase.options, key=lambda option: option.usd_mo)))
+    return (
+        strong(purchase.instance_type),
+        f" {purchase.region}, {purchase.mean_nodes:.1f} nodes, {purchase.now}, {dollars(purchase.now_usd_mo)} a month; every "
+        f"way: {ways}. {purchase.advice[:1].upper()}{purchase.advice[1:]}.",
+    )
+
+
+def _option_words(option: PurchaseOption) -> str:
+    commit = f", {option.commit} committed" if option.option.term_years else ""
+    return f"{option.option.value} {dollars(option.usd_mo)}{commit}"

@@ -1,0 +1,264 @@
+"""A page as one self-contained HTML file: no script, font or picture from elsewhere; its own policy forbids every request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import assert_never
+
+from trimtab.emit.blocks import (
+    Amount,
+    Block,
+    Bullets,
+    Cell,
+    Chart,
+    Code,
+    Figure,
+    Folded,
+    ListItem,
+    Noted,
+    Page,
+    Paragraph,
+    Section,
+    StyledText,
+    Table,
+    TableColumn,
+    TableRow,
+    Tone,
+    Words,
+    is_empty,
+    legend,
+    spans,
+)
+from trimtab.emit.html.markup import Html, join, tag
+from trimtab.emit.html.style import STYLE
+from trimtab.safe_text import for_terminal
+
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+_FEW_SECTIONS = 3
+"""A page of so many needs no list of contents."""
+_FOLDED_NOTES = 3
+
+
+def write_page(page: Page, *, style: str = "") -> str:
+    """Return the page; `style` is added to the sheet that all pages share."""
+    main = tag("main", _figures(page.figures), _contents(page.sections), *map(_section, page.sections))
+    foot = tag("footer", _safe(page.foot)) if page.foot else Html()
+    return _framed(page.heading, _header(page), main, foot, style=style)
+
+
+def _framed(title: str, *body: Html, style: str = "") -> str:
+    """Return a whole file of a body, with the policy and the style of every page."""
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", http_equiv="Content-Security-Policy", content=_POLICY),
+        tag("meta", name="referrer", content="no-referrer"),
+        tag("title", _safe(title)),
+        tag("link", rel="icon", href="data:,"),
+        tag("style", Html(STYLE + style)),
+    )
+    return f"<!doctype html>\n{tag('html', head, tag('body', *body), lang='en')}\n"
+
+
+def _header(page: Page) -> Html:
+    warnings = [tag("p", _safe(warning)) for warning in page.warnings]
+    return tag(
+        "header",
+        tag("div", _safe(page.brand), class_="brand"),
+        tag("h1", _safe(page.heading)),
+        tag("p", _safe(page.seen), class_="soft") if page.seen else Html(),
+        tag("div", *warnings, class_="notice", role="note") if warnings else Html(),
+        _notes(page.notes),
+    )
+
+
+def _notes(notes: tuple[str, ...]) -> Html:
+    if not notes:
+        return Html()
+    items = tag("ul", *(tag("li", _safe(note)) for note in notes), class_="plain soft")
+    if len(notes) <= _FOLDED_NOTES:
+        return items
+    return tag("details", tag("summary", f"{len(notes)} notes on what was seen"), items)
+
+
+def _figures(figures: tuple[Figure, ...]) -> Html:
+    return tag("div", *map(_figure, figures), class_="figures") if figures else Html()
+
+
+def _figure(figure: Figure) -> Html:
+    return tag(
+        "div",
+        tag("div", _safe(figure.name), class_="name"),
+        tag("div", _safe(figure.value), class_="value"),
+        tag("div", _safe(figure.note), class_="note"),
+        class_="figure" if figure.tone is Tone.PLAIN else f"figure {figure.tone.value}",
+    )
+
+
+def _contents(sections: tuple[Section, ...]) -> Html:
+    if len(sections) <= _FEW_SECTIONS:
+        return Html()
+    links = (tag("li", tag("a", _safe(section.title), href=f"#{section.name}")) for section in sections)
+    return tag("nav", tag("ul", *links), class_="contents", aria_label="Contents")
+
+
+def _section(section: Section) -> Html:
+    return tag(
+        "section",
+        tag("h2", _safe(section.title), id=section.name),
+        tag("p", _sentence(section.gloss), class_="lead") if section.gloss else Html(),
+        *map(_block, section.blocks),
+        aria_labelledby=section.name,
+    )
+
+
+def _sentence(gloss: str) -> str:
+    return _safe(f"{gloss[:1].upper()}{gloss[1:]}.")
+
+
+def _block(block: Block) -> Html:
+    if is_empty(block):
+        return Html()
+    match block:
+        case Table():
+            return _table(block)
+        case Bullets():
+            return join([_title(block.title), _bullets(block)])
+        case Paragraph():
+            return join([_title(block.title), _paragraph(block.words)])
+        case Code():
+            gloss = tag("p", _safe(block.gloss), class_="soft") if block.gloss else Html()
+            return join([tag("pre", _safe(block.text)), gloss])
+        case Chart():
+            return join([_title(block.title), _keys(block.keys), _scroll(block.draw())])
+        case Folded():
+            return tag("details", tag("summary", _safe(block.title)), *map(_block, block.blocks))
+    assert_never(block)
+
+
+def _keys(pairs: Sequence[tuple[str, str]]) -> Html:
+    """Return the key of a chart."""
+    items = (tag("li", tag("span", class_=f"key {style}"), _safe(words)) for style, words in pairs)
+    return tag("ul", *items, class_="keys") if pairs else Html()
+
+
+def _scroll(wide: Html) -> Html:
+    """Return something wide in a frame that scrolls on small screens."""
+    return tag("div", wide, class_="scroll") if wide else Html()
+
+
+def _title(title: str) -> Html:
+    return tag("h3", _safe(title)) if title else Html()
+
+
+def _bullets(block: Bullets) -> Html:
+    items = map(_item, block.items)
+    return tag("ol", *items) if block.numbered else tag("ul", *items, class_="plain")
+
+
+def _item(item: ListItem) -> Html:
+    beneath = tag("div", _safe(item.beneath), class_="query") if item.beneath else Html()
+    copied = tag("pre", _safe(item.code)) if item.code else Html()
+    return tag("li", _words(item.words), beneath, copied)
+
+
+def _paragraph(words: Words) -> Html:
+    parts = spans(words)
+    if len(parts) == 1 and parts[0].tone in (Tone.SOFT, Tone.WARN):
+        style = "soft" if parts[0].tone is Tone.SOFT else "notice"
+        return tag("p", _safe(parts[0].text), class_=style)
+    return tag("p", _words(words))
+
+
+# Tables
+
+
+def _table(table: Table) -> Html:
+    grouped = any(row.group for row in table.rows)
+    columns = [TableColumn(title=table.group_title), *table.columns] if grouped else list(table.columns)
+    shown = table.rows[: table.page_rows]
+    foldable = any(row.details for row in shown)
+    caption = tag("caption", _sentence_case(table.title)) if table.title else Html()
+    head = tag("tr", *(_head(column) for column in columns))
+    rows = [_row(row, columns, grouped) for row in shown]
+    # a row with something folded beneath is a body of its own, which holds both
+    bodies = rows if foldable else [tag("tbody", *rows)]
+    total = tag("tbody", _row(table.total, columns, grouped, style="total")) if table.total else Html()
+    whole = tag("table", caption, _thead(head, columns), *bodies, total, class_="plan" if foldable else None)
+    told = legend(table.columns)
+    foot = tag("p", _safe(told), class_="soft") if told else Html()
+    return join([_scroll(whole), _more(len(table.rows) - len(shown), table.of), foot])
+
+
+def _thead(head: Html, columns: list[TableColumn]) -> Html:
+    return tag("thead", head) if any(column.title for column in columns) else Html()
+
+
+def _head(column: TableColumn) -> Html:
+    side = "num" if column.right else None
+    # an empty head is a cell, since a reader of the screen would announce a head without a name
+    return tag("th", _safe(column.title), scope="col", class_=side) if column.title else tag("td", class_=side)
+
+
+def _row(row: TableRow, columns: list[TableColumn], grouped: bool, *, style: str | None = None) -> Html:
+    cells = [*([row.group] if grouped else []), *row.cells]
+    first = _td(cells[0], columns[0], key=row.key, bar_frac=row.bar_frac)
+    line = tag("tr", first, *map(_td, cells[1:], columns[1:]), class_=style)
+    if not row.details:
+        return line
+    inside = tag("details", tag("summary", _safe(row.details_title)), _inside(row.details))
+    more = tag("tr", tag("td"), tag("td", inside, colspan=len(columns) - 1), class_="more")
+    return tag("tbody", line, more, id=row.id or None)
+
+
+def _inside(sections: tuple[Section, ...]) -> Html:
+    parts = (tag("div", _title(section.title), *map(_block, section.blocks)) for section in sections)
+    return tag("div", *parts, class_="inside")
+
+
+def _td(cell: Cell, column: TableColumn, *, key: str = "", bar_frac: float | None = None) -> Html:
+    parts = [tag("span", class_=f"key {key}")] if key else []
+    parts.append(_cell(cell))
+    if bar_frac is not None and not key:
+        parts.append(tag("span", class_="bar", style=f"width:{100 * bar_frac:.1f}%"))
+    return tag("td", *parts, class_="num" if column.right else "nowrap" if column.whole else None)
+
+
+def _cell(cell: Cell) -> Html:
+    if isinstance(cell, Amount):
+        return Html(f"{cell.usd:,.2f}")
+    if isinstance(cell, Noted):
+        beneath = tag("div", _safe(cell.beneath), class_="query") if cell.beneath else Html()
+        return join([_words(cell.words), beneath])
+    return _words(cell)
+
+
+def _more(count: int, what: str) -> Html:
+    """Say how many rows are not shown, where there are any."""
+    if count <= 0:
+        return Html()
+    return tag("p", f"{count} more {what} are in the JSON form of this report.", class_="soft")
+
+
+def _sentence_case(title: str) -> str:
+    return _safe(f"{title[:1].upper()}{title[1:]}")
+
+
+def _words(words: Words) -> Html:
+    return join(map(_span, spans(words)))
+
+
+def _span(span: StyledText) -> Html:
+    text = Html(join([_safe(span.text)]))
+    if span.code:
+        return tag("code", text)
+    tone = None if span.tone is Tone.PLAIN else f"tone-{span.tone.value}"
+    if span.strong:
+        return tag("strong", text, class_=tone)
+    return tag("span", text, class_=tone) if tone else text
+
+
+def _safe(text: str) -> str:
+    """Return text without characters that let it read as another; markup is escaped where it is put into an element."""
+    return for_terminal(text)

@@ -1,0 +1,210 @@
+"""Writers of pages: every form shows the same text, none lets a name of others do harm."""
+
+import re
+from html import unescape
+
+import pytest
+from hypothesis import given, strategies as st
+from tests.emit.example import example_audit
+
+from trimtab.emit.audit_document import audit_document
+from trimtab.emit.blocks import (
+    Amount,
+    Bullets,
+    Chart,
+    Code,
+    DetailLevel,
+    Folded,
+    ListItem,
+    Noted,
+    Page,
+    Paragraph,
+    Section,
+    StyledText,
+    Table,
+    TableColumn,
+    TableRow,
+    Tone,
+    strong,
+)
+from trimtab.emit.html.markup import Html, tag
+from trimtab.emit.sections.audit import audit_page
+from trimtab.emit.writers import html, markdown, terminal
+from trimtab.emit.writers.terminal import wrap
+
+NARROW = 60
+
+
+def page_of(*blocks, **fields):
+    section = Section(name="one", title="A section", gloss="what it shows", blocks=blocks)
+    return Page(brand="trimtab", title="Title", subject="subject", sections=(section,), **fields)
+
+
+def on_screen(*blocks, width=80, colour=False):
+    return terminal.write_page(page_of(*blocks), width=width, colour=colour)
+
+
+def table(*rows, **fields):
+    columns = (TableColumn(title="name"), TableColumn(title="usd", right=True))
+    return Table(columns=columns, rows=tuple(TableRow(cells=cells) for cells in rows), **fields)
+
+
+TEXTS = st.lists(st.text("ab -_/é漢", min_size=1, max_size=50), min_size=1, max_size=4)
+
+
+@given(TEXTS, st.integers(4, 60), st.integers(0, 3))
+def test_broken_text_fits_and_loses_nothing_but_spaces(texts, width, hang):
+    lines = wrap([StyledText(text) for text in texts], width, hang=hang)
+
+    joined = "".join("".join(span.text for span in line) for line in lines)
+    assert joined.replace(" ", "") == "".join(texts).replace(" ", "")
+    assert all(sum(terminal._width(span.text) for span in line) <= width for line in lines)
+
+
+def test_a_style_goes_on_over_the_end_of_a_line():
+    assert wrap([strong("one two"), StyledText(" three")], 7) == [(strong("one two"),), (StyledText("three"),)]
+    assert wrap([strong("one two")], 4) == [(strong("one"),), (strong("two"),)]
+
+
+def test_names_are_broken_at_their_marks():
+    lines = wrap([StyledText("namespace-of-a-team/workload")], 20)
+
+    assert ["".join(span.text for span in line) for line in lines] == ["namespace-of-a-team/", "workload"]
+
+
+def test_columns_that_may_be_left_out_go_first_where_the_screen_is_narrow():
+    columns = (
+        TableColumn(title="name"),
+        TableColumn(title="first to go", right=True, optional=2),
+        TableColumn(title="second", right=True, optional=1),
+        TableColumn(title="stays", right=True),
+    )
+    wide = Table(columns=columns, rows=(TableRow(cells=("x" * 30, "1" * 12, "2" * 12, "3" * 12)),))
+
+    assert "1" * 12 in on_screen(wide, width=90)
+    narrower = on_screen(wide, width=58)
+    assert "1" * 12 not in narrower
+    assert "2" * 12 in narrower
+    assert "3" * 12 in on_screen(wide, width=40)
+
+
+def test_the_brief_level_shows_some_rows_and_what_stands_for_the_others():
+    rows = [(f"row {at}", Amount(1.0)) for at in range(10)]
+    cut = table(*rows, brief_rows=2, rest=TableRow(cells=("8 more", Amount(8.0))))
+
+    text = on_screen(cut)
+
+    assert "row 1" in text
+    assert "row 2" not in text
+    assert "8 more" in text
+    assert "row 9" in markdown.write_page(page_of(cut))
+    assert "8 more" not in markdown.write_page(page_of(cut))
+
+
+def test_what_is_deeper_than_a_form_shows_is_left_out():
+    deep = (Paragraph(words="full", level=DetailLevel.FULL), Paragraph(words="paged", level=DetailLevel.PAGE))
+
+    assert "full" not in on_screen(*deep)
+    assert "full" in markdown.write_page(page_of(*deep))
+    assert "paged" not in markdown.write_page(page_of(*deep))
+    assert "paged" in html.write_page(page_of(*deep))
+
+
+def test_cents_stand_in_documents_and_whole_dollars_on_a_screen():
+    money = table(("a", Amount(1234.56)))
+
+    assert "1,235" in on_screen(money)
+    assert "1,234.56" in markdown.write_page(page_of(money))
+    assert "1,234.56" in html.write_page(page_of(money))
+
+
+def test_lines_to_copy_are_kept_as_they_are():
+    lines = "a:\n  - " + "x" * 100
+    block = Bullets(items=(ListItem(words="paste", code=lines),))
+
+    assert "x" * 100 in on_screen(block)
+    assert "    - " + "x" * 100 in markdown.write_page(page_of(block))
+    assert lines in html.write_page(page_of(block))
+    assert f"\n  {'y' * 100}\n" in on_screen(Code(text="y" * 100))
+
+
+@pytest.mark.parametrize("evil", ["\x1b[2Jgone", "\u202eleft", "a\x07b", "a\r\nb"])
+def test_no_form_lets_through_what_rewrites_a_screen_or_reads_as_another_text(evil):
+    blocks = (
+        Paragraph(words=evil, title=evil),
+        Bullets(items=(ListItem(words=(strong(evil), evil), beneath=evil, code=evil),), title=evil),
+        table((Noted(words=evil, beneath=evil), StyledText(evil, Tone.BAD)), title=evil),
+        Folded(title=evil, blocks=(Paragraph(words=evil),)),
+        Code(text=evil, gloss=evil),
+    )
+    page = page_of(*blocks, warnings=(evil,), notes=(evil,), headline=evil, foot=evil)
+
+    forms = (
+        terminal.write_page(page, width=80, colour=False),
+        markdown.write_page(page),
+        html.write_page(page),
+        terminal.write_table(table((evil, evil)), [evil, f"{evil}\n{evil}"], width=80, colour=False),
+    )
+    for text in forms:
+        assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", text)
+
+
+@pytest.mark.parametrize("evil", ["<script>alert(1)</script>", '" onload="x'])
+def test_no_text_becomes_markup(evil):
+    blocks = (
+        Paragraph(words=evil, title=evil),
+        Bullets(items=(ListItem(words=(strong(evil),), beneath=evil, code=evil),), title=evil),
+        table((Noted(words=evil, beneath=evil), evil), title=evil),
+        Folded(title=evil, blocks=(Code(text=evil, gloss=evil),)),
+    )
+    page = html.write_page(page_of(*blocks, warnings=(evil,), notes=(evil,), foot=evil))
+
+    assert "<script" not in page
+    assert '" onload="x' not in re.sub(r">[^<]*<", "><", page)
+    assert unescape(page).count(evil) >= 14
+
+
+def test_a_picture_is_in_the_page_alone():
+    drawn = Chart(title="A picture", draw=lambda: tag("svg", Html("<path/>")))
+    page = page_of(drawn, Paragraph(words="its figures"))
+
+    assert "<svg>" in html.write_page(page)
+    assert "A picture" not in markdown.write_page(page)
+    assert "A picture" not in terminal.write_page(page, width=80, colour=False)
+
+
+def test_every_form_has_the_sections_of_an_audit_in_the_same_order():
+    page = audit_page(audit_document(example_audit()))
+    titles = [section.title for section in page.sections]
+    text = terminal.write_page(page, width=80, colour=False)
+    on_terminal = [head for line in text.splitlines() if (head := line.split("  ")[0]) in titles]
+    in_markdown = re.findall(r"(?m)^## (.*)$", markdown.write_page(page))
+
+    assert re.findall(r"<h2[^>]*>([^<]*)</h2>", html.write_page(page)) == titles
+    assert on_terminal == [title for title in titles if title in on_terminal]
+    assert in_markdown == on_terminal
+    assert set(titles) - set(on_terminal) == {"How the GPUs are used", "How this was worked out"}
+
+
+def test_a_section_of_pictures_alone_is_left_out_where_there_are_none():
+    drawn = Chart(draw=lambda: tag("svg", Html("<path/>")))
+
+    assert "A section" not in on_screen(drawn)
+    assert "A section" not in markdown.write_page(page_of(drawn))
+
+
+def test_the_terminal_names_what_readings_say_of_a_workload_as_the_page_does():
+    document = audit_document(example_audit())
+    page = audit_page(document)
+    text = " ".join(terminal.write_page(page, width=120, colour=False).split())
+
+    for verdict in document.verdicts:
+        assert verdict.headline in text
+        assert verdict.headline in unescape(html.write_page(page))
+
+
+@pytest.mark.parametrize("width", [NARROW, 80, 120])
+def test_an_audit_fits_the_screen(width):
+    text = terminal.write_page(audit_page(audit_document(example_audit())), width=width, colour=False)
+
+    assert max(map(len, text.splitlines())) <= width
