@@ -19,6 +19,9 @@ from trimtab.errors import InputError
 Plain = str | int | float | bool | None | Sequence["Plain"] | Mapping[str, "Plain"]
 T = TypeVar("T")
 TYPE = "type"
+FORMER_NAMES = {"Course": "Schedule", "Step": "ScheduledAction", "Sway": "EffortSensitivity"}
+"""Classes as plans of version 0.1.0 name them -> what they are called now."""
+_SHOWN_CHARS = 120
 
 
 def to_plain(value: object) -> Plain:
@@ -84,7 +87,7 @@ def _read_time(kind: type[datetime] | type[date], plain: Plain, where: str) -> o
 
 
 def _read_record(kind: type, plain: Plain, where: str) -> object:
-    if not isinstance(plain, Mapping) or plain.get(TYPE) != kind.__name__:
+    if not isinstance(plain, Mapping) or _class_name(plain) != kind.__name__:
         raise _misfit(where, f"a {kind.__name__}", plain)
     hints = _hints(kind)
     unknown = plain.keys() - hints.keys() - {TYPE}
@@ -100,7 +103,7 @@ def _read_record(kind: type, plain: Plain, where: str) -> object:
 def _read_union(kinds: tuple[object, ...], plain: Plain, where: str) -> object:
     if isinstance(plain, Mapping) and TYPE in plain:
         for kind in kinds:
-            if isinstance(kind, type) and kind.__name__ == plain[TYPE]:
+            if isinstance(kind, type) and kind.__name__ == _class_name(plain):
                 return _read(kind, plain, where)
         names = ", ".join(kind.__name__ for kind in kinds if isinstance(kind, type))
         raise _misfit(where, f"one of {names}", plain[TYPE])
@@ -135,5 +138,12 @@ def _hints(kind: type) -> dict[str, object]:
     return {name: hints[name] for name in names}
 
 
+def _class_name(plain: Mapping[str, Plain]) -> Plain:
+    name = plain.get(TYPE)
+    return FORMER_NAMES.get(name, name) if isinstance(name, str) else name
+
+
 def _misfit(where: str, wanted: str, seen: object) -> InputError:
-    return InputError(f"{where}: expected {wanted}, saw {seen!r}")
+    text = repr(seen)
+    text = text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}..."
+    return InputError(f"{where}: expected {wanted}, saw {text}")

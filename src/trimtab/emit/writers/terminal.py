@@ -319,8 +319,16 @@ def write_lines(words: Words, screen: Screen, hang: int = 0) -> list[str]:
     return ["".join(_styled(span, screen) for span in line) for line in wrap(spans(words), screen.width, hang=hang)]
 
 
+_WIDEST_CHAR = 2
+"""Columns of a character of East Asian scripts (Unicode, annex 11)."""
+
+
 def wrap(words: Sequence[StyledText], width: int, *, hang: int = 0) -> list[tuple[StyledText, ...]]:
-    """Break a text into lines of a width, between words where it can be; lines after the first begin with `hang` spaces."""
+    """Break a text into lines of a width, between words where it can be; lines after the first begin with `hang` spaces.
+
+    Where the spaces would leave no room for the widest character, they are left out.
+    """
+    hang = hang if width - hang >= _WIDEST_CHAR else 0
     safe = [replace(span, text=for_terminal(" ".join(span.text.split("\n")))) for span in words]
     text = "".join(span.text for span in safe)
     lines: list[tuple[StyledText, ...]] = []
