@@ -58,9 +58,11 @@ class FitAnswer:
 def offered(market: FitMarket) -> list[tuple[Gpu, tuple[NodeOffer, ...]]]:
     """Return the GPUs that somebody sells there, or the user's own card; raises MissingPrice when there is none."""
     if market.own is not None:
+        # one's own card is judged alone: what is for sale plays no part
         gpu = board(market.own)
         return [(gpu, (owned_offer(gpu, 1),))]
     catalog = market.catalog
+    # other vendors' boards take part only where they are named
     wanted = [catalog.gpu(name) for name in market.gpus] or [gpu for gpu in catalog.gpus if gpu.vendor == "NVIDIA"]
     sellers = _sellers(catalog, market)
     found = [
@@ -87,6 +89,7 @@ def _sellers(catalog: Catalog, market: FitMarket) -> frozenset[str]:
     if market.region is None:
         return frozenset(price.provider for price in catalog.prices.prices)
     places = {(price.provider, price.region) for price in catalog.prices.prices}
+    # a seller that was named is there in any region: some state one rate for all of theirs
     named = {market.provider} if market.provider else set()
     there = frozenset(seller for seller, region in places if region == market.region or seller in named)
     if not there:
@@ -105,6 +108,7 @@ def runnable(market: FitMarket) -> tuple[list[tuple[Gpu, tuple[NodeOffer, ...]]]
     """Return the GPUs on offer that the named driver and CUDA run, and the others with their reason."""
     fine, rejected = [], []
     for gpu, offers in offered(market):
+        # a driver rules a GPU out for every format alike: one reason, not one a format
         if reason := too_old(gpu, driver=market.driver, cuda=market.cuda):
             rejected.append(Rejected(gpu=gpu.name, what="all formats", reason=Unmet.DRIVER, because=reason))
         else:
@@ -136,6 +140,7 @@ def serving_answer(
         fitting, refused = ways_of(model, gpu, offers, demand, engine, formats)
         ways += fitting
         rejected += refused
+    # all GPUs in one search, because the sweep over concurrencies is one pass of array arithmetic
     found, missed = search_serving(ways, demand, option=market.option, scale=scale, losses=market.losses)
     return FitAnswer(found=tuple(found), rejected=(*rejected, *missed))
 

@@ -28,9 +28,11 @@ class BatchCurve:
 
     def run_s(self, size: int) -> float:
         """Return the time of a batch; beyond the largest size measured, on the line through the last two points."""
+        # clipped so that sizes outside of what was measured use the nearest pair of points
         place = min(max(bisect_right(self.sizes, size), 1), len(self.sizes) - 1)
         low, high = self.sizes[place - 1], self.sizes[place]
         share = (size - low) / (high - low)
+        # no batch is faster than the smallest one measured, wherever the line through the first points leads
         return max(self.seconds[0], self.seconds[place - 1] + share * (self.seconds[place] - self.seconds[place - 1]))
 
     def carried(self, speed: float, work_speed: float) -> BatchCurve:
@@ -38,6 +40,8 @@ class BatchCurve:
 
         A batch of one runs at the workload's own speed there; what each further request adds is work that fills the GPU.
         """
+        # what a batch pays once, launches and weights, scales as the request alone does; only the rest is work that
+        # fills the GPU
         alone_s = self.seconds[0]
         seconds = tuple(alone_s / speed + (second_s - alone_s) / work_speed for second_s in self.seconds)
         return BatchCurve(sizes=self.sizes, seconds=seconds)

@@ -14,6 +14,7 @@ from trimtab.catalog.gpus import GpuTable, load_gpus
 def all_boards() -> GpuTable:
     """Return the catalog's boards and those of `data/boards.csv` as one table."""
     text = files("trimtab.physics").joinpath("data/boards.csv").read_text(encoding="utf-8")
+    # the catalog's own reader, so that both tables are checked alike
     extra = load_gpus(csv.DictReader(text.splitlines()))
     return GpuTable((*load_catalog().gpus, *extra.gpus))
 

@@ -46,6 +46,7 @@ def read_fit(name: str) -> dict[str, object]:
 @lru_cache(maxsize=1)
 def memory_fit() -> MemoryFit:
     """Return the packaged constants of the memory model."""
+    # the file states rows, error and source beside the constants; only these are needed to predict
     constants = read_fit("memory.json")["constants"]
     if not isinstance(constants, dict):
         raise TypeError("memory.json holds no table of constants")

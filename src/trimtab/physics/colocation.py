@@ -28,6 +28,7 @@ MET_BOTH_WAYS = 2.0
 
 def left_frac(others: int, busy_frac: float) -> float:
     """Return the share of a GPU's time that others leave to one more program, each at work alone for at most `busy_frac`."""
+    # a fair scheduler leaves 1 / (1 + others); one that conserves work leaves at least what the others cannot use
     return max(1 / (1 + others), 1 - others * busy_frac)
 
 
@@ -36,7 +37,9 @@ def met_frac(others: int, busy_frac: float, ways: float = AS_MET) -> tuple[float
 
     A request that meets m of them takes 1 + m times as long.
     """
+    # sharing stretches the others' busy time by 1 / left, up to all of it
     met = min(1.0, ways * busy_frac / left_frac(others, busy_frac))
+    # binomial: the others are at work independently of one another
     return tuple(comb(others, m) * met**m * (1 - met) ** (others - m) for m in range(others + 1))
 
 
@@ -46,8 +49,10 @@ def mps_share(gpu: Gpu, clients: int) -> Gpu:
         gpu,
         name=f"{gpu.name} 1/{clients}",
         memory_gib=gpu.memory_gib / clients,
+        # bandwidth is not partitioned under MPS: the others are taken to draw their part all the time
         mem_bw_gb_s=gpu.mem_bw_gb_s / clients,
         rates_tflops={precision: rate / clients for precision, rate in gpu.rates_tflops.items()},
+        # whole multiprocessors: a client cannot have a part of one
         sm_count=None if gpu.sm_count is None else max(1, gpu.sm_count // clients),
         nvlink_gb_s=0.0,
     )

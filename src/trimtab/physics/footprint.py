@@ -82,6 +82,7 @@ class Parallel:
     @property
     def gpus(self) -> int:
         """Return the GPUs that one deployment takes."""
+        # expert parallelism is laid over these same GPUs and adds none
         return self.tensor * self.pipeline * self.data
 
 
@@ -92,15 +93,18 @@ SINGLE = Parallel()
 def weight_bytes(model: Architecture, stored: WeightFormat) -> float:
     """Return the bytes of all weights; embeddings and head stay in 16 bits where the format leaves them so."""
     facts = FORMATS[stored]
+    # in a small generic model the assumed vocabulary may outweigh all of its parameters
     head = min(model.head_params, model.params) if facts.head_16_bit else 0
     return (model.params - head) * facts.weight_bytes + head * 2
 
 
 def activation_bytes(model: Architecture, tokens: int, rows: int, tensor_parallel: int = 1) -> float:
     """Return the working set of a forward pass over `tokens`, with fp32 logits of `rows` sampled positions."""
+    # the widest layer sets the peak: dense ones where there are any, against the experts that a token goes to
     width = max(
         model.ffn if not model.is_moe or model.dense_layers else 0, model.expert_ffn * max(1, model.experts_per_token)
     )
+    # tensor parallelism splits the feed-forward and the vocabulary, but not the hidden stream
     return tokens * (18 * model.hidden + 4 * width / tensor_parallel) + rows * model.vocab * 4 / tensor_parallel
 
 
@@ -124,6 +128,7 @@ class Serving:
 def _fixed_items(serving: Serving) -> dict[Item, float]:
     parallel = serving.parallel
     shards = parallel.tensor * parallel.pipeline
+    # longer prompts are read chunk by chunk, so that the peak is that of one chunk
     tokens = min(serving.chunk_tokens, serving.context)
     runtime = CONTEXT_GIB + GRAPHS_GIB + (NCCL_GIB if parallel.gpus > 1 else 0)
     return {
@@ -137,6 +142,7 @@ def _cache_bytes_per_gpu(serving: Serving, requests: float) -> float:
     parallel = serving.parallel
     one = kv_bytes(serving.model, serving.context, serving.kv_value_bytes)
     copies = kv_copies(serving.model, parallel.tensor)
+    # requests are spread over data-parallel replicas, each one's cache over the heads and layers of a group
     return requests / parallel.data * one * copies / (parallel.tensor * parallel.pipeline)
 
 
@@ -149,5 +155,6 @@ def inference_footprint(serving: Serving) -> Footprint:
 
 def resident_requests(serving: Serving, gpu: Gpu, *, utilization_frac: float = MEMORY_UTILIZATION_FRAC) -> int:
     """Return how many requests of the context fit at once under the engine's budget; 0 when the weights do not fit."""
+    # the utilization bounds weights, activations and cache together, as in vLLM
     budget = gpu.memory_gib * BYTES_PER_GIB * utilization_frac - sum(_fixed_items(serving).values())
     return requests_that_fit(budget, _cache_bytes_per_gpu(serving, 1)) if budget > 0 else 0

@@ -67,6 +67,7 @@ FORMATS: dict[WeightFormat, FormatFacts] = {
     ),
 }
 
+# The first match wins, so a spelling stands before those that it contains: nf4-dq before nf4, bf16 before f16.
 _WORDS: tuple[tuple[str, WeightFormat], ...] = (
     (r"nf4-dq|nf4dq", WeightFormat.NF4_DQ),
     (r"nf4(?!p)|bnb", WeightFormat.NF4),
@@ -93,6 +94,7 @@ def weight_format(text: str) -> WeightFormat:
 
 def compute_precision(gpu: Gpu, wanted: Precision) -> Precision:
     """Return the precision at which the products really run: the wanted one, or the widest 16-bit path the GPU has."""
+    # without a path of its own a narrow format is widened before the product
     for precision in (wanted, Precision.BF16, Precision.FP16, Precision.TF32, Precision.FP32):
         if gpu.tflops(precision) is not None:
             return precision

@@ -54,6 +54,7 @@ def architecture_from_config(config: Mapping[str, object], *, name: str) -> Arch
 def _whole(fields: Mapping[str, object], names: tuple[str, ...]) -> int | None:
     for key in names:
         value = fields.get(key)
+        # to Python `true` is an int, and would be read as 1
         if isinstance(value, int) and not isinstance(value, bool):
             return value
     return None
@@ -76,12 +77,14 @@ def _faults(found: Mapping[str, int | None], where: str) -> list[Fault]:
         for key in ("layers", "hidden", "heads", "vocab")
         if found[key] == 0
     ]
+    # without head_dim it is the quotient, which must be whole
     if hidden and heads and found["head_dim"] is None and hidden % heads:
         what = "hidden size is no multiple of the heads, and no head_dim is given"
         faults.append(Fault(what=what, where=where, value=f"{hidden} / {heads}", cure="add head_dim"))
     if found["experts"] and not found["experts_per_token"]:
         what = "experts without a number chosen per token"
         faults.append(Fault(what=what, where=where, value=str(found["experts"]), cure="add num_experts_per_tok"))
+    # faults of single fields first, then pairs that contradict each other: the user sees all of them at once
     return faults + _contradictions(found, where)
 
 
@@ -111,8 +114,10 @@ def _build(fields: Mapping[str, object], n: Mapping[str, int], name: str) -> Arc
         layers=n["layers"],
         hidden=n["hidden"],
         heads=n["heads"],
+        # some families state multi-query attention by a flag and not by a count of heads
         kv_heads=1 if fields.get("multi_query") is True else n["kv_heads"] or n["heads"],
         head_dim=n["head_dim"] or n["hidden"] // n["heads"],
+        # GPT-2's convention: where no width is stated it is four times the hidden size
         ffn=n["ffn"] or 4 * n["hidden"],
         vocab=n["vocab"],
         gated=kind not in _PLAIN_FFN,
@@ -128,12 +133,15 @@ def _build(fields: Mapping[str, object], n: Mapping[str, int], name: str) -> Arc
         kv_lora_rank=n["kv_lora_rank"],
         rope_dim=n["rope_dim"],
         encoder=kind in _ENCODERS,
+        # placeholders: the parameters are counted from the shape below
         params_b=1.0,
         active_b=1.0,
         source=_source(fields),
     )
     total = shape_params(one)
+    # experts that a token is not sent to are stored, and not used by it
     idle = (one.layers - one.dense_layers) * max(one.experts - one.experts_per_token, 0)
+    # a gated expert has gate, up and down matrices, a plain one two
     unused = idle * (3 if one.gated else 2) * one.hidden * one.expert_ffn
     return replace(one, params_b=total / PARAMS_PER_B, active_b=(total - unused) / PARAMS_PER_B)
 
@@ -152,13 +160,16 @@ def _layer_types(fields: Mapping[str, object]) -> list[str]:
 def _full_attention_layers(fields: Mapping[str, object], layers: int) -> int:
     """Return the layers that keep a cache: hybrids name their linear-attention layers."""
     kinds = _layer_types(fields)
+    # hybrids list their layers; without a list every layer keeps a cache
     return sum("linear" not in kind and "mamba" not in kind for kind in kinds) if kinds else layers
 
 
 def _windows(fields: Mapping[str, object]) -> bool:
+    # some configurations (Qwen2) state a window and switch it off
     return fields.get("use_sliding_window", True) is not False
 
 
 def _windowed_layers(fields: Mapping[str, object], layers: int) -> int:
     kinds = _layer_types(fields)
+    # without a list the window holds in every layer
     return sum("sliding" in kind for kind in kinds) if kinds else layers

@@ -27,6 +27,7 @@ class Interruptions:
     def loss_per_hr(self, bucket: InterruptionBucket | None) -> float:
         """Return how often a node is lost per hour of life: the published monthly share at its upper edge."""
         share = bucket.high_frac if bucket else None
+        # the constant hazard that loses this share of nodes within a month
         return self.unknown_loss_per_hr if share is None else -math.log1p(-share) / HR_PER_MO
 
     def serving_factor(self, bucket: InterruptionBucket | None) -> float:
@@ -43,11 +44,14 @@ class Interruptions:
         Saves at Young's interval T = sqrt(2 C M): an hour of work costs 1 + C / T, and each of the losses 1 / M costs
         half an interval of lost work, a restart and a restore (Daly 2006, first order).
         """
+        # a run stops when any of its nodes is lost, so their rates add up
         per_s = self.loss_per_hr(bucket) * nodes / S_PER_HR
         if per_s == 0:
             return 1.0
+        # an interval shorter than a save would leave no time for work
         interval_s = max(young_daly_interval_s(self.save_s, 1 / per_s), self.save_s)
         lost_s = interval_s / 2 + self.startup_s + self.restore_s
+        # the share of time that is progress; where losses come faster than restarts there is none
         useful = 1 - per_s * lost_s
         return (1 + self.save_s / interval_s) / useful if useful > 0 else math.inf
 

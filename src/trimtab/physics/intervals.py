@@ -63,9 +63,12 @@ class Intervals:
     def estimate(self, predicted: float, keys: Sequence[str], *, because: str = "") -> Estimate:
         """Return the prediction, centred, with its 80 % interval."""
         spread = self.spread(keys)
+        # errors are ln(predicted / measured), so a centre above 0 is over-prediction and is taken off
         value = predicted * math.exp(-spread.centre)
         return Estimate(
             value=value,
+            # the ends swap: the highest error belongs to the lowest measurement. A shifted centre may lie outside of
+            # the quantiles; the interval holds the value all the same.
             low=min(value, predicted * math.exp(-spread.high)),
             high=max(value, predicted * math.exp(-spread.low)),
             basis=Basis.MODELLED,
@@ -80,6 +83,7 @@ def class_keys(asked: str, support: int, boards: BoardClass) -> tuple[str, ...]:
 
 def least_relative_error(errors: Floats) -> float:
     """Return the shift of ln(predicted) that minimises the mean of |predicted / measured - 1| on held-out rows."""
+    # steps of 0.01, far below the errors themselves
     shifts = np.linspace(-0.2, 0.8, 101)
     costs = [float(np.mean(np.abs(np.exp(errors - shift) - 1))) for shift in shifts]
     return float(shifts[int(np.argmin(costs))])
@@ -95,6 +99,7 @@ def fit_intervals(
     """
     by_class: dict[str, list[tuple[str, float]]] = {}
     for keys, group, error in rows:
+        # a row counts in its own class and in every coarser one, so that a parent is never emptier than its children
         for key in keys:
             by_class.setdefault(key, []).append((group, error))
     spreads = {key: _spread(key, found, centred) for key, found in by_class.items() if _suffices(key, found)}
@@ -103,6 +108,7 @@ def fit_intervals(
 
 def _suffices(key: str, found: Sequence[tuple[str, float]]) -> bool:
     enough = len(found) >= LEAST_ROWS and len({group for group, _ in found}) >= LEAST_GROUPS
+    # a class without a slash is what a question falls back on: it stays, however few its rows
     return enough or "/" not in key
 
 

@@ -14,6 +14,7 @@ def kv_bytes(model: Architecture, context: float, value_bytes: float = 2) -> flo
     that DeepSeek-V3 in bf16 needs 61 x 576 x 2 = 70 kB (arXiv 2405.04434).
     """
     full = (model.kv_layers - model.windowed_layers) * context
+    # a window of 0 means none: then the whole context stays
     windowed = model.windowed_layers * min(context, model.window or context)
     return (full + windowed) * model.kv_values_per_token * value_bytes
 

@@ -84,6 +84,7 @@ def _number(fields: Mapping[str, object], *keys: str) -> float | None:
             inner = value.get("values")
             record = inner if isinstance(inner, Mapping) else value
             value = next((record[name] for name in ("avg", "max", "value") if name in record), None)
+        # to Python `true` is an int, but it is no measurement
         if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < _MOST:
             return float(value)
     return None
@@ -104,16 +105,19 @@ def time_scale(model: Architecture, demand: Demand, engine: str, point: Measured
             "a serving calibration needs a time per output token (tpot_ms) or of a request (latency_ms) above 0"
         )
     ways, _ = ways_of(model, point.gpu, (owned_offer(point.gpu, MOST_GPUS),), demand, engine)
+    # formats come widest first: a point that names none is taken to be of the widest that fits
     mine = next((way for way in ways if way.query.tensor == point.gpus), None)
     if mine is None:
         raise UsageError(
             f"the calibration point cannot have run: {model.name} does not fit {point.gpus} x {point.gpu.name}"
         )
+    # at the very concurrency of the measurement, so that the ratio holds nothing but the model's error
     times = sweep([mine.query], [point.concurrency])
     tpot_s = float(times.tpot_s[0, 0])
     if point.tpot_s is not None:
         return point.tpot_s / tpot_s
     assert point.latency_s is not None
+    # a request is its first token and then the others one by one, as in the search
     return point.latency_s / (float(times.ttft_s[0, 0]) + (demand.output_tokens - 1) * tpot_s)
 
 
@@ -123,6 +127,7 @@ def speed_scale(model: Architecture, demand: TrainingDemand, point: Measured | N
         return 1.0
     if point.tok_s is None:
         raise UsageError("a training calibration needs tok_s above 0 (or step_s and tokens_per_step), gpu and gpus")
+    # nothing is bought here, so price and deadline rule nothing out
     found, _ = search_training(model, [(point.gpu, (owned_offer(point.gpu, point.gpus),))], demand)
     mine = next((one for one in found if one.gpus == point.gpus), None)
     if mine is None:

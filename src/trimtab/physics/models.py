@@ -93,6 +93,7 @@ class Architecture:
             return 0.0
         moe_layers = self.layers - self.dense_layers
         by_shape = moe_layers * self.experts * (3 if self.gated else 2) * self.hidden * self.expert_ffn
+        # the shape may overshoot the stated size: attention, embeddings and norms keep at least 1.5 % of it
         return min(by_shape, 0.985 * self.params)
 
     @property
@@ -109,6 +110,7 @@ def shape_params(architecture: Architecture) -> float:
     Norms and biases are left out (under 0.1 %); latent attention and hybrid layers are not counted exactly.
     """
     one = architecture
+    # query and output projections span all heads, key and value projections the shared ones
     attention = one.hidden * one.head_dim * (2 * one.heads + 2 * one.kv_heads)
     matrices = 3 if one.gated else 2
     dense_count = one.dense_layers if one.is_moe else one.layers
@@ -122,6 +124,7 @@ def _key(name: str) -> str:
     bare = _ORGANISATION.sub("", _BRACKETS.sub("", name).strip())
     text = bare.casefold().replace("_", "-").replace(" ", "-").strip("-")
     text = text.removeprefix("meta-")
+    # suffixes stack (`-instruct-awq`): cut one at a time until none is left
     while (shorter := _SUFFIX.sub("", text)) != text:
         text = shorter
     return re.sub(r"[^a-z0-9.]", "", text)
@@ -145,6 +148,7 @@ def _from_row(row: Mapping[str, str]) -> Architecture:
         vocab=int(row["vocab"]),
         gated=row["gated"] == "1",
         tied=row["tied"] == "1",
+        # an empty cell means that every layer keeps a cache
         kv_layers=_count(row, "kv_layers") or layers,
         window=_count(row, "window"),
         windowed_layers=_count(row, "windowed_layers"),
@@ -174,6 +178,7 @@ def _by_key() -> Mapping[str, str]:
     text = files("trimtab.physics").joinpath("data/models.csv").read_text(encoding="utf-8")
     keys: dict[str, str] = {}
     for row in csv.DictReader(text.splitlines()):
+        # later rows win where two spellings fold to one key
         for alias in (row["name"], *row["aliases"].split(";")):
             if alias:
                 keys[_key(alias)] = row["name"]
@@ -212,6 +217,7 @@ def generic_model(params_b: float, *, active_b: float | None = None, name: str =
         heads=heads,
         kv_heads=heads if params_b < 7 else max(1, min(8, heads)),
         head_dim=128,
+        # three gated matrices of width 8/3 h hold as much as two of 4 h: the 8 h^2 of the 12 h^2 a layer
         ffn=round(8 * hidden / 3),
         vocab=64_000,
         kv_layers=layers,

@@ -33,8 +33,10 @@ _BAR = (
 def notebook_view(found: Sequence[ServingOption] | Sequence[TrainingOption], rejected: Sequence[Rejected]) -> str:
     """Return HTML without scripts or styles from elsewhere."""
     head = "".join(f"<th>{escape(name)}</th>" for name in HEADS)
+    # bars compare the rows that are shown, not those that are left out
     most = max((one.tok_s_per_usd_hr or 0.0 for one in found[:ROWS]), default=0.0)
     rows = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in _cells(one, most))}</tr>" for one in found[:ROWS])
+    # nearest misses first: they are the ones a small change may bring in
     misses = "".join(
         f"<li>{escape(f'{one.gpu} {one.what}: {one.reason.value}: {one.because}')}</li>"
         for one in sorted(rejected, key=lambda one: (one.miss_frac, one.gpu))[:REJECTS]

@@ -74,6 +74,7 @@ def coefficients_at(
     tables: Mapping[str, Terms], keys: Sequence[Keys], numbers: Mapping[str, Floats]
 ) -> dict[str, Floats]:
     """Return the serving coefficients of rows under fitted tables; `numbers` are their `serving_columns`."""
+    # terms add up in the logarithm, so they multiply here
     return {name: np.exp(terms.at(keys, numbers)) for name, terms in tables.items()}
 
 
@@ -92,8 +93,10 @@ def knows(terms: Terms, by: tuple[str, ...], level: str) -> bool:
 
 def serving_support(tables: Mapping[str, Terms], keys: Keys) -> int:
     """Return how near measurements are: 2 the engine's year and the engine on this chip, 1 one of the two, 0 neither."""
+    # `glob` scales every time of the model: what it has seen, the model has seen
     scale = tables["glob"]
     pair = f"{keys['engine']}|{keys['chip']}"
+    # a fixed public workload has a level of its own, beside which engine and chip tell nothing more
     if keys["workload"]:
         return 2 if knows(scale, ("workload",), keys["workload"]) else 0
     return int(knows(scale, ("stack",), keys["stack"])) + int(knows(scale, ("engine", "chip"), pair))
@@ -131,6 +134,7 @@ def with_interval(query: ServingQuery, asked: Quantity, predicted: float, model:
 
 def calibrated(value: float) -> Estimate:
     """Return a prediction that one measured point on another GPU has fixed: what is left is the error of GPU pairs."""
+    # the width is that of ln(ratio): a factor up and down, not an amount
     spread = math.exp(Z_80 * PAIR_SPREAD)
     return Estimate(
         value=value,

@@ -58,8 +58,10 @@ def intensity(query: ServingQuery, phase: Phase) -> float:
             tokens = query.requests * query.input_tokens
             return 2 * query.model.active_params * tokens / weights
         case Phase.DECODE:
+            # halfway through the answer a cache has its mean length
             context = query.input_tokens + query.output_tokens / 2
             caches = query.requests * kv_bytes(query.model, context, query.kv_value_bytes)
+            # b tokens touch at most b times the active share of the weights, and never more than all of them
             touched = min(1.0, query.model.active_b / query.model.params_b * max(query.requests, 1))
             return 2 * query.model.active_params * query.requests / (weights * touched + caches)
         case Phase.STEP:
@@ -72,6 +74,7 @@ def roofline(query: ServingQuery) -> Roofline:
     """Return the roof of the query's GPU at its precision with both phases placed under it."""
     gpu = query.gpu
     peak = gpu.tflops(compute_precision(gpu, FORMATS[query.stored].compute)) or gpu.fp32_tflops
+    # FLOPs a byte at which bandwidth and tensor rate take equally long
     ridge = peak * FLOPS_PER_TFLOPS / (gpu.mem_bw_gb_s * BYTES_PER_GB)
     points = tuple(_point(phase, intensity(query, phase), peak, ridge) for phase in (Phase.PREFILL, Phase.DECODE))
     return Roofline(gpu=gpu, peak_tflops=peak, ridge_flop_per_byte=ridge, points=points)
@@ -86,6 +89,7 @@ def training_roofline(plan: Training, gpu: Gpu) -> Roofline:
     """
     peak = gpu.tflops(native_precision(gpu)) or gpu.fp32_tflops
     ridge = peak * FLOPS_PER_TFLOPS / (gpu.mem_bw_gb_s * BYTES_PER_GB)
+    # 2 for the forward pass, 2 for gradients of activations, 2 for those of weights, which a frozen base skips
     per_token = (6 if plan.trains_all else 4) + (2 if plan.recompute is Recompute.FULL else 0)
     flops = per_token * plan.model.active_params * plan.micro_batch * plan.sequence
     moved = 2 * training_footprint(plan).total_gib * BYTES_PER_GIB
@@ -98,6 +102,7 @@ def _point(phase: Phase, found: float, peak_tflops: float, ridge: float) -> Poin
     return Point(
         phase=phase,
         flop_per_byte=found,
+        # left of the ridge the rate rises with the intensity; right of it is the flat roof
         attainable_tflops=peak_tflops * min(1.0, found / ridge),
         binding=Binding.COMPUTE if found >= ridge else Binding.MEMORY,
     )

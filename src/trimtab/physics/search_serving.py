@@ -36,9 +36,11 @@ TAIL_FACTOR = 1.6
 def sweep(queries: Sequence[ServingQuery], concurrencies: Sequence[int] = CONCURRENCIES) -> ServingTimes:
     """Return all times of all queries at all concurrencies, `(queries, concurrencies)` each; one pass of array arithmetic."""
     given = serving_columns(queries)
+    # one row a query, one column a concurrency: the shapes broadcast against each other
     columns = {name: column[:, None] for name, column in given.items()}
     columns["requests"] = np.array(concurrencies, dtype=np.float64)[None, :]
     tables = packaged("serving").tables
+    # from `given`: coefficients are those of a query, whatever its concurrency
     coefficients = coefficients_at(tables, [serving_keys(query) for query in queries], given)
     return serving_times(columns, {name: column[:, None] for name, column in coefficients.items()})
 
@@ -71,6 +73,7 @@ def search_serving(
             if (found := _priced(way, times, at, chosen, demand, offer, option, scale, losses))
         ]
         if priced:
+            # the place breaks ties, so that the same prices always give the same answer
             good.append(min(priced, key=lambda one: (one.usd_hr, one.offer.where)))
         else:
             bad.append(_unsold(way, option))
@@ -88,15 +91,19 @@ def _largest_in_targets(times: ServingTimes, at: int, way: ServingWay, demand: D
     limits, output = demand.targets, demand.output_tokens
     ttft = times.ttft_s[at] * scale
     tpot = times.tpot_s[at] * scale
+    # TTFT is promised at p95 and predicted as a mean; the others are promised as means
     pairs = ((ttft * TAIL_FACTOR, limits.ttft_s, "TTFT p95"), (tpot, limits.tpot_s, "TPOT"))
     checks = [*pairs, (ttft + (output - 1) * tpot, limits.latency_s, "latency")]
+    # `resident` is a quotient: half a request absorbs its rounding
     allowed = np.array(CONCURRENCIES) <= times.resident[at] + 0.5
     for found, limit, _ in checks:
         allowed &= found <= limit if limit is not None else True
     if demand.concurrency is not None:
         allowed &= np.array(CONCURRENCIES) <= demand.concurrency
     if allowed.any():
+        # the largest that keeps the limits, because more requests at once make each token cheaper
         return int(np.flatnonzero(allowed)[-1])
+    # not even one request at a time keeps them: report the limit that is missed by the largest share
     misses = [
         (float(found[0]) / limit - 1, name, float(found[0]), limit)
         for found, limit, name in checks
@@ -113,6 +120,7 @@ def _largest_in_targets(times: ServingTimes, at: int, way: ServingWay, demand: D
 
 
 def _binding(times: ServingTimes, at: int, index: int, demand: Demand) -> Binding:
+    # each resident request brings one prefill in as many steps as it has output tokens
     prefill = float(times.prefill_one_s[at, 0]) * float(times.resident[at, index]) / demand.output_tokens
     parts = {
         Binding.MEMORY: float(times.weights_s[at, index] + times.kv_s[at, index]),
@@ -136,27 +144,34 @@ def _priced(
 ) -> ServingOption | None:
     """Return the way at an offer, None where the offer lacks the option or cannot hold a replica."""
     query = way.query
+    # one's own card is not bought, whatever way of buying is asked for
     bought = BuyingOption.OWNED if BuyingOption.OWNED in offer.usd_hr else option
     if bought not in offer.usd_hr or offer.gpus < query.tensor:
         return None
     concurrency = CONCURRENCIES[index]
     ttft, tpot = float(times.ttft_s[at, index]) * scale, float(times.tpot_s[at, index]) * scale
+    # TTFT holds the first token, so one step fewer than tokens
     latency = ttft + (demand.output_tokens - 1) * tpot
+    # Little's law: requests in work over the time that each takes
     replica = concurrency / latency
     replicas = _replicas(demand, concurrency, replica)
     nodes = nodes_for(replicas, query.tensor, offer.gpus)
+    # nodes are sized for the peak, but a token's price spreads over what is served on average
     served = demand.mean_req_s or demand.rate_req_s or replica * replicas
     here = replace(query, requests=concurrency)
     tokens = demand.input_tokens + demand.output_tokens
+    # beside a measured point only the ratio between GPUs is uncertain
     step = with_interval(here, Quantity.TPOT, tpot) if scale == 1 else calibrated(tpot)
     speed = _rate(replica * tokens, tpot, step)
     by_option = {
+        # on spot, nodes that stand in for lost ones are paid as well
         way_bought: rate
         * nodes.nodes
         * (losses.serving_factor(offer.interruption) if way_bought is BuyingOption.SPOT else 1)
         for way_bought, rate in offer.usd_hr.items()
     }
     hourly = by_option[bought]
+    # dollars an hour over millions of tokens an hour
     cost = hourly / (served * tokens * S_PER_HR / TOKENS_PER_MTOK)
     return ServingOption(
         model=query.model,
@@ -203,6 +218,7 @@ def _inverse(speed: Estimate, cost: float) -> Estimate:
 def _replicas(demand: Demand, concurrency: int, replica_req_s: float) -> int:
     if demand.rate_req_s is not None:
         return replicas_for(demand.rate_req_s, replica_req_s, headroom_frac=demand.headroom_frac)
+    # a fixed concurrency has no peaks above it: no headroom
     return replicas_for(float(demand.concurrency or 1), float(concurrency), headroom_frac=0.0)
 
 

@@ -86,6 +86,7 @@ def plans_of(model: Architecture, gpu: Gpu, gpus: int, demand: TrainingDemand) -
     """Return the memory plans worth trying: with and without recomputation, 8-bit states where all weights are trained."""
     half = WeightFormat.BF16 if native_precision(gpu) is Precision.BF16 else WeightFormat.FP16
     stored = WeightFormat.NF4 if demand.method is Method.QLORA else half
+    # with one GPU there is nobody to share weights with
     sharding = Sharding.WEIGHTS if gpus > 1 else Sharding.NONE
     return [
         Training(
@@ -100,6 +101,7 @@ def plans_of(model: Architecture, gpu: Gpu, gpus: int, demand: TrainingDemand) -
             fused_loss=gpus == 1,
         )
         for recompute in RECOMPUTES
+        # adapters' states are a small part of the memory: fewer bits for them make no room
         for optimizer in (OPTIMIZERS if demand.method is Method.FULL else OPTIMIZERS[:1])
     ]
 
@@ -108,6 +110,7 @@ def _fit_batch(plan: Training, gpu: Gpu, demand: TrainingDemand) -> int:
     batch = largest_micro_batch(plan, gpu, most=MOST_MICRO_BATCH)
     if demand.global_batch is None:
         return batch
+    # ranks share the global batch: a larger micro-batch would exceed it
     return min(batch, max(1, demand.global_batch // plan.parallel.data))
 
 
@@ -126,6 +129,7 @@ def _speed(plan: Training, gpu: Gpu, demand: TrainingDemand) -> Estimate:
         micro_batch=plan.micro_batch,
         global_batch=demand.global_batch,
     )
+    # predicted per GPU, asked for all of them
     return predict_training(query).scaled(plan.parallel.data)
 
 
@@ -164,6 +168,7 @@ def _counts(sold: Sequence[NodeOffer], demand: TrainingDemand) -> tuple[int, ...
 
 def _roomy(sold: Sequence[NodeOffer], gpus: int, demand: TrainingDemand) -> list[NodeOffer]:
     """Return the shapes on which the predicted speed holds: one node up to eight GPUs, beyond it the largest nodes."""
+    # fine-tuning was measured within one node only, pre-training across nodes as well
     least = min(gpus, GPUS_IN_NODE)
     if demand.pretrain:
         least = min(least, max((offer.gpus for offer in sold), default=0))
@@ -194,7 +199,9 @@ def _on(
     fitting = [replace(plan, micro_batch=batch) for plan in plans if (batch := _fit_batch(plan, gpu, demand)) >= 1]
     if not fitting:
         return _too_large(plans, gpu, gpus)
+    # nodes and rate are the same for every plan that fits, so the fastest is the cheapest
     speed, plan = max(((_speed(plan, gpu, demand), plan) for plan in fitting), key=lambda pair: pair[0].value)
+    # `scale` is of speed here, so it multiplies
     if scale != 1:
         speed = calibrated(speed.value * scale)
     days = _days(demand, speed)
@@ -223,11 +230,13 @@ def _on(
 
 def _days(demand: TrainingDemand, speed: Estimate) -> Estimate:
     seconds_per_day = S_PER_HR * HR_PER_DAY
+    # the ends swap: the highest speed takes the fewest days
     value, low, high = (demand.tokens / rate / seconds_per_day for rate in (speed.value, speed.high, speed.low))
     return Estimate(value=value, low=low, high=high, basis=speed.basis, because=speed.because)
 
 
 def _too_large(plans: Sequence[Training], gpu: Gpu, gpus: int) -> Rejected:
+    # one sequence at a time: the least that each plan needs
     need = min(training_footprint(plan).total_gib for plan in plans)
     return Rejected(
         gpu=gpu.name,
@@ -253,13 +262,16 @@ def _priced(
     if bought not in offer.usd_hr or (bought is BuyingOption.OWNED and offer.gpus < gpus):
         return None
     nodes = nodes_for(gpus, 1, offer.gpus)
+    # any lost node stops the whole run, so more nodes lose more time
     longer = losses.training_factor(offer.interruption, nodes.nodes)
     lasting = {way: longer if way is BuyingOption.SPOT else 1.0 for way in offer.usd_hr}
     hourly = offer.usd_hr[bought] * nodes.nodes
     taken = days.scaled(lasting[bought]) if math.isfinite(lasting[bought]) else None
+    # judged again, since losses make a run longer than its work
     if taken is None or (demand.deadline_days is not None and taken.value > demand.deadline_days):
         return None
     cost = taken.scaled(HR_PER_DAY * hourly)
+    # the stated hours of set-up are certain: they move the interval and do not widen it
     setup = demand.setup_hr * hourly
     return TrainingOption(
         gpu=gpu,
@@ -277,6 +289,7 @@ def _priced(
         usd_by_option={
             way: rate * nodes.nodes * (days.value * lasting[way] * HR_PER_DAY + demand.setup_hr)
             for way, rate in offer.usd_hr.items()
+            # a run that losses outpace never ends, so it has no price
             if math.isfinite(lasting[way])
         },
     )

@@ -81,6 +81,7 @@ def capacity(v: Mapping[str, Floats]) -> Floats:
     per_deployment = v["group"] * v["stages"]
     budget = USABLE_FRAC * v["memory"] * per_deployment - v["weights"] - v["runtime"] * per_deployment
     context = v["input"] + v["output"] * np.where(v["static"] > 0, 1.0, 0.5)
+    # what was measured did run: a budget below this is the estimate's error, not the engine's
     least = LEAST_CACHE_FRAC * v["memory"] * per_deployment
     return np.maximum(np.floor(np.maximum(budget, least) / cache_bytes(v, context)), 1)
 
@@ -88,7 +89,9 @@ def capacity(v: Mapping[str, Floats]) -> Floats:
 def _all_reduce(v: Mapping[str, Floats], c: Mapping[str, Floats], tokens: Floats) -> Floats:
     """Two ring all-reduces a layer over the tensor-parallel group: latency and volume."""
     group = v["group"]
+    # 2 bytes a value; a ring passes 2 (g - 1) / g of them over each link
     volume = tokens * v["hidden"] * 2 * 2 * (group - 1) / group / v["link"]
+    # one all-reduce after attention and one after the feed-forward
     return np.asarray(np.where(group > 1, 2 * v["layers"] * (c["arl"] + volume * c["arb"]), 0.0))
 
 
@@ -103,10 +106,13 @@ def prefill_s(v: Mapping[str, Floats], c: Mapping[str, Floats], requests: Floats
     tokens = requests * v["input"]
     shards = v["group"] * _busy_stages(v, c, tokens)
     split = v["group"] * np.where(v["pipes_prompts"] > 0, 1, v["stages"])
+    # two products of 2 FLOPs over half of the i^2 pairs, since the mask is causal
     attention = 2 * v["layers"] * v["query_width"] * v["input"] ** 2 * c["att"]
+    # of a prompt only the last position goes through the output head
     one = 2 * v["active"] * v["input"] + attention + 2 * v["head"]
     compute = one * requests / (shards * v["flop_s"]) * c["pre"] * (1 + c["tok0"] / tokens * split)
     memory = _read(v, tokens) / (_weight_shards(v) * v["byte_s"]) * c["w"]
+    # launches and all-reduces are taken not to overlap with the work, so they add
     return np.asarray(soft_max(compute, memory) + c["play"] * v["layers"] + _all_reduce(v, c, tokens) + c["pstep"])
 
 
@@ -135,8 +141,10 @@ def _is_alone(v: Mapping[str, Floats]) -> npt.NDArray[np.bool_]:
 
 def _parts(v: Mapping[str, Floats], c: Mapping[str, Floats], requests: Floats) -> tuple[Floats, Floats, Floats]:
     alone = _is_alone(v)
+    # a request alone passes one stage after another: no two stages work for it at once
     shards = np.where(alone, v["group"], v["group"] * v["stages"])
     weights = _read(v, requests) / (_weight_shards(v) * v["byte_s"]) * c["w"] * np.where(v["moe"] > 0, c["moew"], 1.0)
+    # half of the answer is the mean length of a cache while it grows
     cache = requests * cache_bytes(v, v["input"] + v["output"] / 2) / (shards * v["byte_s"]) * c["kv"]
     compute = 2 * (v["active"] + v["head"]) * requests / (shards * v["flop_s"]) * c["dco"]
     return np.asarray(weights), np.asarray(cache), np.asarray(compute)
@@ -150,6 +158,7 @@ def decode_s(v: Mapping[str, Floats], c: Mapping[str, Floats], requests: Floats)
     """Return the time of one decode step over `requests` requests at mean context."""
     weights, cache, compute = _parts(v, c, requests)
     work = soft_max(weights, compute) + cache
+    # short of full load a batch is handed from stage to stage, and part of the pipeline waits
     shared = (v["stages"] > 1) & (v["saturates"] == 0) & ~_is_alone(v)
     hand_over = np.where(shared, work * (v["stages"] - 1) * c["ppx"], 0.0)
     return np.asarray(work + hand_over + _overhead(v, c, requests) + _all_reduce(v, c, requests))
@@ -160,17 +169,24 @@ def serving_times(v: Mapping[str, Floats], c: Mapping[str, Floats]) -> ServingTi
     deployment = v["group"] * v["stages"]
     replicas = np.maximum(v["gpus"] / deployment, 1)
     fit = capacity(v)
+    # under full load the engine takes in what memory, or its own limit, lets in
     wanted = np.where(v["saturates"] > 0, np.minimum(fit, c["limit"] * deployment ** c["bexp"]), v["requests"])
+    # a static batch waits for whole waves; continuous batching fills a place as soon as it is free
     waves = np.where(v["static"] > 0, np.ceil(wanted / fit), np.maximum(wanted / fit, 1))
+    # from here on never more than fit at once
     resident = wanted / waves
     one, batch, step = prefill_s(v, c, np.ones_like(fit)), prefill_s(v, c, resident), decode_s(v, c, resident)
     output, scale = v["output"], c["glob"]
     mixed = one * c["mix"]
+    # prompts that share a step: what the chunk holds, but no more than are there
     chunk = np.clip(CHUNK_TOKENS / v["input"], 1, np.maximum(resident, 1))
     shared = prefill_s(v, c, chunk) / chunk
+    # kept below 1, so that some prefill always falls between the tokens
     phi = np.minimum(c["tq"], 0.95)
+    # the others' prefills are spread over all tokens of an answer
     tpot = (step + (1 - phi) * (resident - 1) * mixed / output) * scale
     first = c["tt0"] + c["twarm"] / resident + one * c["tp1"] + phi * (resident - 1) * mixed + step * c["td"]
+    # beyond memory a request waits for half of the other waves on average
     queued = np.where(waves > 1, (waves - 1) * output * tpot * 0.5, 0.0) + c["tslot"] * output * tpot / resident
     weights, cache, compute = _parts(v, c, resident)
     return ServingTimes(
@@ -180,6 +196,7 @@ def serving_times(v: Mapping[str, Floats], c: Mapping[str, Floats]) -> ServingTi
         static_s=waves * (batch + output * step) * scale / replicas,
         ttft_s=first * scale * c["tglob"] + queued,
         tpot_s=tpot,
+        # in one cycle every resident request is answered once
         saturated_tok_s=resident * output / ((output * step + resident * shared * c["mixm"]) * scale) * replicas,
         resident=resident,
         weights_s=weights * scale,

@@ -82,13 +82,16 @@ class ServingQuery:
 def chip_of(gpu: Gpu) -> str:
     """Return the chip of a board: what variants of memory, form factor and power share (A100, H100, RTX-4090)."""
     parts = gpu.name.split("-")
+    # in these names the first word is a line of products and only the second the chip
     return "-".join(parts[:2]) if parts[0] in ("RTX", "Quadro", "Arc", "Max", "Titan") else parts[0]
 
 
 def serving_keys(query: ServingQuery) -> Keys:
     """Return the levels by which fitted constants differ."""
     model, gpu = query.model, query.gpu
+    # on another vendor's boards an engine is another program: it starts from a factor of its own
     engine = query.engine if gpu.vendor == "NVIDIA" else f"{query.engine}/{gpu.vendor}"
+    # a format that the GPU lacks runs through wider products: a level of its own
     native = compute_precision(gpu, FORMATS[query.stored].compute) is FORMATS[query.stored].compute
     kind = "mla" if model.kv_lora_rank else "moe" if model.is_moe else ""
     return {
@@ -115,6 +118,7 @@ def has_switched_nvlink(gpu: Gpu) -> bool:
 
 def link_gb_s(gpu: Gpu) -> float:
     """Return the bandwidth between two GPUs of a node in one direction."""
+    # figures are of both directions together; a transfer goes one way
     return (gpu.nvlink_gb_s or PCIE_GB_S.get(gpu.pcie_gen, 32.0)) / 2
 
 
@@ -147,9 +151,11 @@ def serving_columns(queries: Sequence[ServingQuery]) -> dict[str, Floats]:
 def _numbers(query: ServingQuery) -> dict[str, float]:
     model, gpu = query.model, query.gpu
     weights = weight_bytes(model, query.stored)
+    # a step looks up rows of the embedding and reads the head whole; a tied table is both, and is read as the head
     embedding = 0 if model.tied else 2 * model.embedding_params
     head = model.embedding_params
     return {
+        # without embedding and head: the one costs no FLOPs, the other is counted by positions
         "active": model.active_params - 2 * head if not model.tied else model.active_params - head,
         "head": head,
         "weights": weights,
@@ -164,7 +170,9 @@ def _numbers(query: ServingQuery) -> dict[str, float]:
         "kv_values_bytes": model.kv_values_per_token * query.kv_value_bytes,
         "full_layers": model.kv_layers - model.windowed_layers,
         "window_layers": model.windowed_layers,
+        # no window is an infinite one, so that a minimum with it changes nothing
         "window": model.window or np.inf,
+        # each rank keeps the caches of its own requests: nothing is repeated
         "kv_copies": 1.0 if query.attention_is_data_parallel else kv_copies(model, query.tensor),
         "flop_s": tensor_rate_tflops(query) * FLOPS_PER_TFLOPS,
         "byte_s": gpu.mem_bw_gb_s * BYTES_PER_GB,
@@ -174,10 +182,12 @@ def _numbers(query: ServingQuery) -> dict[str, float]:
         "group": query.expert if query.attention_is_data_parallel else query.tensor,
         "stages": query.pipeline,
         "input": query.input_tokens,
+        # times are divided by it
         "output": max(query.output_tokens, 1),
         "requests": query.requests,
         "saturates": float(query.load.saturates),
         "static": float(query.load is Load.STATIC),
+        # centred on a usual board and width, so that slopes leave the base where it is
         "ln_rate": math.log(tensor_rate_tflops(query) / 100),
         "ln_bandwidth": math.log(gpu.mem_bw_gb_s / 1000),
         "ln_power": math.log(gpu.tdp_w / 300),

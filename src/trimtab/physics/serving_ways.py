@@ -40,6 +40,7 @@ def ways_of(
     """Return the ways that fit a GPU, and those that do not, each with its reason."""
     ways: list[ServingWay] = []
     rejected: list[Rejected] = []
+    # a replica stays within one node, so the largest on offer bounds its GPUs
     most = max((offer.gpus for offer in offers), default=0)
     for stored in formats or asked_formats(gpu):
         if reason := why_not(gpu, stored):
@@ -93,6 +94,7 @@ def _query(
         engine=engine,
         year=ENGINE_YEAR,
         load=Load.ONLINE,
+        # a placeholder: the sweep puts its own concurrencies here
         requests=1,
         input_tokens=demand.input_tokens,
         output_tokens=demand.output_tokens,

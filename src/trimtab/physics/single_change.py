@@ -30,6 +30,7 @@ def cheapest_change(model: Architecture, gpu: Gpu, demand: TrainingDemand) -> st
     Full recomputation repeats the forward pass: 8 instead of 6 FLOPs a parameter and token. 8-bit states cost next to nothing
     in speed. Adapters train a small share of the weights, which bounds what they can learn; QLoRA dequantizes besides.
     """
+    # no recomputation and plain AdamW: each change is made to this plan alone
     base = plans_of(model, gpu, 1, demand)[0]
     share = adapter_params(model, base.lora_rank) / model.params
     few = f"trains {share:.2%} of the weights, so it can learn less"
@@ -51,12 +52,14 @@ def cheapest_change(model: Architecture, gpu: Gpu, demand: TrainingDemand) -> st
             replace(quantized, recompute=Recompute.FULL),
         ),
     )  # fmt: skip
+    # one sequence at a time is the least that a run needs
     return next((name for name, plan in changes if largest_micro_batch(plan, gpu, most=1) >= 1), "")
 
 
 def serving_change(model: Architecture, gpu: Gpu, demand: Demand, engine: str) -> str:
     """Return which single change lets one GPU serve a model: narrower weights, else a shorter context; empty when none does."""
     context = math.ceil(demand.input_tokens + demand.output_tokens)
+    # narrower weights first, because a shorter context refuses requests
     for stored in asked_formats(gpu):
         if not why_not(gpu, stored) and stored in NARROWER and _room(model, gpu, stored, context, engine):
             return f"{stored.value} weights ({NARROWER[stored]})"

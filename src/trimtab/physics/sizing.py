@@ -16,6 +16,7 @@ def replicas_for(rate: float, per_replica: float, *, headroom_frac: float = 0.0)
     """
     if not rate >= 0 or not per_replica > 0 or not 0 <= headroom_frac < 10:
         raise InputError(f"a rate of {rate} at {per_replica} a replica with headroom {headroom_frac} cannot be sized")
+    # the tolerance keeps rounding errors of the quotient from asking for one more
     needed = max(1, math.ceil(rate / per_replica - 1e-9))
     return math.ceil(needed * (1 + headroom_frac) - 1e-9)
 

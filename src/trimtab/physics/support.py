@@ -34,6 +34,7 @@ def native_precision(gpu: Gpu) -> Precision:
 def why_not(gpu: Gpu, stored: WeightFormat) -> str:
     """Return why an engine cannot run weights stored so on a GPU; empty where it can."""
     capability = gpu.compute_capability
+    # capabilities are NVIDIA's: boards of others are not judged by them
     if capability is None:
         return ""
     if capability < ENGINE_CAPABILITY:
@@ -53,6 +54,7 @@ def why_not(gpu: Gpu, stored: WeightFormat) -> str:
 
 def too_old(gpu: Gpu, *, driver: str | None, cuda: str | None) -> str:
     """Return why an installed driver or CUDA does not run a GPU; empty where it does, or nothing was said."""
+    # nothing is known of the drivers of other architectures: they are not ruled out
     if gpu.architecture not in CUDA_BY_ARCHITECTURE:
         return ""
     oldest_cuda, oldest_driver = CUDA_BY_ARCHITECTURE[gpu.architecture]
@@ -83,5 +85,6 @@ def notes(gpu: Gpu) -> tuple[str, ...]:
 
 def asked_formats(gpu: Gpu) -> tuple[WeightFormat, ...]:
     """Return the formats that a person would ask about on a GPU, widest first; some it may not run."""
+    # where bf16 has no path it is asked for all the same, so that the answer says why not
     wide = (WeightFormat.BF16,) if native_precision(gpu) is Precision.BF16 else (WeightFormat.BF16, WeightFormat.FP16)
     return (*wide, WeightFormat.FP8, WeightFormat.INT4, WeightFormat.FP4)

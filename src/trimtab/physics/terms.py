@@ -47,6 +47,7 @@ class Terms:
         """Return the sum for each row, `(n,)`; `numbers` holds the columns that terms multiply."""
         total = np.full(len(rows), self.base)
         for term in self.terms:
+            # a term without keys has one amount for all rows; of the others an unseen level adds nothing
             amounts = np.array(
                 [term.values.get(term.level(keys), 0.0) if term.by else term.values[""] for keys in rows]
             )
@@ -85,6 +86,8 @@ def terms_to_json(terms: Terms, *, digits: int = 5) -> dict[str, object]:
                 "values": {
                     level: round(amount, digits)
                     for level, amount in sorted(term.values.items())
+                    # a term without keys needs its one amount even where it is 0: `Terms.at` looks it up without a
+                    # default
                     if not term.by or abs(amount) >= 10.0**-digits
                 },
             }

@@ -74,15 +74,19 @@ def training_flops_per_token(query: TrainingQuery) -> float:
     model = query.model
     flops = _linear_flops(model) + _attention_flops(query)
     if query.method is not Method.FULL:
+        # a frozen base needs the forward pass and gradients of activations: two of three equal parts
         flops *= 2 / 3 + ADAPTER_GRADIENTS_FRAC
+    # the forward pass is a third of a step's FLOPs
     return flops * (1 + RECOMPUTE_SHARE[query.recompute] / 3)
 
 
 def _linear_flops(model: Architecture) -> float:
+    # 2 forward and 4 backward; an input embedding is a look-up, but a tied one is used as the head
     return 6 * (model.active_params - (0 if model.tied else model.embedding_params))
 
 
 def _attention_flops(query: TrainingQuery) -> float:
+    # the full square is 12 L a d_head s; a causal mask halves it
     return 6 * query.model.layers * query.model.heads * query.model.head_dim * query.sequence
 
 
@@ -114,6 +118,7 @@ def _bubble(query: TrainingQuery) -> float:
     """Return ln(1 + pipeline bubble): (p - 1) / (virtual stages * micro-batches)."""
     if query.pipeline <= 1:
         return 0.0
+    # data-parallel replicas: what the other degrees leave of the GPUs
     replicas = max(1.0, query.gpus / (query.tensor * query.pipeline * query.context))
     micro = query.global_batch / (replicas * query.micro_batch) if query.global_batch else 8.0
     return math.log(1 + (query.pipeline - 1) / query.virtual_stages / max(micro, 1.0))
@@ -129,6 +134,7 @@ def _numbers(query: TrainingQuery) -> dict[str, float]:
         "ln_sequence": math.log(query.sequence / REFERENCE_SEQUENCE),
         "ln_tokens": math.log(tokens / REFERENCE_TOKENS),
         "ln_micro_batch": math.log(query.micro_batch),
+        # two slopes, because the links within a node and between nodes differ
         "ln_gpus_in_node": math.log(min(max(query.gpus, 1), GPUS_PER_NODE)),
         "ln_nodes": math.log(max(query.gpus / GPUS_PER_NODE, 1)),
         "ln_tensor": math.log(query.tensor),
@@ -139,6 +145,7 @@ def _numbers(query: TrainingQuery) -> dict[str, float]:
         "offload": float(query.cpu_offload),
         "recompute": RECOMPUTE_SHARE[query.recompute],
         "attention": math.log1p(_attention_flops(query) / _linear_flops(model)),
+        # a step of few tokens or of a small model is bound by its launches and not by its work
         "small_step": math.log1p(0.3 / model.active_b / (tokens / REFERENCE_TOKENS)),
     }
 

@@ -138,12 +138,14 @@ def _state_bytes(training: Training) -> dict[Item, float]:
     if not training.trains_all:
         trained = adapter_params(model, training.lora_rank)
         return {
+            # adapters are kept in 16 bits for the products, and once more in fp32 among the states
             Item.WEIGHTS: weight_bytes(model, training.stored) + 2 * trained,
             Item.GRADIENTS: 4 * trained,
             Item.OPTIMIZER: trained * (STATE_BYTES[training.optimizer] + 4),
         }
     states = STATE_BYTES[training.optimizer]
     if not training.master_weights:
+        # in pure 16 bit each of Adam's two moments takes 2 bytes
         states = min(states, 4)
         sizes = {Item.WEIGHTS: full_width, Item.GRADIENTS: full_width, Item.OPTIMIZER: states}
         return {item: size * model.params for item, size in sizes.items()}
@@ -160,10 +162,12 @@ def _shared(training: Training, whole: dict[Item, float]) -> dict[Item, float]:
         Item.GRADIENTS: ranks if stage >= Sharding.GRADIENTS.value else 1,
         Item.WEIGHTS: ranks if stage >= Sharding.WEIGHTS.value else 1,
     }
+    # tensor and pipeline parallelism split everything; data ranks only what their stage shards
     items = {item: size / split / parts[item] for item, size in whole.items()}
     if parts[Item.WEIGHTS] > 1:
         items[Item.WEIGHTS] += _gathered_bytes(training, whole[Item.WEIGHTS] / split)
     if training.offload_states:
+        # the states are in the host's memory then
         items[Item.OPTIMIZER] = 0.0
     return items
 
@@ -172,12 +176,14 @@ def _gathered_bytes(training: Training, whole_bytes: float) -> float:
     """Return what is gathered of sharded weights at a time: two layers in 16 bits, or the whole model."""
     if training.gathers_whole:
         return whole_bytes
+    # 2 bytes a weight: the layer at work and the next one
     return 2 * 2 * training.model.params / training.model.layers / training.parallel.tensor
 
 
 def _layer_bytes_per_token(training: Training) -> float:
     """Return what one layer keeps per token without recomputation."""
     model = training.model
+    # a token keeps only what the experts that it went to make of it
     width = model.ffn if not model.is_moe else model.expert_ffn * (model.experts_per_token + model.shared_experts)
     linear = 18 * model.hidden + 8 * width if model.gated else 34 * model.hidden
     scores = 0.0 if training.flash_attention else ATTENTION_SCORES_BYTES * model.heads * training.sequence
@@ -195,6 +201,7 @@ def activation_bytes(training: Training, fit: MemoryFit) -> float:
         case Recompute.SELECTIVE:
             per_token = layers * layer * fit.keep_selective
         case Recompute.FULL:
+            # each layer keeps its input, 2 h bytes; only the one being recomputed keeps all
             per_token = layers * 2 * model.hidden + layer * fit.working_layers
         case _:
             assert_never(training.recompute)
@@ -235,12 +242,15 @@ def _peak_items(training: Training, fit: MemoryFit, *, keeps_gradients: bool) ->
     items = _shared(training, _state_bytes(training))
     if training.method is Method.QLORA:
         items[Item.WEIGHTS] += fit.dequantized_bytes * training.model.params / training.parallel.tensor
+    # taken out: the two peaks need not hold equally many of them
     gradients = items.pop(Item.GRADIENTS)
     if training.steps_in_backward:
         gradients *= 2 / training.model.layers
     backward = {Item.ACTIVATIONS: activation_bytes(training, fit), Item.LOGITS: logits_bytes(training, fit)}
+    # accumulated gradients outlive a backward pass, and to the device blocks once allocated stay allocated
     if keeps_gradients or training.accumulates or not training.trains_all:
         backward[Item.GRADIENTS] = gradients
+    # without fusion torch's foreach holds a second copy
     step = {Item.GRADIENTS: gradients * (1 if training.fused_optimizer else 2)}
     return items | max(backward, step, key=lambda part: sum(part.values()))
 
@@ -249,7 +259,9 @@ def largest_micro_batch(training: Training, gpu: Gpu, *, most: int = 4096, reser
     """Return the largest micro-batch that fits, 0 when not even one sequence does (bisection up to `most`)."""
     low, high = 0, most
     while low < high:
+        # rounded up: with the lower middle, two neighbours would never close
         middle = (low + high + 1) // 2
+        # memory rises with the micro-batch, which bisection rests on
         fits = training_footprint(replace(training, micro_batch=middle)).fits(gpu, reserve_frac=reserve_frac)
         low, high = (middle, high) if fits else (low, middle - 1)
     return low

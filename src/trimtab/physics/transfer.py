@@ -105,11 +105,13 @@ def split_time(activity: DeviceActivity) -> TimeSplits:
     """
     _demand_signal(activity)
     seen = (activity.gpu_util, activity.sm_active, activity.tensor_active, activity.dram_active)
+    # a counter above GPU_UTIL shows that more ran than it says
     ran = 1.0 if activity.gpu_util is None else max(share for share in seen if share is not None)
     tensor = _possible(activity.tensor_active, ran if activity.sm_active is None else activity.sm_active)
     dram = _possible(activity.dram_active, ran)
     return TimeSplits(
         *(
+            # shares of what kernels achieve, not of the peak: a bus at 92 % is a bus in use all the time
             TimeSplit(min(1.0, pipes / TENSOR_REACH), min(1.0, bus / BANDWIDTH_REACH))
             for pipes, bus in zip(tensor, dram, strict=True)
         )
@@ -161,6 +163,7 @@ def _scaled_times(split: TimeSplit, compute_ratio: float, memory_ratio: float) -
     compute, memory = split.compute_frac / compute_ratio, split.memory_frac / memory_ratio
     overlapped = split.other_frac + max(compute, memory)
     busy = split.compute_frac + split.memory_frac
+    # shares that sum to more than the second overlapped on the source: apart they fill it once
     stretch = min(1.0, 1 / busy) if busy > 0 else 1.0
     apart = max(0.0, 1 - busy) + (compute + memory) * stretch
     return overlapped, apart
@@ -174,6 +177,7 @@ def speed_ratio(*, observed: DeviceActivity, source: Gpu, target: Gpu, precision
     exactly 1.
     """
     splits = split_time(observed)
+    # the formula need not be trusted here: the answer is known exactly
     if source.name == target.name:
         return Estimate(value=1.0, low=1.0, high=1.0, basis=Basis.MEASURED, because="the same GPU")
     compute_ratio, memory_ratio = _rate_ratios(source, target, precision)
@@ -184,6 +188,7 @@ def speed_ratio(*, observed: DeviceActivity, source: Gpu, target: Gpu, precision
     ]
     spread = math.exp(Z_80 * _spread(splits, compute_ratio))
     return Estimate(
+        # the geometric mean has the least worst error as a ratio, and favours neither reading
         value=1 / math.sqrt(min(times) * max(times)),
         low=1 / max(times) / spread,
         high=1 / min(times) * spread,
@@ -198,8 +203,10 @@ def _turning_points(splits: TimeSplits, compute_ratio: float, memory_ratio: floa
     Between the lines m = c, m' = c' and m + c = 1 both times are linear, or a ratio of linear terms, in the shares: they are
     least and most where such a line meets another, or the rim of what is possible.
     """
+    # m' = c' is the line m = slope * c
     slope = memory_ratio / compute_ratio
     found = {splits.clip(0.5, 0.5), splits.clip(1 / (1 + slope), slope / (1 + slope))}
+    # rims of what is possible, against each of the lines on which the formula changes
     for edge in splits:
         c, m = edge
         found.update(splits.clip(c, other) for other in (0.0, 1.0, c, c * slope, 1 - c))
@@ -227,6 +234,7 @@ def work_ratio(source: Gpu, target: Gpu, precision: Precision | None = None) -> 
 
 def _spread(splits: TimeSplits, compute_ratio: float) -> float:
     """Widen the model's own spread by what the unexplained share, at the most that it may be, could gain or lose."""
+    # independent errors add up in squares
     return math.hypot(MODEL_SPREAD, splits.least.other_frac * 0.5 * abs(math.log(compute_ratio)) * 0.5)
 
 

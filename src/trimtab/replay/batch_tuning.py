@@ -63,6 +63,7 @@ def candidates(curve: BatchCurve, target_s: float) -> list[BatchRule]:
     windowed = [
         BatchRule(max_batch=most, min_batch=least, window_s=window_s, target_s=target_s)
         for window_s in windows_s(curve.run_s(1), target_s)
+        # a limit above the largest batch could never be reached: it means that batch
         for least in sorted({min(limit, most) for limit in CONTROL_LIMITS} | {most})
     ]
     return greedy + windowed
@@ -92,6 +93,7 @@ def tune(
     `share` is the quantile that must be within `target_s`, less `headroom_frac` of it; the settings found aim at what is left.
     Ties go to the lower latency, then to the simpler setting.
     """
+    # settings are made for what is left of the target, so that none of them spends the headroom
     aim_s = target_s * (1 - headroom_frac)
     rules = candidates(curve, aim_s)
     trials = []
@@ -126,6 +128,7 @@ def _why_none(
     least = min(trials, key=lambda trial: trial.latency_s)
     span_s = arrivals_s[-1] - arrivals_s[0]
     rate_req_s = len(arrivals_s) / span_s if span_s > 0 else 0.0
+    # over all sizes, since the largest batch need not be the one that serves most
     capacity_req_s = max(size / second for size, second in zip(curve.sizes, curve.seconds, strict=True))
     return (
         f"no setting keeps p{100 * share:g} within {target_s * MS_PER_S:g} ms with {100 * headroom_frac:g} % of it "

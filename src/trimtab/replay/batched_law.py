@@ -49,10 +49,14 @@ def batched_law(form: BatchForm, max_batch: int, window_s: float, speed: BatchSp
     """Return the law of a replica that batches so."""
     capacity = speed.curve.most_req_s(max_batch)
     full_s = _full_s(form, max_batch, window_s, speed)
+    # in equal ratios, from below the fastest run to far beyond the time at full load
     bounds = np.geomspace(speed.curve.seconds[0] / 4, 40 * full_s, BUCKETS)
+    # at full load every answer takes full_s: a bound just below it keeps interpolation from smearing that step
     le_s = np.concatenate((np.union1d(bounds, [_JUST_BELOW * full_s, full_s]), [np.inf]))
     below = np.array([_below(form, max_batch, window_s, speed, load * capacity, le_s) for load in LOADS])
+    # at full load nobody is answered sooner
     below = np.vstack([below, le_s >= full_s])
+    # sampling noise must not let a higher load answer sooner: the share within a bound never rises with load
     below = np.minimum.accumulate(below, axis=0)
     return ServiceLaw(
         capacity_req_s=capacity,
@@ -72,6 +76,7 @@ def law_of_policy(policy: SetBatchPolicy, speed: BatchSpeed) -> ServiceLaw:
 
 
 def _full_s(form: BatchForm, max_batch: int, window_s: float, speed: BatchSpeed) -> float:
+    # a whole batch waits for the one that is running; a continuous one takes a request in at once
     batches = 1 if form is BatchForm.CONTINUOUS else 2
     return batches * speed.curve.run_s(max_batch) * math.exp(_TAIL_SDS * speed.spread) + window_s
 
@@ -80,6 +85,7 @@ def _below(
     form: BatchForm, max_batch: int, window_s: float, speed: BatchSpeed, rate_req_s: float, le_s: FloatArray
 ) -> FloatArray:
     """Return the share of requests within each bound at an arrival rate (n_bounds,)."""
+    # the stream starts on an idle replica: the first requests are answered faster than those of a steady load
     latency_s = replayed_latencies(form, max_batch, window_s, speed, rate_req_s)[WARM_UP:]
     return np.asarray(np.searchsorted(np.sort(latency_s), le_s, side="right") / len(latency_s))
 
@@ -88,9 +94,12 @@ def replayed_latencies(
     form: BatchForm, max_batch: int, window_s: float, speed: BatchSpeed, rate_req_s: float
 ) -> FloatArray:
     """Return the latencies of a Poisson stream of requests, in order of arrival."""
+    # the same random numbers for every load and rule, so that what differs is the rule
     rng = np.random.default_rng(_SEED)
     arrival_s = np.cumsum(rng.standard_exponential(REQUESTS)) / rate_req_s
+    # log-normal with mean 1: on average the curve holds
     work = np.exp(speed.spread * rng.standard_normal(REQUESTS) - speed.spread**2 / 2)
+    # place 0 is never run: it makes the size of a batch its index
     run_s = np.array([0.0, *(speed.curve.run_s(size) for size in range(1, max_batch + 1))])
     latency_s = np.empty(REQUESTS)
     if form is BatchForm.CONTINUOUS:
@@ -112,6 +121,7 @@ def batch_latencies(
     """
     most = len(run_s) - 1
     number = len(arrival_s)
+    # `first` is the oldest request not yet served; the device is busy until `free_s`
     first = 0
     batch = 0
     free_s = 0.0
@@ -119,8 +129,10 @@ def batch_latencies(
         start_s = max(free_s, arrival_s[first])
         if window_s > 0:
             enough = first + least - 1
+            # too few requests are left to fill it: then only the window ends the wait
             full_s = arrival_s[enough] if enough < number else math.inf
             start_s = max(start_s, min(full_s, arrival_s[first] + window_s))
+        # whoever has come by the start is taken along, up to the largest batch
         last = first + 1
         while last < number and last - first < most and arrival_s[last] <= start_s:
             last += 1
@@ -139,6 +151,8 @@ def stream_latencies(arrival_s: FloatArray, work: FloatArray, run_s: FloatArray,
     """
     most = len(run_s) - 1
     number = len(arrival_s)
+    # Processor sharing in virtual time: `done` is the work that anybody inside since the start would have had by now,
+    # so a request is due at `done` at its arrival plus its own work, however the speed changes meanwhile.
     due = np.zeros(most)
     who = np.zeros(most, dtype=np.int64)
     inside = 0
@@ -150,12 +164,14 @@ def stream_latencies(arrival_s: FloatArray, work: FloatArray, run_s: FloatArray,
         for place in range(1, inside):
             if due[place] < due[soonest]:
                 soonest = place
+        # virtual time advances at 1 / run_s[inside]: what is left of it takes run_s times as long
         ends_s = now_s + (due[soonest] - done) * run_s[inside] if inside > 0 else math.inf
         comes_s = max(now_s, arrival_s[coming]) if coming < number and inside < most else math.inf
         until_s = min(ends_s, comes_s)
         if inside > 0:
             done += (until_s - now_s) / run_s[inside]
         now_s = until_s
+        # where an end and an arrival coincide the end comes first, since it frees the place
         if comes_s < ends_s:
             due[inside] = done + work[coming]
             who[inside] = coming
@@ -163,6 +179,7 @@ def stream_latencies(arrival_s: FloatArray, work: FloatArray, run_s: FloatArray,
             coming += 1
         else:
             latency_s[who[soonest]] = now_s - arrival_s[who[soonest]]
+            # the order inside does not matter: the last one moves into the gap
             inside -= 1
             due[soonest] = due[inside]
             who[soonest] = who[inside]

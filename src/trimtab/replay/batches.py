@@ -67,12 +67,14 @@ class Replay:
         """Return when the batch that begins with request `first` leaves, given when the device is free."""
         arrivals = self._arrivals
         now_s = max(free_s, arrivals[first])
+        # each round either leaves, or moves on to the moment at which the rule wants to be asked again
         while True:
             here = bisect_right(arrivals, now_s, lo=first)
             waiting = here - first
             if waiting >= self._rule.max_batch:
                 return now_s
             moment = moment_of(
+                # earlier arrivals have been learnt from already
                 arrivals[self._cycle_from : here],
                 waiting=waiting,
                 oldest_s=arrivals[first],
@@ -86,8 +88,10 @@ class Replay:
                 return now_s
             enough = first + decision.wake_at - 1
             full_s = arrivals[enough] if enough < len(arrivals) else inf
+            # the wait is over before enough have come
             if now_s + decision.wait_s <= max(now_s, full_s):
                 return now_s + decision.wait_s
+            # enough have come: the rule is asked again, with what is known by then
             now_s = max(now_s, full_s)
 
     def answer(self, batch: int, run_s: float, end_s: float, first: int) -> None:
@@ -104,6 +108,7 @@ class Replay:
             now_s=end_s,
         )
         self._answered, self._answered_s = batch, end_s
+        # nobody was waiting when the batch ended
         self._idle = here == first
         self._cycle_from = here
 

@@ -22,6 +22,7 @@ class Blocks:
 def hours_of_days(first_week_hour: int, hours: int) -> IntArray:
     """Return the seconds of each hour of a window that belong to the block day of each weekday (n_hours, 7)."""
     shares = np.zeros((HR_PER_WEEK, DAYS_PER_WEEK), dtype=np.int64)
+    # the hour in which blocks change hands belongs to two days: to the old one up to this second
     before_s = START_S % S_PER_HR
     for hour in range(HR_PER_WEEK):
         today = weekday_at(hour * S_PER_HR)
@@ -29,6 +30,7 @@ def hours_of_days(first_week_hour: int, hours: int) -> IntArray:
         shares[hour, today] += before_s if turns else S_PER_HR
         if turns:
             shares[hour, weekday_at(hour * S_PER_HR + before_s)] += S_PER_HR - before_s
+    # the calendar repeats weekly, and the window may begin at any hour of it
     return np.asarray(shares[(first_week_hour + np.arange(hours)) % HR_PER_WEEK])
 
 
@@ -44,12 +46,14 @@ class BookedNodes:
 
     def __init__(self, blocks: Blocks) -> None:
         self._blocks = blocks
+        # the fullest day bounds how many numbers there are
         self._busy_until_s: FloatArray = np.zeros(max(blocks.calendar.nodes, default=0))
 
     def free(self, nodes: int, at_s: float) -> IntArray:
         """Return the numbers of so many nodes that stand and are free at a moment; none where there are fewer."""
         up = self._blocks.calendar.nodes[weekday_at(self._week_s(at_s))]
         idle = np.flatnonzero(self._busy_until_s[:up] <= at_s)[:nodes]
+        # all or none: a job does not stand half on booked nodes
         return np.asarray(idle if len(idle) == nodes else idle[:0], dtype=np.int64)
 
     def stand_for_s(self, taken: IntArray, at_s: float) -> float:

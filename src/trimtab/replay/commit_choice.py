@@ -131,13 +131,16 @@ def choose(history: FloatArray, discount_frac: float) -> Choice:
     """Return what to buy by, after a use by hour (n_hours,); with no back-test every candidate has the same share."""
     costs = _back_tested(history, discount_frac)
     scores = {one: _score(ratios) for one, ratios in costs.items()}
+    # the best candidate gets the exponent 0, so that not all weights can vanish
     least = min(scores[one] for one in CANDIDATES)
     raw = {one: math.exp(-SHARPNESS * (scores[one] - least)) for one in CANDIDATES}
     weights = {one: weight / sum(raw.values()) for one, weight in raw.items()}
+    # at most this: a bill is convex in what is held, so the mixture costs no more than the mean of its parts
     expected = sum(weight * scores[one] for one, weight in weights.items())
     best = min(SIMPLE, key=lambda one: scores[one])
     most = (1.0 + STATED_REGRET_FRAC) * scores[best]
     if expected > most:
+        # solves kept * expected + (1 - kept) * scores[best] = most
         kept = (most - scores[best]) / (expected - scores[best])
         weights = {**{one: kept * weight for one, weight in weights.items()}, best: 1.0 - kept}
         expected = most
@@ -159,6 +162,7 @@ def _back_tested(history: FloatArray, discount_frac: float) -> dict[PacedLevel, 
     costs: dict[PacedLevel, list[float]] = {one: [] for one in (*CANDIDATES, *SIMPLE)}
     for share in STARTS_FRAC:
         known, rest = np.split(history, [int(len(history) * share)])
+        # a stretch without use costs nothing in hindsight: there is no ratio to it
         if not len(known) or not rest.any():
             continue
         best = cost(rest, np.full(len(rest), best_level(rest, discount_frac)), discount_frac)
@@ -172,9 +176,11 @@ def held_by_candidate(
 ) -> Iterator[tuple[PacedLevel, FloatArray]]:
     """Yield what each candidate and simple rule holds in each hour of a test (n_test,); none sees the hours still to come."""
     levels = {level: _levels(level, history, test, discount_frac) for level in Level}
+    # reviewed daily: all hours of a day act on what its first one saw
     hours = np.arange(len(test)) // REVIEW_HR * REVIEW_HR
     for one in (*CANDIDATES, *SIMPLE):
         released = np.array([released_frac(one.pace, float(hour), len(test)) for hour in hours.tolist()])
+        # what was bought cannot be given back before the term ends, so holdings never fall
         yield one, np.maximum.accumulate(levels[one.level] * released)
 
 
@@ -192,6 +198,7 @@ def _levels(level: Level, history: FloatArray, test: FloatArray, discount_frac: 
     term_hr = len(test)
     if level is Level.EVIDENCE:
         return _evidence_levels(history, test, discount_frac)
+    # simple rules look once, at the start: their review comes after the term
     reviews = {Level.LEAST_QUANTILE: REVIEW_HR, Level.WEEKLY_TOP_UP: HR_PER_WEEK}
     every = reviews.get(level, max(term_hr, 1))
     both, found = np.concatenate([history, test]), np.zeros(term_hr)
@@ -203,6 +210,7 @@ def _levels(level: Level, history: FloatArray, test: FloatArray, discount_frac: 
 def _evidence_levels(history: FloatArray, test: FloatArray, discount_frac: float) -> FloatArray:
     limit_hr = evidence_limit_hr(_TWO_THIRDS, len(test))
     backed = backed_by_hour(np.concatenate([history, test]), len(history), discount_frac, limit_hr)
+    # each hour acts on the evidence at the start of its day
     reviewed = np.arange(len(test)) // REVIEW_HR * REVIEW_HR
     return np.asarray(backed[len(history) + reviewed])
 
@@ -215,15 +223,19 @@ def backed_by_hour(use: FloatArray, known: int, discount_frac: float, limit_hr: 
     """
     evidence = no_evidence(float(use[:known].max(initial=0.0)))
     width, backed = evidence.width_units, np.zeros(len(use) + 1)
+    # slices get wider there, which only the policy's own step knows how to do
     if use.max(initial=0.0) > width * MOST_SLICES:
         for hour, units in enumerate(use.tolist(), start=1):
             evidence = observe(evidence, units, discount_frac, limit_hr)
             backed[hour] = backed_units(evidence, limit_hr)
         return backed
+    # slice k is the use between floors[k] and one width more
     floors = np.arange(math.ceil(use.max(initial=0.0) / width) + 1) * width
     earned = np.zeros(len(floors))
     for hour, units in enumerate(use.tolist(), start=1):
+        # a used hour saves the discount, an idle one costs the committed rate: the share used, less 1 - discount
         gained = np.clip((units - floors) / width, 0.0, 1.0) - (1.0 - discount_frac)
+        # bounded at both ends as the policy's is, so that old evidence cannot outweigh new for long
         earned = np.clip(earned + gained, 0.0, limit_hr)
         backed[hour] = width * earned.sum() / limit_hr
     return backed

@@ -80,10 +80,12 @@ def layered(history: FloatArray, test: FloatArray, discount_frac: float, rule: L
     chosen, term_hr = rule or LayerRule(), len(test)
     limit_hr = evidence_limit_hr(chosen, term_hr)
     evidence = no_evidence(float(history.max(initial=0.0)))
+    # the history is evidence before anything is bought
     for units in history.tolist():
         evidence = observe(evidence, units, discount_frac, limit_hr)
     held, level = np.zeros(term_hr), 0.0
     for hour, units in enumerate(test.tolist()):
+        # decided before this hour's use is known
         if hour % REVIEW_HR == 0:
             level = wanted_units(chosen, evidence, level, hour, term_hr)
         held[hour] = level
@@ -97,6 +99,7 @@ def _weekly_top_up(history: FloatArray, test: FloatArray, discount_frac: float) 
     for hour in range(0, len(test), HR_PER_WEEK):
         now = len(history) + hour
         recent = demand[max(0, now - TOP_UP_WEEKS * HR_PER_WEEK) : now]
+        # commitments cannot be given back
         level = max(level, float(np.quantile(recent, discount_frac)))
         held[hour : hour + HR_PER_WEEK] = level
     return held
@@ -106,8 +109,10 @@ def _break_even(test: FloatArray, discount_frac: float) -> FloatArray:
     """Buy a unit when its on-demand cost since the start has reached the price of holding it to the end (ski rental)."""
     held, level = np.zeros(len(test)), 0.0
     for hour in range(len(test)):
+        # hours of on-demand use that cost as much as holding a unit from now to the end
         needed_hr = max(int(np.ceil((1 - discount_frac) * (len(test) - hour))), 1)
         if hour % REVIEW_HR == 0 and needed_hr <= hour:
+            # the needed_hr-th highest use so far is the level that was in use for that many hours
             level = max(level, float(np.sort(test[:hour])[-needed_hr]))
         held[hour] = level
     return held

@@ -63,6 +63,7 @@ def compare(
             by_step=True,
         )
         runs.append((name, policy, replay))
+    # whole seconds, so that equal costs compare as equal
     costs = np.array([replay.node_seconds.sum() for _, _, replay in runs], dtype=np.int64)
     shares = np.array([replay.attained_frac.min(initial=1.0) for _, _, replay in runs])
     return [
@@ -107,6 +108,7 @@ def _with_signal(
     if not isinstance(policy, ForecastPolicy) or past is None:
         return history
     (before, _), (rate, step_s) = past.rate_seen(), history.rate_seen()
+    # recorded as one series, because the rules' windows reach back over the seam
     whole = np.concatenate([before, rate])
     told = record(whole, step_s=step_s, rules=policy.rules)
     wanted = wanted_loads(policy, whole, told, step_s=step_s, replica_load=model.capacity_req_s)
@@ -114,6 +116,7 @@ def _with_signal(
 
 
 def _undominated(at: int, costs: IntArray, shares: FloatArray) -> bool:
+    # no worse in both, better in one
     better = (costs <= costs[at]) & (shares >= shares[at]) & ((costs < costs[at]) | (shares > shares[at]))
     return not bool(better.any())
 

@@ -22,6 +22,7 @@ class Droughts:
 
     def lasts_at(self, at_s: float) -> bool:
         """Tell whether no spot node can be had at a moment."""
+        # the record begins anew after its length
         within_s = at_s % self.length_s
         latest = int(np.searchsorted(self.begins_s, within_s, side="right")) - 1
         return latest >= 0 and within_s < float(self.ends_s[latest])
@@ -32,6 +33,7 @@ class Droughts:
             return math.inf
         rounds, within_s = divmod(at_s, self.length_s)
         following = int(np.searchsorted(self.begins_s, within_s, side="right"))
+        # none is left in this round: the first of the next one
         if following == len(self.begins_s):
             rounds, following = rounds + 1, 0
         return rounds * self.length_s + float(self.begins_s[following])
@@ -51,13 +53,16 @@ def draw_droughts(unavailable_frac: float, mean_s: float, length_s: float, *, ta
     ends_s: list[float] = []
     if unavailable_frac > 0 and mean_s > 0:
         rng = np.random.default_rng((seed, _STREAM))
+        # with a share u of the time in droughts, the mean stretch between them is mean * (1 - u) / u
         between_s = mean_s * (1 - unavailable_frac) / unavailable_frac
+        # exponential spells have no memory: the window begins within one as often as any other moment lies in one
         at_s = 0.0 if rng.random() < unavailable_frac else float(rng.exponential(between_s))
         while at_s < length_s:
             ends = min(at_s + float(rng.exponential(mean_s)), length_s)
             if ends > at_s:
                 begins_s.append(at_s)
                 ends_s.append(ends)
+            # never touching, so that begins and ends stay in order
             at_s = ends + max(float(rng.exponential(between_s)), 1e-3)
     return Droughts(begins_s=np.array(begins_s), ends_s=np.array(ends_s), length_s=length_s, take_nodes=take_nodes)
 

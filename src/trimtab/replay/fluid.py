@@ -133,6 +133,7 @@ def wait_quantile(waits: FloatArray, share: float) -> float:
     if total <= 0:
         return 0.0
     at = int(np.searchsorted(np.cumsum(waits), share * total, side="left"))
+    # the middle of the bin, as its edges are in equal ratios
     return 0.0 if at == 0 else float(WAIT_MIN_S * 2 ** ((at - 0.5) / WAIT_BINS_PER_OCTAVE))
 
 
@@ -150,6 +151,7 @@ def count_waits(waits: FloatArray, before_s: float, after_s: float, arrived: flo
 def bracket(grid: FloatArray, value: float, near: int) -> int:
     """Return the first place, from 1, whose grid value is at least `value`, or the last; looked for from `near` on."""
     at = near
+    # loads change little from step to step: walking from the last place beats a search
     while at > 1 and grid[at - 1] >= value:
         at -= 1
     while at < len(grid) - 1 and grid[at] < value:
@@ -176,6 +178,7 @@ def interpolate_ok(served_ok: FloatArray, load_grid: FloatArray, ok_frac: FloatA
     """Write, for each target, the share that a replica serves within it at this load; return the place in the grid."""
     at = bracket(load_grid, load, near)
     low, high = load_grid[at - 1], load_grid[at]
+    # beyond the grid the last value stands
     along = min(1.0, (load - low) / (high - low))
     for k in range(len(served_ok)):
         served_ok[k] = ok_frac[k, at - 1] + along * (ok_frac[k, at] - ok_frac[k, at - 1])
@@ -185,10 +188,12 @@ def interpolate_ok(served_ok: FloatArray, load_grid: FloatArray, ok_frac: FloatA
 @inlined
 def wait_for_first(lanes: Lanes, step: int, cold_steps: int) -> float:
     """Return the seconds until any replica is ready where none is; a whole cold start where none is starting."""
+    # nothing is due later than a cold start that begins at the end of this step
     for j in range(step + 1, step + 2 + cold_steps):
         for lane in range(len(lanes.ready)):
             if lanes.due[lane, j] > 0:
                 return float((j - step) * SYNC_S)
+    # what is asked for at the end of this step is ready so much later
     return float((cold_steps + 1) * SYNC_S)
 
 
@@ -196,6 +201,7 @@ def wait_for_first(lanes: Lanes, step: int, cold_steps: int) -> float:
 def stop_starting(due: CountArray, step: int, cold_steps: int, surplus: int) -> int:
     """Cancel up to `surplus` starting replicas, the latest first, and return how many were cancelled."""
     left = surplus
+    # from the latest due backwards: those are farthest from serving
     j = step + 1 + cold_steps
     while left > 0 and j > step:
         cancelled = min(left, int(due[j]))
@@ -211,6 +217,7 @@ def room_on_warm_nodes(shape: ServerShape, lanes: Lanes, lane: int, step: int) -
 
     Up are the nodes that ready replicas are on, or left no longer ago than an empty node is kept.
     """
+    # where no start is sooner there is nothing to look for
     if shape.warm_steps >= shape.cold_steps:
         return 0
     nodes = nodes_for(most_of_late(lanes.ready_at[lane], step, shape.kept_steps), shape.room_per_node)
@@ -225,6 +232,7 @@ def resize_lane(lanes: Lanes, lane: int, counts: IntArray, step: int, shape: Ser
     """
     if change > 0:
         warm = min(change, room_on_warm_nodes(shape, lanes, lane, step))
+        # decided at the end of a step, so a start counts from the next one
         lanes.due[lane, step + 1 + shape.warm_steps] += warm
         lanes.due[lane, step + 1 + shape.cold_steps] += change - warm
         lanes.starting[lane] += change
@@ -233,6 +241,7 @@ def resize_lane(lanes: Lanes, lane: int, counts: IntArray, step: int, shape: Ser
         surplus = min(-change, lanes.starting[lane])
         cancelled = stop_starting(lanes.due[lane], step, shape.cold_steps, surplus)
         lanes.starting[lane] -= cancelled
+        # `change` is negative: what could not be cancelled among the starting ones is taken from the ready
         lanes.ready[lane] += change + cancelled
 
 
@@ -254,11 +263,13 @@ def resize_spot(
 ) -> None:
     """Bring spot to a number: start where fewest are among zones that are up, stop where most are."""
     for _ in range(held, wanted):
+        # lane 0 stands for no zone found
         best = ON_DEMAND
         for lane in range(1, len(lanes.ready)):
             count = lanes.ready[lane] + lanes.starting[lane]
             if up[lane - 1, step] and (best == ON_DEMAND or count < lanes.ready[best] + lanes.starting[best]):
                 best = lane
+        # no zone gives spot now: the rest is for on demand to fill
         if best == ON_DEMAND:
             return
         resize_lane(lanes, best, counts, step, shape, 1)
@@ -275,6 +286,7 @@ def out_of_reach(requests: FloatArray, ok: FloatArray, allowed_misses: FloatArra
     """Tell whether more requests than allowed came too late for some target already."""
     late = False
     for k in range(len(ok)):
+        # what missed so far; no later request can make it good
         late = late or requests[0] - ok[k] > allowed_misses[k]
     return late
 
@@ -300,7 +312,9 @@ def waits_without_replicas(lanes: Lanes, step: int, shape: ServerShape, left: fl
     """
     before_s = wait_for_first(lanes, step, shape.cold_steps)
     if shape.closed_from <= step < shape.closed_to and before_s > shape.cold_steps * SYNC_S:
+        # those that are starting have their nodes already: only a start yet to come waits for the end
         before_s += (shape.closed_to - step) * SYNC_S
+    # then a single replica works off the queue
     return before_s, before_s + left / shape.capacity_req_s, 1.0
 
 
@@ -309,6 +323,7 @@ def count_change(counts: IntArray, change: int, direction: int) -> int:
     """Count that the rule asks for more or fewer replicas, and turns round where it last did the reverse; return which way."""
     if change > 0:
         counts[SCALE_UPS] += 1
+    # opposite signs: the rule turned round
     if change * direction < 0:
         counts[REVERSALS] += 1
     return 1 if change > 0 else -1
@@ -352,6 +367,7 @@ def serve_history(
     told = np.zeros((shape.late_steps + 1, 4))
     near, tabulated_frac = 1, -1.0
     for t in range(len(arrivals)):
+        # once per step of the history is early enough, and cheaper than at every decision
         if out_of_reach(requests, ok, allowed_misses):
             counts[STOPPED] = 1
             break
@@ -363,10 +379,12 @@ def serve_history(
             wanted_signal = signal[step] if len(signal) > 1 else math.nan
             all_ready, all_held, spot_up = 0, 0, False
             for lane in range(lane_count):
+                # what is due gets ready as the step begins
                 if lane == ON_DEMAND or up[lane - 1, step]:
                     spot_up = spot_up or lane != ON_DEMAND
                     ready[lane] += due[lane, step]
                     starting[lane] -= due[lane, step]
+                # the step in which the zone goes, and not those in which it is gone
                 elif step > 0 and up[lane - 1, step - 1]:
                     counts[LOST] += lose_lane(lanes, lane, step, shape)
                 held[lane, step] = ready[lane] + starting[lane]
@@ -375,6 +393,7 @@ def serve_history(
                 all_held += ready[lane] + starting[lane]
 
             rate_req_s = all_ready * shape.capacity_req_s
+            # in a gap nothing comes that counts, and what is queued is served on
             work = queue + arrived if known else queue
             served = min(work, rate_req_s * SYNC_S)
             left = work - served
@@ -390,12 +409,14 @@ def serve_history(
                 if len(queued_s) > 0:
                     queued_s[t] = max(queued_s[t], before_s, after_s)
                 count_waits(waits, before_s, after_s, arrived)
+                # the table is read anew only where the load has changed
                 if duty_cycle_frac != tabulated_frac:
                     near = interpolate_ok(served_ok, load_grid, ok_frac, duty_cycle_frac, near)
                     tabulated_frac = duty_cycle_frac
                 count_in_time(ok, served_ok, wait_limit_s, before_s, after_s, arrived)
 
             # what would wait longer than anybody does gives up
+            # (where nothing is ready: longer than a single replica would take)
             room = shape.queue_limit_s * max(all_ready, 1) * shape.capacity_req_s
             requests[1] += max(0.0, left - room)
             queue = min(left, room)
@@ -403,11 +424,13 @@ def serve_history(
             # what the rule is told: the same, by the arrivals of this decision
             work_seen = queue_seen if math.isnan(arrived_seen) else queue_seen + arrived_seen
             if all_ready > 0:
+                # busy with what the rule has seen arrive, and not with the step's even share
                 duty_cycle_frac = min(work_seen / (rate_req_s * SYNC_S), 1.0)
             queue_seen = min(max(0.0, work_seen - all_ready * shape.full_req_s * SYNC_S), room)
             # replicas that were lost stay wanted: the rule sees them as not ready, and does not take the loss for its own doing
             missing = max(0, desired - all_ready)
             load, waiting = arrived_seen / (shape.capacity_req_s * SYNC_S), queue_seen / shape.capacity_req_s
+            # a ring of the last observations: the rule hears what was so `late_steps` ago
             if shape.late_steps > 0:
                 latest, oldest = step % len(told), max(0, step - shape.late_steps) % len(told)
                 told[latest, 0], told[latest, 1] = load, duty_cycle_frac
@@ -416,8 +439,10 @@ def serve_history(
                 waiting, wanted_signal = told[oldest, 2], told[oldest, 3]
             seen = Observation(step, all_ready, missing, load, duty_cycle_frac, waiting, wanted_signal)
             wanted = decide(rule, by_hour, memory, seen)
+            # counted before the cut, as what the policy would have needed
             counts[QUOTA_SHORT_S] += max(0, wanted - shape.quota_replicas) * SYNC_S
             wanted = min(wanted, shape.quota_replicas)
+            # no node can be had: what is given back now is not had again
             if shape.closed_from <= step < shape.closed_to:
                 wanted = min(wanted, all_held)
             if wanted != desired:
@@ -432,5 +457,6 @@ def serve_history(
                 if parts.spot != spot_held:
                     resize_spot(lanes, counts, up, step, shape, spot_held, parts.spot)
                 on_demand = parts.on_demand
+            # without spot this is all that is wanted, beside it what `split` leaves to on demand
             if on_demand != on_demand_held:
                 resize_lane(lanes, ON_DEMAND, counts, step, shape, on_demand - on_demand_held)

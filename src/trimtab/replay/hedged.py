@@ -43,9 +43,11 @@ class SpotZones:
         if self.loss_per_hr <= 0:
             return up
         for zone in range(self.zones):
+            # exponential lives: how long a zone has been up says nothing of when it goes
             at = rng.exponential(S_PER_HR / self.loss_per_hr)
             while at < steps * SYNC_S:
                 back = at + rng.exponential(self.outage_s)
+                # in a step that it misses in part a zone gives nothing
                 up[zone, int(at // SYNC_S) : math.ceil(back / SYNC_S)] = False
                 at = back + rng.exponential(S_PER_HR / self.loss_per_hr)
         return up
@@ -93,6 +95,7 @@ def replay_hedged(
         spells=spells,
         required_frac=required_frac,
     )
+    # what a stopped replay did not come to counts as in time: its share is the most that it could have attained
     unseen = unseen_requests(history, totals)
     on_demand_nodes, on_demand_gpus = seconds_held(model, totals.held[ON_DEMAND])
     by_zone = [seconds_held(model, zone) for zone in totals.held[ON_DEMAND + 1 :]]

@@ -142,6 +142,7 @@ class _Run:
 
     def take_nodes(self, rules: JobRules) -> None:
         """Wait until nodes can be had."""
+        # first nodes may stand there already; those in place of lost ones must be had
         if self.started_s is not None or not rules.first_nodes_stay:
             opens = opens_s(rules.closed_s, self.now_s)
             self.no_node_s += opens - self.now_s if opens > self.now_s else 0.0
@@ -167,8 +168,10 @@ def replay_jobs(history: JobHistory, rules: JobRules, *, hours: int, seed: int) 
         if begins_s is None:
             continue
         run = _Run(now_s=begins_s, left_s=float(history.work_s[job]))
+        # a stream for each job, so that what one of them loses does not shift the draws of the others
         rng = np.random.default_rng((seed, job))
         if booked is not None:
+            # booked nodes first; what is left of the work goes on demand afterwards
             _run_in_block(run, rules, booked, nodes, block)
         _run_job(run, rules, nodes, rng, on_demand, spot)
         queue.release_at(run.now_s, nodes)
@@ -248,7 +251,9 @@ class _Quota:
         """Return when that many nodes are free for a job submitted then, and take them; None if they never are."""
         if nodes > self._most:
             return None
+        # first come, first served: the clock never goes back for a later job
         self._now_s = max(self._now_s, submit_s)
+        # give back what has ended by now and, while it does not fit, wait for the next end
         while self._ends and (self._ends[0][0] <= self._now_s or self._free < nodes):
             end_s, released = heapq.heappop(self._ends)
             self._now_s = max(self._now_s, end_s)
@@ -272,10 +277,12 @@ def _run_job(
                 if _falls_back(market, run):
                     break
                 _run_life(run, rules, market, nodes, rng, spot)
+                # on these rules it would go on losing for ever
                 if run.interruptions > MOST_LOSSES:
                     run.now_s, run.left_s = math.inf, 0.0
         case OnDemand() | Blocks():
             pass
+    # on demand from the start, or what spot and blocks left undone
     if run.left_s > 0:
         run.take_nodes(rules)
         begins_s = run.now_s
@@ -292,6 +299,7 @@ def _bill(by_hour: IntArray, begins_s: float, ends_s: float, nodes: int) -> None
     """
     whole_s = len(by_hour) * S_PER_HR
     begin_s, end_s = round(begins_s), round(ends_s)
+    # each round bills one window's length and carries what lies beyond it to the front
     while end_s > 0:
         add_interval(by_hour, begin_s, end_s, nodes)
         begin_s, end_s = max(begin_s - whole_s, 0), end_s - whole_s
@@ -309,7 +317,9 @@ def _run_life(run: _Run, rules: JobRules, market: Spot, nodes: int, rng: np.rand
     """Run a job on a set of spot nodes until it ends or the first of them is lost."""
     life_s = draw_life_s(market, nodes, rng)
     if market.droughts is not None and market.droughts.take_nodes:
+        # a drought that takes nodes ends their life as a loss does
         life_s = min(life_s, market.droughts.next_begin_s(run.now_s) - run.now_s)
+    # paid before any work is done: the start, and after a loss the restore
     ready_s = rules.startup_s + _restore_s(rules, run)
     needed_s = ready_s + _with_saves(run.left_s, rules.checkpoints)
     begins_s = run.now_s
@@ -318,8 +328,11 @@ def _run_life(run: _Run, rules: JobRules, market: Spot, nodes: int, rng: np.rand
         run.left_s = 0.0
         _bill(spot, begins_s, run.now_s + rules.empty_node_kept_s, nodes)
         return
+    # the part of the life that was work
     _lose(run, rules, max(0.0, life_s - ready_s), market.notice_s)
+    # the wait for nodes in their place is lost time, but nobody's bill
     run.now_s += life_s + market.restart_s
+    # lost nodes do not stay up empty
     _bill(spot, begins_s, begins_s + life_s, nodes)
 
 
@@ -329,6 +342,7 @@ def _run_in_block(run: _Run, rules: JobRules, booked: BookedNodes, nodes: int, b
     taken = booked.free(nodes, begins_s)
     stands_s = booked.stand_for_s(taken, begins_s) if len(taken) else 0.0
     needed_s = rules.startup_s + run.left_s
+    # the block would end before the job is ready
     if stands_s <= rules.startup_s:
         return
     run.started_s = begins_s
@@ -338,6 +352,7 @@ def _run_in_block(run: _Run, rules: JobRules, booked: BookedNodes, nodes: int, b
     else:
         _lose(run, rules, stands_s - rules.startup_s, booked.notice_s)
         run.now_s += stands_s
+    # free for others only once they would have been given back
     booked.hold(taken, run.now_s + rules.empty_node_kept_s)
     add_interval(block, round(begins_s), round(run.now_s), nodes)
 
@@ -353,9 +368,11 @@ def _lose(run: _Run, rules: JobRules, worked_s: float, notice_s: float) -> None:
 def draw_life_s(market: Spot, nodes: int, rng: np.random.Generator) -> float:
     """Draw how long a set of nodes lives: until the first of them goes."""
     if market.lifetimes_s is not None:
+        # as many lives as nodes; the first to end breaks the set
         return float(rng.choice(market.lifetimes_s, size=nodes).min())
     if market.loss_per_hr <= 0:
         return math.inf
+    # the least of n exponential lives has n times the rate
     return float(rng.exponential(S_PER_HR / (market.loss_per_hr * nodes)))
 
 
@@ -376,8 +393,10 @@ def saved_work_s(worked_s: float, checkpoints: Checkpoints | None, notice_s: flo
     interval_s = math.inf if checkpoints.interval_s is None else checkpoints.interval_s
     cycle_s = interval_s + checkpoints.save_s
     cycles = math.floor(worked_s / cycle_s)
+    # saves at notice only have an infinite interval, and 0 * inf would be NaN
     saved_s = cycles * interval_s if cycles else 0.0
     if notice_s >= checkpoints.save_s:
+        # beyond the full cycles the notice still saves the work since, less the time of the save itself
         since_s = worked_s - cycles * cycle_s if cycles else worked_s
         saved_s += min(interval_s, max(0.0, since_s - checkpoints.save_s))
     return saved_s

@@ -58,6 +58,7 @@ def expanded(text: str) -> list[str]:
     step = float(found[4]) if found[4] else (last - first) / 10 or 1.0
     if last < first or step <= 0:
         raise UsageError(f"{text!r} sweeps nothing: write NAME:FROM..TO:STEP with FROM <= TO and STEP > 0")
+    # the tolerance keeps the last step where a quotient falls short of a whole number by rounding
     count = math.floor((last - first) / step + 1e-9) + 1
     return [f"{name}:{first + i * step:g}" for i in range(count)]
 
@@ -82,6 +83,7 @@ def named_policy(text: str, fit: FitContext) -> ScalingPolicy:
         case "hpa-duty":
             return HpaPolicy(target, low, high, Metric.DUTY_CYCLE, others=others)
         case "keda":
+            # KEDA may go to no replica at all
             return KedaPolicy(HpaPolicy(target, 0, high, others=others))
         case "knative":
             return KnativePolicy(target, low, high)
@@ -127,6 +129,7 @@ def timetable(fit: FitContext, target_frac: float) -> CronPolicy:
     for first in range(0, len(need), per_hour):
         hour = (fit.history.start_hour + first // per_hour) % HR_PER_WEEK
         by_hour[hour] = max(by_hour[hour], need[first : first + per_hour].max())
+    # hours that the fit window did not hold get what its highest one needed
     by_hour[by_hour == 0] = need.max(initial=1)
     replicas = np.ceil(by_hour * CRON_HEADROOM).astype(int)
     return CronPolicy(

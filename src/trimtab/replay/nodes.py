@@ -22,6 +22,7 @@ STEPS_PER_HR = S_PER_HR // SYNC_S
 @inlined
 def nodes_for(replicas: int, replicas_per_node: float) -> int:
     """Return the whole nodes that so many replicas need."""
+    # a quotient that exceeds a whole number by rounding only is that number
     return math.ceil(replicas / replicas_per_node - ROUNDING)
 
 
@@ -40,15 +41,20 @@ def bill_nodes(
 ) -> None:
     """Add the nodes that are up while `held` `(n_steps,)` replicas are ready or starting, and the replicas, to their hours."""
     falling = np.zeros(len(held), dtype=np.int64)  # steps within the while whose counts no later one reaches
+    # A queue with falling counts, in places [first, after): its first step holds the highest count of the while, and
+    # each step enters and leaves once.
     first, after = 0, 0
     most, nodes = 0, 0
     for step in range(len(held)):
+        # a later count as high outlasts these
         while after > first and held[falling[after - 1]] <= held[step]:
             after -= 1
         falling[after] = step
         after += 1
+        # one leaves at most, since the while moves on by one step
         if falling[first] < step - kept_steps:
             first += 1
+        # nodes are counted anew only where the highest count changes
         if held[falling[first]] != most:
             most = held[falling[first]]
             nodes = nodes_for(most, replicas_per_node)

@@ -49,11 +49,13 @@ class PackedNodes:
 
         First come, first served: within a quota it waits for those before it, and while no node can be had for room.
         """
+        # how many of its pods an empty node holds
         beside = int(self.gpus_per_node / gpus + _ROUNDING)
         if beside < 1 or (self.max_nodes is not None and -(-pods // beside) > self.max_nodes):
             return None
         self._now_s = max(self._now_s, submit_s)
         self._pass(self._now_s)
+        # room comes only when a pod leaves, a node goes or nodes can be had again
         while (taken := self._fit(pods, gpus, beside)) is None:
             self._now_s = self._next_change_s()
             self._pass(self._now_s)
@@ -65,6 +67,7 @@ class PackedNodes:
     def hold(self, nodes: list[SharedNode], gpus: float, until_s: float) -> None:
         """Let a run's pods leave their nodes at a time to come."""
         for node in nodes:
+            # the number breaks ties, because nodes have no order
             self._count += 1
             heapq.heappush(self._ends, (until_s, self._count, node, gpus))
 
@@ -75,16 +78,19 @@ class PackedNodes:
 
     def _fit(self, pods: int, gpus: float, beside: int) -> list[SharedNode] | None:
         """Return a node for each pod, new ones where there is no room; None where the quota allows none."""
+        # a trial on copies: either all pods find a place or nothing is taken
         free = {id(node): node.free for node in self.up}
         taken: list[SharedNode] = []
         for _ in range(pods):
             room = [node for node in self.up if free[id(node)] >= gpus - _ROUNDING]
             if not room:
                 break
+            # the emptiest with room, as LeastAllocated scores it
             node = max(room, key=lambda one: free[id(one)])
             free[id(node)] -= gpus
             taken.append(node)
         missing = pods - len(taken)
+        # rounded up
         new = -(-missing // beside)
         if self.max_nodes is not None and len(self.up) + new > self.max_nodes:
             return None
@@ -95,6 +101,7 @@ class PackedNodes:
             for _ in range(new)
         ]
         self.up += fresh
+        # new nodes are filled one after another
         return taken + [fresh[pod // beside] for pod in range(missing)]
 
     def _next_change_s(self) -> float:
@@ -106,6 +113,7 @@ class PackedNodes:
 
     def _pass(self, now_s: float) -> None:
         """Let pods leave and empty nodes go up to a moment; a node that would go at that very moment goes."""
+        # pods leave before nodes go, because a node's empty time begins then
         while self._ends and self._ends[0][0] <= now_s:
             end_s, _, node, gpus = heapq.heappop(self._ends)
             node.free += gpus

@@ -58,6 +58,7 @@ def rolling_mean(values: FloatArray, window: int) -> FloatArray:
                 if not math.isnan(values[j]):
                     total += values[j]
                     count += 1
+        # the sample that leaves the window
         elif i >= window and not math.isnan(values[i - window]):
             total -= values[i - window]
             count -= 1
@@ -75,10 +76,12 @@ def rolling_max(values: FloatArray, window: int) -> FloatArray:
     highest = np.empty(len(values))
     at = -1
     for i in range(len(values)):
+        # the highest is still inside: only the new sample can beat it
         if at >= 0 and at > i - window:
             if not math.isnan(values[i]) and values[i] >= values[at]:
                 at = i
         else:
+            # it has left: look through the whole window
             at = -1
             for j in range(max(0, i - window + 1), i + 1):
                 if not math.isnan(values[j]) and (at < 0 or values[j] >= values[at]):
@@ -95,6 +98,7 @@ def rolling_slope(values: FloatArray, window: int) -> FloatArray:
         count, sum_x, sum_y, sum_xx, sum_xy = 0.0, 0.0, 0.0, 0.0, 0.0
         for j in range(max(0, i - window + 1), i + 1):
             if not math.isnan(values[j]):
+                # counted from the present, so that the sums stay small
                 x = float(j - i)
                 count += 1.0
                 sum_x += x
@@ -102,6 +106,7 @@ def rolling_slope(values: FloatArray, window: int) -> FloatArray:
                 sum_xx += x * x
                 sum_xy += x * values[j]
         spread = count * sum_xx - sum_x * sum_x
+        # no line goes through fewer than two samples
         if spread > 0.0:
             slopes[i] = (count * sum_xy - sum_x * sum_y) / spread
     return slopes
@@ -155,16 +160,22 @@ def learned(
     wanted, margins, held = np.empty(len(load)), np.empty(len(load)), np.empty(len(load))
     margin = rules.first_margin
     for i in range(len(load)):
+        # where nothing was held yet nothing could be missed
         provided = math.inf
         for j in range(max(0, i - lead), i):
+            # what was asked for later than a cold start ago is not ready: the least held since is what served
             provided = min(provided, held[j])
+        # learnt before it is used, from what has been seen by now
         margin = learned_margin(rules, margin, load[i], provided, usual[i], step_s)
         wanted[i] = wanted_load(rules, slow[i], fast[i], spread[i], margin)
+        # The load of now is the least to provide for. The comparison is turned round so that a forecast of NaN gives
+        # way too.
         if not (load[i] <= wanted[i] or math.isnan(load[i])):
             wanted[i] = load[i]
         margins[i] = margin
         highest = math.nan
         for j in range(max(0, i - hold + 1), i + 1):
+            # written so that the first known value replaces NaN, and NaN replaces nothing
             if not wanted[j] <= highest and not math.isnan(wanted[j]):
                 highest = wanted[j]
         held[i] = math.inf if math.isnan(highest) else provided_load(hpa, highest)
@@ -189,12 +200,14 @@ def record(load: FloatArray, *, step_s: float, rules: ForecastRules) -> Forecast
 
     def line(level_s: int, slope_s: int, gain: float) -> FloatArray:
         level = rolling_mean(load, samples(level_s, step_s))
+        # a slope needs two samples
         slope = rolling_slope(load, max(2, samples(slope_s, step_s)))
         return lines_ahead(level, slope, float(step_s), gain, float(level_s), float(rules.lead_s))
 
     slow = line(rules.slow_level_s, rules.slow_slope_s, rules.slow_gain)
     fast = line(rules.fast_level_s, rules.fast_slope_s, rules.fast_gain)
     steady = rolling_mean(load, samples(rules.hold_level_s, step_s))
+    # fmax leaves out NaN: a floor that is not known yet is none
     slow = np.fmax(slow, rules.hold_frac * rolling_max(steady, samples(rules.hold_s, step_s)))
     slow = np.fmax(slow, rules.yesterday_frac * _yesterday(load, step_s, rules))
     lead = samples(rules.lead_s, step_s)

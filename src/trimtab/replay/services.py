@@ -49,6 +49,7 @@ for _module in (metrics, scaling, cron, keda, knative, saturation, rules):
 ScalingPolicy = StaticReplicas | HpaPolicy | CronPolicy | KedaPolicy | KnativePolicy | SaturationPolicy | ForecastPolicy
 
 NO_HPA = HpaPolicy(target_frac=1.0, min_replicas=0, max_replicas=NO_LIMIT)
+# The compiled loop takes one shape for all kinds: what a kind does not use is filled with these.
 NO_RULE = Rule(
     kind=RuleKind.STATIC,
     hpa=NO_HPA,
@@ -200,6 +201,7 @@ class ServiceReplay:
     @property
     def replicas(self) -> CountArray:
         """Return the replicas, ready and starting, at the end of each step of the history `(n_steps,)`."""
+        # the last decision of each step
         return self.held[self.decisions_per_step - 1 :: self.decisions_per_step]
 
     @property
@@ -280,6 +282,7 @@ def serve(
     """Run the compiled loop over a history; `spells` `(n_zones, steps of 15 s)` says which zone gives spot when, None: none."""
     substeps = int(history.step_s) // SYNC_S
     steps = len(history.arrivals) * substeps
+    # an array without rows instead of None: the compiled loop has one signature
     up = np.zeros((0, steps), dtype=np.bool_) if spells is None else np.ascontiguousarray(spells)
     if up.shape[1] != steps:
         raise ValueError(f"{up.shape[1]} steps of spot availability for {steps} of history")
@@ -313,6 +316,7 @@ def allowed_misses(history: ServiceHistory, model: ServiceModel, required_frac: 
     """Return how many requests may miss each target, a little more than the required shares say, for the sake of rounding."""
     if required_frac is None:
         return np.full(len(model.wait_limit_s), np.inf)
+    # what nobody counted can miss nothing
     return np.asarray((1.0 - required_frac + _ROUNDING_FRAC) * np.nansum(history.arrivals), dtype=np.float64)
 
 
@@ -324,6 +328,7 @@ def signal_of(history: ServiceHistory, model: ServiceModel, policy: ScalingPolic
         rate, step_s = history.rate_seen()
         told = record(rate, step_s=step_s, rules=policy.rules)
         return history.by_decision(wanted_loads(policy, rate, told, step_s=step_s, replica_load=model.capacity_req_s))
+    # the loop takes a single place for no signal at all
     return np.full(1, np.nan)
 
 
@@ -331,6 +336,7 @@ def shape_of(model: ServiceModel) -> ServerShape:
     """Return what the compiled replay needs to know of a service's replicas, times in its steps."""
     return ServerShape(
         capacity_req_s=model.capacity_req_s,
+        # up to whole steps: a start is never shorter than stated
         cold_steps=math.ceil(model.cold_start_s / SYNC_S - metrics.ROUNDING),
         warm_steps=math.ceil(
             (model.cold_start_s if model.warm_start_s is None else model.warm_start_s) / SYNC_S - metrics.ROUNDING
@@ -360,6 +366,7 @@ def seconds_held(model: ServiceModel, held: CountArray) -> tuple[IntArray, IntAr
     hours = math.ceil(len(held) * SYNC_S / S_PER_HR)
     nodes, replicas = np.zeros(hours, dtype=np.int64), np.zeros(hours, dtype=np.int64)
     bill_nodes(held, model.replicas_per_node, shape_of(model).kept_steps, nodes, replicas)
+    # a replica may hold a part of a GPU: rounded once an hour, after all sums
     return nodes, np.asarray(np.rint(replicas * model.gpus_per_replica), dtype=np.int64)
 
 

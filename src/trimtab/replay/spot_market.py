@@ -22,6 +22,7 @@ class Probes:
     def at(self, moments_s: FloatArray) -> Flags:
         """Return what the latest probe said at each moment; moments beyond the record begin it anew."""
         first, last = float(self.t_s[0]), float(self.t_s[-1])
+        # a record of a single probe has no length of its own
         within = first + np.mod(moments_s, max(last - first, 1.0))
         return self.up[np.searchsorted(self.t_s, within, side="right") - 1]
 

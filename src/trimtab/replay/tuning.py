@@ -85,11 +85,14 @@ def _tune_floor(
 
     low = policy.hpa.min_replicas
     best = over(low)
+    # the margin alone suffices: no floor is needed
     if best.feasible:
         return best
     need = int(needed_replicas(history.load(model)).max(initial=1))
+    # a floor beyond twice the highest need is not looked for
     high = max(low, min(policy.hpa.max_replicas, max(1, need) * 2))
     best = over(high)
+    # `high` is the least floor known to keep the share, or the bound; `low` is known not to
     while high - low > 1:
         middle = (low + high) // 2
         choice = over(middle)
@@ -102,10 +105,12 @@ def _tune_floor(
 
 def _warm(history: ServiceHistory, signal: FloatArray | None = None) -> ServiceHistory:
     """Return the history after its warm-up, if it is long enough to have one, with a signal that saw all of it."""
+    # a short history is judged whole
     first = math.ceil(WARM_UP_S / history.step_s)
     first = first if len(history.arrivals) > 2 * first else 0
 
     def rest(values: FloatArray | None) -> FloatArray | None:
+        # a signal has one place a step or several: the same stretch is cut from either
         return None if values is None else values[first * (len(values) // len(history.arrivals)) :]
 
     return replace(history, arrivals=history.arrivals[first:], signal=rest(signal), within=rest(history.within))

@@ -28,6 +28,7 @@ def arrivals_by_decision(arrivals: FloatArray, *, step_s: float, seed: Sequence[
     known = ~np.isnan(arrivals)
     # a share of a request goes with the others: 2.5 are three, each of them counting as 5/6
     whole = np.ceil(np.where(known, arrivals, 0.0)).astype(np.int64)
+    # independent users: the counts of equal parts are multinomial
     split = np.random.default_rng(list(seed)).multinomial(whole, np.full(parts, 1.0 / parts))
     weight = np.where(whole > 0, arrivals / np.maximum(whole, 1), np.where(known, 0.0, np.nan))
     return np.asarray((split * weight[:, None]).reshape(-1), dtype=np.float64)
@@ -46,5 +47,6 @@ def usual_demand(demand: FloatArray, *, step_s: float) -> FloatArray:
     hour_of_day = (np.arange(len(demand)) * step_s // S_PER_HR).astype(np.int64) % HR_PER_DAY
     seen = np.bincount(hour_of_day[known], minlength=HR_PER_DAY)
     total = np.bincount(hour_of_day[known], weights=demand[known], minlength=HR_PER_DAY)
+    # an hour of the day that was never seen takes the mean of all that was
     usual = np.where(seen > 0, total / np.maximum(seen, 1), demand[known].mean())
     return np.asarray(np.where(known, demand, usual[hour_of_day]), dtype=np.float64)

@@ -51,12 +51,14 @@ def best_of(
     spend_offers = [offer for offer in offers if offer.is_spend]
     known = (*spend_offers, *(one.offer for one in owned_spend))
     covered = {pool for offer in known for pool in offer.rates_micro_usd_hr if pool in usage}
+    # each pool for itself; those that spend plans cover are searched jointly below
     counts = {
         pool: best_count(beyond(usage[pool], owned_nodes.get(pool, 0)), rates[pool], offer.rate_micro_usd_hr)
         for pool, offer in node_offers.items()
         if pool in usage
     }
     spend: dict[int, Commitment] = {}
+    # no plan covers nodes of two providers, so each provider is a problem of its own
     for provider in sorted({pool.provider for pool in covered}):
         joint = _Joint(
             {
@@ -100,6 +102,7 @@ class _Joint:
     def best(self, starts: Sequence[Counts]) -> tuple[Counts, dict[int, Commitment]]:
         """Return the best counts found from some starts, and spend plans by their place among the offers."""
         ends = [self._improved(tuple(start.get(pool, 0) for pool in self._pools)) for start in starts]
+        # ties go to the smaller counts, whatever the order of the starts
         best = min(ends, key=lambda end: (self._cost(end), end))
         counts = zip(self._pools, best, strict=True)
         found = {pool: count for pool, count in counts if self._committed[pool] is not None}
@@ -107,11 +110,13 @@ class _Joint:
 
     def _improved(self, counts: tuple[int, ...]) -> tuple[int, ...]:
         """Return counts from which no pool's count alone can move at a gain."""
+        # coordinate descent: where pools would have to move together it may stop short, hence the two starts
         while True:
             before = counts
             for at, pool in enumerate(self._pools):
                 if self._committed[pool] is not None:
                     below, above = counts[:at], counts[at + 1 :]
+                    # nodes beyond the peak use, rounded up, would stand idle in every hour
                     most = max(counts[at], -int(-self._use[at].max(initial=0) // S_PER_HR))
                     count = least(partial(self._with, below, above), counts[at], most)
                     counts = (*below, count, *above)
@@ -126,11 +131,13 @@ class _Joint:
         if counts not in self._known:
             nodes = sum(count * (rate or 0) for count, rate in zip(counts, self._committed.values(), strict=True))
             spent = self._best_spends(self._left(counts), self._offers, _COARSE)[0]
+            # committed nodes are paid in every hour of the window
             self._known[counts] = spent + nodes * self._use.shape[1]
         return self._known[counts]
 
     def _left(self, counts: tuple[int, ...]) -> IntArray:
         """Return what some counts and the owned plans leave uncovered."""
+        # in the ledger's order: nodes first, then the plans that are owned
         left: IntArray = np.maximum(self._use - np.array(counts, dtype=np.int64)[:, None] * S_PER_HR, 0)
         for plan in self._owned:
             left = left - cover(plan, self._pools, left, self._rates)
@@ -157,6 +164,7 @@ class _Joint:
         if not later:
             return under(alone)
         every = np.unique(spend_corners(offer.rates_micro_usd_hr, self._pools, left, self._rates))
+        # spread evenly over all corners, and always no spend at all and what is best without the other plans
         tried = np.unique(np.append(every[:: max(1, -(-len(every) // corners))], (0, alone)))
         best = least(lambda place: under(int(tried[place]))[0], int(np.searchsorted(tried, alone)), len(tried) - 1)
         return under(int(tried[best]))
@@ -165,6 +173,7 @@ class _Joint:
 def least(cost: Callable[[int], int], start: int, most: int) -> int:
     """Return where a convex cost over 0..most is least, from a start in steps that double while they pay."""
     known, best = cache(cost), start
+    # on a convex cost this ends at a least one: neither neighbour is better once the step has come down to 1
     while True:
         before = best
         for direction in (-1, 1):

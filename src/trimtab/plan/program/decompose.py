@@ -71,14 +71,18 @@ def relax(blocks: BlockOwner, start: Sequence[ProgramColumn], gap_frac: float) -
     for _ in range(MAX_ROUNDS):
         solution = growing.solve()
         new: list[ProgramColumn] = []
+        # smoothed prices first; only where they bring no new column the program's own
         for duals in _prices(solution.duals, None if best is None else best[2]):
             priced = blocks.price(duals)
             if best is None or priced.bound > best[0]:
+                # its prices stay the centre of the smoothing until a better bound is found
                 best = (priced.bound, priced.reduced, duals)
             new = [column for column in priced.columns if (column.block, column.key) not in columns]
+            # a best answer to smoothed prices need not pay at the program's own: it would never enter the basis
             new = [column for column in new if _pays(column, solution.duals)]
             if new:
                 break
+        # nothing pays any more, or value and bound are near enough
         if best is None or not new or solution.objective - best[0] <= gap_frac * abs(solution.objective):
             break
         growing.add(new)
@@ -102,6 +106,7 @@ def _prices(duals: FloatArray, best: FloatArray | None) -> list[FloatArray]:
 
 def _pays(column: ProgramColumn, duals: FloatArray) -> bool:
     worth = duals[column.block] + float(column.values @ duals[column.rows])
+    # relative to the cost, so that rounding in large costs lets no column in again and again
     return bool(column.cost < worth - 1e-9 * (1 + abs(column.cost)))
 
 
@@ -146,8 +151,10 @@ def mix(
 def heaviest(columns: Sequence[ProgramColumn], weights: FloatArray, blocks: int) -> list[int]:
     """Return the key of each block's column with most weight; ties to the smaller key."""
     keys = np.array([column.key for column in columns])
+    # the last key sorts first: by block, then by weight, then by key
     order = np.lexsort((keys, -weights, np.array([column.block for column in columns])))
     chosen = [-1] * blocks
+    # backwards, so that the best of each block is the last one written
     for place in reversed(order.tolist()):
         chosen[columns[place].block] = columns[place].key
     return chosen

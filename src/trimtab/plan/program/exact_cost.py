@@ -35,6 +35,7 @@ def exact_bill(
     usage: Mapping[Pool, IntArray], rates: Mapping[Pool, int], paid: Sequence[Commitment], hours: int
 ) -> Bill:
     """Return the exact hourly bill of a use under commitments: what is reported."""
+    # committed nodes are paid for also where nobody uses the pool
     pools = tuple(sorted({*usage, *nodes_committed(paid)}))
     seconds = np.zeros((len(pools), hours), dtype=np.int64)
     for row, pool in enumerate(pools):

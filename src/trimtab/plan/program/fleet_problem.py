@@ -66,6 +66,7 @@ def groups_of(fleet: Fleet, held_before: Mapping[str, frozenset[str]] = NOT_HELD
         for index, node in enumerate(fleet.nodes)
         if node.pool.capacity_type.paid_anyway or fleet.is_left_alone(node)
     ]
+    # what no plan can leave is in a group of its own and in none of these
     mine = (cells.owner != IDLE) & ~np.isin(cells.node, fixed)
     holders: dict[int, set[int]] = {}
     for node, owner in {(int(n), int(o)) for n, o in zip(cells.node[mine], cells.owner[mine], strict=True)}:
@@ -77,6 +78,7 @@ def groups_of(fleet: Fleet, held_before: Mapping[str, frozenset[str]] = NOT_HELD
     index_of = {workload.name: index for index, workload in enumerate(fleet.workloads)}
     for node in sorted(set(unheld_nodes(fleet)) - set(fixed)):
         before = held_before.get(fleet.nodes[node].name, frozenset())
+        # only where all of them are workloads here: the node goes once all have moved
         if before and before <= index_of.keys():
             by_holders.setdefault(frozenset(index_of[name] for name in before), []).append(node)
         else:
@@ -111,6 +113,7 @@ def holders_by_node(fleet: Fleet) -> dict[str, frozenset[str]]:
 def require_each_once(fleet: Fleet, grouped: Sequence[int]) -> None:
     """Raise ConservationError unless every node that was billed is in one group."""
     times = np.bincount(np.array(grouped, dtype=np.int64), minlength=len(fleet.nodes))
+    # a node that was never billed in the window may be in no group
     wrong = np.flatnonzero((times != 1) & fleet.node_seconds.any(axis=1))
     if len(wrong):
         named = ", ".join(fleet.nodes[index].name for index in wrong[:_MOST_NAMED])
@@ -146,17 +149,20 @@ def fleet_problem(
         for row, (_, nodes) in enumerate(sorted(groups.unheld.items()))
     ]
     fixed = [NodeGroup(usage=groups.stays, holders=frozenset({len(rows) + len(unheld)}))] if groups.stays else []
+    # rates are needed for whatever an option, a group or a commitment may use
     pools = {pool for row in rows for option in row for pool in option.usage} | set(fleet.usage.pools)
     pools |= {shared.pool for row in rows for option in row for shared in option.slots}
     pools |= nodes_committed(owned).keys()
     stated = limits or Limits()
     return Problem(
+        # giving unheld nodes back is an option that uses nothing; what stays has no option at all
         options=(*rows, *(((Option(usage={}),)) for _ in unheld), *(() for _ in fixed)),
         groups=(*(NodeGroup(usage=usage, holders=owners) for owners, usage in groups.held), *unheld, *fixed),
         rates_micro_usd_hr=market.rates(sorted(pools)),
         offers=commitment_lever.propose(pools, market),
         hours=fleet.window.hours,
         quotas=quota_of_pools(quotas_of(stated.quotas), sorted(pools)),
+        # a share of 1 limits nothing
         spot_max_frac=stated.spot_max_frac if stated.spot_max_frac < 1 else None,
         owned=owned,
         entries_micro_usd=_entries(options, fleet.window.hours),
@@ -217,6 +223,7 @@ class FleetBill:
             parts.append(outcome.usage(place))
             slots.append(outcome.slots(place))
         parts.append(shared_usage(slots))
+        # nodes stay billed until all who held them have moved
         parts += [usage for owners, usage in self.groups.held if not owners <= moved]
         parts.append(self.groups.stays)
         gone = frozenset(released)
@@ -246,6 +253,7 @@ class FleetBill:
         for index, deployment in in_force.items():
             case = self.evaluators[index].case
             total += own_micro_usd(case.workload, deployment, self.market, case.settings, hours)
+            # by name of the cloud: paid once, however many workloads go there
             clouds |= dict.fromkeys(entries_of(case.workload, deployment), case.settings)
         return total + sum(entry_micro_usd(settings, hours) for settings in clouds.values())
 
@@ -262,6 +270,7 @@ class FleetBill:
 
         So no part of a plan is credited with a purchase that nobody is asked to make.
         """
+        # each offer once, though a plan may buy of it in several parts
         offers = [
             one.offer for at, one in enumerate(planned) if one.offer not in [other.offer for other in planned[:at]]
         ]

@@ -46,6 +46,7 @@ class Program:
     def put(self, rows: IntArray | int, columns: IntArray | int, values: FloatArray | float) -> None:
         """Add coefficients at rows and columns, broadcast against each other; zeros are dropped."""
         where, column, what = np.broadcast_arrays(rows, columns, np.asarray(values, dtype=np.float64))
+        # explicit zeros would be kept as entries of the matrix
         kept = what != 0
         self._row.append(where[kept].astype(np.int64))
         self._column.append(column[kept].astype(np.int64))
@@ -70,6 +71,7 @@ class Program:
             none = np.zeros(0, dtype=np.int64)
             return none, none, np.zeros(0)
         column = np.concatenate(self._column)
+        # by column, as HiGHS takes it; a stable sort keeps the order of the rows, and with it the answer
         order = np.argsort(column, kind="stable")
         return np.concatenate(self._row)[order], column[order], np.concatenate(self._value)[order]
 
@@ -83,6 +85,7 @@ class Program:
         lp.col_upper_ = np.array(self.upper)
         lp.row_lower_, lp.row_upper_ = np.array(self.row_low), np.array(self.row_high)
         lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+        # where each column's entries begin, and where the last one's end
         lp.a_matrix_.start_ = np.concatenate(([0], np.cumsum(np.bincount(column, minlength=len(self.cost)))))
         lp.a_matrix_.index_ = row.astype(np.int32)
         lp.a_matrix_.value_ = value
@@ -125,6 +128,7 @@ class Growing:
         """Add columns, continuous and non-negative."""
         if not columns:
             return
+        # one more each: the convexity row comes with every column
         starts = np.cumsum([0] + [len(column.rows) + 1 for column in columns])[:-1]
         index = np.concatenate([np.concatenate(([column.block], column.rows)) for column in columns])
         value = np.concatenate([np.concatenate(([1.0], column.values)) for column in columns])
@@ -177,6 +181,7 @@ def _solver() -> highspy.Highs:
 
 def _solution(solver: highspy.Highs, *, integral: bool) -> Solution:
     info = solver.getInfo()
+    # not the model's status: a MILP that ends at its node limit has a plan all the same
     if info.primal_solution_status != int(highspy.SolutionStatus.kSolutionStatusFeasible):
         status = solver.modelStatusToString(solver.getModelStatus())
         raise PlanError(f"no plan satisfies the rules ({status}); relax a quota, a target or a pinned choice")
@@ -185,5 +190,6 @@ def _solution(solver: highspy.Highs, *, integral: bool) -> Solution:
         values=np.array(answer.col_value),
         duals=np.array(answer.row_dual),
         objective=info.objective_function_value,
+        # the optimum of a linear program is its own bound
         bound=info.mip_dual_bound if integral else info.objective_function_value,
     )

@@ -67,9 +67,11 @@ class Improver:
             if tried:
                 gains = self.gains(workload, tried)
                 best = int(np.argmax(gains))
+                # smaller gains may be rounding, and the next sweep might undo it
                 if gains[best] > _LEAST_GAIN_USD:
                     self.move(workload, tried[best])
                     gained += float(gains[best])
+        # where spend plans compete with nodes both are found anew together, else counts pool by pool
         if self._is_joint:
             self._hold_best()
         else:
@@ -84,12 +86,14 @@ class Improver:
 
     def gains(self, workload: int, options: Sequence[int]) -> FloatArray:
         """Return what moving a workload to each of some options (or KEEP) saves, dollars, limits weighed in."""
+        # the present option comes first: gains are differences to it
         tried = (self.choice[workload], *options)
         paid_once = self._paid_once.added_micro_usd(workload, tried)
         cost = np.array(
             [usd(self._own(workload, option) + once) for option, once in zip(tried, paid_once, strict=True)]
         )
         use = self._tried_use(workload, tried)
+        # a shallow copy: covers put new arrays in place of these and never write into them
         left = dict(use.use)
         for cover in self._covers:
             cover.take(left, self.use)
@@ -119,6 +123,7 @@ class Improver:
         }
         for at, pool, seconds in changes:
             added[pool][at] += seconds
+        # the present option's part is taken out, and each option's own put in
         use = {pool: self._use_of(pool) - rows[0] + rows for pool, rows in added.items()}
         return TriedUse(added=added, use=use, present=self.use)
 

@@ -35,6 +35,7 @@ def price_limits(
     found, priced = [], 0
     for limit, use in uses_of_limits(problem, chosen.choice).items():
         without = lifted(limit)
+        # neither the plan nor any option stands at it, so that lifting it changes nothing
         if without is None and not use.binds:
             found.append(LimitPrice(use=use, cost_usd_mo=0.0, bill_usd_mo=0.0))
             continue
@@ -50,6 +51,7 @@ def price_limits(
 
 def _saved(problem: Problem, chosen: ChosenPlan, other: Problem, free: ChosenPlan) -> tuple[float, float]:
     """Return what bill and work together, and the bill alone, would be less; nothing where the plan without is no better."""
+    # a search that ends dearer without the limit than with it has found no price, only its own gap
     saved = chosen.cost_micro_usd - free.cost_micro_usd
     if saved <= 0:
         return 0.0, 0.0

@@ -54,11 +54,13 @@ def refuse_conflict(problem: Problem) -> None:
     judge = _Judge(problem)
     if judge.can_keep(judge.limits):
         return
+    # the smallest sets first: they explain most
     for size in range(1, _MOST_TRIED_TOGETHER + 1):
         sets = list(combinations(judge.limits, size))
         for some in sets if len(sets) <= _MOST_SETS else ():
             if not judge.can_keep(some):
                 raise PlanError(_message(problem, judge, some))
+    # deletion filter: whatever can be left out of the conflict is left out, one limit after another
     left = list(judge.limits)
     for limit in judge.limits:
         fewer = [other for other in left if other != limit]
@@ -104,6 +106,7 @@ class _Judge:
 
     def __init__(self, problem: Problem) -> None:
         self.limits = limits_of(problem)
+        # commitments change what a use costs, and not which use there can be
         table = OptionTable(replace(problem, offers=(), owned=()))
         self._master = Master(table, gather(table, table.use_of([KEEP] * problem.workloads), HR_PER_DAY))
         self._columns = [replace(self._master.column(row), cost=0.0) for row in range(table.rows)]
@@ -112,11 +115,13 @@ class _Judge:
     def can_keep(self, limits: Sequence[Limit]) -> bool:
         """Tell whether some choice breaks none of these limits."""
         program = self._master.program().copy()
+        # only excess costs: the least is 0 where all of these limits can be kept together
         program.cost = [0.0] * len(program.cost)
         for limit in limits:
             for excess in self._master.excess_of[limit]:
                 program.cost[excess] = 1.0
         answer = mix(program, self._columns, gap_frac=0.0, max_nodes=_MAX_NODES, integral=self._integral)
+        # judged by the lower bound, so that what is refused is impossible for certain
         return answer.bound <= _EXCESS
 
     def short(self, limits: Sequence[Limit]) -> dict[Pool, int]:
@@ -129,6 +134,7 @@ class _Judge:
         most = {}
         for limit in limits:
             columns = self._master.excess_of[limit]
+            # only quotas are raised: other limits must hold
             if not isinstance(limit, PoolQuota):
                 for excess in columns:
                     program.upper[excess] = 0.0
@@ -142,6 +148,7 @@ class _Judge:
             answer = mix(program, self._columns, gap_frac=0.0, max_nodes=_MAX_NODES, integral=self._integral)
         except PlanError:
             return {}
+        # a tolerance of the solver must not ask for a further node
         nodes = {pool: math.ceil(float(answer.shared[column]) - _EXCESS) for pool, column in most.items()}
         return {pool: count for pool, count in nodes.items() if count > 0}
 

@@ -28,6 +28,7 @@ def load_duration(nodes: FloatArray, *, owned: float, first: float, later: float
 
     `owned`, `first` and `later` are the nodes of each layer, stacked from the bottom in that order.
     """
+    # the middle of each of the equal parts
     shares = (np.arange(points) + 0.5) / points
     order = np.sort(nodes)[::-1]
     loads = order[np.minimum((shares * len(order)).astype(int), len(order) - 1)]

@@ -40,6 +40,7 @@ class Master:
         self.gathered = gathered
         self._program = program = Program()
         inputs = RowInputs(program=program, problem=table.problem, tracked=table.tracked, gathered=gathered)
+        # the order of what follows is that of the rows, which decides between equally good plans
         self.convexity = [program.add_row(1.0, 1.0) for _ in range(table.problem.workloads)]
         held = LinkedRows(program, table.linked_groups)
         paid_once = LinkedRows(program, table.linked_costs)
@@ -55,6 +56,7 @@ class Master:
         self.excess_of: dict[Limit, list[int]] = {**quotas.excess, **spot.excess}
         """Columns that break a limit where they are above 0."""
         self._where = [{int(row): at for at, row in enumerate(tracked.rows)} for tracked in table.tracked]
+        # what is paid once belongs to no block: it is part of the shared program, between 0 and 1
         for row in range(table.rows, len(table.fixed_usd)):
             rows, values = self._coefficients(row)
             program.put(rows, program.add_column(float(table.fixed_usd[row]), 1.0), values)
@@ -116,10 +118,12 @@ class Master:
             node_rows.price_nodes(duals, prices)
         value_usd = table.fixed_usd.copy()
         for place, (tracked, gathered) in enumerate(zip(table.tracked, self.gathered, strict=True)):
+            # a node costs what pays for it and what standing under a limit costs
             value_usd[tracked.rows] += gathered.nodes @ prices.total(place)
         for option_rows in self._option_rows:
             option_rows.price_options(duals, prices, value_usd)
         value_usd, linked_usd = value_usd[: table.rows], value_usd[table.rows :]
+        # rows of a workload stand together, so that one reduction finds the least of each
         least = np.minimum.reduceat(value_usd, table.first[:-1]) if table.rows else np.zeros(0)
         # Each block takes its best option; what is paid once is taken where it is below 0; the rest of the bound is what the
         # right-hand sides are worth.

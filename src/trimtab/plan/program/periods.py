@@ -36,6 +36,7 @@ def gather(
     their periods.
     """
     rows = sum(tracked.count for tracked in table.tracked)
+    # options times periods is what the arrays hold
     allowed = max(1, MAX_NUMBERS // max(1, rows))
     gathered: dict[int, Gathered] = {}
     for places in _together(table):
@@ -65,6 +66,7 @@ def _cut(
     table: OptionTable, places: Sequence[int], use: Sequence[FloatArray], most: int, limited: Sequence[int]
 ) -> IntArray:
     """Return the period of each hour, by the level of use of one pool or, in dollars, of several."""
+    # where a quota binds, at the busiest hours, half of the periods are single hours
     peaks = most // 2 if limited else 0
     if len(places) == 1:
         return _labels(use[places[0]], most, peaks)
@@ -78,7 +80,9 @@ def _cut(
 def _gathered(tracked: Tracked, label: IntArray, *, exact: bool) -> Gathered:
     weight_hr = np.bincount(label).astype(np.float64)
     share = np.zeros((len(label), len(weight_hr)))
+    # each hour's weight in the mean of its period
     share[np.arange(len(label)), label] = 1.0 / weight_hr[label]
+    # sorted by period, the hours of each are one run
     order = np.argsort(label, kind="stable")
     first = np.searchsorted(label[order], np.arange(len(weight_hr)))
     return Gathered(
@@ -101,6 +105,7 @@ def _alike(tracked: Sequence[Tracked], most: int) -> IntArray | None:
     ]
     if not sharing or len(rows) * len(rows[0]) > _MOST_COMPARED:
         return None
+    # an hour is a column here: equal columns are alike in every row
     different, label = np.unique(np.array(rows), axis=1, return_inverse=True)
     return np.asarray(label.reshape(-1), dtype=np.int64) if different.shape[1] <= most else None
 
@@ -114,8 +119,10 @@ def _cells(level: FloatArray, most: int, alone: Collection[int]) -> IntArray:
         return np.arange(level.shape[1])
     rest = np.array([hour for hour in range(level.shape[1]) if hour not in alone], dtype=np.int64)
     done, waiting = [np.array([hour]) for hour in sorted(alone)], [(_spread(level, rest), 0, rest)]
+    # numbers break ties in the heap, because arrays have no order
     for number in count(1, 2):
         spread, _, hours = waiting[0]
+        # the spread is negative, so that the heap gives the widest; at 0 the hours left do not differ
         if len(done) + len(waiting) >= most or spread == 0:
             break
         along = int(np.argmax(np.ptp(level[:, hours], axis=1)))
@@ -123,6 +130,7 @@ def _cells(level: FloatArray, most: int, alone: Collection[int]) -> IntArray:
         heapreplace(waiting, (_spread(level, halves[0]), number, halves[0]))
         heappush(waiting, (_spread(level, halves[1]), number + 1, halves[1]))
     label = np.empty(level.shape[1], dtype=np.int64)
+    # by their numbers, so that labels do not depend on how the heap lies
     for at, hours in enumerate([*done, *(hours for _, _, hours in sorted(waiting, key=lambda one: one[1]))]):
         label[hours] = at
     return label
@@ -139,6 +147,7 @@ def _labels(level: FloatArray, most: int, peaks: int) -> IntArray:
         return np.arange(len(level))
     label = np.empty(len(level), dtype=np.int64)
     order = np.argsort(level, kind="stable")
+    # equal numbers of hours in each period, by rank of use
     rest = len(level) - peaks
     label[order[:rest]] = np.arange(rest) * (most - peaks) // rest
     label[order[rest:]] = most - peaks + np.arange(peaks)

@@ -99,5 +99,6 @@ def summed(parts: Iterable[Uses]) -> dict[Pool, IntArray]:
     total: dict[Pool, IntArray] = {}
     for part in parts:
         for pool, seconds in part.items():
+            # a sum is a new array: what was taken over from a part is never written to
             total[pool] = np.asarray(total[pool] + seconds) if pool in total else seconds
     return total

@@ -94,6 +94,7 @@ class _Search:
 
     def candidates(self) -> list[list[int]]:
         """Return, per workload, the options (or KEEP) that a better plan may hold."""
+        # by how much more than its workload's best an option may cost and still be in a plan that is better
         room = np.inf if self.cost_micro_usd is None else self.cost_micro_usd / MICRO_PER_USD - self.priced_usd
         kept: list[list[int]] = [[] for _ in self.choice]
         for row in np.flatnonzero(self.reduced_usd <= room + _PAYS_USD):
@@ -103,6 +104,7 @@ class _Search:
     def best_candidates(self) -> list[list[int]]:
         """Return the candidates worth a try on the exact bill: per workload the few with the least reduced cost."""
         order = np.lexsort((self.reduced_usd, self.table.workload))
+        # each row's rank among those of its own workload
         first = self.table.first[:-1]
         rank = np.arange(len(order)) - first[self.table.workload[order]]
         near: list[list[int]] = [[] for _ in self.choice]
@@ -113,10 +115,12 @@ class _Search:
     def fractional(self) -> list[int]:
         """Return the rows in the last relaxation, and for workloads split between several the candidates worth a try."""
         rows = set(self.basis_columns)
+        # several rows of one workload with weight: the relaxation splits it
         workloads = self.table.workload[self.basis_columns]
         fractional = np.flatnonzero(np.bincount(workloads, minlength=len(self.choice)) > 1)
         near = self.best_candidates()
         rows |= {self.table.row(int(workload), option) for workload in fractional for option in near[int(workload)]}
+        # with the present choice among them the MILP has at least one plan
         return sorted(rows | {self.table.row(workload, option) for workload, option in enumerate(self.choice)})
 
     def without(self, cost: str) -> tuple[int, ...] | None:
@@ -132,8 +136,10 @@ class _Search:
 
     def bounded(self, bound_usd: float, reduced_usd: FloatArray | None = None) -> None:
         """Take a bound on all but owned commitments, and reduced costs that came with it, if better than the best known."""
+        # owned commitments are paid in every plan, so they are left out of the program
         whole_usd = bound_usd + self.table.owned_usd
         self.bound_usd = max(self.bound_usd, whole_usd)
+        # a MILP's bound comes without reduced costs: it lifts the bound and says nothing of single options
         if reduced_usd is not None and whole_usd > self.priced_usd:
             self.priced_usd, self.reduced_usd = whole_usd, reduced_usd
 
@@ -142,6 +148,7 @@ class _Search:
         improver = improved(self.table, choice, self.best_candidates(), self.bought)
         better, problem = tuple(improver.choice), self.table.problem
         if broken(self.table.problem, better):
+            # as long as nothing keeps the limits, the last one tried is what the next round starts from
             if self.cost_micro_usd is None:
                 self.choice = better
             return False
@@ -161,11 +168,14 @@ def solve_problem(problem: Problem, planning: Planning, *, start: Sequence[int] 
     search = _Search(table=table, choice=_cheapest_on_demand(table))
     for most in _PERIODS:
         gap_before = search.gap_frac
+        # periods are cut by the use of the best plan known, since that is where prices change
         master = Master(table, gather(table, table.use_of(search.choice), most))
+        # even the relaxation breaks a limit: say so if no plan can keep them
         if _relaxed(search, master) > _SOME:
             refuse_conflict(problem)
         if start is not None:
             search.offer(tuple(start))
+        # periods are single hours by now, or this round narrowed the gap too little to go on
         finest = most >= problem.hours or search.gap_frac > _WORTH_FINER * gap_before
         if search.gap_frac <= _RELAX_GAP_FRAC or finest:
             break
@@ -181,6 +191,7 @@ def solve_problem(problem: Problem, planning: Planning, *, start: Sequence[int] 
         choice=search.choice,
         bought=search.bought or (),
         cost_micro_usd=search.cost_micro_usd,
+        # rounded down, and never above the plan's own cost: both keep it a bound
         bound_micro_usd=min(search.cost_micro_usd, int(np.floor(search.bound_usd * MICRO_PER_USD))),
         pruned={"cannot be in a better plan (reduced cost)": dropped},
     )
@@ -200,6 +211,7 @@ def _relaxed(search: _Search, master: Master) -> float:
     """
     table = search.table
     start = [table.row(workload, option) for workload, option in enumerate(search.choice)]
+    # staying enters for every workload besides, so that the first program has a choice
     keep = [row for row in table.first[:-1].tolist() if row not in start]
     relaxed = relax(master, [master.column(row) for row in sorted([*start, *keep])], _RELAX_GAP_FRAC)
     search.bounded(relaxed.bound, relaxed.reduced)
@@ -227,8 +239,10 @@ def _mixed(search: _Search, master: Master, planning: Planning) -> None:
         )
         search.bounded(answer.bound)
         choice = table.choice(answer.keys)
+        # it keeps the limits, or even its means do not: cutting anew would not help
         if search.offer(choice) or answer.shared[master.excess].sum() > _SOME:
             return
+        # cut by the very plan that breaks a limit in some hour, so that its peaks stand apart
         master = Master(table, gather(table, table.use_of(choice), _PERIODS[-1]))
 
 
@@ -243,6 +257,7 @@ def _mended(search: _Search) -> None:
     gathered = gather(table, table.use_of(search.choice), _MEND_PERIODS, most_limited=table.problem.hours)
     master = Master(table, gathered, safe_quotas=True)
     answer = mix(
+        # while no plan is known a limit may be exceeded at a price, or there might be no answer at all
         master.program() if search.cost_micro_usd is None else master.strict(),
         [master.column(row) for row in search.fractional()],
         gap_frac=_MEND_GAP_FRAC,
@@ -255,6 +270,7 @@ def _mended(search: _Search) -> None:
 def _drop_one_time_costs(search: _Search) -> None:
     """Leave out, dearest first, one-time costs that bring less than they cost: no single move sees it where several share."""
     costs = search.table.problem.entries_micro_usd
+    # names break ties, so that the order is always the same
     for name in sorted(costs, key=lambda name: (-costs[name], name)):
         without = search.without(name)
         if without is not None:

@@ -43,6 +43,7 @@ class OptionTable:
         self.workload: IntArray = np.repeat(np.arange(len(sizes)), sizes)
         self.linked_groups = linked_groups(problem, self.row, self.rows)
         self.linked_costs = linked_costs(problem, self.row, self.rows + len(self.linked_groups))
+        # groups use what was held; costs that are paid once use no nodes
         uses += [*(group.usage for group in held_together(problem)), *({} for _ in self.linked_costs)]
         sharing = sharing_of(slots)
         shared_pools = {shared.site.pool for shared in sharing}
@@ -51,6 +52,7 @@ class OptionTable:
         self.fixed_usd = _fixed_usd(problem, uses, self.balanced) + self._own_usd()
         self.spot_excess_hr = spot_excess_hr(problem, uses, sharing)
         self.tracked = _tracked(problem, uses, sharing, self.balanced)
+        # paid whatever is chosen: added to every bound and part of no row
         self.owned_usd = usd(sum(one.micro_usd_hr for one in problem.owned) * problem.hours)
 
     def _own_usd(self) -> FloatArray:
@@ -65,6 +67,7 @@ class OptionTable:
 
     def row(self, workload: int, option: int) -> int:
         """Return the row of an option index or KEEP."""
+        # KEEP is -1, and staying is the first row of each workload
         return int(self.first[workload]) + option + 1
 
     def option(self, row: int) -> int:
@@ -86,10 +89,12 @@ class OptionTable:
         cost = self.fixed_usd[: self.rows].copy()
         for tracked in self.tracked:
             if tracked.pool in self.balanced:
+                # linked rows belong to no workload
                 of_workloads = tracked.rows < self.rows
                 rate = usd(self.problem.rates_micro_usd_hr[tracked.pool])
                 cost[tracked.rows[of_workloads]] += rate * tracked.node_hours()[of_workloads]
                 for sharing in tracked.sharing:
+                    # by the measure of which it takes the largest part, as whole nodes are counted
                     cost[sharing.rows] += rate * worth_in_nodes(sharing).max(axis=1).sum(axis=1)
         return cost
 
@@ -100,6 +105,7 @@ def _fixed_usd(problem: Problem, uses: Sequence[Uses], balanced: frozenset[Pool]
     for row, use in enumerate(uses):
         for pool, seconds in use.items():
             if pool not in balanced:
+                # in whole micro-dollars hour by hour, as in the bill
                 fixed[row] += usd(int(charge(problem.rates_micro_usd_hr[pool], seconds).sum()))
     return fixed
 

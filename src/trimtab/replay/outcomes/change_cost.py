@@ -29,11 +29,14 @@ def own_micro_usd(workload: Workload, deployment: Deployment, market: Market, se
     if deployment.relocation is None and not overlap_hr:
         return 0
     place = resolve(workload, deployment)
+    # traffic goes on every month; the copy is paid once and spread
     if place.move is not None:
         return _over(hours, place.move.traffic_usd_mo + _spread_usd_mo(place.move.once_usd, settings))
+    # the same nodes, or nodes that are paid anyway: no second place is billed while both are up
     same = place.shared is None and place.pool.instance_type == workload.pool.instance_type
     if same or workload.pool.capacity_type.paid_anyway:
         return 0
+    # for the overlap the old place is up too, at its mean use
     home_usd_hr = usd(market.rate(workload.pool)) * float(workload.held_node_seconds.mean()) / S_PER_HR
     return _over(hours, _spread_usd_mo(overlap_hr * home_usd_hr, settings))
 
@@ -59,11 +62,13 @@ def alone_cost(usage: Mapping[Pool, IntArray], market: Market) -> int:
     total = 0
     for pool, seconds in usage.items():
         rate, price = market.rate(pool), market.commitment(pool)
+        # a commitment that is no cheaper than on demand is never bought
         if price is None or micro_usd(price.usd_hr) >= rate:
             total += rate * int(seconds.sum()) // S_PER_HR
             continue
         committed = micro_usd(price.usd_hr)
         count = best_count(seconds, rate, committed)
+        # what the committed nodes do not cover is on demand
         beyond = (seconds - count * S_PER_HR).clip(min=0)
         total += count * committed * len(seconds) + rate * int(beyond.sum()) // S_PER_HR
     return total

@@ -82,6 +82,7 @@ def cases_of(
     cases: dict[str, Case | str] = {}
     for workload, learnt in zip(fleet.workloads, (laws or fleet).workloads, strict=True):
         law = law_of(learnt, settings)
+        # a pool that no list prices cannot be compared with others
         if workload.pool in fleet.carried_micro_usd_hr:
             cases[workload.name] = _unlisted(workload.pool, fleet.carried_micro_usd_hr[workload.pool])
         elif workload.gpu in fleet.unknown_gpus:
@@ -128,6 +129,7 @@ class Evaluator:
 
     def under(self, settings: Settings) -> Evaluator:
         """Return an evaluator of the same case under settings that differ in limits alone: what was replayed stays known."""
+        # outcomes hold neither prices nor limits, so they stay true
         return Evaluator(case=replace(self.case, settings=settings), _known=self._known, _judged=self._judged)
 
     def stood_under(self, nodes: int) -> bool:
@@ -165,6 +167,7 @@ class Evaluator:
             return self._known[seen]
         if seen not in self._judged:
             found = self._looked_up(seen, may_stop=True)
+            # it ran to its end after all, which answers every later question
             if not found.stopped:
                 self._known[seen] = found
                 return found
@@ -179,10 +182,13 @@ class Evaluator:
         store = self.case.store
         if store is None:
             return self._replay(seen, may_stop=may_stop)
+        # the same for all placements: worked out once
         self._digest = self._digest or case_digest(self.case)
         whole = outcome_key(self._digest, seen)
+        # a stopped replay says something only for the margin under which it stopped
         stopped = outcome_key(self._digest, seen, self.case.settings.planning.target_margin_frac)
         known = store.get(whole)
+        # a whole outcome answers both questions, a stopped one only this one
         if known is None and may_stop:
             known = store.get(stopped)
         if known is None:
@@ -217,6 +223,7 @@ class Evaluator:
 
 def _cramped(workload: Workload, place: Placement, now: Placement) -> str | None:
     """Say why its pods cannot stand there; None where they can, and no run spans more nodes than it does now."""
+    # each size of pod alone, and then whole runs
     gpus = np.array([workload.gpus_per_pod, *(size.gpus for size in workload.pod_sizes)])
     one = np.ones(len(gpus), dtype=np.int64)
     if place.shared is None and np.any(place.nodes_of(one, place.pod_gpus(gpus)) > now.nodes_of(one, gpus)):
@@ -233,6 +240,7 @@ def _too_slow_at_any_load(case: Case, place: Placement) -> str | None:
     if case.law is None:
         return None
     law, speed = replica_law(case.law, place, low=True)
+    # nothing got worse than what the law was learnt on: a replay must decide
     if law is case.law and speed >= 1 and not place.rtt_s:
         return None
     for target in targets_at(case.targets, place):
@@ -251,6 +259,7 @@ def case_digest(case: Case) -> str:
     digest = hashlib.sha256()
     settings = case.settings
     _feed(digest, (case.workload, case.window, case.targets, case.law, case.seed, case.stress))
+    # only the settings that a replay reads, so that a changed price or quota finds every outcome
     _feed(digest, (settings.assumptions, settings.bands, settings.planning.demand_headroom_frac))
     return digest.hexdigest()
 
@@ -268,9 +277,11 @@ def outcome_key(case_digest_hex: str, seen: Placement, margin_frac: float | None
 
 def _feed(digest: hashlib._Hash, value: object) -> None:
     """Feed a value of the model, part by part; raises TypeError for what has no stable form."""
+    # keeps values of different types apart also where their parts are equal
     digest.update(type(value).__name__.encode())
     match value:
         case np.ndarray():
+            # other types or shapes may have the same bytes
             digest.update(f"{value.dtype}{value.shape}".encode())
             digest.update(np.ascontiguousarray(value).tobytes())
         case BaseModel():
@@ -280,10 +291,12 @@ def _feed(digest: hashlib._Hash, value: object) -> None:
         case bool() | int() | float() | str() | date() | None:
             digest.update(repr(value).encode())
         case Mapping():
+            # the order of insertion is no part of a mapping
             for key in sorted(value, key=repr):
                 _feed(digest, key)
                 _feed(digest, value[key])
         case tuple() | list() | frozenset():
+            # the length keeps neighbouring sequences from running into each other
             digest.update(f"{len(value)}".encode())
             for part in sorted(value, key=repr) if isinstance(value, frozenset) else value:
                 _feed(digest, part)

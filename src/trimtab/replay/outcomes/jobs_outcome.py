@@ -40,6 +40,7 @@ def jobs_outcome(case: Case, place: Placement) -> Outcome:
         raise ValueError(f"{case.workload.name} has no runs")
     lead_s = place.holding.lead_s if isinstance(place.holding, StartBeforeRuns) else 0.0
     startup_s = _startup(case, place.holding)
+    # history's nodes stay: runs wait for room on them and not for starts
     held = startup_s is None
     jobs, ahead_s = _in_order(jobs, lead_s, _held_s(case, jobs, place.holding))
     ran_s = jobs.end_s - jobs.start_s
@@ -56,6 +57,7 @@ def jobs_outcome(case: Case, place: Placement) -> Outcome:
         capacity=_capacity(case, place),
         startup_s=startup_s or 0.0,
         checkpoints=_checkpoints(case, place),
+        # nodes that stay are themselves the quota
         max_nodes=int(held_nodes.max(initial=0)) // S_PER_HR if held else _quota(place),
         empty_node_kept_s=0.0 if held else RUN_NODES_KEPT_S,
         shared_node_gpus=_shared_node_gpus(history, place),
@@ -70,9 +72,12 @@ def jobs_outcome(case: Case, place: Placement) -> Outcome:
     if isinstance(rules.capacity, Blocks):
         booked = booked_node_seconds(rules.capacity, case.window.hours)
         used_frac = float(replayed.block_node_seconds.sum() / booked.sum()) if booked.any() else None
+        # booked nodes take the place of as many of those that stay
         on_demand = np.maximum(on_demand - booked, 0) if held else on_demand
+    # from the submission on, and not from when nodes were asked for ahead of it
     wait_s = replayed.ready_s - (history.submit_s + ahead_s)
     ran = ~np.isnan(replayed.start_s)
+    # how much longer the work takes at the low end of the speed
     slower = np.array([speed.value / speed.low for speed in speeds])
     spent_s = np.where(ran, replayed.finish_s - replayed.ready_s, 0.0)
     ratio, low_ratio = (_ratio(ran_s[ran].sum(), spent) for spent in (spent_s.sum(), (spent_s * slower).sum()))
@@ -97,6 +102,7 @@ def asked_gpus(case: Case, place: Placement) -> FloatArray:
     lead_s = place.holding.lead_s if isinstance(place.holding, StartBeforeRuns) else 0.0
     jobs, ahead_s = _in_order(jobs, lead_s, _held_s(case, jobs, place.holding))
     hour = ((jobs.submit_s - ahead_s) // S_PER_HR).astype(np.int64)
+    # what is asked for before the window counts in its first hour
     np.add.at(asked, np.clip(hour, 0, case.window.hours - 1), jobs.gpus)
     return asked
 
@@ -111,6 +117,7 @@ def _shared_node_gpus(history: JobHistory, place: Placement) -> float | None:
     widths = history.pod_gpus
     if widths is None or not len(widths) or widths.max() > place.gpus_per_node + _ROUNDING:
         return None
+    # where not even two of the smallest pods fit beside each other there is nothing to share
     return float(place.gpus_per_node) if 2 * widths.min() <= place.gpus_per_node + _ROUNDING else None
 
 
@@ -143,6 +150,7 @@ def _held_s(case: Case, jobs: JobsObservation, holding: Holding | None) -> Float
     if not isinstance(holding, DeferRuns):
         return np.zeros(jobs.count)
     midnight_s = case.window.first_week_hour * S_PER_HR
+    # the policy counts from Monday's midnight, submissions from the start of the window
     starts_s = np.array([start_s(holding.policy, midnight_s + float(at)) - midnight_s for at in jobs.submit_s])
     ends_s = starts_s + holding.startup_s + (jobs.end_s - jobs.start_s)
     return np.where(ends_s <= case.window.hours * S_PER_HR, starts_s - jobs.submit_s, 0.0)
@@ -150,7 +158,9 @@ def _held_s(case: Case, jobs: JobsObservation, holding: Holding | None) -> Float
 
 def _in_order(jobs: JobsObservation, lead_s: float, held_s: FloatArray) -> tuple[JobsObservation, FloatArray]:
     """Return the runs in the order in which their nodes are asked for, and how far ahead of its submission each one's are."""
+    # nodes cannot be asked for before the window begins
     ahead_s = np.where(_foreseen(jobs), np.minimum(lead_s, jobs.submit_s), 0.0) - held_s
+    # the replay takes jobs in the order in which they ask; a stable sort keeps that of ties
     order = np.argsort(jobs.submit_s - ahead_s, kind="stable")
     return jobs.part(order), ahead_s[order]
 
@@ -162,12 +172,14 @@ def nodes_of_runs(jobs: JobsObservation, place: Placement) -> IntArray:
 
 def pod_gpus_of_runs(jobs: JobsObservation, place: Placement) -> FloatArray:
     """Return the GPUs that each pod of a run would hold there (n_jobs,)."""
+    # a run without any GPU would be a division by zero
     return place.pod_gpus(np.maximum(jobs.gpus / jobs.pods, 1e-9))
 
 
 def _foreseen(jobs: JobsObservation) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     phase = np.mod(jobs.submit_s, S_PER_DAY)
     off = np.abs(phase - np.median(phase)) if jobs.count else phase
+    # the time of day is a circle: shortly before midnight is near shortly after it
     return np.asarray(np.minimum(off, S_PER_DAY - off) <= _ON_TIME_S, dtype=np.bool_)
 
 
@@ -179,6 +191,7 @@ def _capacity(case: Case, place: Placement) -> Capacity:
         return OnDemand()
     return Spot(
         loss_per_hr=place.spot.loss_per_hr,
+        # nodes in place of lost ones take `startup_s` like any others
         restart_s=0.0,
         notice_s=assumptions.spot_notice_s,
         droughts=draw_droughts(
@@ -218,7 +231,9 @@ def _ratio(ran_s: float, spent_s: float) -> float:
 def _attained(target: Target, wait_s: FloatArray, ratio: float, low_ratio: float) -> Attained:
     if target.metric is TargetMetric.THROUGHPUT:
         return speed_attained(target, ratio, low_ratio)
+    # a run that never started has waited for ever
     known = np.where(np.isnan(wait_s), np.inf, wait_s)
     limit = np.inf if target.limit_s is None else target.limit_s
+    # a microsecond for what sums of seconds round by
     share = float((known <= limit + 1e-6).mean()) if len(known) else 1.0
     return Attained(target=target, frac=share, safe_frac=share)

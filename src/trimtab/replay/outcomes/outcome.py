@@ -129,6 +129,7 @@ class Outcome:
         """Return the node-seconds by the pool that is billed, at a place; of shared nodes, those that it fills alone."""
         by_pool = {place.pool: self.on_demand}
         if place.shared is not None and self.replicas is not None:
+            # what is held beside others is billed with them, jointly
             by_pool = {place.pool: _filled(place.shared, self.replicas) * S_PER_HR}
         for held in (place.spot, place.hedge):
             if held is not None:
@@ -203,6 +204,7 @@ def same_replicas(workload: Workload, deployment: Deployment) -> bool:
     place = resolve(workload, deployment)
     return (
         place.speed.low == place.speed.value == 1.0
+        # a tolerance, since GPUs of a pod may be fractions
         and place.gpus_per_pod >= workload.gpus_per_pod - 1e-9
         and (place.shared is None or not place.shared.shared.is_cut)
     )
@@ -220,9 +222,11 @@ def held_usage(workload: Workload, place: Placement) -> IntArray:
     runs or replicas than history ever had at once, however much of its nodes they left empty.
     """
     now = resolve(workload, AS_IT_IS)
+    # what the nodes held, counted in runs or replicas that they have room for
     runs = workload.held_node_seconds / S_PER_HR * now.pods_per_node / now.nodes_per_pod
     if place.leaves:
         runs = np.minimum(runs, held_replicas(workload).max(initial=0))
+    # a quotient that exceeds a whole number by rounding only asks for no further node
     nodes = np.ceil(runs / place.pods_per_node - 1e-6) * place.nodes_per_pod
     return np.asarray(nodes * S_PER_HR, dtype=np.int64)
 
@@ -247,12 +251,14 @@ def speed_attained(target: Target, ratio: float, low_ratio: float) -> Attained:
 def hours_outcome(case: Case, place: Placement) -> Outcome:
     """Hold the nodes in the hours of the timetable; throughput is the share of history's measured activity that
     falls into them: what was not measured counts on neither side."""
+    # hours of the window, not of the week: a timetable is laid over them
     usage = held_usage(case.workload, place)
     up = np.ones(case.window.hours, dtype=bool)
     if isinstance(place.holding, SetSchedule):
         up = np.isin(case.window.week_hours(), place.holding.hours_of_week)
     busy = np.nan_to_num(case.workload.activity.busy_gpus)
     ratio = float(busy[up].sum() / busy.sum()) if busy.sum() > 0 else 1.0
+    # a faster place does not do more than what there was to do
     speed = min(1.0, run_speed(case, place.speed))
     on_demand, spot = held_as(place, np.where(up, usage, 0))
     return Outcome(

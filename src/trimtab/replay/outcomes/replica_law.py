@@ -32,6 +32,7 @@ def replica_law(law: ServiceLaw, place: Placement, *, low: bool = False) -> tupl
     """
     curve, speed = place.batch_curve(low=low), place.speed.low if low else place.speed.value
     if place.batching is not None and curve is not None:
+        # batch times are those of this very place: no speed comes on top
         batches = BatchSpeed(curve=curve, spread=law.run_time_spread)
         law, speed = law_of_policy(place.batching, batches), 1.0
     elif not law.faster_counts:
@@ -64,11 +65,14 @@ def _stretched(alone: LatencyByLoad, met_frac: Sequence[float]) -> LatencyByLoad
     """Return a latency whose requests meet none, one, two, ... others with these probabilities, and wait for their turns."""
     if not len(alone.le_s):
         return alone
+    # each bound times 1, 2, ... is where a stretched latency may step
     le_s = np.append(np.unique(np.outer(np.arange(1, len(met_frac) + 1), alone.le_s[:-1])), np.inf)
     below = np.zeros((len(alone.load), len(le_s)))
     for met, share in enumerate(met_frac):
         for bucket, bound_s in enumerate(le_s[:-1]):
+            # who meets m others takes 1 + m times as long, so it is in time if alone it took that much less
             below[:, bucket] += share * share_within(alone.le_s, alone.share, float(bound_s) / (1 + met))
+    # all are below infinity, whatever rounding left
     below[:, -1] = 1.0
     return replace(alone, share=np.diff(below, axis=1, prepend=0.0), le_s=le_s)
 
@@ -79,5 +83,6 @@ def leaves_enough(case: Case, place: Placement, outcome: Outcome) -> bool:
     if place.shared is None or not place.shared.others or outcome.gpus is None:
         return True
     replicas = outcome.gpus / S_PER_HR / place.gpus_per_pod
+    # a slower replica is at work for longer on the same requests
     busy = busiest_hour_frac(case.workload, replicas) / place.speed.low
     return busy * (1 + case.settings.planning.demand_headroom_frac) <= place.shared.shared.busy_frac

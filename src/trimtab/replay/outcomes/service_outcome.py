@@ -70,6 +70,7 @@ def service_outcome(case: Case, place: Placement, replays: ServiceReplays, *, ma
     policy = _policy(place, replicas)
     asked, within = demand.arrivals, _within(case, demand, replays)
     if isinstance(place.holding, SetSchedule):
+        # declared closed: nobody need be answered, so nobody is taken to ask
         is_there = is_open(case, demand)
         asked = np.where(is_there, asked, 0.0)
         within = None if within is None else np.where(np.repeat(is_there, len(within) // len(asked)), within, 0.0)
@@ -87,13 +88,16 @@ def service_outcome(case: Case, place: Placement, replays: ServiceReplays, *, ma
     margin = case.settings.planning.target_margin_frac
     excused = np.array([_excuses_who_comes_first(place, one) for one in targets], dtype=np.bool_)
     safe = np.array([safe_required_frac(target, margin) for target in targets])
+    # these targets are judged by another replay below, in which one replica stays up
     safe[excused] = 0.0
+    # the number that is written into the manifest, whichever speed is tried here
     emitted_req_s = place.replica_req_s(law.capacity_req_s, faster_counts=law.faster_counts)
     usual, slow = (as_emitted(policy, emitted_req_s / model.capacity_req_s) for model in models)
     if place.hedge is not None:
         once_missed = safe if may_stop else None
         return _hedged(case, place.hedge, loads, models, (usual, slow), replicas, targets, once_missed, replays)
     stressed, beside = stressed_replay(replays, loads[1], models[1], slow, replicas, safe, may_stop=may_stop)
+    # once the replay under stress has failed, this one need only tell whether the plain targets fail too
     required = np.where(excused, 0.0, [target.required_frac for target in targets]) if stressed.stopped else None
     expected = replays.expected(loads[0], replace(models[0], beside=beside), usual, replicas, required)
     on_demand, spot = held_as(place, expected.node_seconds)
@@ -205,6 +209,7 @@ def stressed_replay(
     """
     required = safe_frac if may_stop else None
     alone = replays.stressed(load, replace(model, beside=False), policy, replicas, required)
+    # room beside others decides nothing: there is none, or targets are safe without it
     if model.warm_start_s is None or model.replicas_per_node < 2 or np.all(alone.attained_frac >= safe_frac):
         return alone, False
     beside = replays.stressed(load, model, policy, replicas, required)
@@ -307,8 +312,10 @@ def floor_replicas(case: Case) -> int:
 
 def _most_replicas(replayed: ServiceReplay, hours: int, place: Placement) -> IntArray:
     """Return the most replicas held at once in each hour (n_hours,): at any step of it or at the next hour's first."""
+    # steps are seen at their ends only: the hour's mean is a floor under what was held in between
     mean = np.ceil(replayed.gpu_seconds[:hours] / S_PER_HR / place.gpus_per_pod - 1e-6).astype(np.int64)
     at_steps = replayed.replicas[: len(replayed.replicas) // hours * hours].reshape(hours, -1)
+    # what the next hour begins with may have been started in this one
     first = np.append(at_steps[1:, 0], at_steps[-1, 0])
     return np.asarray(np.maximum.reduce([mean, at_steps.max(axis=1), first]), dtype=np.int64)
 
@@ -316,6 +323,7 @@ def _most_replicas(replayed: ServiceReplay, hours: int, place: Placement) -> Int
 def cold_start_of(case: Case) -> float:
     """Return the time from asking for a replica to a ready one on a new node: its start, then the service's own."""
     node_s, slow_node_s = case.settings.assumptions.node_startup_s, case.stress.starts.node_s
+    # a measured slow start counts only where it is longer than planned
     slow_s = warm_start_of(case) + (node_s if slow_node_s is None else slow_node_s)
     return max(planned_start_of(case) + node_s, slow_s)
 
@@ -352,6 +360,7 @@ def service_model(
         ok_frac=np.array([there.ok_frac(target.limit_s, speed, target.metric) for target in targets]).reshape(
             len(targets), -1
         ),
+        # the batch comes after the wait: the queue may take what it leaves of the limit
         wait_limit_s=np.array([max(0.0, _wait_limit(target) - there.full_batch_s) for target in targets]),
         cold_start_s=cold_start_of(case),
         warm_start_s=None if place.shared else warm_start_of(case),
@@ -360,6 +369,7 @@ def service_model(
         gpus_per_node=place.gpus_per_node,
         closed_hours=case.stress.closed_hours,
         metrics_late_s=case.stress.metrics_late_s,
+        # nobody gives up before a target is missed, or before what holds requests lets them go
         queue_limit_s=max(
             [QUEUE_LIMIT_S, _held_s(place), *(one.limit_s for one in targets if one.limit_s is not None)]
         ),

@@ -120,6 +120,7 @@ class ServiceReplays:
         if spot.market not in self._spells:
             self._spells[spot.market] = spot.market.spells(steps, spot.seed)
         spells = self._spells[spot.market]
+        # under stress nobody is billed, so nodes are no part of what is looked up
         nodes = None if stressed else (model.gpus_per_replica, model.replicas_per_node)
         key = (*_key(model, policy, replicas, required_frac), spot.policy, hash(spells.tobytes()), stressed, nodes)
         if key not in self._hedged:
@@ -149,6 +150,7 @@ class ServiceReplays:
         rate, step_s = history.rate_seen()
         if key not in self._recorded:
             if len(self._recorded) >= _RECORDED:
+                # the oldest one: a dict keeps the order of insertion
                 del self._recorded[next(iter(self._recorded))]
             self._recorded[key] = record(rate, step_s=step_s, rules=policy.rules)
         # a forecast of requests is one of replicas, whatever these serve; what was late is not, it goes by whole replicas
@@ -180,6 +182,7 @@ class ReplicaTrace:
 
 def trace_of(replay: ServiceReplay) -> ReplicaTrace:
     """Return the course of a replay, in little memory."""
+    # -1 is no count, so the first decision always begins a run of equal ones
     starts = np.flatnonzero(np.diff(replay.held, prepend=-1))
     lengths = np.diff(starts, append=len(replay.held))
     return ReplicaTrace(
@@ -192,5 +195,6 @@ def trace_of(replay: ServiceReplay) -> ReplicaTrace:
 def on_nodes(course: ReplicaTrace, model: ServiceModel) -> ServiceReplay:
     """Return the replay of the same course on the nodes of a model."""
     held = np.repeat(course.levels, course.lengths)
+    # only the bill depends on the nodes
     node_seconds, gpu_seconds = seconds_held(model, held)
     return replace(course.replay, held=held, node_seconds=node_seconds, gpu_seconds=gpu_seconds)

@@ -68,7 +68,9 @@ class HeldNodesInUse:
 
     def move(self, workload: int, before: int, after: int) -> list[tuple[Pool, IntArray]]:
         """Make a move and return by what the use of each pool changes."""
+        # 1: comes to stay, -1: leaves, 0: neither
         step = int(after == KEEP) - int(before == KEEP)
+        # asked before the counts change below
         groups = self._held_for(workload, before) if step else []
         changes = [(pool, step * seconds) for group in groups for pool, seconds in self._groups[group].usage.items()]
         for group in self._groups_of[workload]:
@@ -77,5 +79,6 @@ class HeldNodesInUse:
 
     def _held_for(self, workload: int, present: int) -> list[int]:
         """Return the workload's groups of which no other holder stays."""
+        # where the workload stays, it is one of the keepers itself
         own = int(present == KEEP)
         return [group for group in self._groups_of[workload] if self._keepers[group] == own]

@@ -34,6 +34,7 @@ class LinkedRows:
         self._links: list[tuple[LinkedRow, dict[int, int]]] = []
         self._coefficients: dict[int, list[tuple[int, float]]] = {}
         for one in linked:
+            # x - z <= 0
             lines = {workload: program.add_row(-INFINITY, 0.0) for workload in one.users}
             self._links.append((one, lines))
             self._coefficients[one.row] = [(line, -1.0) for line in lines.values()]
@@ -51,6 +52,8 @@ class LinkedRows:
         """Add to each user what it pays of the shared sum, and take it off what is left of that."""
         for linked, lines in self._links:
             for workload, line in lines.items():
+                # duals of `<=` rows are at most 0 in a minimisation; solvers may leave a tiny positive one
                 share = max(-float(duals[line]), 0.0)
+                # what users pay comes off what is paid once, so that in sum nothing is charged twice
                 value_usd[linked.users[workload]] += share
                 value_usd[linked.row] -= share

@@ -80,8 +80,10 @@ class NodeCommitmentRows:
             if not len(lines):
                 continue
             rate = usd(self._problem.rates_micro_usd_hr[pool])
+            # a row counts nodes of a whole period, so its cap is the rate times the period's hours
             price = np.clip(-duals[lines], 0.0, rate * self._gathered[place].weight_hr)
             if pool in self._offers:
+                # scaled as a whole: lowered prices stay below their on-demand caps
                 price = price * min(1.0, self._committed_usd(pool) / max(float(price.sum()), _TINY))
             prices.paid[place] = price
 
@@ -125,8 +127,11 @@ class HeldNodeCommitments:
     def _best_count(self, pool: Pool, use: IntArray) -> int:
         """Return the best count for a use, found from the present one: the bill is convex in it."""
         rate, offer = self._problem.rates_micro_usd_hr[pool], self._offers[pool]
+        # micro-dollars an hour times seconds, on both sides of the comparison: nothing is divided, so nothing is
+        # rounded
         unit = offer.rate_micro_usd_hr * S_PER_HR * self._problem.hours
         left, count = beyond(use, self._owned.get(pool, 0)), self.counts.get(pool, 0)
+        # convex: the first count at which one more does not pay is the best; from the last one it is few steps away
         while _nth_node_seconds(left, count + 1) * rate > unit:
             count += 1
         while count and _nth_node_seconds(left, count) * rate <= unit:

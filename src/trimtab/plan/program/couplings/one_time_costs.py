@@ -55,8 +55,10 @@ def choice_without(
     least: dict[int, int] = {}
     for workload, options in enumerate(problem.options):
         free = [KEEP, *(at for at, option in enumerate(options) if name not in option.needs)]
+        # some option needs the cost, so that leaving it out narrows what this workload may choose
         if len(free) <= len(options):
             least[workload] = min(free, key=lambda option: dearer_usd(workload, option))
+    # reduced costs of different workloads add up, because each workload is a block of its own
     exceeded_usd = sum(dearer_usd(workload, option) for workload, option in least.items())
     return tuple(least[w] if w in users else option for w, option in enumerate(choice)), exceeded_usd
 
@@ -77,6 +79,7 @@ class OneTimeCostsInUse:
             sum(
                 self._problem.entries_micro_usd[name]
                 for name in needs_of(self._problem, workload, option)
+                # needed by nobody else: by one option where the present one needs it, otherwise by none
                 if self._needing[name] == (name in present)
             )
             for option in tried

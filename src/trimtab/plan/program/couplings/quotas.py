@@ -61,6 +61,7 @@ def least_nodes(problem: Problem, pool: Pool) -> dict[str, int]:
     for workload, (name, options) in enumerate(zip(problem.names, problem.options, strict=False)):
         uses = [option.usage.get(pool) for option in options]
         kept = [group.usage[pool] for group in problem.groups if workload in group.holders and pool in group.usage]
+        # staying holds all of the workload's groups at once
         uses.append(np.asarray(sum(kept)) if kept else None)
         least[name] = min(0 if use is None else ceil(int(use.max(initial=0)) / S_PER_HR) for use in uses)
     return {name: nodes for name, nodes in sorted(least.items(), key=lambda item: (-item[1], item[0])) if nodes}
@@ -104,6 +105,7 @@ class QuotaRows:
         """Set what a node costs for standing under a quota."""
         for place, lines in enumerate(self._lines):
             if len(lines):
+                # duals of `<=` rows are at most 0; the price of a limit comes on top of what nodes cost
                 prices.limited[place] = np.maximum(-duals[lines], 0.0)
 
     def paid_anyway_usd(self, prices: NodePrices) -> float:

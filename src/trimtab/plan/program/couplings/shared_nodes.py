@@ -50,6 +50,7 @@ def taken(slots: Mapping[SharedPool, IntArray]) -> dict[Site, IntArray]:
 def whole_nodes(site: Site, room: IntArray) -> IntArray:
     """Return how many whole nodes have so much room (..., n_measures, n_hours), by the measure that needs most of them."""
     most = np.array(site.room, dtype=np.int64)[:, None]
+    # rounded up in each measure; the measure that needs most nodes decides
     return np.asarray((-(-room // most)).max(axis=-2), dtype=np.int64)
 
 
@@ -146,13 +147,16 @@ class _SiteRows:
         # A mean over hours that differ is no whole number of nodes: n is whole only where it stands for single hours.
         whole = (weight_hr == 1.0) | gathered.exact if periods <= _MAX_WHOLE else np.zeros(periods, dtype=bool)
         self._shared = np.array([[program.add_row(-INFINITY, 0.0) for _ in weight_hr] for _ in sharing.site.room])
+        # floors only tighten the program: with too many of them they are left out
         floored = sorted(set(workloads.tolist())) if periods * len(set(workloads.tolist())) <= _MAX_FLOORS else []
         self._floors = {
             workload: np.array([program.add_row(-INFINITY, 0.0) for _ in weight_hr]) for workload in floored
         }
+        # n is free here: it is paid for as use of its pool
         columns = np.array([program.add_column(0.0, integer=bool(is_whole)) for is_whole in whole])
         for lines in (*self._shared, *self._floors.values()):
             program.put(lines, columns, -1.0)
+        # whole nodes are use of the pool, in the rows that pay for it and in those that limit it
         for lines in counted_in:
             if len(lines):
                 program.put(lines, columns, 1.0)
@@ -176,6 +180,7 @@ class _SiteRows:
         room = np.maximum(-duals[self._shared], 0.0)
         floors = {workload: np.maximum(-duals[lines], 0.0) for workload, lines in self._floors.items()}
         total = room.sum(axis=0) + sum(floors.values(), start=0 * node_price)
+        # where slots and floors together would pay more than a node costs, n would gain without end
         scale = np.minimum(1.0, node_price / np.maximum(total, _TINY))
         value = np.einsum("rmt,mt->r", self._gathered.nodes, room * scale)
         for workload, price in floors.items():
@@ -201,15 +206,18 @@ class SharedNodesInUse:
         """Yield the whole nodes that some options of a workload, the present one first, add to those of the others."""
         taken_by = [self._taken(workload, option) for option in tried]
         for site in sorted({site for rooms in taken_by for site in rooms}):
+            # the first option tried is the present one: without it the others are left
             others = self._room_of(site) - taken_by[0].get(site, 0)
             least = whole_nodes(site, others)
             for at, rooms in enumerate(taken_by):
                 if site in rooms:
+                    # rounded up together with the others, since a slot on a node that is up anyway costs nothing
                     yield at, site.pool, (whole_nodes(site, others + rooms[site]) - least) * S_PER_HR
 
     def move(self, workload: int, before: int, after: int) -> list[tuple[Pool, IntArray]]:
         """Make a move and return by what the use of each pool changes."""
         changes = []
+        # one after the other: what the second rounds up with is what the first left
         for sign, option in ((-1, before), (1, after)):
             for site, room in self._taken(workload, option).items():
                 held = self._room_of(site)

@@ -89,18 +89,22 @@ class _PlanRows:
         self._hours = hours
         self._owned_usd_hr = owned_usd_hr
         periods = len(next(iter(balance.values())))
+        # the spend of an owned plan is a number, that of one on offer a column
         lines = np.array([program.add_row(-INFINITY, owned_usd_hr or 0.0) for _ in range(periods)])
         for place, rate in rates_usd_hr.items():
+            # covering is free: the spend is paid whether used or not
             covered = np.array([program.add_column(0.0) for _ in range(periods)])
             program.put(balance[place], covered, -1.0)
             program.put(lines, covered, rate)
         if owned_usd_hr is None:
+            # a dollar an hour is paid in every hour of the window
             program.put(lines, program.add_column(float(hours)), -1.0)
 
     def make_feasible(self, paid: list[FloatArray]) -> None:
         """Scale the prices of its pools, in place, so that spend cannot gain: a dollar an hour costs its hours."""
         if self._owned_usd_hr is None:
             worth = float(self._worth(paid).sum())
+            # only ever scaled down: lower prices stay feasible for all rows set before
             for place in self._rates_usd_hr if worth > self._hours else ():
                 paid[place] = paid[place] * (self._hours / worth)
 
@@ -135,11 +139,13 @@ class HeldSpendPlans:
         touched = [pool for pool in left if pool in self._covered]
         for provider in sorted({pool.provider for pool in touched}):
             plans = [plan for plan in self._plans if plan.offer.provider == provider]
+            # pools that no option touches may take what a touched one leaves of the spend
             pools = sorted(pool for pool in self._covered if pool.provider == provider and pool in {*left, *present})
             shape = next(left[pool].shape for pool in touched if pool.provider == provider)
             uncovered = np.empty((len(pools), *shape), dtype=np.int64)
             for at, pool in enumerate(pools):
                 uncovered[at] = left[pool] if pool in left else self._nodes.uncovered(pool, present[pool])
+            # owned plans first, as the ledger applies them
             for plan in plans:
                 uncovered -= cover(plan, pools, uncovered, self._rates)
             left.update(zip(pools, uncovered, strict=True))

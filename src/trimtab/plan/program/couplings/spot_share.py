@@ -89,6 +89,7 @@ def spot_excess_hr(problem: Problem, uses: Sequence[Uses], sharing: Sequence[Sha
     if allowed is None:
         return excess
     for row, use in enumerate(uses):
+        # spot counts 1 - allowed and all else -allowed: the sum is above 0 where the share is exceeded
         for pool, seconds in use.items():
             excess[row] += (float(_is_spot(pool)) - allowed) * float(seconds.sum()) / S_PER_HR
     for shared in sharing:
@@ -108,6 +109,7 @@ class SpotShareRow:
         for limit in spot_limits_in(inputs.problem):
             self._line = inputs.program.add_row(-INFINITY, 0.0)
             dearest = usd(max(inputs.problem.rates_micro_usd_hr.values(), default=0))
+            # priced by the dearest pool, so that no saved node-hour pays for an excess
             over = inputs.program.add_column(EXCESS_PRICE * dearest)
             inputs.program.put(self._line, over, -1.0)
             self.excess[limit] = [over]
