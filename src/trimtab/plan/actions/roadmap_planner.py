@@ -186,7 +186,7 @@ class RoadmapPlanner:
         """Return what a year costs in some order."""
         done: frozenset[int] = frozenset()
         ends = []
-        for slot in sorted(slots, key=lambda one: one.done_mo):
+        for slot in sorted(slots, key=lambda slot: slot.done_mo):
             done |= {slot.number}
             ends.append((slot.done_mo, self._bill(done)))
         return _over_a_year(self._today, ends)
@@ -205,5 +205,5 @@ def _same(mine: Sequence[int], theirs: Sequence[int]) -> float:
     0.6666666666666666
     """
     place = {number: at for at, number in enumerate(theirs)}
-    pairs = [place[one] < place[other] for at, one in enumerate(mine) for other in mine[at + 1 :]]
+    pairs = [place[number] < place[other] for at, number in enumerate(mine) for other in mine[at + 1 :]]
     return sum(pairs) / len(pairs) if pairs else 1.0

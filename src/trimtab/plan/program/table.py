@@ -51,7 +51,7 @@ class OptionTable:
         self.fixed_usd = _fixed_usd(problem, uses, self.balanced) + self._own_usd()
         self.spot_excess_hr = spot_excess_hr(problem, uses, sharing)
         self.tracked = _tracked(problem, uses, sharing, self.balanced)
-        self.owned_usd = usd(sum(one.micro_usd_hr for one in problem.owned) * problem.hours)
+        self.owned_usd = usd(sum(commitment.micro_usd_hr for commitment in problem.owned) * problem.hours)
 
     def _own_usd(self) -> FloatArray:
         """Return what each row, linked ones too, costs besides nodes, in dollars."""

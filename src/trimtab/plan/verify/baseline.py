@@ -69,7 +69,7 @@ class Baseline:
     @property
     def usd_hr(self) -> float:
         """Return the bill an hour."""
-        return sum(one.usd_hr for one in self.workloads) + sum(use.usd_hr for use in self.unheld)
+        return sum(workload.usd_hr for workload in self.workloads) + sum(use.usd_hr for use in self.unheld)
 
 
 def baseline_of(fleet: Fleet, market: Market) -> Baseline:
