@@ -58,12 +58,15 @@ def with_cluster(
         workloads=tuple(
             _with_server(
                 _with_scalers(
-                    _with_pods(replace(one, team=teams.get(one.name, one.team)), by_workload.get(one.name, ())),
-                    standing.get(one.name, ()),
+                    _with_pods(
+                        replace(workload, team=teams.get(workload.name, workload.team)),
+                        by_workload.get(workload.name, ()),
+                    ),
+                    standing.get(workload.name, ()),
                 ),
-                servers.get(one.name),
+                servers.get(workload.name),
             )
-            for one in facts.workloads
+            for workload in facts.workloads
         ),
     )
 

@@ -106,9 +106,7 @@ def advise_spend(
                 if advice is not None:
                     found.append(advice)
     return tuple(
-        sorted(
-            found, key=lambda advised: (advised.provider, advised.option.term_years, not advised.beside_reservations)
-        )
+        sorted(found, key=lambda answer: (answer.provider, answer.option.term_years, not answer.beside_reservations))
     )
 
 
