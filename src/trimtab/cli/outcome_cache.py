@@ -240,7 +240,7 @@ def decoded(body: bytes) -> Outcome:
             if name != _HEAD
         }
     attained = tuple(
-        Attained(**{**one, "target": Target(**{**one["target"], "metric": TargetMetric(one["target"]["metric"])})})
-        for one in head.pop("attained")
+        Attained(**{**row, "target": Target(**{**row["target"], "metric": TargetMetric(row["target"]["metric"])})})
+        for row in head.pop("attained")
     )
     return Outcome(**{**head, **kept, "attained": attained})

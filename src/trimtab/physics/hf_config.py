@@ -106,7 +106,7 @@ def _contradictions(found: Mapping[str, int | None], where: str) -> list[Fault]:
 def _build(fields: Mapping[str, object], n: Mapping[str, int], name: str) -> Architecture:
     kind = str(fields.get("model_type", ""))
     expert_ffn = n["expert_ffn"] or n["ffn"] if n["experts"] else 0
-    one = Architecture(
+    built = Architecture(
         name=name,
         layers=n["layers"],
         hidden=n["hidden"],
@@ -132,10 +132,10 @@ def _build(fields: Mapping[str, object], n: Mapping[str, int], name: str) -> Arc
         active_b=1.0,
         source=_source(fields),
     )
-    total = shape_params(one)
-    idle = (one.layers - one.dense_layers) * max(one.experts - one.experts_per_token, 0)
-    unused = idle * (3 if one.gated else 2) * one.hidden * one.expert_ffn
-    return replace(one, params_b=total / PARAMS_PER_B, active_b=(total - unused) / PARAMS_PER_B)
+    total = shape_params(built)
+    idle = (built.layers - built.dense_layers) * max(built.experts - built.experts_per_token, 0)
+    unused = idle * (3 if built.gated else 2) * built.hidden * built.expert_ffn
+    return replace(built, params_b=total / PARAMS_PER_B, active_b=(total - unused) / PARAMS_PER_B)
 
 
 def _source(fields: Mapping[str, object]) -> str:

@@ -76,7 +76,7 @@ class TimeSplits(NamedTuple):
     def clip(self, compute_frac: float, memory_frac: float) -> TimeSplit:
         """Return the possible split that is nearest in each share."""
         return TimeSplit(
-            *(min(max(one, low), high) for one, low, high in zip((compute_frac, memory_frac), *self, strict=True))
+            *(min(max(frac, low), high) for frac, low, high in zip((compute_frac, memory_frac), *self, strict=True))
         )
 
 

@@ -154,7 +154,7 @@ def _billed(bundle: Bundle, fleets: Sequence[Fleet], pools: Collection[Pool]) ->
 def _carried(pool: Pool, reason: str, billed: BilledRate | None, fleets: Sequence[Fleet]) -> str:
     names = {node.name for fleet in fleets for node in fleet.nodes if node.pool == pool}
     used = [fleet.usage for fleet in fleets if pool in fleet.usage.pools]
-    hours = sum(int(one.node_seconds[one.pools.index(pool)].sum()) for one in used) / S_PER_HR
+    hours = sum(int(usage.node_seconds[usage.pools.index(pool)].sum()) for usage in used) / S_PER_HR
     if billed is not None:
         return (
             f"{len(names)} node(s) of {pool} are carried at what the bill says, ${usd(billed.micro_usd_hr):,.2f} an hour each, "

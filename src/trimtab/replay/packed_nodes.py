@@ -81,7 +81,7 @@ class PackedNodes:
             room = [node for node in self.up if free[id(node)] >= gpus - _ROUNDING]
             if not room:
                 break
-            node = max(room, key=lambda one: free[id(one)])
+            node = max(room, key=lambda node: free[id(node)])
             free[id(node)] -= gpus
             taken.append(node)
         missing = pods - len(taken)

@@ -38,7 +38,8 @@ def node_class_templates(scope: Scope) -> Iterator[ManifestFile]:
             path=f"templates/{node_name(node_class.kind, node_class.name)}.yaml",
             text=yaml_text(
                 body,
-                comment=f"only where `kubectl get {node_class.kind.lower()}s` shows no {node_class.name}: replace each {_FILL_IN}, then\n"
+                comment=f"only where `kubectl get {node_class.kind.lower()}s` shows no {node_class.name}: replace each "
+                f"{_FILL_IN}, then\n"
                 "apply it before the node pools; with another class, say so in `node_classes` of the cluster file",
             ),
             kind=f"template of {node_class.kind}",

@@ -132,8 +132,8 @@ def not_running(owned: Sequence[Owned], day: date) -> tuple[str, ...]:
 def unpriced(owned: Sequence[Owned], pools: Sequence[Pool], market: Market, day: date) -> tuple[str, ...]:
     """Name the commitments to spend that run on a day and cover nothing whose rate is known, and say what to give."""
     return tuple(
-        f"{entry.name}: {entry.scope.usd_hr:,.4f} USD an hour of spend until {entry.end}; no {entry.option.value} rate is known "
-        "for what it may cover, so it is left out: give its rates with --prices"
+        f"{entry.name}: {entry.scope.usd_hr:,.4f} USD an hour of spend until {entry.end}; no {entry.option.value} rate is "
+        "known for what it may cover, so it is left out: give its rates with --prices"
         for entry in owned
         if isinstance(entry.scope, OwnedSpend) and entry.runs_at(day) and entry.commitment(pools, market) is None
     )

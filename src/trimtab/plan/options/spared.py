@@ -111,9 +111,9 @@ def _uses(ask: LeverRequest, veto: Veto | None) -> Iterator[tuple[Site, _User]]:
 def _may_hold_fewer(place: Deployment, ask: LeverRequest) -> bool:
     """Tell whether some way at a place may hold fewer replicas than the fewest to plan with, at some hour."""
     levers = [
-        one
-        for one in serving(ask.workload.kind, CompositionStage.HOLD, CompositionStage.FORM)
-        if one.name not in _NEVER_FEWER
+        lever
+        for lever in serving(ask.workload.kind, CompositionStage.HOLD, CompositionStage.FORM)
+        if lever.name not in _NEVER_FEWER
     ]
     return any(True for lever in levers for _ in lever.ways(place, ask))
 

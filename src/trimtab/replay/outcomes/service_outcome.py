@@ -85,7 +85,7 @@ def service_outcome(case: Case, place: Placement, replays: ServiceReplays, *, ma
     ]
     models = [service_model(case, law, place, targets_at(targets, place), low=low) for low in (False, True)]
     margin = case.settings.planning.target_margin_frac
-    excused = np.array([_excuses_who_comes_first(place, one) for one in targets], dtype=np.bool_)
+    excused = np.array([_excuses_who_comes_first(place, target) for target in targets], dtype=np.bool_)
     safe = np.array([safe_required_frac(target, margin) for target in targets])
     safe[excused] = 0.0
     emitted_req_s = place.replica_req_s(law.capacity_req_s, faster_counts=law.faster_counts)
@@ -132,7 +132,7 @@ def _with_one_up(place: Placement) -> Placement:
 def _judged_while_up(found: Outcome, while_up: Outcome, excused: Flags) -> Outcome:
     """Return an outcome with some targets attained as they are while a replica is up."""
     both = zip(found.attained, while_up.attained, excused, strict=True)
-    attained = tuple(up if is_excused else one for one, up, is_excused in both)
+    attained = tuple(up if is_excused else before for before, up, is_excused in both)
     return replace(found, attained=attained, stopped=found.stopped or while_up.stopped)
 
 
@@ -361,7 +361,7 @@ def service_model(
         closed_hours=case.stress.closed_hours,
         metrics_late_s=case.stress.metrics_late_s,
         queue_limit_s=max(
-            [QUEUE_LIMIT_S, _held_s(place), *(one.limit_s for one in targets if one.limit_s is not None)]
+            [QUEUE_LIMIT_S, _held_s(place), *(target.limit_s for target in targets if target.limit_s is not None)]
         ),
     )
 
