@@ -111,22 +111,24 @@ def _collisions(world: World) -> Iterator[ObjectFault]:
 
 def _rivals(world: World) -> Iterator[ObjectFault]:
     """Yield two autoscalers of one workload; of one that is in the cluster already only a warning, for it may go first."""
-    mine: dict[tuple[str, str, str], Document] = {}
+    by_target: dict[tuple[str, str, str], Document] = {}
     for document in world.folder.objects:
         if document.kind in ("HorizontalPodAutoscaler", "ScaledObject"):
             target = _target(document.body)
-            if target in mine:
-                what = f"scales what {mine[target].called} in {mine[target].file} scales: they fight each other"
+            if target in by_target:
+                what = (
+                    f"scales what {by_target[target].called} in {by_target[target].file} scales: they fight each other"
+                )
                 yield placed(
                     document.file,
                     document.called,
                     FieldFault(field="spec.scaleTargetRef.name", value=target[2], what=what, cure="keep one of them"),
                 )
-            mine.setdefault(target, document)
+            by_target.setdefault(target, document)
     for key, body in (world.cluster.objects if world.cluster else {}).items():
         if key[1] not in ("HorizontalPodAutoscaler", "ScaledObject"):
             continue
-        rival = mine.get(_target(body))
+        rival = by_target.get(_target(body))
         made_by_keda = any(
             text(owner, "kind") == "ScaledObject" for owner in listed(body, "metadata", "ownerReferences")
         )

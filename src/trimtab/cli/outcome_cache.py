@@ -65,8 +65,8 @@ class OutcomeCache:
         key = self._of_program(key)
         with self._one_at_a_time:
             body = self._unwritten.get(key) or self._read(key)
-            mine = None if body is None else self._unsealed(key, body)
-        outcome = None if mine is None else _readable(mine)
+            unsealed = None if body is None else self._unsealed(key, body)
+        outcome = None if unsealed is None else _readable(unsealed)
         self.found += outcome is not None
         return outcome
 

@@ -94,7 +94,9 @@ def _of_provider(
     """Return a provider's regions that a workload names; of another cloud, where it names none, those that are near."""
     known = market.regions(provider)
     if declared is not None:
-        return tuple(region for name in known if any(said.means(region := Region(provider, name)) for said in declared))
+        return tuple(
+            region for name in known if any(permitted.means(region := Region(provider, name)) for permitted in declared)
+        )
     if provider == home.provider:
         return ()
     limits = named_regions(listed(market.limits.regions))

@@ -182,12 +182,12 @@ def _of_unknown_gpus(market: Market, fleets: Sequence[Fleet]) -> Iterator[str]:
         if node.gpu in fleet.unknown_gpus and node.pool not in fleet.carried_micro_usd_hr
     }
     for pool, gpu in sorted(kinds, key=str):
-        mine = [(node.name, seconds) for node, seconds in lives if (node.pool, node.gpu) == (pool, gpu)]
-        hours = sum(seconds for _, seconds in mine) / S_PER_HR
+        lives_there = [(node.name, seconds) for node, seconds in lives if (node.pool, node.gpu) == (pool, gpu)]
+        hours = sum(seconds for _, seconds in lives_there) / S_PER_HR
         yield (
-            f"{len(dict(mine))} node(s) of {pool} are billed at ${usd(market.rate(pool)):,.2f} an hour each and left as they "
-            f"are ({hours:,.0f} node-hours): GPU model {gpu} is not in the catalog; mend `gpu` in nodes.parquet if it is a "
-            "board that `trimtab prices --gpus` lists, to have what runs on them judged"
+            f"{len(dict(lives_there))} node(s) of {pool} are billed at ${usd(market.rate(pool)):,.2f} an hour each and left as "
+            f"they are ({hours:,.0f} node-hours): GPU model {gpu} is not in the catalog; mend `gpu` in nodes.parquet if it is "
+            "a board that `trimtab prices --gpus` lists, to have what runs on them judged"
         )
 
 

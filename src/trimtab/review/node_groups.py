@@ -128,16 +128,16 @@ def _aks(name: str, file: str, body: Object) -> NodePool:
     spot = text(spec, "scaleSetPriority") == "Spot"
     given = {"kubernetes.azure.com/agentpool": name, **({_AKS_SPOT.key: _AKS_SPOT.value} if spot else {})}
     scaled, fixed = at(spec, "enableAutoScaling") is True, number(spec, "count")
-    said = (_aks_taint(item) for item in _names(spec, "nodeTaints"))
+    taints = (_aks_taint(item) for item in _names(spec, "nodeTaints"))
     return _group(
         name, file, [text(spec, "vmSize")] if text(spec, "vmSize") else [], {**given, **mapping(spec, "nodeLabels")},
-        {*said, *([_AKS_SPOT] if spot else [])}, spot=spot,
+        {*taints, *([_AKS_SPOT] if spot else [])}, spot=spot,
         least=number(spec, "minCount") if scaled else fixed, most=number(spec, "maxCount") if scaled else fixed,
     )  # fmt: skip
 
 
-def _aks_taint(said: str) -> Taint:
-    rest, _, effect = said.rpartition(":")
+def _aks_taint(spelling: str) -> Taint:
+    rest, _, effect = spelling.rpartition(":")
     key, _, value = rest.partition("=")
     return Taint(key=key, value=value, effect=effect)
 

@@ -140,11 +140,11 @@ def scaling_of(scaler: Scaler, replica: Replica, records: Sequence[RecordedSerie
 
 def _records_of(scaler: Scaler, records: Sequence[RecordedSeries]) -> dict[str, str]:
     """Return what each recorded series of its namespace is; of several of one name, that with its workload's label."""
-    mine = [record for record in records if record.namespace == scaler.namespace]
+    own_records = [record for record in records if record.namespace == scaler.namespace]
     target = text(scaler.spec, "scaleTargetRef", "name")
-    own = {record.name: record.expression for record in mine if target in record.labels.values()}
-    times = Counter(record.name for record in mine)
-    return {record.name: record.expression for record in mine if times[record.name] == 1} | own
+    own = {record.name: record.expression for record in own_records if target in record.labels.values()}
+    times = Counter(record.name for record in own_records)
+    return {record.name: record.expression for record in own_records if times[record.name] == 1} | own
 
 
 def _policy(scaler: Scaler, first: Signal, signals: list[Signal], replica: Replica) -> Scaling:

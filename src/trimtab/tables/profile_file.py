@@ -113,10 +113,10 @@ class ProfileFile(_Model):
     def used(self) -> tuple[ProfileDevice, ...]:
         """Return the devices that the program's own processes were on; all of them where none was seen there."""
         own = set(self.program.pids)
-        mine = tuple(
+        own_devices = tuple(
             device for device in self.devices if any(process.get("pid") in own for process in device.processes)
         )
-        return mine or tuple(device for device in self.devices if not device.has_mig_instances)
+        return own_devices or tuple(device for device in self.devices if not device.has_mig_instances)
 
 
 def checked_profile(document: Mapping[str, object], where: str = "the profile") -> ProfileFile:

@@ -87,13 +87,13 @@ def _action_proof(action: ActionProof) -> ActionProofPart:
 def _by_promise(targets: tuple[TargetPart, ...]) -> Iterator[PromisePart]:
     """Count the targets kind by kind, those of workloads left as they are among them."""
     for promise in Promise:
-        mine = [target for target in targets if target.promise == promise.value]
-        if mine:
+        promised = [target for target in targets if target.promise == promise.value]
+        if promised:
             yield PromisePart(
                 promise=promise.value,
-                kept=sum(target.kept for target in mine),
-                targets=len(mine),
-                untouched=sum(not target.touched for target in mine),
+                kept=sum(target.kept for target in promised),
+                targets=len(promised),
+                untouched=sum(not target.touched for target in promised),
             )
 
 

@@ -105,9 +105,9 @@ def cost_against_time(ways: Sequence[FitWay]) -> Html:
 
 
 def _dot(way: FitWay, across: Axis, up: Axis, style: str) -> Html:
-    told = f"{way.label}, {way.setup}: {way.cost.value:,.3g} {way.unit}, {way.time.value:,.3g} {way.time_unit}, {way.where}"
+    title = f"{way.label}, {way.setup}: {way.cost.value:,.3g} {way.unit}, {way.time.value:,.3g} {way.time_unit}, {way.where}"
     x, y = across.at(way.time.value), up.at(way.cost.value)
-    return tag("g", tag("title", told), tag("circle", cx=x, cy=y, r=5.0 if style == "dot-best" else 3.5, class_=style))
+    return tag("g", tag("title", title), tag("circle", cx=x, cy=y, r=5.0 if style == "dot-best" else 3.5, class_=style))
 
 
 def _names(best: Sequence[FitWay], across: Axis, up: Axis) -> Iterator[Html]:
@@ -140,8 +140,8 @@ def value_chart(ways: Sequence[FitWay]) -> Html:
         )
         for at, (way, value) in enumerate(worth)
     )
-    told = "Tokens a second for a dollar an hour; the table has the same figures."
-    return picture(WIDTH, ROW * len(worth), "Tokens for a dollar", told, *bars, name="value")
+    title = "Tokens a second for a dollar an hour; the table has the same figures."
+    return picture(WIDTH, ROW * len(worth), "Tokens for a dollar", title, *bars, name="value")
 
 
 def memory_chart(ways: Sequence[FitWay]) -> Html:
@@ -161,8 +161,8 @@ def memory_chart(ways: Sequence[FitWay]) -> Html:
             x += wide
         share = f"{way.footprint.total_gib:,.0f} of {way.gpu.memory_gib:,.0f} GiB"
         rows.append(text(WIDTH, y + 20, share, anchor="end", style="label"))
-    told = "Memory of the fullest GPU by what fills it."
-    return picture(WIDTH, ROW * len(ways), "Memory", told, *rows, name="memory")
+    title = "Memory of the fullest GPU by what fills it."
+    return picture(WIDTH, ROW * len(ways), "Memory", title, *rows, name="memory")
 
 
 def memory_parts(footprint: Footprint) -> list[tuple[str, str, float]]:

@@ -141,7 +141,7 @@ def _with_pods(known: WorkloadFacts, pods: Iterable[Row]) -> WorkloadFacts:
 def _gpu_containers(cell: str) -> tuple[GpuContainer, ...]:
     """Return the containers of a cell of `pods` that ask for GPUs: `0:limits,2:limits+requests`."""
     parts = [text.partition(":") for text in cell.split(",") if text]
-    return tuple(GpuContainer(place=int(place), in_requests="requests" in said) for place, _, said in parts)
+    return tuple(GpuContainer(place=int(place), in_requests="requests" in fields) for place, _, fields in parts)
 
 
 def _moment(cell: object) -> float:

@@ -73,8 +73,8 @@ def actions_in(actions: Iterable[Action], facts: EmitFacts, cluster: str) -> tup
 def _change_in(change: Change, facts: EmitFacts, cluster: str) -> Change | None:
     match change.effect:
         case ReleaseNodes(nodes=nodes):
-            mine = tuple(local_name(node) for node in nodes if cluster_of(node) == cluster)
-            return Change(subject=", ".join(mine), effect=replace(change.effect, nodes=mine)) if mine else None
+            names = tuple(local_name(node) for node in nodes if cluster_of(node) == cluster)
+            return Change(subject=", ".join(names), effect=replace(change.effect, nodes=names)) if names else None
         case BuyCommitment(pool=pool):
             pools = [
                 *(node.pool for node in facts.nodes if cluster_of(node.name) == cluster),

@@ -26,8 +26,8 @@ def node_class_templates(scope: Scope) -> Iterator[ManifestFile]:
         if provider not in NODE_CLASSES or provider in scope.facts.node_classes:
             continue
         node_class = NODE_CLASSES[provider]
-        mine = [spec for spec in scope.specs if spec.pool.provider == provider]
-        actions = list({action.id: action for spec in mine for action in spec.actions}.values())
+        specs = [spec for spec in scope.specs if spec.pool.provider == provider]
+        actions = list({action.id: action for spec in specs for action in spec.actions}.values())
         body: dict[str, Plain] = {
             "apiVersion": f"{node_class.group}/{_VERSIONS[provider]}",
             "kind": node_class.kind,

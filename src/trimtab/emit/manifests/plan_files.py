@@ -82,11 +82,11 @@ def emit_plan(plan: Plan, facts: EmitFacts, *, only: Sequence[str] = ()) -> Emis
 def _part(plan: Plan, asked: Sequence[Action], facts: EmitFacts, cluster: str) -> _Part:
     """Return what is for one cluster."""
     alone = not cluster and clusters_of(facts, plan.actions) == ("",)
-    mine = facts if alone else facts_in(facts, cluster)
+    facts_here = facts if alone else facts_in(facts, cluster)
     all_of, some = (
         tuple(actions) if alone else actions_in(actions, facts, cluster) for actions in (plan.actions, asked)
     )
-    scope = scope_of(some, mine, replace(plan, actions=all_of))
+    scope = scope_of(some, facts_here, replace(plan, actions=all_of))
     pieces = [
         *(
             piece

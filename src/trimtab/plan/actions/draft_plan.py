@@ -79,7 +79,7 @@ class DraftPlan:
         for number in some:
             for workload in self.actions[number].workloads:
                 levers.setdefault(workload, set()).add(self.actions[number].lever)
-        return {index: self.deployments[index].restricted(mine) for index, mine in levers.items()}
+        return {index: self.deployments[index].restricted(kept) for index, kept in levers.items()}
 
     def cost(self, some: Actions) -> int:
         """Return the exact hourly bill when some actions are enacted, with what they cost besides nodes, in micro-dollars."""

@@ -132,7 +132,7 @@ def _another_cloud(left: ResidualBill, market: Market, settings: Settings) -> Ve
 
 def _offers(left: ResidualBill, market: Market) -> dict[str, tuple[float, float, float]]:
     """Return by other provider: what moving saves a month, what it would cost there, and the share of spend that can move."""
-    mine = {pool.provider for pool in left.usage}
+    providers = {pool.provider for pool in left.usage}
     total = sum(left.nodes(pool) * left.rate_usd_hr(pool, market) for pool in left.usage)
     found: dict[str, tuple[float, float, float]] = {}
     for pool in sorted(left.usage):
@@ -142,7 +142,7 @@ def _offers(left: ResidualBill, market: Market) -> dict[str, tuple[float, float,
         spend = left.nodes(pool) * left.rate_usd_hr(pool, market)
         gpus = left.nodes(pool) * instance.board_count
         for provider, usd_gpu_hr in _per_gpu(instance.gpu, pool.capacity_type, market).items():
-            if provider in mine:
+            if provider in providers:
                 continue
             saved, cost, moved = found.get(provider, (0.0, 0.0, 0.0))
             there = gpus * usd_gpu_hr

@@ -78,8 +78,8 @@ def baseline_of(fleet: Fleet, market: Market) -> Baseline:
     rates = {pool: usd(market.rate(pool)) for pool in fleet.usage.pools}
 
     def uses(owner: int) -> tuple[PoolUse, ...]:
-        mine = sorted((pool, mean) for (holder, pool), mean in nodes.items() if holder == owner)
-        return tuple(PoolUse(pool=pool, nodes=mean, usd_per_node_hr=rates[pool]) for pool, mean in mine)
+        means = sorted((pool, mean) for (holder, pool), mean in nodes.items() if holder == owner)
+        return tuple(PoolUse(pool=pool, nodes=mean, usd_per_node_hr=rates[pool]) for pool, mean in means)
 
     return Baseline(
         workloads=tuple(_workload_use(fleet, index, uses(index)) for index in range(len(fleet.workloads))),

@@ -196,9 +196,11 @@ def _share_out(
     earned: dict[str, float],
 ) -> None:
     """Give a workload's saving to its actions: discounts first, then the rest by prediction times enactment."""
-    mine = [action for action in plan.actions if any(change.subject == workload.workload for change in action.changes)]
-    spot = _buyer(mine, SetCapacityType | HedgeOnSpot)
-    block = _buyer(mine, BookBlocks)
+    own_actions = [
+        action for action in plan.actions if any(change.subject == workload.workload for change in action.changes)
+    ]
+    spot = _buyer(own_actions, SetCapacityType | HedgeOnSpot)
+    block = _buyer(own_actions, BookBlocks)
     rest = saved
     for use in workload.uses:
         match use.pool.capacity_type:
@@ -213,7 +215,7 @@ def _share_out(
         for name, share in buyers.items():
             earned[name] += discount * share
             rest -= discount * share
-    others = [action for action in mine if action not in (spot, block)]
+    others = [action for action in own_actions if action not in (spot, block)]
     weights = [max(action.saving_usd_mo.value, 0.0) * enacted[action.id][workload.workload] for action in others]
     for action, weight in zip(others, weights, strict=True):
         earned[action.id] += rest * weight / sum(weights) if sum(weights) else 0.0
