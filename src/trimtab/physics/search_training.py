@@ -220,7 +220,7 @@ def _on(
         if option is BuyingOption.SPOT and any(option in offer.usd_hr for offer in sold):
             where = f"lost nodes would keep a run on spot {gpu.name} from its deadline, or from ending at all"
         return Rejected(gpu=gpu.name, what=f"{gpus} GPUs", reason=Unmet.PRICE, because=where)
-    return min(priced, key=lambda one: (one.usd.value, one.offer.where))
+    return min(priced, key=lambda way: (way.usd.value, way.offer.where))
 
 
 def _days(demand: TrainingDemand, speed: Estimate) -> Estimate:
